@@ -1,0 +1,115 @@
+//! The append-only history: every change of a job, task or node, as users, the web page and audits read it.
+
+use crate::checkpoint::Written;
+use crate::id::{JobId, NodeId, TaskId};
+use crate::job::{AfterStop, Intent, JobState};
+use crate::node::NodeState;
+use crate::task::{Role, TaskState};
+use crate::wait::Waiting;
+use serde::{Deserialize, Serialize};
+
+/// What happened. Stored as JSON with the tenant, the job, the time and a sequence beside it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Event {
+    JobSubmitted {
+        name: String,
+    },
+    /// A user asked for it; the state follows in the next round.
+    IntentChanged {
+        intent: Intent,
+    },
+    JobStateChanged {
+        state: JobState,
+        revision: u64,
+    },
+    /// A round gave the job its size and places.
+    JobPlaced {
+        revision: u64,
+        workers: u32,
+        ps_shards: u32,
+        nodes: Vec<String>,
+        why: String,
+    },
+    /// A round takes the job from its GPUs.
+    JobStopRequested {
+        then: AfterStop,
+        why: String,
+    },
+    JobWaits {
+        waiting: Waiting,
+    },
+    TaskStateChanged {
+        task_id: TaskId,
+        role: Role,
+        node_id: NodeId,
+        state: TaskState,
+    },
+    /// A task could not go on; the reason in its own words.
+    TaskFailed {
+        task_id: TaskId,
+        role: Role,
+        message: String,
+    },
+    Resumed {
+        from_step: u64,
+    },
+    CheckpointWritten {
+        checkpoint: Written,
+    },
+    CheckpointPruned {
+        step: u64,
+    },
+    Evaluated {
+        step: u64,
+        epoch: f64,
+        loss: f64,
+        accuracy: f64,
+    },
+    TrainingFinished {
+        step: u64,
+        reason: String,
+        model_path: String,
+    },
+    Note {
+        message: String,
+    },
+    NodeStateChanged {
+        name: String,
+        state: NodeState,
+    },
+    NodeDrained {
+        name: String,
+        drained: bool,
+    },
+    JobDeleted {
+        job_id: JobId,
+    },
+}
+
+impl Event {
+    /// The stable name by which streams and filters know the event.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::JobSubmitted { .. } => "job_submitted",
+            Self::IntentChanged { .. } => "intent_changed",
+            Self::JobStateChanged { .. } => "job_state_changed",
+            Self::JobPlaced { .. } => "job_placed",
+            Self::JobStopRequested { .. } => "job_stop_requested",
+            Self::JobWaits { .. } => "job_waits",
+            Self::TaskStateChanged { .. } => "task_state_changed",
+            Self::TaskFailed { .. } => "task_failed",
+            Self::Resumed { .. } => "resumed",
+            Self::CheckpointWritten { .. } => "checkpoint_written",
+            Self::CheckpointPruned { .. } => "checkpoint_pruned",
+            Self::Evaluated { .. } => "evaluated",
+            Self::TrainingFinished { .. } => "training_finished",
+            Self::Note { .. } => "note",
+            Self::NodeStateChanged { .. } => "node_state_changed",
+            Self::NodeDrained { .. } => "node_drained",
+            Self::JobDeleted { .. } => "job_deleted",
+        }
+    }
+}

@@ -1,0 +1,330 @@
+//! A job: what a user submitted, and the states it passes through.
+//!
+//! Users state intents (`Intent`); only the scheduler moves a job from state to state, through [`JobState::apply`].
+
+use crate::id::{JobId, TenantId, UserId};
+use crate::spec::JobSpec;
+use crate::wait::Waiting;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+/// The scheduler's record of one submitted job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    pub id: JobId,
+    pub tenant_id: TenantId,
+    pub submitted_by: UserId,
+    pub spec: JobSpec,
+    pub intent: Intent,
+    pub state: JobState,
+    /// Revision of the job's task set: 0 before the first start, +1 at every start. Fences stale tasks and stale plans.
+    pub revision: u64,
+    /// Restarts charged to the job's `retries`: task failures, not resizes, pauses or lost nodes.
+    pub failures: u32,
+    /// Why the job does not run now, from the newest round; `None` unless `Queued` or `Paused`.
+    pub waiting: Option<Waiting>,
+    /// After a failure the job is not started before this instant (exponential back-off).
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub not_before: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339")]
+    pub submitted_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub started_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    pub finished_at: Option<OffsetDateTime>,
+}
+
+/// What the user wants of the job; written by the api, obeyed by the next round.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Intent {
+    Run,
+    Pause,
+    Cancel,
+}
+
+/// Where a job stands. Data lives in the variant that needs it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum JobState {
+    /// Waits for a round to place it; `Job::waiting` says why it does not run yet.
+    Queued,
+    /// Its tasks are committed to nodes; not all of them are up.
+    Starting,
+    /// All tasks of the present revision are up.
+    Running,
+    /// Its tasks were told to stop; GPUs stay held until each is reported gone.
+    Stopping {
+        then: AfterStop,
+    },
+    /// Holds nothing; continues from its newest checkpoint when resumed.
+    Paused,
+    Succeeded,
+    Failed {
+        reason: String,
+    },
+    Cancelled,
+}
+
+/// The name of a state without its data; what lists filter by and what SQL stores in its own column.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum JobPhase {
+    Queued,
+    Starting,
+    Running,
+    Stopping,
+    Paused,
+    Succeeded,
+    Failed,
+    Cancelled,
+}
+
+/// What becomes of a stopping job once its last task is gone.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum AfterStop {
+    /// Back to the queue, to start again from its checkpoint.
+    Requeue {
+        cause: RequeueCause,
+    },
+    Pause,
+    Succeed,
+    Fail {
+        reason: String,
+    },
+    Cancel,
+}
+
+/// Why a job left its GPUs although it wants to go on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum RequeueCause {
+    /// The scheduler gives it another number of workers or shards, or other GPUs.
+    Resize,
+    /// Its GPUs go to a job that comes before it.
+    Preempted,
+    /// A task failed; charged to `retries`.
+    TaskFailed,
+    /// A node was lost; not charged.
+    NodeLost,
+}
+
+/// What can happen to a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum JobEvent {
+    /// A plan committed a new revision of its tasks.
+    Start,
+    /// Every task of the present revision reported that it is up.
+    AllRunning,
+    /// A plan, or a report that ends the job, stops its tasks.
+    Stop { then: AfterStop },
+    /// The last task is gone and holds nothing.
+    Released,
+    /// A waiting job is paused.
+    Hold,
+    /// A paused job is resumed.
+    Resume,
+    /// A job without tasks is cancelled.
+    Cancel,
+}
+
+/// An event that the present state does not allow; nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a {phase} job cannot take the event {event}")]
+pub struct InvalidTransition {
+    pub phase: &'static str,
+    pub event: &'static str,
+}
+
+impl JobState {
+    /// The state after `event`.
+    ///
+    /// # Errors
+    /// [`InvalidTransition`] when this state does not allow it.
+    pub fn apply(self, event: JobEvent) -> Result<Self, InvalidTransition> {
+        use JobState::{Cancelled, Failed, Paused, Queued, Running, Starting, Stopping, Succeeded};
+        let refused = InvalidTransition {
+            phase: self.phase().as_str(),
+            event: event.name(),
+        };
+        match (self, event) {
+            (Queued, JobEvent::Start) => Ok(Starting),
+            (Queued, JobEvent::Hold) => Ok(Paused),
+            (Queued | Paused, JobEvent::Cancel) => Ok(Cancelled),
+            (Paused, JobEvent::Resume) => Ok(Queued),
+            (Starting, JobEvent::AllRunning) => Ok(Running),
+            (Starting | Running, JobEvent::Stop { then }) => Ok(Stopping { then }),
+            (Stopping { then: before }, JobEvent::Stop { then: after }) => Ok(Stopping {
+                then: before.outranked_by(after),
+            }),
+            (Stopping { then }, JobEvent::Released) => Ok(then.state()),
+            (
+                Queued,
+                JobEvent::AllRunning
+                | JobEvent::Stop { .. }
+                | JobEvent::Released
+                | JobEvent::Resume,
+            )
+            | (
+                Starting,
+                JobEvent::Start
+                | JobEvent::Released
+                | JobEvent::Hold
+                | JobEvent::Resume
+                | JobEvent::Cancel,
+            )
+            | (
+                Running,
+                JobEvent::Start
+                | JobEvent::AllRunning
+                | JobEvent::Released
+                | JobEvent::Hold
+                | JobEvent::Resume
+                | JobEvent::Cancel,
+            )
+            | (
+                Stopping { .. },
+                JobEvent::Start
+                | JobEvent::AllRunning
+                | JobEvent::Hold
+                | JobEvent::Resume
+                | JobEvent::Cancel,
+            )
+            | (
+                Paused,
+                JobEvent::Start
+                | JobEvent::AllRunning
+                | JobEvent::Stop { .. }
+                | JobEvent::Released
+                | JobEvent::Hold,
+            )
+            | (
+                Succeeded | Failed { .. } | Cancelled,
+                JobEvent::Start
+                | JobEvent::AllRunning
+                | JobEvent::Stop { .. }
+                | JobEvent::Released
+                | JobEvent::Hold
+                | JobEvent::Resume
+                | JobEvent::Cancel,
+            ) => Err(refused),
+        }
+    }
+
+    #[must_use]
+    pub fn phase(&self) -> JobPhase {
+        match self {
+            Self::Queued => JobPhase::Queued,
+            Self::Starting => JobPhase::Starting,
+            Self::Running => JobPhase::Running,
+            Self::Stopping { .. } => JobPhase::Stopping,
+            Self::Paused => JobPhase::Paused,
+            Self::Succeeded => JobPhase::Succeeded,
+            Self::Failed { .. } => JobPhase::Failed,
+            Self::Cancelled => JobPhase::Cancelled,
+        }
+    }
+}
+
+impl JobPhase {
+    pub const ALL: [Self; 8] = [
+        Self::Queued,
+        Self::Starting,
+        Self::Running,
+        Self::Stopping,
+        Self::Paused,
+        Self::Succeeded,
+        Self::Failed,
+        Self::Cancelled,
+    ];
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Paused => "paused",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    /// Whether nothing can happen to the job any more.
+    #[must_use]
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
+    }
+
+    /// Whether the job may hold GPUs.
+    #[must_use]
+    pub fn has_tasks(self) -> bool {
+        matches!(self, Self::Starting | Self::Running | Self::Stopping)
+    }
+}
+
+impl AfterStop {
+    /// A later order replaces a weaker one: an end (cancel, fail, succeed) is final, a pause outranks a requeue.
+    fn outranked_by(self, later: Self) -> Self {
+        if later.rank() > self.rank() {
+            later
+        } else {
+            self
+        }
+    }
+
+    fn rank(&self) -> u8 {
+        match self {
+            Self::Requeue { .. } => 0,
+            Self::Pause => 1,
+            Self::Cancel => 2,
+            Self::Fail { .. } => 3,
+            Self::Succeed => 4,
+        }
+    }
+
+    fn state(self) -> JobState {
+        match self {
+            Self::Requeue { .. } => JobState::Queued,
+            Self::Pause => JobState::Paused,
+            Self::Succeed => JobState::Succeeded,
+            Self::Fail { reason } => JobState::Failed { reason },
+            Self::Cancel => JobState::Cancelled,
+        }
+    }
+}
+
+impl JobEvent {
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Start => "start",
+            Self::AllRunning => "all_running",
+            Self::Stop { .. } => "stop",
+            Self::Released => "released",
+            Self::Hold => "hold",
+            Self::Resume => "resume",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
+impl Intent {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Run => "run",
+            Self::Pause => "pause",
+            Self::Cancel => "cancel",
+        }
+    }
+}

@@ -1,0 +1,15 @@
+//! The nouns of Muster and their transitions: tenant, job, task, node, checkpoint, event, and the job document.
+//!
+//! Pure data. This crate must never know of tokio, SQL, HTTP, a clock or a random source: ids, times and seeds are given to it.
+
+pub mod assignment;
+pub mod checkpoint;
+pub mod event;
+pub mod id;
+pub mod job;
+pub mod node;
+pub mod progress;
+pub mod spec;
+pub mod task;
+pub mod tenant;
+pub mod wait;

@@ -1,0 +1,254 @@
+//! The job document, version `muster/v1`: what a user submits, the same in YAML and JSON, by REST and by CLI.
+//!
+//! Unknown fields are refused when it is read; [`JobSpec::validate`] says what else is wrong, field by field.
+
+mod engine;
+mod validate;
+
+pub use engine::{Dataset, DatasetName, Engine, Model, Optimizer};
+pub use validate::FieldError;
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A training job as its user describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct JobSpec {
+    pub version: Version,
+    /// 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Need not be unique.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// -100 to 100; higher comes first within its tenant.
+    #[serde(default)]
+    pub priority: i32,
+    /// What the built-in engine trains.
+    pub engine: Engine,
+    #[serde(default)]
+    pub exchange: Exchange,
+    #[serde(default)]
+    pub scale: Scale,
+    #[serde(default)]
+    pub resources: Resources,
+    #[serde(default)]
+    pub checkpoint: CheckpointPolicy,
+    pub stop: Stop,
+    /// Task failures after which the job is started again from its newest checkpoint; 0 to 100.
+    #[serde(default = "default_retries")]
+    pub retries: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Version {
+    #[serde(rename = "muster/v1")]
+    V1,
+}
+
+/// How workers exchange what they learn.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Exchange {
+    #[serde(default)]
+    pub topology: Topology,
+    #[serde(default)]
+    pub consistency: Consistency,
+    #[serde(default)]
+    pub compression: Compression,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Topology {
+    #[default]
+    ParameterServer,
+}
+
+/// When a worker may go on to its next step.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Consistency {
+    /// Bulk synchronous: when every worker's gradients of the step are in. The result does not depend on timing.
+    #[default]
+    Bsp,
+    /// Stale synchronous: when no worker is more than `staleness` steps behind; 1 to 64.
+    Ssp { staleness: u32 },
+    /// Asynchronous (Downpour): at once.
+    Asp,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Compression {
+    #[default]
+    None,
+}
+
+/// Between which sizes the scheduler may choose.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Scale {
+    #[serde(default = "Range::one")]
+    pub workers: Range,
+    #[serde(default = "Range::one")]
+    pub ps_shards: Range,
+}
+
+/// Both ends included; 1 to 1024.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Range {
+    pub min: u32,
+    pub max: u32,
+}
+
+/// What one task of each role takes of its node.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Resources {
+    #[serde(default = "WorkerResources::default")]
+    pub worker: WorkerResources,
+    #[serde(default = "PsShardResources::default")]
+    pub ps_shard: PsShardResources,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct WorkerResources {
+    /// GPUs (or CPU slots) of one node; 1 to 16.
+    pub gpus: u32,
+    /// Thousandths of a core; 0 to 256,000.
+    pub cpu_milli: u64,
+    /// 64 MiB to 4 TiB.
+    pub memory_bytes: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PsShardResources {
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+}
+
+/// When to write checkpoints. A job that stops in order always writes one besides.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct CheckpointPolicy {
+    /// Every so many steps; 1 or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_steps: Option<u64>,
+    /// And every so many minutes; above 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_minutes: Option<f64>,
+    /// The newest so many stay; 1 to 1000.
+    pub keep: u32,
+}
+
+/// When the job is done: at the first of these that holds. At least one of `epochs`, `steps`, `wall_minutes`.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Stop {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub epochs: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub steps: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target: Option<Target>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub convergence: Option<Convergence>,
+    /// Minutes of training time, waiting not counted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wall_minutes: Option<f64>,
+}
+
+/// Stop once an evaluation reaches `value`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Target {
+    pub metric: Metric,
+    pub value: f64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Metric {
+    /// Reached from below.
+    TestAccuracy,
+    /// Reached from above.
+    TestLoss,
+}
+
+/// Stop when the epoch's mean training loss fell by less than `relative_loss_drop` in each of the last `epochs` epochs.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Convergence {
+    /// Above 0 and below 1.
+    pub relative_loss_drop: f64,
+    /// 1 to 100.
+    pub epochs: u64,
+}
+
+fn default_retries() -> u32 {
+    3
+}
+
+impl Default for Scale {
+    fn default() -> Self {
+        Self {
+            workers: Range::one(),
+            ps_shards: Range::one(),
+        }
+    }
+}
+
+impl Range {
+    #[must_use]
+    pub fn one() -> Self {
+        Self { min: 1, max: 1 }
+    }
+}
+
+impl Default for WorkerResources {
+    fn default() -> Self {
+        Self {
+            gpus: 1,
+            cpu_milli: 100,
+            memory_bytes: 1 << 30,
+        }
+    }
+}
+
+impl Default for PsShardResources {
+    fn default() -> Self {
+        Self {
+            cpu_milli: 100,
+            memory_bytes: 256 << 20,
+        }
+    }
+}
+
+impl Default for CheckpointPolicy {
+    fn default() -> Self {
+        Self {
+            every_steps: None,
+            every_minutes: Some(5.0),
+            keep: 3,
+        }
+    }
+}

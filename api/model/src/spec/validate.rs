@@ -1,0 +1,365 @@
+//! What a well-formed job document must keep besides its shape. Every rule names the field, the value and what would be right.
+
+use super::{Consistency, Metric};
+use super::{JobSpec, Model, Optimizer, Range};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One thing that is wrong with a document.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FieldError {
+    /// Path in the document, such as `scale.workers.min`.
+    pub field: String,
+    /// The value found, as JSON.
+    pub value: String,
+    /// What would be right.
+    pub expected: String,
+}
+
+impl fmt::Display for FieldError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{} is {}; expected {}",
+            self.field, self.value, self.expected
+        )
+    }
+}
+
+const MAX_LABELS: usize = 64;
+const MIB: u64 = 1 << 20;
+const TIB: u64 = 1 << 40;
+
+impl JobSpec {
+    /// Checks every rule and reports all that are broken, not only the first.
+    ///
+    /// # Errors
+    /// The broken rules, in the order of the document.
+    pub fn validate(&self) -> Result<(), Vec<FieldError>> {
+        let mut errors = Errors::default();
+        errors.check(
+            "name",
+            &format!("{:?}", self.name),
+            is_dns_label(&self.name),
+            "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit",
+        );
+        self.check_labels(&mut errors);
+        errors.check(
+            "priority",
+            &self.priority,
+            (-100..=100).contains(&self.priority),
+            "-100 to 100",
+        );
+        self.check_engine(&mut errors);
+        if let Consistency::Ssp { staleness } = self.exchange.consistency {
+            errors.check(
+                "exchange.consistency.staleness",
+                &staleness,
+                (1..=64).contains(&staleness),
+                "1 to 64 steps",
+            );
+        }
+        self.check_scale(&mut errors);
+        self.check_resources(&mut errors);
+        self.check_checkpoint(&mut errors);
+        self.check_stop(&mut errors);
+        errors.check("retries", &self.retries, self.retries <= 100, "0 to 100");
+        errors.into_result()
+    }
+
+    fn check_labels(&self, errors: &mut Errors) {
+        errors.check(
+            "labels",
+            &format!("{} labels", self.labels.len()),
+            self.labels.len() <= MAX_LABELS,
+            "at most 64 labels",
+        );
+        for (key, value) in &self.labels {
+            let right = !key.is_empty() && key.len() <= 63 && value.len() <= 255;
+            errors.check(
+                &format!("labels.{key}"),
+                &format!("{value:?}"),
+                right,
+                "a key of 1 to 63 bytes and a value of at most 255",
+            );
+        }
+    }
+
+    fn check_engine(&self, errors: &mut Errors) {
+        match &self.engine.model {
+            Model::Mlp { hidden } => errors.widths("engine.model.hidden", hidden, 0..=16, 16_384),
+            Model::Cnn { channels, dense } => {
+                errors.widths("engine.model.channels", channels, 1..=4, 1_024);
+                errors.widths("engine.model.dense", dense, 0..=8, 16_384);
+            }
+        }
+        let batch = self.engine.batch;
+        let examples = self.engine.dataset.name.train_examples();
+        errors.check(
+            "engine.batch",
+            &batch,
+            (1..=65_536).contains(&batch) && batch <= examples,
+            &format!("1 to {} examples", examples.min(65_536)),
+        );
+        if let Some(limit) = self.engine.dataset.train_limit {
+            errors.check(
+                "engine.dataset.train_limit",
+                &limit,
+                limit >= batch.max(1) && limit <= examples,
+                &format!("at least the batch ({batch}) and at most {examples} examples"),
+            );
+        }
+        if let Some(limit) = self.engine.dataset.test_limit {
+            let examples = self.engine.dataset.name.test_examples();
+            errors.check(
+                "engine.dataset.test_limit",
+                &limit,
+                (1..=examples).contains(&limit),
+                &format!("1 to {examples} examples"),
+            );
+        }
+        self.check_optimizer(errors);
+    }
+
+    fn check_optimizer(&self, errors: &mut Errors) {
+        let rate = |errors: &mut Errors, value: f64| {
+            errors.check(
+                "engine.optimizer.learning_rate",
+                &value,
+                value > 0.0 && value <= 100.0,
+                "above 0 and at most 100",
+            );
+        };
+        let share = |errors: &mut Errors, field: &str, value: f64| {
+            errors.check(
+                &format!("engine.optimizer.{field}"),
+                &value,
+                (0.0..1.0).contains(&value),
+                "0 to below 1",
+            );
+        };
+        match self.engine.optimizer {
+            Optimizer::Sgd {
+                learning_rate,
+                momentum,
+                weight_decay,
+            } => {
+                rate(errors, learning_rate);
+                share(errors, "momentum", momentum);
+                share(errors, "weight_decay", weight_decay);
+            }
+            Optimizer::Adam {
+                learning_rate,
+                beta1,
+                beta2,
+                epsilon,
+                weight_decay,
+            } => {
+                rate(errors, learning_rate);
+                share(errors, "beta1", beta1);
+                share(errors, "beta2", beta2);
+                errors.check(
+                    "engine.optimizer.epsilon",
+                    &epsilon,
+                    epsilon > 0.0 && epsilon <= 1.0,
+                    "above 0 and at most 1",
+                );
+                share(errors, "weight_decay", weight_decay);
+            }
+        }
+    }
+
+    fn check_scale(&self, errors: &mut Errors) {
+        errors.range("scale.workers", self.scale.workers);
+        errors.range("scale.ps_shards", self.scale.ps_shards);
+        let max = self.scale.workers.max;
+        errors.check(
+            "scale.workers.max",
+            &max,
+            max <= self.engine.batch || max > 1024,
+            &format!(
+                "at most the batch ({}), so that every worker has an example",
+                self.engine.batch
+            ),
+        );
+    }
+
+    fn check_resources(&self, errors: &mut Errors) {
+        let worker = self.resources.worker;
+        let shard = self.resources.ps_shard;
+        errors.check(
+            "resources.worker.gpus",
+            &worker.gpus,
+            (1..=16).contains(&worker.gpus),
+            "1 to 16",
+        );
+        for (role, cpu_milli, memory_bytes) in [
+            ("worker", worker.cpu_milli, worker.memory_bytes),
+            ("ps_shard", shard.cpu_milli, shard.memory_bytes),
+        ] {
+            errors.check(
+                &format!("resources.{role}.cpu_milli"),
+                &cpu_milli,
+                cpu_milli <= 256_000,
+                "0 to 256000 thousandths of a core",
+            );
+            errors.check(
+                &format!("resources.{role}.memory_bytes"),
+                &memory_bytes,
+                (64 * MIB..=4 * TIB).contains(&memory_bytes),
+                "67108864 (64 MiB) to 4398046511104 (4 TiB)",
+            );
+        }
+    }
+
+    fn check_checkpoint(&self, errors: &mut Errors) {
+        let policy = &self.checkpoint;
+        if let Some(steps) = policy.every_steps {
+            errors.check(
+                "checkpoint.every_steps",
+                &steps,
+                steps >= 1,
+                "1 or more steps",
+            );
+        }
+        if let Some(minutes) = policy.every_minutes {
+            errors.positive("checkpoint.every_minutes", minutes);
+        }
+        errors.check(
+            "checkpoint.keep",
+            &policy.keep,
+            (1..=1000).contains(&policy.keep),
+            "1 to 1000",
+        );
+    }
+
+    fn check_stop(&self, errors: &mut Errors) {
+        let stop = &self.stop;
+        errors.check(
+            "stop",
+            &"without an end",
+            stop.epochs.is_some() || stop.steps.is_some() || stop.wall_minutes.is_some(),
+            "at least one of epochs, steps and wall_minutes, so that the job ends",
+        );
+        for (field, value) in [("stop.epochs", stop.epochs), ("stop.steps", stop.steps)] {
+            if let Some(value) = value {
+                errors.check(
+                    field,
+                    &value,
+                    (1..=1_000_000_000).contains(&value),
+                    "1 to 1000000000",
+                );
+            }
+        }
+        if let Some(target) = stop.target {
+            let (right, expected) = match target.metric {
+                Metric::TestAccuracy => (
+                    target.value > 0.0 && target.value <= 1.0,
+                    "above 0 and at most 1",
+                ),
+                Metric::TestLoss => (target.value > 0.0 && target.value.is_finite(), "above 0"),
+            };
+            errors.check("stop.target.value", &target.value, right, expected);
+        }
+        if let Some(convergence) = stop.convergence {
+            let drop = convergence.relative_loss_drop;
+            errors.check(
+                "stop.convergence.relative_loss_drop",
+                &drop,
+                drop > 0.0 && drop < 1.0,
+                "above 0 and below 1",
+            );
+            errors.check(
+                "stop.convergence.epochs",
+                &convergence.epochs,
+                (1..=100).contains(&convergence.epochs),
+                "1 to 100",
+            );
+        }
+        if let Some(minutes) = stop.wall_minutes {
+            errors.positive("stop.wall_minutes", minutes);
+        }
+    }
+}
+
+/// Whether `name` is a DNS label (RFC 1123), the form in which Kubernetes takes names.
+#[must_use]
+pub fn is_dns_label(name: &str) -> bool {
+    let inner = |c: u8| c.is_ascii_lowercase() || c.is_ascii_digit() || c == b'-';
+    (1..=63).contains(&name.len())
+        && name.bytes().all(inner)
+        && !name.starts_with('-')
+        && !name.ends_with('-')
+}
+
+#[derive(Default)]
+struct Errors(Vec<FieldError>);
+
+impl Errors {
+    fn check(&mut self, field: &str, value: &dyn fmt::Display, right: bool, expected: &str) {
+        if !right {
+            self.0.push(FieldError {
+                field: field.to_owned(),
+                value: value.to_string(),
+                expected: expected.to_owned(),
+            });
+        }
+    }
+
+    fn positive(&mut self, field: &str, minutes: f64) {
+        let right = minutes > 0.0 && minutes <= 525_600.0;
+        self.check(
+            field,
+            &minutes,
+            right,
+            "above 0 and at most 525600 minutes (a year)",
+        );
+    }
+
+    fn range(&mut self, field: &str, range: Range) {
+        self.check(
+            &format!("{field}.min"),
+            &range.min,
+            (1..=1024).contains(&range.min),
+            "1 to 1024",
+        );
+        self.check(
+            &format!("{field}.max"),
+            &range.max,
+            range.max >= range.min && range.max <= 1024,
+            &format!("at least min ({}) and at most 1024", range.min),
+        );
+    }
+
+    fn widths(
+        &mut self,
+        field: &str,
+        widths: &[u32],
+        count: std::ops::RangeInclusive<usize>,
+        max: u32,
+    ) {
+        self.check(
+            field,
+            &format!("{} layers", widths.len()),
+            count.contains(&widths.len()),
+            &format!("{} to {} layers", count.start(), count.end()),
+        );
+        for (index, width) in widths.iter().enumerate() {
+            self.check(
+                &format!("{field}[{index}]"),
+                width,
+                (1..=max).contains(width),
+                &format!("1 to {max}"),
+            );
+        }
+    }
+
+    fn into_result(self) -> Result<(), Vec<FieldError>> {
+        if self.0.is_empty() {
+            Ok(())
+        } else {
+            Err(self.0)
+        }
+    }
+}

@@ -1,0 +1,198 @@
+//! A task: one process of a job at one revision, on one node, holding its GPUs until it is reported gone.
+
+use crate::id::{JobId, NodeId, TaskId};
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// One process of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Task {
+    pub id: TaskId,
+    pub job_id: JobId,
+    /// The job's revision that this task belongs to: its fence.
+    pub revision: u64,
+    pub role: Role,
+    pub node_id: NodeId,
+    /// Indices of the node's GPUs (or CPU slots) that it holds; empty for a PS shard without GPUs.
+    pub gpus: Vec<u32>,
+    pub state: TaskState,
+    /// Where its data plane listens, once it does (PS shards).
+    pub address: Option<String>,
+}
+
+/// What the process does in its job. "Worker" never means a daemon or a thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Role {
+    /// Computes gradients; rank 0 is the chief, which reports progress and writes checkpoints.
+    Worker { rank: u32 },
+    /// Holds a part of the parameters and of the optimizer's state.
+    PsShard { index: u32 },
+}
+
+/// Where a task stands.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "phase", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum TaskState {
+    /// Committed to a node; the node has not said that it runs.
+    Assigned,
+    /// Its process is up.
+    Running,
+    /// Told to stop; still holds its GPUs.
+    Stopping,
+    /// Its process is gone and its GPUs are free.
+    Released { outcome: Outcome },
+}
+
+/// How a task ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Outcome {
+    Exited {
+        code: i32,
+    },
+    Signalled {
+        signal: i32,
+    },
+    /// The process could not be started.
+    LaunchFailed {
+        message: String,
+    },
+    /// The node had no session for longer than its lease and stopped the task itself.
+    LeaseExpired,
+    /// The node did not come back within its lease; by then it has stopped its tasks itself.
+    NodeLost,
+    /// Withdrawn before the node ever started it.
+    NeverStarted,
+}
+
+/// What can happen to a task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum TaskEvent {
+    /// The node reports its process as up.
+    Up,
+    /// Its job stops.
+    Stop,
+    /// The node reports its process as gone, or the node itself is lost.
+    Gone { outcome: Outcome },
+}
+
+/// An event that the present state does not allow; nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("a {phase} task cannot take the event {event}")]
+pub struct InvalidTransition {
+    pub phase: &'static str,
+    pub event: &'static str,
+}
+
+impl TaskState {
+    /// The state after `event`. Reports may come twice (a node reconnects and tells all again), so a repeated `Up`, `Stop` or
+    /// `Gone` leaves the state as it is.
+    ///
+    /// # Errors
+    /// [`InvalidTransition`] when this state does not allow it.
+    pub fn apply(self, event: TaskEvent) -> Result<Self, InvalidTransition> {
+        let refused = InvalidTransition {
+            phase: self.phase(),
+            event: event.name(),
+        };
+        match (self, event) {
+            (Self::Assigned | Self::Running, TaskEvent::Up) => Ok(Self::Running),
+            (Self::Stopping, TaskEvent::Up | TaskEvent::Stop) => Ok(Self::Stopping),
+            (Self::Assigned | Self::Running, TaskEvent::Stop) => Ok(Self::Stopping),
+            (Self::Assigned | Self::Running | Self::Stopping, TaskEvent::Gone { outcome }) => {
+                Ok(Self::Released { outcome })
+            }
+            (Self::Released { outcome }, TaskEvent::Stop | TaskEvent::Gone { .. }) => {
+                Ok(Self::Released { outcome })
+            }
+            (Self::Released { .. }, TaskEvent::Up) => Err(refused),
+        }
+    }
+
+    #[must_use]
+    pub fn phase(&self) -> &'static str {
+        match self {
+            Self::Assigned => "assigned",
+            Self::Running => "running",
+            Self::Stopping => "stopping",
+            Self::Released { .. } => "released",
+        }
+    }
+
+    #[must_use]
+    pub fn is_released(&self) -> bool {
+        matches!(self, Self::Released { .. })
+    }
+}
+
+impl TaskEvent {
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Up => "up",
+            Self::Stop => "stop",
+            Self::Gone { .. } => "gone",
+        }
+    }
+}
+
+impl Outcome {
+    /// Whether the process ended by its own will and without an error.
+    #[must_use]
+    pub fn is_clean(&self) -> bool {
+        matches!(self, Self::Exited { code: 0 } | Self::NeverStarted)
+    }
+
+    /// Whether the machine is to blame, so that the job's `retries` are not charged.
+    #[must_use]
+    pub fn is_node_fault(&self) -> bool {
+        matches!(self, Self::LeaseExpired | Self::NodeLost)
+    }
+}
+
+impl fmt::Display for Outcome {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exited { code } => write!(f, "exited with code {code}"),
+            Self::Signalled { signal } => write!(f, "killed by signal {signal}"),
+            Self::LaunchFailed { message } => write!(f, "could not be started: {message}"),
+            Self::LeaseExpired => write!(f, "stopped by its node, which had lost its session"),
+            Self::NodeLost => write!(f, "lost with its node"),
+            Self::NeverStarted => write!(f, "withdrawn before it started"),
+        }
+    }
+}
+
+impl Role {
+    /// `worker` or `ps_shard`, as stored and shown.
+    #[must_use]
+    pub fn kind(self) -> &'static str {
+        match self {
+            Self::Worker { .. } => "worker",
+            Self::PsShard { .. } => "ps_shard",
+        }
+    }
+
+    /// The rank of a worker, the index of a shard.
+    #[must_use]
+    pub fn index(self) -> u32 {
+        match self {
+            Self::Worker { rank } => rank,
+            Self::PsShard { index } => index,
+        }
+    }
+}
+
+impl fmt::Display for Role {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Worker { rank } => write!(f, "worker-{rank}"),
+            Self::PsShard { index } => write!(f, "ps-{index}"),
+        }
+    }
+}
