@@ -70,7 +70,7 @@ pub enum Topology {
 
 /// When a worker may go on to its next step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "kind", rename_all = "snake_case", from = "ConsistencyDocument")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Consistency {
     /// Bulk synchronous: when every worker's gradients of the step are in. The result does not depend on timing.
@@ -80,6 +80,15 @@ pub enum Consistency {
     Ssp { staleness: u32 },
     /// Asynchronous (Downpour): at once.
     Asp,
+}
+
+/// As it is read: serde refuses unknown fields of an internally tagged variant only if the variant has braces.
+#[derive(Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+enum ConsistencyDocument {
+    Bsp {},
+    Ssp { staleness: u32 },
+    Asp {},
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -202,6 +211,16 @@ pub struct Convergence {
     pub relative_loss_drop: f64,
     /// 1 to 100.
     pub epochs: u64,
+}
+
+impl From<ConsistencyDocument> for Consistency {
+    fn from(document: ConsistencyDocument) -> Self {
+        match document {
+            ConsistencyDocument::Bsp {} => Self::Bsp,
+            ConsistencyDocument::Ssp { staleness } => Self::Ssp { staleness },
+            ConsistencyDocument::Asp {} => Self::Asp,
+        }
+    }
 }
 
 fn default_retries() -> u32 {

@@ -177,7 +177,7 @@ impl JobSpec {
         errors.check(
             "scale.workers.max",
             &max,
-            max <= self.engine.batch || max > 1024,
+            max <= self.engine.batch.max(1) || max > 1024,
             &format!(
                 "at most the batch ({}), so that every worker has an example",
                 self.engine.batch

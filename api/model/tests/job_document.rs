@@ -1,0 +1,197 @@
+//! The job document as users write it: the examples are right, unknown fields are refused, and every broken rule is named.
+
+use muster_model::spec::{FieldError, JobSpec};
+use std::path::Path;
+
+#[test]
+fn every_example_is_a_valid_document_and_survives_a_round_trip() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("examples/ is there") {
+        let path = entry.expect("a readable entry").path();
+        let text = std::fs::read_to_string(&path).expect("a readable example");
+        // JSON is YAML too.
+        let spec: JobSpec =
+            serde_norway::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
+        spec.validate()
+            .unwrap_or_else(|errors| panic!("{}: {errors:?}", path.display()));
+        let again: JobSpec = serde_json::from_str(&serde_json::to_string(&spec).expect("JSON"))
+            .expect("the same document");
+        assert_eq!(again, spec);
+        seen += 1;
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn unknown_fields_are_refused_at_every_level() {
+    for (at, wrong) in [
+        ("", "surprise: 1"),
+        (
+            "engine.model",
+            "engine: { model: { kind: mlp, hidden: [8], depth: 3 } }",
+        ),
+        (
+            "engine.optimizer",
+            "engine: { optimizer: { kind: sgd, learning_rate: 0.1, nesterow: true } }",
+        ),
+        (
+            "exchange.consistency",
+            "exchange: { consistency: { kind: ssp, staleness: 2, bound: 3 } }",
+        ),
+        (
+            "exchange.consistency bsp",
+            "exchange: { consistency: { kind: bsp, staleness: 2 } }",
+        ),
+        (
+            "scale.workers",
+            "scale: { workers: { min: 1, max: 2, step: 1 } }",
+        ),
+        ("resources.worker", "resources: { worker: { gpu: 1 } }"),
+        ("checkpoint", "checkpoint: { every_step: 5 }"),
+        ("stop", "stop: { epochs: 1, epoch: 2 }"),
+    ] {
+        let document = merged(wrong);
+        let read = serde_json::from_value::<JobSpec>(document);
+        assert!(read.is_err(), "{at}: an unknown field was accepted");
+    }
+}
+
+#[test]
+fn every_broken_rule_names_field_value_and_remedy() {
+    for (wrong, field, value) in [
+        ("name: Bad_Name", "name", "\"Bad_Name\""),
+        ("name: ''", "name", "\"\""),
+        ("priority: 101", "priority", "101"),
+        ("engine: { batch: 0 }", "engine.batch", "0"),
+        ("engine: { batch: 70000 }", "engine.batch", "70000"),
+        (
+            "engine: { dataset: { name: fashion-mnist, train_limit: 10 } }",
+            "engine.dataset.train_limit",
+            "10",
+        ),
+        (
+            "engine: { dataset: { name: fashion-mnist, test_limit: 0 } }",
+            "engine.dataset.test_limit",
+            "0",
+        ),
+        (
+            "engine: { model: { kind: cnn, channels: [], dense: [] } }",
+            "engine.model.channels",
+            "0 layers",
+        ),
+        (
+            "engine: { model: { kind: mlp, hidden: [0] } }",
+            "engine.model.hidden[0]",
+            "0",
+        ),
+        (
+            "engine: { optimizer: { kind: sgd, learning_rate: -1 } }",
+            "engine.optimizer.learning_rate",
+            "-1",
+        ),
+        (
+            "engine: { optimizer: { kind: sgd, learning_rate: 1, momentum: 1 } }",
+            "engine.optimizer.momentum",
+            "1",
+        ),
+        (
+            "exchange: { consistency: { kind: ssp, staleness: 0 } }",
+            "exchange.consistency.staleness",
+            "0",
+        ),
+        (
+            "scale: { workers: { min: 0, max: 1 } }",
+            "scale.workers.min",
+            "0",
+        ),
+        (
+            "scale: { workers: { min: 3, max: 2 } }",
+            "scale.workers.max",
+            "2",
+        ),
+        (
+            "scale: { workers: { min: 1, max: 256 } }",
+            "scale.workers.max",
+            "256",
+        ),
+        (
+            "scale: { ps_shards: { min: 1, max: 2000 } }",
+            "scale.ps_shards.max",
+            "2000",
+        ),
+        (
+            "resources: { worker: { gpus: 0 } }",
+            "resources.worker.gpus",
+            "0",
+        ),
+        (
+            "resources: { ps_shard: { memory_bytes: 1 } }",
+            "resources.ps_shard.memory_bytes",
+            "1",
+        ),
+        (
+            "checkpoint: { every_steps: 0 }",
+            "checkpoint.every_steps",
+            "0",
+        ),
+        (
+            "checkpoint: { every_minutes: 0 }",
+            "checkpoint.every_minutes",
+            "0",
+        ),
+        ("checkpoint: { keep: 0 }", "checkpoint.keep", "0"),
+        ("stop: { epochs: 0 }", "stop.epochs", "0"),
+        ("stop: { epochs: null }", "stop", "without an end"),
+        (
+            "stop: { target: { metric: test_accuracy, value: 1.5 } }",
+            "stop.target.value",
+            "1.5",
+        ),
+        (
+            "stop: { convergence: { relative_loss_drop: 1, epochs: 2 } }",
+            "stop.convergence.relative_loss_drop",
+            "1",
+        ),
+        ("retries: 101", "retries", "101"),
+    ] {
+        let spec: JobSpec =
+            serde_json::from_value(merged(wrong)).unwrap_or_else(|e| panic!("{wrong}: {e}"));
+        let errors = spec.validate().expect_err(wrong);
+        let named = |error: &FieldError| {
+            error.field == field && error.value == value && !error.expected.is_empty()
+        };
+        assert!(errors.iter().any(named), "{wrong}: {errors:?}");
+        assert_eq!(errors.len(), 1, "{wrong} breaks one rule only: {errors:?}");
+    }
+}
+
+/// A right document with the parts of `change` put over it; a tagged object (`kind`) is replaced whole.
+fn merged(change: &str) -> serde_json::Value {
+    let right = "
+version: muster/v1
+name: a-job
+engine:
+  model: { kind: mlp, hidden: [8] }
+  dataset: { name: fashion-mnist }
+  optimizer: { kind: sgd, learning_rate: 0.1 }
+  batch: 128
+stop: { epochs: 1 }
+";
+    let mut document: serde_json::Value = serde_norway::from_str(right).expect("YAML");
+    merge(&mut document, serde_norway::from_str(change).expect("YAML"));
+    document
+}
+
+fn merge(under: &mut serde_json::Value, over: serde_json::Value) {
+    match (under, over) {
+        (serde_json::Value::Object(under), serde_json::Value::Object(over))
+            if !over.contains_key("kind") =>
+        {
+            for (key, value) in over {
+                merge(under.entry(key).or_insert(serde_json::Value::Null), value);
+            }
+        }
+        (under, over) => *under = over,
+    }
+}

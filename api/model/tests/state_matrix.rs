@@ -1,0 +1,131 @@
+//! The whole state × event matrix of jobs and of tasks, as golden files. A changed line is a changed promise.
+//! `UPDATE_GOLDEN=1 cargo test -p muster-model` writes them anew.
+
+use muster_model::job::{AfterStop, JobEvent, JobState, RequeueCause};
+use muster_model::task::{Outcome, TaskEvent, TaskState};
+use std::fmt::Write as _;
+use std::path::Path;
+
+#[test]
+fn job_states_change_only_as_the_matrix_says() {
+    let mut text = String::new();
+    for state in job_states() {
+        for event in job_events() {
+            let after = match state.clone().apply(event.clone()) {
+                Ok(after) => json(&after),
+                Err(error) => format!("refused: {error}"),
+            };
+            writeln!(text, "{} + {} -> {after}", json(&state), json(&event))
+                .expect("a string takes all");
+        }
+    }
+    golden("job_states.txt", &text);
+}
+
+#[test]
+fn task_states_change_only_as_the_matrix_says() {
+    let gone = Outcome::Exited { code: 0 };
+    let states = [
+        TaskState::Assigned,
+        TaskState::Running,
+        TaskState::Stopping,
+        TaskState::Released {
+            outcome: Outcome::Signalled { signal: 9 },
+        },
+    ];
+    let mut text = String::new();
+    for state in states {
+        for event in [
+            TaskEvent::Up,
+            TaskEvent::Stop,
+            TaskEvent::Gone {
+                outcome: gone.clone(),
+            },
+        ] {
+            let after = match state.clone().apply(event.clone()) {
+                Ok(after) => json(&after),
+                Err(error) => format!("refused: {error}"),
+            };
+            writeln!(text, "{} + {} -> {after}", json(&state), json(&event))
+                .expect("a string takes all");
+        }
+    }
+    golden("task_states.txt", &text);
+}
+
+#[test]
+fn a_finished_job_never_changes_again() {
+    let terminal = [
+        JobState::Succeeded,
+        JobState::Cancelled,
+        JobState::Failed {
+            reason: "loss".into(),
+        },
+    ];
+    for state in terminal {
+        assert!(state.phase().is_terminal());
+        for event in job_events() {
+            assert!(state.clone().apply(event).is_err());
+        }
+    }
+}
+
+fn job_states() -> Vec<JobState> {
+    let mut states = vec![JobState::Queued, JobState::Starting, JobState::Running];
+    states.extend(ends().into_iter().map(|then| JobState::Stopping { then }));
+    states.extend([
+        JobState::Paused,
+        JobState::Succeeded,
+        JobState::Failed {
+            reason: "loss is not a number".into(),
+        },
+        JobState::Cancelled,
+    ]);
+    states
+}
+
+fn job_events() -> Vec<JobEvent> {
+    let mut events = vec![JobEvent::Start, JobEvent::AllRunning];
+    events.extend(ends().into_iter().map(|then| JobEvent::Stop { then }));
+    events.extend([
+        JobEvent::Released,
+        JobEvent::Hold,
+        JobEvent::Resume,
+        JobEvent::Cancel,
+    ]);
+    events
+}
+
+fn ends() -> Vec<AfterStop> {
+    vec![
+        AfterStop::Requeue {
+            cause: RequeueCause::Resize,
+        },
+        AfterStop::Pause,
+        AfterStop::Succeed,
+        AfterStop::Fail {
+            reason: "loss is not a number".into(),
+        },
+        AfterStop::Cancel,
+    ]
+}
+
+fn json<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("the model's types are JSON")
+}
+
+fn golden(name: &str, text: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/golden")
+        .join(name);
+    if std::env::var_os("UPDATE_GOLDEN").is_some() {
+        std::fs::write(&path, text).expect("the golden file is writable");
+    }
+    let kept = std::fs::read_to_string(&path).expect("the golden file is there");
+    assert_eq!(
+        kept,
+        text,
+        "{} differs; look at every changed line before UPDATE_GOLDEN=1",
+        path.display()
+    );
+}
