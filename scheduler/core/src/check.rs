@@ -1,0 +1,380 @@
+//! Finds what is wrong with a plan, by its own accounting.
+//!
+//! It shares no code with the planner beyond the types, so that one mistake cannot hide in both.
+
+use crate::plan::{Action, Decision, Plan, PlannedTask};
+use crate::snapshot::{Job, Snapshot};
+use muster_model::id::{JobId, NodeId, TenantId};
+use muster_model::job::{AfterStop, JobState};
+use muster_model::task::{Role, TaskState};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// One broken rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    #[error("the plan names job {job}, which the snapshot does not have")]
+    UnknownJob { job: JobId },
+    #[error("job {job} is decided on at revision {expected}, but has {revision}")]
+    WrongRevision {
+        job: JobId,
+        expected: u64,
+        revision: u64,
+    },
+    #[error("job {job}: {refused}")]
+    IllegalTransition { job: JobId, refused: String },
+    #[error("job {job} is released while its tasks hold GPUs")]
+    ReleasedEarly { job: JobId },
+    #[error("job {job} is up, but not all of its tasks are")]
+    UpEarly { job: JobId },
+    #[error("job {job} starts before {not_before_ms}, the end of its back-off")]
+    StartsInBackOff { job: JobId, not_before_ms: i64 },
+    #[error("job {job} starts against its owner's intent")]
+    StartsAgainstIntent { job: JobId },
+    #[error("job {job} starts with {role} {count} times")]
+    BrokenGang {
+        job: JobId,
+        role: &'static str,
+        count: u32,
+    },
+    #[error("job {job} starts with {count} {role}s, outside its range")]
+    OutsideRange {
+        job: JobId,
+        role: &'static str,
+        count: u32,
+    },
+    #[error("{role} of job {job} is given {given} GPUs instead of {needed}")]
+    WrongGpus {
+        job: JobId,
+        role: Role,
+        given: usize,
+        needed: u32,
+    },
+    #[error("job {job} starts on node {node}, which takes no tasks")]
+    ClosedNode { job: JobId, node: NodeId },
+    #[error("GPU {gpu} of node {node} is given to job {job}, but is held or does not exist")]
+    GpuNotFree { job: JobId, node: NodeId, gpu: u32 },
+    #[error("node {node} is given more CPU than it has")]
+    CpuExceeded { node: NodeId },
+    #[error("node {node} is given more memory than it has")]
+    MemoryExceeded { node: NodeId },
+    #[error("tenant {tenant} would hold {held} GPUs, its quota is {quota}")]
+    QuotaExceeded {
+        tenant: TenantId,
+        held: u32,
+        quota: u32,
+    },
+    #[error("job {job} is stopped for another job although none of its kind may displace it")]
+    UnjustPreemption { job: JobId },
+    #[error("job {job} is told again what it was told before")]
+    IdleWait { job: JobId },
+}
+
+/// Everything that is wrong with the plan; empty when nothing is.
+#[must_use]
+pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
+    let mut checker = Checker::new(snapshot);
+    for decision in &plan.decisions {
+        checker.decision(decision);
+    }
+    checker.quotas();
+    checker.violations
+}
+
+struct Checker<'s> {
+    snapshot: &'s Snapshot,
+    states: BTreeMap<JobId, (&'s Job, JobState, Option<i64>)>,
+    /// GPUs that nobody holds, of nodes that take tasks.
+    free: BTreeSet<(NodeId, u32)>,
+    cpu_milli: BTreeMap<NodeId, i128>,
+    memory_bytes: BTreeMap<NodeId, i128>,
+    /// GPUs started by this plan.
+    started: BTreeMap<TenantId, u32>,
+    violations: Vec<Violation>,
+}
+
+impl<'s> Checker<'s> {
+    fn new(snapshot: &'s Snapshot) -> Self {
+        let mut checker = Self {
+            snapshot,
+            states: snapshot
+                .jobs
+                .iter()
+                .map(|job| (job.id, (job, job.state.clone(), job.not_before_ms)))
+                .collect(),
+            free: BTreeSet::new(),
+            cpu_milli: BTreeMap::new(),
+            memory_bytes: BTreeMap::new(),
+            started: BTreeMap::new(),
+            violations: Vec::new(),
+        };
+        for node in snapshot
+            .nodes
+            .iter()
+            .filter(|node| node.up && !node.drained)
+        {
+            checker
+                .free
+                .extend((0..node.gpus).map(|gpu| (node.id, gpu)));
+            checker
+                .cpu_milli
+                .insert(node.id, i128::from(node.cpu_milli));
+            checker
+                .memory_bytes
+                .insert(node.id, i128::from(node.memory_bytes));
+        }
+        for job in &snapshot.jobs {
+            for task in job.tasks.iter().filter(|task| !is_gone(&task.state)) {
+                for &gpu in &task.gpus {
+                    checker.free.remove(&(task.node, gpu));
+                }
+                checker.charge(job, task.role, task.node);
+            }
+        }
+        checker
+    }
+
+    fn decision(&mut self, decision: &Decision) {
+        let Some((job, state, not_before_ms)) = self.states.get(&decision.job).cloned() else {
+            self.violations
+                .push(Violation::UnknownJob { job: decision.job });
+            return;
+        };
+        if decision.expected_revision != job.revision {
+            self.violations.push(Violation::WrongRevision {
+                job: job.id,
+                expected: decision.expected_revision,
+                revision: job.revision,
+            });
+        }
+        self.facts(job, &decision.action, not_before_ms);
+        let next = match decision.action.event() {
+            None => state,
+            Some(event) => match state.clone().apply(event) {
+                Ok(next) => next,
+                Err(refused) => {
+                    self.violations.push(Violation::IllegalTransition {
+                        job: job.id,
+                        refused: refused.to_string(),
+                    });
+                    state
+                }
+            },
+        };
+        let not_before_ms = match &decision.action {
+            Action::Stop {
+                not_before_ms: Some(until_ms),
+                ..
+            } => Some(*until_ms),
+            _ => not_before_ms,
+        };
+        self.states.insert(job.id, (job, next, not_before_ms));
+    }
+
+    /// Whether the facts of the snapshot bear the action.
+    fn facts(&mut self, job: &'s Job, action: &Action, not_before_ms: Option<i64>) {
+        match action {
+            Action::Start { tasks, .. } => {
+                if let Some(not_before_ms) = not_before_ms.filter(|&at| at > self.snapshot.now_ms) {
+                    self.violations.push(Violation::StartsInBackOff {
+                        job: job.id,
+                        not_before_ms,
+                    });
+                }
+                if job.intent != muster_model::job::Intent::Run {
+                    self.violations
+                        .push(Violation::StartsAgainstIntent { job: job.id });
+                }
+                self.start(job, tasks);
+            }
+            Action::Release if job.tasks.iter().any(|task| !is_gone(&task.state)) => {
+                self.violations
+                    .push(Violation::ReleasedEarly { job: job.id });
+            }
+            Action::Up
+                if job
+                    .tasks
+                    .iter()
+                    .any(|task| task.state != TaskState::Running) =>
+            {
+                self.violations.push(Violation::UpEarly { job: job.id });
+            }
+            Action::Stop {
+                then: AfterStop::Requeue { cause },
+                ..
+            } => {
+                if *cause == muster_model::job::RequeueCause::Preempted {
+                    self.preemption(job);
+                }
+            }
+            Action::Wait { waiting } if job.waiting.as_ref() == Some(waiting) => {
+                self.violations.push(Violation::IdleWait { job: job.id });
+            }
+            Action::Release
+            | Action::Up
+            | Action::Stop { .. }
+            | Action::Hold
+            | Action::Resume
+            | Action::Cancel
+            | Action::Wait { .. } => {}
+        }
+    }
+
+    fn start(&mut self, job: &'s Job, tasks: &[PlannedTask]) {
+        let mut counts: BTreeMap<(bool, u32), u32> = BTreeMap::new();
+        for task in tasks {
+            let key = match task.role {
+                Role::Worker { rank } => (true, rank),
+                Role::PsShard { index } => (false, index),
+            };
+            *counts.entry(key).or_default() += 1;
+            self.place(job, task);
+        }
+        for (is_worker, role, range) in [
+            (true, "worker", job.workers),
+            (false, "ps shard", job.ps_shards),
+        ] {
+            let indices: Vec<(u32, u32)> = counts
+                .iter()
+                .filter(|((kind, _), _)| *kind == is_worker)
+                .map(|((_, index), count)| (*index, *count))
+                .collect();
+            for (expected, &(index, count)) in (0_u32..).zip(&indices) {
+                if index != expected || count != 1 {
+                    self.violations.push(Violation::BrokenGang {
+                        job: job.id,
+                        role,
+                        count,
+                    });
+                }
+            }
+            let count = u32::try_from(indices.len()).unwrap_or(u32::MAX);
+            if count < range.min || count > range.max {
+                self.violations.push(Violation::OutsideRange {
+                    job: job.id,
+                    role,
+                    count,
+                });
+            }
+        }
+    }
+
+    fn place(&mut self, job: &'s Job, task: &PlannedTask) {
+        let open = self
+            .snapshot
+            .nodes
+            .iter()
+            .any(|node| node.id == task.node && node.up && !node.drained);
+        if !open {
+            self.violations.push(Violation::ClosedNode {
+                job: job.id,
+                node: task.node,
+            });
+        }
+        let needed = match task.role {
+            Role::Worker { .. } => job.worker.gpus,
+            Role::PsShard { .. } => 0,
+        };
+        let given = task.gpus.len();
+        if given != needed as usize {
+            self.violations.push(Violation::WrongGpus {
+                job: job.id,
+                role: task.role,
+                given,
+                needed,
+            });
+        }
+        for &gpu in &task.gpus {
+            if !self.free.remove(&(task.node, gpu)) {
+                self.violations.push(Violation::GpuNotFree {
+                    job: job.id,
+                    node: task.node,
+                    gpu,
+                });
+            }
+        }
+        *self.started.entry(job.tenant).or_default() += u32::try_from(given).unwrap_or(u32::MAX);
+        self.charge(job, task.role, task.node);
+        if self.cpu_milli.get(&task.node).is_some_and(|&left| left < 0) {
+            self.violations
+                .push(Violation::CpuExceeded { node: task.node });
+        }
+        if self
+            .memory_bytes
+            .get(&task.node)
+            .is_some_and(|&left| left < 0)
+        {
+            self.violations
+                .push(Violation::MemoryExceeded { node: task.node });
+        }
+    }
+
+    fn charge(&mut self, job: &Job, role: Role, node: NodeId) {
+        let (cpu_milli, memory_bytes) = match role {
+            Role::Worker { .. } => (job.worker.cpu_milli, job.worker.memory_bytes),
+            Role::PsShard { .. } => (job.ps_shard.cpu_milli, job.ps_shard.memory_bytes),
+        };
+        if let Some(left) = self.cpu_milli.get_mut(&node) {
+            *left -= i128::from(cpu_milli);
+        }
+        if let Some(left) = self.memory_bytes.get_mut(&node) {
+            *left -= i128::from(memory_bytes);
+        }
+    }
+
+    /// A job may be displaced wholly only for a job of strictly higher priority that waits.
+    fn preemption(&mut self, job: &Job) {
+        let somebody = self.snapshot.jobs.iter().any(|other| {
+            other.priority > job.priority
+                && matches!(
+                    other.state,
+                    JobState::Queued
+                        | JobState::Stopping { .. }
+                        | JobState::Paused
+                        | JobState::Running
+                        | JobState::Starting
+                )
+        });
+        if !somebody {
+            self.violations
+                .push(Violation::UnjustPreemption { job: job.id });
+        }
+    }
+
+    /// A tenant that was within its quota stays within it; one above it (the quota was lowered) starts nothing.
+    fn quotas(&mut self) {
+        for (tenant, started) in std::mem::take(&mut self.started) {
+            let quota = self
+                .snapshot
+                .tenants
+                .iter()
+                .find(|one| one.id == tenant)
+                .and_then(|one| one.gpu_quota);
+            let held: usize = self
+                .snapshot
+                .jobs
+                .iter()
+                .filter(|job| job.tenant == tenant)
+                .flat_map(|job| &job.tasks)
+                .filter(|task| !is_gone(&task.state))
+                .map(|task| task.gpus.len())
+                .sum();
+            let held = u32::try_from(held)
+                .unwrap_or(u32::MAX)
+                .saturating_add(started);
+            if let Some(quota) = quota.filter(|&quota| started > 0 && held > quota) {
+                self.violations.push(Violation::QuotaExceeded {
+                    tenant,
+                    held,
+                    quota,
+                });
+            }
+        }
+    }
+}
+
+fn is_gone(state: &TaskState) -> bool {
+    match state {
+        TaskState::Released { .. } => true,
+        TaskState::Assigned | TaskState::Running | TaskState::Stopping => false,
+    }
+}

@@ -1,0 +1,86 @@
+//! A plan: complete, so that whoever carries it out has no choices left.
+
+use crate::policy::Policy;
+use crate::report::RoundReport;
+use crate::snapshot::Snapshot;
+use muster_model::id::{JobId, NodeId};
+use muster_model::job::{AfterStop, JobEvent};
+use muster_model::task::Role;
+use muster_model::wait::Waiting;
+use serde::{Deserialize, Serialize};
+
+/// What one round changes. Decisions for one job follow each other in their order.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    pub decisions: Vec<Decision>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Decision {
+    pub job: JobId,
+    /// The job's revision in the snapshot, for compare-and-set.
+    pub expected_revision: u64,
+    pub action: Action,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Action {
+    /// A new revision with these tasks.
+    Start {
+        tasks: Vec<PlannedTask>,
+        why: String,
+    },
+    /// Every task of the present revision is up.
+    Up,
+    Stop {
+        then: AfterStop,
+        why: String,
+        /// Counts against the job's retries.
+        charge_failure: bool,
+        not_before_ms: Option<i64>,
+    },
+    /// The last task is gone.
+    Release,
+    Hold,
+    Resume,
+    Cancel,
+    /// Tell the owner why the job does not run; given only when it differs from what is told now.
+    Wait {
+        waiting: Waiting,
+    },
+}
+
+/// A task to be; its id is made by whoever commits the plan.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PlannedTask {
+    pub role: Role,
+    pub node: NodeId,
+    pub gpus: Vec<u32>,
+}
+
+/// Plans one round: the same snapshot and policy give the same bytes.
+#[must_use]
+pub fn plan(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
+    crate::round::run(snapshot, policy)
+}
+
+impl Action {
+    /// What the job's state is told; `None` when the state stays as it is.
+    #[must_use]
+    pub fn event(&self) -> Option<JobEvent> {
+        match self {
+            Self::Start { .. } => Some(JobEvent::Start),
+            Self::Up => Some(JobEvent::AllRunning),
+            Self::Stop { then, .. } => Some(JobEvent::Stop { then: then.clone() }),
+            Self::Release => Some(JobEvent::Released),
+            Self::Hold => Some(JobEvent::Hold),
+            Self::Resume => Some(JobEvent::Resume),
+            Self::Cancel => Some(JobEvent::Cancel),
+            Self::Wait { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! How a round weighs what it knows. There is no `Default`: whoever plans says which policy by name.
+
+use serde::{Deserialize, Serialize};
+
+/// The numbers behind the decisions.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Policy {
+    /// What stopping a job, placing it anew and starting from its checkpoint costs it.
+    pub resize_cost_ms: u64,
+    /// A job is not resized for speed before its present revision has run so long.
+    pub min_run_ms: u64,
+    /// A resize for speed must save this share of the remaining time, its cost already paid.
+    pub min_gain: f64,
+    /// Pause after the first failure; it doubles with every further one.
+    pub backoff_base_ms: u64,
+    /// The longest such pause.
+    pub backoff_max_ms: u64,
+    /// While a waiting job is younger than this, later jobs that fit may start before it; after that they wait behind it, so that
+    /// nobody starves.
+    pub overtake_ms: u64,
+    /// A job measured at some size grows at most to so many times the largest number of workers (or shards) it was measured at.
+    pub explore_factor: f64,
+    /// Share of a step's time that no further worker shortens, assumed of a job until it is measured (Amdahl).
+    pub prior_serial_share: f64,
+    /// Share of a step's time that falls with the number of shards, assumed until measured.
+    pub prior_exchange_share: f64,
+    /// Speed of one worker with one shard, assumed of a job that never ran.
+    pub prior_steps_per_s: f64,
+    /// Weight of the assumed curve beside one well measured point in the fit of the speed.
+    pub prior_weight: f64,
+    /// Samples after which a measured speed counts in full.
+    pub full_weight_samples: u64,
+    /// Epochs that a job is taken to need when nothing tells (the Optimus prototype's value).
+    pub unknown_epochs: u64,
+    /// So many waiting jobs, in order, are told the smallest change that would let them start: each costs several trial rounds.
+    pub explained_jobs: u32,
+}
+
+impl Policy {
+    /// Optimus (Peng et al., EuroSys 2018) with the damping that a cluster of any size needs: a restart takes about five
+    /// seconds, a job runs half a minute before it is resized for speed and must then save a tenth of its remaining time.
+    #[must_use]
+    pub fn optimus() -> Self {
+        Self {
+            resize_cost_ms: 5_000,
+            min_run_ms: 30_000,
+            min_gain: 0.1,
+            backoff_base_ms: 1_000,
+            backoff_max_ms: 300_000,
+            overtake_ms: 600_000,
+            explore_factor: 2.0,
+            prior_serial_share: 0.05,
+            prior_exchange_share: 0.02,
+            prior_steps_per_s: 10.0,
+            prior_weight: 0.1,
+            full_weight_samples: 10,
+            unknown_epochs: 20,
+            explained_jobs: 16,
+        }
+    }
+
+    /// When a job that has failed `failures` times (this one included) may start again.
+    #[must_use]
+    pub fn backoff_until_ms(&self, now_ms: i64, failures: u32) -> i64 {
+        let doublings = failures.saturating_sub(1).min(32);
+        let pause_ms = self
+            .backoff_base_ms
+            .saturating_mul(1 << doublings)
+            .min(self.backoff_max_ms);
+        now_ms.saturating_add(i64::try_from(pause_ms).unwrap_or(i64::MAX))
+    }
+}

@@ -1,0 +1,71 @@
+//! Why a round decided as it did, for people and for the record; no decision reads it.
+
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::wait::Waiting;
+use serde::{Deserialize, Serialize};
+
+/// What one round saw and why it decided so.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RoundReport {
+    pub round: u64,
+    pub totals: Totals,
+    pub jobs: Vec<JobReport>,
+}
+
+/// GPUs of the nodes that are up, after the round.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Totals {
+    pub gpus: u32,
+    pub held_gpus: u32,
+    pub free_gpus: u32,
+    pub waiting_jobs: u32,
+}
+
+/// One job in one round.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct JobReport {
+    pub job: JobId,
+    pub name: String,
+    /// After the round.
+    pub phase: JobPhase,
+    /// What it has, or will have once room is made.
+    pub workers: u32,
+    pub ps_shards: u32,
+    /// In words: why it has this size, or why it waits.
+    pub why: String,
+    /// Seconds saved per share of the cluster by the next worker; `None` when it may have no more.
+    pub next_worker_gain: Option<f64>,
+    /// The first step that was refused for want of room, over all jobs: whoever would have got the next GPU, and its gain.
+    pub runner_up: Option<RunnerUp>,
+    pub speed: SpeedReport,
+    /// Steps until it ends, by its bound or by convergence.
+    pub steps_left: f64,
+    /// Seconds until it ends at this size.
+    pub time_left_s: f64,
+    pub waiting: Option<Waiting>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunnerUp {
+    pub job: JobId,
+    pub gain: f64,
+}
+
+/// How the job's speed was estimated.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpeedReport {
+    /// Of the terms in the order of the speed model's formula; empty while nothing is measured.
+    pub coefficients: Vec<f64>,
+    /// Sizes that were measured.
+    pub points: u32,
+    /// Mean relative error of the fit at those sizes; `None` while nothing is measured.
+    pub mean_relative_error: Option<f64>,
+    /// Predicted speed at the job's size.
+    pub steps_per_s: f64,
+}

@@ -1,0 +1,280 @@
+//! First stage: facts become transitions. What tasks and owners have done is turned into the decisions it forces, before anything
+//! is sized.
+//!
+//! It never looks at free GPUs or at other jobs.
+
+use crate::plan::Action;
+use crate::policy::Policy;
+use crate::snapshot::{Job, Snapshot, Task};
+use muster_model::assignment::exit_code;
+use muster_model::id::NodeId;
+use muster_model::job::{AfterStop, Intent, JobState, RequeueCause};
+use muster_model::task::{Outcome, Role, TaskState};
+use std::collections::BTreeSet;
+
+/// A job after its facts were settled.
+#[derive(Debug, Clone)]
+pub(crate) struct Settled<'a> {
+    pub job: &'a Job,
+    pub state: JobState,
+    pub not_before_ms: Option<i64>,
+    /// Decisions so far, in order.
+    pub actions: Vec<Action>,
+}
+
+/// Settles every job, in the snapshot's order.
+pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled<'a>> {
+    let down: BTreeSet<NodeId> = snapshot
+        .nodes
+        .iter()
+        .filter(|node| node.up)
+        .map(|node| node.id)
+        .collect();
+    let facts = Facts {
+        now_ms: snapshot.now_ms,
+        up: down,
+        policy,
+    };
+    snapshot.jobs.iter().map(|job| facts.settle(job)).collect()
+}
+
+impl Settled<'_> {
+    /// Takes a decision and moves the state along.
+    ///
+    /// # Panics
+    /// When the state does not allow it: the planner is then wrong, and nothing of its plan may be carried out.
+    pub(crate) fn take(&mut self, action: Action) {
+        if let Some(event) = action.event() {
+            self.state = self
+                .state
+                .clone()
+                .apply(event)
+                .unwrap_or_else(|refused| panic!("job {}: {refused}", self.job.id));
+        }
+        self.actions.push(action);
+    }
+}
+
+struct Facts<'p> {
+    now_ms: i64,
+    up: BTreeSet<NodeId>,
+    policy: &'p Policy,
+}
+
+/// What became of the present revision, if anything did.
+enum Ending {
+    /// A reason to stop that leads to this.
+    Stop { then: AfterStop, why: String },
+    /// A failure that is charged to the job's retries.
+    Failure { why: String },
+}
+
+impl Facts<'_> {
+    fn settle<'a>(&self, job: &'a Job) -> Settled<'a> {
+        let mut settled = Settled {
+            job,
+            state: job.state.clone(),
+            not_before_ms: job.not_before_ms,
+            actions: Vec::new(),
+        };
+        match &job.state {
+            JobState::Starting | JobState::Running => self.settle_live(job, &mut settled),
+            JobState::Stopping { then } => self.settle_stopping(job, then, &mut settled),
+            JobState::Queued
+            | JobState::Paused
+            | JobState::Succeeded
+            | JobState::Failed { .. }
+            | JobState::Cancelled => {}
+        }
+        obey_intent_at_rest(job.intent, &mut settled);
+        settled
+    }
+
+    fn settle_live(&self, job: &Job, settled: &mut Settled<'_>) {
+        match self.ending(job) {
+            Some(Ending::Stop { then, why }) => settled.take(stop(then, why)),
+            Some(Ending::Failure { why }) => self.fail(job, why, settled),
+            None => {
+                let all_up = job
+                    .tasks
+                    .iter()
+                    .all(|task| task.state == TaskState::Running);
+                if job.state == JobState::Starting && all_up && !job.tasks.is_empty() {
+                    settled.take(Action::Up);
+                }
+            }
+        }
+    }
+
+    /// In order of weight: it is done; it can never go on; its owner wants it stopped; a task is gone.
+    fn ending(&self, job: &Job) -> Option<Ending> {
+        let stop = |then, why: String| Some(Ending::Stop { then, why });
+        if let Some(finished) = &job.finished {
+            return stop(AfterStop::Succeed, finished.reason.clone());
+        }
+        if let Some(failed) = job.failed.as_ref().filter(|failed| !failed.retryable) {
+            return stop(
+                AfterStop::Fail {
+                    reason: failed.message.clone(),
+                },
+                failed.message.clone(),
+            );
+        }
+        match job.intent {
+            Intent::Cancel => return stop(AfterStop::Cancel, "cancelled by its owner".to_owned()),
+            Intent::Pause => return stop(AfterStop::Pause, "paused by its owner".to_owned()),
+            Intent::Run => {}
+        }
+        if let Some(failed) = &job.failed {
+            return Some(Ending::Failure {
+                why: failed.message.clone(),
+            });
+        }
+        self.loss(job)
+    }
+
+    /// What the tasks that are gone mean for the job.
+    fn loss(&self, job: &Job) -> Option<Ending> {
+        let requeue = |why: String| {
+            Some(Ending::Stop {
+                then: AfterStop::Requeue {
+                    cause: RequeueCause::NodeLost,
+                },
+                why,
+            })
+        };
+        if let Some((task, _)) = gone(job).find(|(_, outcome)| outcome.is_node_fault()) {
+            return requeue(format!("{} was lost with its node", task.role));
+        }
+        if let Some(task) = job.held_tasks().find(|task| !self.up.contains(&task.node)) {
+            return requeue(format!("the node of {} is lost", task.role));
+        }
+        if let Some((task, outcome)) = gone(job).find(|(_, outcome)| is_own_fault(outcome)) {
+            return Some(Ending::Failure {
+                why: format!("{} {outcome}", task.role),
+            });
+        }
+        if let Some((task, _)) = gone(job).find(|(_, outcome)| !outcome.is_clean()) {
+            return requeue(format!("{} lost a peer", task.role));
+        }
+        // Single workers and shards may be done before the chief; only when no worker is left will nobody report an end any more.
+        let no_worker_left = job
+            .tasks
+            .iter()
+            .filter(|task| matches!(task.role, Role::Worker { .. }))
+            .all(|task| task.state.is_released());
+        no_worker_left.then(|| Ending::Failure {
+            why: "every worker is gone and none has finished".to_owned(),
+        })
+    }
+
+    fn settle_stopping(&self, job: &Job, then: &AfterStop, settled: &mut Settled<'_>) {
+        if let Some((stronger, why)) = stronger_end(job, then) {
+            settled.take(stop(stronger, why));
+        }
+        if job.tasks.iter().any(|task| !task.state.is_released()) {
+            return;
+        }
+        // A job whose tasks only said that a peer went away was stopped without a charge, because a lost node is known much later
+        // than its peers' complaints. Now every outcome is known: if no node is to blame, the job is.
+        let blamed_node = *then
+            == AfterStop::Requeue {
+                cause: RequeueCause::NodeLost,
+            };
+        let uncharged = JobState::Stopping { then: then.clone() } == settled.state;
+        if blamed_node && uncharged && !gone(job).any(|(_, outcome)| outcome.is_node_fault()) {
+            let why = gone(job)
+                .find(|(_, outcome)| is_own_fault(outcome))
+                .map_or_else(
+                    || "its tasks lost each other, and no node was lost".to_owned(),
+                    |(task, outcome)| format!("{} {outcome}", task.role),
+                );
+            self.fail(job, why, settled);
+        }
+        settled.take(Action::Release);
+    }
+
+    /// Charges a failure: back to the queue after a pause, or the end when the retries are used up.
+    fn fail(&self, job: &Job, why: String, settled: &mut Settled<'_>) {
+        let failures = job.failures.saturating_add(1);
+        if failures > job.retries {
+            let reason = format!("{why}; {} retries are used up", job.retries);
+            settled.take(Action::Stop {
+                then: AfterStop::Fail { reason },
+                why,
+                charge_failure: true,
+                not_before_ms: None,
+            });
+            return;
+        }
+        let until_ms = self.policy.backoff_until_ms(self.now_ms, failures);
+        settled.not_before_ms = Some(until_ms);
+        settled.take(Action::Stop {
+            then: AfterStop::Requeue {
+                cause: RequeueCause::TaskFailed,
+            },
+            why,
+            charge_failure: true,
+            not_before_ms: Some(until_ms),
+        });
+    }
+}
+
+/// What outweighs the end that a stopping job was given.
+fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
+    let ends = matches!(then, AfterStop::Succeed | AfterStop::Fail { .. });
+    match (&job.finished, &job.failed, job.intent) {
+        (Some(finished), _, _) if *then != AfterStop::Succeed => {
+            Some((AfterStop::Succeed, finished.reason.clone()))
+        }
+        (None, Some(failed), _) if !failed.retryable && !ends => Some((
+            AfterStop::Fail {
+                reason: failed.message.clone(),
+            },
+            failed.message.clone(),
+        )),
+        (None, _, Intent::Cancel) if !ends && *then != AfterStop::Cancel => {
+            Some((AfterStop::Cancel, "cancelled by its owner".to_owned()))
+        }
+        (None, _, Intent::Pause) if matches!(then, AfterStop::Requeue { .. }) => {
+            Some((AfterStop::Pause, "paused by its owner".to_owned()))
+        }
+        _ => None,
+    }
+}
+
+fn obey_intent_at_rest(intent: Intent, settled: &mut Settled<'_>) {
+    match (&settled.state, intent) {
+        (JobState::Queued | JobState::Paused, Intent::Cancel) => settled.take(Action::Cancel),
+        (JobState::Queued, Intent::Pause) => settled.take(Action::Hold),
+        (JobState::Paused, Intent::Run) => settled.take(Action::Resume),
+        _ => {}
+    }
+}
+
+fn stop(then: AfterStop, why: String) -> Action {
+    Action::Stop {
+        then,
+        why,
+        charge_failure: false,
+        not_before_ms: None,
+    }
+}
+
+fn gone(job: &Job) -> impl Iterator<Item = (&Task, &Outcome)> {
+    job.tasks.iter().filter_map(|task| match &task.state {
+        TaskState::Released { outcome } => Some((task, outcome)),
+        TaskState::Assigned | TaskState::Running | TaskState::Stopping => None,
+    })
+}
+
+/// Whether the task failed by itself: not in order, not with its node, and not because a peer went away.
+fn is_own_fault(outcome: &Outcome) -> bool {
+    let lost_peer = matches!(
+        outcome,
+        Outcome::Exited {
+            code: exit_code::PEER_LOST
+        }
+    );
+    !outcome.is_clean() && !outcome.is_node_fault() && !lost_peer
+}

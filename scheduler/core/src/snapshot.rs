@@ -1,0 +1,197 @@
+//! Everything a round may know: nodes, tenants and jobs at one instant, in a fixed order.
+//!
+//! A round is replayed from this value alone, so whatever a decision depends on must be here or in the policy.
+
+use muster_model::id::{JobId, NodeId, TaskId, TenantId};
+use muster_model::job::{Intent, JobState};
+use muster_model::spec::{Consistency, Convergence, PsShardResources, Range, WorkerResources};
+use muster_model::task::{Role, TaskState};
+use muster_model::wait::Waiting;
+use serde::{Deserialize, Serialize};
+
+/// One consistent view of the cluster.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Snapshot {
+    pub round: u64,
+    /// The instant of the snapshot, Unix time.
+    pub now_ms: i64,
+    pub nodes: Vec<Node>,
+    pub tenants: Vec<Tenant>,
+    /// Jobs that have not ended.
+    pub jobs: Vec<Job>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Node {
+    pub id: NodeId,
+    pub name: String,
+    /// Has a session, or its lease has not run out.
+    pub up: bool,
+    /// Takes no new task, and its tasks move away.
+    pub drained: bool,
+    /// GPUs or CPU slots; their indices are `0..gpus`.
+    pub gpus: u32,
+    pub cpu_milli: u64,
+    pub memory_bytes: u64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Tenant {
+    pub id: TenantId,
+    pub name: String,
+    /// GPUs that its jobs may hold at once; `None` is no limit.
+    pub gpu_quota: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Job {
+    pub id: JobId,
+    pub tenant: TenantId,
+    pub name: String,
+    /// Higher comes first.
+    pub priority: i32,
+    pub submitted_ms: i64,
+    pub intent: Intent,
+    pub state: JobState,
+    /// 0 before the first start, +1 at every start.
+    pub revision: u64,
+    /// Restarts charged so far.
+    pub failures: u32,
+    /// The job fails when `failures` exceeds this.
+    pub retries: u32,
+    pub not_before_ms: Option<i64>,
+    pub workers: Range,
+    pub ps_shards: Range,
+    pub worker: WorkerResources,
+    pub ps_shard: PsShardResources,
+    pub consistency: Consistency,
+    /// Examples per step over all workers together.
+    pub batch: u32,
+    /// Tasks of the present revision, released ones included.
+    pub tasks: Vec<Task>,
+    /// The present revision reported that the job is done.
+    pub finished: Option<Finished>,
+    /// The present revision reported that it cannot go on.
+    pub failed: Option<FailedReport>,
+    pub progress: Progress,
+    /// Mean speed at every size at which the job has run.
+    pub speeds: Vec<SpeedPoint>,
+    /// When the present revision was started.
+    pub placed_ms: Option<i64>,
+    /// What the job's owner is told now.
+    pub waiting: Option<Waiting>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Task {
+    pub id: TaskId,
+    pub role: Role,
+    pub node: NodeId,
+    pub gpus: Vec<u32>,
+    pub state: TaskState,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Finished {
+    pub step: u64,
+    pub reason: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FailedReport {
+    pub message: String,
+    /// `false` when a restart cannot help.
+    pub retryable: bool,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Progress {
+    /// Optimizer steps done, over the job's whole life.
+    pub step: u64,
+    pub steps_per_epoch: u64,
+    /// The job ends at this step at the latest; `None` when it ends by time or convergence only.
+    pub max_steps: Option<u64>,
+    pub convergence: Option<Convergence>,
+    /// Mean training loss of every epoch done: (epoch, loss).
+    pub epoch_losses: Vec<(u64, f64)>,
+}
+
+/// A measured speed.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SpeedPoint {
+    pub workers: u32,
+    pub ps_shards: u32,
+    pub steps_per_s: f64,
+    /// Progress samples behind the mean.
+    pub samples: u64,
+}
+
+impl Snapshot {
+    /// Brings everything into the one order in which it is kept and compared: nodes by name, tenants by id, jobs by submission,
+    /// tasks by role. Two snapshots of the same facts are then equal byte for byte.
+    pub fn sort(&mut self) {
+        self.nodes
+            .sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        self.tenants.sort_by_key(|tenant| tenant.id);
+        self.jobs.sort_by_key(|job| (job.submitted_ms, job.id));
+        for job in &mut self.jobs {
+            job.tasks.sort_by_key(|task| (task.role, task.id));
+            job.tasks
+                .iter_mut()
+                .for_each(|task| task.gpus.sort_unstable());
+            job.speeds
+                .sort_by_key(|point| (point.workers, point.ps_shards));
+            job.progress.epoch_losses.sort_by_key(|&(epoch, _)| epoch);
+        }
+    }
+}
+
+impl Node {
+    /// Whether new tasks may go there.
+    #[must_use]
+    pub fn is_open(&self) -> bool {
+        self.up && !self.drained
+    }
+}
+
+impl Job {
+    /// GPUs of the smallest gang that may run.
+    #[must_use]
+    pub fn min_gpus(&self) -> u32 {
+        self.workers.min.saturating_mul(self.worker.gpus)
+    }
+
+    /// GPUs that its unreleased tasks hold.
+    #[must_use]
+    pub fn held_gpus(&self) -> u32 {
+        self.held_tasks()
+            .map(|task| u32::try_from(task.gpus.len()).unwrap_or(u32::MAX))
+            .sum()
+    }
+
+    /// Tasks that still hold what they were given.
+    pub fn held_tasks(&self) -> impl Iterator<Item = &Task> {
+        self.tasks.iter().filter(|task| !task.state.is_released())
+    }
+
+    /// Workers and shards of the present revision, whether up or not.
+    #[must_use]
+    pub fn size(&self) -> (u32, u32) {
+        let workers = self
+            .tasks
+            .iter()
+            .filter(|task| matches!(task.role, Role::Worker { .. }))
+            .count();
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        (count(workers), count(self.tasks.len() - workers))
+    }
+}
