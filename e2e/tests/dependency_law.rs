@@ -1,0 +1,71 @@
+//! The law of who may use whom: `deny.toml` for single crates, and a list of all that the pure rooms may use. It holds for normal and
+//! build dependencies; tests may use more.
+
+use serde_json::Value;
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::Command;
+
+/// Rooms without IO, and everything that they may use.
+const PURE: [(&str, &[&str]); 4] = [
+    ("muster-model", &["serde", "serde_json", "thiserror", "time", "utoipa", "uuid"]),
+    ("muster-core", &["muster-model", "serde", "thiserror", "uuid"]),
+    ("muster-search", &["muster-model", "serde", "thiserror", "uuid"]),
+    ("muster-sim", &["muster-core", "muster-model", "muster-search", "serde", "serde_json", "thiserror", "uuid"]),
+];
+
+#[test]
+fn only_the_named_crates_use_what_deny_toml_guards() {
+    let used = dependencies();
+    let law: toml::Table =
+        std::fs::read_to_string(root().join("deny.toml")).expect("deny.toml").parse().expect("TOML");
+    let rules = law["bans"]["deny"].as_array().expect("a list of rules");
+    assert!(rules.len() > 10);
+    for rule in rules {
+        let guarded = rule["crate"].as_str().expect("a crate");
+        let allowed: BTreeSet<&str> =
+            rule["wrappers"].as_array().expect("wrappers").iter().filter_map(toml::Value::as_str).collect();
+        for (crate_name, dependencies) in &used {
+            assert!(
+                !dependencies.contains(guarded) || allowed.contains(crate_name.as_str()),
+                "{crate_name} uses {guarded}, which only {allowed:?} may"
+            );
+        }
+    }
+}
+
+#[test]
+fn pure_rooms_use_nothing_that_does_io() {
+    let used = dependencies();
+    for (crate_name, allowed) in PURE {
+        let Some(dependencies) = used.get(crate_name) else { continue };
+        for dependency in dependencies {
+            assert!(allowed.contains(&dependency.as_str()), "{crate_name} uses {dependency}; it may use {allowed:?}");
+        }
+    }
+    assert!(used.contains_key("muster-model") && used.contains_key("muster-core"));
+}
+
+fn dependencies() -> BTreeMap<String, BTreeSet<String>> {
+    let output = Command::new(env!("CARGO"))
+        .args(["metadata", "--format-version", "1", "--no-deps", "--locked", "--offline"])
+        .current_dir(root())
+        .output()
+        .expect("cargo runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let metadata: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let packages = metadata["packages"].as_array().expect("packages");
+    packages
+        .iter()
+        .map(|package| {
+            let name = package["name"].as_str().expect("a name").to_owned();
+            let dependencies = package["dependencies"].as_array().expect("dependencies").iter();
+            let kept = dependencies.filter(|dependency| dependency["kind"].as_str() != Some("dev"));
+            (name, kept.map(|dependency| dependency["name"].as_str().expect("a name").to_owned()).collect())
+        })
+        .collect()
+}
+
+fn root() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+}
