@@ -1,0 +1,123 @@
+//! What a node shall run now: its unreleased tasks, whole, with the addresses that they need of each other.
+
+use crate::error::StoreError;
+use crate::number::{unsigned, unsigned32};
+use crate::task::role;
+use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::id::NodeId;
+use muster_model::spec::JobSpec;
+use muster_model::task::Role;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// The whole desired set of a node's tasks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeAssignment {
+    pub generation: u64,
+    pub tasks: Vec<AssignedTask>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct AssignedTask {
+    /// Never changes for a task.
+    pub launch: TaskLaunch,
+    pub peers: Peers,
+    /// The task shall end.
+    pub stop: bool,
+}
+
+/// Reads the generation first: if the set changes in between, the newer set goes out under the older generation, and then again
+/// under its own. `grace_ms` is what a task is given from SIGTERM to SIGKILL.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn load(
+    conn: &mut PgConnection,
+    node: NodeId,
+    grace_ms: u64,
+) -> Result<NodeAssignment, StoreError> {
+    let generation = crate::node::generation(conn, node).await?;
+    let rows = sqlx::query!(
+        r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.gpus, t.phase,
+                  j.spec as "spec: Json<JobSpec>", j.secret as "secret!", j.trained_s, newest.step as "resume_step?"
+           from task t
+           join job j on j.id = t.job_id
+           cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest
+           where t.node_id = $1 and t.released_at is null
+           order by t.id"#,
+        node.0
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let jobs: Vec<Uuid> = rows.iter().map(|row| row.job_id).collect();
+    let sizes = sizes(conn, &jobs).await?;
+    let tasks = rows.into_iter().map(|row| {
+        let size = sizes.get(&row.job_id).cloned().unwrap_or_default();
+        let spec = row.spec.0;
+        let role = role(&row.role, row.role_index);
+        let (cpu_milli, memory_bytes) = match role {
+            Role::Worker { .. } => (
+                spec.resources.worker.cpu_milli,
+                spec.resources.worker.memory_bytes,
+            ),
+            Role::PsShard { .. } => (
+                spec.resources.ps_shard.cpu_milli,
+                spec.resources.ps_shard.memory_bytes,
+            ),
+        };
+        AssignedTask {
+            launch: TaskLaunch {
+                task_id: row.id.into(),
+                job_id: row.job_id.into(),
+                tenant_id: row.tenant_id.into(),
+                revision: unsigned(row.revision),
+                role,
+                workers: size.workers,
+                ps_shards: u32::try_from(size.peers.ps_shards.len()).expect("at most 1024"),
+                gpus: row.gpus.into_iter().map(unsigned32).collect(),
+                cpu_milli,
+                memory_bytes,
+                secret: row.secret,
+                spec,
+                resume_step: row.resume_step.map(unsigned),
+                trained_s: row.trained_s,
+                grace_ms,
+            },
+            peers: size.peers,
+            stop: row.phase == "stopping",
+        }
+    });
+    Ok(NodeAssignment {
+        generation,
+        tasks: tasks.collect(),
+    })
+}
+
+#[derive(Debug, Clone, Default)]
+struct Size {
+    workers: u32,
+    peers: Peers,
+}
+
+/// Of each job's present revision. A task that is not released always belongs to it.
+async fn sizes(conn: &mut PgConnection, jobs: &[Uuid]) -> Result<BTreeMap<Uuid, Size>, StoreError> {
+    let rows = sqlx::query!(
+        "select t.job_id, t.role, t.address from task t join job j on j.id = t.job_id and j.revision = t.revision
+         where t.job_id = any($1) order by t.job_id, t.role, t.role_index",
+        jobs
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut sizes: BTreeMap<Uuid, Size> = BTreeMap::new();
+    for row in rows {
+        let size = sizes.entry(row.job_id).or_default();
+        if row.role == "worker" {
+            size.workers += 1;
+        } else {
+            size.peers.ps_shards.push(row.address);
+        }
+    }
+    Ok(sizes)
+}

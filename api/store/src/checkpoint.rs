@@ -1,0 +1,121 @@
+//! Checkpoints: what is on disk to continue from, as the chiefs of jobs reported it.
+
+use crate::error::StoreError;
+use crate::number::{signed, unsigned};
+use muster_model::checkpoint::{Checkpoint, Written};
+use muster_model::id::{JobId, TenantId};
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+struct Row {
+    id: Uuid,
+    job_id: Uuid,
+    step: i64,
+    epoch: f64,
+    revision: i64,
+    path: String,
+    bytes: i64,
+    manifest_sha256: String,
+    retained: bool,
+}
+
+impl From<Row> for Checkpoint {
+    fn from(row: Row) -> Self {
+        Self {
+            id: row.id.into(),
+            job_id: row.job_id.into(),
+            written: Written {
+                step: unsigned(row.step),
+                epoch: row.epoch,
+                revision: unsigned(row.revision),
+                path: row.path,
+                bytes: unsigned(row.bytes),
+                manifest_sha256: row.manifest_sha256,
+            },
+            retained: row.retained,
+        }
+    }
+}
+
+/// Recording the same checkpoint again changes nothing.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn record(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    job: JobId,
+    written: &Written,
+    at: OffsetDateTime,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "insert into checkpoint (tenant_id, job_id, step, epoch, revision, path, bytes, manifest_sha256, written_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+         on conflict (job_id, step, revision) do nothing",
+        tenant.0,
+        job.0,
+        signed(written.step),
+        written.epoch,
+        signed(written.revision),
+        written.path,
+        signed(written.bytes),
+        written.manifest_sha256,
+        at
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Its files are gone; the row stays.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn prune(conn: &mut PgConnection, job: JobId, step: u64) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update checkpoint set retained = false where job_id = $1 and step = $2",
+        job.0,
+        signed(step)
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Newest first, pruned ones too.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn list(conn: &mut PgConnection, job: JobId) -> Result<Vec<Checkpoint>, StoreError> {
+    let rows = sqlx::query_as!(
+        Row,
+        "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, retained
+         from checkpoint where job_id = $1 order by step desc, revision desc",
+        job.0
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(Checkpoint::from).collect())
+}
+
+/// The newest that was written at `step`.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn get(
+    conn: &mut PgConnection,
+    job: JobId,
+    step: u64,
+) -> Result<Option<Checkpoint>, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, retained
+         from checkpoint where job_id = $1 and step = $2 order by revision desc limit 1",
+        job.0,
+        signed(step)
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(Checkpoint::from))
+}

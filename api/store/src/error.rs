@@ -1,0 +1,72 @@
+//! What can go wrong with the store. "Not found" and conflicts of plans are answers, not errors.
+
+/// Named by what was tried.
+#[derive(Debug, thiserror::Error)]
+pub enum StoreError {
+    #[error("the database did not carry out a statement")]
+    Statement(#[from] sqlx::Error),
+    #[error("the database address is not one of Postgres")]
+    Address(#[source] sqlx::Error),
+    #[error("the migrations were not run")]
+    Migrate(#[source] sqlx::migrate::MigrateError),
+    #[error("{what} in the database does not read as this version's")]
+    Decode {
+        what: &'static str,
+        #[source]
+        source: serde_json::Error,
+    },
+}
+
+impl StoreError {
+    /// Whether the same transaction, begun anew, may succeed: Postgres chose it as the victim of a deadlock or a conflict.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        matches!(self.code().as_deref(), Some("40001" | "40P01"))
+    }
+
+    /// Whether a name or an id exists already.
+    #[must_use]
+    pub fn is_taken(&self) -> bool {
+        self.code().as_deref() == Some("23505")
+    }
+
+    /// Whether the row refers to something that does not exist.
+    #[must_use]
+    pub fn is_dangling(&self) -> bool {
+        self.code().as_deref() == Some("23503")
+    }
+
+    /// Whether row level security or a missing grant refused it.
+    #[must_use]
+    pub fn is_forbidden(&self) -> bool {
+        self.code().as_deref() == Some("42501")
+    }
+
+    /// Whether the database cannot be reached now, or has no connection left; nothing is known to be wrong with the statement.
+    #[must_use]
+    pub fn is_unavailable(&self) -> bool {
+        match self {
+            Self::Statement(
+                sqlx::Error::Io(_)
+                | sqlx::Error::Tls(_)
+                | sqlx::Error::PoolTimedOut
+                | sqlx::Error::PoolClosed
+                | sqlx::Error::WorkerCrashed,
+            ) => true,
+            // Shutting down, crashed, starting up, out of connections.
+            _ => matches!(
+                self.code().as_deref(),
+                Some("57P01" | "57P02" | "57P03" | "53300")
+            ),
+        }
+    }
+
+    fn code(&self) -> Option<String> {
+        match self {
+            Self::Statement(sqlx::Error::Database(error)) => {
+                error.code().map(|code| code.into_owned())
+            }
+            _ => None,
+        }
+    }
+}

@@ -1,0 +1,216 @@
+//! The append-only history and its readers' cursor.
+//!
+//! Sequences are drawn when a row is written, not when it commits: a reader that remembered only the highest sequence would skip
+//! what a slower transaction commits later. So the cursor is (transaction, sequence), and a reader is only shown events of
+//! transactions below every one that still runs.
+
+use crate::error::StoreError;
+use muster_model::event::Event;
+use muster_model::id::{JobId, NodeId, TenantId};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::fmt;
+use std::str::FromStr;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// An event to append.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewEvent {
+    pub at: OffsetDateTime,
+    /// `None` for what concerns nodes; every tenant sees it.
+    pub tenant_id: Option<TenantId>,
+    pub job_id: Option<JobId>,
+    pub node_id: Option<NodeId>,
+    pub event: Event,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct StoredEvent {
+    pub cursor: Cursor,
+    pub at: OffsetDateTime,
+    pub tenant_id: Option<TenantId>,
+    pub job_id: Option<JobId>,
+    pub node_id: Option<NodeId>,
+    pub event: Event,
+}
+
+/// Where a reader stands; its text form is `xid-seq`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cursor {
+    pub xid: u64,
+    pub seq: i64,
+}
+
+/// Text that is not a cursor.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{text:?} is not a cursor; expected two numbers joined by '-'")]
+pub struct CursorError {
+    pub text: String,
+}
+
+/// Which events; the tenant is that of the transaction's scope.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct EventFilter {
+    pub job_id: Option<JobId>,
+    pub node_id: Option<NodeId>,
+}
+
+impl fmt::Display for Cursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}-{}", self.xid, self.seq)
+    }
+}
+
+impl FromStr for Cursor {
+    type Err = CursorError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let parse = || {
+            let (xid, seq) = text.split_once('-')?;
+            Some(Self {
+                xid: xid.parse().ok()?,
+                seq: seq.parse().ok().filter(|seq| *seq >= 0)?,
+            })
+        };
+        parse().ok_or_else(|| CursorError {
+            text: text.to_owned(),
+        })
+    }
+}
+
+/// Appends them in order, in one statement. Wakes nobody.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn append(conn: &mut PgConnection, events: &[NewEvent]) -> Result<(), StoreError> {
+    if events.is_empty() {
+        return Ok(());
+    }
+    let at: Vec<OffsetDateTime> = events.iter().map(|event| event.at).collect();
+    let tenants: Vec<Option<Uuid>> = events
+        .iter()
+        .map(|event| event.tenant_id.map(Uuid::from))
+        .collect();
+    let jobs: Vec<Option<Uuid>> = events
+        .iter()
+        .map(|event| event.job_id.map(Uuid::from))
+        .collect();
+    let nodes: Vec<Option<Uuid>> = events
+        .iter()
+        .map(|event| event.node_id.map(Uuid::from))
+        .collect();
+    let kinds: Vec<String> = events
+        .iter()
+        .map(|event| event.event.kind().to_owned())
+        .collect();
+    let bodies: Vec<Json<&Event>> = events.iter().map(|event| Json(&event.event)).collect();
+    sqlx::query!(
+        "insert into event (at, tenant_id, job_id, node_id, kind, body)
+         select at, tenant_id, job_id, node_id, kind, body
+         from unnest($1::timestamptz[], $2::uuid[], $3::uuid[], $4::uuid[], $5::text[], $6::jsonb[])
+              with ordinality as given (at, tenant_id, job_id, node_id, kind, body, place)
+         order by place",
+        &at,
+        &tenants as _,
+        &jobs as _,
+        &nodes as _,
+        &kinds,
+        &bodies as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Events after `after`, oldest first. Those of transactions that may still be overtaken are not shown yet; a stream that
+/// reached the end therefore looks again after a second at most, even if nothing wakes it.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn page(
+    conn: &mut PgConnection,
+    filter: EventFilter,
+    after: Option<Cursor>,
+    limit: u32,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    let after = after.unwrap_or(Cursor { xid: 0, seq: 0 });
+    let rows = sqlx::query!(
+        r#"select xid::text as "xid!", seq, at, tenant_id, job_id, node_id, body as "body: Json<Event>"
+           from event
+           where (xid, seq) > ($1::text::xid8, $2::bigint)
+             and xid < pg_snapshot_xmin(pg_current_snapshot())
+             and ($3::uuid is null or job_id = $3)
+             and ($4::uuid is null or node_id = $4)
+           order by event.xid, seq
+           limit $5"#,
+        after.xid.to_string(),
+        after.seq,
+        filter.job_id.map(Uuid::from),
+        filter.node_id.map(Uuid::from),
+        i64::from(limit)
+    )
+    .fetch_all(conn)
+    .await?;
+    let events = rows.into_iter().map(|row| StoredEvent {
+        cursor: Cursor {
+            xid: row
+                .xid
+                .parse()
+                .expect("Postgres writes an xid8 as a number"),
+            seq: row.seq,
+        },
+        at: row.at,
+        tenant_id: row.tenant_id.map(Into::into),
+        job_id: row.job_id.map(Into::into),
+        node_id: row.node_id.map(Into::into),
+        event: row.body.0,
+    });
+    Ok(events.collect())
+}
+
+/// The cursor of the newest event that readers may see: where a stream begins that wants only what comes from now on.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn newest(conn: &mut PgConnection) -> Result<Cursor, StoreError> {
+    // Every transaction below the snapshot's oldest is settled; whatever comes later has a higher one.
+    let horizon =
+        sqlx::query_scalar!(r#"select pg_snapshot_xmin(pg_current_snapshot())::text as "xmin!""#)
+            .fetch_one(conn)
+            .await?;
+    let xid: u64 = horizon
+        .parse()
+        .expect("Postgres writes an xid8 as a number");
+    Ok(Cursor {
+        xid: xid.saturating_sub(1),
+        seq: i64::MAX,
+    })
+}
+
+/// An event of a job, its tenant beside it.
+pub(crate) fn of_job(
+    at: OffsetDateTime,
+    tenant_id: TenantId,
+    job_id: JobId,
+    event: Event,
+) -> NewEvent {
+    NewEvent {
+        at,
+        tenant_id: Some(tenant_id),
+        job_id: Some(job_id),
+        node_id: None,
+        event,
+    }
+}
+
+/// An event of a node.
+pub(crate) fn of_node(at: OffsetDateTime, node_id: NodeId, event: Event) -> NewEvent {
+    NewEvent {
+        at,
+        tenant_id: None,
+        job_id: None,
+        node_id: Some(node_id),
+        event,
+    }
+}

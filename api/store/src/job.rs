@@ -1,0 +1,391 @@
+//! Jobs as the api sees them: submitted, listed, asked to pause or to end. Their states change in `plan::commit` alone.
+//!
+//! Deleting is soft. A finished job's row is small, its events are append-only and name it, and kept rounds refer to it, so
+//! removing the row would leave a history that speaks of nobody; it is hidden from its tenant instead. Logs and series, which
+//! are large, go with `purge`.
+
+use crate::error::StoreError;
+use crate::event::{self, of_job};
+use crate::number::{unsigned, unsigned32};
+use crate::wake::{self, Channel};
+use muster_model::event::Event;
+use muster_model::id::{JobId, TenantId, UserId};
+use muster_model::job::{Intent, Job, JobPhase, JobState};
+use muster_model::progress::{Evaluation, Sample};
+use muster_model::spec::JobSpec;
+use muster_model::wait::{Wait, Waiting};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct NewJob {
+    /// UUID version 7: lists sort by it.
+    pub id: JobId,
+    pub tenant_id: TenantId,
+    pub submitted_by: UserId,
+    pub spec: JobSpec,
+}
+
+/// A job beside what its tasks last told of themselves.
+#[derive(Debug, Clone, PartialEq)]
+pub struct JobRow {
+    pub job: Job,
+    pub latest: Option<Sample>,
+    /// When `latest` was taken.
+    pub sample_at: Option<OffsetDateTime>,
+    pub latest_evaluation: Option<Evaluation>,
+    /// Workers whose process is up.
+    pub workers: u32,
+    /// PS shards whose process is up.
+    pub ps_shards: u32,
+    /// Of the final model once the job has succeeded, relative to the checkpoint root.
+    pub model_path: Option<String>,
+    /// Name of the user who submitted it.
+    pub submitted_by: String,
+    /// Newest step that it can continue from.
+    pub resume_step: Option<u64>,
+}
+
+/// Which jobs; empty parts let every job pass.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct JobFilter {
+    pub phases: Vec<JobPhase>,
+    /// All of these, with these values.
+    pub labels: BTreeMap<String, String>,
+    pub name: Option<String>,
+}
+
+/// What became of a change of intent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum IntentOutcome {
+    Changed,
+    /// It was so already.
+    Unchanged,
+    /// The job has ended, or is being cancelled, which is final.
+    Refused {
+        phase: JobPhase,
+        intent: Intent,
+    },
+    NotFound,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum DeleteOutcome {
+    Deleted,
+    /// Only a job that has ended can be deleted.
+    NotEnded {
+        phase: JobPhase,
+    },
+    NotFound,
+}
+
+struct Row {
+    id: Uuid,
+    tenant_id: Uuid,
+    submitted_by: Uuid,
+    spec: Json<JobSpec>,
+    intent: String,
+    state: Json<JobState>,
+    revision: i64,
+    failures: i32,
+    waiting: Option<Json<Waiting>>,
+    not_before: Option<OffsetDateTime>,
+    submitted_at: OffsetDateTime,
+    started_at: Option<OffsetDateTime>,
+    finished_at: Option<OffsetDateTime>,
+    latest: Option<Json<Sample>>,
+    sample_at: Option<OffsetDateTime>,
+    latest_evaluation: Option<Json<Evaluation>>,
+    workers: i64,
+    ps_shards: i64,
+    model_path: Option<String>,
+    user_name: String,
+    resume_step: Option<i64>,
+}
+
+/// One text for every query of jobs; `query_as!` takes only literals.
+macro_rules! select_jobs {
+    ($rest:literal, $($argument:expr),* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
+                   j.state as "state: Json<JobState>", j.revision, j.failures,
+                   j.waiting as "waiting: Json<Waiting>", j.not_before, j.submitted_at, j.started_at, j.finished_at,
+                   j.latest as "latest: Json<Sample>", j.sample_at,
+                   j.latest_evaluation as "latest_evaluation: Json<Evaluation>",
+                   live.workers as "workers!", live.ps_shards as "ps_shards!",
+                   case when j.phase = 'succeeded' then j.finished ->> 'model_path' end as "model_path",
+                   u.name as user_name, newest.step as "resume_step?"
+               from job j
+               join app_user u on u.id = j.submitted_by
+               cross join lateral (
+                   select count(*) filter (where role = 'worker') as workers,
+                          count(*) filter (where role = 'ps_shard') as ps_shards
+                   from task
+                   where job_id = j.id and revision = j.revision and phase in ('running', 'stopping')
+               ) live
+               cross join lateral (
+                   select max(step) as step from checkpoint where job_id = j.id and retained
+               ) newest "# + $rest,
+            $($argument),*
+        )
+    };
+}
+
+/// Stores a job and its first event, in one round trip, and returns it as stored.
+///
+/// Wakes nobody: a NOTIFY holds a lock of the whole database over its commit, so that submissions would commit one by one and
+/// not many to one flush. The caller sends `wake::send(.., &[Rounds, Events])` after the commit, where many submissions may
+/// share one; a wake-up lost in between costs only the wait for the next round.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn insert(
+    conn: &mut PgConnection,
+    new: &NewJob,
+    now: OffsetDateTime,
+) -> Result<Job, StoreError> {
+    let job = Job {
+        id: new.id,
+        tenant_id: new.tenant_id,
+        submitted_by: new.submitted_by,
+        spec: new.spec.clone(),
+        intent: Intent::Run,
+        state: JobState::Queued,
+        revision: 0,
+        failures: 0,
+        waiting: Some(not_considered()),
+        not_before: None,
+        submitted_at: now,
+        started_at: None,
+        finished_at: None,
+    };
+    let event = Event::JobSubmitted {
+        name: new.spec.name.clone(),
+    };
+    sqlx::query!(
+        "with submitted as (
+             insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, waiting, submitted_at)
+             values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
+         )
+         insert into event (at, tenant_id, job_id, kind, body) values ($12, $2, $1, $13, $14)",
+        job.id.0,
+        job.tenant_id.0,
+        job.submitted_by.0,
+        job.spec.name,
+        Json(&job.spec.labels) as _,
+        job.spec.priority,
+        Json(&job.spec) as _,
+        job.intent.as_str(),
+        job.state.phase().as_str(),
+        Json(&job.state) as _,
+        Json(&job.waiting) as _,
+        now,
+        event.kind(),
+        Json(&event) as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(job)
+}
+
+/// `None` when there is none in scope, or it was deleted.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn get(conn: &mut PgConnection, id: JobId) -> Result<Option<JobRow>, StoreError> {
+    let row = select_jobs!("where j.id = $1 and j.deleted_at is null", id.0)
+        .fetch_optional(conn)
+        .await?;
+    Ok(row.map(JobRow::from))
+}
+
+/// Newest first; those after `after` in that order.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn list(
+    conn: &mut PgConnection,
+    filter: &JobFilter,
+    after: Option<JobId>,
+    limit: u32,
+) -> Result<Vec<JobRow>, StoreError> {
+    let phases: Vec<String> = filter
+        .phases
+        .iter()
+        .map(|phase| phase.as_str().to_owned())
+        .collect();
+    let rows = select_jobs!(
+        "where j.deleted_at is null
+           and ($1::uuid is null or j.id < $1)
+           and (cardinality($2::text[]) = 0 or j.phase = any($2))
+           and j.labels @> $3
+           and ($4::text is null or j.name = $4)
+         order by j.id desc limit $5",
+        after.map(Uuid::from),
+        &phases,
+        Json(&filter.labels) as _,
+        filter.name,
+        i64::from(limit)
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(JobRow::from).collect())
+}
+
+/// States what the user wants; the next round, which this wakes, obeys.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn set_intent(
+    conn: &mut PgConnection,
+    id: JobId,
+    wanted: Intent,
+    now: OffsetDateTime,
+) -> Result<IntentOutcome, StoreError> {
+    let Some(job) = sqlx::query!(
+        r#"select tenant_id, intent, state as "state: Json<JobState>" from job
+           where id = $1 and deleted_at is null for no key update"#,
+        id.0
+    )
+    .fetch_optional(&mut *conn)
+    .await?
+    else {
+        return Ok(IntentOutcome::NotFound);
+    };
+    let (intent, phase) = (intent(&job.intent), job.state.phase());
+    if phase.is_terminal() || (intent == Intent::Cancel && wanted != Intent::Cancel) {
+        return Ok(IntentOutcome::Refused { phase, intent });
+    }
+    if intent == wanted {
+        return Ok(IntentOutcome::Unchanged);
+    }
+    let done = sqlx::query!(
+        "update job set intent = $2 where id = $1",
+        id.0,
+        wanted.as_str()
+    )
+    .execute(&mut *conn)
+    .await?;
+    assert_eq!(done.rows_affected(), 1, "the row is locked");
+    let event = of_job(
+        now,
+        job.tenant_id.into(),
+        id,
+        Event::IntentChanged { intent: wanted },
+    );
+    event::append(conn, &[event]).await?;
+    wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    Ok(IntentOutcome::Changed)
+}
+
+/// Hides a job that has ended. Its history stays for audits; see the head of this file.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn delete(
+    conn: &mut PgConnection,
+    id: JobId,
+    now: OffsetDateTime,
+) -> Result<DeleteOutcome, StoreError> {
+    let Some(job) = sqlx::query!(
+        r#"select tenant_id, state as "state: Json<JobState>" from job
+           where id = $1 and deleted_at is null for no key update"#,
+        id.0
+    )
+    .fetch_optional(&mut *conn)
+    .await?
+    else {
+        return Ok(DeleteOutcome::NotFound);
+    };
+    let phase = job.state.phase();
+    if !phase.is_terminal() {
+        return Ok(DeleteOutcome::NotEnded { phase });
+    }
+    let done = sqlx::query!("update job set deleted_at = $2 where id = $1", id.0, now)
+        .execute(&mut *conn)
+        .await?;
+    assert_eq!(done.rows_affected(), 1, "the row is locked");
+    event::append(
+        conn,
+        &[of_job(
+            now,
+            job.tenant_id.into(),
+            id,
+            Event::JobDeleted { job_id: id },
+        )],
+    )
+    .await?;
+    wake::send(conn, &[Channel::Events]).await?;
+    Ok(DeleteOutcome::Deleted)
+}
+
+/// Removes logs and series of jobs that were deleted before `before`; how many jobs. For the scheduler: the api cannot remove.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn purge(conn: &mut PgConnection, before: OffsetDateTime) -> Result<u64, StoreError> {
+    let purged = sqlx::query_scalar!(
+        r#"with gone as (select id from job where deleted_at < $1),
+                logs as (delete from task_log using task, gone where task.id = task_log.task_id and task.job_id = gone.id),
+                samples as (delete from progress_sample using gone where job_id = gone.id),
+                losses as (delete from epoch_loss using gone where job_id = gone.id),
+                speeds as (delete from speed using gone where job_id = gone.id)
+           select count(*) as "count!" from gone"#,
+        before
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(unsigned(purged))
+}
+
+/// What a waiting job is told until a round has looked at it.
+pub(crate) fn not_considered() -> Waiting {
+    Waiting {
+        why: Wait::NotConsidered,
+        smallest_change: None,
+        position: 0,
+    }
+}
+
+pub(crate) fn intent(text: &str) -> Intent {
+    match text {
+        "run" => Intent::Run,
+        "pause" => Intent::Pause,
+        "cancel" => Intent::Cancel,
+        other => unreachable!("a constraint keeps {other:?} out of the column"),
+    }
+}
+
+impl From<Row> for JobRow {
+    fn from(row: Row) -> Self {
+        Self {
+            job: Job {
+                id: row.id.into(),
+                tenant_id: row.tenant_id.into(),
+                submitted_by: row.submitted_by.into(),
+                spec: row.spec.0,
+                intent: intent(&row.intent),
+                state: row.state.0,
+                revision: unsigned(row.revision),
+                failures: unsigned32(row.failures),
+                waiting: row.waiting.map(|waiting| waiting.0),
+                not_before: row.not_before,
+                submitted_at: row.submitted_at,
+                started_at: row.started_at,
+                finished_at: row.finished_at,
+            },
+            latest: row.latest.map(|latest| latest.0),
+            sample_at: row.sample_at,
+            latest_evaluation: row.latest_evaluation.map(|evaluation| evaluation.0),
+            workers: u32::try_from(row.workers).expect("a job has at most 2048 tasks"),
+            ps_shards: u32::try_from(row.ps_shards).expect("a job has at most 2048 tasks"),
+            model_path: row.model_path,
+            submitted_by: row.user_name,
+            resume_step: row.resume_step.map(unsigned),
+        }
+    }
+}

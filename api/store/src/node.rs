@@ -1,0 +1,386 @@
+//! Nodes: their sessions, what they hold, their loss and return.
+
+use crate::error::StoreError;
+use crate::event::{self, of_node};
+use crate::number::{signed, unsigned, unsigned32};
+use crate::task::{self, Locked};
+use crate::wake::{self, Channel};
+use muster_model::event::Event;
+use muster_model::id::{JobId, NodeId, TaskId, TenantId};
+use muster_model::node::{Capacity, Node, NodeState};
+use muster_model::task::{Outcome, Task, TaskEvent, TaskState};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// A node and what is held of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeRow {
+    pub node: Node,
+    /// By GPU index.
+    pub held: Vec<HeldGpu>,
+}
+
+/// A GPU or CPU slot that a task holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct HeldGpu {
+    pub gpu_index: u32,
+    pub job_id: JobId,
+    pub task_id: TaskId,
+    /// `None` when it is neither the tenant's in scope nor an administrator asks.
+    pub owner: Option<Owner>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Owner {
+    pub tenant_id: TenantId,
+    pub tenant_name: String,
+    pub job_name: String,
+}
+
+pub(crate) struct Row {
+    pub id: Uuid,
+    pub name: String,
+    pub state: String,
+    pub drained: bool,
+    pub capacity: Json<Capacity>,
+    pub generation: i64,
+    pub last_seen_at: OffsetDateTime,
+}
+
+impl From<Row> for Node {
+    fn from(row: Row) -> Self {
+        Self {
+            id: row.id.into(),
+            name: row.name,
+            state: match row.state.as_str() {
+                "up" => NodeState::Up,
+                "lost" => NodeState::Lost,
+                other => unreachable!("a constraint keeps {other:?} out of the column"),
+            },
+            drained: row.drained,
+            capacity: row.capacity.0,
+            generation: unsigned(row.generation),
+            last_seen_at: row.last_seen_at,
+        }
+    }
+}
+
+/// A node dials in. Its first session under this name makes it, with `new_id`; a lost one is up again, without the tasks that
+/// it lost. Wakes the next round when there is more room than before.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn hello(
+    conn: &mut PgConnection,
+    new_id: NodeId,
+    name: &str,
+    capacity: &Capacity,
+    now: OffsetDateTime,
+) -> Result<Node, StoreError> {
+    // The insert decides who is first when two sessions of a new name race; the lock then shows what was before.
+    let made = sqlx::query!(
+        "insert into node (id, name, state, capacity, first_seen_at, last_seen_at) values ($1, $2, $3, $4, $5, $5)
+         on conflict (name) do nothing",
+        new_id.0,
+        name,
+        NodeState::Up.as_str(),
+        Json(capacity) as _,
+        now
+    )
+    .execute(&mut *conn)
+    .await?
+    .rows_affected()
+        == 1;
+    let row = sqlx::query_as!(
+        Row,
+        r#"select id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+           from node where name = $1 for no key update"#,
+        name
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    let mut node = Node::from(row);
+    let returned = node.state == NodeState::Lost;
+    let resized = node.capacity != *capacity;
+    node.state = NodeState::Up;
+    node.capacity = capacity.clone();
+    node.last_seen_at = node.last_seen_at.max(now);
+    sqlx::query!(
+        "update node set state = $2, capacity = $3, last_seen_at = $4 where id = $1",
+        node.id.0,
+        node.state.as_str(),
+        Json(capacity) as _,
+        node.last_seen_at
+    )
+    .execute(&mut *conn)
+    .await?;
+    if made || returned {
+        let event = Event::NodeStateChanged {
+            name: node.name.clone(),
+            state: node.state,
+        };
+        event::append(conn, &[of_node(now, node.id, event)]).await?;
+    }
+    if made || returned || resized {
+        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    }
+    Ok(node)
+}
+
+/// A heartbeat. `false` when the node counts as lost by now and must dial in anew, or there is no such node.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn touch(
+    conn: &mut PgConnection,
+    id: NodeId,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
+        "update node set last_seen_at = greatest(last_seen_at, $2) where id = $1 and state = 'up'",
+        id.0,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Version of what the node shall run; 0 for an unknown node.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn generation(conn: &mut PgConnection, id: NodeId) -> Result<u64, StoreError> {
+    let found = sqlx::query_scalar!("select generation from node where id = $1", id.0)
+        .fetch_optional(conn)
+        .await?;
+    Ok(found.map_or(0, unsigned))
+}
+
+/// Nodes that have not been seen for `lost_after` become lost, and their tasks are released with `Outcome::NodeLost`; the nodes
+/// that this call marked, as they are now. `lost_after` must cover the lease and the grace, so that by then the node itself has
+/// stopped its tasks.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn lost(
+    conn: &mut PgConnection,
+    now: OffsetDateTime,
+    lost_after: Duration,
+) -> Result<Vec<Node>, StoreError> {
+    let silent_since = now - lost_after;
+    // Mostly there is none; then nothing is locked.
+    let candidates: Vec<Uuid> = sqlx::query_scalar!(
+        "select id from node where state = 'up' and last_seen_at < $1",
+        silent_since
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    if candidates.is_empty() {
+        return Ok(Vec::new());
+    }
+    held_by(conn, &candidates).await?;
+    let rows = sqlx::query_as!(
+        Row,
+        r#"update node set state = $3, generation = generation + 1
+           where state = $4 and last_seen_at < $2
+             and id in (select id from node where id = any($1) order by id for no key update)
+           returning id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at"#,
+        &candidates,
+        silent_since,
+        NodeState::Lost.as_str(),
+        NodeState::Up.as_str()
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let nodes: Vec<Node> = rows.into_iter().map(Node::from).collect();
+    let ids: Vec<Uuid> = nodes.iter().map(|node| node.id.0).collect();
+    // Read again: a start may have committed before the update above got its locks; none can after it.
+    let tasks = held_by(conn, &ids).await?;
+    let steps = tasks
+        .into_iter()
+        .map(|task| {
+            (
+                task,
+                TaskEvent::Gone {
+                    outcome: Outcome::NodeLost,
+                },
+            )
+        })
+        .collect();
+    let mut events: Vec<_> = nodes
+        .iter()
+        .map(|node| {
+            of_node(
+                now,
+                node.id,
+                Event::NodeStateChanged {
+                    name: node.name.clone(),
+                    state: node.state,
+                },
+            )
+        })
+        .collect();
+    events.extend(task::transition(conn, steps, now).await?.events);
+    event::append(conn, &events).await?;
+    if !nodes.is_empty() {
+        wake::send(
+            conn,
+            &[Channel::Rounds, Channel::Assignments, Channel::Events],
+        )
+        .await?;
+    }
+    Ok(nodes)
+}
+
+/// Unreleased tasks of the nodes, locked in order.
+async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address
+           from task where node_id = any($1) and released_at is null order by id for no key update"#,
+        nodes
+    )
+    .fetch_all(conn)
+    .await?;
+    let tasks = rows.into_iter().map(|row| Locked {
+        tenant_id: row.tenant_id.into(),
+        task: Task {
+            id: row.id.into(),
+            job_id: row.job_id.into(),
+            revision: unsigned(row.revision),
+            role: task::role(&row.role, row.role_index),
+            node_id: row.node_id.into(),
+            gpus: row.gpus.into_iter().map(unsigned32).collect(),
+            state: row.state.0,
+            address: row.address,
+        },
+    });
+    Ok(tasks.collect())
+}
+
+/// By name, each with what is held of it.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"select id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+           from node order by name"#
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let mut held = held_gpus(conn, None).await?;
+    let nodes = rows.into_iter().map(|row| {
+        let node = Node::from(row);
+        let held = held.remove(&node.id).unwrap_or_default();
+        NodeRow { node, held }
+    });
+    Ok(nodes.collect())
+}
+
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        r#"select id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+           from node where name = $1"#,
+        name
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(node) = row.map(Node::from) else {
+        return Ok(None);
+    };
+    let held = held_gpus(conn, Some(node.id))
+        .await?
+        .remove(&node.id)
+        .unwrap_or_default();
+    Ok(Some(NodeRow { node, held }))
+}
+
+async fn held_gpus(
+    conn: &mut PgConnection,
+    node: Option<NodeId>,
+) -> Result<BTreeMap<NodeId, Vec<HeldGpu>>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select node_id as "node_id!", gpu_index as "gpu_index!", task_id as "task_id!", job_id as "job_id!",
+                  tenant_id, tenant_name, job_name
+           from muster_held_gpus() where $1::uuid is null or node_id = $1 order by node_id, gpu_index"#,
+        node.map(Uuid::from)
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut held: BTreeMap<NodeId, Vec<HeldGpu>> = BTreeMap::new();
+    for row in rows {
+        let owner = match (row.tenant_id, row.tenant_name, row.job_name) {
+            (Some(tenant_id), Some(tenant_name), Some(job_name)) => Some(Owner {
+                tenant_id: tenant_id.into(),
+                tenant_name,
+                job_name,
+            }),
+            _ => None,
+        };
+        held.entry(row.node_id.into()).or_default().push(HeldGpu {
+            gpu_index: unsigned32(row.gpu_index),
+            job_id: row.job_id.into(),
+            task_id: row.task_id.into(),
+            owner,
+        });
+    }
+    Ok(held)
+}
+
+/// Drains a node or takes it back; needs `scope::admin` on the api's side. The node after it; `None` when there is none. What
+/// it runs moves away with the next round.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn set_drained(
+    conn: &mut PgConnection,
+    name: &str,
+    drained: bool,
+    now: OffsetDateTime,
+) -> Result<Option<NodeRow>, StoreError> {
+    let changed = sqlx::query_scalar!(
+        "update node set drained = $2 where name = $1 and drained <> $2 returning id",
+        name,
+        drained
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    if let Some(id) = changed {
+        let event = Event::NodeDrained {
+            name: name.to_owned(),
+            drained,
+        };
+        event::append(conn, &[of_node(now, id.into(), event)]).await?;
+        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    }
+    get(conn, name).await
+}
+
+/// The nodes' assignments changed: their sessions send them anew.
+pub(crate) async fn bump(
+    conn: &mut PgConnection,
+    nodes: &BTreeSet<NodeId>,
+) -> Result<(), StoreError> {
+    if nodes.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
+    sqlx::query!(
+        "update node set generation = generation + $2
+         where id in (select id from node where id = any($1) order by id for no key update)",
+        &ids,
+        signed(1)
+    )
+    .execute(&mut *conn)
+    .await?;
+    wake::send(conn, &[Channel::Assignments]).await
+}

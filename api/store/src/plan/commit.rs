@@ -1,0 +1,270 @@
+//! Commits a plan: compare-and-set per job. What was refused of one job leaves the others as they are.
+
+use super::draft::Draft;
+use super::{Action, CommitOutcome, Conflict, Refusal, Step, start, wait};
+use crate::error::StoreError;
+use crate::event::{self, NewEvent};
+use crate::node;
+use crate::number::{signed, signed32, unsigned, unsigned32};
+use crate::task::{self, Locked, role};
+use crate::wake::{self, Channel};
+use muster_model::id::{JobId, NodeId};
+use muster_model::job::JobState;
+use muster_model::task::{Task, TaskState};
+use muster_model::wait::Waiting;
+use sqlx::types::Json;
+use sqlx::{Connection as _, PgConnection};
+use std::collections::{BTreeMap, BTreeSet};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// Why a job's steps ended early.
+pub(super) enum Failure {
+    Refused(Refusal),
+    Store(StoreError),
+}
+
+/// What was written for one job.
+#[derive(Default)]
+struct Written {
+    events: Vec<NewEvent>,
+    touched: BTreeSet<NodeId>,
+}
+
+/// Applies the steps, each job's in their order: all of them or, when one is refused, none. Wakes sessions and streams.
+///
+/// # Errors
+/// [`StoreError::Statement`]; the transaction is then of no more use.
+///
+/// # Panics
+/// When steps of one job name different revisions, or a start is not its last step.
+pub async fn commit(
+    conn: &mut PgConnection,
+    steps: &[Step],
+    now: OffsetDateTime,
+) -> Result<CommitOutcome, StoreError> {
+    let groups = by_job(steps);
+    let mut drafts = lock(conn, &groups).await?;
+    let mut outcome = CommitOutcome::default();
+    let mut all = Written::default();
+    let mut waits: Vec<(Draft, &Waiting)> = Vec::new();
+    for (job_id, expected, actions) in groups {
+        let mut conflict = |why| outcome.conflicts.push(Conflict { job_id, why });
+        let Some(draft) = drafts.remove(&job_id) else {
+            conflict(Refusal::NoSuchJob);
+            continue;
+        };
+        if draft.revision != expected {
+            conflict(Refusal::Revision {
+                expected,
+                found: draft.revision,
+            });
+            continue;
+        }
+        if let [Action::Wait { waiting }] = actions[..] {
+            match draft.must_wait() {
+                Ok(()) => waits.push((draft, waiting)),
+                Err(why) => conflict(why),
+            }
+            continue;
+        }
+        let mut savepoint = conn.begin().await?;
+        match apply(&mut savepoint, draft, &actions, now).await {
+            Ok(written) => {
+                savepoint.commit().await?;
+                outcome.applied.push(job_id);
+                all.events.extend(written.events);
+                all.touched.extend(written.touched);
+            }
+            Err(Failure::Refused(why)) => {
+                savepoint.rollback().await?;
+                outcome.conflicts.push(Conflict { job_id, why });
+            }
+            Err(Failure::Store(error)) => return Err(error),
+        }
+    }
+    let waited = wait::write(conn, waits, now).await?;
+    outcome.applied.extend(waited.jobs);
+    all.events.extend(waited.events);
+    event::append(conn, &all.events).await?;
+    node::bump(conn, &all.touched).await?;
+    if !all.events.is_empty() {
+        wake::send(conn, &[Channel::Events]).await?;
+    }
+    Ok(outcome)
+}
+
+/// In the order in which the jobs first appear.
+fn by_job(steps: &[Step]) -> Vec<(JobId, u64, Vec<&Action>)> {
+    let mut places: BTreeMap<JobId, usize> = BTreeMap::new();
+    let mut groups: Vec<(JobId, u64, Vec<&Action>)> = Vec::new();
+    for step in steps {
+        let place = *places.entry(step.job_id).or_insert_with(|| {
+            groups.push((step.job_id, step.expected_revision, Vec::new()));
+            groups.len() - 1
+        });
+        assert_eq!(
+            groups[place].1, step.expected_revision,
+            "the steps of {} are for one revision",
+            step.job_id
+        );
+        groups[place].2.push(&step.action);
+    }
+    groups
+}
+
+/// Locks the jobs, then the tasks that they hold, each in order of id.
+async fn lock(
+    conn: &mut PgConnection,
+    groups: &[(JobId, u64, Vec<&Action>)],
+) -> Result<BTreeMap<JobId, Draft>, StoreError> {
+    let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
+    let rows = sqlx::query!(
+        r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, waiting as "waiting: Json<Waiting>",
+                  not_before, started_at, placed_at, running_since, finished_at, trained_s
+           from job where id = any($1) and deleted_at is null order by id for no key update"#,
+        &ids
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let drafts = rows.into_iter().map(|row| Draft {
+        id: row.id.into(),
+        tenant_id: row.tenant_id.into(),
+        state: row.state.0,
+        revision: unsigned(row.revision),
+        failures: unsigned32(row.failures),
+        waiting: row.waiting.map(|waiting| waiting.0),
+        not_before: row.not_before,
+        started_at: row.started_at,
+        placed_at: row.placed_at,
+        running_since: row.running_since,
+        finished_at: row.finished_at,
+        trained_s: row.trained_s,
+        held: Vec::new(),
+        events: Vec::new(),
+        task_events: Vec::new(),
+        start: None,
+    });
+    let mut drafts: BTreeMap<JobId, Draft> = drafts.map(|draft| (draft.id, draft)).collect();
+    let rows = sqlx::query!(
+        r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address
+           from task where job_id = any($1) and released_at is null order by id for no key update"#,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
+    for row in rows {
+        let Some(draft) = drafts.get_mut(&JobId::from(row.job_id)) else {
+            continue;
+        };
+        let task = Task {
+            id: row.id.into(),
+            job_id: row.job_id.into(),
+            revision: unsigned(row.revision),
+            role: role(&row.role, row.role_index),
+            node_id: row.node_id.into(),
+            gpus: row.gpus.into_iter().map(unsigned32).collect(),
+            state: row.state.0,
+            address: row.address,
+        };
+        draft.held.push(Locked {
+            tenant_id: row.tenant_id.into(),
+            task,
+        });
+    }
+    Ok(drafts)
+}
+
+async fn apply(
+    conn: &mut PgConnection,
+    mut draft: Draft,
+    actions: &[&Action],
+    now: OffsetDateTime,
+) -> Result<Written, Failure> {
+    let before = (draft.state.clone(), draft.revision);
+    for action in actions {
+        draft.apply(action, now)?;
+    }
+    draft.state_changed(&before.0, now);
+    let mut written = Written {
+        events: std::mem::take(&mut draft.events),
+        touched: BTreeSet::new(),
+    };
+    update(conn, &draft, &before).await?;
+    if let Some(event) = draft.task_events.first().cloned() {
+        let steps = draft
+            .held
+            .drain(..)
+            .map(|held| (held, event.clone()))
+            .collect();
+        let done = task::transition(conn, steps, now).await?;
+        written
+            .touched
+            .extend(done.changed.iter().map(|task| task.node_id));
+        written.events.extend(done.events);
+    }
+    if let Some(new) = draft.start.take() {
+        let started = start::write(conn, &draft, new, now).await?;
+        written.touched.extend(started.nodes);
+        // Placed before started, as people read it.
+        written.events.splice(0..0, started.placed);
+        written.events.extend(started.tasks);
+    }
+    Ok(written)
+}
+
+/// The SQL twin of the transitions: guarded by the revision and the phase that they began from.
+async fn update(
+    conn: &mut PgConnection,
+    draft: &Draft,
+    before: &(JobState, u64),
+) -> Result<(), Failure> {
+    let done = sqlx::query!(
+        "update job
+         set phase = $4, state = $5, revision = $6, failures = $7, waiting = $8, not_before = $9, started_at = $10,
+             placed_at = $11, running_since = $12, finished_at = $13, trained_s = $14,
+             secret = case when $15 then $16 else secret end,
+             finished = case when $15 then null else finished end,
+             failed = case when $15 then null else failed end,
+             revision_samples = case when $15 then 0 else revision_samples end
+         where id = $1 and revision = $2 and phase = $3",
+        draft.id.0,
+        signed(before.1),
+        before.0.phase().as_str(),
+        draft.state.phase().as_str(),
+        Json(&draft.state) as _,
+        signed(draft.revision),
+        signed32(draft.failures),
+        draft.waiting.as_ref().map(Json) as _,
+        draft.not_before,
+        draft.started_at,
+        draft.placed_at,
+        draft.running_since,
+        draft.finished_at,
+        draft.trained_s,
+        draft.start.is_some(),
+        draft.start.as_ref().map(|start| start.secret.as_str())
+    )
+    .execute(conn)
+    .await
+    .map_err(StoreError::from)?;
+    assert_eq!(
+        done.rows_affected(),
+        1,
+        "job {} is locked, so its revision and phase are those read",
+        draft.id
+    );
+    Ok(())
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Self {
+        Self::Refused(refusal)
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Self {
+        Self::Store(error)
+    }
+}

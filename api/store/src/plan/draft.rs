@@ -1,0 +1,161 @@
+//! A job's row while the steps of a plan are applied to it. Pure: `commit` reads it before and writes it after.
+
+use super::{Action, NewTask, Refusal};
+use crate::event::{NewEvent, of_job};
+use crate::job::not_considered;
+use crate::task::Locked;
+use muster_model::event::Event;
+use muster_model::id::{JobId, TenantId};
+use muster_model::job::{JobEvent, JobPhase, JobState};
+use muster_model::task::TaskEvent;
+use muster_model::wait::Waiting;
+use time::OffsetDateTime;
+
+/// The columns that steps change, and what else the steps bring about.
+#[derive(Debug)]
+pub(super) struct Draft {
+    pub id: JobId,
+    pub tenant_id: TenantId,
+    pub state: JobState,
+    pub revision: u64,
+    pub failures: u32,
+    pub waiting: Option<Waiting>,
+    pub not_before: Option<OffsetDateTime>,
+    pub started_at: Option<OffsetDateTime>,
+    pub placed_at: Option<OffsetDateTime>,
+    pub running_since: Option<OffsetDateTime>,
+    pub finished_at: Option<OffsetDateTime>,
+    pub trained_s: f64,
+    /// The job's tasks that are not released.
+    pub held: Vec<Locked>,
+    pub events: Vec<NewEvent>,
+    pub task_events: Vec<TaskEvent>,
+    pub start: Option<Start>,
+}
+
+/// The new revision.
+#[derive(Debug)]
+pub(super) struct Start {
+    pub tasks: Vec<NewTask>,
+    pub secret: String,
+    pub why: String,
+}
+
+impl Draft {
+    /// One step after another; the first that is refused refuses them all.
+    pub fn apply(&mut self, action: &Action, now: OffsetDateTime) -> Result<(), Refusal> {
+        assert!(
+            self.start.is_none(),
+            "a start is the last step of a job in a plan"
+        );
+        match action {
+            Action::Start { tasks, secret, why } => {
+                self.move_on(JobEvent::Start, now)?;
+                self.revision += 1;
+                self.started_at.get_or_insert(now);
+                self.placed_at = Some(now);
+                self.not_before = None;
+                self.start = Some(Start {
+                    tasks: tasks.clone(),
+                    secret: secret.clone(),
+                    why: why.clone(),
+                });
+            }
+            Action::Up => {
+                self.move_on(JobEvent::AllRunning, now)?;
+                self.running_since = Some(now);
+            }
+            Action::Stop {
+                then,
+                why,
+                charge_failure,
+                not_before,
+            } => {
+                let before = self.state.clone();
+                self.move_on(JobEvent::Stop { then: then.clone() }, now)?;
+                if before != self.state {
+                    let event = Event::JobStopRequested {
+                        then: then.clone(),
+                        why: why.clone(),
+                    };
+                    self.events
+                        .push(of_job(now, self.tenant_id, self.id, event));
+                }
+                self.end_running(now);
+                self.failures += u32::from(*charge_failure);
+                self.not_before = not_before.or(self.not_before);
+                self.task_events.push(TaskEvent::Stop);
+            }
+            Action::Release => {
+                if !self.held.is_empty() {
+                    let tasks = self.held.iter().map(|held| held.task.id).collect();
+                    return Err(Refusal::TasksHeld { tasks });
+                }
+                self.move_on(JobEvent::Released, now)?;
+            }
+            Action::Hold => self.move_on(JobEvent::Hold, now)?,
+            Action::Resume => self.move_on(JobEvent::Resume, now)?,
+            Action::Cancel => self.move_on(JobEvent::Cancel, now)?,
+            Action::Wait { waiting } => {
+                self.must_wait()?;
+                self.wait(waiting, now);
+            }
+        }
+        Ok(())
+    }
+
+    /// The events of job states carry the revision, so they are made once all steps are applied.
+    pub fn state_changed(&mut self, before: &JobState, now: OffsetDateTime) {
+        if *before != self.state {
+            let event = Event::JobStateChanged {
+                state: self.state.clone(),
+                revision: self.revision,
+            };
+            self.events
+                .push(of_job(now, self.tenant_id, self.id, event));
+        }
+    }
+
+    pub fn must_wait(&self) -> Result<(), Refusal> {
+        match self.state.phase() {
+            JobPhase::Queued | JobPhase::Paused => Ok(()),
+            phase => Err(Refusal::NotWaiting { phase }),
+        }
+    }
+
+    /// Another reason is an event; another place in the order or remedy is not.
+    fn wait(&mut self, waiting: &Waiting, now: OffsetDateTime) {
+        if self
+            .waiting
+            .as_ref()
+            .is_none_or(|old| old.why.name() != waiting.why.name())
+        {
+            let event = Event::JobWaits {
+                waiting: waiting.clone(),
+            };
+            self.events
+                .push(of_job(now, self.tenant_id, self.id, event));
+        }
+        self.waiting = Some(waiting.clone());
+    }
+
+    fn move_on(&mut self, event: JobEvent, now: OffsetDateTime) -> Result<(), Refusal> {
+        let before = self.state.clone();
+        self.state = before.clone().apply(event)?;
+        if before == self.state {
+            return Ok(());
+        }
+        let phase = self.state.phase();
+        self.waiting = matches!(phase, JobPhase::Queued | JobPhase::Paused).then(not_considered);
+        if phase.is_terminal() {
+            self.finished_at = Some(now);
+        }
+        Ok(())
+    }
+
+    fn end_running(&mut self, now: OffsetDateTime) {
+        if let Some(since) = self.running_since.take() {
+            self.trained_s += (now - since).as_seconds_f64().max(0.0);
+        }
+    }
+}

@@ -1,0 +1,196 @@
+//! The snapshot of a round: a handful of statements over the open jobs, whatever their number.
+
+use super::{FailedReport, Finished, Loaded, LoadedJob, SpeedPoint};
+use crate::error::StoreError;
+use crate::job::intent;
+use crate::node;
+use crate::number::{unsigned, unsigned32};
+use crate::task::role;
+use muster_model::id::JobId;
+use muster_model::job::{Job, JobState};
+use muster_model::node::{Capacity, Node};
+use muster_model::progress::Sample;
+use muster_model::spec::JobSpec;
+use muster_model::task::{Task, TaskState};
+use muster_model::tenant::Tenant;
+use muster_model::wait::Waiting;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+
+/// Loads what a round plans on. The transaction should be one of `pool::begin_snapshot`, so that all statements see one state.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn load(conn: &mut PgConnection, now: OffsetDateTime) -> Result<Loaded, StoreError> {
+    let nodes = nodes(conn).await?;
+    let tenants = tenants(conn).await?;
+    let mut jobs = jobs(conn, now).await?;
+    tasks(conn, &mut jobs).await?;
+    speeds(conn, &mut jobs).await?;
+    epoch_losses(conn, &mut jobs).await?;
+    Ok(Loaded {
+        now,
+        jobs: jobs.into_values().collect(),
+        nodes,
+        tenants,
+    })
+}
+
+async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
+    let rows = sqlx::query_as!(
+        node::Row,
+        r#"select id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+           from node order by id"#
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(Node::from).collect())
+}
+
+async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
+    let rows = sqlx::query!("select id, name, gpu_quota from tenant order by id")
+        .fetch_all(conn)
+        .await?;
+    let tenants = rows.into_iter().map(|row| Tenant {
+        id: row.id.into(),
+        name: row.name,
+        gpu_quota: row.gpu_quota.map(unsigned32),
+    });
+    Ok(tenants.collect())
+}
+
+async fn jobs(
+    conn: &mut PgConnection,
+    now: OffsetDateTime,
+) -> Result<BTreeMap<JobId, LoadedJob>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
+                  j.state as "state: Json<JobState>", j.revision, j.failures, j.waiting as "waiting: Json<Waiting>",
+                  j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.running_since, j.trained_s,
+                  j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>",
+                  j.latest as "latest: Json<Sample>", newest.step as "resume_step?"
+           from job j
+           cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest
+           where j.phase not in ('succeeded', 'failed', 'cancelled')
+           order by j.id"#
+    )
+    .fetch_all(conn)
+    .await?;
+    let jobs = rows.into_iter().map(|row| {
+        let running_s = row
+            .running_since
+            .map_or(0.0, |since| (now - since).as_seconds_f64().max(0.0));
+        let job = Job {
+            id: row.id.into(),
+            tenant_id: row.tenant_id.into(),
+            submitted_by: row.submitted_by.into(),
+            spec: row.spec.0,
+            intent: intent(&row.intent),
+            state: row.state.0,
+            revision: unsigned(row.revision),
+            failures: unsigned32(row.failures),
+            waiting: row.waiting.map(|waiting| waiting.0),
+            not_before: row.not_before,
+            submitted_at: row.submitted_at,
+            started_at: row.started_at,
+            finished_at: row.finished_at,
+        };
+        let loaded = LoadedJob {
+            tasks: Vec::new(),
+            finished: row.finished.map(|finished| finished.0),
+            failed: row.failed.map(|failed| failed.0),
+            speeds: Vec::new(),
+            latest: row.latest.map(|latest| latest.0),
+            epoch_losses: Vec::new(),
+            resume_step: row.resume_step.map(unsigned),
+            placed_at: row.placed_at,
+            trained_s: row.trained_s + running_s,
+            job,
+        };
+        (loaded.job.id, loaded)
+    });
+    Ok(jobs.collect())
+}
+
+async fn tasks(
+    conn: &mut PgConnection,
+    jobs: &mut BTreeMap<JobId, LoadedJob>,
+) -> Result<(), StoreError> {
+    let rows = sqlx::query!(
+        r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
+                  t.address
+           from job j join task t on t.job_id = j.id and t.revision = j.revision
+           where j.phase not in ('succeeded', 'failed', 'cancelled')
+           order by t.job_id, t.role, t.role_index"#
+    )
+    .fetch_all(conn)
+    .await?;
+    for row in rows {
+        let Some(loaded) = jobs.get_mut(&JobId::from(row.job_id)) else {
+            continue;
+        };
+        loaded.tasks.push(Task {
+            id: row.id.into(),
+            job_id: row.job_id.into(),
+            revision: unsigned(row.revision),
+            role: role(&row.role, row.role_index),
+            node_id: row.node_id.into(),
+            gpus: row.gpus.into_iter().map(unsigned32).collect(),
+            state: row.state.0,
+            address: row.address,
+        });
+    }
+    Ok(())
+}
+
+async fn speeds(
+    conn: &mut PgConnection,
+    jobs: &mut BTreeMap<JobId, LoadedJob>,
+) -> Result<(), StoreError> {
+    let rows = sqlx::query!(
+        "select s.job_id, s.workers, s.ps_shards, s.steps_per_s, s.samples
+         from job j join speed s on s.job_id = j.id
+         where j.phase not in ('succeeded', 'failed', 'cancelled')
+         order by s.job_id, s.workers, s.ps_shards"
+    )
+    .fetch_all(conn)
+    .await?;
+    for row in rows {
+        let Some(loaded) = jobs.get_mut(&JobId::from(row.job_id)) else {
+            continue;
+        };
+        loaded.speeds.push(SpeedPoint {
+            workers: unsigned32(row.workers),
+            ps_shards: unsigned32(row.ps_shards),
+            steps_per_s: row.steps_per_s,
+            samples: unsigned(row.samples),
+        });
+    }
+    Ok(())
+}
+
+async fn epoch_losses(
+    conn: &mut PgConnection,
+    jobs: &mut BTreeMap<JobId, LoadedJob>,
+) -> Result<(), StoreError> {
+    let rows = sqlx::query!(
+        r#"select j.id as job_id, e.epoch as "epoch!", e.loss as "loss!"
+           from job j
+           cross join lateral (
+               select epoch, loss_sum / samples as loss from epoch_loss where job_id = j.id order by epoch desc limit 128
+           ) e
+           where j.phase not in ('succeeded', 'failed', 'cancelled')
+           order by j.id, e.epoch"#
+    )
+    .fetch_all(conn)
+    .await?;
+    for row in rows {
+        let Some(loaded) = jobs.get_mut(&JobId::from(row.job_id)) else {
+            continue;
+        };
+        loaded.epoch_losses.push((unsigned(row.epoch), row.loss));
+    }
+    Ok(())
+}

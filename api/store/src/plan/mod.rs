@@ -1,0 +1,160 @@
+//! A round's two ends: the snapshot that it plans on, and the commit of what it decided.
+
+mod commit;
+mod draft;
+mod load;
+mod start;
+mod wait;
+
+pub use commit::commit;
+pub use load::load;
+
+use muster_model::id::{JobId, NodeId, TaskId};
+use muster_model::job::{AfterStop, Job, JobPhase};
+use muster_model::node::Node;
+use muster_model::progress::Sample;
+use muster_model::task::{Role, Task};
+use muster_model::tenant::Tenant;
+use muster_model::wait::Waiting;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+/// Everything that a round plans on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Loaded {
+    pub now: OffsetDateTime,
+    /// Those that have not ended, by id.
+    pub jobs: Vec<LoadedJob>,
+    /// By id.
+    pub nodes: Vec<Node>,
+    /// By id.
+    pub tenants: Vec<Tenant>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoadedJob {
+    pub job: Job,
+    /// Of the present revision, released ones too; PS shards before workers, by index.
+    pub tasks: Vec<Task>,
+    /// What the present revision reported of its end.
+    pub finished: Option<Finished>,
+    pub failed: Option<FailedReport>,
+    /// By size.
+    pub speeds: Vec<SpeedPoint>,
+    pub latest: Option<Sample>,
+    /// Mean training loss of the newest epochs, at most 128, the newest of them perhaps unfinished.
+    pub epoch_losses: Vec<(u64, f64)>,
+    /// Newest step that it can continue from.
+    pub resume_step: Option<u64>,
+    /// When its present revision started.
+    pub placed_at: Option<OffsetDateTime>,
+    /// Seconds during which all of its tasks were up, the present revision's until `now` included.
+    pub trained_s: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finished {
+    pub step: u64,
+    pub reason: String,
+    /// Relative to the checkpoint root.
+    pub model_path: String,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedReport {
+    pub message: String,
+    pub retryable: bool,
+}
+
+/// Measured speed at one size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct SpeedPoint {
+    pub workers: u32,
+    pub ps_shards: u32,
+    /// Mean over `samples`.
+    pub steps_per_s: f64,
+    pub samples: u64,
+}
+
+/// One decision about one job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Step {
+    pub job_id: JobId,
+    /// The job's revision in the snapshot. All steps of one job name the same.
+    pub expected_revision: u64,
+    pub action: Action,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub enum Action {
+    /// A new revision with these tasks.
+    Start {
+        tasks: Vec<NewTask>,
+        /// Hex of 32 random bytes.
+        secret: String,
+        why: String,
+    },
+    /// Every task of the present revision is up.
+    Up,
+    /// Its tasks shall end.
+    Stop {
+        then: AfterStop,
+        why: String,
+        /// Count a failure.
+        charge_failure: bool,
+        /// Do not start again before.
+        not_before: Option<OffsetDateTime>,
+    },
+    /// Its last task is gone.
+    Release,
+    Hold,
+    Resume,
+    Cancel,
+    /// It goes on waiting, for this reason.
+    Wait {
+        waiting: Waiting,
+    },
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewTask {
+    pub id: TaskId,
+    pub role: Role,
+    pub node_id: NodeId,
+    pub gpus: Vec<u32>,
+}
+
+/// What became of a plan. A job in neither list had only waits that said nothing new.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct CommitOutcome {
+    pub applied: Vec<JobId>,
+    /// Nothing of these jobs' steps was applied; the next round decides on them again.
+    pub conflicts: Vec<Conflict>,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Conflict {
+    pub job_id: JobId,
+    pub why: Refusal,
+}
+
+/// Why a job's steps were not applied.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("there is no such job, or its tenant deleted it")]
+    NoSuchJob,
+    #[error("the plan was made for revision {expected}; the job has revision {found}")]
+    Revision { expected: u64, found: u64 },
+    #[error("the job's state has changed since")]
+    Transition(#[from] muster_model::job::InvalidTransition),
+    #[error("a {} job does not wait", .phase.as_str())]
+    NotWaiting { phase: JobPhase },
+    #[error("{} of its tasks are not gone", .tasks.len())]
+    TasksHeld { tasks: Vec<TaskId> },
+    #[error("a GPU that it was given is held, or a task of its new revision exists")]
+    GpuHeld,
+    #[error("the nodes {names:?} take no tasks now")]
+    NodesUnavailable { names: Vec<String> },
+    #[error("a task is placed on a node that does not exist")]
+    NoSuchNode,
+}

@@ -1,0 +1,175 @@
+//! The new revision of a job: its tasks, and the GPUs that they hold from now on.
+
+use super::Refusal;
+use super::commit::Failure;
+use super::draft::{Draft, Start};
+use crate::error::StoreError;
+use crate::event::{NewEvent, of_job};
+use crate::number::{signed, signed32};
+use muster_model::event::Event;
+use muster_model::id::NodeId;
+use muster_model::task::{Role, TaskState};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+pub(super) struct Started {
+    pub nodes: Vec<NodeId>,
+    pub placed: Option<NewEvent>,
+    pub tasks: Vec<NewEvent>,
+}
+
+pub(super) async fn write(
+    conn: &mut PgConnection,
+    draft: &Draft,
+    start: Start,
+    now: OffsetDateTime,
+) -> Result<Started, Failure> {
+    let names = admit(conn, &start).await?;
+    tasks(conn, draft, &start, now).await?;
+    allocations(conn, draft, &start, now).await?;
+    let count = |wanted: fn(Role) -> bool| {
+        u32::try_from(start.tasks.iter().filter(|task| wanted(task.role)).count())
+            .expect("at most 2048 tasks")
+    };
+    let placed = Event::JobPlaced {
+        revision: draft.revision,
+        workers: count(|role| matches!(role, Role::Worker { .. })),
+        ps_shards: count(|role| matches!(role, Role::PsShard { .. })),
+        nodes: names.values().cloned().collect(),
+        why: start.why,
+    };
+    let tasks = start.tasks.iter().map(|task| {
+        let event = Event::TaskStateChanged {
+            task_id: task.id,
+            role: task.role,
+            node_id: task.node_id,
+            state: TaskState::Assigned,
+        };
+        NewEvent {
+            node_id: Some(task.node_id),
+            ..of_job(now, draft.tenant_id, draft.id, event)
+        }
+    });
+    Ok(Started {
+        nodes: names.into_keys().map(NodeId).collect(),
+        placed: Some(of_job(now, draft.tenant_id, draft.id, placed)),
+        tasks: tasks.collect(),
+    })
+}
+
+/// Names of the nodes. They stay as they are until the transaction ends, so that none is lost, and its tasks released, between
+/// this look and the commit.
+async fn admit(conn: &mut PgConnection, start: &Start) -> Result<BTreeMap<Uuid, String>, Failure> {
+    let mut ids: Vec<Uuid> = start.tasks.iter().map(|task| task.node_id.0).collect();
+    ids.sort_unstable();
+    ids.dedup();
+    let rows = sqlx::query!(
+        "select id, name, state = 'up' and not drained as \"open!\" from node where id = any($1) order by id for no key update",
+        &ids
+    )
+    .fetch_all(conn)
+    .await
+    .map_err(StoreError::from)?;
+    if rows.len() < ids.len() {
+        return Err(Refusal::NoSuchNode.into());
+    }
+    let closed: Vec<String> = rows
+        .iter()
+        .filter(|row| !row.open)
+        .map(|row| row.name.clone())
+        .collect();
+    if !closed.is_empty() {
+        return Err(Refusal::NodesUnavailable { names: closed }.into());
+    }
+    Ok(rows.into_iter().map(|row| (row.id, row.name)).collect())
+}
+
+async fn tasks(
+    conn: &mut PgConnection,
+    draft: &Draft,
+    start: &Start,
+    now: OffsetDateTime,
+) -> Result<(), Failure> {
+    let ids: Vec<Uuid> = start.tasks.iter().map(|task| task.id.0).collect();
+    let roles: Vec<String> = start
+        .tasks
+        .iter()
+        .map(|task| task.role.kind().to_owned())
+        .collect();
+    let indices: Vec<i32> = start
+        .tasks
+        .iter()
+        .map(|task| signed32(task.role.index()))
+        .collect();
+    let nodes: Vec<Uuid> = start.tasks.iter().map(|task| task.node_id.0).collect();
+    // SQL has no arrays of arrays of different lengths.
+    let gpus: Vec<Json<&Vec<u32>>> = start.tasks.iter().map(|task| Json(&task.gpus)).collect();
+    let done = sqlx::query!(
+        "insert into task (id, tenant_id, job_id, revision, role, role_index, node_id, gpus, phase, state, created_at)
+         select id, $1, $2, $3, role, role_index, node_id,
+                array(select value::integer from jsonb_array_elements_text(gpus) with ordinality as e (value, place) order by place),
+                $9, $10, $11
+         from unnest($4::uuid[], $5::text[], $6::integer[], $7::uuid[], $8::jsonb[]) as given (id, role, role_index, node_id, gpus)
+         on conflict do nothing",
+        draft.tenant_id.0,
+        draft.id.0,
+        signed(draft.revision),
+        &ids,
+        &roles,
+        &indices,
+        &nodes,
+        &gpus as _,
+        TaskState::Assigned.phase(),
+        Json(TaskState::Assigned) as _,
+        now
+    )
+    .execute(conn)
+    .await
+    .map_err(StoreError::from)?;
+    if done.rows_affected() != ids.len() as u64 {
+        return Err(Refusal::GpuHeld.into());
+    }
+    Ok(())
+}
+
+/// The partial unique index decides: however wrong the plan is, no GPU is held twice.
+async fn allocations(
+    conn: &mut PgConnection,
+    draft: &Draft,
+    start: &Start,
+    now: OffsetDateTime,
+) -> Result<(), Failure> {
+    let held = start.tasks.iter().flat_map(|task| {
+        task.gpus
+            .iter()
+            .map(move |gpu| (task.id.0, task.node_id.0, *gpu))
+    });
+    let (mut tasks, mut nodes, mut gpus) = (Vec::new(), Vec::new(), Vec::new());
+    for (task, node, gpu) in held {
+        tasks.push(task);
+        nodes.push(node);
+        gpus.push(signed32(gpu));
+    }
+    let done = sqlx::query!(
+        "insert into allocation (task_id, gpu_index, node_id, job_id, tenant_id, allocated_at)
+         select task_id, gpu_index, node_id, $4, $5, $6
+         from unnest($1::uuid[], $2::integer[], $3::uuid[]) as given (task_id, gpu_index, node_id)
+         on conflict do nothing",
+        &tasks,
+        &gpus,
+        &nodes,
+        draft.id.0,
+        draft.tenant_id.0,
+        now
+    )
+    .execute(conn)
+    .await
+    .map_err(StoreError::from)?;
+    if done.rows_affected() != tasks.len() as u64 {
+        return Err(Refusal::GpuHeld.into());
+    }
+    Ok(())
+}

@@ -1,0 +1,66 @@
+//! Waits of a plan, written together: in a busy cluster they are most of its steps.
+
+use super::Action;
+use super::draft::Draft;
+use crate::error::StoreError;
+use crate::event::NewEvent;
+use crate::number::signed;
+use muster_model::id::JobId;
+use muster_model::wait::Waiting;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+#[derive(Default)]
+pub(super) struct Waited {
+    pub jobs: Vec<JobId>,
+    pub events: Vec<NewEvent>,
+}
+
+/// The drafts are of locked jobs that may wait. What says nothing new is not written.
+pub(super) async fn write(
+    conn: &mut PgConnection,
+    waits: Vec<(Draft, &Waiting)>,
+    now: OffsetDateTime,
+) -> Result<Waited, StoreError> {
+    let mut waited = Waited::default();
+    let (mut ids, mut revisions, mut values) = (Vec::<Uuid>::new(), Vec::new(), Vec::new());
+    for (mut draft, waiting) in waits {
+        if draft.waiting.as_ref() == Some(waiting) {
+            continue;
+        }
+        draft
+            .apply(
+                &Action::Wait {
+                    waiting: waiting.clone(),
+                },
+                now,
+            )
+            .expect("the job may wait");
+        waited.events.append(&mut draft.events);
+        waited.jobs.push(draft.id);
+        ids.push(draft.id.0);
+        revisions.push(signed(draft.revision));
+        values.push(Json(waiting));
+    }
+    if ids.is_empty() {
+        return Ok(waited);
+    }
+    let done = sqlx::query!(
+        "update job set waiting = given.waiting
+         from unnest($1::uuid[], $2::bigint[], $3::jsonb[]) as given (id, revision, waiting)
+         where job.id = given.id and job.revision = given.revision and job.phase in ('queued', 'paused')",
+        &ids,
+        &revisions,
+        &values as _
+    )
+    .execute(conn)
+    .await?;
+    assert_eq!(
+        done.rows_affected(),
+        ids.len() as u64,
+        "the rows are locked, so they are as read"
+    );
+    Ok(waited)
+}

@@ -1,0 +1,107 @@
+//! Connections, each bound to one of the two roles, and the transactions that begin on them.
+
+use crate::error::StoreError;
+use muster_model::id::TenantId;
+use sqlx::postgres::{PgConnectOptions, PgPoolOptions};
+use sqlx::{AssertSqlSafe, Connection as _, Executor as _, PgConnection, Postgres};
+use std::str::FromStr as _;
+use std::time::Duration;
+
+/// Connections to the store; cheap to clone.
+pub type Pool = sqlx::PgPool;
+/// Rolled back when dropped without `commit`.
+pub type Transaction = sqlx::Transaction<'static, Postgres>;
+
+const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Connections of the api: bound by row level security. A login that could bypass it is refused, because then one forgotten
+/// scope would show every tenant's jobs. No connection is made yet.
+///
+/// # Errors
+/// [`StoreError::Address`].
+pub fn api(url: &str, max: u32) -> Result<Pool, StoreError> {
+    let pool = options(max).after_connect(|conn, _| {
+        Box::pin(async move {
+            refuse_bypass(conn).await?;
+            conn.execute("set role muster_api").await.map(drop)
+        })
+    });
+    Ok(pool.connect_lazy_with(connect(url, "muster-api")?))
+}
+
+/// Connections of the scheduler, which sees all tenants. No connection is made yet.
+///
+/// # Errors
+/// [`StoreError::Address`].
+pub fn scheduler(url: &str, max: u32) -> Result<Pool, StoreError> {
+    let pool = options(max).after_connect(|conn, _| {
+        Box::pin(async move { conn.execute("set role muster_scheduler").await.map(drop) })
+    });
+    Ok(pool.connect_lazy_with(connect(url, "muster-scheduler")?))
+}
+
+/// Begins a transaction.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn begin(pool: &Pool) -> Result<Transaction, StoreError> {
+    Ok(pool.begin().await?)
+}
+
+/// Begins a transaction that acts for `tenant`, in the round trip of its `BEGIN`.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn begin_for(pool: &Pool, tenant: TenantId) -> Result<Transaction, StoreError> {
+    // A UUID needs no quoting beyond its quotes.
+    let statement = format!("begin; set local muster.tenant = '{}'", tenant.0);
+    Ok(pool.begin_with(AssertSqlSafe(statement)).await?)
+}
+
+/// Begins a transaction that reads one consistent snapshot and writes nothing.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn begin_snapshot(pool: &Pool) -> Result<Transaction, StoreError> {
+    Ok(pool
+        .begin_with("begin isolation level repeatable read read only")
+        .await?)
+}
+
+/// Whether the database answers.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn ping(pool: &Pool) -> Result<(), StoreError> {
+    pool.acquire().await?.ping().await?;
+    Ok(())
+}
+
+fn options(max: u32) -> PgPoolOptions {
+    PgPoolOptions::new()
+        .max_connections(max)
+        .acquire_timeout(ACQUIRE_TIMEOUT)
+}
+
+fn connect(url: &str, name: &str) -> Result<PgConnectOptions, StoreError> {
+    Ok(PgConnectOptions::from_str(url)
+        .map_err(StoreError::Address)?
+        .application_name(name))
+}
+
+async fn refuse_bypass(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
+    let free = sqlx::query_scalar!(
+        r#"select r.rolsuper or r.rolbypassrls
+                  or pg_has_role(session_user, 'muster_scheduler', 'member')
+                  or pg_has_role(session_user, (select relowner from pg_class where oid = to_regclass('job')), 'member') as "free!"
+           from pg_roles r where r.rolname = session_user"#
+    )
+    .fetch_one(conn)
+    .await?;
+    if free {
+        return Err(sqlx::Error::Configuration(
+            "the api must log in as muster_api or a role that is only a member of it; this one can bypass row level security".into(),
+        ));
+    }
+    Ok(())
+}

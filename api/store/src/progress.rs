@@ -1,0 +1,321 @@
+//! The training series of a job, its evaluations, and what the scheduler learns from them: speeds by size, losses by epoch.
+
+use crate::error::StoreError;
+use crate::number::{signed, signed32, unsigned, unsigned32};
+use muster_model::id::{JobId, TenantId};
+use muster_model::progress::{Evaluation, Sample};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+
+/// Records samples of the job's present revision: the series, the job's newest sample, its speeds and its epochs' losses. The
+/// first sample after a start measures the start and not the speed, so it leaves the speeds alone. `false`, and nothing done,
+/// when the job has another revision by now.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn record(
+    conn: &mut PgConnection,
+    job: JobId,
+    revision: u64,
+    samples: &[(OffsetDateTime, Sample)],
+) -> Result<bool, StoreError> {
+    let row = sqlx::query!(
+        "select tenant_id, revision_samples from job where id = $1 and revision = $2 for no key update",
+        job.0,
+        signed(revision)
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(row) = row else { return Ok(false) };
+    let Some((newest_at, newest)) = samples.last() else {
+        return Ok(true);
+    };
+    let tenant = row.tenant_id.into();
+    series(conn, tenant, job, revision, samples).await?;
+    let skip = usize::from(row.revision_samples == 0);
+    speeds(
+        conn,
+        tenant,
+        job,
+        samples.iter().skip(skip).map(|(_, sample)| sample),
+    )
+    .await?;
+    losses(conn, tenant, job, samples.iter().map(|(_, sample)| sample)).await?;
+    let done = sqlx::query!(
+        "update job set latest = $3, sample_at = $4, revision_samples = revision_samples + $5 where id = $1 and revision = $2",
+        job.0,
+        signed(revision),
+        Json(newest) as _,
+        *newest_at,
+        signed(samples.len() as u64)
+    )
+    .execute(conn)
+    .await?;
+    assert_eq!(done.rows_affected(), 1, "the row is locked");
+    Ok(true)
+}
+
+async fn series(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    job: JobId,
+    revision: u64,
+    samples: &[(OffsetDateTime, Sample)],
+) -> Result<(), StoreError> {
+    // One statement may not touch a row twice; of two samples of one step the later one stays.
+    let by_step: BTreeMap<u64, &(OffsetDateTime, Sample)> = samples
+        .iter()
+        .map(|sample| (sample.1.step, sample))
+        .collect();
+    let column = |value: fn(&Sample) -> f64| -> Vec<f64> {
+        by_step.values().map(|(_, sample)| value(sample)).collect()
+    };
+    let steps: Vec<i64> = by_step.keys().copied().map(signed).collect();
+    let at: Vec<OffsetDateTime> = by_step.values().map(|(at, _)| *at).collect();
+    let workers: Vec<i32> = by_step
+        .values()
+        .map(|(_, sample)| signed32(sample.workers))
+        .collect();
+    let ps_shards: Vec<i32> = by_step
+        .values()
+        .map(|(_, sample)| signed32(sample.ps_shards))
+        .collect();
+    sqlx::query!(
+        "insert into progress_sample (job_id, tenant_id, revision, step, at, epoch, loss, accuracy, examples_per_s, steps_per_s,
+                                      compute_ms, exchange_ms, data_ms, workers, ps_shards)
+         select $1, $2, $3, * from unnest($4::bigint[], $5::timestamptz[], $6::float8[], $7::float8[], $8::float8[], $9::float8[],
+                                          $10::float8[], $11::float8[], $12::float8[], $13::float8[], $14::integer[], $15::integer[])
+         on conflict (job_id, step) do update
+            set revision = excluded.revision, at = excluded.at, epoch = excluded.epoch, loss = excluded.loss,
+                accuracy = excluded.accuracy, examples_per_s = excluded.examples_per_s, steps_per_s = excluded.steps_per_s,
+                compute_ms = excluded.compute_ms, exchange_ms = excluded.exchange_ms, data_ms = excluded.data_ms,
+                workers = excluded.workers, ps_shards = excluded.ps_shards",
+        job.0,
+        tenant.0,
+        signed(revision),
+        &steps,
+        &at,
+        &column(|sample| sample.epoch),
+        &column(|sample| sample.loss),
+        &column(|sample| sample.accuracy),
+        &column(|sample| sample.examples_per_s),
+        &column(|sample| sample.steps_per_s),
+        &column(|sample| sample.compute_ms),
+        &column(|sample| sample.exchange_ms),
+        &column(|sample| sample.data_ms),
+        &workers,
+        &ps_shards
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn speeds<'a>(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    job: JobId,
+    samples: impl Iterator<Item = &'a Sample>,
+) -> Result<(), StoreError> {
+    let mut sizes: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
+    for sample in samples.filter(|sample| sample.steps_per_s > 0.0) {
+        let (sum, count) = sizes.entry((sample.workers, sample.ps_shards)).or_default();
+        *sum += sample.steps_per_s;
+        *count += 1;
+    }
+    for ((workers, ps_shards), (sum, count)) in sizes {
+        sqlx::query!(
+            "insert into speed as old (job_id, workers, ps_shards, tenant_id, steps_per_s, samples)
+             values ($1, $2, $3, $4, $5::float8 / $6::bigint, $6)
+             on conflict (job_id, workers, ps_shards) do update
+                set steps_per_s = (old.steps_per_s * old.samples + $5) / (old.samples + $6), samples = old.samples + $6",
+            job.0,
+            signed32(workers),
+            signed32(ps_shards),
+            tenant.0,
+            sum,
+            signed(count)
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+async fn losses<'a>(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    job: JobId,
+    samples: impl Iterator<Item = &'a Sample>,
+) -> Result<(), StoreError> {
+    let mut epochs: BTreeMap<i64, (f64, i64)> = BTreeMap::new();
+    for sample in samples {
+        let (sum, count) = epochs.entry(epoch_of(sample)).or_default();
+        *sum += sample.loss;
+        *count += 1;
+    }
+    for (epoch, (sum, count)) in epochs {
+        sqlx::query!(
+            "insert into epoch_loss as old (job_id, epoch, tenant_id, loss_sum, samples) values ($1, $2, $3, $4, $5)
+             on conflict (job_id, epoch) do update
+                set loss_sum = old.loss_sum + excluded.loss_sum, samples = old.samples + excluded.samples",
+            job.0,
+            epoch,
+            tenant.0,
+            sum,
+            count
+        )
+        .execute(&mut *conn)
+        .await?;
+    }
+    Ok(())
+}
+
+/// The epoch, from 0, in which the examples of a sample lie: one that ends an epoch exactly belongs to it.
+#[expect(clippy::cast_possible_truncation, reason = "epochs are far below 2^53")]
+fn epoch_of(sample: &Sample) -> i64 {
+    (sample.epoch.ceil() as i64 - 1).max(0)
+}
+
+/// A revision continues from `step`: what an earlier one told of later steps never happened to this model. Series, evaluations
+/// and epoch losses are cut there, so that the curve has one line.
+pub(crate) async fn rewind(
+    conn: &mut PgConnection,
+    job: JobId,
+    step: u64,
+) -> Result<(), StoreError> {
+    let cut = sqlx::query!(
+        "delete from progress_sample where job_id = $1 and step > $2",
+        job.0,
+        signed(step)
+    )
+    .execute(&mut *conn)
+    .await?;
+    sqlx::query!(
+        "delete from evaluation where job_id = $1 and step > $2",
+        job.0,
+        signed(step)
+    )
+    .execute(&mut *conn)
+    .await?;
+    if cut.rows_affected() == 0 {
+        return Ok(());
+    }
+    sqlx::query!(
+        "with gone as (delete from epoch_loss where job_id = $1)
+         insert into epoch_loss (job_id, epoch, tenant_id, loss_sum, samples)
+         select job_id, greatest(ceil(epoch)::bigint - 1, 0), tenant_id, sum(loss), count(*)
+         from progress_sample where job_id = $1 group by 1, 2, 3
+         on conflict (job_id, epoch) do update set loss_sum = excluded.loss_sum, samples = excluded.samples",
+        job.0
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The series after a step, at most `max_points` of it, taken evenly; the first and the last are always among them.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn samples(
+    conn: &mut PgConnection,
+    job: JobId,
+    after_step: Option<u64>,
+    max_points: u32,
+) -> Result<Vec<(OffsetDateTime, Sample)>, StoreError> {
+    let rows = sqlx::query!(
+        "select step, at, epoch, loss, accuracy, examples_per_s, steps_per_s, compute_ms, exchange_ms, data_ms, workers, ps_shards
+         from (
+             select *, row_number() over (order by step) - 1 as place, count(*) over () as total
+             from progress_sample where job_id = $1 and step > $2
+         ) numbered
+         where total <= $3 or place = total - 1
+            or (place * ($3 - 1)) / total is distinct from ((place - 1) * ($3 - 1)) / total
+            or place = 0
+         order by step",
+        job.0,
+        after_step.map_or(-1, signed),
+        i64::from(max_points.max(2))
+    )
+    .fetch_all(conn)
+    .await?;
+    let samples = rows.into_iter().map(|row| {
+        let sample = Sample {
+            step: unsigned(row.step),
+            epoch: row.epoch,
+            loss: row.loss,
+            accuracy: row.accuracy,
+            examples_per_s: row.examples_per_s,
+            steps_per_s: row.steps_per_s,
+            compute_ms: row.compute_ms,
+            exchange_ms: row.exchange_ms,
+            data_ms: row.data_ms,
+            workers: unsigned32(row.workers),
+            ps_shards: unsigned32(row.ps_shards),
+        };
+        (row.at, sample)
+    });
+    Ok(samples.collect())
+}
+
+/// By step.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn evaluations(
+    conn: &mut PgConnection,
+    job: JobId,
+) -> Result<Vec<(OffsetDateTime, Evaluation)>, StoreError> {
+    let rows = sqlx::query!(
+        "select step, at, epoch, loss, accuracy from evaluation where job_id = $1 order by step",
+        job.0
+    )
+    .fetch_all(conn)
+    .await?;
+    let evaluations = rows.into_iter().map(|row| {
+        let evaluation = Evaluation {
+            step: unsigned(row.step),
+            epoch: row.epoch,
+            loss: row.loss,
+            accuracy: row.accuracy,
+        };
+        (row.at, evaluation)
+    });
+    Ok(evaluations.collect())
+}
+
+/// Records an evaluation of the job's present revision; the caller holds the job's row.
+pub(crate) async fn evaluated(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    job: JobId,
+    revision: u64,
+    at: OffsetDateTime,
+    evaluation: &Evaluation,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "with kept as (
+             insert into evaluation (job_id, step, tenant_id, revision, at, epoch, loss, accuracy)
+             values ($1, $2, $3, $4, $5, $6, $7, $8)
+             on conflict (job_id, step) do update
+                set revision = excluded.revision, at = excluded.at, epoch = excluded.epoch, loss = excluded.loss,
+                    accuracy = excluded.accuracy
+         )
+         update job set latest_evaluation = $9 where id = $1 and revision = $4",
+        job.0,
+        signed(evaluation.step),
+        tenant.0,
+        signed(revision),
+        at,
+        evaluation.epoch,
+        evaluation.loss,
+        evaluation.accuracy,
+        Json(evaluation) as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

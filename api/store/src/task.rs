@@ -1,0 +1,188 @@
+//! Tasks: listed for the api, and moved from state to state for `plan::commit`, `report::record` and `node::lost`.
+
+use crate::error::StoreError;
+use crate::event::{NewEvent, of_job};
+use crate::number::{unsigned, unsigned32};
+use muster_model::event::Event;
+use muster_model::id::{JobId, TaskId, TenantId};
+use muster_model::task::{Role, Task, TaskEvent, TaskState};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// A task beside where and when it ran.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskRow {
+    pub task: Task,
+    pub node_name: String,
+    pub created_at: OffsetDateTime,
+    pub released_at: Option<OffsetDateTime>,
+}
+
+/// Which tasks of a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Revisions {
+    Current,
+    All,
+}
+
+/// The newest revision first, in it PS shards before workers, by index.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn list(
+    conn: &mut PgConnection,
+    job: JobId,
+    revisions: Revisions,
+) -> Result<Vec<TaskRow>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus,
+                  t.state as "state: Json<TaskState>", t.address, t.created_at, t.released_at, n.name as node_name
+           from task t
+           join node n on n.id = t.node_id
+           join job j on j.id = t.job_id
+           where t.job_id = $1 and j.deleted_at is null and ($2 or t.revision = j.revision)
+           order by t.revision desc, t.role, t.role_index"#,
+        job.0,
+        revisions == Revisions::All
+    )
+    .fetch_all(conn)
+    .await?;
+    let tasks = rows.into_iter().map(|row| TaskRow {
+        task: Task {
+            id: row.id.into(),
+            job_id: row.job_id.into(),
+            revision: unsigned(row.revision),
+            role: role(&row.role, row.role_index),
+            node_id: row.node_id.into(),
+            gpus: row.gpus.into_iter().map(unsigned32).collect(),
+            state: row.state.0,
+            address: row.address,
+        },
+        node_name: row.node_name,
+        created_at: row.created_at,
+        released_at: row.released_at,
+    });
+    Ok(tasks.collect())
+}
+
+/// A task whose row the transaction has locked, and its owner.
+#[derive(Debug, Clone)]
+pub(crate) struct Locked {
+    pub tenant_id: TenantId,
+    pub task: Task,
+}
+
+/// What a run of transitions came to.
+#[derive(Debug, Default)]
+pub(crate) struct Transitions {
+    /// One for each task whose state changed.
+    pub events: Vec<NewEvent>,
+    /// Tasks whose state changed, as they are now.
+    pub changed: Vec<Task>,
+    /// Tasks whose state does not allow it; nothing was done to them.
+    pub refused: Vec<TaskId>,
+}
+
+/// Applies each event to its task and writes those that changed, in one guarded statement. GPUs of released tasks become free.
+pub(crate) async fn transition(
+    conn: &mut PgConnection,
+    steps: Vec<(Locked, TaskEvent)>,
+    now: OffsetDateTime,
+) -> Result<Transitions, StoreError> {
+    let mut done = Transitions::default();
+    let mut before = Vec::new();
+    for (
+        Locked {
+            tenant_id,
+            mut task,
+        },
+        event,
+    ) in steps
+    {
+        let old = task.state.clone();
+        match old.clone().apply(event) {
+            Ok(new) if new == old => {}
+            Ok(new) => {
+                task.state = new;
+                let event = Event::TaskStateChanged {
+                    task_id: task.id,
+                    role: task.role,
+                    node_id: task.node_id,
+                    state: task.state.clone(),
+                };
+                let node_id = Some(task.node_id);
+                done.events.push(NewEvent {
+                    node_id,
+                    ..of_job(now, tenant_id, task.job_id, event)
+                });
+                before.push(old.phase().to_owned());
+                done.changed.push(task);
+            }
+            Err(_) => done.refused.push(task.id),
+        }
+    }
+    write(conn, &before, &done.changed, now).await?;
+    Ok(done)
+}
+
+async fn write(
+    conn: &mut PgConnection,
+    before: &[String],
+    changed: &[Task],
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    if changed.is_empty() {
+        return Ok(());
+    }
+    let ids: Vec<Uuid> = changed.iter().map(|task| task.id.0).collect();
+    let phases: Vec<String> = changed
+        .iter()
+        .map(|task| task.state.phase().to_owned())
+        .collect();
+    let states: Vec<Json<&TaskState>> = changed.iter().map(|task| Json(&task.state)).collect();
+    let written = sqlx::query!(
+        "update task
+         set phase = given.phase, state = given.state,
+             released_at = case when given.phase = 'released' then $5::timestamptz end
+         from unnest($1::uuid[], $2::text[], $3::text[], $4::jsonb[]) as given (id, before, phase, state)
+         where task.id = given.id and task.phase = given.before",
+        &ids,
+        before,
+        &phases,
+        &states as _,
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
+    assert_eq!(
+        written.rows_affected(),
+        ids.len() as u64,
+        "the rows are locked, so their phases are those read"
+    );
+    let released: Vec<Uuid> = changed
+        .iter()
+        .filter(|task| task.state.is_released())
+        .map(|task| task.id.0)
+        .collect();
+    if !released.is_empty() {
+        sqlx::query!(
+            "update allocation set released_at = $2 where task_id = any($1) and released_at is null",
+            &released,
+            now
+        )
+        .execute(conn)
+        .await?;
+    }
+    Ok(())
+}
+
+pub(crate) fn role(kind: &str, index: i32) -> Role {
+    let index = unsigned32(index);
+    match kind {
+        "worker" => Role::Worker { rank: index },
+        "ps_shard" => Role::PsShard { index },
+        other => unreachable!("a constraint keeps {other:?} out of the column"),
+    }
+}

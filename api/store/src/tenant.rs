@@ -1,0 +1,103 @@
+//! Tenants. Listing and changing them needs `scope::admin`; a tenant otherwise sees only itself.
+
+use crate::error::StoreError;
+use crate::number::{signed32, unsigned32};
+use muster_model::id::TenantId;
+use muster_model::tenant::Tenant;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+struct Row {
+    id: Uuid,
+    name: String,
+    gpu_quota: Option<i32>,
+}
+
+impl From<Row> for Tenant {
+    fn from(row: Row) -> Self {
+        Self {
+            id: row.id.into(),
+            name: row.name,
+            gpu_quota: row.gpu_quota.map(unsigned32),
+        }
+    }
+}
+
+/// # Errors
+/// [`StoreError::Statement`]; `is_taken` when the name exists.
+pub async fn create(
+    conn: &mut PgConnection,
+    tenant: &Tenant,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "insert into tenant (id, name, gpu_quota, created_at) values ($1, $2, $3, $4)",
+        tenant.id.0,
+        tenant.name,
+        tenant.gpu_quota.map(signed32),
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// By name.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
+    let rows = sqlx::query_as!(Row, "select id, name, gpu_quota from tenant order by name")
+        .fetch_all(conn)
+        .await?;
+    Ok(rows.into_iter().map(Tenant::from).collect())
+}
+
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        "select id, name, gpu_quota from tenant where id = $1",
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(Tenant::from))
+}
+
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        "select id, name, gpu_quota from tenant where name = $1",
+        name
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(Tenant::from))
+}
+
+/// The tenant after the change; the next round obeys it. `None` if there is no such tenant, or it may not be changed.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn set_quota(
+    conn: &mut PgConnection,
+    id: TenantId,
+    gpu_quota: Option<u32>,
+) -> Result<Option<Tenant>, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        "with changed as (update tenant set gpu_quota = $2 where id = $1 returning id, name, gpu_quota),
+              woken as (select pg_notify('muster_rounds', '') from changed)
+         select id as \"id!\", name as \"name!\", gpu_quota from changed left join woken on true",
+        id.0,
+        gpu_quota.map(signed32)
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(Tenant::from))
+}

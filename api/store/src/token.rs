@@ -1,0 +1,158 @@
+//! Bearer tokens, known only by the SHA-256 of their secret.
+
+use crate::error::StoreError;
+use muster_model::id::{TenantId, TokenId, UserId};
+use muster_model::tenant::Access;
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// SHA-256 of a token's secret.
+pub type Hash = [u8; 32];
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NewToken {
+    pub id: TokenId,
+    pub tenant_id: TenantId,
+    pub user_id: UserId,
+    /// What its owner calls it.
+    pub name: String,
+    pub access: Access,
+    pub hash: Hash,
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+/// A token as lists show it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Token {
+    pub id: TokenId,
+    pub user_id: UserId,
+    pub user_name: String,
+    pub name: String,
+    pub access: Access,
+    pub created_at: OffsetDateTime,
+    pub expires_at: Option<OffsetDateTime>,
+    pub revoked_at: Option<OffsetDateTime>,
+}
+
+/// Whom a bearer stands for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Principal {
+    pub token_id: TokenId,
+    pub tenant_id: TenantId,
+    pub tenant_name: String,
+    pub user_id: UserId,
+    pub user_name: String,
+    pub access: Access,
+}
+
+/// # Errors
+/// [`StoreError::Statement`]; `is_dangling` when the user is not of the tenant.
+pub async fn create(
+    conn: &mut PgConnection,
+    token: &NewToken,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "insert into api_token (id, tenant_id, user_id, name, access, hash, created_at, expires_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8)",
+        token.id.0,
+        token.tenant_id.0,
+        token.user_id.0,
+        token.name,
+        token.access.as_str(),
+        &token.hash[..],
+        now,
+        token.expires_at
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Needs no scope: the hash finds its tenant.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn authenticate(
+    conn: &mut PgConnection,
+    hash: &Hash,
+    now: OffsetDateTime,
+) -> Result<Option<Principal>, StoreError> {
+    let row = sqlx::query!(
+        r#"select token_id as "token_id!", tenant_id as "tenant_id!", tenant_name as "tenant_name!",
+                  user_id as "user_id!", user_name as "user_name!", access as "access!"
+           from muster_authenticate($1, $2)"#,
+        &hash[..],
+        now
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| Principal {
+        token_id: row.token_id.into(),
+        tenant_id: row.tenant_id.into(),
+        tenant_name: row.tenant_name,
+        user_id: row.user_id.into(),
+        user_name: row.user_name,
+        access: access(&row.access),
+    }))
+}
+
+/// `false` when there is no such token, or it was revoked before.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn revoke(
+    conn: &mut PgConnection,
+    id: TokenId,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
+        "update api_token set revoked_at = $2 where id = $1 and revoked_at is null",
+        id.0,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
+}
+
+/// Newest first, revoked ones too; those after `after` in that order.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn list(
+    conn: &mut PgConnection,
+    after: Option<TokenId>,
+    limit: u32,
+) -> Result<Vec<Token>, StoreError> {
+    let rows = sqlx::query!(
+        "select k.id, k.user_id, u.name as user_name, k.name, k.access, k.created_at, k.expires_at, k.revoked_at
+         from api_token k join app_user u on u.id = k.user_id
+         where $1::uuid is null or k.id < $1
+         order by k.id desc limit $2",
+        after.map(Uuid::from),
+        i64::from(limit)
+    )
+    .fetch_all(conn)
+    .await?;
+    let tokens = rows.into_iter().map(|row| Token {
+        id: row.id.into(),
+        user_id: row.user_id.into(),
+        user_name: row.user_name,
+        name: row.name,
+        access: access(&row.access),
+        created_at: row.created_at,
+        expires_at: row.expires_at,
+        revoked_at: row.revoked_at,
+    });
+    Ok(tokens.collect())
+}
+
+fn access(text: &str) -> Access {
+    match text {
+        "admin" => Access::Admin,
+        "member" => Access::Member,
+        other => unreachable!("a constraint keeps {other:?} out of the column"),
+    }
+}

@@ -1,0 +1,73 @@
+//! Users of a tenant.
+
+use crate::error::StoreError;
+use muster_model::id::{TenantId, UserId};
+use sqlx::PgConnection;
+use time::OffsetDateTime;
+
+/// A person or a service account of one tenant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct User {
+    pub id: UserId,
+    pub tenant_id: TenantId,
+    /// Unique within the tenant.
+    pub name: String,
+}
+
+/// # Errors
+/// [`StoreError::Statement`]; `is_taken` when the tenant has a user of that name.
+pub async fn create(
+    conn: &mut PgConnection,
+    user: &User,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "insert into app_user (id, tenant_id, name, created_at) values ($1, $2, $3, $4)",
+        user.id.0,
+        user.tenant_id.0,
+        user.name,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn by_name(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    name: &str,
+) -> Result<Option<User>, StoreError> {
+    let row = sqlx::query!(
+        "select id, tenant_id, name from app_user where tenant_id = $1 and name = $2",
+        tenant.0,
+        name
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| User {
+        id: row.id.into(),
+        tenant_id: row.tenant_id.into(),
+        name: row.name,
+    }))
+}
+
+/// Names of users, for lists of jobs.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn get(conn: &mut PgConnection, id: UserId) -> Result<Option<User>, StoreError> {
+    let row = sqlx::query!(
+        "select id, tenant_id, name from app_user where id = $1",
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| User {
+        id: row.id.into(),
+        tenant_id: row.tenant_id.into(),
+        name: row.name,
+    }))
+}

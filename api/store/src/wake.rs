@@ -1,0 +1,93 @@
+//! Wake-ups by NOTIFY. They carry no data, may be merged and may be missed while a listener connects: whoever wakes reads the
+//! store, and whoever waits also looks by itself now and then. A wake-up sent in a transaction arrives only if it commits.
+
+use crate::error::StoreError;
+use crate::pool::Pool;
+use sqlx::PgConnection;
+use sqlx::postgres::PgListener;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Channel {
+    /// The scheduler: something changed that a round may act on.
+    Rounds,
+    /// Node sessions: some node's assignment changed.
+    Assignments,
+    /// Streams of the api: events or samples were added.
+    Events,
+}
+
+impl Channel {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Rounds => "muster_rounds",
+            Self::Assignments => "muster_assignments",
+            Self::Events => "muster_events",
+        }
+    }
+}
+
+/// Wakes whoever listens, once the transaction commits.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn send(conn: &mut PgConnection, channels: &[Channel]) -> Result<(), StoreError> {
+    let names: Vec<String> = channels
+        .iter()
+        .map(|channel| channel.as_str().to_owned())
+        .collect();
+    sqlx::query!(
+        "select pg_notify(name, '') from unnest($1::text[]) as name",
+        &names
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// A connection that waits for wake-ups.
+#[derive(Debug)]
+pub struct Listener {
+    inner: PgListener,
+    channels: Vec<Channel>,
+    pending: Vec<Channel>,
+}
+
+impl Listener {
+    /// # Errors
+    /// [`StoreError::Statement`].
+    pub async fn connect(pool: &Pool, channels: &[Channel]) -> Result<Self, StoreError> {
+        let mut inner = PgListener::connect_with(pool).await?;
+        inner
+            .listen_all(channels.iter().map(|channel| channel.as_str()))
+            .await?;
+        Ok(Self {
+            inner,
+            channels: channels.to_vec(),
+            pending: Vec::new(),
+        })
+    }
+
+    /// The next wake-up. After the connection was lost and made again, every channel wakes once, for what may have been missed.
+    /// Dropping the future loses nothing.
+    ///
+    /// # Errors
+    /// [`StoreError::Statement`] when the connection cannot be made again.
+    pub async fn next(&mut self) -> Result<Channel, StoreError> {
+        loop {
+            if let Some(channel) = self.pending.pop() {
+                return Ok(channel);
+            }
+            match self.inner.try_recv().await? {
+                Some(notification) => {
+                    let woken = self
+                        .channels
+                        .iter()
+                        .find(|channel| channel.as_str() == notification.channel());
+                    self.pending.extend(woken);
+                }
+                None => self.pending.clone_from(&self.channels),
+            }
+        }
+    }
+}
