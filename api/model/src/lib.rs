@@ -12,4 +12,5 @@ pub mod progress;
 pub mod spec;
 pub mod task;
 pub mod tenant;
+pub mod view;
 pub mod wait;

@@ -1,0 +1,203 @@
+//! Jobs and what belongs to them, as answered.
+
+use crate::checkpoint::Written;
+use crate::event::Event;
+use crate::id::{CheckpointId, JobId, NodeId, TaskId, TenantId};
+use crate::job::{Intent, JobPhase, JobState};
+use crate::progress::{Evaluation, Sample};
+use crate::spec::JobSpec;
+use crate::task::{Role, TaskState};
+use crate::wait::Waiting;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+
+/// A job as its users see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct JobView {
+    pub id: JobId,
+    /// Name of the tenant that owns it.
+    pub tenant: String,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub priority: i32,
+    /// The name of `state`, to filter and show by.
+    pub phase: JobPhase,
+    pub state: JobState,
+    /// What its users want of it; the next round obeys.
+    pub intent: Intent,
+    /// Of its task set: 0 before the first start, one more at every start.
+    pub revision: u64,
+    /// Restarts charged to `spec.retries`.
+    pub failures: u32,
+    /// Why it does not run; null unless it waits.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub waiting: Option<WaitingView>,
+    pub workers: Count,
+    pub ps_shards: Count,
+    /// From the newest sample; null before the first.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub progress: Option<ProgressView>,
+    /// Of the final model once the job has succeeded, relative to the checkpoint root.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub model_path: Option<String>,
+    /// Why it failed; null unless it did.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub failure: Option<String>,
+    /// Newest step that it can continue from; null before the first checkpoint.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub resume_step: Option<u64>,
+    /// Name of the user who submitted it.
+    pub submitted_by: String,
+    #[serde(with = "time::serde::rfc3339")]
+    pub submitted_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub started_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub finished_at: Option<OffsetDateTime>,
+    /// The document as submitted, defaults filled in.
+    pub spec: JobSpec,
+}
+
+/// Why a job does not run now.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct WaitingView {
+    /// Stable name, such as `WaitingForGpus`.
+    pub reason: String,
+    /// The reason in a sentence, with its figures.
+    pub message: String,
+    /// The smallest change that would let it start, in words; null when nothing but time helps.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub smallest_change: Option<String>,
+    /// Place among the waiting jobs, from 1; 0 before the first round has seen it.
+    pub position: u32,
+    /// The same, for programs.
+    pub detail: Waiting,
+}
+
+/// How many tasks of one role a job has, and may have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Count {
+    /// Whose process is up.
+    pub running: u32,
+    pub min: u32,
+    pub max: u32,
+}
+
+/// How far a job is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ProgressView {
+    pub step: u64,
+    /// The fewer of `stop.steps` and the steps of `stop.epochs`; null when neither is given.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub total_steps: Option<u64>,
+    pub epoch: f64,
+    pub loss: f64,
+    /// Share of training examples classified rightly, 0 to 1.
+    pub accuracy: f64,
+    /// Of the newest evaluation; null before the first.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub test_accuracy: Option<f64>,
+    pub examples_per_s: f64,
+    pub steps_per_s: f64,
+    /// Seconds to `total_steps` at the present rate; null when the job does not run or its end is not a number of steps.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub eta_s: Option<f64>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub sampled_at: Option<OffsetDateTime>,
+}
+
+/// One process of a job.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TaskView {
+    pub id: TaskId,
+    pub job_id: JobId,
+    /// `worker-0`, `ps-1`; the same in every revision.
+    pub name: String,
+    pub role: Role,
+    pub revision: u64,
+    pub node_id: NodeId,
+    pub node: String,
+    /// Indices of the node's GPUs or CPU slots that it was given.
+    pub gpus: Vec<u32>,
+    pub state: TaskState,
+    /// `host:port` of its data plane, once it listens.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub address: Option<String>,
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+    /// When it was known to be gone; null while it may hold anything.
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub released_at: Option<OffsetDateTime>,
+}
+
+/// One entry of the history.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct EventView {
+    /// Where a reader that has seen this event stands.
+    pub cursor: String,
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    /// Null for what concerns nodes.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub tenant_id: Option<TenantId>,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub job_id: Option<JobId>,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub node_id: Option<NodeId>,
+    pub event: Event,
+}
+
+/// One point of the training series.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SampleView {
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    #[serde(flatten)]
+    pub sample: Sample,
+}
+
+/// One pass over the test split.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct EvaluationView {
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    #[serde(flatten)]
+    pub evaluation: Evaluation,
+}
+
+/// The training series of a job. A job that went back to a checkpoint trains the steps after it again; the series then has only
+/// the newer samples of them.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SeriesView {
+    /// By step; thinned evenly to the number asked for.
+    pub samples: Vec<SampleView>,
+    /// By step; all of them.
+    pub evaluations: Vec<EvaluationView>,
+}
+
+/// One checkpoint of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct CheckpointView {
+    pub id: CheckpointId,
+    #[serde(flatten)]
+    pub written: Written,
+    /// Still on disk: `checkpoint.keep` has not pruned it.
+    pub retained: bool,
+    /// Names of its files, to download; empty once it is pruned.
+    pub files: Vec<String>,
+}

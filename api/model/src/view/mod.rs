@@ -1,0 +1,32 @@
+//! What the REST interface answers, apart from the nouns themselves: the api writes these, the client, the command line and the
+//! web page read them.
+//!
+//! They live in the model because the client may depend on nothing else of ours, and a twin of them in each crate would drift.
+//! They must never gain behaviour: what they show is decided where they are made, in `muster-api`.
+
+mod job;
+mod node;
+mod problem;
+mod stream;
+mod tenant;
+
+pub use job::{
+    CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView, SeriesView, TaskView, WaitingView,
+};
+pub use node::{GpuView, NodeView, Occupant};
+pub use problem::Problem;
+pub use stream::{LogEnd, LogPiece, Opened, ProgressMessage, name};
+pub use tenant::{CreatedToken, Me, NewTenant, NewToken, TenantChange, TenantView, TokenView};
+
+use serde::{Deserialize, Serialize};
+
+/// One page of a list.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Page<T> {
+    pub items: Vec<T>,
+    /// Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque.
+    #[serde(rename = "continue")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub next: Option<String>,
+}

@@ -1,0 +1,118 @@
+//! Tenants, tokens and the bearer, as sent and answered.
+
+use crate::id::{TenantId, TokenId, UserId};
+use crate::tenant::Access;
+use serde::{Deserialize, Deserializer, Serialize};
+use time::OffsetDateTime;
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TenantView {
+    pub id: TenantId,
+    pub name: String,
+    /// GPUs (or CPU slots) that its jobs may hold at once; null is no limit.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub gpu_quota: Option<u32>,
+}
+
+/// A tenant to create.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct NewTenant {
+    /// 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Unique.
+    pub name: String,
+    /// Null or left out is no limit.
+    #[serde(default)]
+    pub gpu_quota: Option<u32>,
+}
+
+/// What is to become of a tenant's quota.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TenantChange {
+    /// Null takes the limit away; it must be written, so that a forgotten field does not.
+    #[serde(deserialize_with = "written")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub gpu_quota: Option<u32>,
+}
+
+/// A token without its secret.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TokenView {
+    pub id: TokenId,
+    /// What its owner calls it.
+    pub name: String,
+    /// On whose behalf the bearer acts.
+    pub user: String,
+    pub access: Access,
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+    /// Null is never.
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub expires_at: Option<OffsetDateTime>,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub revoked_at: Option<OffsetDateTime>,
+}
+
+/// A token to create.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct NewToken {
+    /// 1 to 255 characters.
+    pub name: String,
+    /// `admin` may be given by administrators only.
+    #[serde(default = "member")]
+    pub access: Access,
+    /// Name of the user it is for, who is created if need be; the bearer if left out. For administrators only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
+    /// Name of the tenant it is for; the bearer's if left out. For administrators only.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tenant: Option<String>,
+    /// From here on it is refused; never if left out.
+    #[serde(default, with = "time::serde::rfc3339::option", skip_serializing_if = "Option::is_none")]
+    pub expires_at: Option<OffsetDateTime>,
+}
+
+/// A token just made. The secret is shown this once and stored nowhere.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct CreatedToken {
+    pub id: TokenId,
+    pub name: String,
+    pub user: String,
+    pub tenant: String,
+    pub access: Access,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub expires_at: Option<OffsetDateTime>,
+    /// To be sent as `Authorization: Bearer <secret>`.
+    pub secret: String,
+}
+
+/// Whom the bearer stands for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Me {
+    pub tenant_id: TenantId,
+    pub tenant: String,
+    pub user_id: UserId,
+    pub user: String,
+    pub token_id: TokenId,
+    pub access: Access,
+}
+
+fn member() -> Access {
+    Access::Member
+}
+
+/// Without this serde takes a missing optional field for null.
+fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
+    Option::deserialize(deserializer)
+}
