@@ -1,57 +1,54 @@
-# Every target installs what it needs, as root or not, and says in one line what is missing when it cannot.
-SHELL := /usr/bin/env bash
-.SHELLFLAGS := -euo pipefail -c
+# Every target installs what it needs and does nothing twice; `make help` lists them.
+# Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
+
 .DEFAULT_GOAL := help
-PROGRAMS := muster-cli muster-api muster-scheduler muster-executor muster-engine
-WEB_SOURCES := $(shell find web -path web/node_modules -prune -o -path web/dist -prune -o -type f -print 2>/dev/null)
+.PHONY: help up down build web test bench lint fmt openapi
+SHELL := /bin/bash
 
-.PHONY: help up down build web test test-web bench lint fmt openapi
+help: ## list the targets
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)$$/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
 
-help: ## Say what can be made
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 12
+up: ARGS ?=
+up: build ## start a whole cluster on this machine and train the example job
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && exec target/release/muster up $(ARGS)
 
-up: build ## Run a whole cluster on this machine and train the example job: make up ARGS="--nodes 4"
-	@bin=$$(scripts/ensure-postgres) && MUSTER_POSTGRES_BIN="$$bin" exec target/release/muster up $(ARGS)
+down: ## stop the cluster of `make up`
+	@exec target/release/muster down $(ARGS)
 
-down: ## Stop it from elsewhere
-	@target/release/muster down $(ARGS)
+build: web ## build the programs into target/release, and the web page
+	@scripts/ensure-toolchain
+	@cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task
 
-build: web ## Build the programs (release) and the web page
-	@scripts/ensure-cc
-	cargo build --release --locked $(addprefix -p ,$(PROGRAMS))
+web: ## build the web page into web/dist
+	@scripts/build-web
 
-web: web/dist/index.html ## Build the web page
+test: web ## run every test
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
+	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && \
+	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM && \
+	MUSTER_DATASETS=$$(dirname "$$dataset") PATH="$$node:$$PATH" scripts/run-tests
 
-web/dist/index.html: $(WEB_SOURCES)
-	@node=$$(scripts/ensure-node) && cd web && export PATH="$$node:$$PATH" && npm ci --no-audit --no-fund --loglevel=error && npm run build
-	@touch $@
+bench: ## measure against the limits of this machine
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
+	export MUSTER_POSTGRES_BIN && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked --workspace
 
-test: web ## Run every test
-	@scripts/ensure-cc
-	@bin=$$(scripts/ensure-postgres) && data=$$(scripts/ensure-dataset fashion-mnist) && chromium=$$(scripts/ensure-chromium) && \
-	export MUSTER_POSTGRES_BIN="$$bin" MUSTER_DATASETS="$$(dirname "$$data")" MUSTER_CHROMIUM="$$chromium" && \
-	cargo build --locked $(addprefix -p ,$(PROGRAMS)) && \
-	if cargo nextest --version >/dev/null 2>&1; then cargo nextest run --locked --workspace; else cargo test --locked --workspace; fi
-	@$(MAKE) --no-print-directory test-web
-
-test-web: web ## Run the page's own tests
-	@node=$$(scripts/ensure-node) && cd web && export PATH="$$node:$$PATH" && npm test
-
-bench: web ## Measure what is promised, as ratios to the limit of this machine
-	@scripts/ensure-cc
-	@bin=$$(scripts/ensure-postgres) && data=$$(scripts/ensure-dataset fashion-mnist) && \
-	export MUSTER_POSTGRES_BIN="$$bin" MUSTER_DATASETS="$$(dirname "$$data")" && cargo bench --locked --workspace --benches
-
-lint: web ## Formatting, clippy, the page's types and style
-	@scripts/ensure-cc
-	cargo fmt --all --check
+lint: ## rustfmt, clippy, the dependency law, tsc and eslint
+	@scripts/ensure-toolchain lint
+	@scripts/build-web --packages
+	cargo fmt --check
 	cargo clippy --locked --workspace --all-targets -- -D warnings
-	@if cargo deny --version >/dev/null 2>&1; then cargo deny check bans licenses; fi
-	@node=$$(scripts/ensure-node) && cd web && export PATH="$$node:$$PATH" && npm run lint
+	@scripts/check-law
+	@PATH="$$(scripts/ensure-node):$$PATH" scripts/lint-web
 
-fmt: ## Format the Rust code
-	cargo fmt --all
+fmt: ## format the Rust code
+	@scripts/ensure-toolchain lint
+	cargo fmt
 
-openapi: ## Write api/openapi.json from the code, and the page's types from it
-	cargo run --locked -p muster-api -- openapi > api/openapi.json
-	@node=$$(scripts/ensure-node) && cd web && export PATH="$$node:$$PATH" && npm run generate
+openapi: ## write api/openapi.json from the code, and the web page's client from it
+	@scripts/ensure-toolchain
+	@scripts/build-web --packages
+	cargo run --locked --quiet --bin muster-api -- openapi >target/openapi.json
+	@mv target/openapi.json api/openapi.json
+	@PATH="$$(scripts/ensure-node):$$PATH" npm --prefix web run --silent generate
