@@ -20,12 +20,12 @@ $$;
 -- After a transaction, a setting made with set_config(.., is_local => true) reads as the empty string, not as null.
 create function muster_tenant() returns uuid
     language sql stable parallel safe
-    return nullif(current_setting('muster.tenant', true), '')::uuid;
+as $$ select nullif(current_setting('muster.tenant', true), '')::uuid $$;
 comment on function muster_tenant() is 'Tenant on whose behalf the transaction acts; null when none was set, which then sees no row.';
 
 create function muster_is_admin() returns boolean
     language sql stable parallel safe
-    return coalesce(current_setting('muster.admin', true), '') = 'on';
+as $$ select coalesce(current_setting('muster.admin', true), '') = 'on' $$;
 comment on function muster_is_admin() is 'Whether the transaction acts for an administrator: tenants, tokens and nodes, never other tenants'' jobs.';
 
 create table tenant (

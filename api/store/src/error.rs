@@ -27,7 +27,7 @@ impl StoreError {
     /// Whether a name or an id exists already.
     #[must_use]
     pub fn is_taken(&self) -> bool {
-        self.code().as_deref() == Some("23505")
+        matches!(self.code().as_deref(), Some("23505" | "42P04"))
     }
 
     /// Whether the row refers to something that does not exist.

@@ -55,3 +55,37 @@ pub async fn allow_login(
     conn.close().await?;
     Ok(())
 }
+
+/// Creates an empty database, or a copy of `template`. Only who may create databases can call it: `muster up` and tests do.
+///
+/// # Errors
+/// [`StoreError::Statement`]; `is_taken` when there is one of that name.
+pub async fn create_database(
+    server_url: &str,
+    name: &str,
+    template: Option<&str>,
+) -> Result<(), StoreError> {
+    let mut conn = PgConnection::connect(server_url).await?;
+    let statement = sqlx::query_scalar!(
+        r#"select format('create database %I template %I', $1::text, $2::text) as "statement!""#,
+        name,
+        template.unwrap_or("template1")
+    )
+    .fetch_one(&mut conn)
+    .await?;
+    conn.execute(AssertSqlSafe(statement)).await?;
+    conn.close().await?;
+    Ok(())
+}
+
+/// Tells one set of migrations from another.
+#[must_use]
+pub fn fingerprint() -> u64 {
+    MIGRATIONS
+        .iter()
+        .flat_map(|migration| migration.checksum.iter())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+            // FNV-1a, over the SHA-384 sums of the files.
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        })
+}

@@ -453,7 +453,7 @@ async fn statuses(
     for (id, revision, observed) in &report.statuses {
         match known.get(id) {
             Some(known) if known.locked.task.revision == *revision => {
-                drop(newest.insert(*id, observed))
+                newest.insert(*id, observed);
             }
             Some(_) => {}
             None => drop(sum.outcome.unknown.insert(*id)),

@@ -1,0 +1,66 @@
+//! Temporary folders that Postgres may use, and copies of data folders.
+
+use crate::programs::{UNPRIVILEGED, runs_as_root};
+use rustix::fs::{Gid, Uid};
+use std::path::Path;
+use std::process::Command;
+use tempfile::TempDir;
+
+const PREFIX: &str = "muster-testdb-";
+
+/// A folder for one server, short enough for the path of a socket, gone with its owner; one whose process was killed is removed by
+/// the next that makes one.
+pub fn folder() -> TempDir {
+    let parent = std::env::temp_dir();
+    sweep(&parent);
+    let folder = tempfile::Builder::new()
+        .prefix(&format!("{PREFIX}{}-", std::process::id()))
+        .tempdir_in(&parent)
+        .unwrap_or_else(|error| panic!("make a folder in {}: {error}", parent.display()));
+    give(folder.path());
+    folder
+}
+
+/// Copies a folder whole, and gives it to whom Postgres runs as.
+pub fn copy(from: &Path, to: &Path) {
+    let status = Command::new("cp")
+        .args(["-a", "--reflink=auto", "--"])
+        .args([from, to])
+        .status()
+        .unwrap_or_else(|error| panic!("run cp: {error}"));
+    assert!(
+        status.success(),
+        "cp {} {}: {status}",
+        from.display(),
+        to.display()
+    );
+}
+
+/// Gives one entry to whom Postgres runs as.
+fn give(path: &Path) {
+    if runs_as_root() {
+        let (user, group) = (Uid::from_raw(UNPRIVILEGED), Gid::from_raw(UNPRIVILEGED));
+        rustix::fs::chown(path, Some(user), Some(group))
+            .unwrap_or_else(|error| panic!("chown {}: {error}", path.display()));
+    }
+}
+
+fn sweep(parent: &Path) {
+    let Ok(entries) = std::fs::read_dir(parent) else {
+        return;
+    };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let owner = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(PREFIX))
+            .and_then(|rest| rest.split('-').next());
+        let Some(owner) = owner.and_then(|pid| pid.parse::<u32>().ok()) else {
+            continue;
+        };
+        if !Path::new(&format!("/proc/{owner}")).exists() {
+            // Its server may be ending this very moment; what is left then is for the next sweep.
+            let _ = std::fs::remove_dir_all(entry.path());
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! Where Postgres' programs lie, looked for in the same order as `scripts/ensure-postgres`; and as whom they run.
+
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// `nobody`, everywhere on Linux.
+pub const UNPRIVILEGED: u32 = 65_534;
+
+/// The folder of `postgres` and `initdb`.
+///
+/// # Panics
+/// When there is none.
+pub fn folder() -> PathBuf {
+    if let Some(given) = std::env::var_os("MUSTER_POSTGRES_BIN").filter(|given| !given.is_empty()) {
+        let folder = PathBuf::from(given);
+        assert!(
+            is_complete(&folder),
+            "MUSTER_POSTGRES_BIN is {}; expected a folder with postgres and initdb",
+            folder.display()
+        );
+        return folder;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path)
+        .find(|folder| is_complete(folder))
+        .or_else(newest_of_debian);
+    found.expect("Postgres is missing: run `MUSTER_POSTGRES_BIN=$(scripts/ensure-postgres)` and export it, or install postgresql")
+}
+
+/// A command that runs as the caller, or as nobody when the caller is root, which Postgres refuses.
+pub fn command(program: &Path) -> Command {
+    let mut command = Command::new(program);
+    if runs_as_root() {
+        command.uid(UNPRIVILEGED).gid(UNPRIVILEGED);
+    }
+    command
+}
+
+pub fn runs_as_root() -> bool {
+    rustix::process::geteuid().is_root()
+}
+
+fn newest_of_debian() -> Option<PathBuf> {
+    let versions = std::fs::read_dir("/usr/lib/postgresql").ok()?;
+    let mut folders: Vec<(u32, PathBuf)> = versions
+        .flatten()
+        .filter_map(|entry| {
+            Some((
+                entry.file_name().to_str()?.parse().ok()?,
+                entry.path().join("bin"),
+            ))
+        })
+        .filter(|(version, folder)| *version >= 13 && is_complete(folder))
+        .collect();
+    folders.sort();
+    folders.pop().map(|(_, folder)| folder)
+}
+
+fn is_complete(folder: &Path) -> bool {
+    folder.join("postgres").is_file() && folder.join("initdb").is_file()
+}

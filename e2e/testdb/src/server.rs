@@ -1,0 +1,219 @@
+//! One running Postgres, reachable by a socket in its own folder only.
+
+use crate::{files, programs};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
+use std::fmt;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, OnceLock, PoisonError, mpsc};
+use std::time::Duration;
+use tempfile::TempDir;
+
+const POLL: Duration = Duration::from_millis(10);
+const POLLS: u32 = 6_000;
+
+/// A server and its folder, which holds `data`, the socket and the server's log.
+pub struct Server {
+    child: Mutex<Child>,
+    folder: TempDir,
+}
+
+impl Server {
+    /// On a copy of a data folder.
+    pub fn start_copy(template: &Path) -> Self {
+        let folder = files::folder();
+        files::copy(template, &folder.path().join("data"));
+        Self::start(folder)
+    }
+
+    /// On the folder `data` in `folder`.
+    pub fn start(folder: TempDir) -> Self {
+        let child = start(folder.path());
+        Self {
+            child: Mutex::new(child),
+            folder,
+        }
+    }
+
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn url(&self, user: &str, database: &str) -> String {
+        format!(
+            "postgres://{user}@localhost/{database}?host={}",
+            self.folder.path().display()
+        )
+    }
+
+    pub fn crash_and_restart(&self) {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        child.kill().expect("kill Postgres");
+        child.wait().expect("wait for Postgres");
+        *child = start(self.folder.path());
+    }
+
+    /// Ends it in order, so that its data folder can be copied.
+    pub fn stop(&self) {
+        self.end(Signal::INT);
+    }
+
+    fn end(&self, signal: Signal) {
+        let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(None) = child.try_wait() {
+            kill_process(Pid::from_child(&child), signal).expect("signal Postgres");
+            child.wait().expect("wait for Postgres");
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // At once: nobody reads the folder any more, it is removed next.
+        self.end(Signal::QUIT);
+    }
+}
+
+impl fmt::Debug for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Server")
+            .field("folder", &self.folder.path())
+            .finish_non_exhaustive()
+    }
+}
+
+/// Starts a server and waits until it takes connections.
+fn start(folder: &Path) -> Child {
+    let mut child = spawn(command(folder));
+    let socket = folder.join(".s.PGSQL.5432");
+    for _ in 0..POLLS {
+        if let Some(ended) = child.try_wait().expect("wait for Postgres") {
+            // After a crash the children of the server before end by themselves, and hold its shared memory until then.
+            assert!(
+                is_occupied(folder),
+                "Postgres ended with {ended}; its log: {}",
+                log(folder)
+            );
+            child = spawn(command(folder));
+        }
+        // The line in its pid file is `ready` once it has recovered.
+        let ready = std::fs::read_to_string(folder.join("data/postmaster.pid")).is_ok_and(|text| {
+            let mut lines = text.lines();
+            lines.next() == Some(&child.id().to_string())
+                && text
+                    .lines()
+                    .last()
+                    .is_some_and(|line| line.trim() == "ready")
+        });
+        if ready && UnixStream::connect(&socket).is_ok() {
+            return child;
+        }
+        std::thread::sleep(POLL);
+    }
+    panic!("Postgres did not become ready; its log: {}", log(folder));
+}
+
+fn command(folder: &Path) -> Command {
+    let mut command = programs::command(&programs::folder().join("postgres"));
+    command
+        .arg("-D")
+        .arg(folder.join("data"))
+        .arg("-k")
+        .arg(folder);
+    // What a crash of the machine would lose does not matter here; what a crash of Postgres would lose is kept even so.
+    let settings = [
+        "listen_addresses=",
+        "fsync=off",
+        "full_page_writes=off",
+        "shared_buffers=32MB",
+        "max_connections=100",
+        "max_wal_size=256MB",
+        "autovacuum=off",
+        "log_min_messages=warning",
+        "timezone=UTC",
+    ];
+    for setting in settings {
+        command.args(["-c", setting]);
+    }
+    let log = std::fs::OpenOptions::new()
+        .create(true)
+        .append(true)
+        .open(folder.join("log"))
+        .expect("open the log of Postgres");
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(log);
+    // Not in the group of the terminal, whose Ctrl-C would reach it before the tests end.
+    command.process_group(0);
+    // SAFETY: between fork and exec, the closure makes one system call, allocates nothing and takes no lock.
+    unsafe {
+        command.pre_exec(|| Ok(set_parent_process_death_signal(Some(Signal::QUIT))?));
+    }
+    command
+}
+
+/// The kernel sends the death signal when the THREAD that spawned ends, and a test's thread may end before others that use the
+/// server do. So one thread spawns them all, and lives as long as the process.
+fn spawn(command: Command) -> Child {
+    type Request = (Command, mpsc::SyncSender<std::io::Result<Child>>);
+    static SPAWNER: OnceLock<mpsc::Sender<Request>> = OnceLock::new();
+    let spawner = SPAWNER.get_or_init(|| {
+        let (sender, requests) = mpsc::channel::<Request>();
+        std::thread::spawn(move || {
+            for (mut command, reply) in requests {
+                // A requester that is gone has no use for an answer.
+                let _ = reply.send(command.spawn());
+            }
+        });
+        sender
+    });
+    let (reply, child) = mpsc::sync_channel(1);
+    spawner
+        .send((command, reply))
+        .expect("the spawner lives as long as the process");
+    child
+        .recv()
+        .expect("the spawner answers")
+        .unwrap_or_else(|error| panic!("start postgres: {error}"))
+}
+
+/// Runs `initdb` in `folder`.
+pub fn init(folder: &Path) {
+    let mut command = programs::command(&programs::folder().join("initdb"));
+    command
+        .arg("-D")
+        .arg(folder.join("data"))
+        .current_dir(folder);
+    command.args([
+        "-U",
+        "owner",
+        "-A",
+        "trust",
+        "-E",
+        "UTF8",
+        "--locale=C",
+        "-N",
+        "--wal-segsize=1",
+    ]);
+    let output = command
+        .stdin(Stdio::null())
+        .output()
+        .unwrap_or_else(|error| panic!("run initdb: {error}"));
+    let status: ExitStatus = output.status;
+    assert!(
+        status.success(),
+        "initdb ended with {status}: {}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+}
+
+fn is_occupied(folder: &Path) -> bool {
+    log(folder).lines().last().is_some() && log(folder).contains("still in use")
+}
+
+fn log(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("log")).unwrap_or_default()
+}
