@@ -1,1 +1,11 @@
+//! The training engine: models, data, optimizers, PS shards, workers, checkpoints.
+//!
+//! It trains what a task launch tells it and reports events; it must never know tenants, quotas, plans or the control plane's store.
+//!
+//! The compute half ([`model`], [`loss`] and the layers below them) is pure: no clock, no threads but those asked
+//! for, no network, no muster crate. The distributed half calls it, never the other way round.
 
+pub mod loss;
+pub mod model;
+
+mod layer;

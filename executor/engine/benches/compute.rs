@@ -1,0 +1,76 @@
+//! Examples per second of whole steps and the parts they are made of, single-threaded.
+
+use divan::counter::ItemsCount;
+use divan::{Bencher, black_box};
+use muster_engine::model::{Architecture, InputShape, Network};
+
+const BATCH: usize = 128;
+const FASHION: InputShape = InputShape {
+    height: 28,
+    width: 28,
+    channels: 1,
+};
+
+fn main() {
+    divan::main();
+}
+
+fn mlp() -> Network {
+    let hidden = vec![1024, 1024];
+    Network::build(&Architecture::Mlp { hidden }, FASHION, 10).unwrap()
+}
+
+fn cnn(channels: [usize; 2], dense: usize) -> Network {
+    let (channels, dense) = (channels.to_vec(), vec![dense]);
+    Network::build(&Architecture::Cnn { channels, dense }, FASHION, 10).unwrap()
+}
+
+fn examples(network: &Network) -> (Vec<f32>, Vec<u8>) {
+    let images = (0..BATCH * network.input().len()).map(|i| (i * 37 % 255) as f32 / 255.0 - 0.5);
+    (
+        images.collect(),
+        (0..BATCH).map(|i| (i % 10) as u8).collect(),
+    )
+}
+
+fn step(bencher: Bencher, network: &Network) {
+    let params = network.init(1);
+    let (images, labels) = examples(network);
+    let mut grads = vec![0.0; params.len()];
+    let mut workspace = network.workspace(BATCH, 1);
+    bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
+        network.loss_and_grad(
+            &mut workspace,
+            black_box(&params),
+            &images,
+            &labels,
+            &mut grads,
+        )
+    });
+}
+
+#[divan::bench]
+fn step_mlp_1024_1024(bencher: Bencher) {
+    step(bencher, &mlp());
+}
+
+#[divan::bench]
+fn step_cnn_c16_c32_fc64(bencher: Bencher) {
+    step(bencher, &cnn([16, 32], 64));
+}
+
+#[divan::bench]
+fn step_cnn_c32_c64_fc128(bencher: Bencher) {
+    step(bencher, &cnn([32, 64], 128));
+}
+
+#[divan::bench]
+fn evaluate_cnn_c32_c64_fc128(bencher: Bencher) {
+    let network = cnn([32, 64], 128);
+    let params = network.init(1);
+    let (images, labels) = examples(&network);
+    let mut workspace = network.workspace(BATCH, 1);
+    bencher
+        .counter(ItemsCount::new(BATCH))
+        .bench_local(|| network.evaluate(&mut workspace, black_box(&params), &images, &labels));
+}

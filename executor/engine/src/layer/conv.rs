@@ -1,0 +1,289 @@
+//! 3×3 convolution with padding 1, bias, ReLU and 2×2 max pooling, as one layer.
+//!
+//! The convolution is a matrix product on gathered patches (im2col), a few examples at a time, so that the patches and the raw output stay
+//! in the second-level cache; only the pooled output is kept for the backward pass, which gathers the patches again. Keeping them
+//! would take 9 times the input's memory and is slower, since they then come from memory.
+//!
+//! Examples are dealt to lanes in groups of a fixed size, and the groups' gradients are added in order: the bits do not depend on the
+//! number of lanes.
+
+use super::matrix::{Matrix, Write, multiply};
+use super::patches::{self, WINDOW};
+use super::{pool, simd::vectorised};
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use std::ops::Range;
+
+/// Examples per group.
+const GROUP: usize = 16;
+/// Patch numbers per matrix product, about: 256 KiB.
+const TILE: usize = 1 << 16;
+
+/// Shape of the layer and place of its parameters in the flat arena.
+#[derive(Debug, Clone)]
+pub(crate) struct Conv {
+    pub(crate) height: usize,
+    pub(crate) width: usize,
+    pub(crate) channels_in: usize,
+    pub(crate) channels_out: usize,
+    /// 3 × 3 × in × out, row-major (HWIO).
+    pub(crate) weight: Range<usize>,
+    pub(crate) bias: Range<usize>,
+}
+
+/// Scratch of one thread.
+#[derive(Debug, Default)]
+pub(crate) struct Lane {
+    patches: Vec<f32>,
+    raw: Vec<f32>,
+    d_weight: Vec<f32>,
+    d_bias: Vec<f32>,
+}
+
+/// A group's part of each operand of the backward pass.
+struct Group<'a> {
+    input: &'a [f32],
+    winners: &'a [u8],
+    d_output: &'a [f32],
+    d_input: Option<&'a mut [f32]>,
+}
+
+impl Conv {
+    /// Numbers per example.
+    pub(crate) fn input_len(&self) -> usize {
+        self.height * self.width * self.channels_in
+    }
+
+    /// Numbers per example, after pooling.
+    pub(crate) fn output_len(&self) -> usize {
+        (self.height / 2) * (self.width / 2) * self.channels_out
+    }
+
+    fn positions(&self) -> usize {
+        self.height * self.width
+    }
+
+    fn patch_len(&self) -> usize {
+        WINDOW * WINDOW * self.channels_in
+    }
+
+    /// Examples per matrix product.
+    fn tile(&self) -> usize {
+        (TILE / (self.positions() * self.patch_len())).clamp(1, GROUP)
+    }
+
+    /// Makes a lane large enough for this layer.
+    pub(crate) fn reserve(&self, lane: &mut Lane) {
+        let positions = self.tile() * self.positions();
+        for (buffer, len) in [
+            (&mut lane.patches, positions * self.patch_len()),
+            (&mut lane.raw, positions * self.channels_out),
+            (&mut lane.d_weight, self.weight.len()),
+            (&mut lane.d_bias, self.channels_out),
+        ] {
+            if buffer.len() < len {
+                buffer.resize(len, 0.0);
+            }
+        }
+    }
+
+    /// `input` is batch × [`Self::input_len`]; `output` and `winners` batch × [`Self::output_len`].
+    pub(crate) fn forward(
+        &self,
+        params: &[f32],
+        input: &[f32],
+        output: &mut [f32],
+        winners: &mut [u8],
+        lanes: &mut [Lane],
+    ) {
+        let (input_len, output_len) = (GROUP * self.input_len(), GROUP * self.output_len());
+        let outputs = output
+            .chunks_mut(output_len)
+            .zip(winners.chunks_mut(output_len));
+        let mut groups = input.chunks(input_len).zip(outputs);
+        if let [lane] = lanes {
+            for (input, (output, winners)) in groups {
+                self.forward_group(params, input, output, winners, lane);
+            }
+            return;
+        }
+        loop {
+            let wave: Vec<_> = lanes.iter_mut().zip(groups.by_ref()).collect();
+            if wave.is_empty() {
+                return;
+            }
+            wave.into_par_iter()
+                .for_each(|(lane, (input, (output, winners)))| {
+                    self.forward_group(params, input, output, winners, lane)
+                });
+        }
+    }
+
+    fn forward_group(
+        &self,
+        params: &[f32],
+        input: &[f32],
+        output: &mut [f32],
+        winners: &mut [u8],
+        lane: &mut Lane,
+    ) {
+        let (tile, output_len) = (self.tile(), self.output_len());
+        let weight = Matrix::new(
+            &params[self.weight.clone()],
+            self.patch_len(),
+            self.channels_out,
+        );
+        let bias = &params[self.bias.clone()];
+        let raw_len = self.positions() * self.channels_out;
+        let outputs = output
+            .chunks_mut(tile * output_len)
+            .zip(winners.chunks_mut(tile * output_len));
+        for (input, (output, winners)) in input.chunks(tile * self.input_len()).zip(outputs) {
+            let patches = self.gather(input, &mut lane.patches);
+            let examples = input.len() / self.input_len();
+            let raw = &mut lane.raw[..examples * raw_len];
+            multiply(raw, Write::Overwrite, patches, weight, 1);
+            let outputs = output
+                .chunks_exact_mut(output_len)
+                .zip(winners.chunks_exact_mut(output_len));
+            for (raw, (output, winners)) in raw.chunks_exact(raw_len).zip(outputs) {
+                pool::forward(raw, self.height, self.width, bias, output, winners);
+            }
+        }
+    }
+
+    /// The patches of all examples of `input`, under one another.
+    fn gather<'a>(&self, input: &[f32], patches: &'a mut [f32]) -> Matrix<'a> {
+        let examples = input.len() / self.input_len();
+        let len = self.positions() * self.patch_len();
+        let patches = &mut patches[..examples * len];
+        for (image, patches) in input
+            .chunks_exact(self.input_len())
+            .zip(patches.chunks_exact_mut(len))
+        {
+            patches::gather(image, self.height, self.width, self.channels_in, patches);
+        }
+        Matrix::new(patches, examples * self.positions(), self.patch_len())
+    }
+
+    /// From `d_output`, the gradient with respect to the pooled output, writes or adds the parameters' gradients and writes the
+    /// gradient with respect to `input` when that is wanted.
+    #[expect(
+        clippy::too_many_arguments,
+        reason = "a pass has that many operands; a struct around them would be built for one call"
+    )]
+    pub(crate) fn backward(
+        &self,
+        params: &[f32],
+        input: &[f32],
+        winners: &[u8],
+        d_output: &[f32],
+        d_input: Option<&mut [f32]>,
+        grads: &mut [f32],
+        mut write: Write,
+        lanes: &mut [Lane],
+    ) {
+        let (input_len, output_len) = (GROUP * self.input_len(), GROUP * self.output_len());
+        let mut d_inputs = d_input.map(|d_input| d_input.chunks_mut(input_len));
+        let mut groups = input
+            .chunks(input_len)
+            .zip(winners.chunks(output_len))
+            .zip(d_output.chunks(output_len))
+            .map(|((input, winners), d_output)| Group {
+                input,
+                winners,
+                d_output,
+                d_input: d_inputs.as_mut().and_then(Iterator::next),
+            });
+        loop {
+            let mut wave: Vec<_> = lanes.iter_mut().zip(groups.by_ref()).collect();
+            let used = wave.len();
+            match used {
+                0 => return,
+                1 => wave
+                    .drain(..)
+                    .for_each(|(lane, group)| self.backward_group(params, group, lane)),
+                _ => wave
+                    .into_par_iter()
+                    .for_each(|(lane, group)| self.backward_group(params, group, lane)),
+            }
+            for lane in &lanes[..used] {
+                accumulate(
+                    &mut grads[self.weight.clone()],
+                    &lane.d_weight[..self.weight.len()],
+                    write,
+                );
+                accumulate(
+                    &mut grads[self.bias.clone()],
+                    &lane.d_bias[..self.channels_out],
+                    write,
+                );
+                write = Write::Add;
+            }
+        }
+    }
+
+    fn backward_group(&self, params: &[f32], group: Group<'_>, lane: &mut Lane) {
+        let (input_len, output_len, raw_len) = (
+            self.input_len(),
+            self.output_len(),
+            self.positions() * self.channels_out,
+        );
+        let tile = self.tile();
+        let weight = Matrix::new(
+            &params[self.weight.clone()],
+            self.patch_len(),
+            self.channels_out,
+        );
+        let d_weight = &mut lane.d_weight[..self.weight.len()];
+        let d_bias = &mut lane.d_bias[..self.channels_out];
+        d_bias.fill(0.0);
+        let mut d_inputs = group
+            .d_input
+            .map(|d_input| d_input.chunks_mut(tile * input_len));
+        let mut write = Write::Overwrite;
+        let outputs = group
+            .winners
+            .chunks(tile * output_len)
+            .zip(group.d_output.chunks(tile * output_len));
+        for (input, (winners, d_output)) in group.input.chunks(tile * input_len).zip(outputs) {
+            let examples = input.len() / input_len;
+            let d_raw = &mut lane.raw[..examples * raw_len];
+            let outputs = winners
+                .chunks_exact(output_len)
+                .zip(d_output.chunks_exact(output_len));
+            for (d_raw, (winners, d_output)) in d_raw.chunks_exact_mut(raw_len).zip(outputs) {
+                pool::backward(d_output, winners, self.height, self.width, d_raw, d_bias);
+            }
+            let d_raw = Matrix::new(d_raw, examples * self.positions(), self.channels_out);
+            let patches = self.gather(input, &mut lane.patches);
+            multiply(d_weight, write, patches.transposed(), d_raw, 1);
+            write = Write::Add;
+            if let Some(d_input) = d_inputs.as_mut().and_then(Iterator::next) {
+                let len = self.positions() * self.patch_len();
+                let d_patches = &mut lane.patches[..examples * len];
+                multiply(d_patches, Write::Overwrite, d_raw, weight.transposed(), 1);
+                for (patches, image) in d_patches
+                    .chunks_exact(len)
+                    .zip(d_input.chunks_exact_mut(input_len))
+                {
+                    patches::scatter(patches, self.height, self.width, self.channels_in, image);
+                }
+            }
+        }
+    }
+}
+
+fn accumulate(sum: &mut [f32], part: &[f32], write: Write) {
+    match write {
+        Write::Overwrite => sum.copy_from_slice(part),
+        Write::Add => add(sum, part),
+    }
+}
+
+vectorised! {
+    fn add(sum: &mut [f32], part: &[f32]) {
+        for (sum, part) in sum.iter_mut().zip(part) {
+            *sum += part;
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! Matrix products on slices: the one place that calls `gemm`.
+
+use gemm::{Parallelism, gemm};
+
+/// A matrix in row-major storage without gaps, or the transpose of one.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Matrix<'a> {
+    data: &'a [f32],
+    rows: usize,
+    cols: usize,
+    row_stride: usize,
+    col_stride: usize,
+}
+
+/// What happens to what the destination held.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Write {
+    Overwrite,
+    Add,
+}
+
+impl<'a> Matrix<'a> {
+    /// # Panics
+    /// When `data` is not exactly `rows` × `cols`.
+    pub(crate) fn new(data: &'a [f32], rows: usize, cols: usize) -> Self {
+        assert_eq!(data.len(), rows * cols, "a {rows}×{cols} matrix");
+        Self {
+            data,
+            rows,
+            cols,
+            row_stride: cols,
+            col_stride: 1,
+        }
+    }
+
+    /// The same numbers with rows and columns exchanged; nothing is moved.
+    pub(crate) fn transposed(self) -> Self {
+        Self {
+            data: self.data,
+            rows: self.cols,
+            cols: self.rows,
+            row_stride: self.col_stride,
+            col_stride: self.row_stride,
+        }
+    }
+}
+
+/// `out = lhs · rhs`, or `out += lhs · rhs`; `out` is row-major without gaps. With more than one thread it runs on the current rayon
+/// pool; threads divide rows and columns of `out`, never a sum, so the bits stay the same.
+///
+/// # Panics
+/// When the shapes do not fit together.
+pub(crate) fn multiply(
+    out: &mut [f32],
+    write: Write,
+    lhs: Matrix<'_>,
+    rhs: Matrix<'_>,
+    threads: usize,
+) {
+    let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
+    assert_eq!(k, rhs.rows, "inner dimensions");
+    assert_eq!(out.len(), m * n, "a {m}×{n} result");
+    if m == 0 || n == 0 {
+        return;
+    }
+    if k == 0 {
+        if write == Write::Overwrite {
+            out.fill(0.0);
+        }
+        return;
+    }
+    let parallelism = if threads > 1 {
+        Parallelism::Rayon(threads)
+    } else {
+        Parallelism::None
+    };
+    // SAFETY: each `Matrix` holds rows × cols elements and strides that stay within them (`new`, `transposed`); `out` was just
+    // checked and, as an exclusive borrow, overlaps neither.
+    unsafe {
+        gemm(
+            m,
+            n,
+            k,
+            out.as_mut_ptr(),
+            1,
+            n as isize,
+            write == Write::Add,
+            lhs.data.as_ptr(),
+            lhs.col_stride as isize,
+            lhs.row_stride as isize,
+            rhs.data.as_ptr(),
+            rhs.col_stride as isize,
+            rhs.row_stride as isize,
+            1.0,
+            1.0,
+            false,
+            false,
+            false,
+            parallelism,
+        );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn product_of_every_orientation_is_the_definition() {
+        let (m, n, k) = (5, 7, 3);
+        let a: Vec<f32> = (0..m * k).map(|i| i as f32 - 6.0).collect();
+        let b: Vec<f32> = (0..k * n).map(|i| 3.0 - i as f32).collect();
+        let a_transposed: Vec<f32> = (0..k * m).map(|i| a[(i % m) * k + i / m]).collect();
+        let b_transposed: Vec<f32> = (0..n * k).map(|i| b[(i % k) * n + i / k]).collect();
+        let expected: Vec<f32> = (0..m * n)
+            .map(|i| (0..k).map(|j| a[i / n * k + j] * b[j * n + i % n]).sum())
+            .collect();
+        for lhs in [
+            Matrix::new(&a, m, k),
+            Matrix::new(&a_transposed, k, m).transposed(),
+        ] {
+            for rhs in [
+                Matrix::new(&b, k, n),
+                Matrix::new(&b_transposed, n, k).transposed(),
+            ] {
+                let mut out = vec![1.0; m * n];
+                multiply(&mut out, Write::Overwrite, lhs, rhs, 1);
+                assert_eq!(out, expected);
+                multiply(&mut out, Write::Add, lhs, rhs, 2);
+                assert!(out.iter().zip(&expected).all(|(x, y)| *x == 2.0 * y));
+            }
+        }
+    }
+
+    #[test]
+    fn threads_do_not_change_a_bit() {
+        let (m, n, k) = (97, 130, 1100);
+        let a: Vec<f32> = (0..m * k)
+            .map(|i| ((i * 37 % 101) as f32 - 50.0) / 77.0)
+            .collect();
+        let b: Vec<f32> = (0..k * n)
+            .map(|i| ((i * 53 % 89) as f32 - 44.0) / 61.0)
+            .collect();
+        let product = |threads| {
+            let mut out = vec![0.0; m * n];
+            multiply(
+                &mut out,
+                Write::Overwrite,
+                Matrix::new(&a, m, k),
+                Matrix::new(&b, k, n),
+                threads,
+            );
+            out
+        };
+        assert_eq!(product(1), product(3));
+    }
+
+    #[test]
+    fn an_empty_sum_is_zero() {
+        let mut out = vec![4.0; 6];
+        multiply(
+            &mut out,
+            Write::Add,
+            Matrix::new(&[], 2, 0),
+            Matrix::new(&[], 0, 3),
+            1,
+        );
+        assert_eq!(out, [4.0; 6]);
+        multiply(
+            &mut out,
+            Write::Overwrite,
+            Matrix::new(&[], 2, 0),
+            Matrix::new(&[], 0, 3),
+            1,
+        );
+        assert_eq!(out, [0.0; 6]);
+    }
+}

@@ -1,0 +1,126 @@
+//! The 3×3 neighbourhoods of an image as rows of a matrix (im2col) and the way back (col2im).
+//!
+//! A row holds the patch of one output position: 3 × 3 × channels numbers, in the order of the convolution's weight block. Positions
+//! outside of the image count as 0 (padding 1). With NHWC the three columns of a patch's row lie together, so both ways move runs of
+//! 3 × channels numbers.
+
+use super::simd::vectorised;
+
+/// Size of the square window.
+pub(crate) const WINDOW: usize = 3;
+
+/// The run of image columns and the place in the patch row that position `x` of `width` takes: (first column, first patch column,
+/// columns).
+#[inline(always)]
+fn run(x: usize, width: usize) -> (usize, usize, usize) {
+    let first = x.saturating_sub(1);
+    let end = (x + 2).min(width);
+    (first, usize::from(x == 0), end - first)
+}
+
+vectorised! {
+    /// `image` is height × width × channels; `patches` (height · width) × (9 · channels) and is overwritten.
+    pub(crate) fn gather(image: &[f32], height: usize, width: usize, channels: usize, patches: &mut [f32]) {
+        let line = WINDOW * channels;
+        for (position, patch) in patches.chunks_exact_mut(WINDOW * line).enumerate() {
+            let (y, x) = (position / width, position % width);
+            let (first, skipped, columns) = run(x, width);
+            for (ky, part) in patch.chunks_exact_mut(line).enumerate() {
+                let row = y + ky;
+                if row == 0 || row > height {
+                    part.fill(0.0);
+                    continue;
+                }
+                let source = &image[((row - 1) * width + first) * channels..][..columns * channels];
+                if columns == WINDOW {
+                    part.copy_from_slice(source);
+                } else {
+                    part.fill(0.0);
+                    part[skipped * channels..][..columns * channels].copy_from_slice(source);
+                }
+            }
+        }
+    }
+
+    /// The transpose of [`gather`]: `image` is overwritten by the sums of what the patches hold of each of its numbers.
+    pub(crate) fn scatter(patches: &[f32], height: usize, width: usize, channels: usize, image: &mut [f32]) {
+        let line = WINDOW * channels;
+        image.fill(0.0);
+        for (position, patch) in patches.chunks_exact(WINDOW * line).enumerate() {
+            let (y, x) = (position / width, position % width);
+            let (first, skipped, columns) = run(x, width);
+            for (ky, part) in patch.chunks_exact(line).enumerate() {
+                let row = y + ky;
+                if row == 0 || row > height {
+                    continue;
+                }
+                let target = &mut image[((row - 1) * width + first) * channels..][..columns * channels];
+                for (sum, value) in target.iter_mut().zip(&part[skipped * channels..]) {
+                    *sum += value;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Written from the definition, one number at a time.
+    fn expected(image: &[f32], height: usize, width: usize, channels: usize) -> Vec<f32> {
+        let mut out = Vec::new();
+        for y in 0..height as isize {
+            for x in 0..width as isize {
+                for (ky, kx) in (0..9).map(|tap| (tap / 3 - 1, tap % 3 - 1)) {
+                    for c in 0..channels {
+                        let (row, column) = (y + ky, x + kx);
+                        let inside = (0..height as isize).contains(&row)
+                            && (0..width as isize).contains(&column);
+                        let at = (row * width as isize + column) * channels as isize;
+                        out.push(if inside { image[at as usize + c] } else { 0.0 });
+                    }
+                }
+            }
+        }
+        out
+    }
+
+    const SHAPES: [(usize, usize, usize); 6] = [
+        (1, 1, 1),
+        (1, 4, 2),
+        (4, 1, 3),
+        (2, 2, 1),
+        (5, 3, 2),
+        (6, 7, 4),
+    ];
+
+    #[test]
+    fn gather_is_the_definition() {
+        for (height, width, channels) in SHAPES {
+            let image: Vec<f32> = (1..=height * width * channels).map(|i| i as f32).collect();
+            let mut patches = vec![f32::NAN; image.len() * 9];
+            gather(&image, height, width, channels, &mut patches);
+            assert_eq!(
+                patches,
+                expected(&image, height, width, channels),
+                "{height}×{width}×{channels}"
+            );
+        }
+    }
+
+    /// ⟨gather(a), b⟩ = ⟨a, scatter(b)⟩; with small whole numbers both sides are exact.
+    #[test]
+    fn scatter_is_the_transpose_of_gather() {
+        for (height, width, channels) in SHAPES {
+            let len = height * width * channels;
+            let a: Vec<f32> = (0..len).map(|i| (i * 7 % 11) as f32 - 5.0).collect();
+            let b: Vec<f32> = (0..len * 9).map(|i| (i * 5 % 13) as f32 - 6.0).collect();
+            let (mut gathered, mut scattered) = (vec![0.0; len * 9], vec![f32::NAN; len]);
+            gather(&a, height, width, channels, &mut gathered);
+            scatter(&b, height, width, channels, &mut scattered);
+            let dot = |x: &[f32], y: &[f32]| x.iter().zip(y).map(|(x, y)| x * y).sum::<f32>();
+            assert_eq!(dot(&gathered, &b), dot(&a, &scattered));
+        }
+    }
+}
