@@ -1,0 +1,236 @@
+//! Which examples each step trains on: a permutation per epoch, cut into batches of constant size, cut into workers' slices.
+//!
+//! What is left of an epoch after its last whole batch is dropped: every step then has the same batch, and a gradient's scale never
+//! changes. Since each epoch has its own permutation, it is other examples that miss out each time.
+
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+use std::ops::Range;
+
+/// Sets this use of a seed apart from the initial parameters'.
+const DOMAIN: [u8; 16] = *b"muster order v1\0";
+
+/// A permutation of the training examples, derived from (seed, epoch).
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EpochOrder(Vec<u32>);
+
+impl EpochOrder {
+    /// Fisher and Yates' shuffle, driven by ChaCha12 keyed by the seed on the stream of the epoch. The same on every machine.
+    ///
+    /// # Panics
+    /// When there are more than 2³² examples.
+    #[must_use]
+    pub fn new(seed: u64, epoch: u64, examples: usize) -> Self {
+        let examples = u32::try_from(examples).expect("an index of an example is 32 bits wide");
+        let mut key = [0; 32];
+        key[..8].copy_from_slice(&seed.to_le_bytes());
+        key[8..24].copy_from_slice(&DOMAIN);
+        let mut rng = ChaCha12Rng::from_seed(key);
+        rng.set_stream(epoch);
+        let mut order: Vec<u32> = (0..examples).collect();
+        for i in (1..examples).rev() {
+            order.swap(i as usize, below(&mut rng, i + 1) as usize);
+        }
+        Self(order)
+    }
+
+    /// Example indices in the order in which the epoch visits them.
+    #[must_use]
+    pub fn as_slice(&self) -> &[u32] {
+        &self.0
+    }
+}
+
+/// Uniform below `bound`, without bias (Lemire, 2019).
+fn below(rng: &mut ChaCha12Rng, bound: u32) -> u32 {
+    let threshold = bound.wrapping_neg() % bound;
+    loop {
+        let product = u64::from(rng.next_u32()) * u64::from(bound);
+        if product as u32 >= threshold {
+            return (product >> 32) as u32;
+        }
+    }
+}
+
+/// Where a step lies in the data. Both count from 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    pub epoch: u64,
+    /// Batches of the epoch before this one.
+    pub batch: u64,
+}
+
+/// A batch size that the data set cannot serve.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a batch of {batch} examples from a training set of {examples}; it must be 1 to {examples}"
+)]
+pub struct OrderError {
+    pub batch: usize,
+    pub examples: usize,
+}
+
+/// The global batches of a whole run, by step. Keeps the order of one epoch: steps mostly come in order.
+#[derive(Debug, Clone)]
+pub struct GlobalBatches {
+    seed: u64,
+    examples: usize,
+    batch: usize,
+    current: Option<(u64, EpochOrder)>,
+}
+
+impl GlobalBatches {
+    /// Batches of `batch` out of `examples` training examples.
+    ///
+    /// # Errors
+    /// When no whole batch fits into the examples, or `batch` is 0.
+    pub fn new(seed: u64, examples: usize, batch: usize) -> Result<Self, OrderError> {
+        if batch == 0 || batch > examples {
+            return Err(OrderError { batch, examples });
+        }
+        Ok(Self {
+            seed,
+            examples,
+            batch,
+            current: None,
+        })
+    }
+
+    /// Whole batches in an epoch.
+    #[must_use]
+    pub fn steps_per_epoch(&self) -> u64 {
+        (self.examples / self.batch) as u64
+    }
+
+    #[must_use]
+    pub fn position(&self, step: u64) -> Position {
+        let steps = self.steps_per_epoch();
+        Position {
+            epoch: step / steps,
+            batch: step % steps,
+        }
+    }
+
+    /// The example indices of `step`'s global batch, always `batch` of them. A new epoch shuffles all examples, about 1 ms per 100,000.
+    pub fn indices(&mut self, step: u64) -> &[u32] {
+        let Position { epoch, batch } = self.position(step);
+        let (_, order) = match self.current.take() {
+            Some(current) if current.0 == epoch => self.current.insert(current),
+            _ => self
+                .current
+                .insert((epoch, EpochOrder::new(self.seed, epoch, self.examples))),
+        };
+        &order.as_slice()[batch as usize * self.batch..][..self.batch]
+    }
+}
+
+/// The part of a global batch of `batch` examples that worker `rank` of `workers` computes. Parts differ by at most one example, follow
+/// one another by rank, and cover the batch; with more workers than examples some are empty.
+///
+/// # Panics
+/// When `rank` is not below `workers`.
+#[must_use]
+pub fn slice(batch: usize, rank: usize, workers: usize) -> Range<usize> {
+    assert!(rank < workers, "rank {rank} of {workers} workers");
+    let start = |rank: usize| (rank as u128 * batch as u128 / workers as u128) as usize;
+    start(rank)..start(rank + 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn an_epoch_is_a_permutation(seed: u64, epoch: u64, examples in 0usize..3000) {
+            let order = EpochOrder::new(seed, epoch, examples);
+            let mut sorted = order.as_slice().to_vec();
+            sorted.sort_unstable();
+            prop_assert_eq!(sorted, (0..examples as u32).collect::<Vec<_>>());
+        }
+
+        #[test]
+        fn each_example_comes_at_most_once_per_epoch(seed: u64, examples in 1usize..500, batch in 1usize..100, epoch in 0u64..1000) {
+            prop_assume!(batch <= examples);
+            let mut batches = GlobalBatches::new(seed, examples, batch).unwrap();
+            let steps = batches.steps_per_epoch();
+            let mut seen = vec![false; examples];
+            for step in epoch * steps..(epoch + 1) * steps {
+                prop_assert_eq!(batches.position(step), Position { epoch, batch: step - epoch * steps });
+                let indices = batches.indices(step).to_vec();
+                prop_assert_eq!(indices.len(), batch);
+                for index in indices {
+                    prop_assert!(!std::mem::replace(&mut seen[index as usize], true));
+                }
+            }
+            prop_assert!(seen.iter().filter(|seen| !**seen).count() < batch);
+        }
+
+        #[test]
+        fn a_resumed_run_sees_what_the_first_would_have(seed: u64, steps in prop::collection::vec(0u64..200, 1..20)) {
+            let mut jumping = GlobalBatches::new(seed, 97, 10).unwrap();
+            for step in steps {
+                let mut fresh = GlobalBatches::new(seed, 97, 10).unwrap();
+                prop_assert_eq!(jumping.indices(step), fresh.indices(step));
+            }
+        }
+
+        #[test]
+        fn slices_partition_the_batch(batch in 0usize..5000, workers in 1usize..200) {
+            let mut next = 0;
+            for rank in 0..workers {
+                let part = slice(batch, rank, workers);
+                prop_assert_eq!(part.start, next);
+                prop_assert!(part.len() == batch / workers || part.len() == batch.div_ceil(workers));
+                next = part.end;
+            }
+            prop_assert_eq!(next, batch);
+        }
+    }
+
+    #[test]
+    fn epochs_and_seeds_differ() {
+        let order = EpochOrder::new(1, 0, 1000);
+        assert_ne!(order, EpochOrder::new(1, 1, 1000));
+        assert_ne!(order, EpochOrder::new(2, 0, 1000));
+    }
+
+    /// Pinned: a checkpoint of an older release must resume with the same order.
+    #[test]
+    fn the_order_of_a_seed_never_changes() {
+        assert_eq!(
+            EpochOrder::new(7, 3, 10).as_slice(),
+            [3, 8, 2, 5, 7, 6, 0, 9, 1, 4]
+        );
+    }
+
+    #[test]
+    fn positions_of_the_shuffle_are_uniform() {
+        let mut counts = [[0_u32; 5]; 5];
+        for epoch in 0..20_000 {
+            for (position, &example) in EpochOrder::new(9, epoch, 5).as_slice().iter().enumerate() {
+                counts[position][example as usize] += 1;
+            }
+        }
+        // 4,000 expected in each cell, with a standard deviation of 57.
+        assert!(
+            counts
+                .iter()
+                .flatten()
+                .all(|count| count.abs_diff(4000) < 285),
+            "{counts:?}"
+        );
+    }
+
+    #[test]
+    fn a_batch_that_does_not_fit_is_refused() {
+        for (examples, batch) in [(10, 0), (10, 11), (0, 1)] {
+            assert_eq!(
+                GlobalBatches::new(1, examples, batch).unwrap_err(),
+                OrderError { batch, examples }
+            );
+        }
+        assert_eq!(GlobalBatches::new(1, 10, 10).unwrap().steps_per_epoch(), 1);
+    }
+}
