@@ -2,11 +2,12 @@
 //!
 //! It trains what a task launch tells it and reports events; it must never know tenants, quotas, plans or the control plane's store.
 //!
-//! The compute half ([`model`], [`data`], [`loss`] and the layers below them) is pure: no clock, no threads but those asked
+//! The compute half ([`model`], [`data`], [`optimizer`], [`loss`] and the layers below them) is pure: no clock, no threads but those asked
 //! for, no network, no muster crate. The distributed half calls it, never the other way round.
 
 pub mod data;
 pub mod loss;
 pub mod model;
+pub mod optimizer;
 
 mod layer;

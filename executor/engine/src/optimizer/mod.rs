@@ -1,0 +1,11 @@
+//! Optimizers: the update of a range of parameters from a range of summed gradients.
+//!
+//! They run on PS shards, each on its own part of the arena, and every formula is elementwise: a range updated alone gives the same bits
+//! as the same range inside a longer one. They know no network, shard or wire.
+
+mod config;
+mod schedule;
+mod update;
+
+pub use config::{ConfigError, Optimizer, Rule};
+pub use schedule::{Decay, Schedule};

@@ -1,0 +1,117 @@
+//! The learning rate as a function of the step.
+
+use super::config::{ConfigError, check};
+use serde::{Deserialize, Serialize};
+
+/// Linear warm-up, then decay. The default is a constant rate.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Schedule {
+    /// Over the first so many steps the rate rises linearly; the last of them has the whole rate (Goyal et al., 2017).
+    pub warmup_steps: u64,
+    pub decay: Decay,
+}
+
+/// What follows warm-up. Steps count from the run's beginning.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Decay {
+    #[default]
+    Constant,
+    /// Half a cosine from the end of warm-up down to `floor` of the rate at `total_steps`, and there it stays (Loshchilov and Hutter, 2017).
+    Cosine { total_steps: u64, floor: f64 },
+    /// Times `factor` every `every_steps`.
+    Step { every_steps: u64, factor: f64 },
+}
+
+impl Schedule {
+    /// What the rule's learning rate is multiplied by at `step`, which counts from 0.
+    #[must_use]
+    pub fn factor(&self, step: u64) -> f64 {
+        if step < self.warmup_steps {
+            return (step + 1) as f64 / self.warmup_steps as f64;
+        }
+        match self.decay {
+            Decay::Constant => 1.0,
+            Decay::Cosine { total_steps, floor } => {
+                let span = total_steps.saturating_sub(self.warmup_steps).max(1);
+                let done = (step - self.warmup_steps).min(span) as f64 / span as f64;
+                floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
+            }
+            Decay::Step {
+                every_steps,
+                factor,
+            } => factor.powf((step / every_steps) as f64),
+        }
+    }
+
+    pub(super) fn validate(&self) -> Result<(), ConfigError> {
+        match self.decay {
+            Decay::Constant => Ok(()),
+            Decay::Cosine { total_steps, floor } => {
+                check("floor", floor, (0.0..=1.0).contains(&floor), "0 to 1")?;
+                check(
+                    "total_steps",
+                    total_steps as f64,
+                    total_steps > self.warmup_steps,
+                    "more than warmup_steps",
+                )
+            }
+            Decay::Step {
+                every_steps,
+                factor,
+            } => {
+                check(
+                    "every_steps",
+                    every_steps as f64,
+                    every_steps > 0,
+                    "1 or more",
+                )?;
+                check(
+                    "factor",
+                    factor,
+                    factor > 0.0 && factor <= 1.0,
+                    "above 0, at most 1",
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn factors(schedule: Schedule, steps: &[u64]) -> Vec<f64> {
+        steps
+            .iter()
+            .map(|&step| (schedule.factor(step) * 1e6).round() / 1e6)
+            .collect()
+    }
+
+    #[test]
+    fn the_rate_rises_linearly_then_follows_its_decay() {
+        let schedule = |decay| Schedule {
+            warmup_steps: 4,
+            decay,
+        };
+        assert_eq!(
+            factors(schedule(Decay::Constant), &[0, 1, 3, 4, 1 << 40]),
+            [0.25, 0.5, 1.0, 1.0, 1.0]
+        );
+        let cosine = Decay::Cosine {
+            total_steps: 104,
+            floor: 0.1,
+        };
+        assert_eq!(
+            factors(schedule(cosine), &[0, 4, 54, 104, 1 << 40]),
+            [0.25, 1.0, 0.55, 0.1, 0.1]
+        );
+        let step = Decay::Step {
+            every_steps: 10,
+            factor: 0.5,
+        };
+        assert_eq!(factors(schedule(step), &[9, 10, 29]), [1.0, 0.5, 0.25]);
+        assert_eq!(factors(Schedule::default(), &[0, 7]), [1.0, 1.0]);
+    }
+}
