@@ -1,1 +1,13 @@
+//! The scheduler's shell: it wakes, loads one consistent snapshot, asks `muster-core` for a plan, checks it and commits it; and it
+//! holds the sessions of the nodes, telling each its whole assignment and recording what it reports.
+//!
+//! It decides nothing itself. It must never know how a job is sized or placed (`muster-core` does), nor write SQL (`muster-store` does).
 
+pub mod clock;
+pub mod config;
+pub mod leader;
+pub mod lease;
+pub mod round;
+pub mod session;
+pub mod translate;
+pub mod wakes;

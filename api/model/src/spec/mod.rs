@@ -6,7 +6,7 @@ mod engine;
 mod validate;
 
 pub use engine::{Dataset, DatasetName, Engine, Model, Optimizer};
-pub use validate::FieldError;
+pub use validate::{FieldError, is_dns_label};
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;

@@ -1,0 +1,206 @@
+//! The scheduler's settings: a TOML file, then environment variables `MUSTER_SCHEDULER_*`, then flags; read once, in `main`.
+
+use clap::Parser;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+/// Everything the daemon is told from outside.
+#[derive(Debug, Clone)]
+pub struct Config {
+    /// Where node sessions are accepted (gRPC).
+    pub listen: SocketAddr,
+    /// Postgres, as the role `muster_scheduler`.
+    pub database_url: String,
+    /// What an executor must know to join.
+    pub join_token: String,
+    /// A node without an acknowledged heartbeat for so long stops its tasks by itself.
+    pub lease_ms: u64,
+    pub heartbeat_ms: u64,
+    /// Between SIGTERM and SIGKILL of a task.
+    pub grace_ms: u64,
+    /// Rounds do not follow each other faster.
+    pub round_min_interval_ms: u64,
+    /// A round takes place after so long even when nothing woke it.
+    pub round_max_interval_ms: u64,
+}
+
+/// Flags and environment; each overrides the file.
+#[derive(Debug, Parser)]
+#[command(
+    name = "muster-scheduler",
+    version,
+    about = "Muster's scheduler: rounds and node sessions"
+)]
+pub struct Flags {
+    /// TOML file with the same names (without the prefix).
+    #[arg(long, env = "MUSTER_SCHEDULER_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Address for node sessions [default: 127.0.0.1:7071].
+    #[arg(long, env = "MUSTER_SCHEDULER_LISTEN")]
+    pub listen: Option<SocketAddr>,
+    /// Postgres URL, as the role muster_scheduler.
+    #[arg(long, env = "MUSTER_SCHEDULER_DATABASE_URL", hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// Shared secret of the cluster's executors, at least 16 characters.
+    #[arg(long, env = "MUSTER_SCHEDULER_JOIN_TOKEN", hide_env_values = true)]
+    pub join_token: Option<String>,
+    /// Milliseconds after which a silent node stops its tasks [default: 10000].
+    #[arg(long, env = "MUSTER_SCHEDULER_LEASE_MS")]
+    pub lease_ms: Option<u64>,
+    /// Milliseconds between heartbeats [default: 2000].
+    #[arg(long, env = "MUSTER_SCHEDULER_HEARTBEAT_MS")]
+    pub heartbeat_ms: Option<u64>,
+    /// Milliseconds between SIGTERM and SIGKILL of a task [default: 10000].
+    #[arg(long, env = "MUSTER_SCHEDULER_GRACE_MS")]
+    pub grace_ms: Option<u64>,
+    /// Least milliseconds between rounds [default: 50].
+    #[arg(long, env = "MUSTER_SCHEDULER_ROUND_MIN_INTERVAL_MS")]
+    pub round_min_interval_ms: Option<u64>,
+    /// Most milliseconds between rounds [default: 1000].
+    #[arg(long, env = "MUSTER_SCHEDULER_ROUND_MAX_INTERVAL_MS")]
+    pub round_max_interval_ms: Option<u64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    listen: Option<SocketAddr>,
+    database_url: Option<String>,
+    join_token: Option<String>,
+    lease_ms: Option<u64>,
+    heartbeat_ms: Option<u64>,
+    grace_ms: Option<u64>,
+    round_min_interval_ms: Option<u64>,
+    round_max_interval_ms: Option<u64>,
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum ConfigError {
+    #[error("read the config file {path}")]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("parse the config file {path}")]
+    Parse {
+        path: PathBuf,
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    #[error("{field} is missing: set it by flag, by MUSTER_SCHEDULER_{env}, or in the config file")]
+    Missing {
+        field: &'static str,
+        env: &'static str,
+    },
+    #[error("{field} is {value}; expected {expected}")]
+    Invalid {
+        field: &'static str,
+        value: String,
+        expected: &'static str,
+    },
+}
+
+impl Config {
+    /// Merges flags and environment over the file.
+    ///
+    /// # Errors
+    /// An unreadable file, an unknown or missing field, or a value out of its range.
+    pub fn read(flags: Flags) -> Result<Self, ConfigError> {
+        let file = match &flags.config {
+            None => File::default(),
+            Some(path) => {
+                let text = std::fs::read_to_string(path).map_err(|source| ConfigError::Read {
+                    path: path.clone(),
+                    source,
+                })?;
+                toml::from_str(&text).map_err(|source| ConfigError::Parse {
+                    path: path.clone(),
+                    source: Box::new(source),
+                })?
+            }
+        };
+        let missing = |field, env| ConfigError::Missing { field, env };
+        let config = Self {
+            listen: flags
+                .listen
+                .or(file.listen)
+                .unwrap_or_else(|| ([127, 0, 0, 1], 7071).into()),
+            database_url: flags
+                .database_url
+                .or(file.database_url)
+                .ok_or_else(|| missing("database_url", "DATABASE_URL"))?,
+            join_token: flags
+                .join_token
+                .or(file.join_token)
+                .ok_or_else(|| missing("join_token", "JOIN_TOKEN"))?,
+            lease_ms: flags.lease_ms.or(file.lease_ms).unwrap_or(10_000),
+            heartbeat_ms: flags.heartbeat_ms.or(file.heartbeat_ms).unwrap_or(2_000),
+            grace_ms: flags.grace_ms.or(file.grace_ms).unwrap_or(10_000),
+            round_min_interval_ms: flags
+                .round_min_interval_ms
+                .or(file.round_min_interval_ms)
+                .unwrap_or(50),
+            round_max_interval_ms: flags
+                .round_max_interval_ms
+                .or(file.round_max_interval_ms)
+                .unwrap_or(1_000),
+        };
+        config.validate()?;
+        Ok(config)
+    }
+
+    /// After a node was last seen so long ago, it has stopped its tasks itself: its lease ran out, then the grace.
+    #[must_use]
+    pub fn lost_after_ms(&self) -> u64 {
+        const CLOCK_MARGIN_MS: u64 = 1_000;
+        self.lease_ms + self.grace_ms + CLOCK_MARGIN_MS
+    }
+
+    fn validate(&self) -> Result<(), ConfigError> {
+        let check = |right: bool, field, value: u64, expected| {
+            if right {
+                Ok(())
+            } else {
+                Err(ConfigError::Invalid {
+                    field,
+                    value: value.to_string(),
+                    expected,
+                })
+            }
+        };
+        if self.join_token.len() < 16 {
+            return Err(ConfigError::Invalid {
+                field: "join_token",
+                value: format!("{} characters long", self.join_token.len()),
+                expected: "at least 16 characters",
+            });
+        }
+        check(
+            (500..=600_000).contains(&self.lease_ms),
+            "lease_ms",
+            self.lease_ms,
+            "500 to 600000",
+        )?;
+        check(
+            self.heartbeat_ms >= 50 && self.heartbeat_ms * 2 <= self.lease_ms,
+            "heartbeat_ms",
+            self.heartbeat_ms,
+            "at least 50 and at most half of lease_ms",
+        )?;
+        check(
+            (100..=600_000).contains(&self.grace_ms),
+            "grace_ms",
+            self.grace_ms,
+            "100 to 600000",
+        )?;
+        check(
+            self.round_min_interval_ms <= self.round_max_interval_ms
+                && (1..=60_000).contains(&self.round_max_interval_ms),
+            "round_min_interval_ms",
+            self.round_min_interval_ms,
+            "at most round_max_interval_ms, which is 1 to 60000",
+        )
+    }
+}

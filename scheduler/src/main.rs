@@ -1,0 +1,106 @@
+//! `muster-scheduler`: the daemon. Reads its settings, then runs rounds and node sessions until it is told to stop.
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use muster_core::policy::Policy;
+use muster_proto::session::node_sessions_server::NodeSessionsServer;
+use muster_scheduler::config::{Config, Flags};
+use muster_scheduler::session::{Registry, Sessions};
+use muster_scheduler::{leader, lease, round, wakes};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::watch;
+use tracing_subscriber::EnvFilter;
+
+const CONNECTIONS: u32 = 16;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    trace();
+    let config = Arc::new(Config::read(Flags::parse())?);
+    let pool =
+        muster_store::pool::scheduler(&config.database_url, CONNECTIONS).context("database_url")?;
+    let (waker, wakes) = wakes::channel();
+    let (leads, leader) = watch::channel(false);
+    tokio::spawn(waker.run(pool.clone()));
+    tokio::spawn(leader::campaign(config.database_url.clone(), leads));
+    let registry = Registry::default();
+    let sessions = Sessions {
+        pool: pool.clone(),
+        config: Arc::clone(&config),
+        wakes: wakes.clone(),
+        registry: registry.clone(),
+        leader: leader.clone(),
+    };
+    let lead = tokio::spawn({
+        let (pool, config) = (pool.clone(), Arc::clone(&config));
+        async move { lead(&pool, &config, &wakes, leader, &registry).await }
+    });
+    tracing::info!(listen = %config.listen, "muster-scheduler is up");
+    tokio::select! {
+        served = serve(&config, sessions) => served?,
+        ended = lead => ended.context("a round broke an invariant")?,
+        () = stop_signal()? => {}
+    }
+    tracing::info!("muster-scheduler stops");
+    Ok(())
+}
+
+/// While this process leads: rounds and the watch over leases. Then the sessions end, so that nodes find the new leader.
+async fn lead(
+    pool: &muster_store::pool::Pool,
+    config: &Config,
+    wakes: &wakes::Wakes,
+    mut leader: watch::Receiver<bool>,
+    registry: &Registry,
+) {
+    let policy = Policy::optimus();
+    while leader.wait_for(|leads| *leads).await.is_ok() {
+        tokio::join!(
+            round::run(pool, &policy, config, wakes.clone(), leader.clone()),
+            lease::run(pool, config, leader.clone()),
+        );
+        registry.end_all();
+    }
+}
+
+async fn serve(config: &Config, sessions: Sessions) -> anyhow::Result<()> {
+    let service = NodeSessionsServer::new(sessions)
+        .max_decoding_message_size(muster_proto::MAX_MESSAGE_BYTES)
+        .max_encoding_message_size(muster_proto::MAX_MESSAGE_BYTES);
+    tonic::transport::Server::builder()
+        .tcp_nodelay(true)
+        .http2_keepalive_interval(Some(Duration::from_millis(config.lease_ms)))
+        .initial_stream_window_size(4 << 20)
+        .initial_connection_window_size(8 << 20)
+        .add_service(service)
+        .serve(config.listen)
+        .await
+        .with_context(|| format!("listen on {}", config.listen))
+}
+
+/// Returns at SIGTERM or SIGINT. Node sessions just break: the nodes keep their tasks and dial in again.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+fn trace() {
+    let filter = EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let json = std::env::var("MUSTER_LOG_FORMAT").is_ok_and(|format| format == "json");
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if json {
+        builder.json().init()
+    } else {
+        builder.init()
+    }
+}

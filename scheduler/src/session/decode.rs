@@ -1,0 +1,87 @@
+//! What a node sends, checked and turned into the model's types.
+
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::id::TaskId;
+use muster_proto::session as proto;
+use muster_store::report::{NodeReport, TaskEvents};
+use time::OffsetDateTime;
+
+/// A message that no executor of this version sends.
+#[derive(Debug, thiserror::Error)]
+pub enum DecodeError {
+    #[error("{field} is {value:?}; expected a UUID")]
+    Id { field: &'static str, value: String },
+    #[error("{field} is not the JSON that was expected: {value}")]
+    Json {
+        field: &'static str,
+        value: String,
+        #[source]
+        source: serde_json::Error,
+    },
+    #[error("{field} is {value}; expected milliseconds of a date")]
+    Time { field: &'static str, value: i64 },
+}
+
+/// # Errors
+/// [`DecodeError`] for the first part that does not parse; nothing of the report is used then.
+pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
+    let mut decoded = NodeReport::default();
+    for status in report.statuses {
+        let observed: Observed = json("statuses.observed_json", &status.observed_json)?;
+        decoded.statuses.push((
+            task_id("statuses.task_id", &status.task_id)?,
+            status.revision,
+            observed,
+        ));
+    }
+    for run in report.events {
+        let mut events = Vec::with_capacity(run.events.len());
+        for event in run.events {
+            let report: TaskReport = json("events.report_json", &event.report_json)?;
+            events.push((time("events.at_unix_ms", event.at_unix_ms)?, report));
+        }
+        decoded.events.push(TaskEvents {
+            task_id: task_id("events.task_id", &run.task_id)?,
+            revision: run.revision,
+            first_seq: run.first_seq,
+            events,
+        });
+    }
+    for chunk in report.logs {
+        decoded.logs.push((
+            task_id("logs.task_id", &chunk.task_id)?,
+            chunk.offset,
+            chunk.data,
+        ));
+    }
+    Ok(decoded)
+}
+
+/// # Errors
+/// [`DecodeError::Json`] naming `field`.
+pub fn json<T: serde::de::DeserializeOwned>(
+    field: &'static str,
+    text: &str,
+) -> Result<T, DecodeError> {
+    serde_json::from_str(text).map_err(|source| DecodeError::Json {
+        field,
+        value: text.chars().take(200).collect(),
+        source,
+    })
+}
+
+fn task_id(field: &'static str, text: &str) -> Result<TaskId, DecodeError> {
+    text.parse().map_err(|_| DecodeError::Id {
+        field,
+        value: text.chars().take(64).collect(),
+    })
+}
+
+fn time(field: &'static str, unix_ms: i64) -> Result<OffsetDateTime, DecodeError> {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000).map_err(|_| {
+        DecodeError::Time {
+            field,
+            value: unix_ms,
+        }
+    })
+}

@@ -1,0 +1,307 @@
+//! Node sessions: an executor dials in, is told its whole assignment with a generation, and reports what it observes.
+//!
+//! A session knows one node. It never chooses what runs there: it sends what the store holds, again whenever that changed.
+
+mod decode;
+mod registry;
+
+pub use registry::Registry;
+
+use crate::clock;
+use crate::config::Config;
+use crate::wakes::Wakes;
+use decode::DecodeError;
+use muster_model::id::NodeId;
+use muster_model::node::Capacity;
+use muster_model::spec::is_dns_label;
+use muster_proto::session as proto;
+use muster_proto::session::from_node::Message as From;
+use muster_proto::session::node_sessions_server::NodeSessions;
+use muster_proto::session::to_node::Message as To;
+use muster_store::StoreError;
+use muster_store::pool::Pool;
+use std::pin::Pin;
+use std::sync::Arc;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status, Streaming};
+use tracing::Instrument as _;
+
+/// Messages waiting for one node; a node that does not read stalls only its own session.
+const OUTBOX: usize = 16;
+const MAX_GPUS: usize = 64;
+
+/// The gRPC service.
+#[derive(Debug, Clone)]
+pub struct Sessions {
+    pub pool: Pool,
+    pub config: Arc<Config>,
+    pub wakes: Wakes,
+    pub registry: Registry,
+    /// Whether this process is the leader; others refuse sessions, so that a node looks further.
+    pub leader: watch::Receiver<bool>,
+}
+
+type Outbox = mpsc::Sender<Result<proto::ToNode, Status>>;
+
+#[tonic::async_trait]
+impl NodeSessions for Sessions {
+    type SessionStream = Pin<Box<dyn futures::Stream<Item = Result<proto::ToNode, Status>> + Send>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<proto::FromNode>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        if !*self.leader.borrow() {
+            return Err(Status::unavailable(
+                "this scheduler is not the leader; try another, or again",
+            ));
+        }
+        let mut inbound = request.into_inner();
+        let hello = match inbound.message().await? {
+            Some(proto::FromNode {
+                message: Some(From::Hello(hello)),
+            }) => hello,
+            _ => {
+                return Err(Status::invalid_argument(
+                    "the first message of a session is Hello",
+                ));
+            }
+        };
+        let capacity = self.admit(&hello)?;
+        let node = self
+            .welcome(&hello.node_name, &capacity)
+            .await
+            .map_err(store_status)?;
+        let replaced = self.registry.take_over(node);
+        let (outbox, outbound) = mpsc::channel(OUTBOX);
+        let span =
+            tracing::info_span!("scheduler.session", node.id = %node, node.name = %hello.node_name);
+        let session = Session {
+            node,
+            outbox,
+            wakes: self.wakes.clone(),
+            pool: self.pool.clone(),
+            sent: None,
+        };
+        let config = Arc::clone(&self.config);
+        tokio::spawn(
+            async move {
+                tracing::info!("node joined");
+                session.run(&config, inbound, replaced).await;
+            }
+            .instrument(span),
+        );
+        Ok(Response::new(Box::pin(ReceiverStream::new(outbound))))
+    }
+}
+
+impl Sessions {
+    fn admit(&self, hello: &proto::Hello) -> Result<Capacity, Status> {
+        if !same_secret(
+            hello.join_token.as_bytes(),
+            self.config.join_token.as_bytes(),
+        ) {
+            return Err(Status::unauthenticated(
+                "join_token is wrong; expected that of this cluster",
+            ));
+        }
+        if !is_dns_label(&hello.node_name) {
+            return Err(Status::invalid_argument(format!(
+                "node_name is {:?}; expected 1 to 63 characters of a-z, 0-9 and '-'",
+                hello.node_name.chars().take(80).collect::<String>()
+            )));
+        }
+        let capacity: Capacity =
+            decode::json("capacity_json", &hello.capacity_json).map_err(decode_status)?;
+        let in_order = capacity
+            .gpus
+            .iter()
+            .enumerate()
+            .all(|(at, gpu)| gpu.index as usize == at);
+        if capacity.gpus.len() > MAX_GPUS || !in_order {
+            return Err(Status::invalid_argument(
+                "capacity.gpus: expected at most 64, numbered from 0 in order",
+            ));
+        }
+        Ok(capacity)
+    }
+
+    async fn welcome(&self, name: &str, capacity: &Capacity) -> Result<NodeId, StoreError> {
+        let mut tx = muster_store::pool::begin(&self.pool).await?;
+        let node =
+            muster_store::node::hello(&mut tx, clock::id().into(), name, capacity, clock::now())
+                .await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(node.id)
+    }
+}
+
+struct Session {
+    node: NodeId,
+    outbox: Outbox,
+    wakes: Wakes,
+    pool: Pool,
+    /// Generation of the assignment last sent in this session.
+    sent: Option<u64>,
+}
+
+/// Why a session ended.
+#[derive(Debug, thiserror::Error)]
+enum Ended {
+    #[error("a newer session of the node, or another leader, took over")]
+    Replaced,
+    #[error("the node closed it")]
+    Closed,
+    #[error("the connection broke: {0}")]
+    Broken(#[from] Status),
+    #[error("the node sent what it must not")]
+    Refused(#[from] DecodeError),
+    #[error("the store failed")]
+    Store(#[from] StoreError),
+}
+
+impl Session {
+    async fn run(
+        mut self,
+        config: &Config,
+        inbound: Streaming<proto::FromNode>,
+        replaced: registry::Replaced,
+    ) {
+        let Err(ended) = self.serve(config, inbound, replaced).await;
+        match &ended {
+            Ended::Replaced | Ended::Closed | Ended::Broken(_) => {
+                tracing::info!(%ended, "session ended")
+            }
+            Ended::Refused(source) => tracing::warn!(%source, "session refused"),
+            Ended::Store(source) => {
+                tracing::warn!(error = %chain(source), "session ended by the store")
+            }
+        }
+        // The node learns why, and dials in again.
+        let _ = self
+            .outbox
+            .send(Err(Status::aborted(ended.to_string())))
+            .await;
+    }
+
+    async fn serve(
+        &mut self,
+        config: &Config,
+        mut inbound: Streaming<proto::FromNode>,
+        mut replaced: registry::Replaced,
+    ) -> Result<std::convert::Infallible, Ended> {
+        self.send(To::Welcome(proto::Welcome {
+            node_id: self.node.to_string(),
+            lease_ms: config.lease_ms,
+            heartbeat_ms: config.heartbeat_ms,
+        }))
+        .await?;
+        let silence = std::time::Duration::from_millis(config.lease_ms);
+        loop {
+            self.wakes.assignments.mark_unchanged();
+            self.send_assignment(config.grace_ms).await?;
+            tokio::select! {
+                biased;
+                () = replaced.wait() => return Err(Ended::Replaced),
+                message = tokio::time::timeout(silence, inbound.message()) => match message {
+                    Err(_) => return Err(Status::deadline_exceeded("no heartbeat within the lease").into()),
+                    Ok(message) => self.receive(message?.ok_or(Ended::Closed)?).await?,
+                },
+                _ = self.wakes.assignments.changed() => {}
+            }
+        }
+    }
+
+    async fn receive(&mut self, message: proto::FromNode) -> Result<(), Ended> {
+        match message.message {
+            Some(From::Heartbeat(heartbeat)) => {
+                let mut tx = muster_store::pool::begin(&self.pool).await?;
+                muster_store::node::touch(&mut tx, self.node, clock::now()).await?;
+                tx.commit().await.map_err(StoreError::from)?;
+                self.send(To::HeartbeatAck(proto::HeartbeatAck {
+                    number: heartbeat.number,
+                }))
+                .await
+            }
+            Some(From::Report(report)) => {
+                let number = report.number;
+                let report = decode::report(report)?;
+                let mut tx = muster_store::pool::begin(&self.pool).await?;
+                muster_store::report::record(&mut tx, self.node, &report, clock::now()).await?;
+                tx.commit().await.map_err(StoreError::from)?;
+                self.send(To::ReportAck(proto::ReportAck { number })).await
+            }
+            Some(From::Hello(_)) | None => {
+                Err(Status::invalid_argument("after Hello come heartbeats and reports").into())
+            }
+        }
+    }
+
+    /// Sends the node's whole assignment if it changed since it was last sent.
+    async fn send_assignment(&mut self, grace_ms: u64) -> Result<(), Ended> {
+        let mut tx = muster_store::pool::begin(&self.pool).await?;
+        let generation = muster_store::node::generation(&mut tx, self.node).await?;
+        if self.sent == Some(generation) {
+            return Ok(());
+        }
+        let assignment = muster_store::assignment::load(&mut tx, self.node, grace_ms).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        let tasks = assignment
+            .tasks
+            .iter()
+            .map(|task| proto::AssignedTask {
+                launch_json: encode(&task.launch),
+                peers_json: encode(&task.peers),
+                stop: task.stop,
+            })
+            .collect();
+        tracing::debug!(generation = assignment.generation, "assignment sent");
+        self.send(To::Assignment(proto::Assignment {
+            generation: assignment.generation,
+            tasks,
+        }))
+        .await?;
+        self.sent = Some(assignment.generation);
+        Ok(())
+    }
+
+    async fn send(&self, message: To) -> Result<(), Ended> {
+        self.outbox
+            .send(Ok(proto::ToNode {
+                message: Some(message),
+            }))
+            .await
+            .map_err(|_| Ended::Closed)
+    }
+}
+
+fn encode<T: serde::Serialize>(value: &T) -> String {
+    serde_json::to_string(value).expect("the model's types are JSON")
+}
+
+/// Compares without telling by its duration how much was right.
+fn same_secret(given: &[u8], right: &[u8]) -> bool {
+    given.len() == right.len() && given.iter().zip(right).fold(0, |acc, (a, b)| acc | (a ^ b)) == 0
+}
+
+fn store_status(error: StoreError) -> Status {
+    tracing::warn!(error = %chain(&error), "hello could not be stored");
+    Status::unavailable("the store is not reachable now; try again")
+}
+
+fn decode_status(error: DecodeError) -> Status {
+    Status::invalid_argument(chain(&error))
+}
+
+/// An error with its sources, for the log.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,49 @@
+//! Which session speaks for which node. A node that dials in again replaces its older session: after a broken connection the old
+//! one may hang until its keep-alive fails.
+
+use muster_model::id::NodeId;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use tokio::sync::watch;
+
+/// The live sessions of this process.
+#[derive(Debug, Default, Clone)]
+pub struct Registry {
+    sessions: Arc<Mutex<BTreeMap<NodeId, watch::Sender<bool>>>>,
+}
+
+/// Held by a session; turns true when a newer session of the same node has taken over.
+#[derive(Debug)]
+pub struct Replaced(watch::Receiver<bool>);
+
+impl Registry {
+    /// Makes the caller the session of `node`.
+    #[must_use]
+    pub fn take_over(&self, node: NodeId) -> Replaced {
+        let (sender, receiver) = watch::channel(false);
+        let older = self.lock().insert(node, sender);
+        if let Some(older) = older {
+            older.send_replace(true);
+        }
+        Replaced(receiver)
+    }
+
+    /// Ends every session, because this process is not the leader any more.
+    pub fn end_all(&self) {
+        for (_, sender) in std::mem::take(&mut *self.lock()) {
+            sender.send_replace(true);
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<NodeId, watch::Sender<bool>>> {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Replaced {
+    /// Returns once the session has been replaced.
+    pub async fn wait(&mut self) {
+        // An error means that the sender is gone, which happens only when it was replaced.
+        let _ = self.0.wait_for(|replaced| *replaced).await;
+    }
+}

@@ -1,0 +1,173 @@
+//! Between the store's rows and the core's snapshot, and between the core's plan and the store's steps. No decision is taken here.
+
+use crate::clock;
+use muster_core::plan::{Action as Planned, Plan};
+use muster_core::snapshot as core;
+use muster_store::plan as store;
+use time::OffsetDateTime;
+
+/// The snapshot that the core plans on.
+#[must_use]
+pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
+    let mut snapshot = core::Snapshot {
+        round,
+        now_ms: unix_ms(loaded.now),
+        nodes: loaded.nodes.into_iter().map(node).collect(),
+        tenants: loaded.tenants.into_iter().map(tenant).collect(),
+        jobs: loaded.jobs.into_iter().map(job).collect(),
+    };
+    snapshot.sort();
+    snapshot
+}
+
+/// What the store commits. The ids of new tasks and the secret of the new revision are made here, because the core has no randomness.
+#[must_use]
+pub fn steps(plan: &Plan) -> Vec<store::Step> {
+    plan.decisions
+        .iter()
+        .map(|decision| store::Step {
+            job_id: decision.job,
+            expected_revision: decision.expected_revision,
+            action: action(&decision.action),
+        })
+        .collect()
+}
+
+fn action(planned: &Planned) -> store::Action {
+    match planned {
+        Planned::Start { tasks, why } => store::Action::Start {
+            tasks: tasks
+                .iter()
+                .map(|task| store::NewTask {
+                    id: clock::id().into(),
+                    role: task.role,
+                    node_id: task.node,
+                    gpus: task.gpus.clone(),
+                })
+                .collect(),
+            secret: clock::secret(),
+            why: why.clone(),
+        },
+        Planned::Up => store::Action::Up,
+        Planned::Stop {
+            then,
+            why,
+            charge_failure,
+            not_before_ms,
+        } => store::Action::Stop {
+            then: then.clone(),
+            why: why.clone(),
+            charge_failure: *charge_failure,
+            not_before: not_before_ms.map(date),
+        },
+        Planned::Release => store::Action::Release,
+        Planned::Hold => store::Action::Hold,
+        Planned::Resume => store::Action::Resume,
+        Planned::Cancel => store::Action::Cancel,
+        Planned::Wait { waiting } => store::Action::Wait {
+            waiting: waiting.clone(),
+        },
+    }
+}
+
+fn node(node: muster_model::node::Node) -> core::Node {
+    core::Node {
+        id: node.id,
+        name: node.name,
+        up: node.state == muster_model::node::NodeState::Up,
+        drained: node.drained,
+        gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
+        cpu_milli: node.capacity.cpu_milli,
+        memory_bytes: node.capacity.memory_bytes,
+    }
+}
+
+fn tenant(tenant: muster_model::tenant::Tenant) -> core::Tenant {
+    core::Tenant {
+        id: tenant.id,
+        name: tenant.name,
+        gpu_quota: tenant.gpu_quota,
+    }
+}
+
+fn job(loaded: store::LoadedJob) -> core::Job {
+    let progress = progress(&loaded);
+    let job = loaded.job;
+    core::Job {
+        id: job.id,
+        tenant: job.tenant_id,
+        name: job.spec.name,
+        priority: job.spec.priority,
+        submitted_ms: unix_ms(job.submitted_at),
+        intent: job.intent,
+        state: job.state,
+        revision: job.revision,
+        failures: job.failures,
+        retries: job.spec.retries,
+        not_before_ms: job.not_before.map(unix_ms),
+        workers: job.spec.scale.workers,
+        ps_shards: job.spec.scale.ps_shards,
+        worker: job.spec.resources.worker,
+        ps_shard: job.spec.resources.ps_shard,
+        consistency: job.spec.exchange.consistency,
+        batch: job.spec.engine.batch,
+        tasks: loaded
+            .tasks
+            .into_iter()
+            .map(|task| core::Task {
+                id: task.id,
+                role: task.role,
+                node: task.node_id,
+                gpus: task.gpus,
+                state: task.state,
+            })
+            .collect(),
+        finished: loaded.finished.map(|finished| core::Finished {
+            step: finished.step,
+            reason: finished.reason,
+        }),
+        failed: loaded.failed.map(|failed| core::FailedReport {
+            message: failed.message,
+            retryable: failed.retryable,
+        }),
+        progress,
+        speeds: loaded
+            .speeds
+            .into_iter()
+            .map(|point| core::SpeedPoint {
+                workers: point.workers,
+                ps_shards: point.ps_shards,
+                steps_per_s: point.steps_per_s,
+                samples: point.samples,
+            })
+            .collect(),
+        placed_ms: loaded.placed_at.map(unix_ms),
+        waiting: job.waiting,
+    }
+}
+
+fn progress(loaded: &store::LoadedJob) -> core::Progress {
+    let spec = &loaded.job.spec;
+    let steps_per_epoch = spec.engine.steps_per_epoch();
+    let by_epochs = spec
+        .stop
+        .epochs
+        .map(|epochs| epochs.saturating_mul(steps_per_epoch));
+    let sampled = loaded.latest.as_ref().map_or(0, |sample| sample.step);
+    core::Progress {
+        step: sampled.max(loaded.resume_step.unwrap_or(0)),
+        steps_per_epoch,
+        max_steps: [by_epochs, spec.stop.steps].into_iter().flatten().min(),
+        convergence: spec.stop.convergence,
+        epoch_losses: loaded.epoch_losses.clone(),
+    }
+}
+
+fn unix_ms(at: OffsetDateTime) -> i64 {
+    i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("dates of this era fit")
+}
+
+fn date(unix_ms: i64) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000)
+        .expect("the core adds at most hours to the present")
+}

@@ -1,0 +1,65 @@
+//! Turns the store's notifications into counters that rounds and sessions wait on. A notification carries no data and may come twice or
+//! be merged; whoever wakes reads the store.
+
+use muster_store::pool::Pool;
+use muster_store::wake::{Channel, Listener};
+use std::time::Duration;
+use tokio::sync::watch;
+
+const RETRY: Duration = Duration::from_millis(500);
+
+/// What the rounds and the sessions hold.
+#[derive(Debug, Clone)]
+pub struct Wakes {
+    pub rounds: watch::Receiver<u64>,
+    pub assignments: watch::Receiver<u64>,
+}
+
+/// The other end.
+#[derive(Debug)]
+pub struct Waker {
+    rounds: watch::Sender<u64>,
+    assignments: watch::Sender<u64>,
+}
+
+#[must_use]
+pub fn channel() -> (Waker, Wakes) {
+    let (rounds_sender, rounds) = watch::channel(0);
+    let (assignments_sender, assignments) = watch::channel(0);
+    (
+        Waker {
+            rounds: rounds_sender,
+            assignments: assignments_sender,
+        },
+        Wakes {
+            rounds,
+            assignments,
+        },
+    )
+}
+
+impl Waker {
+    /// Listens until the process ends. After every (re)connection everybody is woken, for what may have been missed.
+    pub async fn run(self, pool: Pool) {
+        loop {
+            if let Err(error) = self.listen(&pool).await {
+                tracing::warn!(%error, "listening for wake-ups broke off; connecting again");
+            }
+            tokio::time::sleep(RETRY).await;
+        }
+    }
+
+    async fn listen(&self, pool: &Pool) -> Result<(), muster_store::StoreError> {
+        let mut listener =
+            Listener::connect(pool, &[Channel::Rounds, Channel::Assignments]).await?;
+        self.rounds.send_modify(|count| *count += 1);
+        self.assignments.send_modify(|count| *count += 1);
+        loop {
+            match listener.next().await? {
+                Channel::Rounds => self.rounds.send_modify(|count| *count += 1),
+                Channel::Assignments => self.assignments.send_modify(|count| *count += 1),
+                Channel::Events => {}
+            }
+        }
+    }
+}
