@@ -6,7 +6,7 @@
 SHELL := /bin/bash
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)$$/  make \1|\2/p' $(MAKEFILE_LIST) | column -t -s '|'
+	@sed -n 's/^\([a-z]*\):.*## \(.*\)$$/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
 
 up: ARGS ?=
 up: build ## start a whole cluster on this machine and train the example job
