@@ -1,0 +1,132 @@
+// Every call that the page makes, by what it is for.
+import { client, take, takeAnswer } from "./client";
+import type { CheckpointView, JobPhase, JobView, Me, NodeView, Progress, StoredEvent, TaskView } from "./types";
+
+export interface Page<T> {
+  items: T[];
+  continue: string | null;
+}
+
+export interface JobQuery {
+  phase: readonly JobPhase[];
+  label: string;
+  name: string;
+  limit: number;
+  continue: string | null;
+}
+
+/** Points of a curve: about one a pixel of the widest chart. */
+const CURVE_POINTS = 1500;
+
+export function me(as: string, signal?: AbortSignal): Promise<Me> {
+  return take(client.GET("/api/v1/me", { headers: { authorization: `Bearer ${as}` }, ...cut(signal) }));
+}
+
+export function jobs(query: JobQuery, signal?: AbortSignal): Promise<Page<JobView>> {
+  const given = {
+    limit: query.limit,
+    ...(query.phase.length > 0 ? { phase: query.phase.join(",") } : {}),
+    ...(query.label === "" ? {} : { label: query.label }),
+    ...(query.name === "" ? {} : { name: query.name }),
+    ...(query.continue === null ? {} : { continue: query.continue }),
+  };
+  return take(client.GET("/api/v1/jobs", { params: { query: given }, ...cut(signal) }));
+}
+
+export function job(id: string, signal?: AbortSignal): Promise<JobView> {
+  return take(client.GET("/api/v1/jobs/{id}", { params: { path: { id } }, ...cut(signal) }));
+}
+
+export type Verb = "pause" | "resume" | "cancel" | "delete";
+
+export async function act(id: string, verb: Verb): Promise<void> {
+  const params = { path: { id } };
+  if (verb === "pause") await take(client.POST("/api/v1/jobs/{id}/pause", { params }));
+  else if (verb === "resume") await take(client.POST("/api/v1/jobs/{id}/resume", { params }));
+  else if (verb === "cancel") await take(client.POST("/api/v1/jobs/{id}/cancel", { params }));
+  else await take(client.DELETE("/api/v1/jobs/{id}", { params }));
+}
+
+/** Sends the document as it was typed. JSON is YAML too, but its own type gives better messages. */
+export function submit(document: string, dryRun: boolean, idempotencyKey: string): Promise<JobView> {
+  const type = document.trimStart().startsWith("{") ? "application/json" : "application/yaml";
+  return take(
+    client.POST("/api/v1/jobs", {
+      params: { query: dryRun ? { dry_run: true } : {}, header: dryRun ? {} : { "Idempotency-Key": idempotencyKey } },
+      headers: { "content-type": type },
+      body: document,
+      bodySerializer: (body: unknown) => body as string,
+    }),
+  );
+}
+
+export async function tasks(id: string, signal?: AbortSignal): Promise<TaskView[]> {
+  return everything((after) =>
+    take(client.GET("/api/v1/jobs/{id}/tasks", { params: { path: { id }, query: { limit: 500, ...after } }, ...cut(signal) })),
+  );
+}
+
+export function progress(id: string, signal?: AbortSignal): Promise<Progress> {
+  const params = { path: { id }, query: { max_points: CURVE_POINTS } };
+  return take(client.GET("/api/v1/jobs/{id}/progress", { params, ...cut(signal) }));
+}
+
+export async function events(id: string, signal?: AbortSignal): Promise<StoredEvent[]> {
+  return everything((after) =>
+    take(client.GET("/api/v1/jobs/{id}/events", { params: { path: { id }, query: { limit: 500, ...after } }, ...cut(signal) })),
+  );
+}
+
+export async function checkpoints(id: string, signal?: AbortSignal): Promise<CheckpointView[]> {
+  return everything((after) =>
+    take(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id }, query: { limit: 500, ...after } }, ...cut(signal) })),
+  );
+}
+
+export function checkpointFile(id: string, step: number, name: string): Promise<Blob> {
+  const params = { path: { id, step, name } };
+  return take(client.GET("/api/v1/jobs/{id}/checkpoints/{step}/files/{name}", { params, parseAs: "blob" })) as Promise<Blob>;
+}
+
+export function finalModel(id: string): Promise<Blob> {
+  return take(client.GET("/api/v1/jobs/{id}/model", { params: { path: { id } }, parseAs: "blob" })) as Promise<Blob>;
+}
+
+export interface LogPart {
+  text: string;
+  nextOffset: number | null;
+}
+
+export async function logTail(id: string, task: string, tailBytes: number, signal?: AbortSignal): Promise<LogPart> {
+  const params = { path: { id }, query: { task, tail_bytes: tailBytes } };
+  const { data, response } = await takeAnswer<unknown>(client.GET("/api/v1/jobs/{id}/logs", { params, parseAs: "text", ...cut(signal) }));
+  const next = response.headers.get("muster-next-offset");
+  return { text: typeof data === "string" ? data : "", nextOffset: next === null ? null : Number(next) };
+}
+
+export async function nodes(signal?: AbortSignal): Promise<NodeView[]> {
+  return everything((after) => take(client.GET("/api/v1/nodes", { params: { query: { limit: 500, ...after } }, ...cut(signal) })));
+}
+
+export async function setDrained(name: string, drained: boolean): Promise<void> {
+  const params = { path: { name } };
+  if (drained) await take(client.POST("/api/v1/nodes/{name}/drain", { params }));
+  else await take(client.POST("/api/v1/nodes/{name}/uncordon", { params }));
+}
+
+/** Pages until the end, or until 10,000 items: a page that needs more needs a better question. */
+async function everything<T>(page: (after: { continue?: string }) => Promise<Page<T>>): Promise<T[]> {
+  const all: T[] = [];
+  let after: { continue?: string } = {};
+  while (all.length < 10_000) {
+    const next = await page(after);
+    all.push(...next.items);
+    if (next.continue === null || next.items.length === 0) break;
+    after = { continue: next.continue };
+  }
+  return all;
+}
+
+function cut(signal: AbortSignal | undefined): { signal?: AbortSignal } {
+  return signal === undefined ? {} : { signal };
+}

@@ -1,0 +1,41 @@
+// The one door to the REST api: typed by its OpenAPI document, authorised by the session, failing as ApiError.
+import createClient, { type Middleware } from "openapi-fetch";
+import { ApiError, fromBody, fromThrown } from "./problem";
+import type { paths } from "./schema";
+import { expire, token } from "./session";
+
+const authorize: Middleware = {
+  onRequest({ request }) {
+    const used = token();
+    if (used !== null && !request.headers.has("authorization")) request.headers.set("authorization", `Bearer ${used}`);
+  },
+  onResponse({ request, response }) {
+    if (response.status === 401) expire(request.headers.get("authorization")?.replace(/^Bearer /, "") ?? null);
+  },
+};
+
+export const client = createClient<paths>({ baseUrl: window.location.origin });
+client.use(authorize);
+
+interface Answer<T> {
+  data?: T;
+  error?: unknown;
+  response: Response;
+}
+
+/** The body of a good answer; throws an ApiError for any other. */
+export async function take<T>(pending: Promise<Answer<T>>): Promise<T> {
+  return (await takeAnswer(pending)).data as T;
+}
+
+/** As `take`, with the response beside it, for callers that need its headers. */
+export async function takeAnswer<T>(pending: Promise<Answer<T>>): Promise<Answer<T>> {
+  const answer = await pending.catch((thrown: unknown) => {
+    if (thrown instanceof DOMException && thrown.name === "AbortError") throw thrown;
+    throw fromThrown(thrown);
+  });
+  if (!answer.response.ok) throw fromBody(answer.response.status, answer.error);
+  return answer;
+}
+
+export { ApiError };

@@ -1,0 +1,59 @@
+// The gate and the routes: without a token there is only the way in.
+import { lazy, Suspense } from "react";
+import { Route, Routes } from "react-router";
+import { me } from "./api/calls";
+import { useResource } from "./api/resource";
+import { useToken } from "./api/session";
+import { FeedProvider } from "./live/feed";
+import { JobsPage } from "./pages/jobs/page";
+import { LoginPage } from "./pages/login";
+import { NotFoundPage } from "./pages/not-found";
+import { NodesPage } from "./pages/nodes/page";
+import { Shell } from "./ui/shell";
+import { Failure, Loading } from "./ui/states";
+import { MeContext } from "./ui/me";
+
+// The job page brings the chart library, the submit page the example: neither is needed for the first list.
+const JobPage = lazy(() => import("./pages/job/page").then((module) => ({ default: module.JobPage })));
+const SubmitPage = lazy(() => import("./pages/submit/page").then((module) => ({ default: module.SubmitPage })));
+
+export function App() {
+  const token = useToken();
+  return token === null ? <LoginPage /> : <Signed key={token} token={token} />;
+}
+
+function Signed({ token }: { token: string }) {
+  const who = useResource(token, (signal) => me(token, signal));
+  if (who.error !== null) {
+    return (
+      <main className="gate">
+        <Failure error={who.error} retry={who.reload} />
+      </main>
+    );
+  }
+  if (who.data === null) {
+    return (
+      <main className="gate">
+        <Loading label="Signing in" />
+      </main>
+    );
+  }
+  return (
+    <MeContext.Provider value={who.data}>
+      <FeedProvider>
+        <Shell>
+          <Suspense fallback={<Loading rows={6} />}>
+            <Routes>
+              <Route index element={<JobsPage />} />
+              <Route path="jobs" element={<JobsPage />} />
+              <Route path="jobs/:id" element={<JobPage />} />
+              <Route path="nodes" element={<NodesPage />} />
+              <Route path="submit" element={<SubmitPage />} />
+              <Route path="*" element={<NotFoundPage />} />
+            </Routes>
+          </Suspense>
+        </Shell>
+      </FeedProvider>
+    </MeContext.Provider>
+  );
+}

@@ -1,0 +1,81 @@
+// What all charts share: axes, cursor, and the vertical marks at which a job's revision changed.
+import type uPlot from "uplot";
+import { count } from "../words/number";
+import type { Colours } from "./plot";
+
+const FONT = "11px system-ui, sans-serif";
+
+/** One cursor over all charts of a page that have the same x axis. */
+export function cursor(group: string): uPlot.Cursor {
+  return { sync: { key: group, setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } };
+}
+
+export function xAxis(colours: Colours, kind: "step" | "time"): uPlot.Axis {
+  const base = { stroke: colours.text, font: FONT, size: 28, gap: 4, grid: { show: false }, ticks: { stroke: colours.grid, size: 4 } };
+  return kind === "time" ? base : { ...base, space: 70, values: (_, splits) => splits.map((step) => compact(step)) };
+}
+
+export function yAxis(colours: Colours, format: (value: number) => string): uPlot.Axis {
+  return {
+    stroke: colours.text,
+    font: FONT,
+    size: 52,
+    gap: 4,
+    space: 34,
+    grid: { stroke: colours.grid, width: 1 },
+    ticks: { show: false },
+    values: (_, splits) => splits.map((value) => format(value)),
+  };
+}
+
+/** 1,200 → `1.2k`, so that labels do not touch. */
+export function compact(value: number): string {
+  if (Math.abs(value) >= 1e6) return `${trimmed(value / 1e6)}M`;
+  if (Math.abs(value) >= 1e4) return `${trimmed(value / 1e3)}k`;
+  return Number.isInteger(value) ? count(value) : trimmed(value);
+}
+
+function trimmed(value: number): string {
+  return value.toFixed(2).replace(/\.?0+$/, "");
+}
+
+export interface XMark {
+  x: number;
+  label: string;
+}
+
+/** Dashed lines with a short label on top. A label that would touch the one before is left out; its line stays. */
+export function marksPlugin(marks: () => readonly XMark[], colours: Colours): uPlot.Plugin {
+  return {
+    hooks: {
+      draw: (plot) => {
+        const { ctx, bbox } = plot;
+        const ratio = devicePixelRatio;
+        ctx.save();
+        ctx.font = `${10 * ratio}px system-ui, sans-serif`;
+        ctx.textBaseline = "top";
+        let free = bbox.left;
+        for (const { x, label } of marks()) {
+          const left = Math.round(plot.valToPos(x, "x", true));
+          if (left < bbox.left || left > bbox.left + bbox.width) continue;
+          ctx.strokeStyle = colours.warn;
+          ctx.lineWidth = ratio;
+          ctx.setLineDash([3 * ratio, 3 * ratio]);
+          ctx.beginPath();
+          ctx.moveTo(left, bbox.top);
+          ctx.lineTo(left, bbox.top + bbox.height);
+          ctx.stroke();
+          const width = ctx.measureText(label).width + 6 * ratio;
+          const at = Math.min(left + 2 * ratio, bbox.left + bbox.width - width);
+          if (at < free) continue;
+          ctx.fillStyle = colours.ground;
+          ctx.fillRect(at, bbox.top, width, 14 * ratio);
+          ctx.fillStyle = colours.warn;
+          ctx.fillText(label, at + 3 * ratio, bbox.top + 2 * ratio);
+          free = at + width;
+        }
+        ctx.restore();
+      },
+    },
+  };
+}

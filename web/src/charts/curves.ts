@@ -1,0 +1,52 @@
+// From samples to the columns that a chart draws. Pure.
+import type uPlot from "uplot";
+import type { EvaluationView, SampleView } from "../api/types";
+import type { SizePoint } from "../live/history";
+
+export type XKind = "step" | "time";
+
+/**
+ * Training and test points over one ascending x axis: `[x, train, test]`, null where a series has no point.
+ * Time is in seconds, as uPlot wants it.
+ */
+export function curve(
+  samples: readonly SampleView[],
+  evaluations: readonly EvaluationView[],
+  kind: XKind,
+  metric: "loss" | "accuracy",
+): uPlot.AlignedData {
+  const rows = new Map<number, { train: number | null; test: number | null }>();
+  const row = (point: { step: number; at: string }) => {
+    const x = kind === "step" ? point.step : Date.parse(point.at) / 1000;
+    const known = rows.get(x);
+    if (known !== undefined) return known;
+    const made: { train: number | null; test: number | null } = { train: null, test: null };
+    rows.set(x, made);
+    return made;
+  };
+  for (const sample of samples) row(sample).train = finite(sample[metric]);
+  for (const evaluation of evaluations) row(evaluation).test = finite(evaluation[metric]);
+  const ordered = [...rows].sort(([a], [b]) => a - b);
+  return [ordered.map(([x]) => x), ordered.map(([, { train }]) => train), ordered.map(([, { test }]) => test)];
+}
+
+/** Time per step by what it went into, summed up for stacking: `[x, compute + exchange + data, compute + exchange, compute]`. */
+export function phases(samples: readonly SampleView[], kind: XKind): uPlot.AlignedData {
+  const points = kind === "step" ? samples : [...samples].sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  return [
+    points.map((sample) => (kind === "step" ? sample.step : Date.parse(sample.at) / 1000)),
+    points.map((sample) => sample.compute_ms + sample.exchange_ms + sample.data_ms),
+    points.map((sample) => sample.compute_ms + sample.exchange_ms),
+    points.map((sample) => sample.compute_ms),
+  ];
+}
+
+/** `[seconds, workers, shards]` for stepped lines. */
+export function sizes(points: readonly SizePoint[]): uPlot.AlignedData {
+  return [points.map((point) => point.atMs / 1000), points.map((point) => point.workers), points.map((point) => point.psShards)];
+}
+
+/** Divergence gives NaN or infinity, which would leave the whole axis empty. */
+function finite(value: number): number | null {
+  return Number.isFinite(value) ? value : null;
+}

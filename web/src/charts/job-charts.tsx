@@ -1,0 +1,192 @@
+// The charts of a job page.
+import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
+import uPlot from "uplot";
+import type { EvaluationView, SampleView } from "../api/types";
+import type { Mark, SizePoint } from "../live/history";
+import { loss, millis, percent } from "../words/number";
+import { cursor, marksPlugin, xAxis, yAxis, type XMark } from "./axes";
+import { curve, phases, sizes, type XKind } from "./curves";
+import { Plot, type Colours } from "./plot";
+
+const HEIGHT = 208;
+
+interface CurveProps {
+  metric: "loss" | "accuracy";
+  samples: readonly SampleView[];
+  evaluations: readonly EvaluationView[];
+  marks: readonly Mark[];
+  x: XKind;
+  group: string;
+}
+
+export function CurveChart({ metric, samples, evaluations, marks, x, group }: CurveProps) {
+  const data = useMemo(() => curve(samples, evaluations, x, metric), [samples, evaluations, x, metric]);
+  const current = useCurrent(useMemo(() => marks.map((mark) => toX(mark, x)), [marks, x]));
+  const format = metric === "loss" ? loss : (value: number | null | undefined) => percent(value, 2);
+  const [at, onCursor] = useCursor();
+  const last = samples[samples.length - 1];
+  const tested = evaluations[evaluations.length - 1];
+  const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
+    legend: { show: false },
+    padding: [6, 10, 0, 0],
+    cursor: cursor(group),
+    scales: { x: { time: x === "time" }, y: { range: (_, min, max) => (metric === "loss" ? lossRange(min, max) : accuracyRange(min, max)) } },
+    axes: [xAxis(colours, x), yAxis(colours, metric === "loss" ? tick : (value) => `${tick(value * 100)} %`)],
+    series: [
+      {},
+      { stroke: colours.accent, width: 1.5, spanGaps: true, points: { show: false } },
+      { stroke: colours.second, width: 1.5, spanGaps: true, points: { show: true, size: 6, fill: colours.second } },
+    ],
+    plugins: [marksPlugin(() => current.current, colours)],
+    hooks: { setCursor: [onCursor] },
+  });
+  const label = `${metric} by ${x}: training now ${format(last?.[metric])}, test ${format(tested?.[metric])}`;
+  return (
+    <Figure
+      title={metric === "loss" ? "Loss" : "Accuracy"}
+      keys={[
+        { colour: 1, name: "train", value: format(at === null ? last?.[metric] : valueAt(data, 1, at)) },
+        { colour: 2, name: "test", value: format(at === null ? tested?.[metric] : valueAt(data, 2, at)) },
+      ]}
+    >
+      <Plot label={label} data={data} options={options} shape={`${metric} ${x}`} height={HEIGHT} />
+    </Figure>
+  );
+}
+
+export function PhaseChart({ samples, x, marks, group }: Pick<CurveProps, "samples" | "x" | "marks" | "group">) {
+  const data = useMemo(() => phases(samples, x), [samples, x]);
+  const current = useCurrent(useMemo(() => marks.map((mark) => toX(mark, x)), [marks, x]));
+  const [at, onCursor] = useCursor();
+  const index = at ?? samples.length - 1;
+  const part = (upper: number, lower: number | null) => {
+    const above = data[upper]?.[index];
+    if (above === undefined || above === null) return "–";
+    return millis(above - (lower === null ? 0 : (data[lower]?.[index] ?? 0)));
+  };
+  const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
+    legend: { show: false },
+    padding: [6, 10, 0, 0],
+    cursor: cursor(group),
+    scales: { x: { time: x === "time" }, y: { range: (_, _min, max) => [0, Math.max(max * 1.08, 0.001)] } },
+    axes: [xAxis(colours, x), yAxis(colours, (value) => `${tick(value)} ms`)],
+    // From the highest sum to the lowest, each painted over the one before: what stays visible of each is its own part.
+    series: [{}, area(colours.third), area(colours.second), area(colours.accent)],
+    plugins: [marksPlugin(() => current.current, colours)],
+    hooks: { setCursor: [onCursor] },
+  });
+  return (
+    <Figure
+      title="Time per step"
+      keys={[
+        { colour: 1, name: "compute", value: part(3, null) },
+        { colour: 2, name: "exchange", value: part(2, 3) },
+        { colour: 3, name: "data", value: part(1, 2) },
+      ]}
+    >
+      <Plot label="Time per step: compute, exchange and data, stacked" data={data} options={options} shape={`phases ${x}`} height={HEIGHT} />
+    </Figure>
+  );
+}
+
+export function SizeChart({ points }: { points: readonly SizePoint[] }) {
+  const data = useMemo(() => sizes(points), [points]);
+  const [at, onCursor] = useCursor();
+  const index = at ?? points.length - 1;
+  const stepped = uPlot.paths.stepped?.({ align: 1 });
+  const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
+    legend: { show: false },
+    padding: [6, 10, 0, 0],
+    cursor: cursor("sizes"),
+    scales: { x: { time: true }, y: { range: (_, _min, max) => [0, Math.max(2, Math.ceil(max * 1.15))] } },
+    axes: [xAxis(colours, "time"), { ...yAxis(colours, (value) => (Number.isInteger(value) ? String(value) : "")), incrs: [1, 2, 5, 10, 20, 50, 100, 200] }],
+    series: [
+      {},
+      { stroke: colours.accent, fill: `${colours.accent}22`, width: 1.5, points: { show: false }, ...(stepped ? { paths: stepped } : {}) },
+      { stroke: colours.second, width: 1.5, dash: [5, 3], points: { show: false }, ...(stepped ? { paths: stepped } : {}) },
+    ],
+    hooks: { setCursor: [onCursor] },
+  });
+  const now = points[index];
+  return (
+    <Figure
+      title="Workers and PS shards"
+      keys={[
+        { colour: 1, name: "workers", value: now === undefined ? "–" : String(now.workers) },
+        { colour: 2, name: "PS shards", value: now === undefined ? "–" : String(now.psShards) },
+      ]}
+    >
+      <Plot label="Workers and PS shards over time" data={data} options={options} shape="sizes" height={HEIGHT} />
+    </Figure>
+  );
+}
+
+interface Key {
+  colour: 1 | 2 | 3;
+  name: string;
+  value: string;
+}
+
+function Figure({ title, keys, children }: { title: string; keys: readonly Key[]; children: ReactNode }) {
+  return (
+    <figure className="chart">
+      <figcaption className="chart-head">
+        <span className="chart-title">{title}</span>
+        {keys.map(({ colour, name, value }) => (
+          <span key={name} className="chart-key">
+            <span className="chart-line" data-colour={colour} aria-hidden="true" />
+            {name} <strong className="num">{value}</strong>
+          </span>
+        ))}
+      </figcaption>
+      {children}
+    </figure>
+  );
+}
+
+/** The index under the pointer, `null` when it is elsewhere: the keys then show the newest values. */
+function useCursor(): [number | null, (plot: uPlot) => void] {
+  const [at, setAt] = useState<number | null>(null);
+  const set = useRef((plot: uPlot) => setAt(plot.cursor.idx ?? null));
+  return [at, (plot) => set.current(plot)];
+}
+
+/** What a canvas reads when it draws, without being built anew. */
+function useCurrent<T>(value: T): { readonly current: T } {
+  const ref = useRef(value);
+  useEffect(() => {
+    ref.current = value;
+  });
+  return ref;
+}
+
+/** The value at or before an index: the test series has points only here and there. */
+function valueAt(data: uPlot.AlignedData, series: number, index: number): number | null {
+  for (let at = index; at >= 0; at -= 1) {
+    const value = data[series]?.[at];
+    if (value !== null && value !== undefined) return value;
+  }
+  return null;
+}
+
+function toX(mark: Mark, x: XKind): XMark {
+  return { x: x === "step" ? mark.step : mark.atMs / 1000, label: mark.label };
+}
+
+function area(colour: string): uPlot.Series {
+  return { stroke: colour, fill: `${colour}66`, width: 1, points: { show: false } };
+}
+
+function tick(value: number): string {
+  return String(Number(value.toPrecision(3)));
+}
+
+function lossRange(min: number, max: number): [number, number] {
+  const room = Math.max((max - min) * 0.08, 0.01);
+  return [Math.max(0, min - room), max + room];
+}
+
+function accuracyRange(min: number, max: number): [number, number] {
+  const room = Math.max((max - min) * 0.08, 0.005);
+  return [Math.max(0, min - room), Math.min(1, max + room)];
+}

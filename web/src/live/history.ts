@@ -1,0 +1,77 @@
+// What the history says of a job's size: when it had how many workers and shards, and where a new revision began.
+import type { SampleView, StoredEvent } from "../api/types";
+
+export interface SizePoint {
+  atMs: number;
+  workers: number;
+  psShards: number;
+}
+
+/** Steps of the job's size over time; zero while it holds nothing. The last one is drawn on to `endMs`. */
+export function sizeHistory(events: readonly StoredEvent[], endMs: number): SizePoint[] {
+  const points: SizePoint[] = [];
+  for (const { at, event } of events) {
+    if (event.kind === "job_submitted") points.push({ atMs: Date.parse(at), workers: 0, psShards: 0 });
+    if (event.kind === "job_placed") points.push({ atMs: Date.parse(at), workers: event.workers, psShards: event.ps_shards });
+    if (event.kind === "job_state_changed" && !["starting", "running", "stopping"].includes(event.state.phase)) {
+      points.push({ atMs: Date.parse(at), workers: 0, psShards: 0 });
+    }
+  }
+  const last = points[points.length - 1];
+  if (last !== undefined && endMs > last.atMs) points.push({ ...last, atMs: endMs });
+  return points;
+}
+
+export interface Mark {
+  step: number;
+  atMs: number;
+  /** Short, as it is written into the chart. */
+  label: string;
+}
+
+/** Where a revision took over: the step it continued from and the size it was given. The first start is no change, so no mark. */
+export function revisionMarks(events: readonly StoredEvent[], samples: readonly SampleView[]): Mark[] {
+  const marks: Mark[] = [];
+  let placed: { revision: number; workers: number; psShards: number } | null = null;
+  let before: { workers: number; psShards: number } | null = null;
+  for (const { at, event } of events) {
+    if (event.kind === "job_placed") {
+      if (placed !== null) before = placed;
+      placed = { revision: event.revision, workers: event.workers, psShards: event.ps_shards };
+    }
+    const starts = event.kind === "job_state_changed" && event.state.phase === "running";
+    if (!starts || placed === null || placed.revision <= 1) continue;
+    if (marks.some((mark) => mark.label.startsWith(`r${placed?.revision ?? 0}`))) continue;
+    const atMs = Date.parse(at);
+    const resized = before === null || before.workers !== placed.workers || before.psShards !== placed.psShards;
+    const label = resized ? `r${placed.revision} ${placed.workers}w ${placed.psShards}ps` : `r${placed.revision}`;
+    marks.push({ step: stepAt(samples, atMs), atMs, label });
+  }
+  return marks;
+}
+
+/** The last step sampled before the instant. */
+function stepAt(samples: readonly SampleView[], atMs: number): number {
+  let step = 0;
+  for (const sample of samples) {
+    if (Date.parse(sample.at) > atMs) break;
+    step = sample.step;
+  }
+  return step;
+}
+
+/** The newest decision that gave the job its size, in the scheduler's words. */
+export function sizeReason(events: readonly StoredEvent[]): { at: string; why: string } | null {
+  for (let index = events.length - 1; index >= 0; index -= 1) {
+    const stored = events[index];
+    if (stored?.event.kind === "job_placed") return { at: stored.at, why: stored.event.why };
+  }
+  return null;
+}
+
+const DECISIONS = new Set(["job_placed", "job_stop_requested", "job_waits", "task_failed"]);
+
+/** The last decisions about the job, newest first. */
+export function decisions(events: readonly StoredEvent[], limit: number): StoredEvent[] {
+  return events.filter(({ event }) => DECISIONS.has(event.kind)).slice(-limit).reverse();
+}

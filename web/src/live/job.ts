@@ -1,0 +1,95 @@
+// How events and samples change what the page knows of jobs. Pure: the newest truth is always the api's answer, these only
+// bring a view forward between two answers.
+import type { Evaluation, JobPhase, JobView, SampleView, StoredEvent } from "../api/types";
+import { waitingView } from "../words/wait";
+
+export function isTerminal(phase: JobPhase): boolean {
+  return phase === "succeeded" || phase === "failed" || phase === "cancelled";
+}
+
+export function isWaiting(phase: JobPhase): boolean {
+  return phase === "queued" || phase === "paused";
+}
+
+/** The job after an event of its own; the same object if the event changes nothing that is shown. */
+export function foldEvent(job: JobView, { at, job_id, event }: StoredEvent): JobView {
+  if (job_id !== job.id) return job;
+  switch (event.kind) {
+    case "job_state_changed": {
+      const { phase } = event.state;
+      const holds = phase === "starting" || phase === "running" || phase === "stopping";
+      return {
+        ...job,
+        phase,
+        state: event.state,
+        revision: event.revision,
+        waiting: isWaiting(phase) ? job.waiting : null,
+        workers: holds ? job.workers : { ...job.workers, running: 0 },
+        ps_shards: holds ? job.ps_shards : { ...job.ps_shards, running: 0 },
+        failure: event.state.phase === "failed" ? event.state.reason : job.failure,
+        started_at: phase === "running" ? (job.started_at ?? at) : job.started_at,
+        finished_at: isTerminal(phase) ? at : job.finished_at,
+      };
+    }
+    case "job_placed":
+      return {
+        ...job,
+        revision: event.revision,
+        workers: { ...job.workers, running: event.workers },
+        ps_shards: { ...job.ps_shards, running: event.ps_shards },
+      };
+    case "job_waits":
+      return { ...job, waiting: waitingView(event.waiting) };
+    case "intent_changed":
+      return { ...job, intent: event.intent };
+    case "training_finished":
+      return { ...job, model_path: event.model_path };
+    case "evaluated":
+      return job.progress === null ? job : { ...job, progress: { ...job.progress, test_accuracy: event.accuracy } };
+    default:
+      return job;
+  }
+}
+
+/** The job after a progress message. An older one than what is shown, as a replay after a reconnect brings, changes nothing. */
+export function foldSample(job: JobView, sample: SampleView): JobView {
+  const before = job.progress;
+  if (before !== null && Date.parse(sample.at) <= Date.parse(before.sampled_at)) return job;
+  const total = before?.total_steps ?? null;
+  const left = total === null ? null : Math.max(0, total - sample.step);
+  return {
+    ...job,
+    progress: {
+      step: sample.step,
+      total_steps: total,
+      epoch: sample.epoch,
+      loss: sample.loss,
+      accuracy: sample.accuracy,
+      test_accuracy: before?.test_accuracy ?? null,
+      examples_per_s: sample.examples_per_s,
+      steps_per_s: sample.steps_per_s,
+      eta_s: left === null || sample.steps_per_s <= 0 ? null : left / sample.steps_per_s,
+      sampled_at: sample.at,
+    },
+  };
+}
+
+/**
+ * The series with one more sample. After a failure training goes on from an older checkpoint: what came after it was lost,
+ * so those points give way, and the series stays ascending in steps.
+ */
+export function appendSample(series: readonly SampleView[], sample: SampleView): readonly SampleView[] {
+  const last = series[series.length - 1];
+  if (last === undefined || sample.step > last.step) return [...series, sample];
+  if (Date.parse(sample.at) <= Date.parse(last.at)) return series;
+  return [...series.filter((kept) => kept.step < sample.step), sample];
+}
+
+export function appendEvaluation<T extends Evaluation>(series: readonly T[], evaluation: T): readonly T[] {
+  return [...series.filter((kept) => kept.step < evaluation.step), evaluation];
+}
+
+/** Events in the order of their cursors, each once. New ones nearly always come last, so the rest is not sorted again. */
+export function appendEvent(events: readonly StoredEvent[], event: StoredEvent): readonly StoredEvent[] {
+  return events.some((known) => known.cursor === event.cursor) ? events : [...events, event];
+}

@@ -1,0 +1,33 @@
+// What the api's streams say, told apart: stored events, progress samples, pieces of a log.
+import type { SampleView, StoredEvent } from "../api/types";
+import type { SseMessage } from "./sse";
+
+export type LiveMessage = { kind: "event"; event: StoredEvent } | { kind: "progress"; jobId: string | null; sample: SampleView };
+
+/** `null` for a message that this page does not know, as a newer api may send. */
+export function decode(message: SseMessage): LiveMessage | null {
+  const body = parsed(message.data);
+  if (body === null) return null;
+  if (message.event === "progress") {
+    const jobId = typeof body.job_id === "string" ? body.job_id : null;
+    return typeof body.step === "number" && typeof body.at === "string" ? { kind: "progress", jobId, sample: body as unknown as SampleView } : null;
+  }
+  const inner = body.event;
+  if (typeof inner !== "object" || inner === null || typeof (inner as { kind?: unknown }).kind !== "string") return null;
+  return { kind: "event", event: body as unknown as StoredEvent };
+}
+
+function parsed(data: string): Record<string, unknown> | null {
+  try {
+    const value: unknown = JSON.parse(data);
+    return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Record<string, unknown>) : null;
+  } catch {
+    return null;
+  }
+}
+
+/** New text of a followed log. */
+export function logPart(message: SseMessage): string | null {
+  const body = parsed(message.data);
+  return typeof body?.text === "string" ? body.text : null;
+}

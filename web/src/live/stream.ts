@@ -1,0 +1,126 @@
+// One event stream of the api that heals itself: it reconnects with back-off and tells the server, by Last-Event-ID,
+// where it stopped, so that nothing is lost between.
+import { expire, token } from "../api/session";
+import { SseParser, type SseMessage } from "./sse";
+
+export type StreamState = "connecting" | "open" | "retrying" | "refused";
+
+export interface StreamHandlers {
+  onMessage: (message: SseMessage) => void;
+  /** Called at every change; `open` after each connection, the first and those that follow. */
+  onState?: (state: StreamState) => void;
+}
+
+const FIRST_RETRY_MS = 500;
+const LAST_RETRY_MS = 15_000;
+/** The api sends a comment at least every 15 s; a stream silent for this long is dead even if the socket is not. */
+const SILENCE_MS = 45_000;
+
+/** Opens the stream; the function it returns closes it. */
+export function openStream(url: string, handlers: StreamHandlers): () => void {
+  const stop = new AbortController();
+  void run(url, handlers, stop.signal);
+  return () => stop.abort();
+}
+
+async function run(url: string, { onMessage, onState }: StreamHandlers, stop: AbortSignal): Promise<void> {
+  let lastId: string | null = null;
+  let retryMs: number = FIRST_RETRY_MS;
+  let failures = 0;
+  onState?.("connecting");
+  while (!stop.aborted) {
+    const used = token();
+    const watch = new Watchdog(stop);
+    try {
+      const response: Response = await fetch(url, { headers: headers(used, lastId), signal: watch.signal, cache: "no-store" });
+      if (response.status === 401) expire(used);
+      if (response.status >= 400 && response.status < 500 && response.status !== 429) {
+        onState?.("refused");
+        return;
+      }
+      if (!response.ok || response.body === null) throw new Error(`stream answered ${response.status}`);
+      failures = 0;
+      onState?.("open");
+      const parser = new SseParser();
+      parser.id = lastId;
+      for await (const text of decoded(response.body)) {
+        watch.touch();
+        for (const message of parser.push(text)) {
+          lastId = message.id;
+          onMessage(message);
+        }
+        retryMs = parser.retryMs ?? retryMs;
+      }
+    } catch {
+      // Lost or never reached: both end in the pause below.
+    } finally {
+      watch.end();
+    }
+    if (stop.aborted) return;
+    onState?.("retrying");
+    failures += 1;
+    await pause(backoff(retryMs, failures), stop);
+  }
+}
+
+function headers(used: string | null, lastId: string | null): Headers {
+  const all = new Headers({ accept: "text/event-stream" });
+  if (used !== null) all.set("authorization", `Bearer ${used}`);
+  if (lastId !== null && lastId !== "") all.set("last-event-id", lastId);
+  return all;
+}
+
+/** Doubles from `firstMs`, never above 15 s, and spreads by half so that a thousand pages do not return at once. */
+export function backoff(firstMs: number, failures: number, random: number = Math.random()): number {
+  const full = Math.min(LAST_RETRY_MS, firstMs * 2 ** (failures - 1));
+  return full * (0.5 + random / 2);
+}
+
+async function* decoded(body: ReadableStream<Uint8Array>): AsyncGenerator<string> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return;
+    yield decoder.decode(value, { stream: true });
+  }
+}
+
+function pause(ms: number, stop: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const done = () => {
+      clearTimeout(timer);
+      stop.removeEventListener("abort", done);
+      resolve();
+    };
+    const timer = setTimeout(done, ms);
+    stop.addEventListener("abort", done);
+  });
+}
+
+/** Aborts one connection when the whole stream is closed or when nothing has come for too long. */
+class Watchdog {
+  private readonly connection = new AbortController();
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private readonly onStop = () => this.connection.abort();
+
+  constructor(private readonly stop: AbortSignal) {
+    stop.addEventListener("abort", this.onStop);
+    if (stop.aborted) this.connection.abort();
+    this.touch();
+  }
+
+  get signal(): AbortSignal {
+    return this.connection.signal;
+  }
+
+  touch(): void {
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.connection.abort(), SILENCE_MS);
+  }
+
+  end(): void {
+    clearTimeout(this.timer);
+    this.stop.removeEventListener("abort", this.onStop);
+  }
+}

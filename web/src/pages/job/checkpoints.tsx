@@ -1,0 +1,124 @@
+// What the job can continue from, and what it made, for download.
+import { useState } from "react";
+import { checkpointFile, finalModel } from "../../api/calls";
+import { fromThrown, type ApiError } from "../../api/problem";
+import type { Resource } from "../../api/resource";
+import type { CheckpointView, JobView } from "../../api/types";
+import { Icon } from "../../ui/icon";
+import { Empty, Failure, Loading } from "../../ui/states";
+import { bytes, count } from "../../words/number";
+
+const FILES = ["model.safetensors", "optimizer.safetensors", "manifest.json"] as const;
+
+export function Checkpoints({ job, resource }: { job: JobView; resource: Resource<CheckpointView[]> }) {
+  const [busy, setBusy] = useState<string | null>(null);
+  const [error, setError] = useState<ApiError | null>(null);
+  const download = (name: string, load: () => Promise<Blob>) => {
+    setBusy(name);
+    setError(null);
+    load()
+      .then(
+        (blob) => save(blob, name),
+        (thrown: unknown) => setError(fromThrown(thrown)),
+      )
+      .finally(() => setBusy(null));
+  };
+  if (resource.error !== null) return <Failure error={resource.error} retry={resource.reload} />;
+  if (resource.data === null) return <Loading label="Loading checkpoints" />;
+  const newestFirst = [...resource.data].sort((a, b) => b.step - a.step);
+  return (
+    <>
+      {error === null ? null : <Failure error={error} />}
+      {job.model_path === null ? null : (
+        <div className="final">
+          <div>
+            <p className="final-title">The trained model</p>
+            <p className="muted mono">{job.model_path}</p>
+          </div>
+          <Download name={`${job.name}.safetensors`} label="model.safetensors" busy={busy} onGo={(name) => download(name, () => finalModel(job.id))} />
+        </div>
+      )}
+      {newestFirst.length === 0 ? (
+        <Empty title="No checkpoint yet">The job's checkpoint policy says when it writes one, and it always does when it is told to stop.</Empty>
+      ) : (
+        <div className="table-wrap">
+          <table className="table cards">
+            <caption className="sr-only">Checkpoints, newest first</caption>
+            <thead>
+              <tr>
+                <th scope="col" className="right">
+                  Step
+                </th>
+                <th scope="col" className="right">
+                  Epoch
+                </th>
+                <th scope="col" className="right">
+                  Revision
+                </th>
+                <th scope="col" className="right">
+                  Size
+                </th>
+                <th scope="col">Manifest SHA-256</th>
+                <th scope="col">Files</th>
+              </tr>
+            </thead>
+            <tbody>
+              {newestFirst.map((one) => (
+                <tr key={`${one.step} ${one.revision}`}>
+                  <th scope="row" className="right num">
+                    {count(one.step)}
+                  </th>
+                  <td className="right num" data-label="Epoch">
+                    {one.epoch.toFixed(2)}
+                  </td>
+                  <td className="right num" data-label="Revision">
+                    {one.revision}
+                  </td>
+                  <td className="right num" data-label="Size">
+                    {bytes(one.bytes)}
+                  </td>
+                  <td className="mono" data-label="Manifest SHA-256" title={one.manifest_sha256}>
+                    {one.manifest_sha256.slice(0, 16)}…
+                  </td>
+                  <td className="files" data-label="Files">
+                    {one.retained ? (
+                      FILES.map((file) => (
+                        <Download
+                          key={file}
+                          name={`${job.name}-step-${one.step}-${file}`}
+                          label={file}
+                          busy={busy}
+                          onGo={(name) => download(name, () => checkpointFile(job.id, one.step, file))}
+                        />
+                      ))
+                    ) : (
+                      <span className="muted">pruned</span>
+                    )}
+                  </td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </>
+  );
+}
+
+function Download({ name, label, busy, onGo }: { name: string; label: string; busy: string | null; onGo: (name: string) => void }) {
+  return (
+    <button type="button" className="button button-small" disabled={busy !== null} onClick={() => onGo(name)} aria-label={`Download ${name}`}>
+      <Icon name="download" /> {busy === name ? "Loading…" : label}
+    </button>
+  );
+}
+
+/** The token travels in a header, so a plain link cannot load the file; the browser keeps the body until it is saved. */
+function save(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}

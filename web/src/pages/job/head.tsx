@@ -1,0 +1,140 @@
+// The top of the job page: what it is, how far it is, and the verbs.
+import { useState } from "react";
+import { Link } from "react-router";
+import { act, type Verb } from "../../api/calls";
+import type { JobView } from "../../api/types";
+import { isTerminal } from "../../live/job";
+import { Confirm, type Question } from "../../ui/confirm";
+import { Icon, type IconName } from "../../ui/icon";
+import { useNow } from "../../ui/now";
+import { PhaseChip, canCancel, canDelete, canPause, canResume } from "../../ui/phase";
+import { ProgressBar } from "../../ui/progress";
+import { NONE, loss, percent, rate } from "../../words/number";
+import { age, duration, instant } from "../../words/time";
+
+interface Props {
+  job: JobView;
+  onChanged: () => void;
+  onDeleted: () => void;
+}
+
+export function JobHead({ job, onChanged, onDeleted }: Props) {
+  const [asked, setAsked] = useState<Question | null>(null);
+  const ask = (verb: Verb) => {
+    setAsked({
+      ...QUESTIONS[verb](job.name),
+      act: async () => {
+        await act(job.id, verb);
+        setAsked(null);
+        if (verb === "delete") onDeleted();
+        else onChanged();
+      },
+    });
+  };
+  return (
+    <header className="job-head">
+      <nav className="crumbs" aria-label="Where you are">
+        <Link to="/jobs">Jobs</Link>
+        <Icon name="right" />
+        <span className="mono muted" title="The job's id">
+          {job.id}
+        </span>
+      </nav>
+      <div className="page-head">
+        <div className="job-title">
+          <h1>{job.name}</h1>
+          <PhaseChip phase={job.phase} intent={job.intent} />
+          {Object.entries(job.labels).map(([key, value]) => (
+            <span key={key} className="label">
+              {key}={value}
+            </span>
+          ))}
+        </div>
+        <div className="actions">
+          {canPause(job) ? <VerbButton verb="pause" icon="pause" onAsk={ask} /> : null}
+          {canResume(job) ? <VerbButton verb="resume" icon="resume" onAsk={ask} /> : null}
+          {canCancel(job) ? <VerbButton verb="cancel" icon="cancel" onAsk={ask} /> : null}
+          {canDelete(job) ? <VerbButton verb="delete" icon="delete" onAsk={ask} /> : null}
+        </div>
+      </div>
+      <Facts job={job} />
+      {asked === null ? null : <Confirm question={asked} onClose={() => setAsked(null)} />}
+    </header>
+  );
+}
+
+function VerbButton({ verb, icon, onAsk }: { verb: Verb; icon: IconName; onAsk: (verb: Verb) => void }) {
+  return (
+    <button type="button" className="button" onClick={() => onAsk(verb)}>
+      <Icon name={icon} /> {verb.charAt(0).toUpperCase() + verb.slice(1)}
+    </button>
+  );
+}
+
+type Asked = (name: string) => Omit<Question, "act">;
+
+const QUESTIONS: Record<Verb, Asked> = {
+  pause: (name) => ({
+    title: `Pause ${name}?`,
+    text: "It writes a checkpoint and gives its GPUs back. It goes on from there when you resume it.",
+    verb: "Pause",
+    danger: false,
+  }),
+  resume: (name) => ({ title: `Resume ${name}?`, text: "It goes back to the queue and on from its newest checkpoint.", verb: "Resume", danger: false }),
+  cancel: (name) => ({
+    title: `Cancel ${name}?`,
+    text: "It stops for good and cannot be resumed. Its checkpoints, logs and curves stay.",
+    verb: "Cancel the job",
+    danger: true,
+  }),
+  delete: (name) => ({
+    title: `Delete ${name}?`,
+    text: "Its record goes, and with it curves, logs, events and checkpoints.",
+    verb: "Delete",
+    danger: true,
+  }),
+};
+
+function Facts({ job }: { job: JobView }) {
+  const now = useNow();
+  const { progress } = job;
+  const ended = isTerminal(job.phase);
+  const ran = job.started_at === null ? null : (Date.parse(job.finished_at ?? new Date(now).toISOString()) - Date.parse(job.started_at)) / 1000;
+  return (
+    <dl className="facts">
+      <div className="fact fact-wide">
+        <dt>Steps</dt>
+        <dd>
+          <ProgressBar progress={progress} phase={job.phase} />
+        </dd>
+      </div>
+      <Fact name="Loss" value={loss(progress?.loss)} />
+      <Fact name="Train accuracy" value={percent(progress?.accuracy, 2)} />
+      <Fact name="Test accuracy" value={percent(progress?.test_accuracy, 2)} />
+      <Fact name="Epoch" value={progress === null ? NONE : progress.epoch.toFixed(2)} />
+      <Fact name="Workers" value={sizeText(job.workers, ended)} title="Running now, and the range in which the scheduler may choose" />
+      <Fact name="PS shards" value={sizeText(job.ps_shards, ended)} title="Running now, and the range in which the scheduler may choose" />
+      <Fact name="Examples/s" value={job.phase === "running" && progress !== null ? rate(progress.examples_per_s) : NONE} />
+      {ended ? null : <Fact name="ETA" value={job.phase === "running" ? duration(progress?.eta_s) : NONE} />}
+      <Fact name={ended ? "Took" : "Since start"} value={duration(ran)} {...(job.started_at === null ? {} : { title: `Started ${instant(job.started_at)}` })} />
+      <Fact name="Submitted" value={`${age(job.submitted_at, now)} ago`} title={`${instant(job.submitted_at)} by ${job.submitted_by}`} />
+      <Fact name="Revision" value={String(job.revision)} title="How often it was started, each time with a new set of tasks" />
+      {job.failures > 0 ? <Fact name="Failures" value={String(job.failures)} title="Restarts charged to its retries" /> : null}
+      {job.priority !== 0 ? <Fact name="Priority" value={String(job.priority)} /> : null}
+    </dl>
+  );
+}
+
+function sizeText(size: JobView["workers"], ended: boolean): string {
+  const range = size.min === size.max ? `${size.min}` : `${size.min}–${size.max}`;
+  return ended ? range : `${size.running} of ${range}`;
+}
+
+function Fact({ name, value, title }: { name: string; value: string; title?: string }) {
+  return (
+    <div className="fact" title={title}>
+      <dt>{name}</dt>
+      <dd className="num">{value}</dd>
+    </div>
+  );
+}

@@ -1,0 +1,91 @@
+// All that the job page shows of one job, loaded once and then carried forward by the job's own stream.
+import { useEffect, useRef } from "react";
+import { checkpoints, events, job, progress, tasks } from "../../api/calls";
+import { useResource, type Resource } from "../../api/resource";
+import type { CheckpointView, JobView, Progress, SampleView, StoredEvent, TaskView } from "../../api/types";
+import { appendEvaluation, appendEvent, appendSample, foldEvent, foldSample } from "../../live/job";
+import { decode } from "../../live/messages";
+import { openStream } from "../../live/stream";
+
+export interface JobData {
+  job: Resource<JobView>;
+  tasks: Resource<TaskView[]>;
+  events: Resource<StoredEvent[]>;
+  progress: Resource<Progress>;
+  checkpoints: Resource<CheckpointView[]>;
+}
+
+/** Samples are kept up to this many; then every second one of the older half goes. */
+const KEPT_SAMPLES = 4000;
+
+export function useJobData(id: string): JobData {
+  const data: JobData = {
+    job: useResource(id, (signal) => job(id, signal)),
+    tasks: useResource(id, (signal) => tasks(id, signal)),
+    events: useResource(id, (signal) => events(id, signal)),
+    progress: useResource(id, (signal) => progress(id, signal)),
+    checkpoints: useResource(id, (signal) => checkpoints(id, signal)),
+  };
+  const latest = useRef(data);
+  useEffect(() => {
+    latest.current = data;
+  });
+  useEffect(() => {
+    let first = true;
+    return openStream(`/api/v1/jobs/${id}/stream`, {
+      onState: (state) => {
+        // What was loaded before the stream stood may lack what came between; a reconnect resumes by itself.
+        if (state !== "open" || !first) return;
+        first = false;
+        for (const resource of Object.values(latest.current) as Resource<unknown>[]) resource.reload();
+      },
+      onMessage: (message) => {
+        const decoded = decode(message);
+        if (decoded?.kind === "event") onEvent(latest.current, decoded.event);
+        if (decoded?.kind === "progress") onSample(latest.current, decoded.sample);
+      },
+    });
+  }, [id]);
+  return data;
+}
+
+function onEvent(data: JobData, event: StoredEvent): void {
+  data.job.update((known) => foldEvent(known, event));
+  data.events.update((known) => [...appendEvent(known, event)]);
+  switch (event.event.kind) {
+    case "task_state_changed":
+    case "job_placed":
+      data.tasks.reload();
+      break;
+    case "checkpoint_written":
+    case "checkpoint_pruned":
+      data.checkpoints.reload();
+      break;
+    case "evaluated": {
+      const { step, epoch, loss, accuracy } = event.event;
+      data.progress.update((known) => ({
+        ...known,
+        evaluations: [...appendEvaluation(known.evaluations, { at: event.at, step, epoch, loss, accuracy })],
+      }));
+      break;
+    }
+    case "job_state_changed":
+      // Sums that events do not carry: failures, the total of steps, the task set of the new revision.
+      data.job.reload();
+      data.tasks.reload();
+      break;
+    default:
+      break;
+  }
+}
+
+function onSample(data: JobData, sample: SampleView): void {
+  data.job.update((known) => foldSample(known, sample));
+  data.progress.update((known) => ({ ...known, samples: thinned(appendSample(known.samples, sample)) }));
+}
+
+function thinned(samples: readonly SampleView[]): SampleView[] {
+  if (samples.length <= KEPT_SAMPLES) return [...samples];
+  const half = samples.length >> 1;
+  return samples.filter((_, index) => index >= half || index % 2 === 0);
+}

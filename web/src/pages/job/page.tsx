@@ -1,0 +1,127 @@
+// One job: what it does, why, and everything it left behind.
+import { useState } from "react";
+import { Link, useParams, useSearchParams } from "react-router";
+import { Panel } from "../../ui/panel";
+import { Empty, Failure, Loading } from "../../ui/states";
+import { useTitle } from "../../ui/title";
+import { toYaml } from "../../words/document";
+import { Checkpoints } from "./checkpoints";
+import { Curves } from "./curves";
+import { JobHead } from "./head";
+import { useJobData, type JobData } from "./load";
+import { Logs } from "./logs";
+import { Tasks } from "./tasks";
+import { Timeline } from "./timeline";
+import { Why } from "./why";
+import type { JobView } from "../../api/types";
+
+const TABS = ["overview", "tasks", "logs", "events", "checkpoints", "spec"] as const;
+type Tab = (typeof TABS)[number];
+
+export function JobPage() {
+  const { id = "" } = useParams();
+  return <OneJob key={id} id={id} />;
+}
+
+function OneJob({ id }: { id: string }) {
+  const data = useJobData(id);
+  const [deleted, setDeleted] = useState(false);
+  const { job } = data;
+  useTitle(job.data === null ? "Job" : job.data.name);
+  if (deleted) {
+    return (
+      <Empty title="The job is deleted">
+        <p>
+          Back to the <Link to="/jobs">list of jobs</Link>.
+        </p>
+      </Empty>
+    );
+  }
+  if (job.error?.status === 404 || job.error?.status === 400) {
+    return (
+      <Empty title="There is no such job">
+        <p>
+          It may have been deleted, or belong to another tenant. Back to the <Link to="/jobs">list of jobs</Link>.
+        </p>
+      </Empty>
+    );
+  }
+  if (job.data === null) return job.error === null ? <Loading label="Loading the job" rows={8} /> : <Failure error={job.error} retry={job.reload} />;
+  return (
+    <div className="page">
+      <JobHead job={job.data} onChanged={job.reload} onDeleted={() => setDeleted(true)} />
+      <Tabs job={job.data} data={data} />
+    </div>
+  );
+}
+
+function Tabs({ job, data }: { job: JobView; data: JobData }) {
+  const [params, setParams] = useSearchParams();
+  const wanted = params.get("tab");
+  const tab = TABS.find((known) => known === wanted) ?? "overview";
+  const counts: Partial<Record<Tab, number>> = {};
+  if (data.tasks.data !== null) counts.tasks = data.tasks.data.length;
+  if (data.checkpoints.data !== null) counts.checkpoints = data.checkpoints.data.filter((one) => one.retained).length;
+  const choose = (next: Tab) => {
+    setParams(next === "overview" ? {} : { tab: next }, { replace: true });
+  };
+  const onKey = (event: React.KeyboardEvent) => {
+    const move = event.key === "ArrowRight" ? 1 : event.key === "ArrowLeft" ? -1 : 0;
+    if (move === 0) return;
+    event.preventDefault();
+    const next = TABS[(TABS.indexOf(tab) + move + TABS.length) % TABS.length] ?? "overview";
+    choose(next);
+    document.getElementById(`tab-${next}`)?.focus();
+  };
+  return (
+    <>
+      <div className="tabs" role="tablist" aria-label="Parts of the job">
+        {TABS.map((name) => (
+          <button
+            key={name}
+            id={`tab-${name}`}
+            type="button"
+            role="tab"
+            aria-selected={name === tab}
+            aria-controls="tab-panel"
+            tabIndex={name === tab ? 0 : -1}
+            onClick={() => choose(name)}
+            onKeyDown={onKey}
+          >
+            {name}
+            {counts[name] === undefined ? null : <span className="tab-count num">{counts[name]}</span>}
+          </button>
+        ))}
+      </div>
+      <div id="tab-panel" role="tabpanel" aria-labelledby={`tab-${tab}`} className="tab-panel">
+        <Body tab={tab} job={job} data={data} />
+      </div>
+    </>
+  );
+}
+
+function Body({ tab, job, data }: { tab: Tab; job: JobView; data: JobData }) {
+  switch (tab) {
+    case "overview":
+      return (
+        <div className="overview">
+          <Why job={job} events={data.events.data ?? []} />
+          <Curves job={job} data={data} />
+        </div>
+      );
+    case "tasks":
+      return <Tasks resource={data.tasks} revision={job.revision} />;
+    case "logs":
+      return <Logs jobId={job.id} tasks={data.tasks} revision={job.revision} />;
+    case "events":
+      return <Timeline resource={data.events} />;
+    case "checkpoints":
+      return <Checkpoints job={job} resource={data.checkpoints} />;
+    case "spec":
+      return (
+        <Panel title="Job document" className="panel-flush">
+          <pre className="document">{toYaml(job.spec)}</pre>
+        </Panel>
+      );
+  }
+}

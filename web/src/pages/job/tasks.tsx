@@ -1,0 +1,107 @@
+// The processes of a job: where each runs or ran, on which GPUs, and how it ended.
+import { useState } from "react";
+import { Link } from "react-router";
+import type { Resource } from "../../api/resource";
+import type { TaskView } from "../../api/types";
+import { useNow } from "../../ui/now";
+import { Empty, Failure, Loading } from "../../ui/states";
+import { isClean, outcome, roleName } from "../../words/event";
+import { clock, duration, instant } from "../../words/time";
+
+export function Tasks({ resource, revision }: { resource: Resource<TaskView[]>; revision: number }) {
+  const [all, setAll] = useState(false);
+  const now = useNow();
+  if (resource.error !== null) return <Failure error={resource.error} retry={resource.reload} />;
+  if (resource.data === null) return <Loading label="Loading tasks" />;
+  if (resource.data.length === 0) return <Empty title="It has no tasks yet">They come with its first start.</Empty>;
+  const shown = resource.data.filter((task) => all || task.revision === revision).sort(byNewest);
+  const older = resource.data.filter((task) => task.revision !== revision).length;
+  return (
+    <>
+      {older > 0 ? (
+        <label className="check">
+          <input type="checkbox" checked={all} onChange={(event) => setAll(event.target.checked)} /> Show {older} of earlier revisions
+        </label>
+      ) : null}
+      <div className="table-wrap">
+        <table className="table cards">
+          <caption className="sr-only">Tasks</caption>
+          <thead>
+            <tr>
+              <th scope="col">Task</th>
+              <th scope="col" className="right">
+                Revision
+              </th>
+              <th scope="col">Node</th>
+              <th scope="col">GPUs</th>
+              <th scope="col">State</th>
+              <th scope="col">Outcome</th>
+              <th scope="col" className="right">
+                Since
+              </th>
+              <th scope="col" className="right">
+                Held
+              </th>
+              <th scope="col">
+                <span className="sr-only">Logs</span>
+              </th>
+            </tr>
+          </thead>
+          <tbody>
+            {shown.map((task) => (
+              <TaskRow key={task.id} task={task} now={now} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </>
+  );
+}
+
+function TaskRow({ task, now }: { task: TaskView; now: number }) {
+  const { state } = task;
+  const end = task.released_at === null ? now : Date.parse(task.released_at);
+  return (
+    <tr>
+      <th scope="row" title={task.id}>
+        {roleName(task.role)}
+      </th>
+      <td className="right num" data-label="Revision">
+        {task.revision}
+      </td>
+      <td data-label="Node">{task.node}</td>
+      <td className="num" data-label="GPUs">
+        {task.gpus.length === 0 ? <span className="muted">none</span> : task.gpus.join(", ")}
+      </td>
+      <td data-label="State">
+        <span className="phase" data-phase={state.phase}>
+          <span className="phase-dot" aria-hidden="true" />
+          {state.phase}
+        </span>
+      </td>
+      <td data-label="Outcome">
+        {state.phase === "released" ? <span className={isClean(state.outcome) ? "muted" : "bad"}>{outcome(state.outcome)}</span> : <span className="muted">–</span>}
+      </td>
+      <td className="right num" data-label="Since" title={instant(task.created_at)}>
+        {clock(task.created_at, now)}
+      </td>
+      <td className="right num" data-label="Held">
+        {duration((end - Date.parse(task.created_at)) / 1000)}
+      </td>
+      <td className="right">
+        <Link to={{ search: new URLSearchParams({ tab: "logs", task: task.id }).toString() }} replace>
+          Logs<span className="sr-only"> of {roleName(task.role)}</span>
+        </Link>
+      </td>
+    </tr>
+  );
+}
+
+/** The newest revision first, in it workers before shards, each by number. */
+export function byNewest(a: TaskView, b: TaskView): number {
+  return b.revision - a.revision || order(a) - order(b);
+}
+
+function order({ role }: TaskView): number {
+  return role.kind === "worker" ? role.rank : 1_000_000 + role.index;
+}

@@ -1,0 +1,140 @@
+// The rows of the job list. On narrow screens the same table is laid out as cards, so every cell knows its heading.
+import { Link } from "react-router";
+import type { JobView } from "../../api/types";
+import { isTerminal, isWaiting } from "../../live/job";
+import { PhaseChip } from "../../ui/phase";
+import { ProgressBar } from "../../ui/progress";
+import { useNow } from "../../ui/now";
+import { NONE, loss, percent } from "../../words/number";
+import { age, duration, instant } from "../../words/time";
+
+export function JobTable({ jobs }: { jobs: readonly JobView[] }) {
+  const now = useNow();
+  return (
+    <div className="table-wrap">
+      <table className="table jobs">
+        <caption className="sr-only">Jobs, newest first</caption>
+        <thead>
+          <tr>
+            <th scope="col">Phase</th>
+            <th scope="col">Name</th>
+            <th scope="col" className="right" title="Running now, and between which numbers the scheduler may choose">
+              Workers
+            </th>
+            <th scope="col" className="right" title="Parameter-server shards: running now, and their range">
+              Shards
+            </th>
+            <th scope="col">Progress</th>
+            <th scope="col" className="right">
+              Loss
+            </th>
+            <th scope="col" className="right" title="On the test split; in brackets on training data, until there is a test">
+              Accuracy
+            </th>
+            <th scope="col" className="right">
+              ETA
+            </th>
+            <th scope="col" className="right">
+              Age
+            </th>
+          </tr>
+        </thead>
+        <tbody>
+          {jobs.map((job) => (
+            <JobRow key={job.id} job={job} now={now} />
+          ))}
+        </tbody>
+      </table>
+    </div>
+  );
+}
+
+function JobRow({ job, now }: { job: JobView; now: number }) {
+  return (
+    <tr>
+      <td className="cell-phase">
+        <PhaseChip phase={job.phase} intent={job.intent} />
+      </td>
+      <th scope="row" className="cell-name">
+        <Link to={`/jobs/${job.id}`} className="job-link">
+          {job.name}
+        </Link>
+        <Labels labels={job.labels} />
+        <Note job={job} />
+      </th>
+      <td className="right num" data-label="Workers">
+        <Size size={job.workers} idle={isTerminal(job.phase)} />
+      </td>
+      <td className="right num" data-label="Shards">
+        <Size size={job.ps_shards} idle={isTerminal(job.phase)} />
+      </td>
+      <td className="cell-progress">
+        <ProgressBar progress={job.progress} phase={job.phase} />
+      </td>
+      <td className="right num" data-label="Loss">
+        {loss(job.progress?.loss)}
+      </td>
+      <td className="right num" data-label="Accuracy">
+        <Accuracy job={job} />
+      </td>
+      <td className="right num" data-label="ETA">
+        {job.phase === "running" ? duration(job.progress?.eta_s) : NONE}
+      </td>
+      <td className="right num" data-label="Age" title={`Submitted ${instant(job.submitted_at)}`}>
+        {age(job.submitted_at, now)}
+      </td>
+    </tr>
+  );
+}
+
+function Accuracy({ job }: { job: JobView }) {
+  const { progress } = job;
+  if (progress === null) return <>{NONE}</>;
+  if (progress.test_accuracy !== null) return <>{percent(progress.test_accuracy, 2)}</>;
+  return <span className="muted">({percent(progress.accuracy, 2)})</span>;
+}
+
+function Size({ size, idle }: { size: JobView["workers"]; idle: boolean }) {
+  const range = size.min === size.max ? `${size.min}` : `${size.min}–${size.max}`;
+  if (idle) return <span className="muted">{range}</span>;
+  return (
+    <span title={`${size.running} running, ${range} allowed`}>
+      {size.running}
+      <span className="muted">/{range}</span>
+    </span>
+  );
+}
+
+function Labels({ labels }: { labels: JobView["labels"] }) {
+  const entries = Object.entries(labels);
+  if (entries.length === 0) return null;
+  return (
+    <span className="labels">
+      {entries.slice(0, 3).map(([key, value]) => (
+        <Link key={key} className="label" to={{ pathname: "/jobs", search: new URLSearchParams({ label: `${key}=${value}` }).toString() }} title={`Jobs with ${key}=${value}`}>
+          {key}={value}
+        </Link>
+      ))}
+      {entries.length > 3 ? <span className="label">+{entries.length - 3}</span> : null}
+    </span>
+  );
+}
+
+/** Why it waits or failed, and what would help. */
+function Note({ job }: { job: JobView }) {
+  if (job.failure !== null && job.phase === "failed") return <p className="note note-bad">{job.failure}</p>;
+  if (job.waiting === null || !isWaiting(job.phase)) return null;
+  const { message, smallest_change: change, position } = job.waiting;
+  return (
+    <p className="note">
+      {job.phase === "queued" && position > 0 ? <span className="note-position">#{position} in line</span> : null}
+      {message}
+      {change === null ? null : (
+        <>
+          {" "}
+          <span className="note-change">Would start now: {change}.</span>
+        </>
+      )}
+    </p>
+  );
+}

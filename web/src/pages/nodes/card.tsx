@@ -1,0 +1,90 @@
+// One node: its state, what it offers, and a square for each of its GPUs.
+import { useState } from "react";
+import { Link } from "react-router";
+import type { GpuView, NodeView } from "../../api/types";
+import { useNow } from "../../ui/now";
+import { bytes, count, plural } from "../../words/number";
+import { duration, instant } from "../../words/time";
+
+interface Props {
+  node: NodeView;
+  colours: ReadonlyMap<string, number>;
+  /** `null` for who may not. */
+  onDrain: (() => void) | null;
+}
+
+export function NodeCard({ node, colours, onDrain }: Props) {
+  const [shown, setShown] = useState<number | null>(null);
+  const used = node.gpus.filter((gpu) => gpu.task_id !== null).length;
+  const status = node.state === "lost" ? "lost" : node.drained ? "drained" : "up";
+  const detail = node.gpus.find((gpu) => gpu.index === shown);
+  return (
+    <section className="node" data-status={status} aria-label={`Node ${node.name}`}>
+      <header className="node-head">
+        <h2>{node.name}</h2>
+        <span className="node-status" data-status={status}>
+          {node.state === "lost" && node.drained ? "lost, drained" : status}
+        </span>
+        {onDrain === null ? null : (
+          <button type="button" className="button button-small" onClick={onDrain} aria-label={`${node.drained ? "Uncordon" : "Drain"} ${node.name}`}>
+            {node.drained ? "Uncordon" : "Drain"}
+          </button>
+        )}
+      </header>
+      <ul className="slots" onMouseLeave={() => setShown(null)} aria-label={`${used} of ${plural(node.gpus.length, kindOf(node))} in use`}>
+        {node.gpus.map((gpu) => (
+          <li key={gpu.index}>
+            <Slot gpu={gpu} colour={gpu.job === null ? undefined : colours.get(gpu.job.id)} onShow={() => setShown(gpu.index)} />
+          </li>
+        ))}
+      </ul>
+      <p className="node-detail" aria-live="polite">
+        {detail === undefined ? <Facts node={node} used={used} /> : describe(detail)}
+      </p>
+    </section>
+  );
+}
+
+function Slot({ gpu, colour, onShow }: { gpu: GpuView; colour: number | undefined; onShow: () => void }) {
+  const text = describe(gpu);
+  const props = { className: "slot", title: text, "aria-label": text, onMouseEnter: onShow, onFocus: onShow, "data-job": colour };
+  if (gpu.job !== null && gpu.job.name !== null) {
+    return (
+      <Link {...props} to={`/jobs/${gpu.job.id}`}>
+        <span aria-hidden="true">{gpu.index}</span>
+      </Link>
+    );
+  }
+  return (
+    <button type="button" {...props} data-held={gpu.task_id !== null}>
+      <span aria-hidden="true">{gpu.index}</span>
+    </button>
+  );
+}
+
+function describe(gpu: GpuView): string {
+  const what = gpu.kind === "cuda" ? `GPU ${gpu.index}, ${gpu.model}, ${bytes(gpu.memory_bytes)}` : `CPU slot ${gpu.index}`;
+  if (gpu.job === null) return `${what}: ${gpu.task_id === null ? "free" : "held"}`;
+  return `${what}: ${gpu.job.name ?? "another tenant's job"}${gpu.job.tenant === null ? "" : ` (${gpu.job.tenant})`}`;
+}
+
+function Facts({ node, used }: { node: NodeView; used: number }) {
+  const now = useNow(5000);
+  const { cpu_milli: cpu, memory_bytes: memory } = node.capacity;
+  return (
+    <>
+      <span className="num">
+        {used}/{node.gpus.length} {kindOf(node)}s
+      </span>
+      {" · "}
+      <span className="num">{count(cpu / 1000)} cores</span>
+      {" · "}
+      <span className="num">{bytes(memory)}</span>
+      {node.state === "lost" ? <span title={instant(node.last_seen_at)}> · last seen {duration((now - Date.parse(node.last_seen_at)) / 1000)} ago</span> : null}
+    </>
+  );
+}
+
+function kindOf(node: NodeView): string {
+  return node.gpus.some((gpu) => gpu.kind === "cuda") ? "GPU" : "CPU slot";
+}

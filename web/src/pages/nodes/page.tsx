@@ -1,0 +1,117 @@
+// The cluster's nodes, one square a GPU, coloured by the job that holds it.
+import { useState } from "react";
+import { Link } from "react-router";
+import { nodes, setDrained } from "../../api/calls";
+import { useResource } from "../../api/resource";
+import type { NodeView } from "../../api/types";
+import { assignColours, changesNodes, foldNodes } from "../../live/cluster";
+import { useLive } from "../../live/feed";
+import { Confirm, type Question } from "../../ui/confirm";
+import { useMe } from "../../ui/me";
+import { Empty, Failure, Loading } from "../../ui/states";
+import { Tiles } from "../../ui/tiles";
+import { useTitle } from "../../ui/title";
+import { plural } from "../../words/number";
+import { NodeCard } from "./card";
+
+export function NodesPage() {
+  useTitle("Nodes");
+  const me = useMe();
+  const list = useResource("nodes", nodes);
+  const [question, setQuestion] = useState<Question | null>(null);
+  const [colours, setColours] = useState<ReadonlyMap<string, number>>(new Map());
+  useLive(
+    (message) => {
+      if (message.kind !== "event") return;
+      list.update((known) => [...foldNodes(known, message.event)]);
+      if (changesNodes(message.event.event)) list.reload();
+    },
+    () => list.reload(),
+  );
+  const held = jobsOf(list.data ?? []);
+  // Colours stay with their jobs as others come and go; they are derived anew only when the set of jobs has changed.
+  if (held.some((job) => !colours.has(job.id)) || colours.size !== held.length) {
+    setColours(
+      assignColours(
+        colours,
+        held.map((job) => job.id),
+      ),
+    );
+  }
+  const drain = (node: NodeView) => {
+    setQuestion({
+      title: node.drained ? `Let ${node.name} take work again?` : `Drain ${node.name}?`,
+      text: node.drained
+        ? "The scheduler may place tasks on it from its next round on."
+        : "It takes no new tasks, and the jobs on it move away: each writes a checkpoint and goes on elsewhere, or waits.",
+      verb: node.drained ? "Uncordon" : "Drain",
+      danger: !node.drained,
+      act: async () => {
+        await setDrained(node.name, !node.drained);
+        list.update((known) => known.map((other) => (other.id === node.id ? { ...other, drained: !node.drained } : other)));
+        setQuestion(null);
+      },
+    });
+  };
+  return (
+    <div className="page">
+      <div className="page-head">
+        <h1>Nodes</h1>
+      </div>
+      <Tiles />
+      {list.error !== null && list.data === null ? <Failure error={list.error} retry={list.reload} /> : null}
+      {list.loading ? <Loading label="Loading nodes" rows={6} /> : null}
+      {list.data?.length === 0 ? (
+        <Empty title="No node has joined">
+          <p>
+            Start <code>muster-executor</code> on a machine, with the scheduler's address and its join token.
+          </p>
+        </Empty>
+      ) : null}
+      {held.length > 0 ? <Legend jobs={held} colours={colours} /> : null}
+      <div className="nodes">
+        {list.data?.map((node) => (
+          <NodeCard key={node.id} node={node} colours={colours} onDrain={me.access === "admin" ? () => drain(node) : null} />
+        ))}
+      </div>
+      {question === null ? null : <Confirm question={question} onClose={() => setQuestion(null)} />}
+    </div>
+  );
+}
+
+interface Held {
+  id: string;
+  name: string | null;
+  tenant: string | null;
+  gpus: number;
+}
+
+/** The jobs that hold GPUs, by first appearance. A job of another tenant keeps its name to itself. */
+function jobsOf(all: readonly NodeView[]): Held[] {
+  const held = new Map<string, Held>();
+  for (const gpu of all.flatMap((node) => node.gpus)) {
+    if (gpu.job === null) continue;
+    const known = held.get(gpu.job.id);
+    if (known === undefined) held.set(gpu.job.id, { ...gpu.job, gpus: 1 });
+    else known.gpus += 1;
+  }
+  return [...held.values()];
+}
+
+function Legend({ jobs, colours }: { jobs: readonly Held[]; colours: ReadonlyMap<string, number> }) {
+  return (
+    <ul className="legend" aria-label="Jobs on these nodes">
+      {jobs.map((job) => (
+        <li key={job.id}>
+          <span className="swatch" data-job={colours.get(job.id)} aria-hidden="true" />
+          {job.name === null ? <span className="muted">another tenant's job</span> : <Link to={`/jobs/${job.id}`}>{job.name}</Link>}
+          <span className="muted num">{plural(job.gpus, "GPU")}</span>
+        </li>
+      ))}
+      <li>
+        <span className="swatch" aria-hidden="true" />
+        <span className="muted">free</span>
+      </li>
+    </ul>
+  );
+}

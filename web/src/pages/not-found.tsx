@@ -1,0 +1,18 @@
+// An address that leads nowhere.
+import { Link } from "react-router";
+import { Empty } from "../ui/states";
+import { useTitle } from "../ui/title";
+
+export function NotFoundPage() {
+  useTitle("Not found");
+  return (
+    <div className="page">
+      <h1 className="sr-only">Not found</h1>
+      <Empty title="There is no page at this address">
+        <p>
+          The <Link to="/jobs">list of jobs</Link> is a good place to go on from.
+        </p>
+      </Empty>
+    </div>
+  );
+}

@@ -1,0 +1,165 @@
+// Submitting a job: the document, a check of it, and what is wrong with it beside the lines that are wrong.
+import { useId, useRef, useState } from "react";
+import { useNavigate } from "react-router";
+import { submit } from "../../api/calls";
+import { fromThrown, type ApiError } from "../../api/problem";
+import type { JobView } from "../../api/types";
+import { Icon } from "../../ui/icon";
+import { Panel } from "../../ui/panel";
+import { useTitle } from "../../ui/title";
+import { lineOf, toYaml } from "../../words/document";
+import { plural } from "../../words/number";
+import { Editor, goToLine } from "./editor";
+import { EXAMPLE } from "./example";
+
+type Outcome = { kind: "checked"; job: JobView } | { kind: "refused"; error: ApiError };
+
+export function SubmitPage() {
+  useTitle("Submit");
+  const navigate = useNavigate();
+  const area = useRef<HTMLTextAreaElement>(null);
+  const result = useId();
+  const [text, setText] = useState(EXAMPLE);
+  const [busy, setBusy] = useState<"check" | "submit" | null>(null);
+  const [outcome, setOutcome] = useState<Outcome | null>(null);
+  // One key a document: a second click, or a retry after a lost answer, submits the same job and not another one.
+  const key = useRef({ text: "", value: "" });
+
+  const send = (dryRun: boolean) => {
+    if (key.current.text !== text) key.current = { text, value: newKey() };
+    setBusy(dryRun ? "check" : "submit");
+    submit(text, dryRun, key.current.value).then(
+      (job) => {
+        setBusy(null);
+        if (dryRun) setOutcome({ kind: "checked", job });
+        else void navigate(`/jobs/${job.id}`);
+      },
+      (thrown: unknown) => {
+        setBusy(null);
+        setOutcome({ kind: "refused", error: fromThrown(thrown) });
+      },
+    );
+  };
+  const wrong = outcome?.kind === "refused" ? outcome.error.fields : [];
+  const marked = new Set(wrong.flatMap((error) => lineOf(text, error.field) ?? []));
+
+  return (
+    <div className="page">
+      <div className="page-head">
+        <h1>Submit a job</h1>
+        <div className="actions">
+          <button type="button" className="button" disabled={busy !== null || text.trim() === ""} onClick={() => send(true)}>
+            {busy === "check" ? "Checking…" : "Dry run"}
+          </button>
+          <button type="button" className="button button-primary" disabled={busy !== null || text.trim() === ""} onClick={() => send(false)}>
+            {busy === "submit" ? "Submitting…" : "Submit"}
+          </button>
+        </div>
+      </div>
+      <div className="submit">
+        <Panel title="Job document" aside={<ExampleButton shown={text !== EXAMPLE} onUse={() => setText(EXAMPLE)} />} className="panel-flush">
+          <Editor
+            ref={area}
+            value={text}
+            onChange={(next) => {
+              setText(next);
+              if (outcome?.kind === "checked") setOutcome(null);
+            }}
+            marked={marked}
+            describedBy={result}
+          />
+        </Panel>
+        <div id={result} className="submit-result" aria-live="polite">
+          {outcome === null ? <Help /> : null}
+          {outcome?.kind === "checked" ? <Checked job={outcome.job} /> : null}
+          {outcome?.kind === "refused" ? (
+            <Refused
+              error={outcome.error}
+              text={text}
+              onGo={(line) => {
+                if (area.current !== null) goToLine(area.current, line);
+              }}
+            />
+          ) : null}
+        </div>
+      </div>
+    </div>
+  );
+}
+
+function newKey(): string {
+  // crypto.randomUUID exists only on secure origins, and a cluster is often reached by plain HTTP inside its network.
+  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+}
+
+function ExampleButton({ shown, onUse }: { shown: boolean; onUse: () => void }) {
+  return shown ? (
+    <button type="button" className="button button-small" onClick={onUse}>
+      Back to the example
+    </button>
+  ) : null;
+}
+
+function Help() {
+  return (
+    <Panel title="What it says">
+      <dl className="terms">
+        <dt>engine</dt>
+        <dd>The network, its data, the optimizer. The batch is over all workers together and never changes.</dd>
+        <dt>scale</dt>
+        <dd>Between which numbers of workers and PS shards the scheduler may choose, and change its mind.</dd>
+        <dt>exchange</dt>
+        <dd>
+          How far workers may drift apart: <code>bsp</code> not at all, <code>ssp</code> by <code>staleness</code> steps, <code>asp</code> freely.
+        </dd>
+        <dt>checkpoint</dt>
+        <dd>How much work a lost node may cost, and how many checkpoints stay.</dd>
+        <dt>stop</dt>
+        <dd>The job is done at the first of these that holds.</dd>
+      </dl>
+      <p className="muted">A dry run checks the document and changes nothing.</p>
+    </Panel>
+  );
+}
+
+function Checked({ job }: { job: JobView }) {
+  return (
+    <Panel title="The document is valid" aside={<Icon name="check" />} className="panel-good">
+      <p>Nothing was submitted. With every default written out, the job is:</p>
+      <pre className="document">{toYaml(job.spec)}</pre>
+    </Panel>
+  );
+}
+
+function Refused({ error, text, onGo }: { error: ApiError; text: string; onGo: (line: number) => void }) {
+  return (
+    <Panel title={error.fields.length === 0 ? error.title : `${plural(error.fields.length, "field")} to correct`} aside={<Icon name="warning" />} className="panel-bad">
+      {error.detail === null || error.fields.length > 0 ? null : <p>{error.detail}</p>}
+      <ul className="mistakes">
+        {error.fields.map(({ field, value, expected }, index) => {
+          const line = lineOf(text, field);
+          return (
+            <li key={`${field} ${index}`}>
+              <div className="mistake-head">
+                <code>{field}</code>
+                {line === null ? null : (
+                  <button type="button" className="button button-small" onClick={() => onGo(line)}>
+                    Line {line + 1}
+                  </button>
+                )}
+              </div>
+              <p>
+                {value === "" ? null : (
+                  <>
+                    is <code>{value}</code>;{" "}
+                  </>
+                )}
+                expected: {expected}
+              </p>
+            </li>
+          );
+        })}
+      </ul>
+    </Panel>
+  );
+}

@@ -1,0 +1,40 @@
+// A phase, told by a word and a colour.
+import type { Intent, JobPhase, JobView } from "../api/types";
+
+export const PHASES: readonly JobPhase[] = ["queued", "starting", "running", "stopping", "paused", "succeeded", "failed", "cancelled"];
+
+/** The phase, and what a user has asked for that no round has carried out yet. */
+export function PhaseChip({ phase, intent }: { phase: JobPhase; intent?: Intent }) {
+  const asked = pending(phase, intent);
+  return (
+    <span className="phase" data-phase={phase}>
+      <span className="phase-dot" aria-hidden="true" />
+      {phase}
+      {asked === null ? null : <span className="phase-asked"> · {asked}</span>}
+    </span>
+  );
+}
+
+function pending(phase: JobPhase, intent: Intent | undefined): string | null {
+  const live = phase === "queued" || phase === "starting" || phase === "running";
+  if (intent === "pause" && live) return "pausing";
+  if (intent === "cancel" && (live || phase === "paused")) return "cancelling";
+  if (intent === "run" && phase === "paused") return "resuming";
+  return null;
+}
+
+export function canPause(job: JobView): boolean {
+  return job.intent === "run" && ["queued", "starting", "running", "stopping"].includes(job.phase);
+}
+
+export function canResume(job: JobView): boolean {
+  return job.intent === "pause" && !["succeeded", "failed", "cancelled"].includes(job.phase);
+}
+
+export function canCancel(job: JobView): boolean {
+  return job.intent !== "cancel" && !["succeeded", "failed", "cancelled"].includes(job.phase);
+}
+
+export function canDelete(job: JobView): boolean {
+  return ["succeeded", "failed", "cancelled"].includes(job.phase);
+}

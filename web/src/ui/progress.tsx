@@ -1,0 +1,21 @@
+// A bar of steps done. Without a known end it says only how many.
+import type { JobPhase, ProgressView } from "../api/types";
+import { NONE, count, percent } from "../words/number";
+
+export function ProgressBar({ progress, phase }: { progress: ProgressView | null; phase: JobPhase }) {
+  if (progress === null) return <span className="muted">{NONE}</span>;
+  const { step, total_steps: total } = progress;
+  if (total === null) return <span className="num">{count(step)} steps</span>;
+  const share = total === 0 ? 1 : Math.min(1, step / total);
+  return (
+    <div className="progress" data-phase={phase}>
+      <div className="progress-track" role="progressbar" aria-valuemin={0} aria-valuemax={total} aria-valuenow={step} aria-label={`${percent(share, 0)} of steps`}>
+        <div className="progress-fill" style={{ width: `${share * 100}%` }} />
+      </div>
+      <span className="progress-text num">
+        {count(step)}
+        <span className="muted"> / {count(total)}</span>
+      </span>
+    </div>
+  );
+}

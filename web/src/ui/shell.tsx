@@ -1,0 +1,109 @@
+// The frame around every page: navigation, who is signed in, theme, and whether what is shown is live.
+import { useEffect, type ReactNode } from "react";
+import { NavLink, useLocation } from "react-router";
+import { signOut } from "../api/session";
+import { useFeedState } from "../live/feed";
+import type { StreamState } from "../live/stream";
+import { Icon, type IconName } from "./icon";
+import { useMe } from "./me";
+import { setTheme, useTheme, type Theme } from "./theme";
+
+const PAGES: { to: string; label: string; icon: IconName }[] = [
+  { to: "/jobs", label: "Jobs", icon: "jobs" },
+  { to: "/nodes", label: "Nodes", icon: "nodes" },
+  { to: "/submit", label: "Submit", icon: "submit" },
+];
+
+export function Shell({ children }: { children: ReactNode }) {
+  const me = useMe();
+  const { pathname } = useLocation();
+  // A new page begins at its top, as a loaded one would.
+  useEffect(() => window.scrollTo(0, 0), [pathname]);
+  return (
+    <div className="shell">
+      <a className="skip" href="#main" onClick={skip}>
+        Skip to content
+      </a>
+      <header className="bar">
+        <NavLink to="/jobs" className="brand" aria-label="Muster, home">
+          <Logo />
+          <span>Muster</span>
+        </NavLink>
+        <nav className="nav" aria-label="Pages">
+          {PAGES.map(({ to, label, icon }) => (
+            <NavLink key={to} to={to} className={({ isActive }) => (isActive || (to === "/jobs" && pathname === "/") ? "nav-link active" : "nav-link")}>
+              <Icon name={icon} />
+              {label}
+            </NavLink>
+          ))}
+        </nav>
+        <div className="bar-end">
+          <Live />
+          <span className="who" title={me.access === "admin" ? "Administrator" : "Member"}>
+            {me.user}
+            <span className="muted"> @ {me.tenant}</span>
+          </span>
+          <ThemeButton />
+          <button type="button" className="button button-icon" onClick={signOut} aria-label="Sign out" title="Sign out">
+            <Icon name="out" />
+          </button>
+        </div>
+      </header>
+      <main id="main" className="main" tabIndex={-1}>
+        {children}
+      </main>
+    </div>
+  );
+}
+
+const LIVE: Record<StreamState, { text: string; title: string }> = {
+  connecting: { text: "Connecting", title: "Opening the event stream" },
+  open: { text: "Live", title: "What you see follows the cluster's events" },
+  retrying: { text: "Reconnecting", title: "The event stream was lost; what you see may be old" },
+  refused: { text: "Not live", title: "The server refused the event stream; reload to try again" },
+};
+
+function Live() {
+  const state = useFeedState();
+  return (
+    <span className="live" data-state={state} role="status" title={LIVE[state].title}>
+      <span className="live-dot" aria-hidden="true" />
+      <span className="live-text">{LIVE[state].text}</span>
+    </span>
+  );
+}
+
+const NEXT: Record<Theme, { theme: Theme; icon: IconName }> = {
+  system: { theme: "light", icon: "system" },
+  light: { theme: "dark", icon: "sun" },
+  dark: { theme: "system", icon: "moon" },
+};
+
+export function ThemeButton() {
+  const theme = useTheme();
+  const label = `Theme: ${theme}. Change to ${NEXT[theme].theme}`;
+  return (
+    <button type="button" className="button button-icon" onClick={() => setTheme(NEXT[theme].theme)} aria-label={label} title={label}>
+      <Icon name={NEXT[theme].icon} />
+    </button>
+  );
+}
+
+export function Logo() {
+  return (
+    <svg className="logo" viewBox="0 0 32 32" width="22" height="22" aria-hidden="true">
+      <rect width="32" height="32" rx="7" className="logo-ground" />
+      <g className="logo-bars">
+        <rect x="7" y="17" width="4.5" height="8" rx="1.2" />
+        <rect x="13.75" y="12" width="4.5" height="13" rx="1.2" />
+        <rect x="20.5" y="7" width="4.5" height="18" rx="1.2" opacity=".72" />
+      </g>
+    </svg>
+  );
+}
+
+function skip(event: { preventDefault: () => void }): void {
+  // By hand, because the fragment of the address belongs to the token.
+  event.preventDefault();
+  document.getElementById("main")?.focus();
+}

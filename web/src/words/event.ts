@@ -1,0 +1,160 @@
+// The history in plain words: one sentence an event, and how loud it is.
+import type { AfterStop, JobState, MusterEvent, Outcome, RequeueCause, Role, TaskState } from "../api/types";
+import { bytes, count, loss, percent, plural } from "./number";
+import { waitingView } from "./wait";
+
+export type Tone = "good" | "bad" | "warn" | "info" | "quiet";
+
+export interface Sentence {
+  text: string;
+  /** The scheduler's own reason, shown beneath. */
+  detail: string | null;
+  tone: Tone;
+}
+
+export function eventSentence(event: MusterEvent): Sentence {
+  switch (event.kind) {
+    case "job_submitted":
+      return say(`Submitted as ${event.name}`, "info");
+    case "intent_changed":
+      return say(INTENTS[event.intent], "info");
+    case "job_state_changed":
+      return stateSentence(event.state);
+    case "job_placed":
+      return say(`Placed: ${size(event.workers, event.ps_shards)} on ${listed(event.nodes)}`, "info", event.why);
+    case "job_stop_requested":
+      return say(`Told to stop, ${afterStop(event.then)}`, "warn", event.why);
+    case "job_waits": {
+      const waiting = waitingView(event.waiting);
+      const change = waiting.smallest_change === null ? null : `Would start if you ${waiting.smallest_change}`;
+      return say(`Waits: ${waiting.message}`, "warn", change);
+    }
+    case "task_state_changed":
+      return taskSentence(event.role, event.state);
+    case "task_failed":
+      return say(`${capital(roleName(event.role))} failed`, "bad", event.message);
+    case "resumed":
+      return say(event.from_step === 0 ? "Training starts at step 0" : `Training continues from step ${count(event.from_step)}`, "good");
+    case "checkpoint_written":
+      return say(`Checkpoint at step ${count(event.checkpoint.step)}, ${bytes(event.checkpoint.bytes)}`, "quiet");
+    case "checkpoint_pruned":
+      return say(`Checkpoint of step ${count(event.step)} pruned`, "quiet");
+    case "evaluated":
+      return say(`Tested at step ${count(event.step)}: accuracy ${percent(event.accuracy, 2)}, loss ${loss(event.loss)}`, "quiet");
+    case "training_finished":
+      return say(`Training finished at step ${count(event.step)}`, "good", event.reason);
+    case "note":
+      return say(event.message, "quiet");
+    case "node_state_changed":
+      return event.state === "up" ? say(`Node ${event.name} is up`, "good") : say(`Node ${event.name} is lost`, "bad");
+    case "node_drained":
+      return event.drained ? say(`Node ${event.name} drained`, "warn") : say(`Node ${event.name} takes work again`, "good");
+    case "job_deleted":
+      return say("Job deleted", "info");
+  }
+}
+
+const INTENTS = {
+  run: "A user asked for it to run",
+  pause: "A user asked for a pause",
+  cancel: "A user asked to cancel it",
+} as const;
+
+const CAUSES: Record<RequeueCause, string> = {
+  resize: "to start again in another size",
+  preempted: "because its GPUs go to a job that comes first",
+  task_failed: "to start again after a failure",
+  node_lost: "to start again after losing a node",
+};
+
+export function afterStop(then: AfterStop): string {
+  switch (then.kind) {
+    case "requeue":
+      return CAUSES[then.cause];
+    case "pause":
+      return "to pause";
+    case "succeed":
+      return "as it has finished";
+    case "fail":
+      return "as it has failed";
+    case "cancel":
+      return "as it was cancelled";
+  }
+}
+
+function stateSentence(state: JobState): Sentence {
+  switch (state.phase) {
+    case "queued":
+      return say("Queued", "quiet");
+    case "starting":
+      return say("Starting its tasks", "info");
+    case "running":
+      return say("All tasks are running", "good");
+    case "stopping":
+      return say(`Stopping ${afterStop(state.then)}`, "warn");
+    case "paused":
+      return say("Paused; holds no GPUs", "warn");
+    case "succeeded":
+      return say("Succeeded", "good");
+    case "failed":
+      return say("Failed", "bad", state.reason);
+    case "cancelled":
+      return say("Cancelled", "warn");
+  }
+}
+
+function taskSentence(role: Role, state: TaskState): Sentence {
+  const name = capital(roleName(role));
+  switch (state.phase) {
+    case "assigned":
+      return say(`${name} assigned`, "quiet");
+    case "running":
+      return say(`${name} is up`, "quiet");
+    case "stopping":
+      return say(`${name} told to stop`, "quiet");
+    case "released":
+      return say(`${name} ${outcome(state.outcome)}`, isClean(state.outcome) ? "quiet" : "bad");
+  }
+}
+
+export function outcome(ended: Outcome): string {
+  switch (ended.kind) {
+    case "exited":
+      return ended.code === 0 ? "ended in order" : ended.code === 75 ? "ended: a peer was lost (75)" : `exited with code ${ended.code}`;
+    case "signalled":
+      return `killed by signal ${ended.signal}`;
+    case "launch_failed":
+      return `could not be started: ${ended.message}`;
+    case "lease_expired":
+      return "stopped by its node, which had lost its session";
+    case "node_lost":
+      return "lost with its node";
+    case "never_started":
+      return "withdrawn before it started";
+  }
+}
+
+export function isClean(ended: Outcome): boolean {
+  return (ended.kind === "exited" && ended.code === 0) || ended.kind === "never_started";
+}
+
+export function roleName(role: Role): string {
+  return role.kind === "worker" ? `worker ${role.rank}` : `PS shard ${role.index}`;
+}
+
+export function size(workers: number, psShards: number): string {
+  return `${plural(workers, "worker")} and ${plural(psShards, "PS shard")}`;
+}
+
+function listed(names: string[]): string {
+  const distinct = [...new Set(names)];
+  return distinct.length <= 3 ? distinct.join(", ") : `${distinct.slice(0, 2).join(", ")} and ${distinct.length - 2} more nodes`;
+}
+
+function say(text: string, tone: Tone, detail: string | null = null): Sentence {
+  return { text, tone, detail };
+}
+
+function capital(text: string): string {
+  return text.charAt(0).toUpperCase() + text.slice(1);
+}

@@ -1,0 +1,72 @@
+// Why a job waits, and the smallest change that would start it. The api sends the same sentences with a job; a
+// `job_waits` event on a stream carries only the facts, so they are said here again.
+import type { Change, Wait, Waiting, WaitingView } from "../api/types";
+import { plural } from "./number";
+
+export function waitingView(waiting: Waiting): WaitingView {
+  return {
+    reason: reasonName(waiting.why),
+    message: waitMessage(waiting.why),
+    smallest_change: waiting.smallest_change ? changeMessage(waiting.smallest_change) : null,
+    position: waiting.position,
+    detail: waiting,
+  };
+}
+
+/** `waiting_for_gpus` → `WaitingForGpus`, as Kubernetes writes condition reasons. */
+function reasonName(why: Wait): string {
+  return why.reason.replace(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
+}
+
+function waitMessage(why: Wait): string {
+  switch (why.reason) {
+    case "not_considered":
+      return "submitted; the next round considers it";
+    case "suspended":
+      return "paused by a user";
+    case "waiting_for_quota":
+      return `needs ${gpus(why.needed_gpus)}; the tenant's other jobs hold ${why.used_gpus} of its quota of ${why.quota_gpus}`;
+    case "exceeds_max_quota":
+      return `needs ${gpus(why.needed_gpus)}; the tenant's whole quota is ${why.quota_gpus}`;
+    case "no_matching_nodes":
+      return `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node; the largest node has ${why.largest_node_gpus}`;
+    case "exceeds_cluster":
+      return `needs ${gpus(why.needed_gpus)}; the whole cluster has ${why.cluster_gpus}`;
+    case "waiting_for_gpus":
+      return `needs ${gpus(why.needed_gpus)}, ${why.free_gpus} free; ${plural(why.held_by.length, "job holds", "jobs hold")} the others`;
+    case "topology_placement_failed":
+      return `needs ${gpus(why.needed_gpus)} and ${why.free_gpus} are free, but not where its tasks fit`;
+    case "waiting_for_preempted_workloads":
+      return `room is being made: ${plural(why.jobs.length, "job is", "jobs are")} stopping`;
+    case "backing_off":
+      return "failed, and is tried again after a pause";
+  }
+}
+
+export function changeMessage(change: Change): string {
+  switch (change.change) {
+    case "lower_min_workers":
+      return `lower scale.workers.min to ${change.to}`;
+    case "lower_gpus_per_worker":
+      return `lower resources.worker.gpus to ${change.to}`;
+    case "raise_quota":
+      return `raise the tenant's quota by ${gpus(change.by_gpus)}`;
+    case "add_gpus":
+      return `free or add ${gpus(change.gpus)}`;
+    case "uncordon_node":
+      return `uncordon node ${change.name}`;
+    case "resume":
+      return "resume the job";
+  }
+}
+
+/** The jobs that stand in the way, for links. */
+export function blockers(why: Wait): string[] {
+  if (why.reason === "waiting_for_gpus") return why.held_by;
+  if (why.reason === "waiting_for_preempted_workloads") return why.jobs;
+  return [];
+}
+
+function gpus(value: number): string {
+  return plural(value, "GPU");
+}
