@@ -6,14 +6,26 @@
 //! This crate must never know of IO, a clock, randomness, logging or async: time is in the snapshot, and the same snapshot gives
 //! the same bytes.
 
+mod admit;
+pub mod apply;
 pub mod check;
+mod cluster;
+mod contender;
+mod estimate;
+mod explain;
+mod place;
 pub mod plan;
 pub mod policy;
 pub mod report;
+mod resize;
 mod round;
+mod scale;
 mod settle;
 pub mod snapshot;
+mod solve;
 
+pub use apply::{ApplyError, apply};
 pub use check::{Violation, check};
+pub use explain::apply_change;
 pub use plan::{Action, Decision, Plan, PlannedTask, plan};
 pub use report::RoundReport;

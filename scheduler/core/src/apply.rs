@@ -1,0 +1,86 @@
+//! Carries a plan out on a snapshot, as the store does on its rows: for tests, replays and the simulator.
+
+use crate::plan::{Action, Decision, Plan, PlannedTask};
+use crate::snapshot::{Job, Snapshot, Task};
+use muster_model::id::TaskId;
+use muster_model::job::InvalidTransition;
+use muster_model::task::{TaskEvent, TaskState};
+use uuid::Uuid;
+
+/// A decision that the snapshot does not bear.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyError {
+    #[error("find the job of a decision")]
+    UnknownJob,
+    #[error("move a job's state")]
+    Transition(#[source] InvalidTransition),
+}
+
+/// Carries out the whole plan. Ids of new tasks are derived from the job, its revision and the task's place in the plan.
+///
+/// # Errors
+/// [`ApplyError`] when a decision names an unknown job or an event that the job's state refuses; the snapshot is then half changed.
+pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
+    for decision in &plan.decisions {
+        apply_one(snapshot, decision)?;
+    }
+    snapshot.sort();
+    Ok(())
+}
+
+fn apply_one(snapshot: &mut Snapshot, decision: &Decision) -> Result<(), ApplyError> {
+    let now_ms = snapshot.now_ms;
+    let job = snapshot
+        .jobs
+        .iter_mut()
+        .find(|job| job.id == decision.job)
+        .ok_or(ApplyError::UnknownJob)?;
+    if let Some(event) = decision.action.event() {
+        job.state = job
+            .state
+            .clone()
+            .apply(event)
+            .map_err(ApplyError::Transition)?;
+        job.waiting = None;
+    }
+    match &decision.action {
+        Action::Start { tasks, .. } => start(job, tasks, now_ms),
+        Action::Stop {
+            charge_failure,
+            not_before_ms,
+            ..
+        } => {
+            job.failures += u32::from(*charge_failure);
+            job.not_before_ms = not_before_ms.or(job.not_before_ms);
+            for task in &mut job.tasks {
+                // A stop leaves a released task as it is.
+                if let Ok(state) = task.state.clone().apply(TaskEvent::Stop) {
+                    task.state = state;
+                }
+            }
+        }
+        Action::Wait { waiting } => job.waiting = Some(waiting.clone()),
+        Action::Up | Action::Release | Action::Hold | Action::Resume | Action::Cancel => {}
+    }
+    Ok(())
+}
+
+fn start(job: &mut Job, tasks: &[PlannedTask], now_ms: i64) {
+    job.revision += 1;
+    job.placed_ms = Some(now_ms);
+    job.finished = None;
+    job.failed = None;
+    job.tasks = (0_u128..)
+        .zip(tasks)
+        .map(|(place, task)| {
+            let salt = (u128::from(job.revision) << 16 | place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            Task {
+                id: TaskId(Uuid::from_u128(job.id.0.as_u128() ^ salt)),
+                role: task.role,
+                node: task.node,
+                gpus: task.gpus.clone(),
+                state: TaskState::Assigned,
+            }
+        })
+        .collect();
+}

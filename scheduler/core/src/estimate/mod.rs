@@ -1,0 +1,69 @@
+//! What a job would still take at any size: steps left over steps per second.
+//!
+//! It knows one job at a time and nothing of the cluster.
+
+mod convergence;
+mod nnls;
+mod speed;
+
+use crate::policy::Policy;
+use crate::snapshot::{Job, Progress};
+pub(crate) use speed::Speed;
+
+/// A job's future as far as it can be told.
+#[derive(Debug, Clone)]
+pub(crate) struct Estimate {
+    pub steps_left: f64,
+    pub speed: Speed,
+    /// The most workers and shards it may be given now, its range and the bound of exploration considered.
+    pub most: (u32, u32),
+}
+
+impl Estimate {
+    pub(crate) fn of(job: &Job, policy: &Policy) -> Self {
+        let speed = Speed::of(job, policy);
+        let bound = |largest: u32, min: u32, max: u32| {
+            let explored = (f64::from(largest) * policy.explore_factor).floor();
+            // A cast of a float saturates.
+            (explored as u32).max(largest).max(min).min(max)
+        };
+        let most = speed.largest_measured().map_or(
+            (job.workers.max, job.ps_shards.max),
+            |(workers, ps_shards)| {
+                (
+                    bound(workers, job.workers.min, job.workers.max),
+                    bound(ps_shards, job.ps_shards.min, job.ps_shards.max),
+                )
+            },
+        );
+        Self {
+            steps_left: steps_left(&job.progress, policy),
+            speed,
+            most,
+        }
+    }
+
+    /// Seconds to the end with `w` workers and `p` shards.
+    pub(crate) fn time_s(&self, (workers, ps_shards): (u32, u32)) -> f64 {
+        self.steps_left / self.speed.steps_per_s(workers, ps_shards)
+    }
+}
+
+/// Steps to the job's bound or to convergence, whichever comes first; at least one, because it has not ended.
+fn steps_left(progress: &Progress, policy: &Policy) -> f64 {
+    let per_epoch = progress.steps_per_epoch.max(1);
+    let by_bound = progress
+        .max_steps
+        .map(|most| most.saturating_sub(progress.step));
+    let by_convergence = progress
+        .convergence
+        .and_then(|rule| convergence::last_epoch(&progress.epoch_losses, rule))
+        .map(|epoch| {
+            epoch
+                .saturating_mul(per_epoch)
+                .saturating_sub(progress.step)
+        });
+    let left = [by_bound, by_convergence].into_iter().flatten().min();
+    left.unwrap_or_else(|| policy.unknown_epochs.saturating_mul(per_epoch))
+        .max(1) as f64
+}

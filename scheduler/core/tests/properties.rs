@@ -1,0 +1,295 @@
+//! What must hold of every plan, on snapshots reached by random walks: rounds, obedient and failing tasks, lost, drained and returning
+//! nodes, owners who pause, resume and cancel, and speeds that turn out as they do.
+
+mod scene;
+
+use muster_core::snapshot::{FailedReport, Finished, Snapshot, SpeedPoint, Tenant};
+use muster_core::{Action, apply, apply_change, check, plan, policy::Policy};
+use muster_model::job::{Intent, JobPhase, JobState};
+use muster_model::spec::{Convergence, Range};
+use muster_model::task::{Outcome, Role, TaskState};
+use muster_model::wait::{Change, Wait};
+use proptest::prelude::*;
+use scene::{Scene, gone, job, tenant};
+
+/// SplitMix64: small, and the same everywhere.
+struct Dice(u64);
+
+impl Dice {
+    fn roll(&mut self, sides: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((z ^ (z >> 31)) % u64::from(sides.max(1))).expect("below sides")
+    }
+
+    fn one_in(&mut self, sides: u32) -> bool {
+        self.roll(sides) == 0
+    }
+}
+
+fn world(dice: &mut Dice) -> Snapshot {
+    let mut scene = Scene::cluster(1 + dice.roll(5), 1 + dice.roll(4));
+    let cpu_milli = if dice.one_in(3) { 500 } else { 64_000 };
+    scene
+        .snapshot
+        .nodes
+        .iter_mut()
+        .for_each(|node| node.cpu_milli = cpu_milli);
+    scene.snapshot.tenants = (0..3)
+        .map(|number| Tenant {
+            id: tenant(number),
+            name: format!("t{number}"),
+            gpu_quota: (number > 0).then(|| dice.roll(10)),
+        })
+        .collect();
+    scene.snapshot.sort();
+    scene.snapshot
+}
+
+fn submit(snapshot: &mut Snapshot, dice: &mut Dice, number: u32) {
+    let mut new = job(number, &format!("j{number}"), snapshot.now_ms);
+    let min = 1 + dice.roll(3);
+    new.workers = Range {
+        min,
+        max: min + dice.roll(5),
+    };
+    new.ps_shards = Range {
+        min: 1,
+        max: 1 + dice.roll(3),
+    };
+    new.worker.gpus = 1 + dice.roll(2) * dice.roll(2);
+    new.tenant = tenant(dice.roll(3));
+    new.priority = [0, 0, 0, 5, -5][dice.roll(5) as usize];
+    new.retries = dice.roll(4);
+    new.progress.max_steps = (!dice.one_in(4)).then(|| u64::from(1 + dice.roll(50_000)));
+    new.progress.convergence = dice.one_in(3).then_some(Convergence {
+        relative_loss_drop: 0.02,
+        epochs: 2,
+    });
+    snapshot.jobs.push(new);
+}
+
+/// Lets things happen between two rounds.
+fn happen(snapshot: &mut Snapshot, dice: &mut Dice) {
+    snapshot.now_ms += i64::from(dice.roll(60_000));
+    if dice.one_in(6) {
+        let index = dice.roll(u32::try_from(snapshot.nodes.len()).expect("few")) as usize;
+        let node = &mut snapshot.nodes[index];
+        match dice.roll(3) {
+            0 => node.up = !node.up,
+            1 => node.drained = !node.drained,
+            _ => node.up = true,
+        }
+        let (id, up) = (node.id, node.up);
+        let tasks = snapshot.jobs.iter_mut().flat_map(|job| &mut job.tasks);
+        for task in tasks.filter(|task| !up && task.node == id && !task.state.is_released()) {
+            task.state = gone(Outcome::NodeLost);
+        }
+    }
+    for job in &mut snapshot.jobs {
+        if dice.one_in(15) {
+            job.intent =
+                [Intent::Run, Intent::Run, Intent::Pause, Intent::Cancel][dice.roll(4) as usize];
+        }
+        for task in &mut job.tasks {
+            match task.state {
+                TaskState::Assigned if !dice.one_in(4) => task.state = TaskState::Running,
+                TaskState::Stopping if !dice.one_in(3) => {
+                    let code = if dice.one_in(9) { 75 } else { 0 };
+                    task.state = gone(Outcome::Exited { code });
+                }
+                TaskState::Assigned | TaskState::Running if dice.one_in(60) => {
+                    task.state = gone(match dice.roll(4) {
+                        0 => Outcome::Signalled { signal: 9 },
+                        1 => Outcome::Exited { code: 75 },
+                        2 => Outcome::LeaseExpired,
+                        _ => Outcome::Exited { code: 1 },
+                    });
+                }
+                TaskState::Assigned
+                | TaskState::Running
+                | TaskState::Stopping
+                | TaskState::Released { .. } => {}
+            }
+        }
+        if job.state == JobState::Running {
+            train(job, dice);
+        }
+    }
+    snapshot.jobs.retain(|job| !job.state.phase().is_terminal());
+    snapshot.sort();
+}
+
+fn train(job: &mut muster_core::snapshot::Job, dice: &mut Dice) {
+    job.progress.step += u64::from(dice.roll(3_000));
+    let epoch = job.progress.step / job.progress.steps_per_epoch;
+    if epoch > job.progress.epoch_losses.last().map_or(0, |last| last.0) {
+        job.progress
+            .epoch_losses
+            .push((epoch, 0.2 + 2.0 / (1.0 + epoch as f64)));
+    }
+    let (workers, ps_shards) = job.size();
+    let speed =
+        5.0 + f64::from(workers.min(2 + dice.roll(5))) * (0.8 + f64::from(dice.roll(40)) / 100.0);
+    job.speeds
+        .retain(|point| (point.workers, point.ps_shards) != (workers, ps_shards));
+    job.speeds.push(SpeedPoint {
+        workers,
+        ps_shards,
+        steps_per_s: speed,
+        samples: u64::from(1 + dice.roll(20)),
+    });
+    if dice.one_in(40) {
+        job.failed = Some(FailedReport {
+            message: "diverged".to_owned(),
+            retryable: dice.one_in(2),
+        });
+    }
+    if job
+        .progress
+        .max_steps
+        .is_some_and(|most| job.progress.step >= most)
+        || dice.one_in(25)
+    {
+        job.finished = Some(Finished {
+            step: job.progress.step,
+            reason: "all epochs done".to_owned(),
+        });
+    }
+}
+
+fn is_wait(action: &Action) -> bool {
+    matches!(action, Action::Wait { .. })
+}
+
+/// Everything that must hold in one state; returns the state after the round.
+fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseError> {
+    let (first, report) = plan(snapshot, policy);
+    prop_assert_eq!(check(snapshot, &first), Vec::new(), "plan {:#?}", first);
+
+    let (again, same_report) = plan(&snapshot.clone(), policy);
+    let bytes = |plan, report| {
+        (
+            serde_json::to_vec(plan).ok(),
+            serde_json::to_vec(report).ok(),
+        )
+    };
+    prop_assert_eq!(bytes(&first, &report), bytes(&again, &same_report));
+
+    let read: Snapshot =
+        serde_json::from_slice(&serde_json::to_vec(snapshot).expect("JSON")).expect("JSON");
+    prop_assert_eq!(
+        &plan(&read, policy).0,
+        &first,
+        "a stored snapshot must replay"
+    );
+
+    let mut after = snapshot.clone();
+    apply(&mut after, &first).expect("a checked plan can be carried out");
+    let (second, _) = plan(&after, policy);
+    prop_assert_eq!(check(&after, &second), Vec::new());
+    let changes: Vec<_> = second
+        .decisions
+        .iter()
+        .filter(|one| !is_wait(&one.action))
+        .collect();
+    prop_assert!(changes.is_empty(), "first {first:#?} then {changes:#?}");
+    let mut settled = after.clone();
+    apply(&mut settled, &second).expect("waits");
+    let (third, _) = plan(&settled, policy);
+    prop_assert!(
+        third.decisions.is_empty(),
+        "waits do not settle: {third:#?}"
+    );
+    waits_are_true(&settled, policy)?;
+    Ok(after)
+}
+
+fn waits_are_true(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseError> {
+    for job in &snapshot.jobs {
+        let rests = matches!(job.state.phase(), JobPhase::Queued | JobPhase::Paused);
+        prop_assert_eq!(rests, job.waiting.is_some(), "job {:?}", job);
+        let Some(waiting) = &job.waiting else {
+            continue;
+        };
+        if let Wait::WaitingForPreemptedWorkloads { jobs } = &waiting.why {
+            prop_assert!(!jobs.is_empty());
+            for id in jobs {
+                let other = snapshot
+                    .jobs
+                    .iter()
+                    .find(|other| other.id == *id)
+                    .expect("is there");
+                prop_assert!(
+                    matches!(other.state, JobState::Stopping { .. }),
+                    "{other:?}"
+                );
+            }
+        }
+        let Some(change) = &waiting.smallest_change else {
+            continue;
+        };
+        let mut changed = apply_change(snapshot, job.id, change).expect("names what is there");
+        let (plan, _) = plan(&changed, policy);
+        prop_assert_eq!(check(&changed, &plan), Vec::new());
+        let starts = plan
+            .decisions
+            .iter()
+            .any(|one| one.job == job.id && matches!(one.action, Action::Start { .. }));
+        if *change == Change::Resume {
+            apply(&mut changed, &plan).expect("a checked plan");
+            let after = changed
+                .jobs
+                .iter()
+                .find(|one| one.id == job.id)
+                .expect("is there");
+            prop_assert!(after.state != JobState::Paused);
+        } else {
+            prop_assert!(starts, "{change:?} does not start {job:#?}");
+        }
+    }
+    Ok(())
+}
+
+/// Gangs are whole while they are up, whatever happened.
+fn gangs_are_whole(snapshot: &Snapshot) -> Result<(), TestCaseError> {
+    for job in snapshot
+        .jobs
+        .iter()
+        .filter(|job| job.state.phase().has_tasks())
+    {
+        let (workers, ps_shards) = job.size();
+        let mut ranks: Vec<Role> = job.tasks.iter().map(|task| task.role).collect();
+        ranks.sort_unstable();
+        let whole = (0..workers)
+            .map(|rank| Role::Worker { rank })
+            .chain((0..ps_shards).map(|index| Role::PsShard { index }));
+        prop_assert_eq!(ranks, whole.collect::<Vec<_>>());
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 2_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn plans_are_right_stable_and_true_on_random_walks(seed in any::<u64>(), rounds in 1_u32..12) {
+        let mut dice = Dice(seed);
+        let policy = Policy::optimus();
+        let mut snapshot = world(&mut dice);
+        let mut submitted = 0;
+        for round in 0..rounds {
+            for _ in 0..dice.roll(4) {
+                submit(&mut snapshot, &mut dice, submitted);
+                submitted += 1;
+            }
+            snapshot.round = u64::from(round);
+            snapshot.sort();
+            snapshot = examine(&snapshot, &policy)?;
+            gangs_are_whole(&snapshot)?;
+            happen(&mut snapshot, &mut dice);
+        }
+    }
+}

@@ -1,0 +1,233 @@
+//! Builds snapshots in a few words: `Scene::cluster(2, 2).job("a").workers(1, 4)`.
+#![allow(dead_code, reason = "every test binary uses another part of it")]
+
+use muster_core::snapshot::{Job, Node, Progress, Snapshot, SpeedPoint, Tenant};
+use muster_core::{Action, Plan, apply, check, plan, policy::Policy};
+use muster_model::id::{JobId, NodeId, TenantId};
+use muster_model::job::{Intent, JobPhase, JobState};
+use muster_model::spec::{Consistency, PsShardResources, Range, WorkerResources};
+use muster_model::task::{Outcome, TaskEvent, TaskState};
+use uuid::Uuid;
+
+pub struct Scene {
+    pub snapshot: Snapshot,
+    pub policy: Policy,
+}
+
+pub struct JobIn<'s>(pub &'s mut Job);
+
+impl Scene {
+    /// Nodes of equal GPUs with CPU and memory in plenty, and one tenant without a quota.
+    pub fn cluster(nodes: u32, gpus: u32) -> Self {
+        let nodes = (0..nodes).map(|n| node(n, gpus)).collect();
+        let snapshot = Snapshot {
+            round: 1,
+            now_ms: 1_000_000,
+            nodes,
+            tenants: vec![Tenant {
+                id: tenant(0),
+                name: "t0".to_owned(),
+                gpu_quota: None,
+            }],
+            jobs: Vec::new(),
+        };
+        Self {
+            snapshot,
+            policy: Policy::optimus(),
+        }
+    }
+
+    /// A queued job of one worker and one shard, submitted after those before it.
+    pub fn job(&mut self, name: &str) -> JobIn<'_> {
+        let number = u32::try_from(self.snapshot.jobs.len()).expect("few jobs");
+        let submitted_ms = self.snapshot.now_ms + i64::from(number) - 1_000;
+        self.snapshot.jobs.push(job(number, name, submitted_ms));
+        JobIn(self.snapshot.jobs.last_mut().expect("just pushed"))
+    }
+
+    pub fn find(&mut self, name: &str) -> &mut Job {
+        self.snapshot
+            .jobs
+            .iter_mut()
+            .find(|job| job.name == name)
+            .expect("a job of that name")
+    }
+
+    /// Plans, checks and carries out one round.
+    pub fn round(&mut self) -> Plan {
+        self.snapshot.sort();
+        let (plan, _) = plan(&self.snapshot, &self.policy);
+        assert_eq!(
+            check(&self.snapshot, &plan),
+            Vec::new(),
+            "in the plan {plan:#?}"
+        );
+        apply(&mut self.snapshot, &plan).expect("a checked plan can be carried out");
+        self.snapshot.round += 1;
+        plan
+    }
+
+    /// Every task that should be up is up, every one that should stop is gone.
+    pub fn obey(&mut self) {
+        for job in &mut self.snapshot.jobs {
+            for task in &mut job.tasks {
+                match task.state {
+                    TaskState::Assigned => task.state = TaskState::Running,
+                    TaskState::Stopping => task.state = gone(Outcome::Exited { code: 0 }),
+                    TaskState::Running | TaskState::Released { .. } => {}
+                }
+            }
+        }
+    }
+
+    /// Rounds and obedient nodes until nothing but waits is decided.
+    pub fn settle(&mut self) {
+        for _ in 0..50 {
+            let plan = self.round();
+            self.obey();
+            let quiet = plan
+                .decisions
+                .iter()
+                .all(|one| matches!(one.action, Action::Wait { .. }));
+            let still =
+                self.snapshot.jobs.iter().all(|job| {
+                    !matches!(job.state, JobState::Starting | JobState::Stopping { .. })
+                });
+            if quiet && still {
+                return;
+            }
+        }
+        panic!("fifty rounds did not settle {:#?}", self.snapshot.jobs);
+    }
+
+    pub fn later(&mut self, by_ms: i64) {
+        self.snapshot.now_ms += by_ms;
+    }
+
+    /// Running workers of a job.
+    pub fn workers(&mut self, name: &str) -> u32 {
+        let job = self.find(name);
+        if job.state.phase() == JobPhase::Running {
+            job.size().0
+        } else {
+            0
+        }
+    }
+
+    pub fn phase(&mut self, name: &str) -> JobPhase {
+        self.find(name).state.phase()
+    }
+
+    /// The job has run at a size and was so fast.
+    pub fn measured(&mut self, name: &str, workers: u32, steps_per_s: f64) {
+        let job = self.find(name);
+        job.speeds.retain(|point| point.workers != workers);
+        job.speeds.push(SpeedPoint {
+            workers,
+            ps_shards: 1,
+            steps_per_s,
+            samples: 50,
+        });
+    }
+}
+
+impl JobIn<'_> {
+    pub fn workers(self, min: u32, max: u32) -> Self {
+        self.0.workers = Range { min, max };
+        self
+    }
+
+    pub fn ps_shards(self, min: u32, max: u32) -> Self {
+        self.0.ps_shards = Range { min, max };
+        self
+    }
+
+    pub fn gpus(self, per_worker: u32) -> Self {
+        self.0.worker.gpus = per_worker;
+        self
+    }
+
+    pub fn priority(self, priority: i32) -> Self {
+        self.0.priority = priority;
+        self
+    }
+
+    pub fn tenant(self, number: u32) -> Self {
+        self.0.tenant = tenant(number);
+        self
+    }
+
+    pub fn steps(self, steps: u64) -> Self {
+        self.0.progress.max_steps = Some(steps);
+        self
+    }
+
+    pub fn retries(self, retries: u32) -> Self {
+        self.0.retries = retries;
+        self
+    }
+}
+
+pub fn node(number: u32, gpus: u32) -> Node {
+    Node {
+        id: NodeId(Uuid::from_u128(0x1000 + u128::from(number))),
+        name: format!("node-{number:02}"),
+        up: true,
+        drained: false,
+        gpus,
+        cpu_milli: 64_000,
+        memory_bytes: 1 << 40,
+    }
+}
+
+pub fn tenant(number: u32) -> TenantId {
+    TenantId(Uuid::from_u128(0x2000 + u128::from(number)))
+}
+
+pub fn gone(outcome: Outcome) -> TaskState {
+    TaskState::Running
+        .apply(TaskEvent::Gone { outcome })
+        .expect("a running task can go")
+}
+
+pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
+    Job {
+        id: JobId(Uuid::from_u128(0x3000_0000 + (u128::from(number) << 64))),
+        tenant: tenant(0),
+        name: name.to_owned(),
+        priority: 0,
+        submitted_ms,
+        intent: Intent::Run,
+        state: JobState::Queued,
+        revision: 0,
+        failures: 0,
+        retries: 3,
+        not_before_ms: None,
+        workers: Range { min: 1, max: 1 },
+        ps_shards: Range { min: 1, max: 1 },
+        worker: WorkerResources {
+            gpus: 1,
+            cpu_milli: 100,
+            memory_bytes: 1 << 30,
+        },
+        ps_shard: PsShardResources {
+            cpu_milli: 100,
+            memory_bytes: 1 << 28,
+        },
+        consistency: Consistency::Bsp,
+        batch: 128,
+        tasks: Vec::new(),
+        finished: None,
+        failed: None,
+        progress: Progress {
+            step: 0,
+            steps_per_epoch: 468,
+            max_steps: Some(20_000),
+            convergence: None,
+            epoch_losses: Vec::new(),
+        },
+        speeds: Vec::new(),
+        placed_ms: None,
+        waiting: None,
+    }
+}
