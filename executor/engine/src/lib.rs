@@ -11,3 +11,15 @@ pub mod model;
 pub mod optimizer;
 
 mod layer;
+
+pub mod assign;
+pub mod checkpoint;
+pub mod document;
+pub mod shard;
+pub mod stop;
+pub mod task;
+pub mod wire;
+pub mod worker;
+
+mod clock;
+mod log;

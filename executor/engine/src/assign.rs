@@ -1,0 +1,246 @@
+//! Which PS shard holds which part of the parameters: the parameter assignment of Optimus (Peng et al., EuroSys 2018), with
+//! one change.
+//!
+//! Optimus fills shards up to the mean load, best fit for blocks that fit and slicing for those that do not, and deals tiny
+//! blocks by request count alone. The last rule lets loads drift on networks of many tiny blocks, so here a tiny block goes to
+//! the shard with the fewest requests *among those with room*, and a block that fits nowhere is sliced like a large one. Then
+//! no shard ever exceeds the mean, rounded up, and loads differ by less than the number of shards.
+//!
+//! Worker and shard both compute this from the network's blocks, so it must stay a pure function of its arguments.
+
+use std::ops::Range;
+
+/// Share of the mean load below which a block is tiny: its cost is its request, not its bytes.
+const TINY_SHARE: usize = 100;
+
+/// A run of parameters in the flat arena.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Piece {
+    /// In parameters, from the start of the arena.
+    pub offset: usize,
+    /// In parameters; never 0.
+    pub len: usize,
+}
+
+impl Piece {
+    /// As a range of indices into the flat arena.
+    #[must_use]
+    pub fn range(self) -> Range<usize> {
+        self.offset..self.offset + self.len
+    }
+}
+
+/// Per shard the pieces that it holds, ascending by offset, neighbours merged. Blocks are `(offset, len)` in parameters and
+/// must not overlap; empty blocks are left out. A shard may hold nothing when there are fewer parameters than shards.
+///
+/// # Panics
+/// When `shards` is 0: the job document does not allow it.
+#[must_use]
+pub fn assign(blocks: &[Piece], shards: usize) -> Vec<Vec<Piece>> {
+    assert!(shards > 0, "a job has at least one PS shard");
+    let total: usize = blocks.iter().map(|block| block.len).sum();
+    let mut fill = Fill {
+        capacity: total.div_ceil(shards),
+        load: vec![0; shards],
+        pieces: vec![Vec::new(); shards],
+    };
+    let mut largest_first: Vec<Piece> = blocks.iter().copied().filter(|b| b.len > 0).collect();
+    largest_first.sort_by(|a, b| b.len.cmp(&a.len).then(a.offset.cmp(&b.offset)));
+    for block in largest_first {
+        match fill.shard_for(block.len) {
+            Some(shard) => fill.put(shard, block),
+            None => fill.slice(block),
+        }
+    }
+    fill.pieces.into_iter().map(merged).collect()
+}
+
+struct Fill {
+    capacity: usize,
+    load: Vec<usize>,
+    pieces: Vec<Vec<Piece>>,
+}
+
+impl Fill {
+    fn room(&self, shard: usize) -> usize {
+        self.capacity - self.load[shard]
+    }
+
+    /// The shard that takes a whole block of `len`, or `None` when none has room for it.
+    fn shard_for(&self, len: usize) -> Option<usize> {
+        let with_room = (0..self.load.len()).filter(|&shard| self.room(shard) >= len);
+        if len * TINY_SHARE <= self.capacity {
+            with_room.min_by_key(|&shard| (self.pieces[shard].len(), self.load[shard], shard))
+        } else {
+            with_room.min_by_key(|&shard| (self.room(shard), shard))
+        }
+    }
+
+    /// Cuts a block over the shards with the most room, then gives what is left to the tightest that holds it.
+    fn slice(&mut self, block: Piece) {
+        let mut rest = block;
+        while rest.len > 0 {
+            let emptiest = (0..self.load.len())
+                .min_by_key(|&shard| (self.load[shard], shard))
+                .expect("there is at least one shard");
+            let shard = match self.shard_for(rest.len) {
+                Some(tightest) => tightest,
+                None => emptiest,
+            };
+            let len = rest.len.min(self.room(shard));
+            assert!(len > 0, "capacities add up to at least the total");
+            self.put(
+                shard,
+                Piece {
+                    offset: rest.offset,
+                    len,
+                },
+            );
+            rest.offset += len;
+            rest.len -= len;
+        }
+    }
+
+    fn put(&mut self, shard: usize, piece: Piece) {
+        self.load[shard] += piece.len;
+        self.pieces[shard].push(piece);
+    }
+}
+
+fn merged(mut pieces: Vec<Piece>) -> Vec<Piece> {
+    pieces.sort_unstable();
+    let mut out: Vec<Piece> = Vec::with_capacity(pieces.len());
+    for piece in pieces {
+        match out.last_mut() {
+            Some(last) if last.offset + last.len == piece.offset => last.len += piece.len,
+            _ => out.push(piece),
+        }
+    }
+    out
+}
+
+/// Parameters that a shard holds.
+#[must_use]
+pub fn load(pieces: &[Piece]) -> usize {
+    pieces.iter().map(|piece| piece.len).sum()
+}
+
+/// The mutable parts of `arena` that `assignment` names, shard by shard: each shard's connection then writes its own part at the
+/// same time as the others.
+///
+/// # Panics
+/// When pieces overlap or leave the arena; [`assign`] makes no such pieces.
+#[must_use]
+pub fn split_mut<'a>(arena: &'a mut [f32], assignment: &[Vec<Piece>]) -> Vec<Vec<&'a mut [f32]>> {
+    let mut order: Vec<(Piece, usize)> = assignment
+        .iter()
+        .enumerate()
+        .flat_map(|(shard, pieces)| pieces.iter().map(move |&piece| (piece, shard)))
+        .collect();
+    order.sort_unstable();
+    let mut out: Vec<Vec<&'a mut [f32]>> = assignment.iter().map(|_| Vec::new()).collect();
+    let mut rest = arena;
+    let mut at = 0;
+    for (piece, shard) in order {
+        let (_, tail) = rest.split_at_mut(piece.offset - at);
+        let (part, tail) = tail.split_at_mut(piece.len);
+        out[shard].push(part);
+        rest = tail;
+        at = piece.offset + piece.len;
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn blocks(lens: &[usize]) -> Vec<Piece> {
+        let mut offset = 0;
+        lens.iter()
+            .map(|&len| {
+                let piece = Piece { offset, len };
+                offset += len;
+                piece
+            })
+            .collect()
+    }
+
+    proptest! {
+        #[test]
+        fn covers_everything_once_and_evenly(
+            lens in prop::collection::vec(0usize..5_000, 0..60), shards in 1usize..20,
+        ) {
+            let total: usize = lens.iter().sum();
+            let assignment = assign(&blocks(&lens), shards);
+            prop_assert_eq!(assignment.len(), shards);
+            let mut seen = vec![0u8; total];
+            for piece in assignment.iter().flatten() {
+                prop_assert!(piece.len > 0);
+                for slot in &mut seen[piece.range()] {
+                    *slot += 1;
+                }
+            }
+            prop_assert!(seen.iter().all(|&count| count == 1));
+            let loads: Vec<usize> = assignment.iter().map(|pieces| load(pieces)).collect();
+            prop_assert!(loads.iter().all(|&load| load <= total.div_ceil(shards)));
+            let spread = loads.iter().max().unwrap() - loads.iter().min().unwrap();
+            prop_assert!(spread < shards, "loads {:?}", loads);
+        }
+
+        #[test]
+        fn split_parts_are_those_of_the_assignment(
+            lens in prop::collection::vec(1usize..200, 1..20), shards in 1usize..6,
+        ) {
+            let total: usize = lens.iter().sum();
+            let mut arena: Vec<f32> = (0..total).map(|i| i as f32).collect();
+            let assignment = assign(&blocks(&lens), shards);
+            let parts = split_mut(&mut arena, &assignment);
+            for (pieces, parts) in assignment.iter().zip(&parts) {
+                prop_assert_eq!(pieces.len(), parts.len());
+                for (piece, part) in pieces.iter().zip(parts) {
+                    prop_assert_eq!(piece.len, part.len());
+                    prop_assert_eq!(part[0], piece.offset as f32);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn blocks_that_fit_stay_whole() {
+        let assignment = assign(&blocks(&[100, 60, 40, 100]), 3);
+        assert_eq!(
+            assignment.iter().map(Vec::len).collect::<Vec<_>>(),
+            [1, 1, 1]
+        );
+        assert_eq!(
+            assignment[2],
+            [Piece {
+                offset: 100,
+                len: 100
+            }],
+            "60 and 40 lie together and merge"
+        );
+    }
+
+    #[test]
+    fn one_large_block_is_sliced() {
+        let assignment = assign(&blocks(&[1_000, 10]), 4);
+        let loads: Vec<usize> = assignment.iter().map(|pieces| load(pieces)).collect();
+        assert!(
+            loads.iter().all(|&load| (250..=253).contains(&load)),
+            "{loads:?}"
+        );
+    }
+
+    /// Many tiny blocks after large ones are the case where dealing by request count alone drifts.
+    #[test]
+    fn many_tiny_blocks_do_not_drift() {
+        let mut lens = vec![50_000, 30_000, 20_000];
+        lens.extend((0..300).map(|i| 10 + i % 90));
+        let assignment = assign(&blocks(&lens), 7);
+        let loads: Vec<usize> = assignment.iter().map(|pieces| load(pieces)).collect();
+        assert!(loads.iter().max().unwrap() - loads.iter().min().unwrap() < 7);
+    }
+}

@@ -1,0 +1,82 @@
+//! The fence: once a newer revision of the job has started, an older one writes nothing more into the job's folder.
+//!
+//! The scheduler starts a revision only when every task of the older one is reported gone, so two writers should never meet. The
+//! fence is for the day when that report was wrong. Check and rename happen under one file lock; without it a stale writer could
+//! pass the check, sleep, and rename after the newer revision has chosen what to continue from.
+
+use super::files::{sync_folder, write_durable};
+use super::{CheckpointError, JobFolder};
+use rustix::fs::{FlockOperation, flock};
+use std::fs::{self, File, OpenOptions};
+use std::io;
+use std::path::Path;
+
+const FENCE_FILE: &str = "FENCE";
+const LOCK_FILE: &str = ".lock";
+
+/// The job folder's lock, held; released when dropped.
+#[derive(Debug)]
+pub struct Fence {
+    _lock: File,
+}
+
+impl JobFolder {
+    /// Makes the folder if need be and raises its fence to this revision.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Fenced`] when a newer revision has started already.
+    pub fn claim(&self) -> Result<(), CheckpointError> {
+        let path = self.path();
+        fs::create_dir_all(&path).map_err(CheckpointError::io("make", &path))?;
+        for folder in path.ancestors().take(3) {
+            sync_folder(folder)?;
+        }
+        let _fence = self.fence()?;
+        let fresh = path.join(format!(".tmp-fence-{}", self.revision));
+        match fs::remove_file(&fresh) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                return Err(CheckpointError::io("remove", &fresh)(error));
+            }
+            _ => {}
+        }
+        write_durable(&fresh, format!("{}\n", self.revision).as_bytes())?;
+        let fence = path.join(FENCE_FILE);
+        fs::rename(&fresh, &fence).map_err(CheckpointError::io("write", &fence))?;
+        sync_folder(&path)
+    }
+
+    /// Locks the folder and makes sure that no newer revision has started.
+    pub(super) fn fence(&self) -> Result<Fence, CheckpointError> {
+        let path = self.path();
+        let lock_path = path.join(LOCK_FILE);
+        let lock = || {
+            let file = OpenOptions::new()
+                .create(true)
+                .truncate(false)
+                .write(true)
+                .open(&lock_path)?;
+            flock(&file, FlockOperation::LockExclusive)?;
+            Ok(file)
+        };
+        let lock = lock().map_err(CheckpointError::io("lock", &lock_path))?;
+        let newest = read_fence(&path.join(FENCE_FILE))?;
+        if newest > self.revision {
+            return Err(CheckpointError::Fenced {
+                own: self.revision,
+                newest,
+            });
+        }
+        Ok(Fence { _lock: lock })
+    }
+}
+
+fn read_fence(path: &Path) -> Result<u64, CheckpointError> {
+    match fs::read_to_string(path) {
+        Ok(text) => text
+            .trim()
+            .parse()
+            .map_err(|_| CheckpointError::damaged(path, "it holds no revision")),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+        Err(error) => Err(CheckpointError::io("read", path)(error)),
+    }
+}

@@ -1,0 +1,60 @@
+//! Files that are on the disk once a function returns, and their sums.
+
+use super::CheckpointError;
+use sha2::{Digest, Sha256};
+use std::fmt::Write as _;
+use std::fs::{File, OpenOptions};
+use std::io::{Read, Write};
+use std::path::Path;
+
+/// Bytes hashed at a time when a file is read back.
+const READ_CHUNK_BYTES: usize = 1 << 20;
+
+/// Creates `path` with `bytes` and forces them to the disk.
+pub fn write_durable(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        file.write_all(bytes)?;
+        file.sync_all()
+    };
+    write().map_err(CheckpointError::io("write", path))
+}
+
+/// Forces a folder's entries (created, renamed or removed names) to the disk.
+pub fn sync_folder(path: &Path) -> Result<(), CheckpointError> {
+    let sync = || File::open(path)?.sync_all();
+    sync().map_err(CheckpointError::io("sync", path))
+}
+
+/// Hex SHA-256 of bytes in memory.
+pub fn sha256(bytes: &[u8]) -> String {
+    hex(&Sha256::digest(bytes))
+}
+
+/// Length and hex SHA-256 of a file as it lies on the disk.
+pub fn sum(path: &Path) -> Result<(u64, String), CheckpointError> {
+    let read = || {
+        let mut file = File::open(path)?;
+        let mut hasher = Sha256::new();
+        let mut chunk = vec![0; READ_CHUNK_BYTES];
+        let mut bytes = 0;
+        loop {
+            let count = file.read(&mut chunk)?;
+            if count == 0 {
+                return Ok((bytes, hex(&hasher.finalize())));
+            }
+            hasher.update(&chunk[..count]);
+            bytes += count as u64;
+        }
+    };
+    read().map_err(CheckpointError::io("read", path))
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes
+        .iter()
+        .fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {
+            let _ = write!(out, "{byte:02x}");
+            out
+        })
+}

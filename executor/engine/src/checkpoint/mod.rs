@@ -1,0 +1,97 @@
+//! Checkpoints on disk: written whole or not at all, verified before they are used, fenced against a stale writer.
+//!
+//! A job's folder is `<checkpoint root>/<tenant>/<job>/`. In it lie `step-<10 digits>-r<revision>/` folders, the `FENCE` (newest
+//! revision that started) and at the end `final-r<revision>/`. Each checkpoint folder holds
+//!
+//! * `model.safetensors`: the parameters, one tensor a block, with the block's shape;
+//! * `optimizer.safetensors`: the optimizer's state, tensors named `<block>.<plane>`;
+//! * `manifest.json`: [`Manifest`], everything else that training continues from, and the other files' lengths and SHA-256;
+//! * `SHA256SUMS`: of all three, for `sha256sum -c` and for the manifest's own check.
+//!
+//! This module must never know who asks for a checkpoint or when.
+
+mod fence;
+mod files;
+mod manifest;
+mod read;
+mod write;
+
+pub use fence::Fence;
+pub use manifest::{Curve, FileSum, FileSums, Layout, Manifest, NamedBlock, Position, RANDOMNESS};
+pub use read::Found;
+pub use write::Contents;
+
+use muster_model::id::{JobId, TenantId};
+use std::io;
+use std::path::{Path, PathBuf};
+
+const MODEL_FILE: &str = "model.safetensors";
+const OPTIMIZER_FILE: &str = "optimizer.safetensors";
+const MANIFEST_FILE: &str = "manifest.json";
+const SUMS_FILE: &str = "SHA256SUMS";
+
+/// Why a checkpoint could not be written, read or removed.
+#[derive(Debug, thiserror::Error)]
+pub enum CheckpointError {
+    #[error("could not {doing} {}", path.display())]
+    Io {
+        doing: &'static str,
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    /// The content is not what was written. Unlike [`Self::Io`] it will not be better next time.
+    #[error("{} is damaged: {what}", path.display())]
+    Damaged { path: PathBuf, what: String },
+    /// It is sound, but of another network or data order than the job's document says.
+    #[error("{} does not belong to this job document: {what}", path.display())]
+    Mismatch { path: PathBuf, what: String },
+    #[error("revision {newest} of the job has started; revision {own} must not write any more")]
+    Fenced { own: u64, newest: u64 },
+    #[error("the parameters are not finite: training has diverged")]
+    Diverged,
+}
+
+impl CheckpointError {
+    fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io {
+            doing,
+            path: path.to_owned(),
+            source,
+        }
+    }
+
+    fn damaged(path: &Path, what: impl Into<String>) -> Self {
+        Self::Damaged {
+            path: path.to_owned(),
+            what: what.into(),
+        }
+    }
+}
+
+/// The checkpoint folder of one job, as one revision sees it.
+#[derive(Debug, Clone)]
+pub struct JobFolder {
+    root: PathBuf,
+    /// Relative to the checkpoint root.
+    relative: String,
+    revision: u64,
+}
+
+impl JobFolder {
+    /// Names the folder; nothing is touched yet.
+    #[must_use]
+    pub fn new(checkpoint_root: &Path, tenant: TenantId, job: JobId, revision: u64) -> Self {
+        Self {
+            root: checkpoint_root.to_owned(),
+            relative: format!("{tenant}/{job}"),
+            revision,
+        }
+    }
+
+    /// Where it lies.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.root.join(&self.relative)
+    }
+}

@@ -1,0 +1,40 @@
+//! The task's events file: one JSON object a line, appended with one `write(2)`, so that a reader never sees half a line of a
+//! living task and a killed one leaves at most one torn line at the end.
+
+use crate::worker::Reporter;
+use muster_model::assignment::TaskReport;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// The open file.
+#[derive(Debug)]
+pub struct EventsFile {
+    file: File,
+}
+
+impl EventsFile {
+    /// Opens or creates it, for appending.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        Ok(Self { file })
+    }
+}
+
+impl Reporter for EventsFile {
+    fn report(&self, report: &TaskReport) -> io::Result<()> {
+        let mut line = serde_json::to_vec(report)?;
+        line.push(b'\n');
+        let written = (&self.file).write(&line)?;
+        if written < line.len() {
+            return Err(io::Error::new(
+                io::ErrorKind::StorageFull,
+                "half an event was written",
+            ));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,169 @@
+//! From the command line to an exit code.
+
+use super::events::EventsFile;
+use super::folder::TaskFolder;
+use crate::assign::load;
+use crate::document;
+use crate::log;
+use crate::shard::{End, Exchange, Identity, Shard, Tensors};
+use crate::stop::StopFlag;
+use crate::worker::{self, Ending, Reporter, Surroundings, WorkerError};
+use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
+use muster_model::task::Role;
+use std::error::Error;
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// What the executor gives on the command line.
+#[derive(Debug, Clone, clap::Parser)]
+#[command(
+    name = "muster-task",
+    version,
+    about = "Runs one task of a training job: a worker or a PS shard"
+)]
+pub struct Options {
+    /// The task's folder, with task.json and peers.json.
+    #[arg(long)]
+    pub folder: PathBuf,
+    /// Where the jobs' checkpoints lie.
+    #[arg(long)]
+    pub checkpoint_root: PathBuf,
+    /// Where the data sets lie.
+    #[arg(long)]
+    pub dataset_root: PathBuf,
+    /// Address to listen on, as the other nodes reach it.
+    #[arg(long, default_value = "127.0.0.1")]
+    pub listen_host: String,
+    /// Threads for computing.
+    #[arg(long, env = "MUSTER_THREADS", default_value_t = 1)]
+    pub threads: usize,
+}
+
+/// Runs the task to its end; the exit code of the process.
+#[must_use]
+pub fn main(options: &Options) -> i32 {
+    let folder = TaskFolder::new(&options.folder);
+    let opened = folder
+        .launch()
+        .map_err(|error| chain(&error))
+        .and_then(|launch| {
+            Ok((
+                launch,
+                EventsFile::open(&folder.events_path()).map_err(|error| chain(&error))?,
+            ))
+        });
+    let (launch, events) = match opened {
+        Ok(opened) => opened,
+        // Without a launch or a place for events there is nobody to tell but the log.
+        Err(message) => {
+            log::line(message);
+            return exit_code::FAILED;
+        }
+    };
+    let stop = StopFlag::new(Duration::from_millis(launch.grace_ms));
+    for signal in [signal_hook::consts::SIGTERM, signal_hook::consts::SIGINT] {
+        if let Err(error) = signal_hook::flag::register(signal, stop.raw()) {
+            return failed(&events, format!("could not catch signals: {error}"), true);
+        }
+    }
+    log::line(format_args!(
+        "{} of job {} at revision {}",
+        launch.role, launch.job_id, launch.revision
+    ));
+    match launch.role {
+        Role::Worker { rank } => run_worker(&launch, rank, &folder, options, &events, stop),
+        Role::PsShard { index } => run_shard(&launch, index, options, &events, &stop),
+    }
+}
+
+fn run_worker(
+    launch: &TaskLaunch,
+    rank: u32,
+    folder: &TaskFolder,
+    options: &Options,
+    events: &EventsFile,
+    stop: StopFlag,
+) -> i32 {
+    let around = Surroundings {
+        checkpoint_root: &options.checkpoint_root,
+        dataset_root: &options.dataset_root,
+        reporter: events,
+        stop,
+        peers: &|| folder.peers(),
+        threads: options.threads,
+    };
+    match worker::run(launch, rank, &around) {
+        Ok(Ending::Finished | Ending::Interrupted) => exit_code::DONE,
+        Ok(Ending::PeerLost) => exit_code::PEER_LOST,
+        Err(error) => {
+            let retryable = error.is_retryable();
+            failed(events, chain(&error), retryable)
+        }
+    }
+}
+
+fn run_shard(
+    launch: &TaskLaunch,
+    index: u32,
+    options: &Options,
+    events: &EventsFile,
+    stop: &StopFlag,
+) -> i32 {
+    let engine = &launch.spec.engine;
+    let network = match document::network(engine) {
+        Ok(network) => network,
+        Err(error) => return failed(events, chain(&WorkerError::Network(error)), false),
+    };
+    let pieces = &worker::assignment(&network, launch.ps_shards)[index as usize];
+    let tensors = Tensors::new(
+        document::optimizer(&engine.optimizer),
+        load(pieces),
+        options.threads,
+    );
+    let consistency = launch.spec.exchange.consistency;
+    let exchange = Exchange::new(tensors, consistency, launch.workers as usize, engine.batch);
+    let identity = Identity {
+        job_id: launch.job_id,
+        revision: launch.revision,
+        secret: launch.secret.clone(),
+        index,
+        ps_shards: launch.ps_shards,
+        workers: launch.workers,
+    };
+    let shard = match Shard::bind(&options.listen_host, identity, exchange) {
+        Ok(shard) => shard,
+        Err(error) => return failed(events, chain(&error), true),
+    };
+    let address = shard.address().to_string();
+    log::line(format_args!(
+        "holds {} parameters, listens on {address}",
+        load(pieces)
+    ));
+    if let Err(error) = events.report(&TaskReport::Listening { address }) {
+        return failed(events, format!("could not keep a report: {error}"), true);
+    }
+    match shard.serve(stop) {
+        Ok(End::Finished | End::Stopped) => exit_code::DONE,
+        Ok(End::PeerLost) => exit_code::PEER_LOST,
+        Err(error) => failed(events, chain(&error), true),
+    }
+}
+
+fn failed(events: &EventsFile, message: String, retryable: bool) -> i32 {
+    log::line(format_args!("failed: {message}"));
+    if let Err(error) = events.report(&TaskReport::Failed { message, retryable }) {
+        log::line(format_args!("could not keep the report of it: {error}"));
+    }
+    exit_code::FAILED
+}
+
+/// The error and its causes, outermost first, in one line.
+fn chain(error: &dyn Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text = format!("{text}: {inner}");
+        cause = inner.source();
+    }
+    text
+}

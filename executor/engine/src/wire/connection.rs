@@ -1,0 +1,276 @@
+//! One TCP connection: frames out by vectored writes straight from the arenas, frames in straight into them.
+
+use super::frame::{FrameError, HEADER_BYTES, Header, Kind};
+use crate::clock;
+use socket2::{SockRef, TcpKeepalive};
+use std::io::{self, IoSlice, IoSliceMut, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+/// A peer's machine that says nothing for so long (no acknowledgement, no keepalive answer) is gone.
+const PEER_SILENCE: Duration = Duration::from_secs(15);
+
+/// Slices given to one `writev`/`readv`; the kernel's limit is 1024.
+const SLICES_PER_CALL: usize = 64;
+
+/// Why a connection is of no more use.
+#[derive(Debug, thiserror::Error)]
+pub enum WireError {
+    #[error("could not {doing}")]
+    Io {
+        doing: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("the peer closed the connection")]
+    Closed,
+    #[error("the peer took too long over its greeting")]
+    HandshakeTimeout,
+    #[error("could not read a frame")]
+    Frame(#[from] FrameError),
+    #[error("the peer sent {got} bytes of payload where {expected} belong")]
+    PayloadLength { got: u64, expected: u64 },
+    #[error("the peer sent a {got:?} frame where it makes no sense")]
+    Unexpected { got: Kind },
+    #[error("the peer's {0} cannot be read")]
+    Malformed(&'static str),
+    #[error("the peer refused: {0}")]
+    Refused(String),
+}
+
+impl WireError {
+    fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| match source.kind() {
+            io::ErrorKind::UnexpectedEof
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::BrokenPipe => Self::Closed,
+            _ => Self::Io { doing, source },
+        }
+    }
+}
+
+/// A connected socket that speaks frames.
+#[derive(Debug)]
+pub struct Connection {
+    stream: TcpStream,
+}
+
+impl Connection {
+    /// Takes over a fresh socket: no Nagle delay, keepalive and user timeout so that a vanished machine is noticed.
+    ///
+    /// # Errors
+    /// [`WireError::Io`] when the socket refuses its options.
+    pub fn new(stream: TcpStream) -> Result<Self, WireError> {
+        let setup = || -> io::Result<()> {
+            stream.set_nodelay(true)?;
+            let socket = SockRef::from(&stream);
+            let keepalive = TcpKeepalive::new()
+                .with_time(Duration::from_secs(5))
+                .with_interval(Duration::from_secs(2))
+                .with_retries(5);
+            socket.set_tcp_keepalive(&keepalive)?;
+            socket.set_tcp_user_timeout(Some(PEER_SILENCE))
+        };
+        setup().map_err(WireError::io("set up a connection"))?;
+        Ok(Self { stream })
+    }
+
+    /// A second handle to the socket, to shut it down from elsewhere.
+    ///
+    /// # Errors
+    /// [`WireError::Io`] when no descriptor is left.
+    pub fn handle(&self) -> Result<TcpStream, WireError> {
+        self.stream
+            .try_clone()
+            .map_err(WireError::io("duplicate a socket"))
+    }
+
+    /// Sends one frame; `payload` parts go out one after the other as one payload.
+    ///
+    /// # Errors
+    /// [`WireError::Closed`] or [`WireError::Io`].
+    pub fn send(
+        &mut self,
+        kind: Kind,
+        clock: u64,
+        meta: &[u8],
+        payload: &[&[f32]],
+    ) -> Result<(), WireError> {
+        let floats: usize = payload.iter().map(|part| part.len()).sum();
+        let header = Header {
+            kind,
+            clock,
+            meta_bytes: u32::try_from(meta.len()).expect("small parts are small"),
+            payload_bytes: floats as u64 * 4,
+        }
+        .encode();
+        let mut slices = Vec::with_capacity(2 + payload.len());
+        slices.push(IoSlice::new(&header));
+        slices.push(IoSlice::new(meta));
+        slices.extend(
+            payload
+                .iter()
+                .map(|part| IoSlice::new(bytemuck::cast_slice(part))),
+        );
+        write_all(&mut self.stream, &mut slices).map_err(WireError::io("send a frame"))
+    }
+
+    /// Waits for the next frame's header, without a time limit.
+    ///
+    /// # Errors
+    /// [`WireError`] when the peer is gone or what it sent is no frame.
+    pub fn receive(&mut self) -> Result<Header, WireError> {
+        let mut bytes = [0; HEADER_BYTES];
+        self.stream
+            .read_exact(&mut bytes)
+            .map_err(WireError::io("read a frame's header"))?;
+        Ok(Header::decode(&bytes)?)
+    }
+
+    /// Waits up to `limit` for the peer to send anything. `false` when it did not. Lets a task look at its stop flag between.
+    ///
+    /// # Errors
+    /// [`WireError`] when the connection is broken.
+    pub fn wait_readable(&mut self, limit: Duration) -> Result<bool, WireError> {
+        let doing = "wait for a frame";
+        self.stream
+            .set_read_timeout(Some(limit))
+            .map_err(WireError::io(doing))?;
+        let peeked = self.stream.peek(&mut [0]);
+        self.stream
+            .set_read_timeout(None)
+            .map_err(WireError::io(doing))?;
+        match peeked {
+            Ok(0) => Err(WireError::Closed),
+            Ok(_) => Ok(true),
+            // A signal cuts the wait short (a socket with a timeout is never restarted): the caller wants to look at its flag.
+            Err(error) if is_timeout(&error) || error.kind() == io::ErrorKind::Interrupted => {
+                Ok(false)
+            }
+            Err(error) => Err(WireError::io(doing)(error)),
+        }
+    }
+
+    /// Reads the small part of the frame whose header was just received.
+    ///
+    /// # Errors
+    /// [`WireError`] when the peer is gone.
+    pub fn receive_meta(&mut self, header: Header) -> Result<Vec<u8>, WireError> {
+        // The header's limit has been checked by `decode`.
+        let mut meta = vec![0; header.meta_bytes as usize];
+        self.stream
+            .read_exact(&mut meta)
+            .map_err(WireError::io("read a frame"))?;
+        Ok(meta)
+    }
+
+    /// Reads the payload of the frame into `parts`, which it must fill exactly.
+    ///
+    /// # Errors
+    /// [`WireError::PayloadLength`] before anything is read when it would not.
+    pub fn receive_payload(
+        &mut self,
+        header: Header,
+        parts: &mut [&mut [f32]],
+    ) -> Result<(), WireError> {
+        let floats: usize = parts.iter().map(|part| part.len()).sum();
+        let expected = floats as u64 * 4;
+        if header.payload_bytes != expected {
+            return Err(WireError::PayloadLength {
+                got: header.payload_bytes,
+                expected,
+            });
+        }
+        let mut slices: Vec<IoSliceMut<'_>> = parts
+            .iter_mut()
+            .map(|part| IoSliceMut::new(bytemuck::cast_slice_mut(part)))
+            .collect();
+        read_all(&mut self.stream, &mut slices).map_err(WireError::io("read a payload"))
+    }
+
+    /// Reads one whole frame without payload before `deadline`, with a small part of at most `max_meta_bytes`. For greetings:
+    /// neither a slow nor a talkative stranger may hold the reader.
+    ///
+    /// # Errors
+    /// [`WireError::HandshakeTimeout`] and whatever else may be wrong with it.
+    pub fn receive_greeting(
+        &mut self,
+        deadline: Instant,
+        max_meta_bytes: u32,
+    ) -> Result<(Header, Vec<u8>), WireError> {
+        let mut bytes = [0; HEADER_BYTES];
+        self.read_before(deadline, &mut bytes)?;
+        let header = Header::decode(&bytes)?;
+        if header.meta_bytes > max_meta_bytes {
+            return Err(FrameError::MetaTooLong(header.meta_bytes).into());
+        }
+        if header.payload_bytes != 0 {
+            return Err(WireError::PayloadLength {
+                got: header.payload_bytes,
+                expected: 0,
+            });
+        }
+        let mut meta = vec![0; header.meta_bytes as usize];
+        self.read_before(deadline, &mut meta)?;
+        self.stream
+            .set_read_timeout(None)
+            .map_err(WireError::io("read a greeting"))?;
+        Ok((header, meta))
+    }
+
+    fn read_before(&mut self, deadline: Instant, mut out: &mut [u8]) -> Result<(), WireError> {
+        let doing = "read a greeting";
+        while !out.is_empty() {
+            let left = deadline.saturating_duration_since(clock::now());
+            if left.is_zero() {
+                return Err(WireError::HandshakeTimeout);
+            }
+            self.stream
+                .set_read_timeout(Some(left))
+                .map_err(WireError::io(doing))?;
+            match self.stream.read(out) {
+                Ok(0) => return Err(WireError::Closed),
+                Ok(count) => out = &mut out[count..],
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) => return Err(WireError::HandshakeTimeout),
+                Err(error) => return Err(WireError::io(doing)(error)),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+fn write_all(stream: &mut TcpStream, mut slices: &mut [IoSlice<'_>]) -> io::Result<()> {
+    IoSlice::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        let end = slices.len().min(SLICES_PER_CALL);
+        match stream.write_vectored(&slices[..end]) {
+            Ok(0) => return Err(io::ErrorKind::BrokenPipe.into()),
+            Ok(count) => IoSlice::advance_slices(&mut slices, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}
+
+fn read_all(stream: &mut TcpStream, mut slices: &mut [IoSliceMut<'_>]) -> io::Result<()> {
+    IoSliceMut::advance_slices(&mut slices, 0);
+    while !slices.is_empty() {
+        let end = slices.len().min(SLICES_PER_CALL);
+        match stream.read_vectored(&mut slices[..end]) {
+            Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Ok(count) => IoSliceMut::advance_slices(&mut slices, count),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
+}

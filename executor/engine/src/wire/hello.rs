@@ -1,0 +1,136 @@
+//! The small parts of frames: who greets, what a step counted.
+
+use super::WireError;
+use muster_model::id::JobId;
+use serde::{Deserialize, Serialize};
+
+/// Longest greeting that a shard reads from a stranger.
+pub const MAX_HELLO_BYTES: u32 = 2048;
+
+/// What a worker says first. A shard accepts it only when everything agrees with its own launch.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Hello {
+    pub job_id: JobId,
+    /// Fence: another revision of the job is refused.
+    pub revision: u64,
+    /// Of the revision, as in the launch; hex.
+    pub secret: String,
+    pub rank: u32,
+    pub workers: u32,
+    /// The shard that the worker believes to speak to, and of how many.
+    pub shard: u32,
+    pub ps_shards: u32,
+    /// Parameters of that shard by the worker's own computation.
+    pub parameters: u64,
+}
+
+/// The shard's answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Welcome {
+    /// Values of optimizer state that the shard keeps per parameter.
+    pub state_per_parameter: u32,
+}
+
+/// What a worker's part of a step counted, or all workers' parts together.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct StepStats {
+    /// Training loss, summed over examples.
+    pub loss_sum: f64,
+    /// Examples classified rightly.
+    pub correct: u64,
+    pub examples: u64,
+}
+
+impl StepStats {
+    /// Length on the wire.
+    pub const BYTES: usize = 24;
+
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[0..8].copy_from_slice(&self.loss_sum.to_le_bytes());
+        out[8..16].copy_from_slice(&self.correct.to_le_bytes());
+        out[16..24].copy_from_slice(&self.examples.to_le_bytes());
+        out
+    }
+
+    /// # Errors
+    /// [`WireError::Malformed`] when the part has another length.
+    pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
+        let bytes: [u8; Self::BYTES] = meta
+            .try_into()
+            .map_err(|_| WireError::Malformed("step counts"))?;
+        let word = |at: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[at..at + 8]);
+            word
+        };
+        Ok(Self {
+            loss_sum: f64::from_le_bytes(word(0)),
+            correct: u64::from_le_bytes(word(8)),
+            examples: u64::from_le_bytes(word(16)),
+        })
+    }
+
+    /// Adds another part of the same steps.
+    pub fn add(&mut self, other: Self) {
+        self.loss_sum += other.loss_sum;
+        self.correct += other.correct;
+        self.examples += other.examples;
+    }
+
+    /// What was added so far, leaving zero.
+    pub fn take(&mut self) -> Self {
+        std::mem::take(self)
+    }
+}
+
+/// Reads a `u64` that is a frame's whole small part.
+///
+/// # Errors
+/// [`WireError::Malformed`] when the part has another length.
+pub fn decode_u64(meta: &[u8]) -> Result<u64, WireError> {
+    let bytes: [u8; 8] = meta
+        .try_into()
+        .map_err(|_| WireError::Malformed("a count"))?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+/// Compares secrets in time that does not depend on where they differ. Their length is no secret.
+#[must_use]
+pub fn same_secret(a: &str, b: &str) -> bool {
+    let (a, b) = (a.as_bytes(), b.as_bytes());
+    if a.len() != b.len() {
+        return false;
+    }
+    let difference = a.iter().zip(b).fold(0u8, |acc, (x, y)| acc | (x ^ y));
+    // Keeps the fold from being turned into an early exit.
+    std::hint::black_box(difference) == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stats_survive_the_wire_to_the_bit() {
+        let stats = StepStats {
+            loss_sum: f64::NAN,
+            correct: u64::MAX,
+            examples: 7,
+        };
+        let back = StepStats::decode(&stats.encode()).unwrap();
+        assert_eq!(back.loss_sum.to_bits(), stats.loss_sum.to_bits());
+        assert_eq!((back.correct, back.examples), (u64::MAX, 7));
+        assert!(StepStats::decode(&[0; 23]).is_err());
+    }
+
+    #[test]
+    fn secrets_compare_by_value() {
+        assert!(same_secret("abcd", "abcd"));
+        assert!(!same_secret("abcd", "abce"));
+        assert!(!same_secret("abcd", "abc"));
+    }
+}

@@ -1,0 +1,26 @@
+//! The data plane's own protocol: length-limited frames of `f32` arenas over blocking TCP.
+//!
+//! Why not gRPC: over loopback, blocking sockets with vectored writes move two to four times the bytes per CPU second, and the
+//! payload goes from the arena to the socket and from the socket into the arena without a copy in between.
+//!
+//! A connection begins with one [`hello::Hello`], which proves the job's secret and names its revision; until it is accepted a
+//! stranger can make a shard read at most [`hello::MAX_HELLO_BYTES`] and wait at most the handshake's limit. Every later frame
+//! must have exactly the length that the receiver computes from its own layout. Anything else closes the connection.
+//!
+//! The secret is not a cipher: the data plane trusts the cluster's network not to be listened to or altered, as the secret and
+//! the tensors travel in the clear.
+//!
+//! This module must never know what the numbers mean or who waits for whom.
+
+mod connection;
+mod frame;
+pub mod hello;
+
+pub use connection::{Connection, WireError};
+pub use frame::{FrameError, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION};
+
+// Payloads are the arenas' own bytes; the protocol says little endian.
+const _: () = assert!(
+    cfg!(target_endian = "little"),
+    "the data plane sends arenas as they lie in memory, little endian"
+);

@@ -1,0 +1,325 @@
+//! The chief's duties at step boundaries: progress, evaluation, checkpoints, the end of training.
+//!
+//! Under BSP a snapshot at a step boundary is exact: no shard can apply the next step before the chief itself has pushed it. Under
+//! SSP and ASP other workers go on meanwhile; then a checkpoint's step is the chief's clock, its parameters hold the others'
+//! pushes up to the moment each shard was read, and resuming means that every worker begins anew at that clock. Work is neither
+//! lost nor repeated by more than the workers are apart.
+
+use super::progress::{Meter, StepTimes};
+use super::resume::Start;
+use super::shards::{Shards, Snapshot};
+use super::stop_rules::{Standing, reached};
+use super::train::{Ending, Model, Surroundings, Trouble, WorkerError, shard_failed};
+use crate::checkpoint::{
+    Curve, FileSum, FileSums, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
+};
+use crate::clock;
+use crate::document;
+use crate::log;
+use crate::wire::hello::StepStats;
+use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::progress::{Evaluation, Sample};
+use std::time::{Duration, Instant};
+
+/// How often the log has a line on progress.
+const LOG_EVERY: Duration = Duration::from_secs(10);
+
+/// What only rank 0 does.
+pub(super) struct Chief<'a> {
+    launch: &'a TaskLaunch,
+    around: &'a Surroundings<'a>,
+    folder: JobFolder,
+    steps_per_epoch: u64,
+    train_examples: u64,
+    blocks: Vec<NamedBlock>,
+    curve: Curve,
+    meter: Meter,
+    began: Instant,
+    logged_at: Instant,
+    checkpointed_at: Instant,
+    /// Step of the newest checkpoint on the disk.
+    checkpointed: Option<u64>,
+    /// Step after which the counts stand.
+    step: u64,
+    evaluation: Option<Evaluation>,
+}
+
+impl<'a> Chief<'a> {
+    pub fn new(
+        launch: &'a TaskLaunch,
+        folder: JobFolder,
+        model: &Model,
+        start: Start,
+        around: &'a Surroundings<'a>,
+    ) -> Self {
+        let now = clock::now();
+        let blocks = model.network.blocks().iter().map(|block| NamedBlock {
+            name: block.name.clone(),
+            shape: block.shape.clone(),
+            offset: block.offset,
+            len: block.len,
+        });
+        Self {
+            launch,
+            around,
+            folder,
+            steps_per_epoch: model.batches.steps_per_epoch(),
+            train_examples: model.data.train.len() as u64,
+            blocks: blocks.collect(),
+            curve: start.curve,
+            meter: Meter::start(),
+            began: now,
+            logged_at: now,
+            checkpointed_at: now,
+            checkpointed: start.on_disk.then_some(start.step),
+            step: start.step,
+            evaluation: None,
+        }
+    }
+
+    /// Tells that the job trains from here.
+    pub fn ready(&self, step: u64) -> Result<(), WorkerError> {
+        log::line(format_args!(
+            "training from step {step} (epoch {:.2}) with {} workers and {} PS shards",
+            self.position(step).epochs(),
+            self.launch.workers,
+            self.launch.ps_shards
+        ));
+        self.report(&TaskReport::Ready { from_step: step })
+    }
+
+    /// Why training is over at `step`, if it is.
+    pub fn over(&self, step: u64) -> Option<String> {
+        let standing = Standing {
+            step,
+            steps_per_epoch: self.steps_per_epoch,
+            epoch_losses: &self.curve.epoch_losses,
+            evaluation: self.evaluation.as_ref(),
+            trained_s: self.launch.trained_s + self.began.elapsed().as_secs_f64(),
+        };
+        reached(&self.launch.spec.stop, standing)
+    }
+
+    /// Everything that is due once `step` steps are done. The reason when training is over.
+    pub fn after_step(
+        &mut self,
+        model: &mut Model,
+        shards: &mut Shards,
+        step: u64,
+        stats: StepStats,
+        times: StepTimes,
+    ) -> Result<Option<String>, Trouble> {
+        self.step = step;
+        self.curve.add(stats);
+        self.meter.add(stats, times);
+        if step.is_multiple_of(self.steps_per_epoch) {
+            self.curve.end_epoch();
+            // Before the evaluation, lest its time count as training.
+            self.sample(true)?;
+            self.evaluate(model)?;
+            self.meter = Meter::start();
+        }
+        self.sample(false)?;
+        let over = self.over(step);
+        if over.is_none() && self.checkpoint_due(step) {
+            let snapshot = shards.snapshot().map_err(Trouble::Shard)?;
+            self.checkpoint(&snapshot)?;
+            self.meter = Meter::start();
+        }
+        Ok(over)
+    }
+
+    /// Training is over: evaluates, writes the last checkpoint and the model, and tells everyone.
+    pub fn finish(
+        mut self,
+        model: &mut Model,
+        mut shards: Shards,
+        reason: String,
+    ) -> Result<Ending, WorkerError> {
+        self.sample(true)?;
+        let snapshot = match shards.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(lost) => return shard_failed(lost),
+        };
+        model
+            .parameters
+            .copy_from_slice(&snapshot.contents.parameters);
+        if self
+            .evaluation
+            .as_ref()
+            .is_none_or(|newest| newest.step != self.step)
+        {
+            self.evaluate(model)?;
+        }
+        if self.checkpointed != Some(self.step) {
+            self.checkpoint(&snapshot)?;
+        }
+        let mut manifest = self.manifest(self.step, &snapshot);
+        let model_path = self.folder.write_final(&mut manifest, &snapshot.contents)?;
+        log::line(format_args!(
+            "finished at step {}: {reason}; model in {model_path}",
+            self.step
+        ));
+        self.report(&TaskReport::Finished {
+            step: self.step,
+            reason,
+            model_path,
+        })?;
+        shards.done();
+        Ok(Ending::Finished)
+    }
+
+    /// Stops before the end, told so or because a worker has left: keeps the work in a checkpoint if the shards are of one version.
+    pub fn leave(mut self, mut shards: Shards, lost: bool) -> Result<Ending, WorkerError> {
+        let ending = if lost {
+            Ending::PeerLost
+        } else {
+            Ending::Interrupted
+        };
+        self.sample(true)?;
+        let snapshot = match shards.snapshot() {
+            Ok(snapshot) => snapshot,
+            Err(failure) => return shard_failed(failure),
+        };
+        let Some(step) = snapshot.version() else {
+            // A worker was lost between two shards; whatever is on the disk is the newest whole state.
+            log::line(format_args!(
+                "the PS shards stand at different steps {:?}; the older checkpoint stays the newest",
+                snapshot.versions
+            ));
+            shards.goodbye();
+            return Ok(Ending::PeerLost);
+        };
+        self.step = step;
+        if self.checkpointed != Some(step) {
+            self.checkpoint(&snapshot)?;
+        }
+        log::line(format_args!("stopped at step {step}"));
+        self.report(&TaskReport::Interrupted { step })?;
+        shards.goodbye();
+        Ok(ending)
+    }
+
+    fn checkpoint_due(&self, step: u64) -> bool {
+        let policy = &self.launch.spec.checkpoint;
+        let by_steps = policy
+            .every_steps
+            .is_some_and(|every| step.is_multiple_of(every.max(1)));
+        let by_time = policy
+            .every_minutes
+            .is_some_and(|every| self.checkpointed_at.elapsed().as_secs_f64() >= every * 60.0);
+        (by_steps || by_time) && self.checkpointed != Some(step)
+    }
+
+    fn checkpoint(&mut self, snapshot: &Snapshot) -> Result<(), WorkerError> {
+        let began = clock::now();
+        let mut manifest = self.manifest(self.step, snapshot);
+        let checkpoint = self.folder.write(&mut manifest, &snapshot.contents)?;
+        log::line(format_args!(
+            "checkpoint of step {}: {} bytes in {} ms",
+            checkpoint.step,
+            checkpoint.bytes,
+            began.elapsed().as_millis()
+        ));
+        self.checkpointed = Some(self.step);
+        self.checkpointed_at = clock::now();
+        self.report(&TaskReport::CheckpointWritten { checkpoint })?;
+        for step in self.folder.prune(self.launch.spec.checkpoint.keep)? {
+            self.report(&TaskReport::CheckpointPruned { step })?;
+        }
+        Ok(())
+    }
+
+    fn manifest(&self, step: u64, snapshot: &Snapshot) -> Manifest {
+        let spec = &self.launch.spec;
+        let unwritten = || FileSum {
+            bytes: 0,
+            sha256: String::new(),
+        };
+        Manifest {
+            format: Manifest::FORMAT,
+            job_id: self.launch.job_id,
+            revision: self.launch.revision,
+            step,
+            position: self.position(step),
+            engine: spec.engine.clone(),
+            consistency: spec.exchange.consistency,
+            randomness: RANDOMNESS.to_owned(),
+            optimizer_updates: snapshot.updates,
+            layout: Layout {
+                workers: self.launch.workers,
+                ps_shards: self.launch.ps_shards,
+            },
+            curve: self.curve.clone(),
+            blocks: self.blocks.clone(),
+            state_planes: document::state_planes(&spec.engine.optimizer)
+                .iter()
+                .map(|&name| name.to_owned())
+                .collect(),
+            files: FileSums {
+                model: unwritten(),
+                optimizer: unwritten(),
+            },
+        }
+    }
+
+    fn evaluate(&mut self, model: &mut Model) -> Result<(), WorkerError> {
+        let (loss, accuracy) = model.evaluate();
+        let evaluation = Evaluation {
+            step: self.step,
+            epoch: self.position(self.step).epochs(),
+            loss,
+            accuracy,
+        };
+        log::line(format_args!(
+            "epoch {:.2}: test loss {loss:.4}, test accuracy {accuracy:.4}",
+            evaluation.epoch
+        ));
+        if !loss.is_finite() {
+            return Err(WorkerError::Diverged { step: self.step });
+        }
+        self.report(&TaskReport::Evaluated {
+            evaluation: evaluation.clone(),
+        })?;
+        self.evaluation = Some(evaluation);
+        Ok(())
+    }
+
+    /// Reports a progress sample if one is due, or at once.
+    fn sample(&mut self, at_once: bool) -> Result<(), WorkerError> {
+        if !at_once && !self.meter.is_due() {
+            return Ok(());
+        }
+        let epoch = self.position(self.step).epochs();
+        let (workers, ps_shards) = (self.launch.workers, self.launch.ps_shards);
+        let Some(sample) = self.meter.take(self.step, epoch, workers, ps_shards) else {
+            return Ok(());
+        };
+        if self.logged_at.elapsed() >= LOG_EVERY {
+            self.logged_at = clock::now();
+            log_sample(&sample);
+        }
+        self.report(&TaskReport::Progress { sample })
+    }
+
+    fn position(&self, step: u64) -> Position {
+        Position::at(step, self.steps_per_epoch, self.train_examples)
+    }
+
+    fn report(&self, report: &TaskReport) -> Result<(), WorkerError> {
+        Ok(self.around.reporter.report(report)?)
+    }
+}
+
+fn log_sample(sample: &Sample) {
+    log::line(format_args!(
+        "step {}, epoch {:.2}: loss {:.4}, accuracy {:.4}, {:.0} examples/s (per step {:.1} ms computing, {:.1} ms exchanging)",
+        sample.step,
+        sample.epoch,
+        sample.loss,
+        sample.accuracy,
+        sample.examples_per_s,
+        sample.compute_ms,
+        sample.exchange_ms
+    ));
+}

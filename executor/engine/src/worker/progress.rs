@@ -1,0 +1,81 @@
+//! What the chief counts between two progress samples.
+
+use crate::clock;
+use crate::wire::hello::StepStats;
+use muster_model::progress::Sample;
+use std::time::{Duration, Instant};
+
+/// A sample is due after this time once so many steps are in it…
+const SAMPLE_EVERY: Duration = Duration::from_millis(500);
+const SAMPLE_STEPS: u64 = 20;
+/// …and after this time with any number of steps.
+const SAMPLE_AT_LATEST: Duration = Duration::from_secs(1);
+
+/// Where the time of one step went.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct StepTimes {
+    pub data: Duration,
+    pub compute: Duration,
+    pub exchange: Duration,
+}
+
+/// Sums since the sample before.
+#[derive(Debug)]
+pub struct Meter {
+    since: Instant,
+    steps: u64,
+    stats: StepStats,
+    times: StepTimes,
+}
+
+impl Meter {
+    #[must_use]
+    pub fn start() -> Self {
+        Self {
+            since: clock::now(),
+            steps: 0,
+            stats: StepStats::default(),
+            times: StepTimes::default(),
+        }
+    }
+
+    /// Counts a step.
+    pub fn add(&mut self, stats: StepStats, times: StepTimes) {
+        self.steps += 1;
+        self.stats.add(stats);
+        self.times.data += times.data;
+        self.times.compute += times.compute;
+        self.times.exchange += times.exchange;
+    }
+
+    /// Whether a sample is due.
+    #[must_use]
+    pub fn is_due(&self) -> bool {
+        let elapsed = self.since.elapsed();
+        elapsed >= SAMPLE_AT_LATEST || (elapsed >= SAMPLE_EVERY && self.steps >= SAMPLE_STEPS)
+    }
+
+    /// The sample since the one before, if there was any step; counting begins anew.
+    pub fn take(&mut self, step: u64, epoch: f64, workers: u32, ps_shards: u32) -> Option<Sample> {
+        let done = std::mem::replace(self, Self::start());
+        let examples = done.stats.examples as f64;
+        if done.steps == 0 || done.stats.examples == 0 {
+            return None;
+        }
+        let seconds = done.since.elapsed().as_secs_f64().max(1e-9);
+        let per_step_ms = |time: Duration| time.as_secs_f64() * 1e3 / done.steps as f64;
+        Some(Sample {
+            step,
+            epoch,
+            loss: done.stats.loss_sum / examples,
+            accuracy: done.stats.correct as f64 / examples,
+            examples_per_s: examples / seconds,
+            steps_per_s: done.steps as f64 / seconds,
+            compute_ms: per_step_ms(done.times.compute),
+            exchange_ms: per_step_ms(done.times.exchange),
+            data_ms: per_step_ms(done.times.data),
+            workers,
+            ps_shards,
+        })
+    }
+}

@@ -1,0 +1,108 @@
+//! Where the chief's training starts: the newest sound checkpoint, or fresh parameters when there never was one.
+
+use super::train::WorkerError;
+use crate::checkpoint::{Contents, Curve, JobFolder, Manifest};
+use crate::log;
+use crate::model::Network;
+use crate::worker::Reporter;
+use muster_model::assignment::{TaskLaunch, TaskReport};
+
+/// What the shards are filled with.
+#[derive(Debug)]
+pub struct Start {
+    pub step: u64,
+    pub updates: u64,
+    pub contents: Contents,
+    pub curve: Curve,
+    /// A checkpoint of this very step lies on the disk.
+    pub on_disk: bool,
+}
+
+/// Claims the job's folder for this revision, then finds what to start from. A damaged checkpoint is put aside with a note, and
+/// the one before it is taken: the steps between are trained again.
+///
+/// # Errors
+/// [`WorkerError::NothingToResume`] when the store knows of a checkpoint and none is sound: starting from nothing would silently
+/// throw the job's work away.
+pub fn start(
+    launch: &TaskLaunch,
+    folder: &JobFolder,
+    network: &Network,
+    state_planes: usize,
+    reporter: &dyn Reporter,
+) -> Result<Start, WorkerError> {
+    folder.claim()?;
+    let (found, damaged) = folder.newest_sound()?;
+    for (step, damage) in &damaged {
+        let message = format!("the checkpoint of step {step} was put aside: {damage}");
+        log::line(&message);
+        reporter.report(&TaskReport::Note { message })?;
+    }
+    for (step, _) in &damaged {
+        reporter.report(&TaskReport::CheckpointPruned { step: *step })?;
+    }
+    let Some(found) = found else {
+        if let Some(step) = launch.resume_step {
+            return Err(WorkerError::NothingToResume { step });
+        }
+        return Ok(fresh(launch, network, state_planes));
+    };
+    agree(launch, network, state_planes, &found.manifest)?;
+    let step = found.manifest.step;
+    match launch.resume_step {
+        Some(known) if known > step => {
+            let message = format!(
+                "training continues from step {step}: no sound checkpoint of step {known} was found"
+            );
+            log::line(&message);
+            reporter.report(&TaskReport::Note { message })?;
+        }
+        Some(known) if known == step => {}
+        // The report of it was lost with its writer.
+        _ => reporter.report(&TaskReport::CheckpointWritten {
+            checkpoint: found.written.clone(),
+        })?,
+    }
+    Ok(Start {
+        step,
+        updates: found.manifest.optimizer_updates,
+        contents: found.contents,
+        curve: found.manifest.curve,
+        on_disk: true,
+    })
+}
+
+fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Start {
+    let parameters = network.init(launch.spec.engine.seed);
+    let state = vec![vec![0.0; parameters.len()]; state_planes];
+    Start {
+        step: 0,
+        updates: 0,
+        contents: Contents { parameters, state },
+        curve: Curve::default(),
+        on_disk: false,
+    }
+}
+
+/// A checkpoint of another network or optimizer in this job's folder is a mistake that no restart repairs.
+fn agree(
+    launch: &TaskLaunch,
+    network: &Network,
+    state_planes: usize,
+    manifest: &Manifest,
+) -> Result<(), WorkerError> {
+    let same_blocks = network.blocks().len() == manifest.blocks.len()
+        && network.blocks().iter().zip(&manifest.blocks).all(|(a, b)| {
+            (&a.name, a.offset, a.len, &a.shape) == (&b.name, b.offset, b.len, &b.shape)
+        });
+    if manifest.job_id == launch.job_id
+        && same_blocks
+        && manifest.state_planes.len() == state_planes
+        && manifest.engine == launch.spec.engine
+    {
+        return Ok(());
+    }
+    Err(WorkerError::OtherJob {
+        step: manifest.step,
+    })
+}

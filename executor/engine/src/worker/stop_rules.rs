@@ -1,0 +1,171 @@
+//! When training is over: the `stop` part of the job document as a pure function.
+
+use muster_model::progress::Evaluation;
+use muster_model::spec::{Metric, Stop};
+
+/// How far training has come.
+#[derive(Debug, Clone, Copy)]
+pub struct Standing<'a> {
+    pub step: u64,
+    pub steps_per_epoch: u64,
+    /// Mean training loss of every whole epoch.
+    pub epoch_losses: &'a [f64],
+    /// The newest one.
+    pub evaluation: Option<&'a Evaluation>,
+    /// Seconds of training over the job's whole life.
+    pub trained_s: f64,
+}
+
+/// Why training is over, in words for people; `None` while it is not. Of several reasons the most telling one.
+#[must_use]
+pub fn reached(stop: &Stop, standing: Standing<'_>) -> Option<String> {
+    target(stop, standing)
+        .or_else(|| convergence(stop, standing))
+        .or_else(|| {
+            let epochs = stop.epochs?;
+            (standing.step >= epochs.saturating_mul(standing.steps_per_epoch))
+                .then(|| format!("trained {}", counted(epochs, "epoch")))
+        })
+        .or_else(|| {
+            let steps = stop.steps?;
+            (standing.step >= steps).then(|| format!("trained {}", counted(steps, "step")))
+        })
+        .or_else(|| {
+            let minutes = stop.wall_minutes?;
+            (standing.trained_s >= minutes * 60.0).then(|| format!("trained for {minutes} minutes"))
+        })
+}
+
+fn target(stop: &Stop, standing: Standing<'_>) -> Option<String> {
+    let (target, evaluation) = (stop.target?, standing.evaluation?);
+    let (name, value, met) = match target.metric {
+        Metric::TestAccuracy => (
+            "test accuracy",
+            evaluation.accuracy,
+            evaluation.accuracy >= target.value,
+        ),
+        Metric::TestLoss => (
+            "test loss",
+            evaluation.loss,
+            evaluation.loss <= target.value,
+        ),
+    };
+    met.then(|| format!("{name} reached {value:.4}, its target is {}", target.value))
+}
+
+/// Each of the last `epochs` epochs must have an epoch before it to be compared with.
+fn convergence(stop: &Stop, standing: Standing<'_>) -> Option<String> {
+    let rule = stop.convergence?;
+    let drops: Vec<f64> = standing
+        .epoch_losses
+        .windows(2)
+        .map(|pair| (pair[0] - pair[1]) / pair[0])
+        .collect();
+    let wanted = usize::try_from(rule.epochs).ok()?;
+    let last = &drops[drops.len().checked_sub(wanted)?..];
+    last.iter()
+        .all(|&drop| drop < rule.relative_loss_drop)
+        .then(|| {
+            format!(
+                "converged: the loss fell by less than {} of itself in each of the last {}",
+                rule.relative_loss_drop,
+                counted(rule.epochs, "epoch")
+            )
+        })
+}
+
+fn counted(count: u64, noun: &str) -> String {
+    if count == 1 {
+        format!("1 {noun}")
+    } else {
+        format!("{count} {noun}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::spec::{Convergence, Target};
+
+    fn standing(step: u64, epoch_losses: &[f64]) -> Standing<'_> {
+        Standing {
+            step,
+            steps_per_epoch: 10,
+            epoch_losses,
+            evaluation: None,
+            trained_s: 0.0,
+        }
+    }
+
+    #[test]
+    fn epochs_steps_and_minutes_end_training_at_their_number() {
+        let stop = Stop {
+            epochs: Some(2),
+            ..Stop::default()
+        };
+        assert_eq!(reached(&stop, standing(19, &[])), None);
+        assert_eq!(
+            reached(&stop, standing(20, &[])).unwrap(),
+            "trained 2 epochs"
+        );
+        let stop = Stop {
+            steps: Some(1),
+            ..Stop::default()
+        };
+        assert_eq!(reached(&stop, standing(0, &[])), None);
+        assert_eq!(reached(&stop, standing(1, &[])).unwrap(), "trained 1 step");
+        let stop = Stop {
+            wall_minutes: Some(0.5),
+            ..Stop::default()
+        };
+        let mut at = standing(1, &[]);
+        at.trained_s = 29.9;
+        assert_eq!(reached(&stop, at), None);
+        at.trained_s = 30.0;
+        assert!(reached(&stop, at).is_some());
+    }
+
+    #[test]
+    fn a_target_is_reached_from_its_side() {
+        let mut evaluation = Evaluation {
+            step: 10,
+            epoch: 1.0,
+            loss: 0.5,
+            accuracy: 0.8,
+        };
+        let ends = |metric, value, evaluation: &Evaluation| {
+            let stop = Stop {
+                target: Some(Target { metric, value }),
+                ..Stop::default()
+            };
+            let at = Standing {
+                evaluation: Some(evaluation),
+                ..standing(10, &[])
+            };
+            reached(&stop, at).is_some()
+        };
+        assert!(!ends(Metric::TestAccuracy, 0.81, &evaluation));
+        assert!(ends(Metric::TestAccuracy, 0.8, &evaluation));
+        assert!(!ends(Metric::TestLoss, 0.49, &evaluation));
+        evaluation.loss = 0.4;
+        assert!(ends(Metric::TestLoss, 0.49, &evaluation));
+    }
+
+    #[test]
+    fn convergence_needs_every_one_of_the_last_epochs() {
+        let stop = Stop {
+            convergence: Some(Convergence {
+                relative_loss_drop: 0.1,
+                epochs: 2,
+            }),
+            ..Stop::default()
+        };
+        let ends = |losses: &[f64]| reached(&stop, standing(10, losses)).is_some();
+        assert!(!ends(&[]));
+        assert!(!ends(&[1.0, 0.95]), "only one epoch has one before it");
+        assert!(ends(&[1.0, 0.95, 0.94]));
+        assert!(!ends(&[1.0, 0.95, 0.5]), "the last one fell by more");
+        assert!(!ends(&[1.0, 0.5, 0.49]), "the one before fell by more");
+        assert!(ends(&[1.0, 0.5, 0.49, 0.6]), "a rise is no drop");
+    }
+}

@@ -1,0 +1,411 @@
+//! A job on this machine as the executor would run it: a data set of small images, a folder per task, one process per task.
+#![allow(dead_code, reason = "each test file uses its part of the rig")]
+
+use muster_engine::data::{Kind, read_labels};
+use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
+use muster_model::id::{JobId, TaskId, TenantId};
+use muster_model::progress::Sample;
+use muster_model::spec::JobSpec;
+use muster_model::task::Role;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// Longer than anything here takes; a test that waits so long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+pub const TRAIN: usize = 640;
+pub const TEST: usize = 200;
+
+/// Roots, and the job that lives in them.
+pub struct Rig {
+    pub root: tempfile::TempDir,
+    pub job_id: JobId,
+    pub tenant_id: TenantId,
+}
+
+/// A revision of the job: its running tasks, shards first.
+pub struct Revision {
+    pub tasks: Vec<Task>,
+}
+
+pub struct Task {
+    pub role: Role,
+    pub folder: PathBuf,
+    pub child: Child,
+}
+
+/// How a revision is launched.
+#[derive(Clone)]
+pub struct Launch {
+    pub revision: u64,
+    pub workers: u32,
+    pub ps_shards: u32,
+    pub spec: JobSpec,
+    pub resume_step: Option<u64>,
+    pub grace_ms: u64,
+}
+
+impl Launch {
+    pub fn new(revision: u64, workers: u32, ps_shards: u32, spec: JobSpec) -> Self {
+        Self {
+            revision,
+            workers,
+            ps_shards,
+            spec,
+            resume_step: None,
+            grace_ms: 10_000,
+        }
+    }
+
+    pub fn resuming(mut self, step: u64) -> Self {
+        self.resume_step = Some(step);
+        self
+    }
+}
+
+/// An MLP on the small data set; `more` is merged over the document's top level.
+pub fn spec(more: serde_json::Value) -> JobSpec {
+    let mut document = serde_json::json!({
+        "version": "muster/v1",
+        "name": "rig",
+        "engine": {
+            "model": { "kind": "mlp", "hidden": [32] },
+            "dataset": { "name": "fashion-mnist" },
+            "optimizer": { "kind": "adam", "learning_rate": 0.002 },
+            "batch": 32,
+            "seed": 7
+        },
+        "stop": { "epochs": 3 }
+    });
+    for (key, value) in more.as_object().unwrap() {
+        match (document.get_mut(key), value) {
+            (Some(serde_json::Value::Object(into)), serde_json::Value::Object(from))
+                if key == "engine" =>
+            {
+                into.extend(from.clone());
+            }
+            _ => document[key] = value.clone(),
+        }
+    }
+    serde_json::from_value(document).unwrap()
+}
+
+impl Rig {
+    pub fn new() -> Self {
+        let root = tempfile::tempdir().unwrap();
+        write_images(&root.path().join("data").join("fashion-mnist"));
+        Self {
+            root,
+            job_id: JobId(Uuid::from_u128(0x10)),
+            tenant_id: TenantId(Uuid::from_u128(0x20)),
+        }
+    }
+
+    pub fn dataset_root(&self) -> PathBuf {
+        self.root.path().join("data")
+    }
+
+    pub fn checkpoint_root(&self) -> PathBuf {
+        self.root.path().join("checkpoints")
+    }
+
+    pub fn job_folder(&self) -> PathBuf {
+        self.checkpoint_root()
+            .join(self.tenant_id.to_string())
+            .join(self.job_id.to_string())
+    }
+
+    /// What a task of the revision is told.
+    pub fn task_launch(&self, launch: &Launch, role: Role) -> TaskLaunch {
+        TaskLaunch {
+            task_id: TaskId(Uuid::from_u128(u128::from(role.index()) + 0x100)),
+            job_id: self.job_id,
+            tenant_id: self.tenant_id,
+            revision: launch.revision,
+            role,
+            workers: launch.workers,
+            ps_shards: launch.ps_shards,
+            gpus: Vec::new(),
+            cpu_milli: 100,
+            memory_bytes: 1 << 30,
+            secret: format!("{:064x}", 0xabcd_0000 + launch.revision),
+            spec: launch.spec.clone(),
+            resume_step: launch.resume_step,
+            trained_s: 0.0,
+            grace_ms: launch.grace_ms,
+        }
+    }
+
+    /// Starts every task and tells the workers where the shards are, as soon as they say so.
+    pub fn start(&self, launch: &Launch) -> Revision {
+        let shards = (0..launch.ps_shards).map(|index| Role::PsShard { index });
+        let workers = (0..launch.workers).map(|rank| Role::Worker { rank });
+        let tasks: Vec<Task> = shards
+            .chain(workers)
+            .map(|role| self.spawn(launch, role))
+            .collect();
+        let peers = Peers {
+            ps_shards: tasks[..launch.ps_shards as usize]
+                .iter()
+                .map(|shard| Some(shard.wait_for("listening", listening)))
+                .collect(),
+        };
+        for worker in &tasks[launch.ps_shards as usize..] {
+            let fresh = worker.folder.join("peers.json.new");
+            fs::write(&fresh, serde_json::to_vec(&peers).unwrap()).unwrap();
+            fs::rename(&fresh, worker.folder.join("peers.json")).unwrap();
+        }
+        Revision { tasks }
+    }
+
+    fn spawn(&self, launch: &Launch, role: Role) -> Task {
+        let folder = self
+            .root
+            .path()
+            .join("tasks")
+            .join(format!("r{}-{role}", launch.revision));
+        fs::create_dir_all(&folder).unwrap();
+        let told = serde_json::to_vec(&self.task_launch(launch, role)).unwrap();
+        fs::write(folder.join("task.json"), told).unwrap();
+        let log = fs::File::create(folder.join("log")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_muster-task"))
+            .arg("--folder")
+            .arg(&folder)
+            .arg("--checkpoint-root")
+            .arg(self.checkpoint_root())
+            .arg("--dataset-root")
+            .arg(self.dataset_root())
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().unwrap())
+            .stdout(log)
+            .spawn()
+            .unwrap();
+        Task {
+            role,
+            folder,
+            child,
+        }
+    }
+
+    /// SHA-256 of the final model of a revision, as its manifest says.
+    pub fn final_sha256(&self, revision: u64) -> String {
+        let manifest = self
+            .job_folder()
+            .join(format!("final-r{revision}/manifest.json"));
+        let manifest: serde_json::Value =
+            serde_json::from_slice(&fs::read(manifest).unwrap()).unwrap();
+        manifest["files"]["model.safetensors"]["sha256"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    }
+
+    /// Names of the checkpoints on the disk, oldest first.
+    pub fn checkpoints(&self) -> Vec<String> {
+        let mut names: Vec<String> = fs::read_dir(self.job_folder())
+            .unwrap()
+            .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+            .filter(|name| name.starts_with("step-"))
+            .collect();
+        names.sort();
+        names
+    }
+}
+
+impl Revision {
+    pub fn task(&mut self, role: Role) -> &mut Task {
+        self.tasks
+            .iter_mut()
+            .find(|task| task.role == role)
+            .unwrap()
+    }
+
+    pub fn chief(&mut self) -> &mut Task {
+        self.task(Role::Worker { rank: 0 })
+    }
+
+    /// SIGTERM to every task, as a whole job is stopped.
+    pub fn terminate(&mut self) {
+        for task in &mut self.tasks {
+            task.signal("TERM");
+        }
+    }
+
+    /// SIGKILL to every task, the chief first, so that nobody has time to notice and save anything.
+    pub fn kill_all(&mut self) {
+        let mut pids: Vec<String> = self
+            .tasks
+            .iter()
+            .map(|task| task.child.id().to_string())
+            .collect();
+        pids.reverse();
+        assert!(
+            Command::new("kill")
+                .arg("-KILL")
+                .args(pids)
+                .status()
+                .unwrap()
+                .success()
+        );
+    }
+
+    /// Exit codes in the order of the tasks; -1 for a killed one.
+    pub fn wait(&mut self) -> Vec<i32> {
+        self.tasks
+            .iter_mut()
+            .map(|task| task.wait().code().unwrap_or(-1))
+            .collect()
+    }
+
+    /// Waits for all to end well.
+    pub fn succeed(&mut self) {
+        let codes = self.wait();
+        assert!(
+            codes.iter().all(|&code| code == 0),
+            "exit codes {codes:?}\n{}",
+            self.logs()
+        );
+    }
+
+    pub fn logs(&self) -> String {
+        let of = |task: &Task| {
+            format!(
+                "--- {}\n{}",
+                task.role,
+                fs::read_to_string(task.folder.join("log")).unwrap()
+            )
+        };
+        self.tasks.iter().map(of).collect()
+    }
+}
+
+impl Drop for Revision {
+    fn drop(&mut self) {
+        for task in &mut self.tasks {
+            let _ = task.child.kill();
+            let _ = task.child.wait();
+        }
+    }
+}
+
+impl Task {
+    pub fn signal(&mut self, name: &str) {
+        let status = Command::new("kill")
+            .arg(format!("-{name}"))
+            .arg(self.child.id().to_string())
+            .stderr(Stdio::null())
+            .status();
+        assert!(status.is_ok());
+    }
+
+    pub fn wait(&mut self) -> ExitStatus {
+        let began = Instant::now();
+        loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                return status;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{} does not end:\n{}",
+                self.role,
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    pub fn log(&self) -> String {
+        fs::read_to_string(self.folder.join("log")).unwrap_or_default()
+    }
+
+    pub fn events(&self) -> Vec<TaskReport> {
+        let text = fs::read_to_string(self.folder.join("events.jsonl")).unwrap_or_default();
+        let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
+        whole
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect()
+    }
+
+    /// Waits for the first report that `pick` takes.
+    pub fn wait_for<T>(&self, what: &str, pick: impl Fn(&TaskReport) -> Option<T>) -> T {
+        let began = Instant::now();
+        loop {
+            if let Some(found) = self.events().iter().find_map(&pick) {
+                return found;
+            }
+            assert!(
+                began.elapsed() < PATIENCE,
+                "{} never reported {what}:\n{}",
+                self.role,
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+}
+
+pub fn listening(report: &TaskReport) -> Option<String> {
+    match report {
+        TaskReport::Listening { address } => Some(address.clone()),
+        _ => None,
+    }
+}
+
+pub fn interrupted(report: &TaskReport) -> Option<u64> {
+    match report {
+        TaskReport::Interrupted { step } => Some(*step),
+        _ => None,
+    }
+}
+
+pub fn samples(events: &[TaskReport]) -> Vec<Sample> {
+    let pick = |event: &TaskReport| match event {
+        TaskReport::Progress { sample } => Some(sample.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(pick).collect()
+}
+
+/// Ten classes, each a bar at its own height with noise: a small network learns them in a few epochs.
+fn write_images(folder: &Path) {
+    fs::create_dir_all(folder).unwrap();
+    for (prefix, count, salt) in [("train", TRAIN, 1u64), ("t10k", TEST, 2)] {
+        let mut noise = salt;
+        let mut next = || {
+            noise = noise
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (noise >> 33) as u32
+        };
+        let mut images = vec![0, 0, 8, 3];
+        let mut labels = vec![0, 0, 8, 1];
+        for side in [count as u32, 28, 28] {
+            images.extend(side.to_be_bytes());
+        }
+        labels.extend((count as u32).to_be_bytes());
+        for _ in 0..count {
+            let label = next() % 10;
+            labels.push(label as u8);
+            for row in 0..28u32 {
+                for _ in 0..28 {
+                    let bar = if row / 2 == label + 2 { 45 } else { 0 };
+                    images.push((bar + next() % 200) as u8);
+                }
+            }
+        }
+        fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).unwrap();
+        fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), &labels).unwrap();
+        let path = folder.join(format!("{prefix}-labels-idx1-ubyte"));
+        assert_eq!(
+            read_labels(&path, Kind::FashionMnist.classes())
+                .unwrap()
+                .len(),
+            count
+        );
+    }
+}

@@ -1,0 +1,363 @@
+//! Whole jobs as real processes on loopback: what the executor starts, and what it sees of them.
+
+mod rig;
+
+use muster_model::assignment::{TaskReport, exit_code};
+use muster_model::task::Role;
+use rig::{Launch, Rig, interrupted, samples, spec};
+use serde_json::json;
+use std::fs;
+use std::process::Command;
+
+#[test]
+fn a_job_trains_to_its_end_and_leaves_a_model() {
+    let rig = Rig::new();
+    let mut revision = rig.start(&Launch::new(
+        1,
+        1,
+        1,
+        spec(json!({ "checkpoint": { "every_steps": 25, "keep": 2 } })),
+    ));
+    revision.succeed();
+    let events = revision.chief().events();
+    assert_eq!(events[0], TaskReport::Ready { from_step: 0 });
+    let Some(TaskReport::Finished {
+        step: 60,
+        reason,
+        model_path,
+    }) = events.last()
+    else {
+        panic!("{events:?}");
+    };
+    assert_eq!(reason, "trained 3 epochs");
+    assert!(rig.checkpoint_root().join(model_path).is_file());
+    assert_eq!(
+        rig.checkpoints(),
+        ["step-0000000050-r1", "step-0000000060-r1"]
+    );
+    assert!(events.contains(&TaskReport::CheckpointPruned { step: 25 }));
+    let accuracies: Vec<f64> = events
+        .iter()
+        .filter_map(|event| match event {
+            TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(accuracies.len(), 3, "one evaluation an epoch");
+    assert!(accuracies[2] > 0.8, "{accuracies:?}");
+    let samples = samples(&events);
+    assert_eq!(samples.last().unwrap().step, 60);
+    assert!(
+        samples
+            .iter()
+            .all(|sample| sample.examples_per_s > 0.0 && sample.loss.is_finite())
+    );
+}
+
+/// The promise of a checkpoint: same layout, same bits.
+#[test]
+fn stopped_and_resumed_is_bit_equal_to_never_stopped() {
+    let document =
+        json!({ "stop": { "steps": 400 }, "exchange": { "consistency": { "kind": "bsp" } } });
+    let straight = Rig::new();
+    straight
+        .start(&Launch::new(1, 2, 2, spec(document.clone())))
+        .succeed();
+
+    let rig = Rig::new();
+    let mut first = rig.start(&Launch::new(1, 2, 2, spec(document.clone())));
+    first.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event)).pop()
+    });
+    first.terminate();
+    first.succeed();
+    let step = first.chief().wait_for("its stop", interrupted);
+    assert!(
+        step > 0 && step < 400,
+        "stopped in the middle: {step}\n{}",
+        first.logs()
+    );
+
+    let mut second = rig.start(&Launch::new(2, 2, 2, spec(document)).resuming(step));
+    second.succeed();
+    assert_eq!(
+        second.chief().events()[0],
+        TaskReport::Ready { from_step: step }
+    );
+    assert_eq!(straight.final_sha256(1), rig.final_sha256(2));
+}
+
+#[test]
+fn killed_and_resumed_from_the_last_checkpoint_is_bit_equal() {
+    let document = json!({ "stop": { "steps": 1200 }, "checkpoint": { "every_steps": 40, "every_minutes": null, "keep": 2 } });
+    let straight = Rig::new();
+    straight
+        .start(&Launch::new(1, 2, 1, spec(document.clone())))
+        .succeed();
+
+    let rig = Rig::new();
+    let mut first = rig.start(&Launch::new(1, 2, 1, spec(document.clone())));
+    let written = first.chief().wait_for("a checkpoint", |event| match event {
+        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
+        _ => None,
+    });
+    first.kill_all();
+    assert_eq!(first.wait().last(), Some(&-1));
+
+    let mut second = rig.start(&Launch::new(2, 2, 1, spec(document)).resuming(written));
+    second.succeed();
+    let TaskReport::Ready { from_step } = second.chief().wait_for("ready", |event| {
+        matches!(event, TaskReport::Ready { .. }).then(|| event.clone())
+    }) else {
+        unreachable!()
+    };
+    assert!(from_step >= 40 && from_step % 40 == 0, "{from_step}");
+    assert_eq!(straight.final_sha256(1), rig.final_sha256(2));
+}
+
+#[test]
+fn a_killed_worker_ends_the_others_as_peer_lost_and_keeps_the_work() {
+    let rig = Rig::new();
+    let document = spec(json!({ "stop": { "steps": 1_000_000 } }));
+    let mut revision = rig.start(&Launch::new(1, 3, 1, document));
+    revision.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event)).pop()
+    });
+    revision.task(Role::Worker { rank: 2 }).signal("KILL");
+    let codes = revision.wait();
+    assert_eq!(
+        codes,
+        [
+            exit_code::PEER_LOST,
+            exit_code::PEER_LOST,
+            exit_code::PEER_LOST,
+            -1
+        ],
+        "{}",
+        revision.logs()
+    );
+    // With one shard its version is the job's, so not one step was lost.
+    let step = revision.chief().wait_for("its stop", interrupted);
+    assert_eq!(rig.checkpoints(), [format!("step-{step:010}-r1")]);
+}
+
+#[test]
+fn a_killed_shard_ends_the_workers_as_peer_lost() {
+    let rig = Rig::new();
+    let mut revision = rig.start(&Launch::new(
+        1,
+        2,
+        2,
+        spec(json!({ "stop": { "steps": 1_000_000 } })),
+    ));
+    revision.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event)).pop()
+    });
+    revision.task(Role::PsShard { index: 1 }).signal("KILL");
+    assert_eq!(
+        revision.wait(),
+        [
+            exit_code::PEER_LOST,
+            -1,
+            exit_code::PEER_LOST,
+            exit_code::PEER_LOST
+        ]
+    );
+}
+
+#[test]
+fn a_job_goes_on_at_another_size_where_it_stopped() {
+    let rig = Rig::new();
+    let document = spec(json!({ "stop": { "epochs": 40 } }));
+    let mut first = rig.start(&Launch::new(1, 2, 1, document.clone()));
+    first.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event)).pop()
+    });
+    first.terminate();
+    first.succeed();
+    let step = first.chief().wait_for("its stop", interrupted);
+    assert!(step < 800);
+
+    let mut second = rig.start(&Launch::new(2, 3, 2, document.clone()).resuming(step));
+    second.succeed();
+    let straight = Rig::new();
+    let mut whole = straight.start(&Launch::new(1, 2, 1, document));
+    whole.succeed();
+    let last = |revision: &mut rig::Revision| {
+        let pick = |event: &TaskReport| match event {
+            TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
+            _ => None,
+        };
+        revision
+            .chief()
+            .events()
+            .iter()
+            .filter_map(pick)
+            .next_back()
+            .unwrap()
+    };
+    let (resized, whole) = (last(&mut second), last(&mut whole));
+    assert_eq!(resized.step, whole.step);
+    assert!(
+        (resized.loss - whole.loss).abs() < 0.02,
+        "{resized:?} {whole:?}"
+    );
+    assert!(
+        (resized.accuracy - whole.accuracy).abs() < 0.01,
+        "{resized:?} {whole:?}"
+    );
+}
+
+#[test]
+fn a_damaged_checkpoint_is_put_aside_for_the_one_before() {
+    let rig = Rig::new();
+    let first = spec(json!({ "stop": { "steps": 30 }, "checkpoint": { "every_steps": 10 } }));
+    rig.start(&Launch::new(1, 1, 1, first)).succeed();
+    assert_eq!(rig.checkpoints().len(), 3);
+    let model = rig
+        .job_folder()
+        .join("step-0000000030-r1/model.safetensors");
+    let mut bytes = fs::read(&model).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&model, bytes).unwrap();
+
+    let longer = spec(json!({ "stop": { "steps": 45 }, "checkpoint": { "every_steps": 10 } }));
+    let mut second = rig.start(&Launch::new(2, 1, 1, longer).resuming(30));
+    second.succeed();
+    let events = second.chief().events();
+    assert!(
+        matches!(&events[0], TaskReport::Note { message } if message.contains("step 30")),
+        "{events:?}"
+    );
+    assert!(events.contains(&TaskReport::CheckpointPruned { step: 30 }));
+    assert!(events.contains(&TaskReport::Ready { from_step: 20 }));
+    assert!(rig.job_folder().join("damaged-step-0000000030-r1").is_dir());
+}
+
+#[test]
+fn a_job_with_a_known_checkpoint_never_starts_from_nothing() {
+    let rig = Rig::new();
+    let mut revision = rig.start(&Launch::new(2, 1, 1, spec(json!({}))).resuming(500));
+    assert_eq!(revision.chief().wait().code(), Some(exit_code::FAILED));
+    let events = revision.chief().events();
+    assert!(
+        matches!(events.last(), Some(TaskReport::Failed { retryable: false, message }) if message.contains("step 500")),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn a_stale_revision_writes_nothing() {
+    let rig = Rig::new();
+    let document = spec(json!({ "stop": { "steps": 1_000_000 } }));
+    let mut old = rig.start(&Launch::new(1, 1, 1, document));
+    old.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event)).pop()
+    });
+    rig.start(&Launch::new(
+        2,
+        1,
+        1,
+        spec(json!({ "stop": { "steps": 5 } })),
+    ))
+    .succeed();
+    let before = rig.checkpoints();
+    old.terminate();
+    assert_eq!(old.chief().wait().code(), Some(exit_code::FAILED));
+    assert!(old.chief().log().contains("revision 2"), "{}", old.logs());
+    assert_eq!(rig.checkpoints(), before);
+}
+
+#[test]
+fn divergence_is_a_failure_that_names_the_step() {
+    let rig = Rig::new();
+    let wild = spec(
+        json!({ "engine": { "optimizer": { "kind": "sgd", "learning_rate": 100.0, "weight_decay": 1.0 } } }),
+    );
+    let mut revision = rig.start(&Launch::new(1, 2, 1, wild));
+    assert_eq!(revision.chief().wait().code(), Some(exit_code::FAILED));
+    let events = revision.chief().events();
+    assert!(
+        matches!(events.last(), Some(TaskReport::Failed { retryable: false, message }) if message.contains("step")),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn a_missing_data_set_is_no_reason_to_try_again() {
+    let rig = Rig::new();
+    fs::remove_dir_all(rig.dataset_root()).unwrap();
+    let mut revision = rig.start(&Launch::new(1, 1, 1, spec(json!({}))));
+    assert_eq!(revision.chief().wait().code(), Some(exit_code::FAILED));
+    let events = revision.chief().events();
+    assert!(
+        matches!(
+            events.last(),
+            Some(TaskReport::Failed {
+                retryable: false,
+                ..
+            })
+        ),
+        "{events:?}"
+    );
+}
+
+#[test]
+fn ssp_and_asp_train_as_well() {
+    for consistency in [
+        json!({ "kind": "ssp", "staleness": 2 }),
+        json!({ "kind": "asp" }),
+    ] {
+        let rig = Rig::new();
+        let document = json!({
+            "stop": { "epochs": 10 },
+            "exchange": { "consistency": consistency },
+            "engine": { "optimizer": { "kind": "sgd", "learning_rate": 0.1 } },
+        });
+        let mut revision = rig.start(&Launch::new(1, 3, 2, spec(document)));
+        revision.succeed();
+        let events = revision.chief().events();
+        let accuracy = events
+            .iter()
+            .filter_map(|event| match event {
+                TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+                _ => None,
+            })
+            .next_back()
+            .unwrap();
+        assert!(accuracy > 0.8, "{consistency}: {accuracy}");
+    }
+}
+
+/// Other programs read the model: the file stands by itself, with names and shapes.
+#[test]
+fn pythons_safetensors_loads_the_model() {
+    let has_library = Command::new("python3")
+        .args(["-c", "import safetensors.numpy"])
+        .output();
+    if !has_library.is_ok_and(|output| output.status.success()) {
+        eprintln!("skipped: this machine's python3 has no safetensors");
+        return;
+    }
+    let rig = Rig::new();
+    let cnn = json!({ "model": { "kind": "cnn", "channels": [4], "dense": [16] } });
+    rig.start(&Launch::new(
+        1,
+        1,
+        1,
+        spec(json!({ "engine": cnn, "stop": { "steps": 3 } })),
+    ))
+    .succeed();
+    let script = "import sys, safetensors.numpy as s\n\
+        t = s.load_file(sys.argv[1])\n\
+        print(sorted((k, v.shape) for k, v in t.items()))";
+    let output = Command::new("python3")
+        .args(["-c", script])
+        .arg(rig.job_folder().join("final-r1/model.safetensors"))
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(text.contains("('conv1.weight', (3, 3, 1, 4))"), "{text}");
+    assert!(text.contains("('logits.bias', (10,))"), "{text}");
+}
