@@ -25,8 +25,8 @@ export function me(as: string, signal?: AbortSignal): Promise<Me> {
 export function jobs(query: JobQuery, signal?: AbortSignal): Promise<Page<JobView>> {
   const given = {
     limit: query.limit,
-    ...(query.phase.length > 0 ? { phase: query.phase.join(",") } : {}),
-    ...(query.label === "" ? {} : { label: query.label }),
+    ...(query.phase.length > 0 ? { phase: [...query.phase] } : {}),
+    ...(query.label === "" ? {} : { label: [query.label] }),
     ...(query.name === "" ? {} : { name: query.name }),
     ...(query.continue === null ? {} : { continue: query.continue }),
   };
@@ -61,9 +61,8 @@ export function submit(document: string, dryRun: boolean, idempotencyKey: string
 }
 
 export async function tasks(id: string, signal?: AbortSignal): Promise<TaskView[]> {
-  return everything((after) =>
-    take(client.GET("/api/v1/jobs/{id}/tasks", { params: { path: { id }, query: { limit: 500, ...after } }, ...cut(signal) })),
-  );
+  const page = await take<Page<TaskView>>(client.GET("/api/v1/jobs/{id}/tasks", { params: { path: { id }, query: { all: true } }, ...cut(signal) }));
+  return page.items;
 }
 
 export function progress(id: string, signal?: AbortSignal): Promise<Progress> {
@@ -78,9 +77,8 @@ export async function events(id: string, signal?: AbortSignal): Promise<StoredEv
 }
 
 export async function checkpoints(id: string, signal?: AbortSignal): Promise<CheckpointView[]> {
-  return everything((after) =>
-    take(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id }, query: { limit: 500, ...after } }, ...cut(signal) })),
-  );
+  const page = await take<Page<CheckpointView>>(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id } }, ...cut(signal) }));
+  return page.items;
 }
 
 export function checkpointFile(id: string, step: number, name: string): Promise<Blob> {

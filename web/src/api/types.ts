@@ -57,7 +57,7 @@ export interface ProgressView {
   examples_per_s: number;
   steps_per_s: number;
   eta_s: number | null;
-  sampled_at: string;
+  sampled_at: string | null;
 }
 export interface JobView {
   id: string;
@@ -137,7 +137,7 @@ export interface Written {
 export interface CheckpointView extends Written {
   id: string;
   retained: boolean;
-  at?: string;
+  files: string[];
 }
 export type NodeState = "up" | "lost";
 export type MusterEvent =

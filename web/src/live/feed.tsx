@@ -21,11 +21,9 @@ export function FeedProvider({ children }: { children: ReactNode }) {
   useEffect(
     () =>
       openStream("/api/v1/stream", {
-        onState: (next) => {
-          setState(next);
-          if (next === "open") setConnections((before) => before + 1);
-        },
+        onState: setState,
         onMessage: (message) => {
+          if (message.event === "opened") setConnections((before) => before + 1);
           const decoded = decode(message);
           if (decoded !== null) for (const listener of listeners.current) listener(decoded);
         },

@@ -61,10 +61,10 @@ function stepAt(samples: readonly SampleView[], atMs: number): number {
 }
 
 /** The newest decision that gave the job its size, in the scheduler's words. */
-export function sizeReason(events: readonly StoredEvent[]): { at: string; why: string } | null {
+export function sizeReason(events: readonly StoredEvent[]): { workers: number; psShards: number; why: string } | null {
   for (let index = events.length - 1; index >= 0; index -= 1) {
-    const stored = events[index];
-    if (stored?.event.kind === "job_placed") return { at: stored.at, why: stored.event.why };
+    const event = events[index]?.event;
+    if (event?.kind === "job_placed") return { workers: event.workers, psShards: event.ps_shards, why: event.why };
   }
   return null;
 }

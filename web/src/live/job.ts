@@ -32,12 +32,7 @@ export function foldEvent(job: JobView, { at, job_id, event }: StoredEvent): Job
       };
     }
     case "job_placed":
-      return {
-        ...job,
-        revision: event.revision,
-        workers: { ...job.workers, running: event.workers },
-        ps_shards: { ...job.ps_shards, running: event.ps_shards },
-      };
+      return { ...job, revision: event.revision };
     case "job_waits":
       return { ...job, waiting: waitingView(event.waiting) };
     case "intent_changed":
@@ -54,7 +49,7 @@ export function foldEvent(job: JobView, { at, job_id, event }: StoredEvent): Job
 /** The job after a progress message. An older one than what is shown, as a replay after a reconnect brings, changes nothing. */
 export function foldSample(job: JobView, sample: SampleView): JobView {
   const before = job.progress;
-  if (before !== null && Date.parse(sample.at) <= Date.parse(before.sampled_at)) return job;
+  if (before?.sampled_at != null && Date.parse(sample.at) <= Date.parse(before.sampled_at)) return job;
   const total = before?.total_steps ?? null;
   const left = total === null ? null : Math.max(0, total - sample.step);
   return {
@@ -75,14 +70,13 @@ export function foldSample(job: JobView, sample: SampleView): JobView {
 }
 
 /**
- * The series with one more sample. After a failure training goes on from an older checkpoint: what came after it was lost,
- * so those points give way, and the series stays ascending in steps.
+ * The series with new samples, which replace all after `afterStep`: after a failure training goes on from an older checkpoint, and
+ * what came after that was lost.
  */
-export function appendSample(series: readonly SampleView[], sample: SampleView): readonly SampleView[] {
+export function replaceAfter(series: readonly SampleView[], afterStep: number, samples: readonly SampleView[]): readonly SampleView[] {
   const last = series[series.length - 1];
-  if (last === undefined || sample.step > last.step) return [...series, sample];
-  if (Date.parse(sample.at) <= Date.parse(last.at)) return series;
-  return [...series.filter((kept) => kept.step < sample.step), sample];
+  const kept = last === undefined || last.step <= afterStep ? series : series.filter((sample) => sample.step <= afterStep);
+  return [...kept, ...samples];
 }
 
 export function appendEvaluation<T extends Evaluation>(series: readonly T[], evaluation: T): readonly T[] {

@@ -2,7 +2,7 @@
 import type { SampleView, StoredEvent } from "../api/types";
 import type { SseMessage } from "./sse";
 
-export type LiveMessage = { kind: "event"; event: StoredEvent } | { kind: "progress"; jobId: string | null; sample: SampleView };
+export type LiveMessage = { kind: "event"; event: StoredEvent } | { kind: "progress"; jobId: string | null; afterStep: number; samples: readonly SampleView[] };
 
 /** `null` for a message that this page does not know, as a newer api may send. */
 export function decode(message: SseMessage): LiveMessage | null {
@@ -10,7 +10,8 @@ export function decode(message: SseMessage): LiveMessage | null {
   if (body === null) return null;
   if (message.event === "progress") {
     const jobId = typeof body.job_id === "string" ? body.job_id : null;
-    return typeof body.step === "number" && typeof body.at === "string" ? { kind: "progress", jobId, sample: body as unknown as SampleView } : null;
+    if (typeof body.after_step !== "number" || !Array.isArray(body.samples)) return null;
+    return { kind: "progress", jobId, afterStep: body.after_step, samples: body.samples as SampleView[] };
   }
   const inner = body.event;
   if (typeof inner !== "object" || inner === null || typeof (inner as { kind?: unknown }).kind !== "string") return null;

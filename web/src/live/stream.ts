@@ -3,7 +3,7 @@
 import { expire, token } from "../api/session";
 import { SseParser, type SseMessage } from "./sse";
 
-export type StreamState = "connecting" | "open" | "retrying" | "refused";
+export type StreamState = "connecting" | "open" | "retrying" | "refused" | "ended";
 
 export interface StreamHandlers {
   onMessage: (message: SseMessage) => void;
@@ -48,6 +48,10 @@ async function run(url: string, { onMessage, onState }: StreamHandlers, stop: Ab
         for (const message of parser.push(text)) {
           lastId = message.id;
           onMessage(message);
+          if (message.event !== "end") continue;
+          // The server says that nothing will follow, so there is nothing to come back for.
+          onState?.("ended");
+          return;
         }
         retryMs = parser.retryMs ?? retryMs;
       }

@@ -60,6 +60,7 @@ const LIVE: Record<StreamState, { text: string; title: string }> = {
   connecting: { text: "Connecting", title: "Opening the event stream" },
   open: { text: "Live", title: "What you see follows the cluster's events" },
   retrying: { text: "Reconnecting", title: "The event stream was lost; what you see may be old" },
+  ended: { text: "Ended", title: "The server has ended the event stream; reload to open it again" },
   refused: { text: "Not live", title: "The server refused the event stream; reload to try again" },
 };
 

@@ -8,8 +8,6 @@ import { Icon } from "../../ui/icon";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { bytes, count } from "../../words/number";
 
-const FILES = ["model.safetensors", "optimizer.safetensors", "manifest.json"] as const;
-
 export function Checkpoints({ job, resource }: { job: JobView; resource: Resource<CheckpointView[]> }) {
   const [busy, setBusy] = useState<string | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
@@ -81,8 +79,8 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
                     {one.manifest_sha256.slice(0, 16)}…
                   </td>
                   <td className="files" data-label="Files">
-                    {one.retained ? (
-                      FILES.map((file) => (
+                    {one.files.length > 0 ? (
+                      one.files.map((file) => (
                         <Download
                           key={file}
                           name={`${job.name}-step-${one.step}-${file}`}

@@ -89,7 +89,7 @@ const QUESTIONS: Record<Verb, Asked> = {
   }),
   delete: (name) => ({
     title: `Delete ${name}?`,
-    text: "Its record goes, and with it curves, logs, events and checkpoints.",
+    text: "It disappears from the lists, with its curves, logs and events. Files of checkpoints stay where they are.",
     verb: "Delete",
     danger: true,
   }),

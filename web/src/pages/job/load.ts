@@ -3,7 +3,7 @@ import { useEffect, useRef } from "react";
 import { checkpoints, events, job, progress, tasks } from "../../api/calls";
 import { useResource, type Resource } from "../../api/resource";
 import type { CheckpointView, JobView, Progress, SampleView, StoredEvent, TaskView } from "../../api/types";
-import { appendEvaluation, appendEvent, appendSample, foldEvent, foldSample } from "../../live/job";
+import { appendEvaluation, appendEvent, foldEvent, foldSample, replaceAfter } from "../../live/job";
 import { decode } from "../../live/messages";
 import { openStream } from "../../live/stream";
 
@@ -33,16 +33,15 @@ export function useJobData(id: string): JobData {
   useEffect(() => {
     let first = true;
     return openStream(`/api/v1/jobs/${id}/stream`, {
-      onState: (state) => {
-        // What was loaded before the stream stood may lack what came between; a reconnect resumes by itself.
-        if (state !== "open" || !first) return;
-        first = false;
-        for (const resource of Object.values(latest.current) as Resource<unknown>[]) resource.reload();
-      },
       onMessage: (message) => {
+        // What was loaded before the stream stood may lack what came between; a reconnect resumes by itself.
+        if (message.event === "opened" && first) {
+          first = false;
+          for (const resource of Object.values(latest.current) as Resource<unknown>[]) resource.reload();
+        }
         const decoded = decode(message);
         if (decoded?.kind === "event") onEvent(latest.current, decoded.event);
-        if (decoded?.kind === "progress") onSample(latest.current, decoded.sample);
+        if (decoded?.kind === "progress") onSamples(latest.current, decoded.afterStep, decoded.samples);
       },
     });
   }, [id]);
@@ -79,9 +78,13 @@ function onEvent(data: JobData, event: StoredEvent): void {
   }
 }
 
-function onSample(data: JobData, sample: SampleView): void {
-  data.job.update((known) => foldSample(known, sample));
-  data.progress.update((known) => ({ ...known, samples: thinned(appendSample(known.samples, sample)) }));
+function onSamples(data: JobData, afterStep: number, samples: readonly SampleView[]): void {
+  const newest = samples[samples.length - 1];
+  if (newest === undefined) return;
+  data.job.update((known) => (known.progress === null ? known : foldSample(known, newest)));
+  // The first sample brings the total of steps with it, which only the job itself tells.
+  if (data.job.data?.progress === null) data.job.reload();
+  data.progress.update((known) => ({ ...known, samples: thinned(replaceAfter(known.samples, afterStep, samples)) }));
 }
 
 function thinned(samples: readonly SampleView[]): SampleView[] {

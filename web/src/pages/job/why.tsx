@@ -66,10 +66,11 @@ function Reason({ job, events, now }: { job: JobView; events: readonly StoredEve
   }
   if (job.phase === "cancelled") return <p className="why-main">A user cancelled it.</p>;
   const reason = sizeReason(events);
+  if (reason === null) return <p className="why-main">{size(job.workers.running, job.ps_shards.running)}</p>;
   return (
     <>
-      <p className="why-main">{size(job.workers.running, job.ps_shards.running)}</p>
-      {reason === null ? null : <p>{reason.why}</p>}
+      <p className="why-main">{size(reason.workers, reason.psShards)}</p>
+      <p>{reason.why}</p>
     </>
   );
 }

@@ -39,7 +39,7 @@ export function FilterBar({ filters, onChange }: { filters: Filters; onChange: (
         <label className="field-search">
           <span className="sr-only">Name</span>
           <Icon name="search" />
-          <Typed ref={search} placeholder="Name" title="Part of a job's name; press / to come here" value={filters.name} onChange={(name) => onChange({ ...filters, name })} />
+          <Typed ref={search} placeholder="Name" title="Jobs of exactly this name; press / to come here" value={filters.name} onChange={(name) => onChange({ ...filters, name })} />
         </label>
         <label>
           <span className="sr-only">Label</span>

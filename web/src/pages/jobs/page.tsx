@@ -58,7 +58,8 @@ export function JobsPage() {
 
 function folded(job: JobView, message: LiveMessage): JobView {
   if (message.kind === "event") return foldEvent(job, message.event);
-  return message.jobId === job.id ? foldSample(job, message.sample) : job;
+  const newest = message.samples[message.samples.length - 1];
+  return message.jobId === job.id && newest !== undefined ? foldSample(job, newest) : job;
 }
 
 /** Whether the list, its order or a sum in it may now differ from what folding alone gives. */
