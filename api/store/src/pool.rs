@@ -40,6 +40,14 @@ pub fn scheduler(url: &str, max: u32) -> Result<Pool, StoreError> {
     Ok(pool.connect_lazy_with(connect(url, "muster-scheduler")?))
 }
 
+/// Connections of the owner of the schema, for whoever installs: first tenants, users and tokens. No connection is made yet.
+///
+/// # Errors
+/// [`StoreError::Address`].
+pub fn owner(url: &str, max: u32) -> Result<Pool, StoreError> {
+    Ok(options(max).connect_lazy_with(connect(url, "muster-owner")?))
+}
+
 /// Begins a transaction.
 ///
 /// # Errors
@@ -93,7 +101,7 @@ async fn refuse_bypass(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
     let free = sqlx::query_scalar!(
         r#"select r.rolsuper or r.rolbypassrls
                   or pg_has_role(session_user, 'muster_scheduler', 'member')
-                  or pg_has_role(session_user, (select relowner from pg_class where oid = to_regclass('job')), 'member') as "free!"
+                  or coalesce(pg_has_role(session_user, (select relowner from pg_class where oid = to_regclass('job')), 'member'), false) as "free!"
            from pg_roles r where r.rolname = session_user"#
     )
     .fetch_one(conn)

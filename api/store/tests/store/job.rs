@@ -1,0 +1,250 @@
+//! Jobs as users see them: listed in pages, filtered, asked to pause, cancel and vanish.
+
+use crate::world::{World, at, stop};
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::event::Event;
+use muster_model::id::JobId;
+use muster_model::job::{AfterStop, Intent, JobPhase, JobState};
+use muster_store::event::EventFilter;
+use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter};
+use muster_store::plan::Action;
+use muster_store::task::{self, Revisions};
+use muster_store::{event, job, log, pool};
+
+async fn names(
+    world: &World,
+    filter: &JobFilter,
+    after: Option<JobId>,
+    limit: u32,
+) -> anyhow::Result<Vec<(String, JobId)>> {
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let rows = job::list(&mut tx, filter, after, limit).await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| (row.job.spec.name, row.job.id))
+        .collect())
+}
+
+#[tokio::test]
+async fn pages_of_jobs_cover_each_once_though_jobs_arrive_in_between() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    for number in 0..5 {
+        world.submit(&format!("job-{number}")).await?;
+    }
+    let first = names(&world, &JobFilter::default(), None, 2).await?;
+    world.submit("newcomer").await?;
+    let second = names(&world, &JobFilter::default(), Some(first[1].1), 2).await?;
+    let third = names(&world, &JobFilter::default(), Some(second[1].1), 2).await?;
+    let all: Vec<String> = first
+        .into_iter()
+        .chain(second)
+        .chain(third)
+        .map(|(name, _)| name)
+        .collect();
+    assert_eq!(all, ["job-4", "job-3", "job-2", "job-1", "job-0"]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn filters_narrow_and_are_joined() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (one, two) = (world.submit("one").await?, world.submit("two").await?);
+    world.start(one, 0, &[0], 1).await?;
+    let found = async |filter: JobFilter| -> anyhow::Result<Vec<JobId>> {
+        Ok(names(&world, &filter, None, 10)
+            .await?
+            .into_iter()
+            .map(|(_, id)| id)
+            .collect())
+    };
+    let label = |key: &str, value: &str| [(key.to_owned(), value.to_owned())].into();
+    assert_eq!(
+        found(JobFilter {
+            phases: vec![JobPhase::Starting],
+            ..JobFilter::default()
+        })
+        .await?,
+        [one]
+    );
+    assert_eq!(
+        found(JobFilter {
+            labels: label("team", "two-team"),
+            ..JobFilter::default()
+        })
+        .await?,
+        [two]
+    );
+    assert_eq!(
+        found(JobFilter {
+            labels: label("stage", "test"),
+            ..JobFilter::default()
+        })
+        .await?,
+        [two, one]
+    );
+    assert_eq!(
+        found(JobFilter {
+            name: Some("one".to_owned()),
+            ..JobFilter::default()
+        })
+        .await?,
+        [one]
+    );
+    let neither = JobFilter {
+        phases: vec![JobPhase::Queued],
+        name: Some("one".to_owned()),
+        ..JobFilter::default()
+    };
+    assert_eq!(found(neither).await?, []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_cancel_is_final_and_an_ended_job_takes_no_intent() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("wanted").await?;
+    let want = async |intent| -> anyhow::Result<IntentOutcome> {
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        let outcome = job::set_intent(&mut tx, job_id, intent, at(1)).await?;
+        tx.commit().await?;
+        Ok(outcome)
+    };
+    assert_eq!(want(Intent::Run).await?, IntentOutcome::Unchanged);
+    assert_eq!(want(Intent::Pause).await?, IntentOutcome::Changed);
+    assert_eq!(want(Intent::Cancel).await?, IntentOutcome::Changed);
+    let refused = IntentOutcome::Refused {
+        phase: JobPhase::Queued,
+        intent: Intent::Cancel,
+    };
+    assert_eq!(want(Intent::Run).await?, refused);
+    assert_eq!(want(Intent::Cancel).await?, IntentOutcome::Unchanged);
+    world.step(job_id, 0, Action::Cancel, 2).await?;
+    assert!(matches!(
+        want(Intent::Cancel).await?,
+        IntentOutcome::Refused {
+            phase: JobPhase::Cancelled,
+            ..
+        }
+    ));
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let events = event::page(&mut tx, EventFilter::default(), None, 100).await?;
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| matches!(event.event, Event::IntentChanged { .. }))
+            .count(),
+        2
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_job_is_deleted_once_it_has_ended_and_its_history_stays() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("gone").await?;
+    let delete = async || -> anyhow::Result<DeleteOutcome> {
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        let outcome = job::delete(&mut tx, job_id, at(2)).await?;
+        tx.commit().await?;
+        Ok(outcome)
+    };
+    assert_eq!(
+        delete().await?,
+        DeleteOutcome::NotEnded {
+            phase: JobPhase::Queued
+        }
+    );
+    let (chief, shard) = world.start(job_id, 0, &[0], 1).await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    log::append(&mut tx, chief, 0, b"text").await?;
+    tx.commit().await?;
+    let path = "final-r1/model.safetensors".to_owned();
+    let done = TaskReport::Finished {
+        step: 1,
+        reason: "steps".to_owned(),
+        model_path: path.clone(),
+    };
+    world.tell(chief, 1, 0, &[done]).await?;
+    world.step(job_id, 1, stop(AfterStop::Succeed), 2).await?;
+    let gone = Observed::Gone {
+        outcome: muster_model::task::Outcome::Exited { code: 0 },
+    };
+    world
+        .observe(1, &[(chief, gone.clone()), (shard, gone)], 3)
+        .await?;
+    world.step(job_id, 1, Action::Release, 4).await?;
+    let row = world.job(job_id).await?;
+    assert_eq!(
+        (row.job.state, row.model_path),
+        (JobState::Succeeded, Some(path))
+    );
+
+    assert_eq!(delete().await?, DeleteOutcome::Deleted);
+    assert_eq!(delete().await?, DeleteOutcome::NotFound);
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert_eq!(job::get(&mut tx, job_id).await?, None);
+    assert_eq!(
+        job::list(&mut tx, &JobFilter::default(), None, 10).await?,
+        []
+    );
+    assert_eq!(task::list(&mut tx, job_id, Revisions::All).await?, []);
+    let events = event::page(
+        &mut tx,
+        EventFilter {
+            job_id: Some(job_id),
+            node_id: None,
+        },
+        None,
+        100,
+    )
+    .await?;
+    assert_eq!(
+        events.last().map(|event| event.event.kind()),
+        Some("job_deleted")
+    );
+    drop(tx);
+
+    let mut tx = pool::begin(&world.scheduler).await?;
+    assert_eq!(job::purge(&mut tx, at(1)).await?, 0, "it was deleted later");
+    assert_eq!(job::purge(&mut tx, at(3)).await?, 1);
+    assert_eq!(
+        log::read(&mut tx, chief, 0, 10)
+            .await?
+            .map(|slice| slice.bytes),
+        Some(Vec::new())
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn tasks_are_listed_for_the_present_revision_or_for_all() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("tasks").await?;
+    let (chief, shard) = world.start(job_id, 0, &[0], 1).await?;
+    world.step(job_id, 1, stop(AfterStop::Pause), 2).await?;
+    let gone = Observed::Gone {
+        outcome: muster_model::task::Outcome::Signalled { signal: 9 },
+    };
+    world
+        .observe(1, &[(chief, gone.clone()), (shard, gone)], 3)
+        .await?;
+    world.step(job_id, 1, Action::Release, 4).await?;
+    world.step(job_id, 1, Action::Resume, 5).await?;
+    world.start(job_id, 1, &[1, 2], 6).await?;
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let current = task::list(&mut tx, job_id, Revisions::Current).await?;
+    assert_eq!(
+        current
+            .iter()
+            .map(|row| row.task.role.to_string())
+            .collect::<Vec<_>>(),
+        ["ps-0", "worker-0", "worker-1"]
+    );
+    let all = task::list(&mut tx, job_id, Revisions::All).await?;
+    assert_eq!(all.len(), 5);
+    assert_eq!(
+        (all[4].node_name.as_str(), all[4].released_at),
+        ("node-a", Some(at(3)))
+    );
+    Ok(())
+}

@@ -1,0 +1,105 @@
+//! Logs of tasks: in order, once, and never more than their cap.
+
+use crate::world::World;
+use muster_model::id::TaskId;
+use muster_store::log::{Appended, CAP_BYTES, append, read, tail};
+use muster_store::report::NodeReport;
+use muster_store::{event, pool};
+
+async fn task(world: &World) -> anyhow::Result<TaskId> {
+    let job = world.submit("logs").await?;
+    Ok(world.start(job, 0, &[0], 1).await?.0)
+}
+
+#[tokio::test]
+async fn pieces_that_overlap_are_joined_and_read_from_any_offset() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let id = task(&world).await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    assert_eq!(append(&mut tx, id, 0, b"abcd").await?, Appended::Stored);
+    assert_eq!(append(&mut tx, id, 2, b"cdef").await?, Appended::Stored);
+    assert_eq!(append(&mut tx, id, 0, b"abc").await?, Appended::Repeated);
+    assert_eq!(append(&mut tx, id, 6, b"").await?, Appended::Repeated);
+    assert_eq!(
+        append(&mut tx, crate::world::id(), 0, b"x").await?,
+        Appended::UnknownTask
+    );
+    for (offset, max, expected) in [
+        (0, 100, "abcdef"),
+        (1, 3, "bcd"),
+        (3, 1, "d"),
+        (5, 9, "f"),
+        (6, 9, ""),
+        (60, 9, ""),
+    ] {
+        let slice = read(&mut tx, id, offset, max)
+            .await?
+            .expect("the task is there");
+        assert_eq!(
+            (slice.bytes.as_slice(), slice.offset, slice.end),
+            (expected.as_bytes(), offset.min(6), 6),
+            "{offset} {max}"
+        );
+    }
+    assert_eq!(
+        tail(&mut tx, id, 2)
+            .await?
+            .map(|slice| (slice.offset, slice.bytes)),
+        Some((4, b"ef".to_vec()))
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_never_arrived_is_a_gap_that_readers_cross() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let id = task(&world).await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    append(&mut tx, id, 0, b"ab").await?;
+    append(&mut tx, id, 10, b"kl").await?;
+    let first = read(&mut tx, id, 0, 100).await?.expect("the task is there");
+    assert_eq!(
+        (first.offset, first.bytes.as_slice(), first.end),
+        (0, &b"ab"[..], 12)
+    );
+    let second = read(&mut tx, id, 2, 100).await?.expect("the task is there");
+    assert_eq!((second.offset, second.bytes.as_slice()), (10, &b"kl"[..]));
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_a_log_above_its_cap_the_newest_part_stays_and_a_note_says_so() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let id = task(&world).await?;
+    let piece = vec![b'x'; 1 << 20];
+    let pieces = CAP_BYTES / (1 << 20) + 4;
+    for number in 0..pieces {
+        let logs = vec![(id, number << 20, piece.clone())];
+        world
+            .report(
+                &NodeReport {
+                    logs,
+                    ..NodeReport::default()
+                },
+                2,
+            )
+            .await?;
+    }
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let slice = read(&mut tx, id, 0, u64::from(u32::MAX))
+        .await?
+        .expect("the task is there");
+    assert_eq!(
+        (slice.offset, slice.bytes.len() as u64, slice.end),
+        (4 << 20, CAP_BYTES, pieces << 20)
+    );
+    let events = event::page(&mut tx, event::EventFilter::default(), None, 100).await?;
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event.event.kind() == "note")
+            .count(),
+        1
+    );
+    Ok(())
+}

@@ -1,0 +1,14 @@
+//! The store against a real Postgres: every test has a database of its own. One program, because each would link anew.
+
+mod event;
+mod idempotency;
+mod job;
+mod log;
+mod migration;
+mod node;
+mod plan;
+mod report;
+mod round;
+mod tenancy;
+mod wake;
+mod world;

@@ -1,0 +1,81 @@
+//! Migrations: once, however many run them; and every table as the house rules want it.
+
+use muster_store::migrate;
+use muster_testdb::TestDb;
+use sqlx::{Connection as _, PgConnection};
+
+#[tokio::test]
+async fn processes_that_migrate_at_once_do_not_disturb_each_other() -> anyhow::Result<()> {
+    let db = TestDb::unmigrated().await;
+    let run = || migrate::run(&db.owner_url);
+    let (a, b, c) = tokio::join!(run(), run(), run());
+    (a?, b?, c?);
+    migrate::run(&db.owner_url).await?;
+    let mut conn = PgConnection::connect(&db.owner_url).await?;
+    let applied: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations where success")
+        .fetch_one(&mut conn)
+        .await?;
+    assert_eq!(applied, 5);
+    Ok(())
+}
+
+#[tokio::test]
+async fn every_table_forces_row_level_security_and_explains_itself() -> anyhow::Result<()> {
+    let db = TestDb::new().await;
+    let mut conn = PgConnection::connect(&db.owner_url).await?;
+    let open: Vec<String> = sqlx::query_scalar(
+        "select relname::text from pg_class
+         where relnamespace = 'public'::regnamespace and relkind = 'r' and relname <> '_sqlx_migrations'
+           and not (relrowsecurity and relforcerowsecurity)",
+    )
+    .fetch_all(&mut conn)
+    .await?;
+    assert_eq!(open, [""; 0]);
+    let unexplained: Vec<String> = sqlx::query_scalar(
+        "select c.relname || coalesce('.' || a.attname, '')
+         from pg_class c
+         cross join lateral (
+             select 0 as attnum, null::name as attname
+             union all select attnum, attname from pg_attribute where attrelid = c.oid and attnum > 0 and not attisdropped
+         ) a
+         where c.relnamespace = 'public'::regnamespace and c.relkind = 'r' and c.relname <> '_sqlx_migrations'
+           and col_description(c.oid, a.attnum) is null and obj_description(c.oid, 'pg_class') is not null = (a.attnum > 0)",
+    )
+    .fetch_all(&mut conn)
+    .await?;
+    assert_eq!(unexplained, [""; 0]);
+    let homeless: Vec<String> = sqlx::query_scalar(
+        "select relname::text from pg_class c
+         where relnamespace = 'public'::regnamespace and relkind = 'r'
+           and relname not in ('_sqlx_migrations', 'tenant', 'node', 'round')
+           and not exists (select from pg_attribute where attrelid = c.oid and attname = 'tenant_id')",
+    )
+    .fetch_all(&mut conn)
+    .await?;
+    assert_eq!(homeless, [""; 0]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_was_committed_survives_a_crash_of_the_server() -> anyhow::Result<()> {
+    let world = crate::world::World::new().await?;
+    let job = world.submit("kept").await?;
+    let mut open = muster_store::pool::begin(&world.scheduler).await?;
+    muster_store::node::set_drained(&mut open, "node-a", true, crate::world::at(1)).await?;
+    world.db.crash_and_restart();
+    drop(open);
+    // Connections of the pool are broken; new ones take their place.
+    let pool = muster_store::pool::scheduler(&world.db.scheduler_url, 1)?;
+    let mut tx = muster_store::pool::begin_snapshot(&pool).await?;
+    let loaded = muster_store::plan::load(&mut tx, crate::world::at(2)).await?;
+    assert_eq!(
+        loaded
+            .jobs
+            .iter()
+            .map(|loaded| loaded.job.id)
+            .collect::<Vec<_>>(),
+        [job]
+    );
+    assert!(!loaded.nodes[0].drained, "it was not committed");
+    Ok(())
+}

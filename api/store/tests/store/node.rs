@@ -1,0 +1,182 @@
+//! Nodes: sessions, loss and return.
+
+use crate::world::{World, at, gone, id, slots, start};
+use muster_model::assignment::Observed;
+use muster_model::node::NodeState;
+use muster_model::task::{Outcome, TaskState};
+use muster_store::event::EventFilter;
+use muster_store::plan::{Refusal, Step};
+use muster_store::{assignment, event, node, pool, scope};
+use std::time::Duration;
+
+const LEASE: Duration = Duration::from_secs(20);
+
+#[tokio::test]
+async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("lost").await?;
+    let (chief, shard) = world.start(job, 0, &[0], 1).await?;
+    world.observe(1, &[(chief, Observed::Running)], 2).await?;
+    let lost = async |seconds| -> anyhow::Result<Vec<muster_model::node::Node>> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let lost = node::lost(&mut tx, at(seconds), LEASE).await?;
+        tx.commit().await?;
+        Ok(lost)
+    };
+    let touch = async |seconds| -> anyhow::Result<bool> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let up = node::touch(&mut tx, world.node, at(seconds)).await?;
+        tx.commit().await?;
+        Ok(up)
+    };
+    assert!(touch(10).await?);
+    assert_eq!(lost(30).await?, [], "its lease runs until 30");
+    let nodes = lost(31).await?;
+    assert_eq!(
+        (nodes.len(), nodes[0].id, nodes[0].state),
+        (1, world.node, NodeState::Lost)
+    );
+    assert_eq!(lost(32).await?, [], "it is lost once");
+    assert!(
+        !touch(33).await?,
+        "a heartbeat alone does not bring it back"
+    );
+    let tasks = world.loaded(job, 34).await?.tasks;
+    assert!(tasks.iter().all(|task| task.state
+        == TaskState::Released {
+            outcome: Outcome::NodeLost
+        }));
+    let late = Step {
+        job_id: world.submit("late").await?,
+        expected_revision: 0,
+        action: start(world.tasks(&[0])),
+    };
+    let refused = world.commit(&[late.clone()], 35).await?;
+    assert!(matches!(
+        refused.conflicts[0].why,
+        Refusal::NodesUnavailable { .. }
+    ));
+
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let back = node::hello(&mut tx, id(), "node-a", &slots(4), at(40)).await?;
+    tx.commit().await?;
+    assert_eq!(
+        (back.id, back.state),
+        (world.node, NodeState::Up),
+        "the same node under the same name"
+    );
+    // It tells of what it ran; that changes nothing any more.
+    let outcome = world
+        .observe(1, &[(chief, Observed::Running), (shard, gone(1))], 41)
+        .await?;
+    assert!(!outcome.round_due);
+    let mut tx = pool::begin(&world.scheduler).await?;
+    assert_eq!(assignment::load(&mut tx, world.node, 1).await?.tasks, []);
+    let events = event::page(
+        &mut tx,
+        EventFilter {
+            job_id: None,
+            node_id: Some(world.node),
+        },
+        None,
+        100,
+    )
+    .await?;
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event.event.kind() == "node_state_changed")
+            .count(),
+        3,
+        "up, lost, up"
+    );
+    drop(tx);
+    assert_eq!(
+        world.commit(&[late], 42).await?.conflicts,
+        [],
+        "its slots are free"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_loss_and_a_start_at_the_same_time_leave_no_task_on_a_lost_node() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("race").await?;
+    let steps = [Step {
+        job_id: job,
+        expected_revision: 0,
+        action: start(world.tasks(&[0])),
+    }];
+    let mut starting = pool::begin(&world.scheduler).await?;
+    let outcome = muster_store::plan::commit(&mut starting, &steps, at(100)).await?;
+    assert_eq!(outcome.applied, [job]);
+    let losing = async {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let lost = node::lost(&mut tx, at(100), LEASE).await?;
+        tx.commit().await?;
+        anyhow::Ok(lost)
+    };
+    let finish = async {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        starting.commit().await?;
+        anyhow::Ok(())
+    };
+    let (lost, finished) = tokio::join!(losing, finish);
+    finished?;
+    assert_eq!(lost?.len(), 1);
+    assert!(
+        world
+            .loaded(job, 101)
+            .await?
+            .tasks
+            .iter()
+            .all(|task| task.state.is_released())
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn draining_needs_an_administrator_and_is_told_once() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    for _ in 0..2 {
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        scope::admin(&mut tx).await?;
+        assert!(
+            node::set_drained(&mut tx, "node-a", true, at(1))
+                .await?
+                .is_some_and(|row| row.node.drained)
+        );
+        assert_eq!(
+            node::set_drained(&mut tx, "no-such", true, at(1)).await?,
+            None
+        );
+        tx.commit().await?;
+    }
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    let events = event::page(&mut tx, EventFilter::default(), None, 100).await?;
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event.event.kind() == "node_drained")
+            .count(),
+        1,
+        "every tenant is told"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn sessions_of_a_new_name_at_once_make_one_node() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let hello = async || -> anyhow::Result<muster_model::id::NodeId> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let node = node::hello(&mut tx, id(), "node-b", &slots(2), at(1)).await?;
+        tx.commit().await?;
+        Ok(node.id)
+    };
+    let (a, b, c) = tokio::join!(hello(), hello(), hello());
+    let (a, b, c) = (a?, b?, c?);
+    assert!(a == b && b == c);
+    Ok(())
+}

@@ -1,0 +1,502 @@
+//! Rounds: what they load, and how their plans are committed.
+
+use crate::world::{World, at, gone, id, start, stop};
+use muster_model::assignment::Observed;
+use muster_model::event::Event;
+use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
+use muster_model::task::{Outcome, TaskState};
+use muster_model::wait::{Wait, Waiting};
+use muster_store::event::EventFilter;
+use muster_store::plan::{Action, Refusal, Step};
+use muster_store::{assignment, event, node, plan, pool};
+
+#[tokio::test]
+async fn a_job_goes_through_its_whole_life_and_each_change_is_an_event() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("life").await?;
+    assert_eq!(
+        world.job(job).await?.job.waiting.map(|waiting| waiting.why),
+        Some(Wait::NotConsidered)
+    );
+
+    let (chief, shard) = world.start(job, 0, &[2], 10).await?;
+    let loaded = world.loaded(job, 11).await?;
+    assert_eq!(
+        (
+            loaded.job.state.clone(),
+            loaded.job.revision,
+            loaded.placed_at
+        ),
+        (JobState::Starting, 1, Some(at(10)))
+    );
+    assert_eq!(
+        loaded.tasks.iter().map(|task| task.id).collect::<Vec<_>>(),
+        [shard, chief]
+    );
+    assert_eq!(loaded.tasks[1].gpus, [2]);
+
+    let due = world
+        .observe(
+            1,
+            &[(chief, Observed::Running), (shard, Observed::Running)],
+            12,
+        )
+        .await?;
+    assert!(due.round_due);
+    world.step(job, 1, Action::Up, 13).await?;
+    let row = world.job(job).await?;
+    assert_eq!(
+        (row.workers, row.ps_shards, row.job.started_at),
+        (1, 1, Some(at(10)))
+    );
+    assert!(
+        (world.loaded(job, 20).await?.trained_s - 7.0).abs() < 1e-9,
+        "it has been up since 13"
+    );
+
+    world.step(job, 1, stop(AfterStop::Succeed), 23).await?;
+    assert!(
+        world
+            .loaded(job, 24)
+            .await?
+            .tasks
+            .iter()
+            .all(|task| task.state == TaskState::Stopping)
+    );
+    let early = world
+        .commit(
+            &[Step {
+                job_id: job,
+                expected_revision: 1,
+                action: Action::Release,
+            }],
+            24,
+        )
+        .await?;
+    assert!(matches!(&early.conflicts[0].why, Refusal::TasksHeld { tasks } if tasks.len() == 2));
+
+    world
+        .observe(1, &[(chief, gone(0)), (shard, gone(0))], 25)
+        .await?;
+    world.step(job, 1, Action::Release, 26).await?;
+    let row = world.job(job).await?;
+    assert_eq!(
+        (row.job.state, row.job.finished_at),
+        (JobState::Succeeded, Some(at(26)))
+    );
+
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let events = event::page(
+        &mut tx,
+        EventFilter {
+            job_id: Some(job),
+            node_id: None,
+        },
+        None,
+        100,
+    )
+    .await?;
+    let phases: Vec<JobPhase> = events
+        .iter()
+        .filter_map(|event| match &event.event {
+            Event::JobStateChanged { state, .. } => Some(state.phase()),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(
+        phases,
+        [
+            JobPhase::Starting,
+            JobPhase::Running,
+            JobPhase::Stopping,
+            JobPhase::Succeeded
+        ]
+    );
+    let kinds: Vec<&str> = events
+        .iter()
+        .map(|event| event.event.kind())
+        .take(3)
+        .collect();
+    assert_eq!(kinds, ["job_submitted", "job_placed", "job_state_changed"]);
+    // Two tasks, each assigned, running, stopping, released.
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event.event.kind() == "task_state_changed")
+            .count(),
+        8
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn of_two_commits_for_the_same_revision_one_is_a_conflict_and_changes_nothing()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("twice").await?;
+    let steps = |gpu| {
+        [Step {
+            job_id: job,
+            expected_revision: 0,
+            action: start(world.tasks(&[gpu])),
+        }]
+    };
+    let (one, other) = (steps(0), steps(1));
+    let (first, second) = tokio::join!(world.commit(&one, 1), world.commit(&other, 1));
+    let (first, second) = (first?, second?);
+    assert_eq!(first.applied.len() + second.applied.len(), 1);
+    let conflicts: Vec<_> = first
+        .conflicts
+        .into_iter()
+        .chain(second.conflicts)
+        .collect();
+    assert_eq!(
+        conflicts[0].why,
+        Refusal::Revision {
+            expected: 0,
+            found: 1
+        }
+    );
+    assert_eq!(world.loaded(job, 2).await?.tasks.len(), 2);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slot_is_never_held_twice_and_the_refused_job_stays_whole() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (first, second) = (world.submit("first").await?, world.submit("second").await?);
+    let steps = [
+        Step {
+            job_id: first,
+            expected_revision: 0,
+            action: start(world.tasks(&[0, 1])),
+        },
+        Step {
+            job_id: second,
+            expected_revision: 0,
+            action: start(world.tasks(&[2, 1])),
+        },
+    ];
+    let outcome = world.commit(&steps, 1).await?;
+    assert_eq!(outcome.applied, [first]);
+    assert_eq!(
+        (outcome.conflicts[0].job_id, &outcome.conflicts[0].why),
+        (second, &Refusal::GpuHeld)
+    );
+    let refused = world.loaded(second, 2).await?;
+    assert_eq!(
+        (refused.job.state, refused.job.revision, refused.tasks.len()),
+        (JobState::Queued, 0, 0)
+    );
+    let mut tx = pool::begin(&world.scheduler).await?;
+    assert_eq!(
+        node::list(&mut tx).await?[0]
+            .held
+            .iter()
+            .map(|held| held.gpu_index)
+            .collect::<Vec<_>>(),
+        [0, 1]
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_slot_is_free_only_when_its_task_is_reported_gone() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (first, second) = (world.submit("first").await?, world.submit("second").await?);
+    let (chief, shard) = world.start(first, 0, &[0], 1).await?;
+    world
+        .step(
+            first,
+            1,
+            stop(AfterStop::Requeue {
+                cause: RequeueCause::Preempted,
+            }),
+            2,
+        )
+        .await?;
+    let take = || Step {
+        job_id: second,
+        expected_revision: 0,
+        action: start(world.tasks(&[0])),
+    };
+    assert_eq!(
+        world.commit(&[take()], 3).await?.conflicts[0].why,
+        Refusal::GpuHeld
+    );
+    world
+        .observe(1, &[(chief, gone(0)), (shard, gone(0))], 4)
+        .await?;
+    assert_eq!(world.commit(&[take()], 5).await?.applied, [second]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn steps_of_one_job_are_applied_in_order_and_all_or_none() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("steps").await?;
+    let (chief, shard) = world.start(job, 0, &[0], 1).await?;
+    world
+        .step(
+            job,
+            1,
+            stop(AfterStop::Requeue {
+                cause: RequeueCause::Resize,
+            }),
+            2,
+        )
+        .await?;
+    world
+        .observe(1, &[(chief, gone(0)), (shard, gone(0))], 3)
+        .await?;
+    let step = |action| Step {
+        job_id: job,
+        expected_revision: 1,
+        action,
+    };
+    let refused = world
+        .commit(&[step(Action::Release), step(Action::Resume)], 4)
+        .await?;
+    assert!(matches!(refused.conflicts[0].why, Refusal::Transition(_)));
+    assert_eq!(world.job(job).await?.job.state.phase(), JobPhase::Stopping);
+    let outcome = world
+        .commit(
+            &[step(Action::Release), step(start(world.tasks(&[1, 2])))],
+            5,
+        )
+        .await?;
+    assert_eq!(outcome.applied, [job]);
+    let loaded = world.loaded(job, 6).await?;
+    assert_eq!(
+        (loaded.job.state, loaded.job.revision, loaded.tasks.len()),
+        (JobState::Starting, 2, 3)
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_charged_stop_counts_a_failure_and_holds_the_job_back() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("fails").await?;
+    world.start(job, 0, &[0], 1).await?;
+    let then = AfterStop::Requeue {
+        cause: RequeueCause::TaskFailed,
+    };
+    let action = Action::Stop {
+        then,
+        why: "worker-0 failed".to_owned(),
+        charge_failure: true,
+        not_before: Some(at(60)),
+    };
+    world.step(job, 1, action, 2).await?;
+    let loaded = world.loaded(job, 3).await?;
+    assert_eq!(
+        (loaded.job.failures, loaded.job.not_before),
+        (1, Some(at(60)))
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_wait_is_told_once_for_each_reason() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("waits").await?;
+    let wait = |free_gpus, position| {
+        let why = Wait::TopologyPlacementFailed {
+            needed_gpus: 4,
+            free_gpus,
+        };
+        let waiting = Waiting {
+            why,
+            smallest_change: None,
+            position,
+        };
+        Step {
+            job_id: job,
+            expected_revision: 0,
+            action: Action::Wait { waiting },
+        }
+    };
+    assert_eq!(world.commit(&[wait(2, 1)], 1).await?.applied, [job]);
+    assert_eq!(
+        world.commit(&[wait(2, 1)], 2).await?.applied,
+        [],
+        "it says nothing new"
+    );
+    assert_eq!(world.commit(&[wait(3, 2)], 3).await?.applied, [job]);
+    assert_eq!(
+        world
+            .job(job)
+            .await?
+            .job
+            .waiting
+            .map(|waiting| waiting.position),
+        Some(2)
+    );
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let events = event::page(&mut tx, EventFilter::default(), None, 100).await?;
+    assert_eq!(
+        events
+            .iter()
+            .filter(|event| event.event.kind() == "job_waits")
+            .count(),
+        1
+    );
+    drop(tx);
+
+    world.start(job, 0, &[0], 4).await?;
+    let step = Step {
+        expected_revision: 1,
+        ..wait(1, 1)
+    };
+    assert_eq!(
+        world.commit(&[step], 5).await?.conflicts[0].why,
+        Refusal::NotWaiting {
+            phase: JobPhase::Starting
+        }
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn nothing_starts_on_a_node_that_is_drained_lost_or_unknown() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("where").await?;
+    let start_on = |node| {
+        let mut tasks = world.tasks(&[0]);
+        tasks[0].node_id = node;
+        Step {
+            job_id: job,
+            expected_revision: 0,
+            action: start(tasks),
+        }
+    };
+    assert_eq!(
+        world.commit(&[start_on(id())], 1).await?.conflicts[0].why,
+        Refusal::NoSuchNode
+    );
+    let mut tx = pool::begin(&world.scheduler).await?;
+    node::set_drained(&mut tx, "node-a", true, at(1)).await?;
+    tx.commit().await?;
+    let refused = world.commit(&[start_on(world.node)], 2).await?;
+    assert_eq!(
+        refused.conflicts[0].why,
+        Refusal::NodesUnavailable {
+            names: vec!["node-a".to_owned()]
+        }
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_nodes_assignment_is_whole_and_its_generation_rises_with_each_change()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("assigned").await?;
+    let load = async || -> anyhow::Result<assignment::NodeAssignment> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        Ok(assignment::load(&mut tx, world.node, 500).await?)
+    };
+    let empty = load().await?;
+    assert_eq!(empty.tasks, []);
+    let (chief, shard) = world.start(job, 0, &[0, 3], 1).await?;
+    let started = load().await?;
+    assert!(started.generation > empty.generation);
+    assert_eq!(started.tasks.len(), 3);
+    let launch = &started
+        .tasks
+        .iter()
+        .find(|task| task.launch.task_id == chief)
+        .expect("the chief")
+        .launch;
+    assert_eq!(
+        (
+            launch.workers,
+            launch.ps_shards,
+            launch.revision,
+            launch.grace_ms
+        ),
+        (2, 1, 1, 500)
+    );
+    assert_eq!(
+        (
+            launch.secret.len(),
+            launch.gpus.as_slice(),
+            launch.resume_step
+        ),
+        (64, &[0][..], None)
+    );
+    assert_eq!(
+        launch.spec,
+        crate::world::spec("assigned"),
+        "the document comes through unchanged"
+    );
+
+    let address = "127.0.0.1:4711".to_owned();
+    world
+        .tell(
+            shard,
+            1,
+            0,
+            &[muster_model::assignment::TaskReport::Listening {
+                address: address.clone(),
+            }],
+        )
+        .await?;
+    let listening = load().await?;
+    assert!(listening.generation > started.generation);
+    assert!(
+        listening
+            .tasks
+            .iter()
+            .all(|task| task.peers.ps_shards == [Some(address.clone())])
+    );
+
+    world.step(job, 1, stop(AfterStop::Pause), 3).await?;
+    let stopping = load().await?;
+    assert!(
+        stopping.generation > listening.generation && stopping.tasks.iter().all(|task| task.stop)
+    );
+    world.observe(1, &[(chief, gone(0))], 4).await?;
+    let fewer = load().await?;
+    assert!(fewer.generation > stopping.generation);
+    assert_eq!(fewer.tasks.len(), 2);
+    assert!(
+        fewer.tasks.iter().all(|task| task.launch.workers == 2),
+        "the size of a revision stays as tasks go"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_withdrawn_start_and_a_second_stop_keep_the_stronger_end() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("ends").await?;
+    let (chief, shard) = world.start(job, 0, &[0], 1).await?;
+    world
+        .step(
+            job,
+            1,
+            stop(AfterStop::Requeue {
+                cause: RequeueCause::Resize,
+            }),
+            2,
+        )
+        .await?;
+    world.step(job, 1, stop(AfterStop::Cancel), 3).await?;
+    let never = Observed::Gone {
+        outcome: Outcome::NeverStarted,
+    };
+    world
+        .observe(1, &[(chief, never.clone()), (shard, never)], 4)
+        .await?;
+    world.step(job, 1, Action::Release, 5).await?;
+    assert_eq!(world.job(job).await?.job.state, JobState::Cancelled);
+    let mut tx = pool::begin_snapshot(&world.scheduler).await?;
+    assert_eq!(
+        plan::load(&mut tx, at(6)).await?.jobs,
+        [],
+        "rounds no longer see it"
+    );
+    Ok(())
+}

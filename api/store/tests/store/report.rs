@@ -1,0 +1,436 @@
+//! Reports: facts once, however often they come; nothing of an older revision touches the newer one.
+
+use crate::world::{World, at, gone, sample, stop};
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::checkpoint::Written;
+use muster_model::id::{JobId, TaskId};
+use muster_model::job::{AfterStop, RequeueCause};
+use muster_model::progress::Evaluation;
+use muster_store::event::EventFilter;
+use muster_store::plan::{Action, FailedReport, Finished};
+use muster_store::report::{NodeReport, TaskEvents};
+use muster_store::{checkpoint, event, log, pool, progress};
+
+fn progress_line(step: u64, epoch: f64, loss: f64, steps_per_s: f64) -> TaskReport {
+    TaskReport::Progress {
+        sample: sample(step, epoch, loss, steps_per_s),
+    }
+}
+
+fn written(step: u64, revision: u64) -> TaskReport {
+    let path = format!("t/j/step-{step:010}-r{revision}");
+    TaskReport::CheckpointWritten {
+        checkpoint: Written {
+            step,
+            epoch: 0.5,
+            revision,
+            path,
+            bytes: 10,
+            manifest_sha256: "ab".repeat(32),
+        },
+    }
+}
+
+async fn running(world: &World) -> anyhow::Result<(JobId, TaskId, TaskId)> {
+    let job = world.submit("told").await?;
+    let (chief, shard) = world.start(job, 0, &[0], 1).await?;
+    world
+        .observe(
+            1,
+            &[(chief, Observed::Running), (shard, Observed::Running)],
+            2,
+        )
+        .await?;
+    world.step(job, 1, Action::Up, 3).await?;
+    Ok((job, chief, shard))
+}
+
+/// Stops the job's first revision and starts its second.
+async fn restart(
+    world: &World,
+    job: JobId,
+    chief: TaskId,
+    shard: TaskId,
+) -> anyhow::Result<(TaskId, TaskId)> {
+    world
+        .step(
+            job,
+            1,
+            stop(AfterStop::Requeue {
+                cause: RequeueCause::Resize,
+            }),
+            10,
+        )
+        .await?;
+    world
+        .observe(1, &[(chief, gone(0)), (shard, gone(0))], 11)
+        .await?;
+    world.step(job, 1, Action::Release, 12).await?;
+    world.start(job, 1, &[1], 13).await
+}
+
+async fn kinds(world: &World, job: JobId) -> anyhow::Result<Vec<&'static str>> {
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let events = event::page(
+        &mut tx,
+        EventFilter {
+            job_id: Some(job),
+            node_id: None,
+        },
+        None,
+        1000,
+    )
+    .await?;
+    Ok(events.into_iter().map(|event| event.event.kind()).collect())
+}
+
+#[tokio::test]
+async fn a_report_sent_again_changes_nothing() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, shard) = running(&world).await?;
+    let lines = [
+        TaskReport::Ready { from_step: 0 },
+        progress_line(10, 0.5, 2.0, 4.0),
+        progress_line(20, 1.0, 1.0, 8.0),
+        written(20, 1),
+        TaskReport::Evaluated {
+            evaluation: Evaluation {
+                step: 20,
+                epoch: 1.0,
+                loss: 0.9,
+                accuracy: 0.7,
+            },
+        },
+        TaskReport::Note {
+            message: "hello".to_owned(),
+        },
+    ];
+    let report = NodeReport {
+        statuses: vec![(chief, 1, gone(0)), (shard, 1, Observed::Running)],
+        events: vec![TaskEvents {
+            task_id: chief,
+            revision: 1,
+            first_seq: 0,
+            events: lines.iter().map(|line| (at(5), line.clone())).collect(),
+        }],
+        logs: vec![(chief, 0, b"one\n".to_vec()), (chief, 4, b"two\n".to_vec())],
+    };
+    assert_eq!(world.report(&report, 6).await?.recorded, 6);
+    let (loaded, told) = (world.loaded(job, 7).await?, kinds(&world, job).await?);
+    for _ in 0..2 {
+        let again = world.report(&report, 8).await?;
+        assert_eq!((again.recorded, again.round_due), (0, false));
+    }
+    assert_eq!(world.loaded(job, 7).await?, loaded);
+    assert_eq!(kinds(&world, job).await?, told);
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let slice = log::read(&mut tx, chief, 0, 100)
+        .await?
+        .expect("the task is there");
+    assert_eq!((slice.bytes.as_slice(), slice.end), (&b"one\ntwo\n"[..], 8));
+    assert_eq!(progress::samples(&mut tx, job, None, 10).await?.len(), 2);
+    assert_eq!(checkpoint::list(&mut tx, job).await?.len(), 1);
+
+    // A longer run that begins with known lines adds only what is new.
+    drop(tx);
+    let longer = [lines[5].clone(), progress_line(30, 1.5, 0.5, 8.0)];
+    assert_eq!(world.tell(chief, 1, 5, &longer).await?.recorded, 1);
+    assert_eq!(
+        world.job(job).await?.latest.map(|latest| latest.step),
+        Some(30)
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_stale_revision_adds_to_its_log_and_changes_nothing_else() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, shard) = running(&world).await?;
+    world
+        .tell(chief, 1, 0, &[progress_line(10, 0.5, 2.0, 4.0)])
+        .await?;
+    restart(&world, job, chief, shard).await?;
+    let before = world.loaded(job, 20).await?;
+    let late = [
+        TaskReport::Listening {
+            address: "stale:1".to_owned(),
+        },
+        progress_line(99, 2.0, 0.1, 99.0),
+        written(99, 1),
+        TaskReport::Failed {
+            message: "late".to_owned(),
+            retryable: false,
+        },
+        TaskReport::Finished {
+            step: 99,
+            reason: "late".to_owned(),
+            model_path: "late".to_owned(),
+        },
+        TaskReport::Ready { from_step: 0 },
+    ];
+    let report = NodeReport {
+        statuses: vec![
+            (chief, 1, Observed::Running),
+            (chief, 1, gone(1)),
+            (shard, 2, gone(1)),
+        ],
+        events: vec![TaskEvents {
+            task_id: chief,
+            revision: 1,
+            first_seq: 1,
+            events: late.iter().map(|line| (at(21), line.clone())).collect(),
+        }],
+        logs: vec![(chief, 0, b"last words".to_vec())],
+    };
+    let outcome = world.report(&report, 22).await?;
+    assert_eq!(
+        (outcome.recorded, outcome.stale, outcome.round_due),
+        (0, 6, false)
+    );
+    assert_eq!(world.loaded(job, 20).await?, before);
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert_eq!(checkpoint::list(&mut tx, job).await?, []);
+    assert_eq!(
+        log::tail(&mut tx, chief, 5).await?.map(|slice| slice.bytes),
+        Some(b"words".to_vec())
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn speeds_are_means_by_size_and_leave_out_the_first_sample_of_each_start()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, shard) = running(&world).await?;
+    world
+        .tell(
+            chief,
+            1,
+            0,
+            &[
+                progress_line(10, 0.5, 2.0, 1.0),
+                progress_line(20, 1.0, 1.5, 4.0),
+            ],
+        )
+        .await?;
+    world
+        .tell(chief, 1, 2, &[progress_line(30, 1.5, 1.0, 8.0)])
+        .await?;
+    let speeds = world.loaded(job, 5).await?.speeds;
+    assert_eq!(
+        (speeds[0].workers, speeds[0].ps_shards, speeds[0].samples),
+        (1, 1, 2)
+    );
+    assert!((speeds[0].steps_per_s - 6.0).abs() < 1e-9);
+    let (chief, _) = restart(&world, job, chief, shard).await?;
+    world
+        .tell(
+            chief,
+            2,
+            0,
+            &[
+                TaskReport::Ready { from_step: 30 },
+                progress_line(40, 2.0, 0.9, 100.0),
+            ],
+        )
+        .await?;
+    assert_eq!(
+        world.loaded(job, 20).await?.speeds,
+        speeds,
+        "the first sample measures the start"
+    );
+    world
+        .tell(chief, 2, 2, &[progress_line(50, 2.5, 0.8, 9.0)])
+        .await?;
+    let speed = world.loaded(job, 20).await?.speeds[0];
+    assert!(
+        (speed.steps_per_s - 7.0).abs() < 1e-9 && speed.samples == 3,
+        "{speed:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn losses_of_epochs_are_means_and_a_resumed_job_has_one_curve() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, shard) = running(&world).await?;
+    let first = [
+        progress_line(10, 0.5, 3.0, 4.0),
+        progress_line(20, 1.0, 1.0, 4.0),
+        written(20, 1),
+        progress_line(30, 1.5, 0.8, 4.0),
+        progress_line(40, 2.0, 0.6, 4.0),
+    ];
+    world.tell(chief, 1, 0, &first).await?;
+    assert_eq!(
+        world.loaded(job, 5).await?.epoch_losses,
+        [(0, 2.0), (1, 0.7)]
+    );
+    let (chief, _) = restart(&world, job, chief, shard).await?;
+    assert_eq!(world.loaded(job, 14).await?.resume_step, Some(20));
+    world
+        .tell(
+            chief,
+            2,
+            0,
+            &[
+                TaskReport::Ready { from_step: 20 },
+                progress_line(35, 1.75, 0.5, 4.0),
+            ],
+        )
+        .await?;
+    assert_eq!(
+        world.loaded(job, 15).await?.epoch_losses,
+        [(0, 2.0), (1, 0.5)]
+    );
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let steps: Vec<u64> = progress::samples(&mut tx, job, None, 100)
+        .await?
+        .iter()
+        .map(|(_, sample)| sample.step)
+        .collect();
+    assert_eq!(steps, [10, 20, 35]);
+    assert!(kinds(&world, job).await?.contains(&"resumed"));
+    Ok(())
+}
+
+#[tokio::test]
+async fn training_time_adds_up_over_revisions_and_waiting_does_not_count() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, shard) = running(&world).await?; // Up at 3.
+    let (chief, shard) = restart(&world, job, chief, shard).await?; // Stopped at 10, started at 13.
+    assert!((world.loaded(job, 20).await?.trained_s - 7.0).abs() < 1e-9);
+    world
+        .observe(
+            2,
+            &[(chief, Observed::Running), (shard, Observed::Running)],
+            30,
+        )
+        .await?;
+    world.step(job, 2, Action::Up, 30).await?;
+    assert!((world.loaded(job, 35).await?.trained_s - 12.0).abs() < 1e-9);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_end_of_a_revision_is_kept_until_the_next_starts() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, shard) = running(&world).await?;
+    let lost_peer = TaskReport::Failed {
+        message: "peer went away".to_owned(),
+        retryable: true,
+    };
+    let cause = TaskReport::Failed {
+        message: "no such data set".to_owned(),
+        retryable: false,
+    };
+    assert!(
+        world
+            .tell(shard, 1, 0, &[lost_peer.clone()])
+            .await?
+            .round_due
+    );
+    world.tell(chief, 1, 0, &[cause, lost_peer]).await?;
+    let failed = world.loaded(job, 5).await?.failed;
+    assert_eq!(
+        failed,
+        Some(FailedReport {
+            message: "no such data set".to_owned(),
+            retryable: false
+        })
+    );
+    let (chief, _) = restart(&world, job, chief, shard).await?;
+    assert_eq!(world.loaded(job, 15).await?.failed, None);
+    let path = "t/j/final-r2/model.safetensors".to_owned();
+    let done = TaskReport::Finished {
+        step: 60,
+        reason: "3 epochs".to_owned(),
+        model_path: path.clone(),
+    };
+    assert!(world.tell(chief, 2, 0, &[done]).await?.round_due);
+    let finished = world.loaded(job, 15).await?.finished;
+    assert_eq!(
+        finished,
+        Some(Finished {
+            step: 60,
+            reason: "3 epochs".to_owned(),
+            model_path: path
+        })
+    );
+    assert_eq!(
+        world.job(job).await?.model_path,
+        None,
+        "only a job that succeeded has a model"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn checkpoints_are_recorded_pruned_and_found() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, _) = running(&world).await?;
+    world
+        .tell(
+            chief,
+            1,
+            0,
+            &[
+                written(10, 1),
+                written(20, 1),
+                TaskReport::CheckpointPruned { step: 10 },
+            ],
+        )
+        .await?;
+    assert_eq!(world.loaded(job, 5).await?.resume_step, Some(20));
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let retained: Vec<(u64, bool)> = checkpoint::list(&mut tx, job)
+        .await?
+        .iter()
+        .map(|found| (found.written.step, found.retained))
+        .collect();
+    assert_eq!(retained, [(20, true), (10, false)]);
+    assert_eq!(
+        checkpoint::get(&mut tx, job, 20)
+            .await?
+            .map(|found| found.written.bytes),
+        Some(10)
+    );
+    assert_eq!(checkpoint::get(&mut tx, job, 30).await?, None);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_node_cannot_report_tasks_of_another() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, _) = running(&world).await?;
+    let stranger = {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let node = muster_store::node::hello(
+            &mut tx,
+            crate::world::id(),
+            "node-b",
+            &crate::world::slots(1),
+            at(4),
+        )
+        .await?;
+        tx.commit().await?;
+        node.id
+    };
+    let report = NodeReport {
+        statuses: vec![(chief, 1, gone(1))],
+        ..NodeReport::default()
+    };
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let outcome = muster_store::report::record(&mut tx, stranger, &report, at(5)).await?;
+    tx.commit().await?;
+    assert!(outcome.unknown.contains(&chief) && !outcome.round_due);
+    assert!(
+        world
+            .loaded(job, 6)
+            .await?
+            .tasks
+            .iter()
+            .all(|task| !task.state.is_released())
+    );
+    Ok(())
+}

@@ -1,0 +1,362 @@
+//! Row level security: whatever is called, a tenant neither sees nor changes what is another's.
+
+use crate::world::{World, at, id, spec};
+use muster_model::event::Event;
+use muster_model::id::TokenId;
+use muster_model::job::Intent;
+use muster_model::tenant::{Access, Tenant};
+use muster_store::event::{EventFilter, NewEvent};
+use muster_store::idempotency::{self, Claim};
+use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter, NewJob};
+use muster_store::task::{self, Revisions};
+use muster_store::token::{self, NewToken};
+use muster_store::{checkpoint, event, job, log, node, pool, progress, scope, tenant};
+use sqlx::Executor as _;
+
+#[tokio::test]
+async fn a_tenant_sees_nothing_of_another_through_any_function() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("mine").await?;
+    let (chief, _) = world.start(job_id, 0, &[0], 1).await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    log::append(&mut tx, chief, 0, b"secret").await?;
+    tx.commit().await?;
+
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    assert_eq!(job::get(&mut tx, job_id).await?, None);
+    assert_eq!(
+        job::list(&mut tx, &JobFilter::default(), None, 10).await?,
+        []
+    );
+    assert_eq!(task::list(&mut tx, job_id, Revisions::All).await?, []);
+    assert_eq!(
+        event::page(
+            &mut tx,
+            EventFilter {
+                job_id: Some(job_id),
+                node_id: None
+            },
+            None,
+            10
+        )
+        .await?,
+        []
+    );
+    assert!(
+        event::page(&mut tx, EventFilter::default(), None, 100)
+            .await?
+            .iter()
+            .all(|event| event.tenant_id.is_none())
+    );
+    assert_eq!(log::read(&mut tx, chief, 0, 10).await?, None);
+    assert_eq!(log::tail(&mut tx, chief, 10).await?, None);
+    assert_eq!(progress::samples(&mut tx, job_id, None, 10).await?, []);
+    assert_eq!(checkpoint::list(&mut tx, job_id).await?, []);
+    assert_eq!(
+        job::set_intent(&mut tx, job_id, Intent::Cancel, at(2)).await?,
+        IntentOutcome::NotFound
+    );
+    assert_eq!(
+        job::delete(&mut tx, job_id, at(2)).await?,
+        DeleteOutcome::NotFound
+    );
+    assert_eq!(tenant::list(&mut tx).await?.len(), 1);
+    assert_eq!(tenant::set_quota(&mut tx, world.red, Some(0)).await?, None);
+    // It is seen that the slot is taken, not by whom.
+    let nodes = node::list(&mut tx).await?;
+    assert_eq!((nodes[0].held.len(), &nodes[0].held[0].owner), (1, &None));
+    tx.rollback().await?;
+
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert_eq!(
+        job::list(&mut tx, &JobFilter::default(), None, 10)
+            .await?
+            .len(),
+        1
+    );
+    assert_eq!(
+        log::tail(&mut tx, chief, 10)
+            .await?
+            .map(|slice| slice.bytes),
+        Some(b"secret".to_vec())
+    );
+    let owner = node::list(&mut tx).await?[0].held[0]
+        .owner
+        .clone()
+        .expect("its own");
+    assert_eq!(
+        (owner.tenant_name.as_str(), owner.job_name.as_str()),
+        ("red", "mine")
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn without_a_scope_no_tenant_is_seen_and_a_scope_ends_with_its_transaction()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("mine").await?;
+    let one = pool::api(&world.db.api_url, 1)?;
+    let mut tx = pool::begin_for(&one, world.red).await?;
+    assert!(job::get(&mut tx, job_id).await?.is_some());
+    tx.commit().await?;
+    let mut tx = pool::begin(&one).await?;
+    assert_eq!(job::get(&mut tx, job_id).await?, None);
+    assert_eq!(tenant::list(&mut tx).await?, []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_names_another_tenant_is_refused() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let new = NewJob {
+        id: id(),
+        tenant_id: world.red,
+        submitted_by: world.red_user,
+        spec: spec("theirs"),
+    };
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    assert!(
+        job::insert(&mut tx, &new, at(0))
+            .await
+            .expect_err("it is red's")
+            .is_forbidden()
+    );
+    tx.rollback().await?;
+
+    let note = NewEvent {
+        at: at(0),
+        tenant_id: Some(world.red),
+        job_id: None,
+        node_id: None,
+        event: Event::Note {
+            message: "forged".to_owned(),
+        },
+    };
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    assert!(
+        event::append(&mut tx, &[note])
+            .await
+            .expect_err("it is red's")
+            .is_forbidden()
+    );
+    tx.rollback().await?;
+
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    let tenant = Tenant {
+        id: id(),
+        name: "green".to_owned(),
+        gpu_quota: None,
+    };
+    assert!(
+        tenant::create(&mut tx, &tenant, at(0))
+            .await
+            .expect_err("no administrator")
+            .is_forbidden()
+    );
+    tx.rollback().await?;
+
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    assert!(
+        node::set_drained(&mut tx, "node-a", true, at(0))
+            .await?
+            .is_some_and(|row| !row.node.drained)
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_role_of_the_api_can_neither_bypass_nor_do_the_schedulers_work() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("mine").await?;
+    let statements = [
+        "set role muster_scheduler",
+        "set row_security = off; select count(*) from job",
+        "update job set phase = 'succeeded'",
+        "update job set revision = 7",
+        "update task set phase = 'released'",
+        "delete from job",
+        "update event set at = now()",
+        "delete from event",
+        "truncate event",
+        "insert into event (xid, at, kind, body) values ('1', now(), 'note', '{}')",
+        "insert into allocation select * from allocation",
+        "select * from round",
+        "update node set generation = 0",
+        "alter table job disable row level security",
+        "create policy mine on job using (true)",
+        "drop function muster_tenant() cascade",
+    ];
+    for statement in statements {
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        assert!(
+            tx.execute(statement).await.is_err(),
+            "{statement} must be refused"
+        );
+    }
+    assert!(world.job(job_id).await.is_ok());
+    // Nor can the scheduler's role rewrite history.
+    for statement in [
+        "update event set at = now()",
+        "delete from event",
+        "truncate event",
+    ] {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        assert!(
+            tx.execute(statement).await.is_err(),
+            "{statement} must be refused"
+        );
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_api_refuses_to_log_in_as_one_who_could_bypass() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    for url in [&world.db.owner_url, &world.db.scheduler_url] {
+        let pool = pool::api(url, 1)?;
+        let error = pool::begin(&pool)
+            .await
+            .expect_err("this login sees all tenants");
+        let source = std::error::Error::source(&error)
+            .expect("a cause")
+            .to_string();
+        assert!(source.contains("bypass row level security"), "{source}");
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_is_found_by_its_hash_alone_until_it_is_revoked_or_expires() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let token = NewToken {
+        id: id(),
+        tenant_id: world.red,
+        user_id: world.red_user,
+        name: "laptop".to_owned(),
+        access: Access::Admin,
+        hash: [7; 32],
+        expires_at: Some(at(100)),
+    };
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    token::create(&mut tx, &token, at(0)).await?;
+    tx.commit().await?;
+
+    let mut conn = world.api.acquire().await?;
+    let found = token::authenticate(&mut conn, &[7; 32], at(99))
+        .await?
+        .expect("it is valid");
+    assert_eq!(
+        (
+            found.tenant_name.as_str(),
+            found.user_name.as_str(),
+            found.access
+        ),
+        ("red", "ann", Access::Admin)
+    );
+    assert_eq!(
+        token::authenticate(&mut conn, &[8; 32], at(99)).await?,
+        None
+    );
+    assert_eq!(
+        token::authenticate(&mut conn, &[7; 32], at(100)).await?,
+        None
+    );
+    drop(conn);
+
+    let revoke = async |tenant| -> anyhow::Result<bool> {
+        let mut tx = pool::begin_for(&world.api, tenant).await?;
+        let done = token::revoke(&mut tx, token.id, at(5)).await?;
+        tx.commit().await?;
+        Ok(done)
+    };
+    assert!(!revoke(world.blue).await?, "it is not blue's");
+    assert!(revoke(world.red).await?);
+    assert!(!revoke(world.red).await?, "it was revoked before");
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert_eq!(token::authenticate(&mut tx, &[7; 32], at(6)).await?, None);
+    let listed: Vec<TokenId> = token::list(&mut tx, None, 10)
+        .await?
+        .into_iter()
+        .map(|token| token.id)
+        .collect();
+    assert_eq!(listed, [token.id]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_token_cannot_join_a_user_to_another_tenant() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let token = NewToken {
+        id: id(),
+        tenant_id: world.red,
+        user_id: world.blue_user,
+        name: "mixed".to_owned(),
+        access: Access::Member,
+        hash: [9; 32],
+        expires_at: None,
+    };
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert!(
+        token::create(&mut tx, &token, at(0))
+            .await
+            .expect_err("the user is blue's")
+            .is_dangling()
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_administrator_manages_tenants_but_sees_no_job_of_theirs() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("mine").await?;
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    scope::admin(&mut tx).await?;
+    assert_eq!(tenant::list(&mut tx).await?.len(), 2);
+    assert_eq!(
+        tenant::set_quota(&mut tx, world.red, None)
+            .await?
+            .map(|tenant| tenant.gpu_quota),
+        Some(None)
+    );
+    assert_eq!(
+        tenant::by_name(&mut tx, "red")
+            .await?
+            .map(|tenant| tenant.gpu_quota),
+        Some(None)
+    );
+    assert_eq!(job::get(&mut tx, job_id).await?, None);
+    let taken = tenant::create(
+        &mut tx,
+        &Tenant {
+            id: id(),
+            name: "red".to_owned(),
+            gpu_quota: None,
+        },
+        at(0),
+    )
+    .await;
+    assert!(taken.expect_err("the name exists").is_taken());
+    Ok(())
+}
+
+#[tokio::test]
+async fn keys_of_idempotency_are_each_tenants_own() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    for tenant in [world.red, world.blue] {
+        let mut tx = pool::begin_for(&world.api, tenant).await?;
+        assert_eq!(
+            idempotency::claim(&mut tx, tenant, "k", &[1; 32], at(0), at(9)).await?,
+            Claim::New
+        );
+        idempotency::store(&mut tx, tenant, "k", 201, "{}").await?;
+        tx.commit().await?;
+    }
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    assert!(
+        idempotency::claim(&mut tx, world.red, "k", &[1; 32], at(0), at(9))
+            .await
+            .is_err()
+    );
+    Ok(())
+}

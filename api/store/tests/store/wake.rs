@@ -1,0 +1,83 @@
+//! Wake-ups arrive after the commit that sent them, and after a lost connection everybody is woken.
+
+use crate::world::{World, at};
+use muster_model::job::Intent;
+use muster_store::leader::Leadership;
+use muster_store::wake::{Channel, Listener, send};
+use muster_store::{job, pool};
+use std::time::Duration;
+
+const SOON: Duration = Duration::from_secs(10);
+const QUIET: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn a_wake_up_comes_with_the_commit_and_not_before() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("wakes").await?;
+    let mut listener = Listener::connect(&world.scheduler, &[Channel::Rounds]).await?;
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    job::set_intent(&mut tx, job_id, Intent::Pause, at(1)).await?;
+    assert!(tokio::time::timeout(QUIET, listener.next()).await.is_err());
+    tx.commit().await?;
+    assert_eq!(
+        tokio::time::timeout(SOON, listener.next()).await??,
+        Channel::Rounds
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn after_a_lost_connection_every_channel_wakes() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut listener =
+        Listener::connect(&world.scheduler, &[Channel::Rounds, Channel::Assignments]).await?;
+    let mut conn = sqlx::PgPool::connect(&world.db.owner_url)
+        .await?
+        .acquire()
+        .await?;
+    sqlx::query(
+        "select pg_terminate_backend(pid) from pg_stat_activity where query ilike 'listen%'",
+    )
+    .execute(&mut *conn)
+    .await?;
+    let mut woken = [
+        tokio::time::timeout(SOON, listener.next()).await??,
+        tokio::time::timeout(SOON, listener.next()).await??,
+    ];
+    woken.sort();
+    assert_eq!(woken, [Channel::Rounds, Channel::Assignments]);
+    let mut tx = pool::begin(&world.scheduler).await?;
+    send(&mut tx, &[Channel::Assignments]).await?;
+    tx.commit().await?;
+    assert_eq!(
+        tokio::time::timeout(SOON, listener.next()).await??,
+        Channel::Assignments
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn one_leads_at_a_time_and_another_after_it() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let first = Leadership::acquire(&world.db.scheduler_url)
+        .await?
+        .expect("nobody leads");
+    assert!(
+        Leadership::acquire(&world.db.scheduler_url)
+            .await?
+            .is_none()
+    );
+    drop(first);
+    let follow = async {
+        loop {
+            if let Some(held) = Leadership::acquire(&world.db.scheduler_url).await? {
+                return anyhow::Ok(held);
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let mut second = tokio::time::timeout(SOON, follow).await??;
+    world.db.crash_and_restart();
+    tokio::time::timeout(SOON, second.lost()).await?;
+    Ok(())
+}

@@ -1,0 +1,302 @@
+//! What most tests begin with: two tenants, a node with four slots, and short words for what happens to jobs.
+
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::id::{JobId, NodeId, TaskId, TenantId, UserId};
+use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::progress::Sample;
+use muster_model::task::{Outcome, Role};
+use muster_model::tenant::Tenant;
+use muster_store::job::{JobRow, NewJob};
+use muster_store::plan::{Action, CommitOutcome, LoadedJob, NewTask, Step};
+use muster_store::pool::Pool;
+use muster_store::report::{NodeReport, ReportOutcome, TaskEvents};
+use muster_store::user::User;
+use muster_store::{job, node, plan, pool, report, scope, tenant, user};
+use muster_testdb::TestDb;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+pub struct World {
+    pub db: TestDb,
+    pub api: Pool,
+    pub scheduler: Pool,
+    pub red: TenantId,
+    pub blue: TenantId,
+    pub red_user: UserId,
+    pub blue_user: UserId,
+    pub node: NodeId,
+}
+
+/// Ids in the order in which they are made, as those of version 7 are.
+pub fn id<T: From<Uuid>>() -> T {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    Uuid::from_u128(u128::from(NEXT.fetch_add(1, Ordering::Relaxed))).into()
+}
+
+/// The tests' clock: seconds after some instant.
+pub fn at(seconds: u64) -> OffsetDateTime {
+    OffsetDateTime::from_unix_timestamp(1_800_000_000).expect("a date")
+        + Duration::from_secs(seconds)
+}
+
+pub fn spec(name: &str) -> muster_model::spec::JobSpec {
+    let text = format!(
+        r#"{{"version": "muster/v1", "name": "{name}", "labels": {{"team": "{name}-team", "stage": "test"}},
+            "engine": {{"model": {{"kind": "mlp", "hidden": [8]}}, "dataset": {{"name": "fashion-mnist"}},
+                        "optimizer": {{"kind": "sgd", "learning_rate": 0.1}}, "batch": 64, "seed": 18446744073709551615}},
+            "scale": {{"workers": {{"min": 1, "max": 4}}, "ps_shards": {{"min": 1, "max": 2}}}},
+            "stop": {{"epochs": 3}}}}"#
+    );
+    serde_json::from_str(&text).expect("the document is right")
+}
+
+pub fn slots(count: u32) -> Capacity {
+    let gpus = (0..count)
+        .map(|index| Gpu {
+            index,
+            kind: GpuKind::CpuSlot,
+            model: "cpu".to_owned(),
+            memory_bytes: 1 << 30,
+        })
+        .collect();
+    Capacity {
+        gpus,
+        cpu_milli: 8_000,
+        memory_bytes: 8 << 30,
+    }
+}
+
+pub fn sample(step: u64, epoch: f64, loss: f64, steps_per_s: f64) -> Sample {
+    Sample {
+        step,
+        epoch,
+        loss,
+        accuracy: 0.5,
+        examples_per_s: 64.0 * steps_per_s,
+        steps_per_s,
+        compute_ms: 1.0,
+        exchange_ms: 0.5,
+        data_ms: 0.25,
+        workers: 1,
+        ps_shards: 1,
+    }
+}
+
+pub fn gone(code: i32) -> Observed {
+    Observed::Gone {
+        outcome: Outcome::Exited { code },
+    }
+}
+
+impl World {
+    pub async fn new() -> anyhow::Result<Self> {
+        let db = TestDb::new().await;
+        let api = pool::api(&db.api_url, 8)?;
+        let scheduler = pool::scheduler(&db.scheduler_url, 8)?;
+        let (red, blue, red_user, blue_user) = (id(), id(), id(), id());
+        let mut tx = pool::begin(&api).await?;
+        scope::admin(&mut tx).await?;
+        for (id, user_id, name) in [(red, red_user, "red"), (blue, blue_user, "blue")] {
+            tenant::create(
+                &mut tx,
+                &Tenant {
+                    id,
+                    name: name.to_owned(),
+                    gpu_quota: Some(8),
+                },
+                at(0),
+            )
+            .await?;
+            user::create(
+                &mut tx,
+                &User {
+                    id: user_id,
+                    tenant_id: id,
+                    name: "ann".to_owned(),
+                },
+                at(0),
+            )
+            .await?;
+        }
+        tx.commit().await?;
+        let mut tx = pool::begin(&scheduler).await?;
+        let node = node::hello(&mut tx, id(), "node-a", &slots(4), at(0))
+            .await?
+            .id;
+        tx.commit().await?;
+        Ok(Self {
+            db,
+            api,
+            scheduler,
+            red,
+            blue,
+            red_user,
+            blue_user,
+            node,
+        })
+    }
+
+    /// A job of the red tenant.
+    pub async fn submit(&self, name: &str) -> anyhow::Result<JobId> {
+        let new = NewJob {
+            id: id(),
+            tenant_id: self.red,
+            submitted_by: self.red_user,
+            spec: spec(name),
+        };
+        let mut tx = pool::begin_for(&self.api, self.red).await?;
+        job::insert(&mut tx, &new, at(0)).await?;
+        tx.commit().await?;
+        Ok(new.id)
+    }
+
+    pub async fn job(&self, id: JobId) -> anyhow::Result<JobRow> {
+        let mut tx = pool::begin_for(&self.api, self.red).await?;
+        Ok(job::get(&mut tx, id).await?.expect("the job is there"))
+    }
+
+    /// What the next round would see of the job.
+    pub async fn loaded(&self, id: JobId, seconds: u64) -> anyhow::Result<LoadedJob> {
+        let mut tx = pool::begin_snapshot(&self.scheduler).await?;
+        let loaded = plan::load(&mut tx, at(seconds)).await?;
+        Ok(loaded
+            .jobs
+            .into_iter()
+            .find(|job| job.job.id == id)
+            .expect("the job has not ended"))
+    }
+
+    pub async fn commit(&self, steps: &[Step], seconds: u64) -> anyhow::Result<CommitOutcome> {
+        let mut tx = pool::begin(&self.scheduler).await?;
+        let outcome = plan::commit(&mut tx, steps, at(seconds)).await?;
+        tx.commit().await?;
+        Ok(outcome)
+    }
+
+    /// Carries one step out, which must succeed.
+    pub async fn step(
+        &self,
+        job_id: JobId,
+        expected_revision: u64,
+        action: Action,
+        seconds: u64,
+    ) -> anyhow::Result<()> {
+        let outcome = self
+            .commit(
+                &[Step {
+                    job_id,
+                    expected_revision,
+                    action,
+                }],
+                seconds,
+            )
+            .await?;
+        assert_eq!(outcome.conflicts, []);
+        Ok(())
+    }
+
+    /// One worker on each of these slots of the node and one PS shard without any; worker 0 first, the shard last.
+    pub fn tasks(&self, gpus: &[u32]) -> Vec<NewTask> {
+        let workers = gpus.iter().enumerate().map(|(rank, gpu)| {
+            let rank = u32::try_from(rank).expect("few workers");
+            NewTask {
+                id: id(),
+                role: Role::Worker { rank },
+                node_id: self.node,
+                gpus: vec![*gpu],
+            }
+        });
+        let shard = NewTask {
+            id: id(),
+            role: Role::PsShard { index: 0 },
+            node_id: self.node,
+            gpus: Vec::new(),
+        };
+        workers.chain([shard]).collect()
+    }
+
+    /// Starts a job's next revision on these slots; the worker of rank 0 and the shard.
+    pub async fn start(
+        &self,
+        job: JobId,
+        revision: u64,
+        gpus: &[u32],
+        seconds: u64,
+    ) -> anyhow::Result<(TaskId, TaskId)> {
+        let tasks = self.tasks(gpus);
+        let (chief, shard) = (tasks[0].id, tasks[tasks.len() - 1].id);
+        self.step(job, revision, start(tasks), seconds).await?;
+        Ok((chief, shard))
+    }
+
+    pub async fn report(&self, report: &NodeReport, seconds: u64) -> anyhow::Result<ReportOutcome> {
+        let mut tx = pool::begin(&self.scheduler).await?;
+        let outcome = report::record(&mut tx, self.node, report, at(seconds)).await?;
+        tx.commit().await?;
+        Ok(outcome)
+    }
+
+    pub async fn observe(
+        &self,
+        revision: u64,
+        seen: &[(TaskId, Observed)],
+        seconds: u64,
+    ) -> anyhow::Result<ReportOutcome> {
+        let statuses = seen
+            .iter()
+            .map(|(id, observed)| (*id, revision, observed.clone()))
+            .collect();
+        self.report(
+            &NodeReport {
+                statuses,
+                ..NodeReport::default()
+            },
+            seconds,
+        )
+        .await
+    }
+
+    /// Lines of one task's events file, from a number on.
+    pub async fn tell(
+        &self,
+        task_id: TaskId,
+        revision: u64,
+        first_seq: u64,
+        lines: &[TaskReport],
+    ) -> anyhow::Result<ReportOutcome> {
+        let events = lines.iter().map(|line| (at(50), line.clone())).collect();
+        let run = TaskEvents {
+            task_id,
+            revision,
+            first_seq,
+            events,
+        };
+        self.report(
+            &NodeReport {
+                events: vec![run],
+                ..NodeReport::default()
+            },
+            50,
+        )
+        .await
+    }
+}
+
+pub fn start(tasks: Vec<NewTask>) -> Action {
+    Action::Start {
+        tasks,
+        secret: "5e".repeat(32),
+        why: "there is room".to_owned(),
+    }
+}
+
+pub fn stop(then: muster_model::job::AfterStop) -> Action {
+    Action::Stop {
+        then,
+        why: "a test".to_owned(),
+        charge_failure: false,
+        not_before: None,
+    }
+}
