@@ -16,6 +16,7 @@ export default tseslint.config(
       ...reactHooks.configs.recommended.rules,
       // Numbers are what most of this page puts into its sentences.
       "@typescript-eslint/restrict-template-expressions": ["error", { allowNumber: true }],
+      "jsx-a11y/label-has-associated-control": ["error", { controlComponents: ["Typed"] }],
       "@typescript-eslint/no-confusing-void-expression": ["error", { ignoreArrowShorthand: true }],
     },
   },

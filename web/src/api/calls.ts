@@ -83,23 +83,26 @@ export async function checkpoints(id: string, signal?: AbortSignal): Promise<Che
 
 export function checkpointFile(id: string, step: number, name: string): Promise<Blob> {
   const params = { path: { id, step, name } };
-  return take(client.GET("/api/v1/jobs/{id}/checkpoints/{step}/files/{name}", { params, parseAs: "blob" })) as Promise<Blob>;
+  return take(client.GET("/api/v1/jobs/{id}/checkpoints/{step}/files/{name}", { params, parseAs: "blob" }));
 }
 
 export function finalModel(id: string): Promise<Blob> {
-  return take(client.GET("/api/v1/jobs/{id}/model", { params: { path: { id } }, parseAs: "blob" })) as Promise<Blob>;
+  return take(client.GET("/api/v1/jobs/{id}/model", { params: { path: { id } }, parseAs: "blob" }));
 }
 
 export interface LogPart {
   text: string;
-  nextOffset: number | null;
+  /** Bytes of the log before the part. */
+  offset: number;
+  /** Where the log goes on after it. */
+  nextOffset: number;
 }
 
 export async function logTail(id: string, task: string, tailBytes: number, signal?: AbortSignal): Promise<LogPart> {
   const params = { path: { id }, query: { task, tail_bytes: tailBytes } };
   const { data, response } = await takeAnswer<unknown>(client.GET("/api/v1/jobs/{id}/logs", { params, parseAs: "text", ...cut(signal) }));
-  const next = response.headers.get("muster-next-offset");
-  return { text: typeof data === "string" ? data : "", nextOffset: next === null ? null : Number(next) };
+  const header = (name: string) => Number(response.headers.get(name) ?? 0);
+  return { text: typeof data === "string" ? data : "", offset: header("muster-log-offset"), nextOffset: header("muster-log-next-offset") };
 }
 
 export async function nodes(signal?: AbortSignal): Promise<NodeView[]> {

@@ -14,7 +14,10 @@ const authorize: Middleware = {
   },
 };
 
-export const client = createClient<paths>({ baseUrl: window.location.origin });
+export const client = createClient<paths>({
+  baseUrl: window.location.origin,
+  fetch: (request) => globalThis.fetch(request),
+});
 client.use(authorize);
 
 interface Answer<T> {

@@ -76,6 +76,7 @@ export interface JobView {
   progress: ProgressView | null;
   model_path: string | null;
   failure: string | null;
+  resume_step: number | null;
   submitted_by: string;
   submitted_at: string;
   started_at: string | null;
@@ -161,6 +162,7 @@ export type MusterEvent =
 export interface StoredEvent {
   cursor: string;
   at: string;
+  tenant_id: string | null;
   job_id: string | null;
   node_id: string | null;
   event: MusterEvent;
@@ -179,7 +181,7 @@ export interface NodeView {
   state: NodeState;
   drained: boolean;
   generation: number;
-  capacity: { cpu_milli: number; memory_bytes: number };
+  capacity: { gpus: unknown[]; cpu_milli: number; memory_bytes: number };
   last_seen_at: string;
   gpus: GpuView[];
 }

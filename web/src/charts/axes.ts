@@ -12,7 +12,8 @@ export function cursor(group: string): uPlot.Cursor {
 
 export function xAxis(colours: Colours, kind: "step" | "time"): uPlot.Axis {
   const base = { stroke: colours.text, font: FONT, size: 28, gap: 4, grid: { show: false }, ticks: { stroke: colours.grid, size: 4 } };
-  return kind === "time" ? base : { ...base, space: 70, values: (_, splits) => splits.map((step) => compact(step)) };
+  if (kind === "time") return { ...base, space: 64, values: (_, splits, _axis, _space, incr) => splits.map((at) => wallClock(at, incr < 60)) };
+  return { ...base, space: 70, values: (_, splits) => splits.map((step) => compact(step)) };
 }
 
 export function yAxis(colours: Colours, format: (value: number) => string): uPlot.Axis {
@@ -28,7 +29,14 @@ export function yAxis(colours: Colours, format: (value: number) => string): uPlo
   };
 }
 
-/** 1,200 → `1.2k`, so that labels do not touch. */
+/** Hours and minutes of the local day; seconds only where the ticks stand that close. */
+function wallClock(seconds: number, withSeconds: boolean): string {
+  const at = new Date(seconds * 1000);
+  const parts = withSeconds ? [at.getHours(), at.getMinutes(), at.getSeconds()] : [at.getHours(), at.getMinutes()];
+  return parts.map((part) => String(part).padStart(2, "0")).join(":");
+}
+
+/** 12,000 → `12k`, so that labels do not touch. */
 export function compact(value: number): string {
   if (Math.abs(value) >= 1e6) return `${trimmed(value / 1e6)}M`;
   if (Math.abs(value) >= 1e4) return `${trimmed(value / 1e3)}k`;
@@ -66,12 +74,10 @@ export function marksPlugin(marks: () => readonly XMark[], colours: Colours): uP
           ctx.lineTo(left, bbox.top + bbox.height);
           ctx.stroke();
           const width = ctx.measureText(label).width + 6 * ratio;
-          const at = Math.min(left + 2 * ratio, bbox.left + bbox.width - width);
+          const at = Math.min(left, bbox.left + bbox.width - width);
           if (at < free) continue;
-          ctx.fillStyle = colours.ground;
-          ctx.fillRect(at, bbox.top, width, 14 * ratio);
-          ctx.fillStyle = colours.warn;
-          ctx.fillText(label, at + 3 * ratio, bbox.top + 2 * ratio);
+          ctx.fillStyle = colours.text;
+          ctx.fillText(label, at, bbox.top - 14 * ratio);
           free = at + width;
         }
         ctx.restore();

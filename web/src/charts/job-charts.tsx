@@ -28,7 +28,7 @@ export function CurveChart({ metric, samples, evaluations, marks, x, group }: Cu
   const tested = evaluations[evaluations.length - 1];
   const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
     legend: { show: false },
-    padding: [6, 10, 0, 0],
+    padding: [18, 20, 0, 0],
     cursor: cursor(group),
     scales: { x: { time: x === "time" }, y: { range: (_, min, max) => (metric === "loss" ? lossRange(min, max) : accuracyRange(min, max)) } },
     axes: [xAxis(colours, x), yAxis(colours, metric === "loss" ? tick : (value) => `${tick(value * 100)} %`)],
@@ -66,12 +66,16 @@ export function PhaseChart({ samples, x, marks, group }: Pick<CurveProps, "sampl
   };
   const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
     legend: { show: false },
-    padding: [6, 10, 0, 0],
+    padding: [18, 20, 0, 0],
     cursor: cursor(group),
     scales: { x: { time: x === "time" }, y: { range: (_, _min, max) => [0, Math.max(max * 1.08, 0.001)] } },
     axes: [xAxis(colours, x), yAxis(colours, (value) => `${tick(value)} ms`)],
-    // From the highest sum to the lowest, each painted over the one before: what stays visible of each is its own part.
-    series: [{}, area(colours.third), area(colours.second), area(colours.accent)],
+    // Sums from high to low. Each band is painted between its sum and the next, so that no colour lies over another.
+    series: [{}, line(colours.third), line(colours.second), { ...line(colours.accent), fill: `${colours.accent}55` }],
+    bands: [
+      { series: [1, 2], fill: `${colours.third}55` },
+      { series: [2, 3], fill: `${colours.second}55` },
+    ],
     plugins: [marksPlugin(() => current.current, colours)],
     hooks: { setCursor: [onCursor] },
   });
@@ -96,7 +100,7 @@ export function SizeChart({ points }: { points: readonly SizePoint[] }) {
   const stepped = uPlot.paths.stepped?.({ align: 1 });
   const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
     legend: { show: false },
-    padding: [6, 10, 0, 0],
+    padding: [18, 20, 0, 0],
     cursor: cursor("sizes"),
     scales: { x: { time: true }, y: { range: (_, _min, max) => [0, Math.max(2, Math.ceil(max * 1.15))] } },
     axes: [xAxis(colours, "time"), { ...yAxis(colours, (value) => (Number.isInteger(value) ? String(value) : "")), incrs: [1, 2, 5, 10, 20, 50, 100, 200] }],
@@ -173,8 +177,8 @@ function toX(mark: Mark, x: XKind): XMark {
   return { x: x === "step" ? mark.step : mark.atMs / 1000, label: mark.label };
 }
 
-function area(colour: string): uPlot.Series {
-  return { stroke: colour, fill: `${colour}66`, width: 1, points: { show: false } };
+function line(colour: string): uPlot.Series {
+  return { stroke: colour, width: 1.25, points: { show: false } };
 }
 
 function tick(value: number): string {

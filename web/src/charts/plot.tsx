@@ -10,8 +10,6 @@ export interface Colours {
   second: string;
   third: string;
   warn: string;
-  /** The ground of the panel, for labels drawn over lines. */
-  ground: string;
 }
 
 interface Props {
@@ -62,6 +60,5 @@ function coloursOf(element: Element): Colours {
     second: named("--chart-2"),
     third: named("--chart-3"),
     warn: named("--chart-mark"),
-    ground: named("--surface"),
   };
 }

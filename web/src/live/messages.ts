@@ -29,6 +29,6 @@ function parsed(data: string): Record<string, unknown> | null {
 
 /** New text of a followed log. */
 export function logPart(message: SseMessage): string | null {
-  const body = parsed(message.data);
+  const body = message.event === "log" ? parsed(message.data) : null;
   return typeof body?.text === "string" ? body.text : null;
 }

@@ -60,11 +60,16 @@ async function run(url: string, { onMessage, onState }: StreamHandlers, stop: Ab
     } finally {
       watch.end();
     }
-    if (stop.aborted) return;
+    if (isAborted(stop)) return;
     onState?.("retrying");
     failures += 1;
     await pause(backoff(retryMs, failures), stop);
   }
+}
+
+/** Asked by a call, since the compiler does not see that a signal changes while something is awaited. */
+function isAborted(stop: AbortSignal): boolean {
+  return stop.aborted;
 }
 
 function headers(used: string | null, lastId: string | null): Headers {

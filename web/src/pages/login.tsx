@@ -1,5 +1,5 @@
 // The way in: a token, checked with the api before it is kept.
-import { useState, type FormEvent } from "react";
+import { useState, type SyntheticEvent } from "react";
 import { me } from "../api/calls";
 import { fromThrown, type ApiError } from "../api/problem";
 import { hasExpired, signIn } from "../api/session";
@@ -11,7 +11,7 @@ export function LoginPage() {
   const [value, setValue] = useState("");
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
-  const submit = (event: FormEvent) => {
+  const submit = (event: SyntheticEvent) => {
     event.preventDefault();
     const token = value.trim();
     if (token === "") return;

@@ -8,7 +8,7 @@ export function count(value: number): string {
 }
 
 export function plural(value: number, one: string, many = `${one}s`): string {
-  return `${count(value)}${"\u00A0"}${value === 1 ? one : many}`;
+  return `${count(value)}\u00A0${value === 1 ? one : many}`;
 }
 
 /** A share of 1 as percent, with more digits where they tell something: 99.94 % is not 100 %. */

@@ -22,9 +22,9 @@ export function useLog(jobId: string, taskId: string, tailBytes: number): LogSta
     const stop = new AbortController();
     let close: (() => void) | undefined;
     logTail(jobId, taskId, tailBytes, stop.signal).then(
-      ({ text, nextOffset }) => {
-        setState({ text, loading: false, cut: nextOffset !== null && nextOffset > tailBytes, error: null });
-        const query = new URLSearchParams({ task: taskId, ...(nextOffset === null ? {} : { offset: String(nextOffset) }) });
+      ({ text, offset, nextOffset }) => {
+        setState({ text, loading: false, cut: offset > 0, error: null });
+        const query = new URLSearchParams({ task: taskId, offset: String(nextOffset) });
         if (stop.signal.aborted) return;
         close = openStream(`/api/v1/jobs/${jobId}/logs/stream?${query.toString()}`, {
           onMessage: (message) => {

@@ -1,5 +1,5 @@
 // All jobs of the tenant, newest first, live.
-import { useCallback } from "react";
+import { useCallback, useEffect } from "react";
 import { Link, useSearchParams } from "react-router";
 import { jobs } from "../../api/calls";
 import { useResource } from "../../api/resource";
@@ -32,6 +32,7 @@ export function JobsPage() {
     [update, reload],
   );
   useLive(onMessage, reload);
+  useRefresh(reload, list.data?.items.some((job) => job.phase === "running") ?? false);
   const change = (next: Omit<Filters, "page">) => setParams(writeFilters(next), { replace: true });
 
   return (
@@ -54,6 +55,19 @@ export function JobsPage() {
       {list.data === null ? null : <Pager filters={filters} next={list.data.continue} />}
     </div>
   );
+}
+
+const REFRESH_MS = 5000;
+
+/** The tenant's stream tells of events, not of samples: while a shown job trains, its row is asked for again, if anybody looks. */
+function useRefresh(reload: () => void, training: boolean): void {
+  useEffect(() => {
+    if (!training) return undefined;
+    const timer = setInterval(() => {
+      if (document.visibilityState === "visible") reload();
+    }, REFRESH_MS);
+    return () => clearInterval(timer);
+  }, [reload, training]);
 }
 
 function folded(job: JobView, message: LiveMessage): JobView {

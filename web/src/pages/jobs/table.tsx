@@ -68,7 +68,7 @@ function JobRow({ job, now }: { job: JobView; now: number }) {
       <td className="right num" data-label="Shards">
         <Size size={job.ps_shards} idle={isTerminal(job.phase)} />
       </td>
-      <td className="cell-progress">
+      <td className="cell-progress" data-empty={job.progress === null}>
         <ProgressBar progress={job.progress} phase={job.phase} />
       </td>
       <td className="right num" data-label="Loss">
@@ -128,7 +128,7 @@ function Note({ job }: { job: JobView }) {
   return (
     <p className="note">
       {job.phase === "queued" && position > 0 ? <span className="note-position">#{position} in line</span> : null}
-      {message}
+      {message}.
       {change === null ? null : (
         <>
           {" "}

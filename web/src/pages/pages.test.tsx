@@ -1,0 +1,194 @@
+// The pages as users meet them: real components and the real client over answers in the api's own form.
+import { cleanup, fireEvent, render, screen, waitFor, within } from "@testing-library/react";
+import { MemoryRouter } from "react-router";
+import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
+import { App } from "../app";
+import { adoptFragment, signIn, signOut, token } from "../api/session";
+import { at, job, node, stored } from "../live/test-data";
+
+type Answer = (request: Request) => Response | Promise<Response>;
+
+let asked: Request[] = [];
+let routes: Record<string, Answer> = {};
+let push: (text: string) => void = () => undefined;
+
+const json = (body: unknown, status = 200) =>
+  new Response(JSON.stringify(body), { status, headers: { "content-type": status >= 400 ? "application/problem+json" : "application/json" } });
+const page = (...items: unknown[]) => json({ items, continue: null });
+const problem = (status: number, title: string, detail = "", errors: unknown[] = []) => json({ type: "urn:muster:problem:x", title, status, detail, errors }, status);
+
+function stream(): Response {
+  const encoder = new TextEncoder();
+  const body = new ReadableStream<Uint8Array>({
+    start(controller) {
+      controller.enqueue(encoder.encode('event: opened\nid: 1-1\ndata: {"cursor":"1-1"}\n\n'));
+      push = (text) => controller.enqueue(encoder.encode(text));
+    },
+  });
+  return new Response(body, { headers: { "content-type": "text/event-stream" } });
+}
+
+function open(path: string) {
+  return render(
+    <MemoryRouter initialEntries={[path]}>
+      <App />
+    </MemoryRouter>,
+  );
+}
+
+beforeEach(() => {
+  asked = [];
+  routes = {
+    "GET /api/v1/me": () => json({ tenant: "vision", user: "ada", access: "member" }),
+    "GET /api/v1/jobs": () => page(job()),
+    "GET /api/v1/nodes": () => page(node("node-a", ["job-1", null])),
+    "GET /api/v1/stream": stream,
+  };
+  vi.stubGlobal("fetch", (input: Request | string, init?: RequestInit) => {
+    const request = input instanceof Request ? input : new Request(new URL(input, location.origin), init);
+    asked.push(request);
+    const route = routes[`${request.method} ${new URL(request.url).pathname}`];
+    return Promise.resolve(route === undefined ? problem(404, "There is no such thing") : route(request));
+  });
+  vi.stubGlobal("scrollTo", () => undefined);
+  signIn("good");
+});
+
+afterEach(() => {
+  cleanup();
+  vi.unstubAllGlobals();
+  signOut();
+});
+
+describe("signing in", () => {
+  it("takes a token only after the api took it", async () => {
+    signOut();
+    routes["GET /api/v1/me"] = (request) =>
+      request.headers.get("authorization") === "Bearer right" ? json({ tenant: "vision", user: "ada", access: "member" }) : problem(401, "No valid token was presented");
+    open("/jobs");
+    fireEvent.change(screen.getByLabelText("Access token"), { target: { value: "wrong" } });
+    fireEvent.click(screen.getByRole("button", { name: "Sign in" }));
+    expect((await screen.findByRole("alert")).textContent).toContain("not known");
+    expect(token()).toBeNull();
+    fireEvent.change(screen.getByLabelText("Access token"), { target: { value: " right " } });
+    fireEvent.click(screen.getByRole("button", { name: "Sign in" }));
+    await screen.findByRole("heading", { name: "Jobs" });
+    expect(token()).toBe("right");
+  });
+
+  it("comes back when the token is refused later", async () => {
+    routes["GET /api/v1/jobs"] = () => problem(401, "No valid token was presented");
+    open("/jobs");
+    expect((await screen.findByRole("alert")).textContent).toContain("no longer accepted");
+  });
+
+  it("takes a token from the fragment and cleans the address", () => {
+    signOut();
+    history.replaceState(null, "", "/jobs?phase=running#token=from-up");
+    expect(adoptFragment(location, history)).toBe(true);
+    expect(token()).toBe("from-up");
+    expect(location.pathname + location.search + location.hash).toBe("/jobs?phase=running");
+    history.replaceState(null, "", "/");
+  });
+});
+
+describe("the list of jobs", () => {
+  it("shows where a job is and follows its events", async () => {
+    open("/jobs");
+    const row = (await screen.findByRole("link", { name: "fashion-cnn" })).closest("tr");
+    if (row === null) throw new Error("no row");
+    expect(within(row).getByText("running")).toBeTruthy();
+    expect(within(row).getByRole("progressbar").getAttribute("aria-valuenow")).toBe("100");
+    expect(within(row).getByText("48.00 %")).toBeTruthy();
+    const change = stored(30, { kind: "job_state_changed", revision: 1, state: { phase: "paused" } });
+    routes["GET /api/v1/jobs"] = () => page(job({ phase: "paused", state: { phase: "paused" } }));
+    push(`event: event\nid: 9-9\ndata: ${JSON.stringify(change)}\n\n`);
+    await waitFor(() => expect(within(row).getByText("paused")).toBeTruthy());
+  });
+
+  it("says why a job waits and what would start it", async () => {
+    const waiting = {
+      reason: "WaitingForGpus",
+      message: "needs 8 GPUs, 3 are free; 1 jobs hold the others",
+      smallest_change: "lower scale.workers.min to 3",
+      position: 2,
+      detail: { why: { reason: "waiting_for_gpus" as const, needed_gpus: 8, free_gpus: 3, held_by: ["x"] }, smallest_change: null, position: 2 },
+    };
+    routes["GET /api/v1/jobs"] = () => page(job({ phase: "queued", state: { phase: "queued" }, waiting }));
+    open("/jobs");
+    expect(await screen.findByText(/needs 8 GPUs, 3 are free/)).toBeTruthy();
+    expect(screen.getByText("#2 in line")).toBeTruthy();
+    expect(screen.getByText("Would start now: lower scale.workers.min to 3.")).toBeTruthy();
+  });
+
+  it("asks for what the address says, each phase by itself", async () => {
+    open("/jobs?phase=running,failed&label=team%3Dvision&name=x");
+    await screen.findByRole("link", { name: "fashion-cnn" });
+    const query = asked.map((request) => new URL(request.url)).find((url) => url.pathname === "/api/v1/jobs" && url.searchParams.has("label"))?.searchParams;
+    expect(query?.getAll("phase")).toEqual(["running", "failed"]);
+    expect(query?.get("label")).toBe("team=vision");
+    expect(query?.get("name")).toBe("x");
+  });
+
+  it("says what failed and asks again", async () => {
+    let fail = true;
+    routes["GET /api/v1/jobs"] = () => (fail ? problem(503, "The cluster's database cannot be reached now", "try again in a moment") : page(job()));
+    open("/jobs");
+    const alert = await screen.findByRole("alert");
+    expect(alert.textContent).toContain("try again in a moment");
+    fail = false;
+    fireEvent.click(within(alert).getByRole("button", { name: "Try again" }));
+    expect(await screen.findByRole("link", { name: "fashion-cnn" })).toBeTruthy();
+  });
+});
+
+describe("nodes", () => {
+  it("names every GPU and who holds it, and hides verbs from members", async () => {
+    open("/nodes");
+    const card = await screen.findByRole("region", { name: "Node node-a" });
+    expect(within(card).getByRole("link", { name: /GPU 0, NVIDIA H200, 128\u202FGiB: job-1 \(vision\)/ })).toBeTruthy();
+    expect(within(card).getByRole("button", { name: /GPU 1.*free/ })).toBeTruthy();
+    expect(within(card).queryByRole("button", { name: /Drain/ })).toBeNull();
+  });
+
+  it("keeps another tenant's job to itself", async () => {
+    const foreign = node("node-a", ["x"]);
+    routes["GET /api/v1/nodes"] = () => page({ ...foreign, gpus: foreign.gpus.map((gpu) => ({ ...gpu, job: { id: "x", name: null, tenant: null } })) });
+    open("/nodes");
+    expect(await screen.findByRole("button", { name: /another tenant's job/ })).toBeTruthy();
+  });
+});
+
+describe("submitting", () => {
+  it("shows each mistake with its line, then submits the corrected document once", async () => {
+    let refuse = true;
+    routes["POST /api/v1/jobs"] = () =>
+      refuse
+        ? problem(422, "The job document is not valid", "x", [{ field: "engine.batch", value: "0", expected: "1 to 65536" }])
+        : json(job({ id: "new-job", submitted_at: at(0) }), 201);
+    open("/submit");
+    const editor = await screen.findByLabelText<HTMLTextAreaElement>("Job document, YAML or JSON");
+    fireEvent.change(editor, { target: { value: "name: x\nengine:\n  batch: 0\n" } });
+    fireEvent.click(screen.getByRole("button", { name: "Submit" }));
+    expect(await screen.findByText("engine.batch")).toBeTruthy();
+    expect(screen.getByText(/expected: 1 to 65536/)).toBeTruthy();
+    fireEvent.click(screen.getByRole("button", { name: "Line 3" }));
+    expect(editor.value.slice(editor.selectionStart, editor.selectionEnd)).toBe("  batch: 0");
+
+    refuse = false;
+    routes["GET /api/v1/jobs/new-job"] = () => json(job({ id: "new-job", name: "arrived" }));
+    fireEvent.click(screen.getByRole("button", { name: "Submit" }));
+    await waitFor(() => expect(asked.some((request) => request.url.endsWith("/jobs/new-job"))).toBe(true));
+    const posts = asked.filter((request) => request.method === "POST");
+    expect(posts).toHaveLength(2);
+    // The same document keeps its key, so that a retry after a lost answer does not submit a second job.
+    expect(posts[0]?.headers.get("idempotency-key")).toBe(posts[1]?.headers.get("idempotency-key"));
+    expect(posts[0]?.headers.get("content-type")).toBe("application/yaml");
+    expect(await posts[1]?.text()).toBe("name: x\nengine:\n  batch: 0\n");
+  });
+});
+
+it("says so where there is no page", async () => {
+  open("/nowhere");
+  expect(await screen.findByText("There is no page at this address")).toBeTruthy();
+});

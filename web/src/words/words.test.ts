@@ -1,0 +1,110 @@
+import { describe, expect, it } from "vitest";
+import type { MusterEvent } from "../api/types";
+import { lineOf, toYaml } from "./document";
+import { eventSentence } from "./event";
+import { bytes, count, loss, percent, plural } from "./number";
+import { age, duration } from "./time";
+import { waitingView } from "./wait";
+
+describe("numbers", () => {
+  it("groups digits without touching short numbers", () => {
+    expect([0, 999, 1000, 46870, 1234567].map(count)).toEqual(["0", "999", "1\u202F000", "46\u202F870", "1\u202F234\u202F567"]);
+  });
+
+  it("shows a loss with the digits that matter and leaves divergence visible", () => {
+    expect([0.28412, 12.3456, 431.27, 0.00001234, 2_500_000, 0].map(loss)).toEqual(["0.2841", "12.35", "431.3", "1.23e-5", "2.50e+6", "0.0000"]);
+    expect(loss(Infinity)).toBe("Infinity");
+    expect(loss(null)).toBe("–");
+  });
+
+  it("does not round nearly all up to all", () => {
+    expect(percent(0.9994, 2)).toBe("99.94\u202F%");
+    expect(percent(undefined)).toBe("–");
+  });
+
+  it("changes units of bytes at powers of 1024", () => {
+    expect([0, 1023, 1024, 1_843_200, 150_323_855_360].map(bytes)).toEqual(["0\u202FB", "1023\u202FB", "1.0\u202FKiB", "1.8\u202FMiB", "140\u202FGiB"]);
+  });
+
+  it("knows one from many", () => {
+    expect(plural(1, "GPU")).toBe("1\u00A0GPU");
+    expect(plural(2, "job holds", "jobs hold")).toBe("2\u00A0jobs hold");
+  });
+});
+
+describe("times", () => {
+  it("gives at most two units, and drops a zero one", () => {
+    expect([0, 59.6, 60, 190, 7500, 7200, 360_000].map(duration)).toEqual(["0s", "1m", "1m", "3m\u202F10s", "2h\u202F5m", "2h", "4d\u202F4h"]);
+    expect(duration(null)).toBe("–");
+    expect(duration(Infinity)).toBe("–");
+  });
+
+  it("never shows a negative age when clocks differ", () => {
+    const now = Date.parse("2026-01-01T00:00:00Z");
+    expect(age("2026-01-01T00:00:05Z", now)).toBe("0s");
+    expect(age("2025-12-31T22:59:00Z", now)).toBe("1h");
+  });
+});
+
+describe("reasons for waiting", () => {
+  it("says the figures, names the reason as Kubernetes does, and what would help", () => {
+    const view = waitingView({
+      why: { reason: "waiting_for_gpus", needed_gpus: 8, free_gpus: 3, held_by: ["a", "b"] },
+      smallest_change: { change: "lower_min_workers", to: 3 },
+      position: 2,
+    });
+    expect(view.reason).toBe("WaitingForGpus");
+    expect(view.message.replaceAll("\u00A0", " ")).toBe("needs 8 GPUs, 3 free; 2 jobs hold the others");
+    expect(view.smallest_change).toBe("lower scale.workers.min to 3");
+    expect(view.position).toBe(2);
+  });
+});
+
+describe("event sentences", () => {
+  const task = { task_id: "t", role: { kind: "ps_shard", index: 1 }, node_id: "n" } as const;
+
+  it.each<[MusterEvent, string, string]>([
+    [{ kind: "job_placed", revision: 2, workers: 4, ps_shards: 1, nodes: ["a", "b", "a"], why: "w" }, "Placed: 4 workers and 1 PS shard on a, b", "info"],
+    [{ kind: "job_stop_requested", then: { kind: "requeue", cause: "preempted" }, why: "w" }, "Told to stop, because its GPUs go to a job that comes first", "warn"],
+    [{ kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "signalled", signal: 9 } } }, "PS shard 1 killed by signal 9", "bad"],
+    [{ kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "exited", code: 0 } } }, "PS shard 1 ended in order", "quiet"],
+    [{ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "r" } }, "Failed", "bad"],
+    [{ kind: "node_state_changed", name: "n1", state: "lost" }, "Node n1 is lost", "bad"],
+    [{ kind: "resumed", from_step: 1200 }, "Training continues from step 1\u202F200", "good"],
+  ])("%o", (event, text, tone) => {
+    const said = eventSentence(event);
+    expect(said.text.replaceAll("\u00A0", " ")).toBe(text);
+    expect(said.tone).toBe(tone);
+  });
+
+  it("keeps the scheduler's own reason beneath", () => {
+    expect(eventSentence({ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "diverged" } }).detail).toBe("diverged");
+  });
+});
+
+describe("job documents", () => {
+  it("writes leaves inline, quotes what YAML would read as something else, leaves nulls out", () => {
+    const text = toYaml({
+      version: "muster/v1",
+      labels: { example: "true", n: "12" },
+      engine: { model: { kind: "cnn", channels: [16, 32] }, seed: 7, dataset: null },
+      stop: {},
+    });
+    expect(text).toBe(
+      ["version: muster/v1", "labels:", '  example: "true"', '  "n": "12"', "engine:", "  model: { kind: cnn, channels: [16, 32] }", "  seed: 7", "stop: {}", ""].join("\n"),
+    );
+  });
+
+  const document = ["version: muster/v1", "# batch: in a comment", "engine:", "  batch: 0", "scale:", "  workers: { min: 9, max: 4 }", "  ps_shards:", "    min: 3", "stop: {}"].join("\n");
+
+  it.each([
+    ["engine.batch", 3],
+    ["scale.workers.min", 5],
+    ["scale.ps_shards.min", 7],
+    ["scale.ps_shards.max", 6],
+    ["stop", 8],
+    ["retries", null],
+  ])("finds the line of %s", (path, line) => {
+    expect(lineOf(document, path)).toBe(line);
+  });
+});
