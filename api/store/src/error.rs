@@ -7,6 +7,11 @@ pub enum StoreError {
     Statement(#[from] sqlx::Error),
     #[error("the database address is not one of Postgres")]
     Address(#[source] sqlx::Error),
+    /// Rows of every tenant would be one forgotten scope away.
+    #[error(
+        "the login {login:?} can bypass row level security; the api needs muster_api, or a role that is only a member of it"
+    )]
+    Bypass { login: String },
     #[error("the migrations were not run")]
     Migrate(#[source] sqlx::migrate::MigrateError),
     #[error("{what} in the database does not read as this version's")]

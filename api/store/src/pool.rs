@@ -14,19 +14,35 @@ pub type Transaction = sqlx::Transaction<'static, Postgres>;
 
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Connections of the api: bound by row level security. A login that could bypass it is refused, because then one forgotten
-/// scope would show every tenant's jobs. No connection is made yet.
+/// Connections of the api: bound by row level security. No connection is made yet. Connections of a login that could bypass it
+/// are never handed out; `verify_api` tells so at once.
 ///
 /// # Errors
 /// [`StoreError::Address`].
 pub fn api(url: &str, max: u32) -> Result<Pool, StoreError> {
     let pool = options(max).after_connect(|conn, _| {
         Box::pin(async move {
-            refuse_bypass(conn).await?;
+            if let Some(login) = bypassing(conn).await? {
+                return Err(sqlx::Error::Configuration(Box::new(StoreError::Bypass {
+                    login,
+                })));
+            }
             conn.execute("set role muster_api").await.map(drop)
         })
     });
     Ok(pool.connect_lazy_with(connect(url, "muster-api")?))
+}
+
+/// Whether the api may work with this address: for its start, because a pool would only try again until it times out.
+///
+/// # Errors
+/// [`StoreError::Bypass`], [`StoreError::Address`], or [`StoreError::Statement`] when the database does not answer.
+pub async fn verify_api(url: &str) -> Result<(), StoreError> {
+    let mut conn = PgConnection::connect_with(&connect(url, "muster-api")?).await?;
+    match bypassing(&mut conn).await? {
+        Some(login) => Err(StoreError::Bypass { login }),
+        None => Ok(conn.close().await?),
+    }
 }
 
 /// Connections of the scheduler, which sees all tenants. No connection is made yet.
@@ -97,19 +113,16 @@ fn connect(url: &str, name: &str) -> Result<PgConnectOptions, StoreError> {
         .application_name(name))
 }
 
-async fn refuse_bypass(conn: &mut PgConnection) -> Result<(), sqlx::Error> {
-    let free = sqlx::query_scalar!(
-        r#"select r.rolsuper or r.rolbypassrls
+/// The login, if it is a superuser, the owner of the tables, or may become one of them or the scheduler.
+async fn bypassing(conn: &mut PgConnection) -> Result<Option<String>, sqlx::Error> {
+    sqlx::query_scalar!(
+        r#"select r.rolname::text as "login!"
+           from pg_roles r
+           where r.rolname = session_user
+             and (r.rolsuper or r.rolbypassrls
                   or pg_has_role(session_user, 'muster_scheduler', 'member')
-                  or coalesce(pg_has_role(session_user, (select relowner from pg_class where oid = to_regclass('job')), 'member'), false) as "free!"
-           from pg_roles r where r.rolname = session_user"#
+                  or pg_has_role(session_user, (select relowner from pg_class where oid = to_regclass('job')), 'member'))"#
     )
-    .fetch_one(conn)
-    .await?;
-    if free {
-        return Err(sqlx::Error::Configuration(
-            "the api must log in as muster_api or a role that is only a member of it; this one can bypass row level security".into(),
-        ));
-    }
-    Ok(())
+    .fetch_optional(conn)
+    .await
 }

@@ -133,6 +133,8 @@ fn command(folder: &Path) -> Command {
         "autovacuum=off",
         "log_min_messages=warning",
         "timezone=UTC",
+        // In the data folder, which is removed even if the server is killed.
+        "dynamic_shared_memory_type=mmap",
     ];
     for setting in settings {
         command.args(["-c", setting]);
