@@ -1,1 +1,26 @@
+//! The node daemon: it dials the scheduler, is told its whole desired set of tasks, carries it out and reports what it observes.
+//!
+//! The same binary is the shim (`muster-executor shim`), the parent of one task's process, which outlives a killed daemon.
+//! This crate must never touch Postgres, choose a node or a GPU, or know what a task computes: a task is a process that is
+//! given a folder, appends lines to `events.jsonl` in it and stops on SIGTERM.
 
+pub mod clock;
+pub mod config;
+pub mod daemon;
+pub mod device;
+mod disk;
+pub mod environment;
+pub mod error;
+pub mod events;
+pub mod folder;
+pub mod launch;
+pub mod lease;
+pub mod ledger;
+pub mod limits;
+pub mod log;
+pub mod node;
+pub mod process;
+pub mod reconcile;
+pub mod report;
+pub mod session;
+pub mod shim;

@@ -1,0 +1,285 @@
+//! The daemon's settings: a TOML file, over it the environment (`MUSTER_EXECUTOR_*`), over it flags; read once, in `main`.
+
+use crate::error::ExecutorError;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+/// Everything that may be set, each in all three ways. What is not set has a default or is refused by [`Settings::resolve`].
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize, clap::Args)]
+#[serde(deny_unknown_fields, default)]
+pub struct Settings {
+    /// Address of the scheduler, such as http://127.0.0.1:7071
+    #[arg(long, env = "MUSTER_EXECUTOR_SCHEDULER_URL")]
+    pub scheduler_url: Option<String>,
+    /// Certificate authority (PEM) that an https scheduler is checked against
+    #[arg(long, env = "MUSTER_EXECUTOR_SCHEDULER_CA_FILE")]
+    pub scheduler_ca_file: Option<PathBuf>,
+    /// Secret shared by the cluster's executors; prefer the environment or the file, as others can read flags
+    #[arg(long, env = "MUSTER_EXECUTOR_JOIN_TOKEN", hide_env_values = true)]
+    pub join_token: Option<String>,
+    /// Name of this node, unique in the cluster [default: the host's name]
+    #[arg(long, env = "MUSTER_EXECUTOR_NODE_NAME")]
+    pub node_name: Option<String>,
+    /// Folder for tasks and logs, used by one executor at a time
+    #[arg(long, env = "MUSTER_EXECUTOR_DATA_DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// Where all nodes see the checkpoints
+    #[arg(long, env = "MUSTER_EXECUTOR_CHECKPOINT_ROOT")]
+    pub checkpoint_root: Option<PathBuf>,
+    /// Where the data sets lie
+    #[arg(long, env = "MUSTER_EXECUTOR_DATASET_ROOT")]
+    pub dataset_root: Option<PathBuf>,
+    /// Address that tasks listen on and that tasks of other nodes reach them by [default: 127.0.0.1]
+    #[arg(long, env = "MUSTER_EXECUTOR_LISTEN_HOST")]
+    pub listen_host: Option<String>,
+    /// Offer so many CPU slots instead of GPUs [default: the GPUs found, or one slot per core if there are none]
+    #[arg(long, env = "MUSTER_EXECUTOR_CPU_SLOTS")]
+    pub cpu_slots: Option<u32>,
+    /// Thousandths of cores to offer [default: all]
+    #[arg(long, env = "MUSTER_EXECUTOR_CPU_MILLI")]
+    pub cpu_milli: Option<u64>,
+    /// Bytes of memory to offer [default: all]
+    #[arg(long, env = "MUSTER_EXECUTOR_MEMORY_BYTES")]
+    pub memory_bytes: Option<u64>,
+    /// Program to run as a task [default: muster-task beside this program]
+    #[arg(long, env = "MUSTER_EXECUTOR_TASK_BINARY")]
+    pub task_binary: Option<PathBuf>,
+    /// On an orderly stop, stop the tasks too, instead of leaving them to the next executor
+    #[arg(long, env = "MUSTER_EXECUTOR_STOP_TASKS_ON_EXIT", num_args = 0..=1, default_missing_value = "true")]
+    pub stop_tasks_on_exit: Option<bool>,
+    /// A cgroup v2 folder that this executor may divide among tasks [default: its own, if it is alone in it]
+    #[arg(long, env = "MUSTER_EXECUTOR_CGROUP_ROOT")]
+    pub cgroup_root: Option<PathBuf>,
+    /// Size at which a part of a task's log is full [default: 16 MiB]
+    #[arg(long, env = "MUSTER_EXECUTOR_LOG_PART_BYTES")]
+    pub log_part_bytes: Option<u64>,
+    /// Parts of a task's log to keep, 2 at least [default: 4]
+    #[arg(long, env = "MUSTER_EXECUTOR_LOG_PARTS")]
+    pub log_parts: Option<u32>,
+    /// Folders of ended tasks to keep once the scheduler has all of them [default: 32]
+    #[arg(long, env = "MUSTER_EXECUTOR_KEEP_ENDED_TASKS")]
+    pub keep_ended_tasks: Option<usize>,
+    /// Bytes that these folders may take together [default: 1 GiB]
+    #[arg(long, env = "MUSTER_EXECUTOR_KEEP_ENDED_BYTES")]
+    pub keep_ended_bytes: Option<u64>,
+    /// How often events and logs are reported; states are at once [default: 200]
+    #[arg(long, env = "MUSTER_EXECUTOR_REPORT_INTERVAL_MS")]
+    pub report_interval_ms: Option<u64>,
+    /// Variables that tasks get from the executor's own environment [default: PATH HOME LANG TZ]
+    #[arg(long, env = "MUSTER_EXECUTOR_PASS_ENVIRONMENT", value_delimiter = ',')]
+    pub pass_environment: Option<Vec<String>>,
+}
+
+/// The settings in force.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Config {
+    pub scheduler_url: String,
+    pub scheduler_ca_file: Option<PathBuf>,
+    pub join_token: String,
+    pub node_name: String,
+    pub data_dir: PathBuf,
+    pub checkpoint_root: PathBuf,
+    pub dataset_root: PathBuf,
+    pub listen_host: String,
+    pub cpu_slots: Option<u32>,
+    pub cpu_milli: Option<u64>,
+    pub memory_bytes: Option<u64>,
+    pub task_binary: PathBuf,
+    pub stop_tasks_on_exit: bool,
+    pub cgroup_root: Option<PathBuf>,
+    pub log_part_bytes: u64,
+    pub log_parts: u32,
+    pub keep_ended_tasks: usize,
+    pub keep_ended_bytes: u64,
+    pub report_interval_ms: u64,
+    pub pass_environment: Vec<String>,
+}
+
+impl Settings {
+    /// Those of a file.
+    ///
+    /// # Errors
+    /// If it cannot be read, is not TOML or has a field we do not know.
+    pub fn from_file(path: &Path) -> Result<Self, ExecutorError> {
+        let text = std::fs::read_to_string(path).map_err(ExecutorError::read(path))?;
+        toml::from_str(&text).map_err(|source| ExecutorError::Config {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    /// These, and where they say nothing, the weaker ones.
+    #[must_use]
+    pub fn over(self, weaker: Self) -> Self {
+        Self {
+            scheduler_url: self.scheduler_url.or(weaker.scheduler_url),
+            scheduler_ca_file: self.scheduler_ca_file.or(weaker.scheduler_ca_file),
+            join_token: self.join_token.or(weaker.join_token),
+            node_name: self.node_name.or(weaker.node_name),
+            data_dir: self.data_dir.or(weaker.data_dir),
+            checkpoint_root: self.checkpoint_root.or(weaker.checkpoint_root),
+            dataset_root: self.dataset_root.or(weaker.dataset_root),
+            listen_host: self.listen_host.or(weaker.listen_host),
+            cpu_slots: self.cpu_slots.or(weaker.cpu_slots),
+            cpu_milli: self.cpu_milli.or(weaker.cpu_milli),
+            memory_bytes: self.memory_bytes.or(weaker.memory_bytes),
+            task_binary: self.task_binary.or(weaker.task_binary),
+            stop_tasks_on_exit: self.stop_tasks_on_exit.or(weaker.stop_tasks_on_exit),
+            cgroup_root: self.cgroup_root.or(weaker.cgroup_root),
+            log_part_bytes: self.log_part_bytes.or(weaker.log_part_bytes),
+            log_parts: self.log_parts.or(weaker.log_parts),
+            keep_ended_tasks: self.keep_ended_tasks.or(weaker.keep_ended_tasks),
+            keep_ended_bytes: self.keep_ended_bytes.or(weaker.keep_ended_bytes),
+            report_interval_ms: self.report_interval_ms.or(weaker.report_interval_ms),
+            pass_environment: self.pass_environment.or(weaker.pass_environment),
+        }
+    }
+
+    /// Fills in the defaults, makes paths absolute, and checks what is left.
+    ///
+    /// # Errors
+    /// The first setting that is missing or wrong.
+    pub fn resolve(self) -> Result<Config, ExecutorError> {
+        let config = Config {
+            scheduler_url: required("scheduler_url", self.scheduler_url)?,
+            scheduler_ca_file: self.scheduler_ca_file,
+            join_token: required("join_token", self.join_token)?,
+            node_name: self.node_name.unwrap_or_else(host_name),
+            data_dir: absolute(required("data_dir", self.data_dir)?)?,
+            checkpoint_root: absolute(required("checkpoint_root", self.checkpoint_root)?)?,
+            dataset_root: absolute(required("dataset_root", self.dataset_root)?)?,
+            listen_host: self.listen_host.unwrap_or_else(|| "127.0.0.1".to_owned()),
+            cpu_slots: self.cpu_slots,
+            cpu_milli: self.cpu_milli,
+            memory_bytes: self.memory_bytes,
+            task_binary: absolute(self.task_binary.map_or_else(task_binary_beside, Ok)?)?,
+            stop_tasks_on_exit: self.stop_tasks_on_exit.unwrap_or(false),
+            cgroup_root: self.cgroup_root,
+            log_part_bytes: self.log_part_bytes.unwrap_or(16 << 20),
+            log_parts: self.log_parts.unwrap_or(4),
+            keep_ended_tasks: self.keep_ended_tasks.unwrap_or(32),
+            keep_ended_bytes: self.keep_ended_bytes.unwrap_or(1 << 30),
+            report_interval_ms: self.report_interval_ms.unwrap_or(200),
+            pass_environment: self
+                .pass_environment
+                .unwrap_or_else(|| ["PATH", "HOME", "LANG", "TZ"].map(str::to_owned).to_vec()),
+        };
+        config.check()
+    }
+}
+
+impl Config {
+    fn check(self) -> Result<Self, ExecutorError> {
+        let wrong = |name, problem: &str| {
+            Err(ExecutorError::Setting {
+                name,
+                problem: problem.to_owned(),
+            })
+        };
+        if self.node_name.is_empty() || self.node_name.len() > 253 {
+            return wrong("node_name", "must have 1 to 253 characters");
+        }
+        if self.join_token.is_empty() {
+            return wrong("join_token", "must not be empty");
+        }
+        if self.cpu_slots == Some(0) {
+            return wrong("cpu_slots", "must be at least 1");
+        }
+        if self.log_part_bytes == 0 {
+            return wrong("log_part_bytes", "must be at least 1");
+        }
+        if self.log_parts < 2 {
+            return wrong(
+                "log_parts",
+                "must be at least 2: one that fills and one to read from",
+            );
+        }
+        if !(1..=10_000).contains(&self.report_interval_ms) {
+            return wrong("report_interval_ms", "must be 1 to 10000");
+        }
+        Ok(self)
+    }
+}
+
+fn required<T>(name: &'static str, value: Option<T>) -> Result<T, ExecutorError> {
+    value.ok_or_else(|| ExecutorError::Setting {
+        name,
+        problem: "is required".to_owned(),
+    })
+}
+
+/// Tasks run in their own folder, where a relative path would mean something else.
+fn absolute(path: PathBuf) -> Result<PathBuf, ExecutorError> {
+    std::path::absolute(&path).map_err(ExecutorError::read(path))
+}
+
+fn host_name() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn task_binary_beside() -> Result<PathBuf, ExecutorError> {
+    let own = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
+    Ok(own.with_file_name("muster-task"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn complete() -> Settings {
+        toml::from_str(
+            r#"
+            scheduler_url = "http://127.0.0.1:7071"
+            join_token = "secret"
+            node_name = "a"
+            data_dir = "/data"
+            checkpoint_root = "/checkpoints"
+            dataset_root = "relative"
+            "#,
+        )
+        .expect("well-formed")
+    }
+
+    #[test]
+    fn flags_win_over_the_file_and_paths_become_absolute() {
+        let flags = Settings {
+            node_name: Some("b".to_owned()),
+            ..Settings::default()
+        };
+        let config = flags.over(complete()).resolve().expect("complete");
+        assert_eq!(config.node_name, "b");
+        assert!(config.dataset_root.is_absolute());
+        assert_eq!(config.log_part_bytes, 16 << 20);
+        assert_eq!(
+            config
+                .task_binary
+                .file_name()
+                .and_then(|name| name.to_str()),
+            Some("muster-task")
+        );
+    }
+
+    #[test]
+    fn unknown_and_missing_fields_are_named() {
+        let error = toml::from_str::<Settings>("scheduler_ulr = 'x'")
+            .expect_err("unknown")
+            .to_string();
+        assert!(error.contains("scheduler_ulr"), "{error}");
+        let error = Settings::default()
+            .resolve()
+            .expect_err("incomplete")
+            .to_string();
+        assert_eq!(error, "the setting scheduler_url is required");
+        let error = Settings {
+            log_parts: Some(1),
+            ..complete()
+        }
+        .resolve()
+        .expect_err("wrong")
+        .to_string();
+        assert!(error.contains("log_parts"), "{error}");
+    }
+}

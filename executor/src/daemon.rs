@@ -1,0 +1,81 @@
+//! Puts the daemon together: devices, ledger, the node's loop on its own thread, the session, and the order in which they end.
+
+use crate::config::Config;
+use crate::device::{self, Wanted};
+use crate::error::ExecutorError;
+use crate::launch::Launcher;
+use crate::ledger::Ledger;
+use crate::limits::Limits;
+use crate::node::{Node, Order};
+use crate::session::Dialer;
+use std::fs::{self, File};
+use std::sync::mpsc;
+use std::thread;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::oneshot;
+
+/// Runs until SIGTERM or SIGINT. Tasks then go on under their shims for the next executor to adopt, unless the configuration says to stop
+/// them; a second signal cuts that short.
+///
+/// # Errors
+/// If the data folder cannot be used, or is used by another executor.
+pub async fn run(config: Config) -> Result<(), ExecutorError> {
+    fs::create_dir_all(&config.data_dir).map_err(ExecutorError::write(&config.data_dir))?;
+    let _lock = lock(&config)?;
+    let mut terminate = signal(SignalKind::terminate()).map_err(ExecutorError::Signals)?;
+    let mut interrupt = signal(SignalKind::interrupt()).map_err(ExecutorError::Signals)?;
+    let wanted = Wanted {
+        cpu_slots: config.cpu_slots,
+        cpu_milli: config.cpu_milli,
+        memory_bytes: config.memory_bytes,
+    };
+    let capacity = device::discover(wanted);
+    let limits = Limits::discover(config.cgroup_root.as_deref());
+    let ledger = Ledger::open(&config.data_dir)?;
+    tracing::info!(
+        node.name = config.node_name,
+        gpus = capacity.gpus.len(),
+        tasks = ledger.entries.len(),
+        "started"
+    );
+    let launcher = Launcher::new(config.clone(), capacity.clone(), limits)?;
+    let node = Node::new(config.clone(), ledger, launcher);
+    let (orders, taken) = mpsc::channel();
+    let stop_tasks = config.stop_tasks_on_exit;
+    let dialer = Dialer::new(config, &capacity, orders.clone(), node.generation());
+    let (ended, mut node_ended) = oneshot::channel::<()>();
+    thread::Builder::new()
+        .name("node".to_owned())
+        .spawn(move || {
+            node.run(&taken);
+            drop(ended);
+        })
+        .map_err(ExecutorError::Thread)?;
+    let session = tokio::spawn(dialer.run());
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+        // Only a broken invariant ends it by itself: go down, and let a new daemon read the disk.
+        _ = &mut node_ended => {}
+    }
+    tracing::info!(stop_tasks, "leaving");
+    let _ = orders.send(Order::Leave { stop_tasks });
+    tokio::select! {
+        _ = &mut node_ended => {}
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    session.abort();
+    Ok(())
+}
+
+/// The lock goes with the process, however it ends.
+fn lock(config: &Config) -> Result<File, ExecutorError> {
+    let path = config.data_dir.join("executor.lock");
+    let file = File::create(&path).map_err(ExecutorError::write(&path))?;
+    file.try_lock()
+        .map_err(|_| ExecutorError::DataFolderInUse {
+            path: config.data_dir.clone(),
+        })?;
+    Ok(file)
+}

@@ -1,0 +1,56 @@
+//! What this node offers: its GPUs as the driver tells of them, or CPU slots that stand for them.
+
+mod cpu;
+mod nvml;
+
+use muster_model::node::{Capacity, Gpu, GpuKind};
+use std::num::NonZero;
+
+/// What was asked for in the configuration.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Wanted {
+    /// So many CPU slots, GPUs or not.
+    pub cpu_slots: Option<u32>,
+    pub cpu_milli: Option<u64>,
+    pub memory_bytes: Option<u64>,
+}
+
+/// Looks once, when the daemon starts.
+#[must_use]
+pub fn discover(wanted: Wanted) -> Capacity {
+    let cores = cores();
+    let memory_bytes = wanted.memory_bytes.unwrap_or_else(cpu::memory_bytes);
+    let gpus = match wanted.cpu_slots {
+        Some(slots) => cpu::slots(slots, memory_bytes),
+        None => match nvml::gpus() {
+            Ok(gpus) if !gpus.is_empty() => gpus,
+            Ok(_) => cpu::slots(cores, memory_bytes),
+            Err(reason) => {
+                tracing::info!(reason, "no GPUs: offering a CPU slot per core");
+                cpu::slots(cores, memory_bytes)
+            }
+        },
+    };
+    Capacity {
+        gpus,
+        cpu_milli: wanted.cpu_milli.unwrap_or(u64::from(cores) * 1_000),
+        memory_bytes,
+    }
+}
+
+/// Cores that this process may use, container limits included.
+#[must_use]
+pub fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |count| {
+        u32::try_from(NonZero::get(count)).unwrap_or(u32::MAX)
+    })
+}
+
+/// Whether the node's devices are real GPUs.
+#[must_use]
+pub fn has_cuda(capacity: &Capacity) -> bool {
+    capacity
+        .gpus
+        .iter()
+        .any(|Gpu { kind, .. }| *kind == GpuKind::Cuda)
+}

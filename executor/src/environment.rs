@@ -1,0 +1,118 @@
+//! The environment that a task is started with: what it is, which devices it holds, and nothing of the daemon's own.
+
+use crate::device;
+use crate::process::TASK_VARIABLE;
+use muster_model::assignment::TaskLaunch;
+use muster_model::node::Capacity;
+use std::collections::BTreeMap;
+
+/// Variables of one task. `passed` are those taken over from the daemon by name, so that no secret of its own goes along.
+#[must_use]
+pub fn of_task(
+    launch: &TaskLaunch,
+    capacity: &Capacity,
+    cores: u32,
+    passed: impl IntoIterator<Item = (String, String)>,
+) -> BTreeMap<String, String> {
+    let threads = threads(launch, capacity, cores).to_string();
+    let mut variables: BTreeMap<String, String> = passed.into_iter().collect();
+    let own = [
+        ("MUSTER_JOB_ID", launch.job_id.to_string()),
+        (TASK_VARIABLE, launch.task_id.to_string()),
+        ("MUSTER_REVISION", launch.revision.to_string()),
+        ("MUSTER_THREADS", threads.clone()),
+        ("RAYON_NUM_THREADS", threads),
+    ];
+    variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    if device::has_cuda(capacity) {
+        let gpus: Vec<String> = launch.gpus.iter().map(u32::to_string).collect();
+        // Empty for a task without GPUs, so that it sees none. The order on the bus is NVML's, by which we count.
+        variables.insert("CUDA_VISIBLE_DEVICES".to_owned(), gpus.join(","));
+        variables.insert("CUDA_DEVICE_ORDER".to_owned(), "PCI_BUS_ID".to_owned());
+    }
+    variables
+}
+
+/// On CPU slots the cores are shared out by slots; beside real GPUs a task has the cores that it asked for.
+fn threads(launch: &TaskLaunch, capacity: &Capacity, cores: u32) -> u32 {
+    let held = u32::try_from(launch.gpus.len()).unwrap_or(u32::MAX);
+    let threads = if device::has_cuda(capacity) {
+        u32::try_from(launch.cpu_milli / 1_000)
+            .unwrap_or(u32::MAX)
+            .min(cores)
+    } else {
+        let slots = u32::try_from(capacity.gpus.len())
+            .unwrap_or(u32::MAX)
+            .max(1);
+        cores.saturating_mul(held) / slots
+    };
+    threads.max(1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::assignment::TaskLaunch;
+    use muster_model::node::{Gpu, GpuKind};
+    use serde_json::json;
+
+    fn launch(gpus: &[u32], cpu_milli: u64) -> TaskLaunch {
+        let id = "00000000-0000-7000-8000-000000000001";
+        serde_json::from_value(json!({
+            "task_id": id, "job_id": id, "tenant_id": id, "revision": 3, "role": { "kind": "worker", "rank": 0 },
+            "workers": 1, "ps_shards": 1, "gpus": gpus, "cpu_milli": cpu_milli, "memory_bytes": 0, "secret": "00",
+            "spec": {
+                "version": "muster/v1", "name": "x", "stop": { "steps": 1 },
+                "engine": {
+                    "model": { "kind": "mlp", "hidden": [] }, "dataset": { "name": "fashion-mnist" },
+                    "optimizer": { "kind": "sgd", "learning_rate": 0.1 }, "batch": 1,
+                },
+            },
+            "resume_step": null, "trained_s": 0.0, "grace_ms": 1,
+        }))
+        .expect("a launch")
+    }
+
+    fn capacity(kind: GpuKind, count: u32) -> Capacity {
+        let gpus = (0..count)
+            .map(|index| Gpu {
+                index,
+                kind,
+                model: String::new(),
+                memory_bytes: 0,
+            })
+            .collect();
+        Capacity {
+            gpus,
+            cpu_milli: 0,
+            memory_bytes: 0,
+        }
+    }
+
+    #[test]
+    fn slots_share_the_cores() {
+        let threads = |gpus: &[u32], slots, cores| {
+            of_task(
+                &launch(gpus, 0),
+                &capacity(GpuKind::CpuSlot, slots),
+                cores,
+                [],
+            )["MUSTER_THREADS"]
+                .clone()
+        };
+        assert_eq!(threads(&[0], 4, 16), "4");
+        assert_eq!(threads(&[0, 1], 4, 16), "8");
+        assert_eq!(threads(&[0, 1], 4, 6), "3");
+        assert_eq!(threads(&[0], 4, 2), "1");
+        assert_eq!(threads(&[], 4, 16), "1");
+    }
+
+    #[test]
+    fn a_task_sees_its_gpus_only() {
+        let capacity = capacity(GpuKind::Cuda, 8);
+        let of = |gpus: &[u32]| of_task(&launch(gpus, 4_000), &capacity, 16, []);
+        assert_eq!(of(&[2, 5])["CUDA_VISIBLE_DEVICES"], "2,5");
+        assert_eq!(of(&[])["CUDA_VISIBLE_DEVICES"], "");
+        assert_eq!(of(&[2])["RAYON_NUM_THREADS"], "4");
+    }
+}

@@ -1,0 +1,52 @@
+//! What can go wrong in the executor, named by what was tried.
+
+use std::io;
+use std::path::PathBuf;
+
+#[derive(Debug, thiserror::Error)]
+pub enum ExecutorError {
+    #[error("cannot read {}", path.display())]
+    Read {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot write {}", path.display())]
+    Write {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("another executor uses the data folder {}", path.display())]
+    DataFolderInUse { path: PathBuf },
+    #[error("cannot read the configuration {}", path.display())]
+    Config {
+        path: PathBuf,
+        #[source]
+        source: Box<toml::de::Error>,
+    },
+    #[error("the setting {name} {problem}")]
+    Setting { name: &'static str, problem: String },
+    #[error("cannot start the shim {}", path.display())]
+    Shim {
+        path: PathBuf,
+        #[source]
+        source: io::Error,
+    },
+    #[error("cannot wait for signals")]
+    Signals(#[source] io::Error),
+    #[error("cannot start a thread")]
+    Thread(#[source] io::Error),
+}
+
+impl ExecutorError {
+    pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Read { path, source }
+    }
+
+    pub(crate) fn write(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
+        let path = path.into();
+        move |source| Self::Write { path, source }
+    }
+}

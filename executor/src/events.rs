@@ -1,0 +1,185 @@
+//! Reading a task's `events.jsonl` line by line as it grows. Only whole lines count: what a killed task left unfinished is no report.
+
+use muster_model::assignment::TaskReport;
+use serde::{Deserialize, Serialize};
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+/// Longest line that is passed on as it is.
+pub const MAX_LINE_BYTES: usize = 256 << 10;
+/// Read at a time.
+const BLOCK_BYTES: usize = 64 << 10;
+
+/// Between two lines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Position {
+    /// Lines before it.
+    pub line: u64,
+    /// Bytes before it.
+    pub byte: u64,
+}
+
+/// A run of lines; each is the JSON of a `TaskReport`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Lines {
+    /// Number of the first.
+    pub first: u64,
+    pub reports: Vec<String>,
+    /// After the last.
+    pub end: Position,
+    /// Whether no whole line lay behind them when they were read.
+    pub is_all: bool,
+}
+
+/// The reading end; the file is opened once it exists.
+#[derive(Debug, Default)]
+pub struct EventTail {
+    file: Option<File>,
+}
+
+impl EventTail {
+    /// Whole lines from a position on, until they come to `max_bytes`; empty if there is none.
+    ///
+    /// # Errors
+    /// If the file cannot be read.
+    pub fn read(&mut self, path: &Path, from: Position, max_bytes: usize) -> io::Result<Lines> {
+        let mut lines = Lines {
+            first: from.line,
+            reports: Vec::new(),
+            end: from,
+            is_all: false,
+        };
+        let Some(file) = self.open(path)? else {
+            lines.is_all = true;
+            return Ok(lines);
+        };
+        let (mut pending, mut skipped, mut taken) = (Vec::new(), 0_u64, 0);
+        let mut block = vec![0; BLOCK_BYTES];
+        let mut at = from.byte;
+        while taken < max_bytes {
+            let count = file.read_at(&mut block, at)?;
+            if count == 0 {
+                lines.is_all = true;
+                break;
+            }
+            at += count as u64;
+            let mut rest = &block[..count];
+            while let Some(end) = rest.iter().position(|&byte| byte == b'\n') {
+                skipped += keep(&mut pending, &rest[..end]);
+                rest = &rest[end + 1..];
+                let bytes = pending.len() as u64 + skipped;
+                let report = checked(&pending, skipped, lines.end.line);
+                lines.end = Position {
+                    line: lines.end.line + 1,
+                    byte: lines.end.byte + bytes + 1,
+                };
+                taken += report.len();
+                lines.reports.push(report);
+                (pending, skipped) = (Vec::new(), 0);
+                if taken >= max_bytes {
+                    return Ok(lines);
+                }
+            }
+            skipped += keep(&mut pending, rest);
+        }
+        Ok(lines)
+    }
+
+    fn open(&mut self, path: &Path) -> io::Result<Option<&File>> {
+        if self.file.is_none() {
+            match File::open(path) {
+                Ok(file) => self.file = Some(file),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(self.file.as_ref())
+    }
+}
+
+/// Adds to a line up to its longest; returns the bytes that were left out.
+fn keep(line: &mut Vec<u8>, piece: &[u8]) -> u64 {
+    let kept = piece.len().min(MAX_LINE_BYTES - line.len());
+    line.extend_from_slice(&piece[..kept]);
+    (piece.len() - kept) as u64
+}
+
+/// The line, if it is a report; else a note in its place, so that the numbers of the lines after it stay.
+fn checked(line: &[u8], skipped: u64, number: u64) -> String {
+    let problem = if skipped > 0 {
+        format!("line {number} of its events is longer than {MAX_LINE_BYTES} bytes")
+    } else {
+        match serde_json::from_slice::<TaskReport>(line) {
+            Ok(_) => return String::from_utf8_lossy(line).into_owned(),
+            Err(error) => format!("line {number} of its events is no report: {error}"),
+        }
+    };
+    serde_json::to_string(&TaskReport::Note { message: problem }).expect("a note is JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+
+    fn note(text: &str) -> String {
+        serde_json::to_string(&TaskReport::Note {
+            message: text.to_owned(),
+        })
+        .expect("JSON")
+    }
+
+    #[test]
+    fn only_whole_lines_with_their_numbers() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("events.jsonl");
+        let mut tail = EventTail::default();
+        let start = Position::default();
+        assert_eq!(
+            tail.read(&path, start, 1_000).expect("read").reports,
+            Vec::<String>::new()
+        );
+        let mut file = File::create(&path).expect("created");
+        write!(file, "{}\n{}", note("a"), &note("b")[..5]).expect("written");
+        let lines = tail.read(&path, start, 1_000).expect("read");
+        assert_eq!((lines.first, &lines.reports), (0, &vec![note("a")]));
+        writeln!(file, "{}", &note("b")[5..]).expect("written");
+        let more = tail.read(&path, lines.end, 1_000).expect("read");
+        assert_eq!((more.first, more.reports), (1, vec![note("b")]));
+        let again = EventTail::default().read(&path, start, 1).expect("read");
+        assert_eq!(
+            (again.reports, again.end),
+            (vec![note("a")], lines.end),
+            "a bound cuts between lines"
+        );
+    }
+
+    #[test]
+    fn garbage_becomes_a_note_and_shifts_nothing() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("events.jsonl");
+        let long = "x".repeat(3 * MAX_LINE_BYTES);
+        std::fs::write(
+            &path,
+            format!("{}\nrubbish\n{long}\n{}\n", note("a"), note("b")),
+        )
+        .expect("written");
+        let lines = EventTail::default()
+            .read(&path, Position::default(), 1 << 20)
+            .expect("read");
+        assert_eq!(lines.reports.len(), 4);
+        assert!(
+            lines.reports[1].contains("no report"),
+            "{}",
+            lines.reports[1]
+        );
+        assert!(lines.reports[2].contains("longer"), "{}", lines.reports[2]);
+        assert_eq!(lines.reports[3], note("b"));
+        assert_eq!(
+            lines.end.byte,
+            std::fs::metadata(&path).expect("there").len()
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! The files of one task on disk, by name. Their meaning is in the modules that write them.
+
+use muster_model::id::TaskId;
+use std::path::{Path, PathBuf};
+
+/// `<data>/tasks/<task id>/`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TaskFolder(PathBuf);
+
+impl TaskFolder {
+    #[must_use]
+    pub fn of(tasks: &Path, task: TaskId) -> Self {
+        Self(tasks.join(task.to_string()))
+    }
+
+    #[must_use]
+    pub fn at(path: impl Into<PathBuf>) -> Self {
+        Self(path.into())
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// `TaskLaunch`; its presence makes the task known to the node.
+    #[must_use]
+    pub fn task(&self) -> PathBuf {
+        self.0.join("task.json")
+    }
+
+    /// `Peers`, rewritten as shards begin to listen.
+    #[must_use]
+    pub fn peers(&self) -> PathBuf {
+        self.0.join("peers.json")
+    }
+
+    /// What the task reports, a JSON object a line.
+    #[must_use]
+    pub fn events(&self) -> PathBuf {
+        self.0.join("events.jsonl")
+    }
+
+    /// Process ids of shim and task; its presence means that the task was started, which happens once.
+    #[must_use]
+    pub fn shim(&self) -> PathBuf {
+        self.0.join("shim.json")
+    }
+
+    /// `Outcome`; its presence means that no process of the task is left.
+    #[must_use]
+    pub fn exit(&self) -> PathBuf {
+        self.0.join("exit.json")
+    }
+
+    /// How far the scheduler has acknowledged events, log and end.
+    #[must_use]
+    pub fn shipped(&self) -> PathBuf {
+        self.0.join("shipped.json")
+    }
+
+    /// Locked by the shim for its whole life: there is at most one.
+    #[must_use]
+    pub fn lock(&self) -> PathBuf {
+        self.0.join("shim.lock")
+    }
+
+    /// What the shim itself has to complain of.
+    #[must_use]
+    pub fn shim_errors(&self) -> PathBuf {
+        self.0.join("shim.err")
+    }
+}

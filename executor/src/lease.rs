@@ -1,0 +1,104 @@
+//! The node's lease on its tasks: until when they may run without a session.
+//!
+//! It counts from the SENDING of the newest acknowledged heartbeat. The scheduler counts from receiving it, which is later, so a task is
+//! stopped here before the scheduler gives its GPUs away. The daemon writes the deadline; each shim reads it and enforces it by itself,
+//! so it holds while the daemon is dead.
+
+use crate::disk;
+use serde::{Deserialize, Serialize};
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// The file, as the daemon writes it.
+#[derive(Debug, Clone)]
+pub struct Lease {
+    path: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+struct Deadline {
+    deadline_boottime_ms: u64,
+}
+
+/// The lease as a shim sees it.
+#[derive(Debug)]
+pub struct Watch {
+    lease: Lease,
+    deadline_ms: u64,
+}
+
+impl Lease {
+    #[must_use]
+    pub fn of(data: &Path) -> Self {
+        Self {
+            path: data.join("lease"),
+        }
+    }
+
+    /// Extends the lease to `lease_ms` after the sending time of an acknowledged heartbeat.
+    ///
+    /// # Errors
+    /// If the file cannot be written; the tasks then stop at the deadline that it names.
+    pub fn grant(&self, sent_boottime_ms: u64, lease_ms: u64) -> io::Result<()> {
+        let deadline_boottime_ms = sent_boottime_ms.saturating_add(lease_ms);
+        disk::write_atomically(
+            &self.path,
+            &Deadline {
+                deadline_boottime_ms,
+            },
+        )
+    }
+
+    /// The deadline in milliseconds of `CLOCK_BOOTTIME`, if one can be read.
+    #[must_use]
+    pub fn deadline_ms(&self) -> Option<u64> {
+        disk::read::<Deadline>(&self.path)
+            .ok()
+            .flatten()
+            .map(|deadline| deadline.deadline_boottime_ms)
+    }
+}
+
+impl Watch {
+    #[must_use]
+    pub fn new(lease: Lease) -> Self {
+        Self {
+            lease,
+            deadline_ms: 0,
+        }
+    }
+
+    /// Whether the deadline has passed. The file is read only when the one known has: most calls cost nothing. If it cannot be read, the
+    /// one known counts; if there never was one, there is no lease.
+    #[must_use]
+    pub fn is_expired(&mut self, now_boottime_ms: u64) -> bool {
+        if now_boottime_ms < self.deadline_ms {
+            return false;
+        }
+        if let Some(deadline_ms) = self.lease.deadline_ms() {
+            self.deadline_ms = deadline_ms;
+        }
+        now_boottime_ms >= self.deadline_ms
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_counts_from_the_sending_and_a_later_grant_extends_it() {
+        let data = tempfile::tempdir().expect("folder");
+        let lease = Lease::of(data.path());
+        let mut watch = Watch::new(lease.clone());
+        assert!(watch.is_expired(1), "no lease was ever granted");
+        lease.grant(1_000, 500).expect("written");
+        assert!(!watch.is_expired(1_499));
+        assert!(watch.is_expired(1_500));
+        lease.grant(1_400, 500).expect("written");
+        assert!(!watch.is_expired(1_500));
+        std::fs::remove_file(data.path().join("lease")).expect("removed");
+        assert!(!watch.is_expired(1_899), "the last one known counts");
+        assert!(watch.is_expired(1_900));
+    }
+}

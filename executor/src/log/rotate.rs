@@ -1,0 +1,88 @@
+//! Writing a task's log in parts of bounded size and number.
+
+use super::{current, current_offset, full, parts};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rotation {
+    /// Size at which a part is full; a single write may exceed it.
+    pub part_bytes: u64,
+    /// The growing one included.
+    pub parts: u32,
+}
+
+/// The writing end; there is one at a time, as there is one shim.
+#[derive(Debug)]
+pub struct RotatingLog {
+    folder: PathBuf,
+    rotation: Rotation,
+    file: File,
+    /// Of the growing part.
+    offset: u64,
+    bytes: u64,
+}
+
+impl RotatingLog {
+    /// Opens the log of a task folder, at its end if there is one.
+    ///
+    /// # Errors
+    /// If the folder cannot be read or the file not be made.
+    pub fn open(folder: &Path, rotation: Rotation) -> io::Result<Self> {
+        let offset = current_offset(&parts(folder)?);
+        let file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(current(folder))?;
+        let bytes = file.metadata()?.len();
+        Ok(Self {
+            folder: folder.to_owned(),
+            rotation,
+            file,
+            offset,
+            bytes,
+        })
+    }
+
+    /// Appends, and makes room before that if the part is full.
+    ///
+    /// # Errors
+    /// If the disk is full or gone. What was written of the piece counts; the rest is lost, and offsets stay true.
+    pub fn write(&mut self, mut piece: &[u8]) -> io::Result<()> {
+        if self.bytes >= self.rotation.part_bytes {
+            self.rotate()?;
+        }
+        while !piece.is_empty() {
+            let written = match self.file.write(piece) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => written,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+                Err(error) => return Err(error),
+            };
+            self.bytes += written as u64;
+            piece = &piece[written..];
+        }
+        Ok(())
+    }
+
+    fn rotate(&mut self) -> io::Result<()> {
+        fs::rename(current(&self.folder), full(&self.folder, self.offset))?;
+        self.file = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(current(&self.folder))?;
+        self.offset += self.bytes;
+        self.bytes = 0;
+        let parts = parts(&self.folder)?;
+        // One full part always stays: its name and size say where the growing one begins.
+        let kept = usize::try_from(self.rotation.parts)
+            .unwrap_or(usize::MAX)
+            .saturating_sub(1)
+            .max(1);
+        for old in parts.iter().take(parts.len().saturating_sub(kept)) {
+            fs::remove_file(&old.path)?;
+        }
+        Ok(())
+    }
+}

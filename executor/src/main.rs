@@ -1,0 +1,71 @@
+//! `muster-executor`: the node daemon, or with the hidden subcommand `shim` the parent of one task.
+
+use anyhow::Context;
+use clap::{Parser, Subcommand};
+use muster_executor::config::Settings;
+use muster_executor::shim::{self, ShimArguments};
+use std::path::PathBuf;
+use tracing_subscriber::EnvFilter;
+
+/// Runs the tasks that Muster's scheduler gives to this machine.
+#[derive(Debug, Parser)]
+#[command(
+    name = "muster-executor",
+    version,
+    args_conflicts_with_subcommands = true
+)]
+struct Arguments {
+    /// TOML file; the environment and flags win over it
+    #[arg(long, env = "MUSTER_EXECUTOR_CONFIG")]
+    config: Option<PathBuf>,
+    #[command(flatten)]
+    settings: Settings,
+    #[command(subcommand)]
+    command: Option<Command>,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(hide = true)]
+    Shim(ShimArguments),
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    if let Some(Command::Shim(shim)) = arguments.command {
+        // On the main thread, and without a runtime: see `shim::child`.
+        return Ok(shim::run(&shim)?);
+    }
+    log_to_stderr()?;
+    let file = arguments
+        .config
+        .map(|path| Settings::from_file(&path))
+        .transpose()?
+        .unwrap_or_default();
+    let config = arguments.settings.over(file).resolve()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()?;
+    runtime.block_on(muster_executor::daemon::run(config))?;
+    // Do not wait for what a second signal has cut short.
+    runtime.shutdown_background();
+    Ok(())
+}
+
+fn log_to_stderr() -> anyhow::Result<()> {
+    let filter = match std::env::var("MUSTER_LOG") {
+        Ok(text) => EnvFilter::try_new(&text).with_context(|| format!("MUSTER_LOG is {text:?}"))?,
+        Err(_) => EnvFilter::new("info"),
+    };
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if std::env::var("MUSTER_LOG_FORMAT").is_ok_and(|format| format == "json") {
+        log.json().init();
+    } else {
+        log.with_ansi(std::io::IsTerminal::is_terminal(&std::io::stderr()))
+            .init();
+    }
+    Ok(())
+}

@@ -1,0 +1,315 @@
+//! The node's own loop, on one thread: look, compare, do, report. It alone touches the ledger; whatever else happens reaches it as an
+//! [`Order`], so there are no locks, and a slow disk holds up no heartbeat.
+
+use crate::clock;
+use crate::config::Config;
+use crate::launch::Launcher;
+use crate::ledger::Ledger;
+use crate::reconcile::{Desired, DesiredTask, Step, steps};
+use crate::report::Outbox;
+use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::id::TaskId;
+use muster_model::task::Outcome;
+use muster_proto::session::Report;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedSender;
+
+/// How late an ended process, a new event or a log line is noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
+/// On leaving: for the last reports to be acknowledged.
+const LAST_REPORTS_MS: u64 = 3_000;
+
+/// What happens outside.
+#[derive(Debug)]
+pub enum Order {
+    /// A session stands; reports go there. There are never more than two unacknowledged.
+    Connected(UnboundedSender<Report>),
+    Disconnected,
+    Assigned(Assigned),
+    Acknowledged(u64),
+    Leave {
+        stop_tasks: bool,
+    },
+}
+
+/// An assignment, decoded.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Assigned {
+    pub generation: u64,
+    pub tasks: Vec<AssignedTask>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+pub struct AssignedTask {
+    pub launch: TaskLaunch,
+    pub peers: Peers,
+    pub stop: bool,
+}
+
+#[derive(Debug)]
+pub struct Node {
+    config: Config,
+    ledger: Ledger,
+    launcher: Launcher,
+    outbox: Outbox,
+    desired: Option<Desired>,
+    launches: BTreeMap<TaskId, TaskLaunch>,
+    session: Option<UnboundedSender<Report>>,
+    /// The ledger's, for the session's Hello.
+    generation: Arc<AtomicU64>,
+    is_leaving: bool,
+    /// When the last task had ended, on leaving.
+    ended_at_ms: Option<u64>,
+}
+
+impl Node {
+    #[must_use]
+    pub fn new(config: Config, ledger: Ledger, launcher: Launcher) -> Self {
+        let generation = Arc::new(AtomicU64::new(ledger.generation));
+        Self {
+            config,
+            ledger,
+            launcher,
+            outbox: Outbox::default(),
+            desired: None,
+            launches: BTreeMap::new(),
+            session: None,
+            generation,
+            is_leaving: false,
+            ended_at_ms: None,
+        }
+    }
+
+    /// The newest generation taken on.
+    #[must_use]
+    pub fn generation(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.generation)
+    }
+
+    /// Runs until it is told to leave.
+    pub fn run(mut self, orders: &Receiver<Order>) {
+        self.look();
+        loop {
+            let mut order = match orders.recv_timeout(LOOK_EVERY) {
+                Ok(order) => Some(order),
+                Err(RecvTimeoutError::Timeout) => None,
+                Err(RecvTimeoutError::Disconnected) => return,
+            };
+            while let Some(next) = order {
+                if matches!(next, Order::Leave { stop_tasks: false }) {
+                    return;
+                }
+                self.take(next);
+                order = orders.try_recv().ok();
+            }
+            self.look();
+            self.act();
+            self.report();
+            if self.is_leaving && self.may_leave() {
+                return;
+            }
+        }
+    }
+
+    fn take(&mut self, order: Order) {
+        match order {
+            Order::Connected(session) => {
+                self.outbox.restart();
+                self.session = Some(session);
+            }
+            Order::Disconnected => self.session = None,
+            Order::Acknowledged(number) => self.outbox.acknowledge(number, &mut self.ledger),
+            Order::Assigned(assigned) => self.assign(assigned),
+            Order::Leave { .. } => self.is_leaving = true,
+        }
+    }
+
+    fn assign(&mut self, assigned: Assigned) {
+        let newest = self.ledger.generation;
+        if assigned.generation < newest {
+            tracing::warn!(
+                generation = assigned.generation,
+                newest,
+                "refused an assignment older than the newest"
+            );
+            return;
+        }
+        if let Err(error) = self.ledger.take_on(assigned.generation) {
+            tracing::error!(%error, "refused an assignment: its generation cannot be kept");
+            return;
+        }
+        self.generation
+            .store(assigned.generation, Ordering::Relaxed);
+        let tasks = assigned.tasks.iter().map(|task| {
+            let wanted = DesiredTask {
+                gpus: task.launch.gpus.clone(),
+                peers: task.peers.clone(),
+                stop: task.stop,
+            };
+            (task.launch.task_id, wanted)
+        });
+        self.desired = Some(Desired {
+            generation: assigned.generation,
+            tasks: tasks.collect(),
+        });
+        self.launches = assigned
+            .tasks
+            .into_iter()
+            .map(|task| (task.launch.task_id, task.launch))
+            .collect();
+        for id in self.launches.keys() {
+            // Forgotten, and yet wanted: the scheduler has not kept the end, so it is told again.
+            if let Some(entry) = self
+                .ledger
+                .entries
+                .get_mut(id)
+                .filter(|entry| entry.is_forgotten())
+            {
+                entry.shipped.forgotten_at_unix_ms = None;
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        for entry in self
+            .ledger
+            .entries
+            .values_mut()
+            .filter(|entry| !entry.is_forgotten())
+        {
+            let is_shim_gone = self.launcher.is_shim_gone(entry);
+            entry.refresh(is_shim_gone);
+        }
+    }
+
+    fn act(&mut self) {
+        let seen = self.ledger.seen();
+        let due = if self.is_leaving {
+            steps(Some(&leaving(&self.ledger)), &seen)
+        } else {
+            steps(self.desired.as_ref(), &seen)
+        };
+        for step in due {
+            tracing::debug!(?step, "executor.reconcile");
+            self.perform(step);
+        }
+    }
+
+    fn perform(&mut self, step: Step) {
+        match step {
+            Step::Launch(id) => {
+                self.prepare(id);
+                if let Some(entry) = self
+                    .ledger
+                    .entries
+                    .get_mut(&id)
+                    .filter(|entry| !entry.is_ended())
+                {
+                    self.launcher.launch(entry);
+                }
+            }
+            Step::Withdraw(id) => {
+                self.prepare(id);
+                if let Some(entry) = self
+                    .ledger
+                    .entries
+                    .get_mut(&id)
+                    .filter(|entry| !entry.is_ended())
+                {
+                    entry.end(Outcome::NeverStarted);
+                }
+            }
+            Step::WritePeers(id) => {
+                let wanted = self
+                    .desired
+                    .as_ref()
+                    .and_then(|desired| desired.tasks.get(&id));
+                if let (Some(wanted), Some(entry)) = (wanted, self.ledger.entries.get_mut(&id)) {
+                    self.launcher.write_peers(entry, &wanted.peers);
+                }
+            }
+            Step::Stop(id) => {
+                if let Some(entry) = self.ledger.entries.get_mut(&id) {
+                    self.launcher.stop(entry);
+                }
+            }
+            Step::Forget(id) => self.forget(id),
+        }
+    }
+
+    fn forget(&mut self, id: TaskId) {
+        let Some(entry) = self.ledger.entries.get_mut(&id) else {
+            return;
+        };
+        entry.shipped.forgotten_at_unix_ms = Some(clock::unix_ms());
+        entry.keep_shipped();
+        self.outbox.forget(id);
+        self.ledger
+            .prune(self.config.keep_ended_tasks, self.config.keep_ended_bytes);
+    }
+
+    fn report(&mut self) {
+        let Some(session) = self.session.clone() else {
+            return;
+        };
+        let (interval_ms, now_ms) = (self.config.report_interval_ms, clock::boottime_ms());
+        let facts = self
+            .outbox
+            .facts(&self.ledger, interval_ms, now_ms, clock::unix_ms());
+        let logs = self.outbox.logs(&mut self.ledger, interval_ms, now_ms);
+        for report in facts.into_iter().chain(logs) {
+            // A session that has ended says so by an order of its own.
+            let _ = session.send(report);
+        }
+    }
+
+    /// Makes the folder of a task that is new. If that fails, the ledger knows the task as one that could not be launched.
+    fn prepare(&mut self, id: TaskId) {
+        let wanted = self
+            .desired
+            .as_ref()
+            .and_then(|desired| desired.tasks.get(&id));
+        let (Some(launch), Some(wanted)) = (self.launches.get(&id), wanted) else {
+            return;
+        };
+        if !self.ledger.entries.contains_key(&id)
+            && let Err(error) = self.ledger.prepare(launch, &wanted.peers)
+        {
+            tracing::error!(task.id = %id, %error, "cannot make the folder of a task");
+        }
+    }
+
+    /// On leaving with all tasks stopped: when they have ended and the scheduler has heard, or is away, or takes too long.
+    fn may_leave(&mut self) -> bool {
+        if self.ledger.entries.values().any(|entry| !entry.is_ended()) {
+            return false;
+        }
+        let now_ms = clock::boottime_ms();
+        let ended_at_ms = *self.ended_at_ms.get_or_insert(now_ms);
+        self.session.is_none()
+            || self.outbox.is_drained(&self.ledger)
+            || now_ms >= ended_at_ms + LAST_REPORTS_MS
+    }
+}
+
+/// All that is there, to be stopped; nothing new is begun.
+fn leaving(ledger: &Ledger) -> Desired {
+    let tasks = ledger.seen().tasks.into_iter().map(|(id, task)| {
+        (
+            id,
+            DesiredTask {
+                gpus: task.gpus,
+                peers: task.peers,
+                stop: true,
+            },
+        )
+    });
+    Desired {
+        generation: ledger.generation,
+        tasks: tasks.collect(),
+    }
+}

@@ -1,0 +1,170 @@
+//! Processes as `/proc` tells of them. A process is named by its id AND its start time, because ids are used again.
+
+use muster_model::id::TaskId;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+use serde::{Deserialize, Serialize};
+use std::fs;
+
+/// Environment variable by which a process is known to belong to a task.
+pub const TASK_VARIABLE: &str = "MUSTER_TASK_ID";
+
+/// One process of this boot of the machine.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProcessId {
+    pub pid: i32,
+    /// Clock ticks from the start of the machine to that of the process.
+    pub start_ticks: u64,
+}
+
+/// The fields of `/proc/<pid>/stat` that we look at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Stat {
+    pub id: ProcessId,
+    /// `R`, `S`, `Z`…
+    pub state: char,
+    pub parent: i32,
+    pub session: i32,
+}
+
+impl ProcessId {
+    /// The process of this number, if there is one.
+    #[must_use]
+    pub fn of(pid: i32) -> Option<Self> {
+        stat(pid).map(|stat| stat.id)
+    }
+
+    /// Whether it still runs; a zombie does not.
+    #[must_use]
+    pub fn is_alive(self) -> bool {
+        stat(self.pid).is_some_and(|stat| stat.id == self && !stat.is_dead())
+    }
+
+    /// Sends a signal to exactly this process; `false` if it is gone. The pidfd is opened before the start time is compared, so that the
+    /// number cannot come to mean another process in between.
+    #[must_use]
+    pub fn signal(self, signal: Signal) -> bool {
+        let Some(pid) = Pid::from_raw(self.pid) else {
+            return false;
+        };
+        let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+            return false;
+        };
+        self.is_alive() && pidfd_send_signal(process, signal).is_ok()
+    }
+}
+
+impl Stat {
+    #[must_use]
+    pub fn is_dead(&self) -> bool {
+        matches!(self.state, 'Z' | 'X')
+    }
+}
+
+/// What `/proc` says of one process; `None` if there is none.
+#[must_use]
+pub fn stat(pid: i32) -> Option<Stat> {
+    parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Every process of the machine that is not a zombie.
+#[must_use]
+pub fn all() -> Vec<Stat> {
+    let Ok(entries) = fs::read_dir("/proc") else {
+        return Vec::new();
+    };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter_map(stat)
+        .filter(|stat| !stat.is_dead())
+        .collect()
+}
+
+/// Children, their children and so on, of the process itself nothing.
+#[must_use]
+pub fn descendants(root: i32) -> Vec<Stat> {
+    let mut rest = all();
+    let mut found = Vec::new();
+    let mut parents = vec![root];
+    while let Some(parent) = parents.pop() {
+        rest.retain(|stat| {
+            let is_child = stat.parent == parent;
+            if is_child {
+                parents.push(stat.id.pid);
+                found.push(*stat);
+            }
+            !is_child
+        });
+    }
+    found
+}
+
+/// Processes that bear the task's id in the environment they were started with, or are in the session of its process.
+#[must_use]
+pub fn of_task(task: TaskId, session: Option<i32>) -> Vec<Stat> {
+    let mark = format!("{TASK_VARIABLE}={task}");
+    let bears_mark = |pid: i32| {
+        fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+            environment
+                .split(|&byte| byte == 0)
+                .any(|variable| variable == mark.as_bytes())
+        })
+    };
+    all()
+        .into_iter()
+        .filter(|stat| Some(stat.session) == session || bears_mark(stat.id.pid))
+        .collect()
+}
+
+/// The name of a process may hold anything, brackets too; the fields begin after the last bracket.
+fn parse(pid: i32, text: &str) -> Option<Stat> {
+    let fields: Vec<&str> = text
+        .get(text.rfind(')')? + 1..)?
+        .split_ascii_whitespace()
+        .collect();
+    Some(Stat {
+        state: fields.first()?.chars().next()?,
+        parent: fields.get(1)?.parse().ok()?,
+        session: fields.get(3)?.parse().ok()?,
+        id: ProcessId {
+            pid,
+            start_ticks: fields.get(19)?.parse().ok()?,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_blanks_is_no_obstacle() {
+        let text = "7 (a) R 1 (b) S 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 987 0 0";
+        let stat = parse(7, text).expect("well-formed");
+        assert_eq!(
+            stat,
+            Stat {
+                id: ProcessId {
+                    pid: 7,
+                    start_ticks: 987
+                },
+                state: 'S',
+                parent: 3,
+                session: 5
+            }
+        );
+    }
+
+    #[test]
+    fn a_number_used_again_is_another_process() {
+        let own = i32::try_from(std::process::id()).expect("small");
+        let id = ProcessId::of(own).expect("this process");
+        assert!(id.is_alive());
+        let earlier = ProcessId {
+            start_ticks: id.start_ticks - 1,
+            ..id
+        };
+        assert!(!earlier.is_alive());
+        assert!(!earlier.signal(Signal::TERM));
+    }
+}

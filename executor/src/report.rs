@@ -1,0 +1,291 @@
+//! What is reported to the scheduler and what of it was acknowledged.
+//!
+//! At most one report of facts (states and events) and one of logs is under way, so a log of any length holds up a fact by one bounded
+//! message at most. What is not acknowledged is read from disk again; nothing is kept in memory between.
+
+use crate::events::{EventTail, Position};
+use crate::ledger::{Entry, Ledger};
+use crate::log::LogTail;
+use muster_model::assignment::Observed;
+use muster_model::id::TaskId;
+use muster_proto::session::{LogChunk, Report, TaskEvent, TaskEvents, TaskStatus};
+use std::collections::BTreeMap;
+
+/// Of events in one report; with the longest line and the frame around far below [`muster_proto::MAX_MESSAGE_BYTES`].
+const EVENT_BYTES: usize = 4 << 20;
+/// Of one task's events in one report, so that none crowds out the others.
+const TASK_EVENT_BYTES: usize = 512 << 10;
+/// Of logs in one report; small, so that a fact behind it does not wait long.
+const LOG_BYTES: usize = 512 << 10;
+const TASK_LOG_BYTES: usize = 128 << 10;
+
+/// The state of reporting within one session.
+#[derive(Debug, Default)]
+pub struct Outbox {
+    number: u64,
+    facts: Option<Flight>,
+    logs: Option<Flight>,
+    /// States acknowledged in this session; all others are told.
+    told: BTreeMap<TaskId, Observed>,
+    tails: BTreeMap<TaskId, Tails>,
+    facts_at_ms: u64,
+    logs_at_ms: u64,
+    /// Where the next log report begins among the tasks.
+    turn: usize,
+}
+
+#[derive(Debug, Default)]
+struct Tails {
+    events: EventTail,
+    log: LogTail,
+}
+
+/// Sent and not acknowledged.
+#[derive(Debug, Default)]
+struct Flight {
+    number: u64,
+    statuses: Vec<(TaskId, Observed)>,
+    events: Vec<(TaskId, Position)>,
+    logs: Vec<(TaskId, u64)>,
+}
+
+impl Outbox {
+    /// Begins a session: all states are told again, and what was under way is sent again.
+    pub fn restart(&mut self) {
+        (self.facts, self.logs, self.number) = (None, None, 0);
+        self.told.clear();
+        (self.facts_at_ms, self.logs_at_ms) = (0, 0);
+    }
+
+    /// States that have changed, at once, and with them or every `interval_ms` the new events.
+    ///
+    /// An end is told only in a report that holds the last of the task's events, or after it: otherwise the scheduler would take a task
+    /// that finished for one that went away.
+    pub fn facts(
+        &mut self,
+        ledger: &Ledger,
+        interval_ms: u64,
+        now_ms: u64,
+        now_unix_ms: i64,
+    ) -> Option<Report> {
+        let is_due = now_ms >= self.facts_at_ms + interval_ms;
+        if self.facts.is_some() || !(is_due || self.has_news(ledger)) {
+            return None;
+        }
+        self.facts_at_ms = now_ms;
+        let mut report = Report {
+            generation: ledger.generation,
+            ..Report::default()
+        };
+        let mut flight = Flight::default();
+        let mut budget = EVENT_BYTES;
+        for (id, entry) in known(ledger) {
+            let Some(observed) = entry.observed() else {
+                continue;
+            };
+            let mut has_all_events = entry.shipped.end;
+            if !entry.shipped.end && budget > 0 {
+                let tail = &mut self.tails.entry(*id).or_default().events;
+                let (events, end, is_all) =
+                    read_events(tail, entry, budget.min(TASK_EVENT_BYTES), now_unix_ms);
+                has_all_events = is_all;
+                if let Some(events) = events {
+                    budget = budget.saturating_sub(
+                        events
+                            .events
+                            .iter()
+                            .map(|event| event.report_json.len())
+                            .sum(),
+                    );
+                    report.events.push(events);
+                    flight.events.push((*id, end));
+                }
+            }
+            let is_due = !entry.is_ended() || has_all_events;
+            if is_due && self.told.get(id) != Some(&observed) {
+                report.statuses.push(TaskStatus {
+                    task_id: id.to_string(),
+                    revision: entry.launch.revision,
+                    observed_json: serde_json::to_string(&observed).expect("a state is JSON"),
+                });
+                flight.statuses.push((*id, observed));
+            }
+        }
+        if report.statuses.is_empty() && report.events.is_empty() {
+            return None;
+        }
+        self.number += 1;
+        (report.number, flight.number) = (self.number, self.number);
+        self.facts = Some(flight);
+        Some(report)
+    }
+
+    /// The next pieces of logs, every `interval_ms` or, as long as there is more than fits, one report after the other.
+    pub fn logs(&mut self, ledger: &mut Ledger, interval_ms: u64, now_ms: u64) -> Option<Report> {
+        if self.logs.is_some() || now_ms < self.logs_at_ms + interval_ms {
+            return None;
+        }
+        let mut report = Report {
+            generation: ledger.generation,
+            ..Report::default()
+        };
+        let mut flight = Flight::default();
+        let mut budget = LOG_BYTES;
+        let ids: Vec<TaskId> = known(ledger)
+            .filter(|(_, entry)| !entry.is_log_drained)
+            .map(|(id, _)| *id)
+            .collect();
+        let first = self.turn % ids.len().max(1);
+        for id in ids[first..].iter().chain(&ids[..first]) {
+            if budget == 0 {
+                break;
+            }
+            let entry = ledger.entries.get_mut(id).expect("listed above");
+            let tail = &mut self.tails.entry(*id).or_default().log;
+            let Some(chunk) = read_log(tail, entry, budget.min(TASK_LOG_BYTES)) else {
+                continue;
+            };
+            budget -= chunk.data.len();
+            flight
+                .logs
+                .push((*id, chunk.offset + chunk.data.len() as u64));
+            report.logs.push(chunk);
+        }
+        self.turn = self.turn.wrapping_add(report.logs.len().max(1));
+        // With a full report there is more: go on as soon as it is acknowledged.
+        let has_more = report
+            .logs
+            .iter()
+            .any(|chunk| chunk.data.len() == TASK_LOG_BYTES)
+            || budget == 0;
+        self.logs_at_ms = if has_more { 0 } else { now_ms };
+        if report.logs.is_empty() {
+            return None;
+        }
+        self.number += 1;
+        (report.number, flight.number) = (self.number, self.number);
+        self.logs = Some(flight);
+        Some(report)
+    }
+
+    /// Keeps what the scheduler has stored.
+    pub fn acknowledge(&mut self, number: u64, ledger: &mut Ledger) {
+        let is_it = |flight: &mut Flight| flight.number == number;
+        let flight = self
+            .facts
+            .take_if(is_it)
+            .or_else(|| self.logs.take_if(is_it));
+        let Some(flight) = flight else {
+            tracing::warn!(number, "a report was acknowledged that is not under way");
+            return;
+        };
+        let mut touched = Vec::new();
+        for (id, end) in flight.events {
+            if let Some(entry) = ledger.entries.get_mut(&id) {
+                entry.shipped.events = end;
+                touched.push(id);
+            }
+        }
+        for (id, end) in flight.logs {
+            if let Some(entry) = ledger.entries.get_mut(&id) {
+                entry.shipped.log_bytes = end;
+                touched.push(id);
+            }
+        }
+        for (id, observed) in flight.statuses {
+            if let Some(entry) = ledger.entries.get_mut(&id)
+                && matches!(observed, Observed::Gone { .. })
+            {
+                entry.shipped.end = true;
+                touched.push(id);
+            }
+            self.told.insert(id, observed);
+        }
+        touched.sort_unstable();
+        touched.dedup();
+        for id in touched {
+            ledger.entries[&id].keep_shipped();
+        }
+    }
+
+    /// Whether nothing of any task is left to tell.
+    #[must_use]
+    pub fn is_drained(&self, ledger: &Ledger) -> bool {
+        known(ledger).all(|(_, entry)| entry.is_log_drained && entry.shipped.end)
+    }
+
+    /// Lets go of the files of a forgotten task.
+    pub fn forget(&mut self, id: TaskId) {
+        self.tails.remove(&id);
+        self.told.remove(&id);
+    }
+
+    fn has_news(&self, ledger: &Ledger) -> bool {
+        known(ledger).any(|(id, entry)| {
+            entry
+                .observed()
+                .is_some_and(|observed| self.told.get(id) != Some(&observed))
+        })
+    }
+}
+
+fn known(ledger: &Ledger) -> impl Iterator<Item = (&TaskId, &Entry)> {
+    ledger
+        .entries
+        .iter()
+        .filter(|(_, entry)| !entry.is_forgotten())
+}
+
+/// New events, the position after them, and whether they are all. A file that cannot be read counts as read to its end: an error of the
+/// disk must not keep an end from being told.
+fn read_events(
+    tail: &mut EventTail,
+    entry: &Entry,
+    max_bytes: usize,
+    now_unix_ms: i64,
+) -> (Option<TaskEvents>, Position, bool) {
+    let lines = match tail.read(&entry.folder.events(), entry.shipped.events, max_bytes) {
+        Ok(lines) => lines,
+        Err(error) => {
+            tracing::error!(task.id = %entry.launch.task_id, %error, "cannot read the events of a task");
+            return (None, entry.shipped.events, true);
+        }
+    };
+    let (end, is_all) = (lines.end, lines.is_all);
+    if lines.reports.is_empty() {
+        return (None, end, is_all);
+    }
+    let events = lines.reports.into_iter().map(|report_json| TaskEvent {
+        at_unix_ms: now_unix_ms,
+        report_json,
+    });
+    let events = TaskEvents {
+        task_id: entry.launch.task_id.to_string(),
+        revision: entry.launch.revision,
+        first_seq: lines.first,
+        events: events.collect(),
+    };
+    (Some(events), end, is_all)
+}
+
+/// The next piece of a log; notes when an ended task has none left.
+fn read_log(tail: &mut LogTail, entry: &mut Entry, max_bytes: usize) -> Option<LogChunk> {
+    // Looked at before the file: a log that ends after this look is read once more.
+    let is_ended = entry.is_ended();
+    match tail.read(entry.folder.path(), entry.shipped.log_bytes, max_bytes) {
+        Ok(Some(slice)) => Some(LogChunk {
+            task_id: entry.launch.task_id.to_string(),
+            offset: slice.offset,
+            data: slice.bytes,
+        }),
+        Ok(None) => {
+            entry.is_log_drained = is_ended;
+            None
+        }
+        Err(error) => {
+            tracing::error!(task.id = %entry.launch.task_id, %error, "cannot read the log of a task");
+            entry.is_log_drained = is_ended;
+            None
+        }
+    }
+}

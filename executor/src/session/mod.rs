@@ -1,0 +1,368 @@
+//! The session with the scheduler: dial, Hello, heartbeats, assignments in, reports out; dial again when it ends, for ever.
+//!
+//! It knows nothing of tasks: assignments go to the node's loop, reports come from it. It extends the lease by each acknowledged heartbeat.
+
+mod decode;
+
+pub use decode::Unreadable;
+
+use crate::clock;
+use crate::config::Config;
+use crate::lease::Lease;
+use crate::node::Order;
+use crate::shim::boot_id;
+use muster_model::node::Capacity;
+use muster_proto::MAX_MESSAGE_BYTES;
+use muster_proto::session::node_sessions_client::NodeSessionsClient;
+use muster_proto::session::{
+    FromNode, Heartbeat, Hello, Report, ToNode, Welcome, from_node, to_node,
+};
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::Sender;
+use std::time::Duration;
+use tokio::sync::mpsc;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::Streaming;
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint};
+
+/// The pause after the first failure; it doubles.
+const FIRST_PAUSE_MS: u64 = 100;
+/// Well below any sensible lease, so that a scheduler that restarts finds its nodes back in time.
+const LONGEST_PAUSE_MS: u64 = 2_000;
+/// For the connection, and for the Welcome.
+const PATIENCE: Duration = Duration::from_secs(5);
+const KEEP_ALIVE: Duration = Duration::from_secs(5);
+/// Reports and assignments must not wait for window updates.
+const WINDOW_BYTES: u32 = 8 << 20;
+
+/// Why a session ended or did not begin.
+#[derive(Debug, thiserror::Error)]
+pub enum SessionError {
+    #[error("cannot use the scheduler's address {url:?}")]
+    Address {
+        url: String,
+        #[source]
+        source: tonic::transport::Error,
+    },
+    #[error("cannot read the certificate authority {}", path.display())]
+    Authority {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
+    #[error("cannot reach the scheduler at {url}")]
+    Dial {
+        url: String,
+        #[source]
+        source: tonic::transport::Error,
+    },
+    #[error("the scheduler ended the session")]
+    Stream(#[source] Box<tonic::Status>),
+    #[error("the scheduler closed the session")]
+    Closed,
+    #[error("the scheduler did not answer the Hello")]
+    NoWelcome,
+    #[error("heartbeats are not acknowledged any more")]
+    Silent,
+}
+
+/// Whatever is the same for all sessions of this daemon.
+pub struct Dialer {
+    config: Config,
+    capacity_json: String,
+    lease: Lease,
+    orders: Sender<Order>,
+    generation: Arc<AtomicU64>,
+}
+
+/// Heartbeats sent and not acknowledged, and what the Welcome laid down.
+struct Pulse {
+    lease_ms: u64,
+    heartbeat_ms: u64,
+    number: u64,
+    sent: VecDeque<(u64, u64)>,
+    /// Sending time of the newest acknowledged one.
+    acknowledged_ms: u64,
+}
+
+impl Dialer {
+    #[must_use]
+    pub fn new(
+        config: Config,
+        capacity: &Capacity,
+        orders: Sender<Order>,
+        generation: Arc<AtomicU64>,
+    ) -> Self {
+        let capacity_json = serde_json::to_string(capacity).expect("a capacity is JSON");
+        let lease = Lease::of(&config.data_dir);
+        Self {
+            config,
+            capacity_json,
+            lease,
+            orders,
+            generation,
+        }
+    }
+
+    /// Holds one session after the other, for ever; to be dropped on leaving.
+    pub async fn run(self) {
+        let mut pause_ms = FIRST_PAUSE_MS;
+        loop {
+            let mut has_begun = false;
+            let Err(error) = self.hold(&mut has_begun).await;
+            let _ = self.orders.send(Order::Disconnected);
+            if has_begun {
+                pause_ms = FIRST_PAUSE_MS;
+            }
+            let cause = std::error::Error::source(&error).map(ToString::to_string);
+            tracing::warn!(%error, cause, "no session with the scheduler");
+            tokio::time::sleep(Duration::from_millis(clock::jittered_ms(pause_ms))).await;
+            pause_ms = (pause_ms * 2).min(LONGEST_PAUSE_MS);
+        }
+    }
+
+    async fn hold(&self, has_begun: &mut bool) -> Result<std::convert::Infallible, SessionError> {
+        let mut client = NodeSessionsClient::new(self.dial().await?)
+            .max_decoding_message_size(MAX_MESSAGE_BYTES)
+            .max_encoding_message_size(MAX_MESSAGE_BYTES);
+        // Two reports and some heartbeats fit; more is never under way.
+        let (outgoing, messages) = mpsc::channel(16);
+        let hello_ms = clock::boottime_ms();
+        send(&outgoing, from_node::Message::Hello(self.hello())).await?;
+        let begin = async {
+            let mut incoming = client
+                .session(ReceiverStream::new(messages))
+                .await
+                .map_err(|status| SessionError::Stream(Box::new(status)))?
+                .into_inner();
+            let welcome = welcome(&mut incoming).await?;
+            Ok::<_, SessionError>((incoming, welcome))
+        };
+        let (incoming, welcome) = tokio::time::timeout(PATIENCE, begin)
+            .await
+            .map_err(|_| SessionError::NoWelcome)??;
+        *has_begun = true;
+        tracing::info!(
+            node.id = welcome.node_id,
+            lease_ms = welcome.lease_ms,
+            "in session"
+        );
+        // The Hello counts as a heartbeat, so there is a lease before the first task.
+        let pulse = Pulse::new(&welcome, hello_ms);
+        self.grant(&pulse);
+        let (reports, pending) = mpsc::unbounded_channel();
+        let _ = self.orders.send(Order::Connected(reports));
+        self.serve(incoming, &outgoing, pending, pulse).await
+    }
+
+    async fn serve(
+        &self,
+        mut incoming: Streaming<ToNode>,
+        outgoing: &mpsc::Sender<FromNode>,
+        mut reports: mpsc::UnboundedReceiver<Report>,
+        mut pulse: Pulse,
+    ) -> Result<std::convert::Infallible, SessionError> {
+        let mut beat = tokio::time::interval(Duration::from_millis(pulse.heartbeat_ms));
+        beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                message = next(&mut incoming) => self.take(message?, &mut pulse),
+                _ = beat.tick() => {
+                    if pulse.is_silent(clock::boottime_ms()) {
+                        return Err(SessionError::Silent);
+                    }
+                    let heartbeat = pulse.beat(clock::boottime_ms());
+                    send(outgoing, from_node::Message::Heartbeat(heartbeat)).await?;
+                }
+                Some(report) = reports.recv() => send(outgoing, from_node::Message::Report(report)).await?,
+            }
+        }
+    }
+
+    fn take(&self, message: to_node::Message, pulse: &mut Pulse) {
+        match message {
+            to_node::Message::HeartbeatAck(ack) => {
+                if pulse.acknowledge(ack.number) {
+                    self.grant(pulse);
+                }
+            }
+            to_node::Message::ReportAck(ack) => {
+                let _ = self.orders.send(Order::Acknowledged(ack.number));
+            }
+            to_node::Message::Assignment(message) => match decode::assignment(&message) {
+                Ok(assigned) => {
+                    let _ = self.orders.send(Order::Assigned(assigned));
+                }
+                Err(error) => {
+                    let cause = std::error::Error::source(&error).map(ToString::to_string);
+                    tracing::error!(%error, cause, "the assignment is left aside");
+                }
+            },
+            to_node::Message::Welcome(_) => tracing::warn!("a second Welcome in one session"),
+        }
+    }
+
+    fn grant(&self, pulse: &Pulse) {
+        if let Err(error) = self.lease.grant(pulse.acknowledged_ms, pulse.lease_ms) {
+            tracing::error!(%error, "cannot extend the lease; tasks will stop when it ends");
+        }
+    }
+
+    fn hello(&self) -> Hello {
+        Hello {
+            node_name: self.config.node_name.clone(),
+            join_token: self.config.join_token.clone(),
+            capacity_json: self.capacity_json.clone(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            generation: self.generation.load(Ordering::Relaxed),
+            boot_id: boot_id(),
+        }
+    }
+
+    async fn dial(&self) -> Result<Channel, SessionError> {
+        let url = &self.config.scheduler_url;
+        let address = |source| SessionError::Address {
+            url: url.clone(),
+            source,
+        };
+        let mut endpoint = Endpoint::from_shared(url.clone())
+            .map_err(address)?
+            .connect_timeout(PATIENCE)
+            .tcp_nodelay(true)
+            .http2_keep_alive_interval(KEEP_ALIVE)
+            .keep_alive_timeout(KEEP_ALIVE)
+            .initial_stream_window_size(WINDOW_BYTES)
+            .initial_connection_window_size(WINDOW_BYTES);
+        if let Some(path) = &self.config.scheduler_ca_file {
+            let pem = std::fs::read(path).map_err(|source| SessionError::Authority {
+                path: path.clone(),
+                source,
+            })?;
+            let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
+            endpoint = endpoint.tls_config(tls).map_err(address)?;
+        }
+        endpoint
+            .connect()
+            .await
+            .map_err(|source| SessionError::Dial {
+                url: url.clone(),
+                source,
+            })
+    }
+}
+
+impl Pulse {
+    fn new(welcome: &Welcome, hello_ms: u64) -> Self {
+        Self {
+            lease_ms: welcome.lease_ms,
+            heartbeat_ms: welcome.heartbeat_ms.max(1),
+            number: 0,
+            sent: VecDeque::new(),
+            acknowledged_ms: hello_ms,
+        }
+    }
+
+    fn beat(&mut self, now_ms: u64) -> Heartbeat {
+        self.number += 1;
+        self.sent.push_back((self.number, now_ms));
+        Heartbeat {
+            number: self.number,
+        }
+    }
+
+    /// Whether it was one that is waited for.
+    fn acknowledge(&mut self, number: u64) -> bool {
+        let mut is_newer = false;
+        while let Some((sent, sent_ms)) = self
+            .sent
+            .front()
+            .copied()
+            .filter(|(sent, _)| *sent <= number)
+        {
+            self.sent.pop_front();
+            if sent == number {
+                self.acknowledged_ms = sent_ms;
+                is_newer = true;
+            }
+        }
+        is_newer
+    }
+
+    /// A session without answers for half of the lease is given up, so that a new one can save the rest.
+    fn is_silent(&self, now_ms: u64) -> bool {
+        let patience_ms = (self.lease_ms / 2).max(self.heartbeat_ms * 2);
+        now_ms.saturating_sub(self.acknowledged_ms) > patience_ms
+    }
+}
+
+async fn welcome(incoming: &mut Streaming<ToNode>) -> Result<Welcome, SessionError> {
+    match next(incoming).await? {
+        to_node::Message::Welcome(welcome) => Ok(welcome),
+        _ => Err(SessionError::NoWelcome),
+    }
+}
+
+/// The next message that this version knows.
+async fn next(incoming: &mut Streaming<ToNode>) -> Result<to_node::Message, SessionError> {
+    loop {
+        match incoming.message().await {
+            Ok(Some(ToNode {
+                message: Some(message),
+            })) => return Ok(message),
+            Ok(Some(ToNode { message: None })) => {}
+            Ok(None) => return Err(SessionError::Closed),
+            Err(status) => return Err(SessionError::Stream(Box::new(status))),
+        }
+    }
+}
+
+/// Waits while the scheduler does not read, but not for ever: heartbeats go the same way.
+async fn send(
+    outgoing: &mpsc::Sender<FromNode>,
+    message: from_node::Message,
+) -> Result<(), SessionError> {
+    let sent = outgoing
+        .send_timeout(
+            FromNode {
+                message: Some(message),
+            },
+            PATIENCE,
+        )
+        .await;
+    sent.map_err(|error| match error {
+        mpsc::error::SendTimeoutError::Timeout(_) => SessionError::Silent,
+        mpsc::error::SendTimeoutError::Closed(_) => SessionError::Closed,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lease_counts_from_the_sending_of_the_newest_acknowledged_heartbeat() {
+        let welcome = Welcome {
+            node_id: String::new(),
+            lease_ms: 1_000,
+            heartbeat_ms: 100,
+        };
+        let mut pulse = Pulse::new(&welcome, 50);
+        assert_eq!(pulse.acknowledged_ms, 50, "the Hello counts");
+        for now_ms in [100, 200, 300] {
+            pulse.beat(now_ms);
+        }
+        assert!(pulse.acknowledge(2));
+        assert_eq!(pulse.acknowledged_ms, 200);
+        assert!(!pulse.acknowledge(1), "an older one takes nothing away");
+        assert!(
+            !pulse.acknowledge(9),
+            "one that was never sent extends nothing"
+        );
+        assert_eq!(pulse.acknowledged_ms, 200);
+        assert!(!pulse.is_silent(700));
+        assert!(pulse.is_silent(701));
+    }
+}

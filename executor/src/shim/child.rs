@@ -1,0 +1,129 @@
+//! Starting the task's process so that it cannot outlive its shim and nothing that it starts can escape.
+
+use super::ShimArguments;
+use crate::error::ExecutorError;
+use crate::folder::TaskFolder;
+use crate::log::RotatingLog;
+use crate::process::ProcessId;
+use rustix::process::{
+    Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, setsid,
+};
+use std::fs::{File, OpenOptions};
+use std::io::{self, PipeReader, Read};
+use std::os::unix::process::CommandExt;
+use std::process::{Command, Stdio};
+use std::thread::{self, JoinHandle};
+
+/// The started task.
+#[derive(Debug)]
+pub(super) struct Task {
+    pub id: ProcessId,
+    /// Ends when every process that holds the task's output is gone.
+    pub log: JoinHandle<()>,
+}
+
+pub(super) fn own_id() -> ProcessId {
+    let pid = i32::try_from(std::process::id()).expect("process ids are small");
+    ProcessId::of(pid).unwrap_or(ProcessId {
+        pid,
+        start_ticks: 0,
+    })
+}
+
+/// Must be called on the main thread: the kernel delivers the death signal when the THREAD that forked ends.
+pub(super) fn spawn(
+    arguments: &ShimArguments,
+    folder: &TaskFolder,
+    log: RotatingLog,
+) -> Result<Task, ExecutorError> {
+    let failed = |source| ExecutorError::Shim {
+        path: arguments.task_binary.clone(),
+        source,
+    };
+    // Orphans of the task become our children, so that they are found and reaped.
+    set_child_subreaper(Some(getpid())).map_err(|error| failed(error.into()))?;
+    let (reader, writer) = io::pipe().map_err(failed)?;
+    let mut command = command(arguments, folder);
+    command
+        .stdin(Stdio::null())
+        .stdout(writer.try_clone().map_err(failed)?)
+        .stderr(writer);
+    let cgroup = open_cgroup(arguments);
+    let shim = getpid();
+    let prepare = move || {
+        setsid()?;
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The shim may have died before the line above: then nobody will ever send the signal.
+        if getppid() != Some(shim) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        if let Some(cgroup) = &cgroup {
+            // Never fails a task: it then runs without limits.
+            let _ = rustix::io::write(cgroup, b"0");
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed. `prepare` makes plain system calls, without allocation or
+    // locks, on values made before the fork; its errors are plain codes.
+    unsafe { command.pre_exec(prepare) };
+    let child = command.spawn().map_err(failed)?;
+    // The command holds our copies of the writing end; the pipe must end with the task.
+    drop(command);
+    let pid = i32::try_from(child.id()).expect("process ids are small");
+    // A zombie until we wait, so the number is still its own.
+    let id = ProcessId::of(pid).unwrap_or(ProcessId {
+        pid,
+        start_ticks: 0,
+    });
+    let log = thread::Builder::new()
+        .name("log".to_owned())
+        .spawn(move || capture(reader, log));
+    Ok(Task {
+        id,
+        log: log.map_err(ExecutorError::Thread)?,
+    })
+}
+
+fn command(arguments: &ShimArguments, folder: &TaskFolder) -> Command {
+    let mut command = Command::new(&arguments.task_binary);
+    command
+        .arg("--folder")
+        .arg(folder.path())
+        .arg("--checkpoint-root")
+        .arg(&arguments.checkpoint_root)
+        .arg("--dataset-root")
+        .arg(&arguments.dataset_root)
+        .arg("--listen-host")
+        .arg(&arguments.listen_host)
+        .current_dir(folder.path());
+    command
+}
+
+fn open_cgroup(arguments: &ShimArguments) -> Option<File> {
+    let path = arguments.cgroup.as_ref()?.join("cgroup.procs");
+    OpenOptions::new().write(true).open(path).ok()
+}
+
+/// Copies output to the log. A log that cannot be written is said once in the shim's own errors, and the output is still drained: a full
+/// disk must not block the training.
+fn capture(mut output: PipeReader, mut log: RotatingLog) {
+    let mut buffer = vec![0; 64 << 10];
+    let mut has_failed = false;
+    loop {
+        match output.read(&mut buffer) {
+            Ok(0) => return,
+            Ok(count) => {
+                if let Err(error) = log.write(&buffer[..count])
+                    && !std::mem::replace(&mut has_failed, true)
+                {
+                    eprintln!("output of the task is lost: {error}");
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => {
+                eprintln!("cannot read the task's output: {error}");
+                return;
+            }
+        }
+    }
+}

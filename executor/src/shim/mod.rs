@@ -1,0 +1,164 @@
+//! The shim: the parent of one task's process, a small process of its own that outlives a killed daemon.
+//!
+//! It captures the task's output, enforces the node's lease, passes a stop on, and writes how the task ended once no process of the task
+//! is left. It must never talk to the network, and needs nothing from the daemon but two files: `task.json` and the lease.
+
+mod child;
+mod supervise;
+
+use crate::clock;
+use crate::disk;
+use crate::error::ExecutorError;
+use crate::folder::TaskFolder;
+use crate::lease::{Lease, Watch};
+use crate::log::{RotatingLog, Rotation};
+use crate::process::ProcessId;
+use muster_model::assignment::TaskLaunch;
+use muster_model::task::Outcome;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File};
+use std::io;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+/// Arguments of the hidden subcommand; the daemon gives all of them.
+#[derive(Debug, Clone, clap::Args)]
+pub struct ShimArguments {
+    #[arg(long)]
+    pub folder: PathBuf,
+    /// The daemon's data folder, where the lease lies.
+    #[arg(long)]
+    pub data_dir: PathBuf,
+    #[arg(long)]
+    pub task_binary: PathBuf,
+    #[arg(long)]
+    pub checkpoint_root: PathBuf,
+    #[arg(long)]
+    pub dataset_root: PathBuf,
+    #[arg(long)]
+    pub listen_host: String,
+    #[arg(long)]
+    pub log_part_bytes: u64,
+    #[arg(long)]
+    pub log_parts: u32,
+    /// The task joins it before it runs.
+    #[arg(long)]
+    pub cgroup: Option<PathBuf>,
+}
+
+/// `shim.json`: who runs the task.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ShimRecord {
+    /// Process ids of an earlier boot mean nothing.
+    pub boot_id: String,
+    pub shim: ProcessId,
+    /// Leads a session of its own.
+    pub task: ProcessId,
+}
+
+/// Tries for the lock while a daemon may be probing it.
+const LOCK_TRIES: u32 = 20;
+const LOCK_PAUSE: Duration = Duration::from_millis(25);
+
+/// Runs the task to its end. Returns at once if the folder has a shim already or the task was started before.
+///
+/// # Errors
+/// If the folder cannot be used; that the task's process cannot be started is an outcome, not an error.
+pub fn run(arguments: &ShimArguments) -> Result<(), ExecutorError> {
+    // Ctrl-C in the daemon's terminal is not for us. It fails if we lead a group already, which is as good.
+    let _ = rustix::process::setsid();
+    let folder = TaskFolder::at(&arguments.folder);
+    let Some(_lock) = lock(&folder)? else {
+        return Ok(());
+    };
+    if folder.shim().exists() || folder.exit().exists() {
+        return Ok(());
+    }
+    let outcome = match carry_out(arguments, &folder) {
+        Ok(outcome) => outcome,
+        Err(error) => Outcome::LaunchFailed {
+            message: describe(&error),
+        },
+    };
+    if let Some(cgroup) = &arguments.cgroup {
+        let _ = fs::remove_dir(cgroup);
+    }
+    disk::write_durably(&folder.exit(), &outcome).map_err(ExecutorError::write(folder.exit()))
+}
+
+/// Newly made for each boot of the machine.
+#[must_use]
+pub fn boot_id() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id")
+        .map_or_else(|_| String::new(), |id| id.trim().to_owned())
+}
+
+fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, ExecutorError> {
+    let launch: TaskLaunch = disk::read(&folder.task())
+        .and_then(|launch| launch.ok_or_else(|| io::ErrorKind::NotFound.into()))
+        .map_err(ExecutorError::read(folder.task()))?;
+    let mut lease = Watch::new(Lease::of(&arguments.data_dir));
+    if lease.is_expired(clock::boottime_ms()) {
+        return Ok(Outcome::LeaseExpired);
+    }
+    let rotation = Rotation {
+        part_bytes: arguments.log_part_bytes,
+        parts: arguments.log_parts,
+    };
+    let log =
+        RotatingLog::open(folder.path(), rotation).map_err(ExecutorError::write(folder.path()))?;
+    let signals = supervise::Signals::register()?;
+    let task = child::spawn(arguments, folder, log)?;
+    let record = ShimRecord {
+        boot_id: boot_id(),
+        shim: child::own_id(),
+        task: task.id,
+    };
+    if let Err(source) = disk::write_durably(&folder.shim(), &record) {
+        // Without the record no daemon could stop the task: end it here.
+        supervise::kill_all(&task);
+        return Err(ExecutorError::Write {
+            path: folder.shim(),
+            source,
+        });
+    }
+    Ok(supervise::to_the_end(
+        task,
+        &signals,
+        &mut lease,
+        launch.grace_ms,
+    ))
+}
+
+/// Whether a shim holds this folder.
+///
+/// # Errors
+/// If the lock file cannot be opened.
+pub fn is_locked(folder: &TaskFolder) -> Result<bool, ExecutorError> {
+    let file = File::create(folder.lock()).map_err(ExecutorError::write(folder.lock()))?;
+    Ok(file.try_lock().is_err())
+}
+
+fn lock(folder: &TaskFolder) -> Result<Option<File>, ExecutorError> {
+    let file = File::create(folder.lock()).map_err(ExecutorError::write(folder.lock()))?;
+    for _ in 0..LOCK_TRIES {
+        if file.try_lock().is_ok() {
+            return Ok(Some(file));
+        }
+        thread::sleep(LOCK_PAUSE);
+    }
+    Ok(None)
+}
+
+/// An error with its causes, on one line.
+fn describe(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        text.push_str(": ");
+        text.push_str(&inner.to_string());
+        cause = inner.source();
+    }
+    text
+}

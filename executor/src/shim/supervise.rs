@@ -1,0 +1,193 @@
+//! Watching over a started task until no process of it is left.
+
+use super::child::{Task, own_id};
+use crate::clock;
+use crate::error::ExecutorError;
+use crate::lease::Watch;
+use crate::process;
+use muster_model::task::Outcome;
+use rustix::process::{
+    Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait,
+};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::{flag, low_level::pipe};
+use std::io::Read;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// How late the end of the lease or the grace may be noticed.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Between two rounds of SIGKILL.
+const KILL_EVERY: Duration = Duration::from_millis(10);
+/// For a process outside the task that holds its output open; everything of the task is dead by then.
+const LOG_WAIT_ROUNDS: u32 = 100;
+
+/// A stop that was asked for, and a bell that rings for it and for ended children.
+pub(super) struct Signals {
+    stop: Arc<AtomicBool>,
+    bell: UnixStream,
+}
+
+enum Phase {
+    Running,
+    Stopping { kill_at_ms: u64, is_lease: bool },
+    Killed { is_lease: bool },
+}
+
+impl Signals {
+    pub(super) fn register() -> Result<Self, ExecutorError> {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (bell, ringer) = UnixStream::pair().map_err(ExecutorError::Signals)?;
+        for signal in [SIGTERM, SIGINT] {
+            flag::register(signal, Arc::clone(&stop)).map_err(ExecutorError::Signals)?;
+        }
+        for signal in [SIGTERM, SIGINT, SIGCHLD] {
+            let ringer = ringer.try_clone().map_err(ExecutorError::Signals)?;
+            pipe::register(signal, ringer).map_err(ExecutorError::Signals)?;
+        }
+        bell.set_read_timeout(Some(LOOK_EVERY))
+            .map_err(ExecutorError::Signals)?;
+        Ok(Self { stop, bell })
+    }
+
+    fn wait(&self) {
+        // Whether it rang or time is up, the caller looks at everything.
+        let _ = (&self.bell).read(&mut [0; 64]);
+    }
+}
+
+/// Returns how the task ended. By then its process and all that it ever started are gone and reaped.
+pub(super) fn to_the_end(
+    task: Task,
+    signals: &Signals,
+    lease: &mut Watch,
+    grace_ms: u64,
+) -> Outcome {
+    let mut phase = Phase::Running;
+    let status = loop {
+        if let Some(status) = reap(task.id.pid) {
+            break status;
+        }
+        phase = advance(phase, &task, signals, lease, grace_ms);
+        signals.wait();
+    };
+    kill_rest(&task);
+    for _ in 0..LOG_WAIT_ROUNDS {
+        if task.log.is_finished() {
+            break;
+        }
+        thread::sleep(KILL_EVERY);
+    }
+    match phase {
+        Phase::Stopping { is_lease: true, .. } | Phase::Killed { is_lease: true } => {
+            Outcome::LeaseExpired
+        }
+        Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. } => outcome(status),
+    }
+}
+
+/// Ends the task without grace.
+pub(super) fn kill_all(task: &Task) {
+    while reap(task.id.pid).is_none() {
+        kill_group(task);
+        thread::sleep(KILL_EVERY);
+    }
+    kill_rest(task);
+}
+
+/// An order and the end of the lease stop the task in the same way: SIGTERM to its whole group, as a shell in front of a program does not
+/// pass it on; then, after the grace, SIGKILL.
+fn advance(
+    phase: Phase,
+    task: &Task,
+    signals: &Signals,
+    lease: &mut Watch,
+    grace_ms: u64,
+) -> Phase {
+    let now_ms = clock::boottime_ms();
+    match phase {
+        Phase::Running => {
+            let is_lease = lease.is_expired(now_ms);
+            if is_lease || signals.stop.load(Ordering::Relaxed) {
+                signal_group(task, Signal::TERM);
+                return Phase::Stopping {
+                    kill_at_ms: now_ms + grace_ms,
+                    is_lease,
+                };
+            }
+            Phase::Running
+        }
+        Phase::Stopping {
+            kill_at_ms,
+            is_lease,
+        } if now_ms >= kill_at_ms => {
+            kill_group(task);
+            Phase::Killed { is_lease }
+        }
+        Phase::Stopping {
+            kill_at_ms,
+            is_lease,
+        } => Phase::Stopping {
+            kill_at_ms,
+            is_lease,
+        },
+        Phase::Killed { is_lease } => {
+            kill_group(task);
+            Phase::Killed { is_lease }
+        }
+    }
+}
+
+/// Waits for whatever has ended, adopted orphans too; the status of the task's process if it is among them.
+fn reap(task: i32) -> Option<WaitStatus> {
+    let mut found = None;
+    while let Ok(Some((pid, status))) = wait(WaitOptions::NOHANG) {
+        if pid.as_raw_nonzero().get() == task {
+            found = Some(status);
+        }
+    }
+    found
+}
+
+/// Kills what the task has left behind until there is none, however it hid: all of them are our descendants.
+fn kill_rest(task: &Task) {
+    let own = own_id().pid;
+    loop {
+        let left = process::descendants(own);
+        for stat in &left {
+            // Whatever is our descendant stays so until we reap it, so the number cannot have come to mean another.
+            if let Some(pid) = Pid::from_raw(stat.id.pid) {
+                let _ = kill_process(pid, Signal::KILL);
+            }
+        }
+        reap(task.id.pid);
+        if left.is_empty() {
+            return;
+        }
+        thread::sleep(KILL_EVERY);
+    }
+}
+
+fn kill_group(task: &Task) {
+    signal_group(task, Signal::KILL);
+}
+
+/// The task leads its group, and its number is not free before we have reaped it.
+fn signal_group(task: &Task, signal: Signal) {
+    if let Some(group) = Pid::from_raw(task.id.pid) {
+        let _ = kill_process_group(group, signal);
+    }
+}
+
+fn outcome(status: WaitStatus) -> Outcome {
+    match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => Outcome::Exited { code },
+        (None, Some(signal)) => Outcome::Signalled { signal },
+        (None, None) => Outcome::LaunchFailed {
+            message: format!("ended with the unknown status {status:?}"),
+        },
+    }
+}
