@@ -1,1 +1,32 @@
+//! The REST control plane: users state what they want, and see what has become of it.
+//!
+//! It writes intent only. It must never place a job, dial an executor, or contain SQL: the store keeps, the scheduler decides.
+//! `routes.rs` lists what is answered, `layers.rs` what happens to every request; each verb has a file of its own.
 
+pub mod auth;
+mod body;
+mod clock;
+mod cluster;
+pub mod command;
+pub mod config;
+mod event_feed;
+mod health;
+mod job;
+mod layers;
+mod metrics;
+mod node;
+pub mod openapi;
+mod problem;
+mod query;
+mod rate;
+mod routes;
+mod state;
+mod stream;
+mod tenant;
+mod token;
+mod wake;
+mod web;
+
+pub use problem::Kind;
+pub use routes::router;
+pub use state::App;

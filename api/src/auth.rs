@@ -1,0 +1,157 @@
+//! Whom a request acts for: `Authorization: Bearer <secret>`.
+//!
+//! Known tokens are remembered for [`REMEMBERED`], so that a busy client costs no query per request. A token that is revoked
+//! through this process is forgotten at once; one revoked elsewhere is refused after that time at the latest, also on streams
+//! that are open.
+
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::state::App;
+use axum::extract::{FromRequestParts, Request, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::request::Parts;
+use axum::http::HeaderMap;
+use axum::middleware::Next;
+use axum::response::Response;
+use muster_model::id::TokenId;
+use muster_model::tenant::Access;
+use muster_store::StoreError;
+use muster_store::pool::Pool;
+use muster_store::token::{self, Hash, Principal};
+use sha2::{Digest as _, Sha256};
+use std::collections::HashMap;
+use std::ops::Deref;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How long a token that was found valid is taken for valid without asking again.
+pub const REMEMBERED: Duration = Duration::from_secs(5);
+/// Above so many remembered tokens the stale ones are thrown away.
+const SWEEP_AT: usize = 10_000;
+
+/// Who makes the request; any valid token will do.
+#[derive(Debug, Clone)]
+pub struct Caller {
+    principal: Arc<Principal>,
+    hash: Hash,
+}
+
+/// The caller, who is an administrator.
+#[derive(Debug, Clone)]
+pub struct Admin(pub Caller);
+
+/// Tokens that were found valid a moment ago.
+#[derive(Debug, Default)]
+pub struct Tokens {
+    known: Mutex<HashMap<Hash, (Arc<Principal>, Instant)>>,
+}
+
+impl Tokens {
+    /// `None` when the token is unknown, expired or revoked.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn principal(&self, pool: &Pool, hash: &Hash) -> Result<Option<Arc<Principal>>, StoreError> {
+        if let Some(principal) = self.remembered(hash) {
+            return Ok(Some(principal));
+        }
+        let mut conn = pool.acquire().await?;
+        let Some(principal) = token::authenticate(&mut conn, hash, clock::now()).await? else {
+            return Ok(None);
+        };
+        let principal = Arc::new(principal);
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = clock::monotonic();
+        if known.len() >= SWEEP_AT {
+            known.retain(|_, (_, at)| now.duration_since(*at) < REMEMBERED);
+        }
+        known.insert(*hash, (principal.clone(), now));
+        Ok(Some(principal))
+    }
+
+    /// It was revoked.
+    pub fn forget(&self, id: TokenId) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (principal, _)| principal.token_id != id);
+    }
+
+    fn remembered(&self, hash: &Hash) -> Option<Arc<Principal>> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let (principal, at) = known.get(hash)?;
+        (clock::monotonic().duration_since(*at) < REMEMBERED).then(|| principal.clone())
+    }
+}
+
+/// The layer over everything under `/api/v1`: refuses who is unknown or asks too often, and says who it is to what follows.
+pub async fn authenticate(State(app): State<App>, mut request: Request, next: Next) -> Result<Response, Refusal> {
+    let secret = bearer(request.headers())?;
+    let hash = hash(secret);
+    let Some(principal) = app.tokens.principal(&app.pool, &hash).await? else {
+        return Err(Refusal::unauthenticated("the token is unknown, expired or revoked"));
+    };
+    app.rate.take(principal.token_id)?;
+    tracing::Span::current().record("tenant", principal.tenant_name.as_str()).record("user", principal.user_name.as_str());
+    request.extensions_mut().insert(Caller { principal, hash });
+    Ok(next.run(request).await)
+}
+
+/// What the store knows a secret by.
+#[must_use]
+pub fn hash(secret: &str) -> Hash {
+    Sha256::digest(secret.as_bytes()).into()
+}
+
+fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
+    let Some(value) = headers.get(AUTHORIZATION) else {
+        return Err(Refusal::unauthenticated("send the header Authorization: Bearer <token>"));
+    };
+    let secret = value.to_str().ok().and_then(|text| {
+        let (scheme, secret) = text.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim()).filter(|secret| !secret.is_empty())
+    });
+    secret.ok_or_else(|| Refusal::unauthenticated("the header Authorization is not of the form Bearer <token>"))
+}
+
+impl Deref for Caller {
+    type Target = Principal;
+
+    fn deref(&self) -> &Principal {
+        &self.principal
+    }
+}
+
+impl Caller {
+    /// Whether the token that the request came with is still valid.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn is_valid(&self, app: &App) -> Result<bool, StoreError> {
+        Ok(app.tokens.principal(&app.pool, &self.hash).await?.is_some())
+    }
+
+    #[must_use]
+    pub fn is_admin(&self) -> bool {
+        self.access == Access::Admin
+    }
+}
+
+impl FromRequestParts<App> for Caller {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Refusal> {
+        Ok(parts.extensions.get::<Self>().expect("the layer `authenticate` is over every route that asks").clone())
+    }
+}
+
+impl FromRequestParts<App> for Admin {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Refusal> {
+        let caller = Caller::from_request_parts(parts, app).await?;
+        if caller.is_admin() {
+            return Ok(Self(caller));
+        }
+        let detail = format!("{} {} needs a token with access admin; this one has member", parts.method, parts.uri.path());
+        Err(Refusal::new(Kind::Forbidden, detail))
+    }
+}

@@ -1,0 +1,78 @@
+//! Makes the first tenant, user and token, and prints the token's secret: somebody must be able to ask before anybody can be
+//! asked. Tenant and user are made only if they are not there; a token is made each time, since secrets are stored nowhere.
+
+use crate::clock;
+use crate::token::wire;
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use muster_model::spec::is_dns_label;
+use muster_model::tenant::{Access, Tenant};
+use muster_store::pool::{self, Pool};
+use muster_store::token::{self, NewToken};
+use muster_store::user::{self, User};
+use muster_store::{scope, tenant};
+
+#[derive(Debug, Args)]
+pub struct Bootstrap {
+    /// Postgres, as the owner of the schema [default: the value of --database-url]
+    #[arg(long, env = "MUSTER_API_OWNER_DATABASE_URL", hide_env_values = true)]
+    pub owner_database_url: Option<String>,
+    /// Tenant
+    #[arg(long, default_value = "default")]
+    pub tenant: String,
+    /// User of the tenant
+    #[arg(long, default_value = "admin")]
+    pub user: String,
+    /// What to call the token
+    #[arg(long, default_value = "bootstrap")]
+    pub token_name: String,
+    /// Make a token that sees jobs of its tenant only
+    #[arg(long)]
+    pub member: bool,
+}
+
+impl Bootstrap {
+    /// # Errors
+    /// When the database refuses.
+    pub async fn run(self, database_url: Option<String>) -> anyhow::Result<()> {
+        anyhow::ensure!(is_dns_label(&self.tenant), "a tenant's name is of a-z, 0-9 and '-', at most 63 of them");
+        let pool = connect(self.owner_database_url, database_url)?;
+        let now = clock::now();
+        let mut tx = pool::begin(&pool).await.context("reach the database")?;
+        scope::admin(&mut tx).await?;
+        let tenant_id = match tenant::by_name(&mut tx, &self.tenant).await.context("look for the tenant")? {
+            Some(found) => found.id,
+            None => {
+                let new = Tenant { id: clock::new_id().into(), name: self.tenant.clone(), gpu_quota: None };
+                tenant::create(&mut tx, &new, now).await.context("create the tenant")?;
+                new.id
+            }
+        };
+        scope::tenant(&mut tx, tenant_id).await?;
+        let user_id = match user::by_name(&mut tx, tenant_id, &self.user).await.context("look for the user")? {
+            Some(found) => found.id,
+            None => {
+                let new = User { id: clock::new_id().into(), tenant_id, name: self.user.clone() };
+                user::create(&mut tx, &new, now).await.context("create the user")?;
+                new.id
+            }
+        };
+        let (secret, hash) = wire::secret().map_err(|_| anyhow!("the operating system has no randomness to give"))?;
+        let access = if self.member { Access::Member } else { Access::Admin };
+        let id = clock::new_id().into();
+        let new = NewToken { id, tenant_id, user_id, name: self.token_name, access, hash, expires_at: None };
+        token::create(&mut tx, &new, now).await.context("create the token")?;
+        tx.commit().await.context("commit")?;
+        println!("{secret}");
+        Ok(())
+    }
+}
+
+/// As the owner if its address is given, else as the daemon's own role, which may do the same.
+pub(super) fn connect(owner: Option<String>, own: Option<String>) -> anyhow::Result<Pool> {
+    match (owner, own) {
+        (Some(url), _) => Pool::connect_lazy(&url).context("read the database's address"),
+        (None, Some(url)) => pool::api(&url, 1).context("read the database's address"),
+        (None, None) => Err(anyhow!("no database: give --owner-database-url or --database-url")),
+    }
+}

@@ -1,0 +1,32 @@
+//! Whether a token is valid, asked of the database itself: for scripts that run before the daemon does.
+
+use super::bootstrap::connect;
+use crate::{auth, clock};
+use anyhow::Context as _;
+use clap::Args;
+use muster_store::token;
+use std::process::ExitCode;
+
+/// Exit code for a token that is unknown, expired or revoked.
+const REFUSED: u8 = 3;
+
+#[derive(Debug, Args)]
+pub struct CheckToken {
+    /// Postgres, as the owner of the schema [default: the value of --database-url]
+    #[arg(long, env = "MUSTER_API_OWNER_DATABASE_URL", hide_env_values = true)]
+    pub owner_database_url: Option<String>,
+    /// The token's secret
+    #[arg(long, env = "MUSTER_API_TOKEN", hide_env_values = true)]
+    pub token: String,
+}
+
+impl CheckToken {
+    /// # Errors
+    /// When the database cannot be asked.
+    pub async fn run(self, database_url: Option<String>) -> anyhow::Result<ExitCode> {
+        let pool = connect(self.owner_database_url, database_url)?;
+        let mut tx = muster_store::pool::begin(&pool).await.context("reach the database")?;
+        let found = token::authenticate(&mut tx, &auth::hash(&self.token), clock::now()).await.context("look for the token")?;
+        Ok(if found.is_some() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
+    }
+}

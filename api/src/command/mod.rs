@@ -1,0 +1,6 @@
+//! What the program does besides serving.
+
+pub mod bootstrap;
+pub mod check_token;
+pub mod migrate;
+pub mod serve;

@@ -1,0 +1,115 @@
+//! What the daemon is told: a TOML file, then the environment (`MUSTER_API_*`), then flags; the later wins. Read once, in `main`.
+
+use anyhow::Context as _;
+use clap::Args;
+use serde::Deserialize;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// All that `serve` works by.
+#[derive(Debug, Clone)]
+pub struct Settings {
+    pub listen: SocketAddr,
+    pub database_url: String,
+    pub database_connections: u32,
+    pub checkpoint_root: Option<PathBuf>,
+    pub web_root: Option<PathBuf>,
+    pub limits: Limits,
+}
+
+/// What one client may ask for.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Limits {
+    /// Of a request's body.
+    pub body_bytes: usize,
+    /// Of one token, in the long run.
+    pub requests_per_s: u32,
+    /// Of one token, at once.
+    pub requests_burst: u32,
+    /// From the request's head to the answer's; streams and downloads may then last.
+    pub request_timeout_ms: u64,
+    /// Open event streams, of all clients together.
+    pub streams: usize,
+}
+
+/// Flags of `serve`, each with its variable.
+#[derive(Debug, Clone, Default, Args)]
+pub struct Flags {
+    /// TOML file with the same names
+    #[arg(long, env = "MUSTER_API_CONFIG", global = true)]
+    pub config: Option<PathBuf>,
+    /// Address to answer on [default: 127.0.0.1:7070]
+    #[arg(long, env = "MUSTER_API_LISTEN", global = true)]
+    pub listen: Option<SocketAddr>,
+    /// Postgres, with a login that is a member of the role muster_api only
+    #[arg(long, env = "MUSTER_API_DATABASE_URL", global = true, hide_env_values = true)]
+    pub database_url: Option<String>,
+    /// Connections to Postgres at most [default: 16]
+    #[arg(long, env = "MUSTER_API_DATABASE_CONNECTIONS", global = true)]
+    pub database_connections: Option<u32>,
+    /// Folder that all nodes write checkpoints to; without it there are no downloads
+    #[arg(long, env = "MUSTER_API_CHECKPOINT_ROOT", global = true)]
+    pub checkpoint_root: Option<PathBuf>,
+    /// Folder with the built web page; without it none is served
+    #[arg(long, env = "MUSTER_API_WEB_ROOT", global = true)]
+    pub web_root: Option<PathBuf>,
+    /// Requests a second of one token in the long run [default: 500]
+    #[arg(long, env = "MUSTER_API_REQUESTS_PER_S", global = true)]
+    pub requests_per_s: Option<u32>,
+    /// Requests of one token at once [default: 1000]
+    #[arg(long, env = "MUSTER_API_REQUESTS_BURST", global = true)]
+    pub requests_burst: Option<u32>,
+}
+
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    listen: Option<SocketAddr>,
+    database_url: Option<String>,
+    database_connections: Option<u32>,
+    checkpoint_root: Option<PathBuf>,
+    web_root: Option<PathBuf>,
+    limits: Limits,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { body_bytes: 1 << 20, requests_per_s: 500, requests_burst: 1000, request_timeout_ms: 30_000, streams: 1024 }
+    }
+}
+
+impl Limits {
+    #[must_use]
+    pub fn request_timeout(&self) -> Duration {
+        Duration::from_millis(self.request_timeout_ms)
+    }
+}
+
+impl Flags {
+    /// # Errors
+    /// When the file is not readable or has unknown fields, or no database is named.
+    pub fn settings(self) -> anyhow::Result<Settings> {
+        let file = self.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let mut limits = file.limits;
+        limits.requests_per_s = self.requests_per_s.unwrap_or(limits.requests_per_s);
+        limits.requests_burst = self.requests_burst.unwrap_or(limits.requests_burst);
+        Ok(Settings {
+            listen: self.listen.or(file.listen).unwrap_or_else(|| ([127, 0, 0, 1], 7070).into()),
+            database_url: self
+                .database_url
+                .or(file.database_url)
+                .context("no database: give --database-url, MUSTER_API_DATABASE_URL or database_url in the file")?,
+            database_connections: self.database_connections.or(file.database_connections).unwrap_or(16),
+            checkpoint_root: self.checkpoint_root.or(file.checkpoint_root),
+            web_root: self.web_root.or(file.web_root),
+            limits,
+        })
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<File> {
+    let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
+    toml::from_str(&text).with_context(|| format!("understand {}", path.display()))
+}

@@ -1,0 +1,30 @@
+//! `POST /jobs/{id}/cancel`.
+
+use super::intent;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::JobId;
+use muster_model::job::Intent;
+use muster_model::view::JobView;
+
+/// Cancel a job
+///
+/// Its tasks stop, and write a checkpoint before. Cancelling again changes nothing.
+#[utoipa::path(
+    post, path = "/jobs/{id}/cancel", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
+)]
+#[tracing::instrument(name = "api.job.cancel", skip_all, fields(job.id = %id))]
+pub async fn cancel(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(()): Params<()>,
+) -> Result<(StatusCode, Json<JobView>), Refusal> {
+    intent::state(&app, &caller, id, "cancel", Intent::Cancel).await
+}

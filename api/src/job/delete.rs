@@ -1,0 +1,40 @@
+//! `DELETE /jobs/{id}`.
+
+use crate::auth::Caller;
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::JobId;
+use muster_store::StoreError;
+use muster_store::job::{self, DeleteOutcome};
+
+/// Delete a job that has ended
+///
+/// It disappears from lists; its files stay where they are.
+#[utoipa::path(
+    delete, path = "/jobs/{id}", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    responses((status = 204, description = "Deleted")),
+)]
+#[tracing::instrument(name = "api.job.delete", skip_all, fields(job.id = %id))]
+pub async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(()): Params<()>,
+) -> Result<StatusCode, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    match job::delete(&mut tx, id, clock::now()).await? {
+        DeleteOutcome::Deleted => {
+            tx.commit().await.map_err(StoreError::from)?;
+            Ok(StatusCode::NO_CONTENT)
+        }
+        DeleteOutcome::NotEnded { phase } => Err(Refusal::new(
+            Kind::WrongPhase,
+            format!("the job is {}; delete needs succeeded, failed or cancelled: cancel it first", phase.as_str()),
+        )),
+        DeleteOutcome::NotFound => Err(Refusal::not_found(format!("job {id}"))),
+    }
+}

@@ -1,0 +1,53 @@
+//! `GET /jobs/{id}/events`.
+
+use super::{tasks, wire};
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{FromQuery, Named, PAGE_MAX, Params, Query};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::id::JobId;
+use muster_model::view::{EventView, Page};
+use muster_store::event::{self, Cursor, EventFilter};
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct EventsParams {
+    /// Only events after this cursor, which may be that of any event or the `continue` of a page.
+    #[param(value_type = Option<String>)]
+    pub after: Option<Cursor>,
+    /// The same as `after`.
+    #[param(rename = "continue", value_type = Option<String>)]
+    pub from: Option<Cursor>,
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 500, default = 50, required = false)]
+    pub limit: u32,
+}
+
+impl FromQuery for EventsParams {
+    const NAMES: &'static [&'static str] = &["after", "continue", "limit"];
+
+    fn take(query: &mut Query) -> Self {
+        Self { after: query.one("after", "the cursor of an event"), from: query.after(), limit: query.limit() }
+    }
+}
+
+/// List a job's events, oldest first
+#[utoipa::path(
+    get, path = "/jobs/{id}/events", tag = "jobs", params(("id" = JobId, Path, description = "The job"), EventsParams),
+    responses((status = 200, description = "A page of its history", body = Page<EventView>)),
+)]
+pub async fn events(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(params): Params<EventsParams>,
+) -> Result<Json<Page<EventView>>, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    tasks::must_exist(&mut tx, id).await?;
+    let filter = EventFilter { job_id: Some(id), node_id: None };
+    let limit = params.limit.min(PAGE_MAX);
+    let rows = event::page(&mut tx, filter, params.after.max(params.from), limit + 1).await?;
+    Ok(Json(crate::query::page(rows, limit, |event| event.cursor.to_string(), wire::event)))
+}

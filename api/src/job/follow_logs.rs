@@ -1,0 +1,219 @@
+//! `GET /jobs/{id}/logs/stream`: a log as it grows. A place (`worker-0`) is followed through the job's revisions, so that a resize
+//! does not end what a user reads.
+
+use super::logs::{self, TaskChoice};
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{FromQuery, Named, Params, Query};
+use crate::state::App;
+use crate::stream::{self, Client, Gone};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use muster_model::id::{JobId, TaskId};
+use muster_model::view::{LogEnd, LogPiece, name};
+use muster_store::job;
+use muster_store::log::{self, Slice};
+use muster_store::task::TaskRow;
+use std::fmt;
+use std::str::FromStr;
+
+/// Bytes of a log in one message at most.
+const PIECE: u64 = 32 << 10;
+
+/// Where a reader stands: `task@offset`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct LogPosition {
+    pub task: TaskId,
+    pub offset: u64,
+}
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct FollowParams {
+    /// Id of a task, or its name (`worker-0`, `ps-1`), which is followed through all revisions to come. The chief, `worker-0`, if
+    /// left out.
+    #[param(value_type = Option<String>)]
+    pub task: Option<TaskChoice>,
+    /// Begin at this byte of the task that is there now; at its last 64 KiB if left out.
+    pub offset: Option<u64>,
+}
+
+impl FromQuery for FollowParams {
+    const NAMES: &'static [&'static str] = &["task", "offset"];
+
+    fn take(query: &mut Query) -> Self {
+        let task = query.one("task", "a task's id, or its name such as worker-0 or ps-1");
+        Self { task, offset: query.count("offset") }
+    }
+}
+
+/// Follow a task's log
+///
+/// Server-sent events: `log` (LogPiece) for each piece, and `end` (LogEnd) once nothing can follow. The `id:` of a message says
+/// where the reader stands; who connects again with it as `Last-Event-ID` misses and repeats nothing.
+#[utoipa::path(
+    get, path = "/jobs/{id}/logs/stream", tag = "streams",
+    params(
+        ("id" = JobId, Path, description = "The job"), FollowParams,
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last message seen; goes before `offset`"),
+    ),
+    responses((status = 200, description = "A stream that ends with the job", content_type = "text/event-stream", body = String)),
+)]
+pub async fn follow_logs(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(params): Params<FollowParams>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let choice = params.task.unwrap_or_else(TaskChoice::chief);
+    let mut tx = app.begin(&caller).await?;
+    super::tasks::must_exist(&mut tx, id).await?;
+    if let (TaskChoice::Process(_), None) = (&choice, logs::find(&mut tx, id, &choice).await?) {
+        return Err(logs::missing(id, &choice));
+    }
+    drop(tx);
+    let from = stream::position::<LogPosition>(&headers, None)?;
+    let offset = params.offset;
+    stream::answer(&app, &caller, move |client| follow(client, id, choice, from, offset))
+}
+
+/// What one look found.
+struct Look {
+    /// The task that is followed; `None` before the first has been placed.
+    task: Option<TaskRow>,
+    slice: Option<Slice>,
+    /// The newest task of the place, if the choice means another by now.
+    successor: Option<TaskId>,
+    job_ended: bool,
+}
+
+async fn follow(
+    mut client: Client,
+    id: JobId,
+    choice: TaskChoice,
+    mut at: Option<LogPosition>,
+    first_offset: Option<u64>,
+) -> Result<(), Gone> {
+    loop {
+        let look = look(&client, id, &choice, at, first_offset).await?;
+        let mut read_on = false;
+        if let (Some(task), Some(slice)) = (&look.task, look.slice) {
+            let released = task.task.state.is_released();
+            let end = slice.end;
+            let position = send(&client, task, slice, released).await?;
+            let all_read = position.offset >= end;
+            read_on = !all_read;
+            at = Some(position);
+            // A released task's log is whole only when its executor has shipped the rest, which it does before it reports the end.
+            if released && all_read {
+                if let Some(successor) = look.successor {
+                    at = Some(LogPosition { task: successor, offset: 0 });
+                    continue;
+                }
+                if look.job_ended || matches!(choice, TaskChoice::Process(_)) {
+                    let reason = format!("{} {}", task.task.role, ending(task));
+                    return client.send(name::END, &position, &LogEnd { reason }).await;
+                }
+            }
+        } else if look.job_ended {
+            let reason = "the job ended without such a task".to_owned();
+            return client.send(name::END, &"", &LogEnd { reason }).await;
+        }
+        if !read_on {
+            client.woken().await?;
+        }
+    }
+}
+
+async fn look(
+    client: &Client,
+    id: JobId,
+    choice: &TaskChoice,
+    at: Option<LogPosition>,
+    first_offset: Option<u64>,
+) -> Result<Look, Gone> {
+    client
+        .read(async || {
+            let mut tx = client.app().begin(client.caller()).await?;
+            // The job first: if it has ended, what is read below is the whole of it.
+            let job_ended = job::get(&mut tx, id).await?.is_none_or(|row| row.job.state.phase().is_terminal());
+            let newest = logs::find(&mut tx, id, choice).await?;
+            let newest_id = newest.as_ref().map(|row| row.task.id);
+            let task = match at {
+                Some(position) if Some(position.task) != newest_id => {
+                    logs::find(&mut tx, id, &TaskChoice::Process(position.task)).await?
+                }
+                _ => newest,
+            };
+            let slice = match (&task, at) {
+                (Some(task), Some(position)) => log::read(&mut tx, task.task.id, position.offset, PIECE).await?,
+                (Some(task), None) => match first_offset {
+                    Some(offset) => log::read(&mut tx, task.task.id, offset, PIECE).await?,
+                    None => log::tail(&mut tx, task.task.id, 64 << 10).await?,
+                },
+                (None, _) => None,
+            };
+            let followed = task.as_ref().map(|row| row.task.id);
+            Ok(Look { successor: newest_id.filter(|id| Some(*id) != followed), task, slice, job_ended })
+        })
+        .await
+}
+
+/// Sends a piece, except for a character at its end of which only the beginning has come; where the reader stands then.
+async fn send(client: &Client, row: &TaskRow, slice: Slice, last: bool) -> Result<LogPosition, Gone> {
+    let cut = if last { slice.bytes.len() } else { whole_characters(&slice.bytes) };
+    let next_offset = slice.offset + cut as u64;
+    let position = LogPosition { task: row.task.id, offset: next_offset };
+    if cut > 0 {
+        let piece = LogPiece {
+            task_id: row.task.id,
+            task: row.task.role.to_string(),
+            revision: row.task.revision,
+            offset: slice.offset,
+            next_offset,
+            text: String::from_utf8_lossy(&slice.bytes[..cut]).into_owned(),
+        };
+        client.send(name::LOG, &position, &piece).await?;
+    }
+    Ok(position)
+}
+
+fn whole_characters(bytes: &[u8]) -> usize {
+    match std::str::from_utf8(bytes) {
+        Err(error) if error.error_len().is_none() => error.valid_up_to(),
+        // An invalid byte further ahead hides what is at the end: at most three bytes there may begin a character.
+        Err(_) => {
+            let start = bytes.len().saturating_sub(3);
+            let open = (start..bytes.len()).find(|at| {
+                std::str::from_utf8(&bytes[*at..]).is_err_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
+            });
+            open.unwrap_or(bytes.len())
+        }
+        Ok(_) => bytes.len(),
+    }
+}
+
+fn ending(row: &TaskRow) -> String {
+    match &row.task.state {
+        muster_model::task::TaskState::Released { outcome } => outcome.to_string(),
+        _ => "ended".to_owned(),
+    }
+}
+
+impl fmt::Display for LogPosition {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}@{}", self.task, self.offset)
+    }
+}
+
+impl FromStr for LogPosition {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (task, offset) = text.split_once('@').ok_or(())?;
+        let offset = offset.parse().ok().filter(|offset: &u64| i64::try_from(*offset).is_ok()).ok_or(())?;
+        Ok(Self { task: task.parse().map_err(|_| ())?, offset })
+    }
+}

@@ -1,0 +1,28 @@
+//! `GET /jobs/{id}`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::id::JobId;
+use muster_model::view::JobView;
+use muster_store::job;
+
+/// Get a job
+#[utoipa::path(
+    get, path = "/jobs/{id}", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    responses((status = 200, description = "The job", body = JobView)),
+)]
+pub async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(()): Params<()>,
+) -> Result<Json<JobView>, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    let row = job::get(&mut tx, id).await?.ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+    Ok(Json(wire::job(row, &caller.tenant_name)))
+}

@@ -1,0 +1,83 @@
+//! `GET /jobs`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{self, FromQuery, Params, Query};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::view::{JobView, Page};
+use muster_store::job::{self, JobFilter};
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct ListParams {
+    /// Only jobs in one of these phases; may be repeated.
+    #[param(required = false)]
+    pub phase: Vec<JobPhase>,
+    /// Only jobs with this label, as `key=value`; all of them if repeated.
+    #[param(required = false)]
+    pub label: Vec<String>,
+    /// Only jobs of exactly this name.
+    pub name: Option<String>,
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 500, default = 50, required = false)]
+    pub limit: u32,
+    /// `continue` of the page before.
+    #[param(rename = "continue", value_type = Option<String>)]
+    pub after: Option<JobId>,
+}
+
+impl FromQuery for ListParams {
+    const NAMES: &'static [&'static str] = &["phase", "label", "name", "limit", "continue"];
+
+    fn take(query: &mut Query) -> Self {
+        Self {
+            phase: phases(query),
+            label: query.all("label"),
+            name: query.one("name", "a name"),
+            limit: query.limit(),
+            after: query.after(),
+        }
+    }
+}
+
+/// List jobs, newest first
+#[utoipa::path(
+    get, path = "/jobs", tag = "jobs", params(ListParams),
+    responses((status = 200, description = "A page of the tenant's jobs", body = Page<JobView>)),
+)]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Params(params): Params<ListParams>,
+) -> Result<Json<Page<JobView>>, Refusal> {
+    let mut filter = JobFilter { phases: params.phase, name: params.name, ..JobFilter::default() };
+    for label in &params.label {
+        let Some((key, value)) = label.split_once('=') else {
+            return Err(Refusal::parameter("label", label, "key=value"));
+        };
+        filter.labels.insert(key.to_owned(), value.to_owned());
+    }
+    let mut tx = app.begin(&caller).await?;
+    let rows = job::list(&mut tx, &filter, params.after, params.limit + 1).await?;
+    let tenant = &caller.tenant_name;
+    Ok(Json(query::page(rows, params.limit, |row| row.job.id.to_string(), |row| wire::job(row, tenant))))
+}
+
+fn phases(query: &mut Query) -> Vec<JobPhase> {
+    let mut phases = Vec::new();
+    for text in query.all("phase") {
+        match JobPhase::ALL.into_iter().find(|phase| phase.as_str() == text) {
+            Some(phase) => phases.push(phase),
+            None => {
+                let known: Vec<_> = JobPhase::ALL.into_iter().map(JobPhase::as_str).collect();
+                query.wrong("phase", &text, &format!("one of {}", known.join(", ")));
+            }
+        }
+    }
+    phases
+}

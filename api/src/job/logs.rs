@@ -1,0 +1,146 @@
+//! `GET /jobs/{id}/logs`: what a task wrote, as text.
+
+use super::tasks;
+use crate::auth::Caller;
+use crate::problem::{Kind, Refusal};
+use crate::query::{FromQuery, Named, Params, Query};
+use crate::state::App;
+use axum::extract::State;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderName, HeaderValue};
+use axum::response::{IntoResponse, Response};
+use muster_model::id::{JobId, TaskId};
+use muster_store::task::{self, Revisions, TaskRow};
+use muster_store::{PgConnection, StoreError, log};
+use std::str::FromStr;
+
+/// Bytes of a log in one answer at most.
+pub const MAX_BYTES: u64 = 1 << 20;
+
+const OFFSET: HeaderName = HeaderName::from_static("muster-log-offset");
+const NEXT_OFFSET: HeaderName = HeaderName::from_static("muster-log-next-offset");
+const END: HeaderName = HeaderName::from_static("muster-log-end");
+const TASK: HeaderName = HeaderName::from_static("muster-log-task");
+
+/// Which task of a job: one process by its id, or a place by its name (`worker-0`, `ps-1`), in which the newest revision's
+/// process is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum TaskChoice {
+    Process(TaskId),
+    Place(String),
+}
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct LogsParams {
+    /// Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. The chief, `worker-0`, if left out.
+    #[param(value_type = Option<String>)]
+    pub task: Option<TaskChoice>,
+    /// The last so many bytes; 65536 if neither this nor `offset` is given.
+    #[param(minimum = 1, maximum = 1048576)]
+    pub tail_bytes: Option<u64>,
+    /// From this byte on, at most 1 MiB.
+    pub offset: Option<u64>,
+}
+
+impl FromQuery for LogsParams {
+    const NAMES: &'static [&'static str] = &["task", "tail_bytes", "offset"];
+
+    fn take(query: &mut Query) -> Self {
+        let task = query.one("task", "a task's id, or its name such as worker-0 or ps-1");
+        let expected = format!("a whole number from 1 to {MAX_BYTES}");
+        let tail_bytes = query.one::<u64>("tail_bytes", &expected);
+        if let Some(bytes) = tail_bytes.filter(|bytes| !(1..=MAX_BYTES).contains(bytes)) {
+            query.wrong("tail_bytes", &bytes.to_string(), &expected);
+        }
+        let offset = query.count("offset");
+        if let (Some(_), Some(offset)) = (tail_bytes, offset) {
+            query.wrong("offset", &offset.to_string(), "either offset or tail_bytes, not both");
+        }
+        Self { task, tail_bytes, offset }
+    }
+}
+
+/// Read a task's log
+///
+/// The bytes as the task wrote them, standard output and error together. Of a log longer than 16 MiB the newest part is kept.
+#[utoipa::path(
+    get, path = "/jobs/{id}/logs", tag = "jobs", params(("id" = JobId, Path, description = "The job"), LogsParams),
+    responses((status = 200, description = "A part of the log", content_type = "text/plain", body = String, headers(
+        ("Muster-Log-Task" = String, description = "Id of the task"),
+        ("Muster-Log-Offset" = u64, description = "Bytes of the log before this part"),
+        ("Muster-Log-Next-Offset" = u64, description = "`offset` of the part that follows"),
+        ("Muster-Log-End" = u64, description = "Bytes that the log has by now"),
+    ))),
+)]
+pub async fn logs(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(params): Params<LogsParams>,
+) -> Result<Response, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    tasks::must_exist(&mut tx, id).await?;
+    let choice = params.task.unwrap_or_else(TaskChoice::chief);
+    let Some(task) = find(&mut tx, id, &choice).await? else { return Err(missing(id, &choice)) };
+    let slice = match params.offset {
+        Some(offset) => log::read(&mut tx, task.task.id, offset, MAX_BYTES).await?,
+        None => log::tail(&mut tx, task.task.id, params.tail_bytes.unwrap_or(64 << 10)).await?,
+    };
+    let slice = slice.ok_or_else(|| missing(id, &choice))?;
+    let next = slice.offset + slice.bytes.len() as u64;
+    let id = HeaderValue::from_str(&task.task.id.to_string()).expect("a UUID is ASCII");
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
+        (HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff")),
+        (TASK, id),
+        (OFFSET, HeaderValue::from(slice.offset)),
+        (NEXT_OFFSET, HeaderValue::from(next)),
+        (END, HeaderValue::from(slice.end)),
+    ];
+    Ok((headers, slice.bytes).into_response())
+}
+
+/// The newest task that the choice means.
+pub(super) async fn find(
+    conn: &mut PgConnection,
+    job: JobId,
+    choice: &TaskChoice,
+) -> Result<Option<TaskRow>, StoreError> {
+    let tasks = task::list(conn, job, Revisions::All).await?;
+    Ok(tasks.into_iter().find(|row| match choice {
+        TaskChoice::Process(id) => row.task.id == *id,
+        TaskChoice::Place(name) => row.task.role.to_string() == *name,
+    }))
+}
+
+pub(super) fn missing(job: JobId, choice: &TaskChoice) -> Refusal {
+    let what = match choice {
+        TaskChoice::Process(id) => id.to_string(),
+        TaskChoice::Place(name) => name.clone(),
+    };
+    Refusal::new(Kind::NotFound, format!("job {job} has no task {what}; its tasks appear once it has started"))
+}
+
+impl TaskChoice {
+    #[must_use]
+    pub fn chief() -> Self {
+        Self::Place("worker-0".to_owned())
+    }
+}
+
+impl FromStr for TaskChoice {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        if let Ok(id) = text.parse() {
+            return Ok(Self::Process(id));
+        }
+        let (role, index) = text.rsplit_once('-').ok_or(())?;
+        let index: u32 = index.parse().map_err(|_| ())?;
+        match role {
+            "worker" | "ps" => Ok(Self::Place(format!("{role}-{index}"))),
+            _ => Err(()),
+        }
+    }
+}

@@ -1,0 +1,19 @@
+//! Jobs: one file a verb. What users want is written here; what becomes of it is decided by the scheduler's rounds.
+
+pub mod cancel;
+pub mod checkpoints;
+pub mod delete;
+pub mod download;
+pub mod events;
+pub mod follow_logs;
+pub mod get;
+mod intent;
+pub mod list;
+pub mod logs;
+pub mod pause;
+pub mod progress;
+pub mod resume;
+pub mod stream;
+pub mod submit;
+pub mod tasks;
+pub(crate) mod wire;

@@ -1,0 +1,30 @@
+//! `POST /jobs/{id}/pause`.
+
+use super::intent;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::JobId;
+use muster_model::job::Intent;
+use muster_model::view::JobView;
+
+/// Pause a job
+///
+/// Its tasks write a checkpoint and give their GPUs back. Pausing again changes nothing.
+#[utoipa::path(
+    post, path = "/jobs/{id}/pause", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
+)]
+#[tracing::instrument(name = "api.job.pause", skip_all, fields(job.id = %id))]
+pub async fn pause(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(()): Params<()>,
+) -> Result<(StatusCode, Json<JobView>), Refusal> {
+    intent::state(&app, &caller, id, "pause", Intent::Pause).await
+}

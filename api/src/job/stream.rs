@@ -1,0 +1,154 @@
+//! `GET /jobs/{id}/stream`: a job's history and training series as they grow.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::event_feed;
+use crate::problem::Refusal;
+use crate::query::{FromQuery, Named, Params, Query};
+use crate::state::App;
+use crate::stream::{self, Client, Gone};
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use muster_model::event::Event;
+use muster_model::id::JobId;
+use muster_model::view::{Opened, ProgressMessage, name};
+use muster_store::event::{Cursor, EventFilter};
+use muster_store::{job, progress};
+use std::fmt;
+use std::str::FromStr;
+
+/// Samples in one message at most.
+const POINTS: u32 = 500;
+
+/// Where a reader of the stream stands: `cursor`, or `cursor/step`. The history alone would not do: a reader that lost its
+/// connection between two entries would miss the samples that came meanwhile.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Position {
+    pub cursor: Cursor,
+    /// The newest step whose sample it has; `None` leaves it to the stream.
+    pub step: Option<u64>,
+}
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct JobStreamParams {
+    /// Begin after this cursor, or after this message's id; from now on if left out.
+    #[param(value_type = Option<String>)]
+    pub after: Option<Position>,
+    /// Begin the series after this step; from now on if left out.
+    pub after_step: Option<u64>,
+}
+
+impl FromQuery for JobStreamParams {
+    const NAMES: &'static [&'static str] = &["after", "after_step"];
+
+    fn take(query: &mut Query) -> Self {
+        Self {
+            after: query.one("after", "the cursor of an event, or the id of a message of this stream"),
+            after_step: query.count("after_step"),
+        }
+    }
+}
+
+/// Follow a job
+///
+/// Server-sent events: first `opened` (Opened), then an `event` (EventView) for each entry of its history and `progress`
+/// (ProgressMessage) for new samples. The `id:` of a message says where the reader stands in both; who connects again with it as
+/// `Last-Event-ID` misses and repeats nothing.
+#[utoipa::path(
+    get, path = "/jobs/{id}/stream", tag = "streams",
+    params(
+        ("id" = JobId, Path, description = "The job"), JobStreamParams,
+        ("Last-Event-ID" = Option<String>, Header, description = "The id of the last message seen; goes before `after`"),
+    ),
+    responses((status = 200, description = "A stream that ends only when the job is deleted", content_type = "text/event-stream", body = String)),
+)]
+pub async fn stream(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(params): Params<JobStreamParams>,
+    headers: HeaderMap,
+) -> Result<Response, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    let row = job::get(&mut tx, id).await?.ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+    drop(tx);
+    let from = stream::position(&headers, params.after)?;
+    let cursor = match from {
+        Some(position) => position.cursor,
+        None => event_feed::newest(&app, &caller).await?,
+    };
+    let now = row.latest.map_or(0, |latest| latest.step);
+    let step = from.and_then(|position| position.step).or(params.after_step).unwrap_or(now);
+    stream::answer(&app, &caller, move |client| follow(client, id, cursor, step))
+}
+
+async fn follow(mut client: Client, id: JobId, cursor: Cursor, mut step: u64) -> Result<(), Gone> {
+    let mut at = Position { cursor, step: Some(step) };
+    client.send(name::OPENED, &at, &Opened { cursor: cursor.to_string() }).await?;
+    let filter = EventFilter { job_id: Some(id), node_id: None };
+    loop {
+        let (events, more) = event_feed::next(&client, filter, at.cursor).await?;
+        for event in events {
+            if let Event::Resumed { from_step } = event.event {
+                step = step.min(from_step);
+            }
+            let ended = matches!(event.event, Event::JobDeleted { .. });
+            at = Position { cursor: event.cursor, step: Some(step) };
+            client.send(name::EVENT, &at, &wire::event(event)).await?;
+            if ended {
+                return Ok(());
+            }
+        }
+        if more {
+            continue;
+        }
+        step = samples(&client, id, at.cursor, step).await?;
+        at.step = Some(step);
+        client.woken().await?;
+    }
+}
+
+/// Sends the samples after `step`; the newest step by then.
+async fn samples(client: &Client, id: JobId, cursor: Cursor, step: u64) -> Result<u64, Gone> {
+    let (after_step, samples) = client
+        .read(async || {
+            let mut tx = client.app().begin(client.caller()).await?;
+            let latest = job::get(&mut tx, id).await?.and_then(|row| row.latest).map_or(step, |latest| latest.step);
+            // The job went back behind what the client has; it gets the whole series anew.
+            let after = if latest < step { 0 } else { step };
+            if latest == after {
+                return Ok((after, Vec::new()));
+            }
+            progress::samples(&mut tx, id, Some(after), POINTS).await.map(|samples| (after, samples))
+        })
+        .await?;
+    let Some(newest) = samples.last().map(|(_, sample)| sample.step) else { return Ok(step) };
+    let at = Position { cursor, step: Some(newest) };
+    let message = ProgressMessage { after_step, samples: samples.into_iter().map(wire::sample).collect() };
+    client.send(name::PROGRESS, &at, &message).await?;
+    Ok(newest)
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.cursor)?;
+        match self.step {
+            Some(step) => write!(f, "/{step}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Position {
+    type Err = ();
+
+    fn from_str(text: &str) -> Result<Self, ()> {
+        let (cursor, step) = match text.split_once('/') {
+            Some((cursor, step)) => (cursor, Some(step.parse::<i64>().ok().and_then(|step| step.try_into().ok()).ok_or(())?)),
+            None => (text, None),
+        };
+        Ok(Self { cursor: cursor.parse().map_err(|_| ())?, step })
+    }
+}

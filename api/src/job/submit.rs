@@ -1,0 +1,158 @@
+//! `POST /jobs`: the document is read, checked, and kept; the next round sees it.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::body::Document;
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::query::{FromQuery, Params, Query};
+use crate::state::App;
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use muster_model::id::JobId;
+use muster_model::job::{Intent, Job, JobState};
+use muster_model::spec::JobSpec;
+use muster_model::view::JobView;
+use muster_model::wait::{Wait, Waiting};
+use muster_store::idempotency::{self, Claim};
+use muster_store::job::{self, NewJob};
+use sha2::{Digest as _, Sha256};
+use time::Duration;
+use uuid::Uuid;
+
+const KEY: HeaderName = HeaderName::from_static("idempotency-key");
+const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+/// How long an answer is kept for whoever sends the same key again.
+const KEPT: Duration = Duration::hours(24);
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct SubmitParams {
+    /// Check the document and answer what would be submitted, without submitting it.
+    #[param(required = false, default = false)]
+    pub dry_run: bool,
+}
+
+impl FromQuery for SubmitParams {
+    const NAMES: &'static [&'static str] = &["dry_run"];
+
+    fn take(query: &mut Query) -> Self {
+        Self { dry_run: query.one("dry_run", "true or false").unwrap_or(false) }
+    }
+}
+
+/// Submit a job
+///
+/// The same document in JSON or YAML. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the
+/// first, with the header `Idempotency-Replayed: true`, and submits nothing.
+#[utoipa::path(
+    post, path = "/jobs", tag = "jobs",
+    params(
+        SubmitParams,
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each submission"),
+    ),
+    request_body(
+        content((JobSpec = "application/json"), (JobSpec = "application/yaml")),
+        description = "The job document, version `muster/v1`",
+    ),
+    responses(
+        (status = 201, description = "Submitted", body = JobView, headers(("Location" = String, description = "Path of the job"))),
+        (status = 200, description = "`dry_run`: the document is right; the id is all zeros and nothing was submitted", body = JobView),
+    ),
+)]
+#[tracing::instrument(name = "api.job.submit", skip_all, fields(job.id))]
+pub async fn submit(
+    State(app): State<App>,
+    caller: Caller,
+    Params(params): Params<SubmitParams>,
+    headers: HeaderMap,
+    document: Document<JobSpec>,
+) -> Result<Response, Refusal> {
+    let key = key(&headers)?;
+    if let Err(errors) = document.value.validate() {
+        let detail = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        return Err(Refusal::with_errors(Kind::InvalidJob, detail, errors));
+    }
+    if params.dry_run {
+        let job = wire::job(wire::submitted(imagined(&caller, document.value), &caller.user_name), &caller.tenant_name);
+        return Ok((StatusCode::OK, axum::Json(job)).into_response());
+    }
+    let now = clock::now();
+    let mut tx = app.begin(&caller).await?;
+    if let Some(key) = &key {
+        let hash = Sha256::digest(&document.bytes).into();
+        match idempotency::claim(&mut tx, caller.tenant_id, key, &hash, now, now + KEPT).await? {
+            Claim::New => {}
+            Claim::Replay { status, body } => return Ok(replay(status, body)),
+            Claim::Mismatch => {
+                let detail = format!("the key {key:?} was sent with another document before; send a new key with a new job");
+                return Err(Refusal::new(Kind::KeyReused, detail));
+            }
+        }
+    }
+    let new = NewJob {
+        id: clock::new_id().into(),
+        tenant_id: caller.tenant_id,
+        submitted_by: caller.user_id,
+        spec: document.value,
+    };
+    let stored = job::insert(&mut tx, &new, now).await?;
+    let job = wire::job(wire::submitted(stored, &caller.user_name), &caller.tenant_name);
+    let body = serde_json::to_string(&job).expect("a job is JSON");
+    if let Some(key) = &key {
+        idempotency::store(&mut tx, caller.tenant_id, key, StatusCode::CREATED.as_u16(), &body).await?;
+    }
+    tx.commit().await.map_err(muster_store::StoreError::from)?;
+    app.waker.ring();
+    tracing::Span::current().record("job.id", tracing::field::display(job.id));
+    Ok(answer(StatusCode::CREATED, Some(job.id), body))
+}
+
+fn key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+    let Some(value) = headers.get(KEY) else { return Ok(None) };
+    let visible = value.to_str().ok().filter(|text| (1..=255).contains(&text.len()));
+    match visible {
+        Some(text) => Ok(Some(text.to_owned())),
+        None => Err(Refusal::parameter(
+            "Idempotency-Key",
+            &format!("{value:?}"),
+            "1 to 255 visible ASCII characters",
+        )),
+    }
+}
+
+fn imagined(caller: &Caller, spec: JobSpec) -> Job {
+    Job {
+        id: Uuid::nil().into(),
+        tenant_id: caller.tenant_id,
+        submitted_by: caller.user_id,
+        spec,
+        intent: Intent::Run,
+        state: JobState::Queued,
+        revision: 0,
+        failures: 0,
+        waiting: Some(Waiting { why: Wait::NotConsidered, smallest_change: None, position: 0 }),
+        not_before: None,
+        submitted_at: clock::now(),
+        started_at: None,
+        finished_at: None,
+    }
+}
+
+fn replay(status: u16, body: String) -> Response {
+    let id = serde_json::from_str::<JobView>(&body).ok().map(|job| job.id);
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CREATED);
+    let mut response = answer(status, id, body);
+    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+fn answer(status: StatusCode, id: Option<JobId>, body: String) -> Response {
+    let mut response = (status, [(CONTENT_TYPE, "application/json")], body).into_response();
+    if let Some(place) = id.and_then(|id| HeaderValue::from_str(&format!("/api/v1/jobs/{id}")).ok()) {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    response
+}

@@ -1,0 +1,57 @@
+//! `GET /jobs/{id}/tasks`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{FromQuery, Named, Params, Query};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::id::JobId;
+use muster_model::view::{Page, TaskView};
+use muster_store::task::{self, Revisions};
+use muster_store::{PgConnection, job};
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct TasksParams {
+    /// Tasks of earlier revisions too.
+    #[param(required = false, default = false)]
+    pub all: bool,
+}
+
+impl FromQuery for TasksParams {
+    const NAMES: &'static [&'static str] = &["all"];
+
+    fn take(query: &mut Query) -> Self {
+        Self { all: query.one("all", "true or false").unwrap_or(false) }
+    }
+}
+
+/// List a job's tasks
+///
+/// All on one page, the newest revision first.
+#[utoipa::path(
+    get, path = "/jobs/{id}/tasks", tag = "jobs", params(("id" = JobId, Path, description = "The job"), TasksParams),
+    responses((status = 200, description = "Its tasks", body = Page<TaskView>)),
+)]
+pub async fn tasks(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(params): Params<TasksParams>,
+) -> Result<Json<Page<TaskView>>, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    must_exist(&mut tx, id).await?;
+    let revisions = if params.all { Revisions::All } else { Revisions::Current };
+    let rows = task::list(&mut tx, id, revisions).await?;
+    Ok(Json(Page { items: rows.into_iter().map(wire::task).collect(), next: None }))
+}
+
+/// Refuses a job that is not there for the caller, where an empty list would hide it.
+pub(super) async fn must_exist(conn: &mut PgConnection, id: JobId) -> Result<(), Refusal> {
+    match job::get(conn, id).await? {
+        Some(_) => Ok(()),
+        None => Err(Refusal::not_found(format!("job {id}"))),
+    }
+}

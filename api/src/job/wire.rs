@@ -1,0 +1,148 @@
+//! How rows of the store are shown.
+
+use muster_model::checkpoint::Checkpoint;
+use muster_model::job::{Job, JobPhase, JobState};
+use muster_model::progress::{Evaluation, Sample};
+use muster_model::spec::JobSpec;
+use muster_model::view::{
+    CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView, TaskView, WaitingView,
+};
+use muster_model::wait::Waiting;
+use muster_store::event::StoredEvent;
+use muster_store::job::JobRow;
+use muster_store::task::TaskRow;
+use time::OffsetDateTime;
+
+/// Files of a checkpoint that may be downloaded.
+pub const CHECKPOINT_FILES: [&str; 3] = ["manifest.json", "model.safetensors", "optimizer.safetensors"];
+
+/// `tenant` is the name of the one that owns it.
+pub fn job(row: JobRow, tenant: &str) -> JobView {
+    let progress = row.latest.as_ref().map(|latest| progress(&row, latest));
+    let Job { id, spec, intent, state, revision, failures, waiting, submitted_at, started_at, finished_at, .. } = row.job;
+    JobView {
+        id,
+        tenant: tenant.to_owned(),
+        name: spec.name.clone(),
+        labels: spec.labels.clone(),
+        priority: spec.priority,
+        phase: state.phase(),
+        failure: match &state {
+            JobState::Failed { reason } => Some(reason.clone()),
+            _ => None,
+        },
+        state,
+        intent,
+        revision,
+        failures,
+        waiting: waiting.map(waiting_view),
+        workers: Count { running: row.workers, min: spec.scale.workers.min, max: spec.scale.workers.max },
+        ps_shards: Count { running: row.ps_shards, min: spec.scale.ps_shards.min, max: spec.scale.ps_shards.max },
+        progress,
+        model_path: row.model_path,
+        resume_step: row.resume_step,
+        submitted_by: row.submitted_by,
+        submitted_at,
+        started_at,
+        finished_at,
+        spec,
+    }
+}
+
+/// A job that has just been submitted, or would be.
+pub fn submitted(job: Job, user: &str) -> JobRow {
+    JobRow {
+        job,
+        latest: None,
+        sample_at: None,
+        latest_evaluation: None,
+        workers: 0,
+        ps_shards: 0,
+        model_path: None,
+        submitted_by: user.to_owned(),
+        resume_step: None,
+    }
+}
+
+pub fn event(event: StoredEvent) -> EventView {
+    EventView {
+        cursor: event.cursor.to_string(),
+        at: event.at,
+        tenant_id: event.tenant_id,
+        job_id: event.job_id,
+        node_id: event.node_id,
+        event: event.event,
+    }
+}
+
+pub fn task(row: TaskRow) -> TaskView {
+    TaskView {
+        id: row.task.id,
+        job_id: row.task.job_id,
+        name: row.task.role.to_string(),
+        role: row.task.role,
+        revision: row.task.revision,
+        node_id: row.task.node_id,
+        node: row.node_name,
+        gpus: row.task.gpus,
+        state: row.task.state,
+        address: row.task.address,
+        created_at: row.created_at,
+        released_at: row.released_at,
+    }
+}
+
+pub fn sample((at, sample): (OffsetDateTime, Sample)) -> SampleView {
+    SampleView { at, sample }
+}
+
+pub fn evaluation((at, evaluation): (OffsetDateTime, Evaluation)) -> EvaluationView {
+    EvaluationView { at, evaluation }
+}
+
+pub fn checkpoint(checkpoint: Checkpoint) -> CheckpointView {
+    let files = if checkpoint.retained { CHECKPOINT_FILES.as_slice() } else { &[] };
+    CheckpointView {
+        id: checkpoint.id,
+        written: checkpoint.written,
+        retained: checkpoint.retained,
+        files: files.iter().map(|name| (*name).to_owned()).collect(),
+    }
+}
+
+fn waiting_view(waiting: Waiting) -> WaitingView {
+    WaitingView {
+        reason: waiting.why.name().to_owned(),
+        message: waiting.why.to_string(),
+        smallest_change: waiting.smallest_change.as_ref().map(ToString::to_string),
+        position: waiting.position,
+        detail: waiting,
+    }
+}
+
+fn progress(row: &JobRow, latest: &Sample) -> ProgressView {
+    let total_steps = total_steps(&row.job.spec);
+    ProgressView {
+        step: latest.step,
+        total_steps,
+        epoch: latest.epoch,
+        loss: latest.loss,
+        accuracy: latest.accuracy,
+        test_accuracy: row.latest_evaluation.as_ref().map(|evaluation| evaluation.accuracy),
+        examples_per_s: latest.examples_per_s,
+        steps_per_s: latest.steps_per_s,
+        eta_s: (row.job.state.phase() == JobPhase::Running).then(|| eta_s(latest, total_steps?)).flatten(),
+        sampled_at: row.sample_at,
+    }
+}
+
+fn total_steps(spec: &JobSpec) -> Option<u64> {
+    let of_epochs = spec.stop.epochs.map(|epochs| epochs.saturating_mul(spec.engine.steps_per_epoch()));
+    spec.stop.steps.into_iter().chain(of_epochs).min()
+}
+
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+fn eta_s(latest: &Sample, total_steps: u64) -> Option<f64> {
+    let left = total_steps.saturating_sub(latest.step) as f64;
+    (latest.steps_per_s > 0.0).then(|| left / latest.steps_per_s)
+}

@@ -1,0 +1,86 @@
+//! The one list of tower layers, outermost first, each with its reason.
+
+use crate::problem::{self, Kind, Refusal};
+use crate::state::App;
+use crate::{clock, metrics};
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::http::HeaderValue;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
+use std::any::Any;
+use tower::ServiceBuilder;
+use tower_http::catch_panic::CatchPanicLayer;
+use tower_http::compression::CompressionLayer;
+use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
+use tower_http::request_id::{MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::trace::TraceLayer;
+
+/// The router with all layers around it.
+pub fn around(router: Router<App>, app: &App) -> Router<App> {
+    // Tensors hardly shrink; compressing them would cost a core and the length that clients show progress by.
+    let compressed = DefaultPredicate::new().and(NotForContentType::const_new("application/octet-stream"));
+    router.layer(
+        ServiceBuilder::new()
+            // A name for the request, from a proxy or our own, before anything logs.
+            .layer(SetRequestIdLayer::x_request_id(NewRequestId))
+            // One span a request, with its name, around all that it does.
+            .layer(TraceLayer::new_for_http().make_span_with(span))
+            // The answer tells the client that name.
+            .layer(PropagateRequestIdLayer::x_request_id())
+            // Counted with the status that the client sees, so outside of what may change it.
+            .layer(middleware::from_fn_with_state(app.clone(), metrics::count))
+            // Page and answers alike are small text, mostly.
+            .layer(CompressionLayer::new().compress_when(compressed))
+            // Refusals get their body here, inside of compression, outside of all that refuses.
+            .layer(middleware::from_fn(problem::write))
+            // A defect in one handler must not take the connection with it.
+            .layer(CatchPanicLayer::custom(panicked))
+            // Innermost: only the handler, with what it reads of the body, is bounded in time; not the answer's transfer.
+            .layer(middleware::from_fn_with_state(app.clone(), bounded)),
+    )
+}
+
+#[derive(Clone)]
+struct NewRequestId;
+
+impl MakeRequestId for NewRequestId {
+    fn make_request_id<B>(&mut self, _: &axum::http::Request<B>) -> Option<RequestId> {
+        HeaderValue::from_str(&clock::new_id().to_string()).ok().map(RequestId::new)
+    }
+}
+
+fn span(request: &Request) -> tracing::Span {
+    let id = request.headers().get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+    tracing::info_span!(
+        "api.request",
+        request.id = id,
+        method = %request.method(),
+        // Without the query, which may hold what users typed.
+        path = request.uri().path(),
+        tenant = tracing::field::Empty,
+        user = tracing::field::Empty,
+    )
+}
+
+async fn bounded(State(app): State<App>, request: Request, next: Next) -> Response {
+    let limit = app.limits.request_timeout();
+    match tokio::time::timeout(limit, next.run(request)).await {
+        Ok(response) => response,
+        Err(_) => {
+            let detail = format!("no answer within {} s; ask again to see whether it was carried out", limit.as_secs_f64());
+            Refusal::new(Kind::Timeout, detail).into_response()
+        }
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "the layer's signature")]
+fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
+    let message = panic
+        .downcast_ref::<&str>()
+        .copied()
+        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
+        .unwrap_or("no message");
+    tracing::error!(message, "a handler panicked");
+    Refusal::new(Kind::Internal, "the reason is in the daemon's log, under the id of this request").into_response()
+}

@@ -1,0 +1,63 @@
+//! `muster-api`: the REST daemon, and the commands that set up its database.
+
+use clap::{Parser, Subcommand};
+use muster_api::command::bootstrap::Bootstrap;
+use muster_api::command::check_token::CheckToken;
+use muster_api::command::migrate::Migrate;
+use muster_api::command::serve;
+use muster_api::config::Flags;
+use muster_api::openapi;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use tracing_subscriber::EnvFilter;
+
+/// Muster's REST control plane.
+#[derive(Debug, Parser)]
+#[command(name = "muster-api", version)]
+struct Program {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    flags: Flags,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Answer requests; what is done when nothing else is asked for
+    Serve,
+    /// Bring the database to this version's schema
+    Migrate(Migrate),
+    /// Print the OpenAPI document
+    Openapi,
+    /// Make the first tenant, user and token, and print the token
+    Bootstrap(Bootstrap),
+    /// Ask the database whether a token is valid; exit code 3 says no
+    CheckToken(CheckToken),
+}
+
+#[tokio::main]
+async fn main() -> anyhow::Result<ExitCode> {
+    let program = Program::parse();
+    log();
+    let flags = program.flags;
+    match program.command.unwrap_or(Command::Serve) {
+        Command::Serve => serve::serve(flags.settings()?).await?,
+        Command::Migrate(migrate) => migrate.run(flags.database_url).await?,
+        Command::Openapi => print!("{}", openapi::text()),
+        Command::Bootstrap(bootstrap) => bootstrap.run(flags.database_url).await?,
+        Command::CheckToken(check) => return check.run(flags.database_url).await,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// To standard error: what is printed on standard output is for programs.
+fn log() {
+    let filter = EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let json = std::env::var("MUSTER_LOG_FORMAT").is_ok_and(|format| format == "json");
+    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    if json {
+        builder.json().init();
+    } else {
+        builder.with_ansi(std::io::stderr().is_terminal()).init();
+    }
+}

@@ -1,0 +1,34 @@
+//! `POST /nodes/{name}/drain`.
+
+use super::wire;
+use crate::auth::Admin;
+use crate::clock;
+use crate::problem::Refusal;
+use crate::query::Params;
+use crate::state::App;
+use axum::Json;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use muster_model::view::NodeView;
+use muster_store::{StoreError, node};
+
+/// Drain a node
+///
+/// It takes no new task, and its tasks move away with their checkpoints. For administrators.
+#[utoipa::path(
+    post, path = "/nodes/{name}/drain", tag = "nodes", params(("name" = String, Path, description = "Name of the node")),
+    responses((status = 202, description = "Stated; the next round obeys", body = NodeView)),
+)]
+#[tracing::instrument(name = "api.node.drain", skip_all, fields(node.name = name))]
+pub async fn drain(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Path(name): Path<String>,
+    Params(()): Params<()>,
+) -> Result<(StatusCode, Json<NodeView>), Refusal> {
+    let mut tx = wire::begin(&app, &caller).await?;
+    let row = node::set_drained(&mut tx, &name, true, clock::now()).await?;
+    let row = row.ok_or_else(|| Refusal::not_found(format!("node {name}")))?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok((StatusCode::ACCEPTED, Json(wire::node(row))))
+}

@@ -1,0 +1,27 @@
+//! `GET /nodes/{name}`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::Params;
+use crate::state::App;
+use axum::Json;
+use axum::extract::{Path, State};
+use muster_model::view::NodeView;
+use muster_store::node;
+
+/// Get a node
+#[utoipa::path(
+    get, path = "/nodes/{name}", tag = "nodes", params(("name" = String, Path, description = "Name of the node")),
+    responses((status = 200, description = "The node", body = NodeView)),
+)]
+pub async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Path(name): Path<String>,
+    Params(()): Params<()>,
+) -> Result<Json<NodeView>, Refusal> {
+    let mut tx = wire::begin(&app, &caller).await?;
+    let row = node::get(&mut tx, &name).await?.ok_or_else(|| Refusal::not_found(format!("node {name}")))?;
+    Ok(Json(wire::node(row)))
+}

@@ -1,0 +1,30 @@
+//! `GET /nodes`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{self, PageParams, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::view::{NodeView, Page};
+use muster_store::node;
+
+/// List nodes by name
+///
+/// Every tenant sees all nodes and which GPUs are held; whose job holds one only its own tenant and administrators.
+#[utoipa::path(
+    get, path = "/nodes", tag = "nodes", params(PageParams),
+    responses((status = 200, description = "A page of the cluster's nodes", body = Page<NodeView>)),
+)]
+pub async fn list(
+    State(app): State<App>,
+    caller: Caller,
+    Params(params): Params<PageParams>,
+) -> Result<Json<Page<NodeView>>, Refusal> {
+    let mut tx = wire::begin(&app, &caller).await?;
+    let after = params.after.unwrap_or_default();
+    // A cluster has hundreds of nodes, not millions: the store gives them all, and the page is cut here.
+    let rows: Vec<_> = node::list(&mut tx).await?.into_iter().filter(|row| row.node.name > after).collect();
+    Ok(Json(query::page(rows, params.limit, |row| row.node.name.clone(), wire::node)))
+}

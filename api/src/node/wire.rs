@@ -1,0 +1,51 @@
+//! How rows of the store are shown.
+
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::state::App;
+use muster_model::view::{GpuView, NodeView, Occupant};
+use muster_store::node::{HeldGpu, NodeRow};
+use muster_store::pool::Transaction;
+use muster_store::scope;
+
+pub fn node(row: NodeRow) -> NodeView {
+    let NodeRow { node, held } = row;
+    let gpus = node.capacity.gpus.iter().map(|gpu| {
+        let holder = held.iter().find(|held| held.gpu_index == gpu.index);
+        GpuView {
+            index: gpu.index,
+            kind: gpu.kind,
+            model: gpu.model.clone(),
+            memory_bytes: gpu.memory_bytes,
+            job: holder.map(occupant),
+            task_id: holder.map(|held| held.task_id),
+        }
+    });
+    NodeView {
+        id: node.id,
+        gpus: gpus.collect(),
+        name: node.name,
+        state: node.state,
+        drained: node.drained,
+        generation: node.generation,
+        capacity: node.capacity,
+        last_seen_at: node.last_seen_at,
+    }
+}
+
+/// A transaction that shows administrators whose jobs hold which GPUs.
+pub async fn begin(app: &App, caller: &Caller) -> Result<Transaction, Refusal> {
+    let mut tx = app.begin(caller).await?;
+    if caller.is_admin() {
+        scope::admin(&mut tx).await?;
+    }
+    Ok(tx)
+}
+
+fn occupant(held: &HeldGpu) -> Occupant {
+    Occupant {
+        id: held.job_id,
+        name: held.owner.as_ref().map(|owner| owner.job_name.clone()),
+        tenant: held.owner.as_ref().map(|owner| owner.tenant_name.clone()),
+    }
+}

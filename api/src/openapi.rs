@@ -1,0 +1,87 @@
+//! The document that describes the interface, put together from the handlers' own descriptions.
+
+use crate::problem::Kind;
+use crate::routes;
+use muster_model::view::{EventView, LogEnd, LogPiece, Opened, Problem, ProgressMessage};
+use std::fmt::Write as _;
+use utoipa::openapi::path::Operation;
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
+use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, ResponseBuilder};
+use utoipa::OpenApi as _;
+
+const ABOUT: &str = "\
+Muster schedules deep-learning training on a cluster of GPU nodes. Users submit job documents and watch them; what runs where is
+decided by the scheduler.
+
+**Requests** carry `Authorization: Bearer <token>`. A token belongs to a user of one tenant, and sees and changes that tenant's jobs
+only; another tenant's job does not exist for it (404). Bodies are JSON, or YAML with `Content-Type: application/yaml`. Unknown
+fields and unknown parameters are refused.
+
+**Lists** come in pages: `?limit=` (1 to 500, default 50) and `?continue=` with the `continue` of the page before, which is null on
+the last page.
+
+**Refusals** are `application/problem+json` (RFC 9457). `type` is stable; `errors` names each field, its value and what would be
+right; `instance` names the request in the daemon's log. A refused request has changed nothing.
+
+**Limits** (defaults, set by the daemon's configuration): 1 MiB of body (413); 500 requests a second for each token, 1000 at once
+(429 with `Retry-After`); 30 seconds until an answer begins (504); 1024 open event streams (429); 1 MiB of log in one answer.
+
+**Streams** are server-sent events. Comments keep an idle stream open. Every message has an `id:`; a client that connects again
+with it in `Last-Event-ID` misses nothing and gets nothing twice.
+
+Kinds of problem:
+";
+
+#[derive(utoipa::OpenApi)]
+#[openapi(
+    info(title = "Muster", license(name = "Apache-2.0", identifier = "Apache-2.0")),
+    tags(
+        (name = "jobs", description = "Submit, watch and steer jobs"),
+        (name = "streams", description = "Changes as they happen"),
+        (name = "nodes", description = "The machines of the cluster"),
+        (name = "tenants", description = "Who owns jobs, and how many GPUs they may hold"),
+        (name = "tokens", description = "Who may do what"),
+    ),
+    components(schemas(Problem, EventView, Opened, ProgressMessage, LogPiece, LogEnd)),
+)]
+struct Base;
+
+/// The whole document.
+#[must_use]
+pub fn document() -> Document {
+    let mut document = Base::openapi();
+    document.merge(routes::described());
+    let mut about = String::from(ABOUT);
+    for (name, status, title) in Kind::ALL.map(Kind::facts) {
+        let _ = writeln!(about, "* `urn:muster:problem:{name}` ({}): {title}", status.as_u16());
+    }
+    document.info.description = Some(about);
+    document.info.version = "1".to_owned();
+    let components = document.components.get_or_insert_default();
+    let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
+    components.add_security_scheme("bearer", bearer);
+    document.security = Some(vec![SecurityRequirement::new("bearer", Vec::<String>::new())]);
+    for item in document.paths.paths.values_mut() {
+        let operations: [&mut Option<Operation>; 5] =
+            [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+        for operation in operations.into_iter().flatten() {
+            refusals(operation);
+        }
+    }
+    document
+}
+
+/// Every operation may be refused in the same form.
+fn refusals(operation: &mut Operation) {
+    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+    let response = ResponseBuilder::new().description("A refusal").content("application/problem+json", content).build();
+    operation.responses.responses.insert("default".to_owned(), response.into());
+}
+
+/// As it is kept in `api/openapi.json`.
+#[must_use]
+pub fn text() -> String {
+    let mut text = document().to_pretty_json().expect("the document is JSON");
+    text.push('\n');
+    text
+}

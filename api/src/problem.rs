@@ -1,0 +1,213 @@
+//! Refusals: every way in which a request is not carried out, as `application/problem+json` (RFC 9457).
+//!
+//! A handler returns a [`Refusal`]; the outermost layer writes its body, because only there the id of the request is known. What
+//! failed inside the daemon is logged here and never told to the caller.
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{CONTENT_LENGTH, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
+use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use muster_model::spec::FieldError;
+use muster_model::view::Problem;
+use muster_store::StoreError;
+use std::fmt::Write as _;
+
+/// Every kind of problem that the interface knows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    MalformedBody,
+    UnsupportedMediaType,
+    BodyTooLarge,
+    InvalidJob,
+    InvalidBody,
+    InvalidParameter,
+    Unauthenticated,
+    Forbidden,
+    NotFound,
+    MethodNotAllowed,
+    WrongPhase,
+    NameTaken,
+    KeyReused,
+    TooManyRequests,
+    Timeout,
+    Unavailable,
+    Internal,
+}
+
+/// A request that is not carried out, and why.
+#[derive(Debug, Clone)]
+pub struct Refusal {
+    kind: Kind,
+    detail: String,
+    errors: Vec<FieldError>,
+    headers: Vec<(HeaderName, HeaderValue)>,
+}
+
+impl Kind {
+    pub const ALL: [Self; 17] = [
+        Self::MalformedBody,
+        Self::UnsupportedMediaType,
+        Self::BodyTooLarge,
+        Self::InvalidJob,
+        Self::InvalidBody,
+        Self::InvalidParameter,
+        Self::Unauthenticated,
+        Self::Forbidden,
+        Self::NotFound,
+        Self::MethodNotAllowed,
+        Self::WrongPhase,
+        Self::NameTaken,
+        Self::KeyReused,
+        Self::TooManyRequests,
+        Self::Timeout,
+        Self::Unavailable,
+        Self::Internal,
+    ];
+
+    /// Its stable name, after `urn:muster:problem:`; its status; its title.
+    #[must_use]
+    pub fn facts(self) -> (&'static str, StatusCode, &'static str) {
+        match self {
+            Self::MalformedBody => ("malformed-body", StatusCode::BAD_REQUEST, "The body cannot be read"),
+            Self::UnsupportedMediaType => {
+                ("unsupported-media-type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The body is of a type that is not understood")
+            }
+            Self::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "The body is too large"),
+            Self::InvalidJob => ("invalid-job", StatusCode::UNPROCESSABLE_ENTITY, "The job document is not valid"),
+            Self::InvalidBody => ("invalid-body", StatusCode::UNPROCESSABLE_ENTITY, "The body is not valid"),
+            Self::InvalidParameter => ("invalid-parameter", StatusCode::BAD_REQUEST, "A parameter is not valid"),
+            Self::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED, "No valid token was presented"),
+            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "The token does not allow this"),
+            Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "There is no such thing"),
+            Self::MethodNotAllowed => {
+                ("method-not-allowed", StatusCode::METHOD_NOT_ALLOWED, "The path does not take this method")
+            }
+            Self::WrongPhase => ("wrong-phase", StatusCode::CONFLICT, "The job's phase does not allow this"),
+            Self::NameTaken => ("name-taken", StatusCode::CONFLICT, "The name is taken"),
+            Self::KeyReused => {
+                ("idempotency-key-reused", StatusCode::UNPROCESSABLE_ENTITY, "The Idempotency-Key belongs to another request")
+            }
+            Self::TooManyRequests => ("too-many-requests", StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
+            Self::Timeout => ("timeout", StatusCode::GATEWAY_TIMEOUT, "The request took too long"),
+            Self::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "The cluster's database cannot be reached now"),
+            Self::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR, "The daemon failed"),
+        }
+    }
+}
+
+impl Refusal {
+    #[must_use]
+    pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
+        Self { kind, detail: detail.into(), errors: Vec::new(), headers: Vec::new() }
+    }
+
+    #[must_use]
+    pub fn with_errors(kind: Kind, detail: impl Into<String>, errors: Vec<FieldError>) -> Self {
+        Self { errors, ..Self::new(kind, detail) }
+    }
+
+    /// One wrong query or path parameter or header.
+    #[must_use]
+    pub fn parameter(field: &str, value: &str, expected: impl Into<String>) -> Self {
+        let error = FieldError { field: field.to_owned(), value: value.to_owned(), expected: expected.into() };
+        Self::with_errors(Kind::InvalidParameter, error.to_string(), vec![error])
+    }
+
+    /// `what` with its name, such as `job 0190…`. The same whether it never was or is another tenant's.
+    #[must_use]
+    pub fn not_found(what: impl std::fmt::Display) -> Self {
+        Self::new(Kind::NotFound, format!("there is no {what}"))
+    }
+
+    #[must_use]
+    pub fn unauthenticated(detail: &str) -> Self {
+        Self::new(Kind::Unauthenticated, detail)
+            .header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"muster\""))
+    }
+
+    #[must_use]
+    pub fn retry_after(self, seconds: u64) -> Self {
+        self.header(RETRY_AFTER, HeaderValue::from(seconds))
+    }
+
+    #[must_use]
+    pub fn header(mut self, name: HeaderName, value: HeaderValue) -> Self {
+        self.headers.push((name, value));
+        self
+    }
+
+    /// Something that should not happen: logged whole, told as little as possible.
+    #[must_use]
+    pub fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
+        tracing::error!(error = chain(error), "a request failed");
+        Self::new(Kind::Internal, "the reason is in the daemon's log, under the id of this request")
+    }
+
+    fn problem(self) -> Problem {
+        let (name, status, title) = self.kind.facts();
+        Problem {
+            kind: format!("urn:muster:problem:{name}"),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            detail: self.detail,
+            instance: None,
+            errors: self.errors,
+        }
+    }
+}
+
+impl From<StoreError> for Refusal {
+    fn from(error: StoreError) -> Self {
+        if error.is_unavailable() || error.is_retryable() {
+            tracing::warn!(error = chain(&error), "the store did not answer");
+            return Self::new(Kind::Unavailable, "try again in a moment; nothing was changed").retry_after(1);
+        }
+        Self::internal(&error)
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(mut self) -> Response {
+        let (_, status, _) = self.kind.facts();
+        let mut response = status.into_response();
+        for (name, value) in self.headers.drain(..) {
+            response.headers_mut().insert(name, value);
+        }
+        response.extensions_mut().insert(self.problem());
+        response
+    }
+}
+
+/// The outermost layer but one: writes the body of every refusal, and gives one to those that axum itself makes.
+pub async fn write(request: Request, next: Next) -> Response {
+    let method = request.method().clone();
+    let path = request.uri().path().to_owned();
+    let id = request.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+    let response = next.run(request).await;
+    let (mut parts, body) = response.into_parts();
+    let written = parts.extensions.remove::<Problem>().or_else(|| {
+        (parts.status == StatusCode::METHOD_NOT_ALLOWED)
+            .then(|| Refusal::new(Kind::MethodNotAllowed, format!("{path} does not take {method}")).problem())
+    });
+    let Some(mut problem) = written else {
+        return Response::from_parts(parts, body);
+    };
+    problem.instance = id.map(|id| format!("urn:muster:request:{id}"));
+    let json = serde_json::to_vec(&problem).expect("strings and numbers");
+    parts.headers.remove(CONTENT_LENGTH);
+    parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    Response::from_parts(parts, Body::from(json))
+}
+
+/// An error and its sources, in one line.
+pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(inner) = source {
+        let _ = write!(text, ": {inner}");
+        source = inner.source();
+    }
+    text
+}

@@ -1,0 +1,182 @@
+//! Query and path parameters. Unknown, repeated and malformed ones are refused, each with what would be right.
+
+use crate::problem::{Kind, Refusal};
+use axum::extract::{FromRequestParts, RawPathParams};
+use axum::http::request::Parts;
+use muster_model::spec::FieldError;
+use muster_model::view::Page;
+use std::str::FromStr;
+
+/// Items on a page when nothing is asked for.
+pub const PAGE_DEFAULT: u32 = 50;
+/// Items on a page at most.
+pub const PAGE_MAX: u32 = 500;
+
+/// Parameters that a handler takes.
+pub trait FromQuery: Sized {
+    /// Takes what it knows from the query; what is left is refused as unknown.
+    fn take(query: &mut Query) -> Self;
+
+    /// Names of all of them, to tell who sends another.
+    const NAMES: &'static [&'static str];
+}
+
+/// Extractor of parameters.
+pub struct Params<T>(pub T);
+
+/// A query string while it is read; collects what is wrong with it.
+#[derive(Debug, Default)]
+pub struct Query {
+    pairs: Vec<(String, String)>,
+    errors: Vec<FieldError>,
+}
+
+impl Query {
+    /// The value of a parameter that may be given once.
+    pub fn one<T: FromStr>(&mut self, name: &str, expected: &str) -> Option<T> {
+        let mut values = self.all(name);
+        if values.len() > 1 {
+            self.wrong(name, &format!("given {} times", values.len()), "one value");
+            return None;
+        }
+        let value = values.pop()?;
+        let parsed = value.parse().ok();
+        if parsed.is_none() {
+            self.wrong(name, &value, expected);
+        }
+        parsed
+    }
+
+    /// A number between bounds.
+    pub fn number(&mut self, name: &str, default: u64, bounds: std::ops::RangeInclusive<u64>) -> u64 {
+        let expected = format!("a whole number from {} to {}", bounds.start(), bounds.end());
+        let Some(value) = self.one::<u64>(name, &expected) else { return default };
+        if !bounds.contains(&value) {
+            self.wrong(name, &value.to_string(), &expected);
+        }
+        value
+    }
+
+    /// A step or an offset: a number that the store, which has no unsigned ones, can hold.
+    pub fn count(&mut self, name: &str) -> Option<u64> {
+        let expected = format!("a whole number from 0 to {}", i64::MAX);
+        let value = self.one::<u64>(name, &expected)?;
+        if i64::try_from(value).is_err() {
+            self.wrong(name, &value.to_string(), &expected);
+        }
+        Some(value)
+    }
+
+    /// Every value of a parameter that may be repeated.
+    pub fn all(&mut self, name: &str) -> Vec<String> {
+        let (taken, left) = std::mem::take(&mut self.pairs).into_iter().partition(|(key, _)| key == name);
+        self.pairs = left;
+        let taken: Vec<(String, String)> = taken;
+        taken.into_iter().map(|(_, value)| value).collect()
+    }
+
+    pub fn wrong(&mut self, field: &str, value: &str, expected: &str) {
+        self.errors.push(FieldError { field: field.to_owned(), value: value.to_owned(), expected: expected.to_owned() });
+    }
+
+    /// `limit` of a page.
+    pub fn limit(&mut self) -> u32 {
+        u32::try_from(self.number("limit", u64::from(PAGE_DEFAULT), 1..=u64::from(PAGE_MAX))).unwrap_or(PAGE_DEFAULT)
+    }
+
+    /// `continue` of a page.
+    pub fn after<T: FromStr>(&mut self) -> Option<T> {
+        self.one("continue", "the value of continue of the page before")
+    }
+
+    fn read<T: FromQuery>(text: &str) -> Result<T, Refusal> {
+        let pairs = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
+        let mut query = Self { pairs, errors: Vec::new() };
+        let read = T::take(&mut query);
+        let known = if T::NAMES.is_empty() { "no parameter".to_owned() } else { format!("one of {}", T::NAMES.join(", ")) };
+        for (name, value) in std::mem::take(&mut query.pairs) {
+            query.wrong(&name, &value, &known);
+        }
+        if query.errors.is_empty() {
+            return Ok(read);
+        }
+        let detail = query.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        Err(Refusal::with_errors(Kind::InvalidParameter, detail, query.errors))
+    }
+}
+
+/// A route that takes no parameters.
+impl FromQuery for () {
+    const NAMES: &'static [&'static str] = &[];
+
+    fn take(_: &mut Query) {}
+}
+
+impl<S: Send + Sync, T: FromQuery> FromRequestParts<S> for Params<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, Refusal> {
+        Query::read(parts.uri.query().unwrap_or_default()).map(Self)
+    }
+}
+
+/// `limit` and `continue` alone.
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct PageParams {
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 500, default = 50, required = false)]
+    pub limit: u32,
+    /// `continue` of the page before.
+    #[param(rename = "continue")]
+    pub after: Option<String>,
+}
+
+impl FromQuery for PageParams {
+    const NAMES: &'static [&'static str] = &["limit", "continue"];
+
+    fn take(query: &mut Query) -> Self {
+        Self { limit: query.limit(), after: query.after() }
+    }
+}
+
+/// The page of `rows`, which were asked for with one more than the limit to see whether more follow.
+pub fn page<Row, Item>(
+    mut rows: Vec<Row>,
+    limit: u32,
+    cursor: impl Fn(&Row) -> String,
+    view: impl Fn(Row) -> Item,
+) -> Page<Item> {
+    let more = rows.len() > limit as usize;
+    rows.truncate(limit as usize);
+    let next = rows.last().filter(|_| more).map(cursor);
+    Page { items: rows.into_iter().map(view).collect(), next }
+}
+
+/// The first path parameter, read as `T`. What does not read as one names nothing that exists.
+pub struct Named<T>(pub T);
+
+/// What a path names; `WHAT` goes before the text that names nothing.
+pub trait PathName: FromStr {
+    const WHAT: &'static str;
+}
+
+impl PathName for muster_model::id::JobId {
+    const WHAT: &'static str = "job";
+}
+
+impl PathName for muster_model::id::TokenId {
+    const WHAT: &'static str = "token";
+}
+
+impl<S: Send + Sync, T: PathName> FromRequestParts<S> for Named<T> {
+    type Rejection = Refusal;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> Result<Self, Refusal> {
+        let params = RawPathParams::from_request_parts(parts, state)
+            .await
+            .map_err(|_| Refusal::not_found(format!("{} of this name", T::WHAT)))?;
+        let (_, text) = params.iter().next().expect("the route has a parameter");
+        text.parse().map(Self).map_err(|_| Refusal::not_found(format!("{} {text}; its name would be a UUID", T::WHAT)))
+    }
+}

@@ -1,0 +1,65 @@
+//! The one list of routes.
+
+use crate::state::App;
+use crate::{auth, cluster, health, job, layers, metrics, node, openapi, tenant, token, web};
+use axum::Router;
+use axum::routing::get;
+use utoipa::openapi::OpenApi as Document;
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+/// Where the routes for users begin; a change that breaks clients gets another.
+const BASE: &str = "/api/v1";
+
+/// Everything that the daemon answers.
+pub fn router(app: &App) -> Router {
+    let (users, _) = users().split_for_parts();
+    let users = users
+        .fallback(web::unknown_path)
+        .layer(axum::middleware::from_fn_with_state(app.clone(), auth::authenticate));
+    let router = Router::new()
+        .nest(BASE, users)
+        .route("/healthz", get(health::alive))
+        .route("/readyz", get(health::ready))
+        .route("/metrics", get(metrics::show))
+        .route("/openapi.json", get(openapi_json))
+        .fallback(web::page);
+    layers::around(router, app).with_state(app.clone())
+}
+
+/// What `/api/v1` answers, in words.
+pub fn described() -> Document {
+    OpenApiRouter::<App>::new().nest(BASE, users()).into_openapi()
+}
+
+fn users() -> OpenApiRouter<App> {
+    OpenApiRouter::new()
+        .routes(routes!(job::submit::submit, job::list::list))
+        .routes(routes!(job::get::get, job::delete::delete))
+        .routes(routes!(job::cancel::cancel))
+        .routes(routes!(job::pause::pause))
+        .routes(routes!(job::resume::resume))
+        .routes(routes!(job::tasks::tasks))
+        .routes(routes!(job::events::events))
+        .routes(routes!(job::progress::progress))
+        .routes(routes!(job::logs::logs))
+        .routes(routes!(job::follow_logs::follow_logs))
+        .routes(routes!(job::stream::stream))
+        .routes(routes!(job::checkpoints::checkpoints))
+        .routes(routes!(job::download::checkpoint_file))
+        .routes(routes!(job::download::model))
+        .routes(routes!(cluster::stream))
+        .routes(routes!(node::list::list))
+        .routes(routes!(node::get::get))
+        .routes(routes!(node::drain::drain))
+        .routes(routes!(node::uncordon::uncordon))
+        .routes(routes!(tenant::list::list, tenant::create::create))
+        .routes(routes!(tenant::change::change))
+        .routes(routes!(token::list::list, token::create::create))
+        .routes(routes!(token::revoke::revoke))
+        .routes(routes!(token::me::me))
+}
+
+async fn openapi_json() -> impl axum::response::IntoResponse {
+    ([(axum::http::header::CONTENT_TYPE, "application/json")], openapi::text())
+}

@@ -1,0 +1,80 @@
+//! What every handler may reach: the store's connections, the limits, and the rooms of this process. Cheap to clone.
+
+use crate::auth::{Caller, Tokens};
+use crate::config::{Limits, Settings};
+use crate::metrics::Metrics;
+use crate::rate::Rate;
+use crate::stream::Wakes;
+use crate::wake::Waker;
+use muster_store::StoreError;
+use muster_store::pool::{self, Pool, Transaction};
+use std::path::PathBuf;
+use std::sync::Arc;
+use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
+
+#[derive(Clone)]
+pub struct App {
+    inner: Arc<Inner>,
+}
+
+/// Reached through [`App`].
+pub struct Inner {
+    pub pool: Pool,
+    pub limits: Limits,
+    /// The folder that all nodes write checkpoints to; `None` refuses downloads.
+    pub checkpoint_root: Option<PathBuf>,
+    /// The built web page; `None` serves none.
+    pub web_root: Option<PathBuf>,
+    pub tokens: Tokens,
+    pub rate: Rate,
+    pub metrics: Metrics,
+    /// Wakes the scheduler and all apis.
+    pub waker: Waker,
+    /// Wakes the streams of this process.
+    pub wakes: Wakes,
+    /// One permit for each open stream.
+    pub streams: Arc<Semaphore>,
+    /// Cancelled when the daemon stops, so that open streams end.
+    pub stopping: CancellationToken,
+}
+
+impl std::ops::Deref for App {
+    type Target = Inner;
+
+    fn deref(&self) -> &Inner {
+        &self.inner
+    }
+}
+
+impl App {
+    /// Starts the rooms that work in the background; they end with `stopping`. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    /// When the database's address is none.
+    pub fn start(settings: &Settings, stopping: CancellationToken) -> Result<Self, StoreError> {
+        let pool = pool::api(&settings.database_url, settings.database_connections)?;
+        let inner = Inner {
+            limits: settings.limits.clone(),
+            checkpoint_root: settings.checkpoint_root.clone(),
+            web_root: settings.web_root.clone(),
+            tokens: Tokens::default(),
+            rate: Rate::new(&settings.limits),
+            metrics: Metrics::default(),
+            waker: Waker::start(pool.clone(), stopping.clone()),
+            wakes: Wakes::start(pool.clone(), stopping.clone()),
+            streams: Arc::new(Semaphore::new(settings.limits.streams)),
+            stopping,
+            pool,
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// A transaction that sees and changes only what is the caller's tenant's. Rolled back unless committed.
+    ///
+    /// # Errors
+    /// When the store does not answer.
+    pub async fn begin(&self, caller: &Caller) -> Result<Transaction, StoreError> {
+        pool::begin_for(&self.pool, caller.tenant_id).await
+    }
+}

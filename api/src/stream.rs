@@ -1,0 +1,200 @@
+//! Server-sent events. One LISTEN connection of the process wakes all streams; each then reads its own pages by its own cursor,
+//! so a stream never misses or repeats an entry, however slowly its client reads.
+
+use crate::auth::Caller;
+use crate::metrics::OpenStream;
+use crate::problem::{Kind, Refusal, chain};
+use crate::state::App;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
+use muster_store::StoreError;
+use muster_store::pool::Pool;
+use muster_store::wake::{Channel, Listener};
+use serde::Serialize;
+use std::convert::Infallible;
+use std::future::Future;
+use std::str::FromStr;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::ReceiverStream;
+use tokio_util::sync::CancellationToken;
+
+/// Comments that keep idle connections open, and show dead ones.
+const HEARTBEAT: Duration = Duration::from_secs(10);
+/// Without a wake-up streams look this often: a wake-up may be lost with its sender.
+const IDLE: Duration = Duration::from_secs(5);
+/// After a wake-up streams look again: what committed late behind a transaction that was still running shows only then.
+const AGAIN: [Duration; 2] = [Duration::from_millis(150), Duration::from_secs(1)];
+/// Between two looks of one stream at least, so that a busy cluster costs each stream a bounded number of queries.
+const APART: Duration = Duration::from_millis(50);
+/// While the database is away.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Messages that wait for a slow client; its stream reads no further page meanwhile.
+const BUFFERED: usize = 64;
+/// Entries read at once.
+pub const PAGE: u32 = 200;
+
+/// Hands wake-ups to the streams of this process.
+#[derive(Debug, Clone)]
+pub struct Wakes {
+    turn: watch::Receiver<u64>,
+}
+
+impl Wakes {
+    #[must_use]
+    pub fn start(pool: Pool, stopping: CancellationToken) -> Self {
+        let (sender, turn) = watch::channel(0);
+        tokio::spawn(async move {
+            while !stopping.is_cancelled() {
+                if let Err(error) = listen(&pool, &sender, &stopping).await {
+                    tracing::warn!(error = chain(&error), "streams are not woken; trying to listen again");
+                }
+                sender.send_modify(|turn| *turn += 1);
+                tokio::select! {
+                    () = tokio::time::sleep(PAUSE) => {}
+                    () = stopping.cancelled() => {}
+                }
+            }
+        });
+        Self { turn }
+    }
+}
+
+async fn listen(pool: &Pool, sender: &watch::Sender<u64>, stopping: &CancellationToken) -> Result<(), StoreError> {
+    let mut listener = Listener::connect(pool, &[Channel::Events]).await?;
+    // Steps of AGAIN that are still to come.
+    let mut again = AGAIN.iter();
+    loop {
+        sender.send_modify(|turn| *turn += 1);
+        let pause = again.next().copied().unwrap_or(IDLE);
+        tokio::select! {
+            woken = listener.next() => {
+                woken?;
+                again = AGAIN.iter();
+            }
+            () = tokio::time::sleep(pause) => {}
+            () = stopping.cancelled() => return Ok(()),
+        }
+    }
+}
+
+/// The client's end of one stream.
+pub struct Client {
+    app: App,
+    caller: Caller,
+    sender: mpsc::Sender<Event>,
+    turn: watch::Receiver<u64>,
+}
+
+/// The stream has ended: the client is gone, the daemon stops, or the token is no longer valid.
+#[derive(Debug)]
+pub struct Gone;
+
+impl Client {
+    #[must_use]
+    pub fn app(&self) -> &App {
+        &self.app
+    }
+
+    #[must_use]
+    pub fn caller(&self) -> &Caller {
+        &self.caller
+    }
+
+    /// Sends one message; waits while the client reads more slowly than we write.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn send(&self, name: &str, id: &impl ToString, data: &impl Serialize) -> Result<(), Gone> {
+        let event = Event::default().event(name).id(id.to_string()).json_data(data).expect("views are JSON");
+        tokio::select! {
+            sent = self.sender.send(event) => sent.map_err(|_| Gone),
+            () = self.app.stopping.cancelled() => Err(Gone),
+        }
+    }
+
+    /// Returns when there may be something new.
+    ///
+    /// # Errors
+    /// [`Gone`].
+    pub async fn woken(&mut self) -> Result<(), Gone> {
+        tokio::select! {
+            () = tokio::time::sleep(APART) => {}
+            () = self.sender.closed() => return Err(Gone),
+            () = self.app.stopping.cancelled() => return Err(Gone),
+        }
+        tokio::select! {
+            turned = self.turn.changed() => turned.map_err(|_| Gone)?,
+            () = self.sender.closed() => return Err(Gone),
+            () = self.app.stopping.cancelled() => return Err(Gone),
+        }
+        match self.caller.is_valid(&self.app).await {
+            Ok(false) => Err(Gone),
+            // A database that is away refuses nobody; the next page will find out.
+            Ok(true) | Err(_) => Ok(()),
+        }
+    }
+
+    /// What a read of the store came to; waits while the store is away, so that a restart of Postgres ends no stream.
+    ///
+    /// # Errors
+    /// [`Gone`] also when the store fails in a way that waiting does not heal.
+    pub async fn read<T, F: Future<Output = Result<T, StoreError>>>(&self, read: impl Fn() -> F) -> Result<T, Gone> {
+        loop {
+            match read().await {
+                Ok(read) => return Ok(read),
+                Err(error) if error.is_unavailable() || error.is_retryable() => {
+                    tracing::debug!(error = chain(&error), "a stream waits for the store");
+                }
+                Err(error) => {
+                    tracing::error!(error = chain(&error), "a stream ends");
+                    return Err(Gone);
+                }
+            }
+            tokio::select! {
+                () = tokio::time::sleep(PAUSE) => {}
+                () = self.sender.closed() => return Err(Gone),
+                () = self.app.stopping.cancelled() => return Err(Gone),
+            }
+        }
+    }
+}
+
+/// Answers with a stream that `follow` writes; it ends when `follow` returns, whatever it returns.
+///
+/// # Errors
+/// When too many streams are open.
+pub fn answer<F>(app: &App, caller: &Caller, follow: impl FnOnce(Client) -> F) -> Result<Response, Refusal>
+where
+    F: Future<Output = Result<(), Gone>> + Send + 'static,
+{
+    let permit = app.streams.clone().try_acquire_owned().map_err(|_| {
+        let detail = format!("{} event streams are open already; close one or try again later", app.limits.streams);
+        Refusal::new(Kind::TooManyRequests, detail).retry_after(5)
+    })?;
+    let open = OpenStream::count(app);
+    let (sender, receiver) = mpsc::channel(BUFFERED);
+    let mut turn = app.wakes.turn.clone();
+    turn.mark_unchanged();
+    let followed = follow(Client { app: app.clone(), caller: caller.clone(), sender, turn });
+    tokio::spawn(async move {
+        let _ = followed.await;
+        drop((permit, open));
+    });
+    let messages = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
+    let alive = KeepAlive::new().interval(HEARTBEAT).text("alive");
+    // Proxies that buffer would hold messages back.
+    Ok(([("x-accel-buffering", "no")], Sse::new(messages).keep_alive(alive)).into_response())
+}
+
+/// Where the client stands: `Last-Event-ID`, which it sends when it connects again, before the parameter `after`.
+///
+/// # Errors
+/// When it is not a position.
+pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Option<T>, Refusal> {
+    let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else { return Ok(after) };
+    let text = value.to_str().unwrap_or_default();
+    text.parse().map(Some).map_err(|_| Refusal::parameter("Last-Event-ID", text, "the id of a message of this stream"))
+}

@@ -1,0 +1,39 @@
+//! `PATCH /tenants/{name}`.
+
+use super::wire;
+use crate::auth::Admin;
+use crate::body::Document;
+use crate::problem::Refusal;
+use crate::query::Params;
+use crate::state::App;
+use axum::Json;
+use axum::extract::{Path, State};
+use muster_model::view::{TenantChange, TenantView};
+use muster_store::{StoreError, scope, tenant};
+
+/// Change a tenant's quota
+///
+/// For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint.
+#[utoipa::path(
+    patch, path = "/tenants/{name}", tag = "tenants", params(("name" = String, Path, description = "Name of the tenant")),
+    request_body = TenantChange,
+    responses((status = 200, description = "Changed", body = TenantView)),
+)]
+#[tracing::instrument(name = "api.tenant.change", skip_all, fields(tenant.name = name))]
+pub async fn change(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Path(name): Path<String>,
+    Params(()): Params<()>,
+    document: Document<TenantChange>,
+) -> Result<Json<TenantView>, Refusal> {
+    let TenantChange { gpu_quota } = document.value;
+    wire::check_quota(gpu_quota)?;
+    let missing = || Refusal::not_found(format!("tenant {name}"));
+    let mut tx = app.begin(&caller).await?;
+    scope::admin(&mut tx).await?;
+    let found = tenant::by_name(&mut tx, &name).await?.ok_or_else(missing)?;
+    let changed = tenant::set_quota(&mut tx, found.id, gpu_quota).await?.ok_or_else(missing)?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(Json(wire::tenant(changed)))
+}

@@ -1,0 +1,49 @@
+//! `POST /tenants`.
+
+use super::wire;
+use crate::auth::Admin;
+use crate::body::Document;
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::query::Params;
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::spec::is_dns_label;
+use muster_model::tenant::Tenant;
+use muster_model::view::{NewTenant, TenantView};
+use muster_store::{StoreError, scope, tenant};
+
+/// Create a tenant
+///
+/// For administrators. `POST /tokens` with its name makes its first user and token.
+#[utoipa::path(
+    post, path = "/tenants", tag = "tenants", request_body = NewTenant,
+    responses((status = 201, description = "Created", body = TenantView)),
+)]
+#[tracing::instrument(name = "api.tenant.create", skip_all)]
+pub async fn create(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Params(()): Params<()>,
+    document: Document<NewTenant>,
+) -> Result<(StatusCode, Json<TenantView>), Refusal> {
+    let NewTenant { name, gpu_quota } = document.value;
+    if !is_dns_label(&name) {
+        let expected = "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit";
+        return Err(wire::invalid("name", &format!("{name:?}"), expected));
+    }
+    wire::check_quota(gpu_quota)?;
+    let new = Tenant { id: clock::new_id().into(), name, gpu_quota };
+    let mut tx = app.begin(&caller).await?;
+    scope::admin(&mut tx).await?;
+    match tenant::create(&mut tx, &new, clock::now()).await {
+        Err(error) if error.is_taken() => {
+            return Err(Refusal::new(Kind::NameTaken, format!("there is a tenant {} already", new.name)));
+        }
+        done => done?,
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok((StatusCode::CREATED, Json(wire::tenant(new))))
+}

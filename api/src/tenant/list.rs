@@ -1,0 +1,30 @@
+//! `GET /tenants`.
+
+use super::wire;
+use crate::auth::Admin;
+use crate::problem::Refusal;
+use crate::query::{self, PageParams, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::view::{Page, TenantView};
+use muster_store::{scope, tenant};
+
+/// List tenants by name
+///
+/// For administrators.
+#[utoipa::path(
+    get, path = "/tenants", tag = "tenants", params(PageParams),
+    responses((status = 200, description = "A page of tenants", body = Page<TenantView>)),
+)]
+pub async fn list(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Params(params): Params<PageParams>,
+) -> Result<Json<Page<TenantView>>, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    scope::admin(&mut tx).await?;
+    let after = params.after.unwrap_or_default();
+    let rows: Vec<_> = tenant::list(&mut tx).await?.into_iter().filter(|tenant| tenant.name > after).collect();
+    Ok(Json(query::page(rows, params.limit, |tenant| tenant.name.clone(), wire::tenant)))
+}

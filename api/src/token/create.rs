@@ -1,0 +1,101 @@
+//! `POST /tokens`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::body::Document;
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::query::Params;
+use crate::state::App;
+use crate::tenant::wire::invalid;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::{TenantId, UserId};
+use muster_model::tenant::Access;
+use muster_model::view::{CreatedToken, NewToken};
+use muster_store::token::{self, NewToken as NewRow};
+use muster_store::user::{self, User};
+use muster_store::{PgConnection, StoreError, scope, tenant};
+use time::OffsetDateTime;
+
+/// Create a token
+///
+/// The answer holds its secret, which is stored nowhere. Members make tokens for themselves; administrators also for other users
+/// and tenants, and with access `admin`.
+#[utoipa::path(
+    post, path = "/tokens", tag = "tokens", request_body = NewToken,
+    responses((status = 201, description = "Created", body = CreatedToken)),
+)]
+#[tracing::instrument(name = "api.token.create", skip_all)]
+pub async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Params(()): Params<()>,
+    document: Document<NewToken>,
+) -> Result<(StatusCode, Json<CreatedToken>), Refusal> {
+    let now = clock::now();
+    let wanted = document.value;
+    check(&wanted, &caller, now)?;
+    let mut tx = app.begin(&caller).await?;
+    let (tenant_id, tenant) = match &wanted.tenant {
+        Some(name) if *name != caller.tenant_name => {
+            scope::admin(&mut tx).await?;
+            let found = tenant::by_name(&mut tx, name).await?;
+            let found = found.ok_or_else(|| invalid("tenant", &format!("{name:?}"), "the name of a tenant"))?;
+            // Tokens belong to the tenant in scope, even for administrators.
+            scope::tenant(&mut tx, found.id).await?;
+            (found.id, found.name)
+        }
+        _ => (caller.tenant_id, caller.tenant_name.clone()),
+    };
+    let user = wanted.user.clone().unwrap_or_else(|| caller.user_name.clone());
+    let user_id = user_id(&mut tx, tenant_id, &user, now).await?;
+    let (secret, hash) = wire::secret()?;
+    let new = NewRow {
+        id: clock::new_id().into(),
+        tenant_id,
+        user_id,
+        name: wanted.name,
+        access: wanted.access,
+        hash,
+        expires_at: wanted.expires_at,
+    };
+    token::create(&mut tx, &new, now).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let NewRow { id, name, access, expires_at, .. } = new;
+    Ok((StatusCode::CREATED, Json(CreatedToken { id, name, user, tenant, access, expires_at, secret })))
+}
+
+fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), Refusal> {
+    let named = |text: &str| (1..=255).contains(&text.chars().count()) && !text.contains('\0');
+    for (field, text) in [("name", Some(&wanted.name)), ("user", wanted.user.as_ref())] {
+        if let Some(text) = text.filter(|text| !named(text)) {
+            return Err(invalid(field, &format!("{text:?}"), "1 to 255 characters"));
+        }
+    }
+    if let Some(at) = wanted.expires_at.filter(|at| *at <= now) {
+        return Err(invalid("expires_at", &at.to_string(), "a time to come"));
+    }
+    let for_other = wanted.user.as_ref().is_some_and(|user| *user != caller.user_name)
+        || wanted.tenant.as_ref().is_some_and(|tenant| *tenant != caller.tenant_name);
+    if !caller.is_admin() && (for_other || wanted.access == Access::Admin) {
+        let detail = "tokens for other users or tenants, or with access admin, are made by administrators";
+        return Err(Refusal::new(Kind::Forbidden, detail));
+    }
+    Ok(())
+}
+
+/// The user of this name, who is created if need be.
+async fn user_id(conn: &mut PgConnection, tenant_id: TenantId, name: &str, now: OffsetDateTime) -> Result<UserId, Refusal> {
+    if let Some(found) = user::by_name(conn, tenant_id, name).await? {
+        return Ok(found.id);
+    }
+    let new = User { id: clock::new_id().into(), tenant_id, name: name.to_owned() };
+    match user::create(conn, &new, now).await {
+        Err(error) if error.is_taken() => {
+            Err(Refusal::new(Kind::NameTaken, format!("user {name} was just created by another request; try again")))
+        }
+        done => Ok(done.map(|()| new.id)?),
+    }
+}

@@ -1,0 +1,7 @@
+//! Tokens and their bearers: one file a verb.
+
+pub mod create;
+pub mod list;
+pub mod me;
+pub mod revoke;
+pub(crate) mod wire;

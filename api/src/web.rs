@@ -1,0 +1,62 @@
+//! The web page's files. Paths that name no file are the page's own (it routes in the browser), except where a file was meant.
+
+use crate::problem::{Kind, Refusal};
+use crate::state::App;
+use axum::extract::{Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
+use axum::response::{IntoResponse as _, Response};
+use std::path::Path;
+use tower::ServiceExt as _;
+use tower_http::services::{ServeDir, ServeFile};
+
+/// Scripts, styles and connections from here only; nothing inline, nothing framed.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; \
+                      connect-src 'self'; manifest-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+/// Names under this path hold a hash of their content.
+const HASHED: &str = "/assets/";
+
+/// What no route took.
+pub async fn page(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
+    let path = request.uri().path().to_owned();
+    let Some(root) = app.web_root.as_deref().filter(|_| !path.starts_with("/api/")) else {
+        return Err(unknown(&path));
+    };
+    if request.method() != Method::GET && request.method() != Method::HEAD {
+        return Err(Refusal::new(Kind::MethodNotAllowed, format!("{path} takes GET")));
+    }
+    let mut response = serve(root, request).await;
+    if response.status() == StatusCode::NOT_FOUND {
+        return Err(unknown(&path));
+    }
+    let kept = if path.starts_with(HASHED) { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let headers = response.headers_mut();
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
+    headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
+    headers.insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    headers.insert(X_FRAME_OPTIONS, HeaderValue::from_static("DENY"));
+    headers.insert(REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    Ok(response)
+}
+
+/// What no route under `/api/v1` took.
+pub async fn unknown_path(uri: Uri) -> Refusal {
+    unknown(uri.path())
+}
+
+async fn serve(root: &Path, request: Request) -> Response {
+    let files = ServeDir::new(root);
+    // A file with an extension is meant as such: a missing script must not be answered with the page.
+    let is_file = request.uri().path().rsplit('/').next().is_some_and(|last| last.contains('.'));
+    let served = if is_file {
+        files.oneshot(request).await.map(|response| response.map(axum::body::Body::new))
+    } else {
+        let page = files.fallback(ServeFile::new(root.join("index.html")));
+        page.oneshot(request).await.map(|response| response.map(axum::body::Body::new))
+    };
+    served.into_response()
+}
+
+fn unknown(path: &str) -> Refusal {
+    Refusal::new(Kind::NotFound, format!("there is nothing at {path}; /openapi.json lists what there is"))
+}
