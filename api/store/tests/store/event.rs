@@ -84,7 +84,9 @@ async fn pages_follow_each_other_without_gap_or_overlap_while_many_write() -> an
         Ok(seen)
     };
     let (a, b, c, d, seen) = tokio::join!(write(0), write(1), write(2), write(3), collect());
-    (a?, b?, c?, d?);
+    for written in [a, b, c, d] {
+        written?;
+    }
     let mut seen = seen?;
     for pair in seen.chunks(2) {
         assert_eq!(

@@ -9,7 +9,9 @@ async fn processes_that_migrate_at_once_do_not_disturb_each_other() -> anyhow::R
     let db = TestDb::unmigrated().await;
     let run = || migrate::run(&db.owner_url);
     let (a, b, c) = tokio::join!(run(), run(), run());
-    (a?, b?, c?);
+    for migrated in [a, b, c] {
+        migrated?;
+    }
     migrate::run(&db.owner_url).await?;
     let mut conn = PgConnection::connect(&db.owner_url).await?;
     let applied: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations where success")

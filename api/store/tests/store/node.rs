@@ -51,7 +51,7 @@ async fn a_silent_node_is_lost_with_its_tasks_and_comes_back_without_them() -> a
         expected_revision: 0,
         action: start(world.tasks(&[0])),
     };
-    let refused = world.commit(&[late.clone()], 35).await?;
+    let refused = world.commit(std::slice::from_ref(&late), 35).await?;
     assert!(matches!(
         refused.conflicts[0].why,
         Refusal::NodesUnavailable { .. }

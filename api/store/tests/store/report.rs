@@ -326,7 +326,7 @@ async fn the_end_of_a_revision_is_kept_until_the_next_starts() -> anyhow::Result
     };
     assert!(
         world
-            .tell(shard, 1, 0, &[lost_peer.clone()])
+            .tell(shard, 1, 0, std::slice::from_ref(&lost_peer))
             .await?
             .round_due
     );
