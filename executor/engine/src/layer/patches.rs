@@ -21,12 +21,20 @@ fn run(x: usize, width: usize) -> (usize, usize, usize) {
 /// Copies the patches of one image; `LINE` is 3 × channels, or 0 when that is not known at compile time. A constant makes each copy
 /// a few instructions instead of a call, which counts when a run is short: on one channel it is three numbers.
 #[inline(always)]
-fn gather_lines<const LINE: usize>(image: &[f32], height: usize, width: usize, channels: usize, patches: &mut [f32]) {
+fn gather_lines<const LINE: usize>(
+    image: &[f32],
+    height: usize,
+    width: usize,
+    channels: usize,
+    patches: &mut [f32],
+) {
     let line = if LINE == 0 { WINDOW * channels } else { LINE };
     let rows = patches.chunks_exact_mut(width * WINDOW * line);
     for (y, patches) in rows.take(height).enumerate() {
         for ky in 0..WINDOW {
-            let targets = patches.chunks_exact_mut(WINDOW * line).map(|patch| &mut patch[ky * line..][..line]);
+            let targets = patches
+                .chunks_exact_mut(WINDOW * line)
+                .map(|patch| &mut patch[ky * line..][..line]);
             if y + ky == 0 || y + ky > height {
                 targets.for_each(|target| target.fill(0.0));
                 continue;
