@@ -95,39 +95,75 @@ struct Way {
 
 impl<'s, 'a> Admitting<'s, 'a> {
     fn new(snapshot: &'s Snapshot, contenders: &'s [Contender<'a>], policy: &'s Policy) -> Self {
-        let mut done = Admission::default();
-        let mut waiting = BTreeMap::new();
-        let mut used: BTreeMap<TenantId, u32> = BTreeMap::new();
-        for (index, contender) in contenders.iter().enumerate() {
-            if contender.wants() {
-                waiting.insert(contender.turn(), index);
-            }
-            if contender.standing == Standing::Evicted {
-                done.stopped.insert(index);
-            }
-            if contender.stays() {
-                *used.entry(contender.job.tenant).or_default() += contender.job.held_gpus();
-            }
-        }
-        let quotas = snapshot
-            .tenants
-            .iter()
-            .filter_map(|tenant| Some((tenant.id, tenant.gpu_quota?)))
-            .collect();
-        let cluster = without_stopped(snapshot, contenders, &done.stopped);
-        Self {
+        let mut admitting = Self {
             snapshot,
             contenders,
             policy,
-            quotas,
-            waiting,
-            done,
-            cluster,
-            used,
+            quotas: snapshot
+                .tenants
+                .iter()
+                .filter_map(|tenant| Some((tenant.id, tenant.gpu_quota?)))
+                .collect(),
+            waiting: BTreeMap::new(),
+            done: Admission::default(),
+            cluster: Cluster::empty(snapshot),
+            used: BTreeMap::new(),
             barrier: None,
             tenant_barriers: BTreeMap::new(),
             trials: Cell::new(0),
+        };
+        let mut claims = BTreeMap::new();
+        for (index, contender) in contenders.iter().enumerate() {
+            match contender.standing {
+                Standing::Running | Standing::Starting => {
+                    *admitting.used.entry(contender.job.tenant).or_default() +=
+                        contender.job.held_gpus();
+                }
+                Standing::Evicted => {
+                    admitting.done.stopped.insert(index);
+                    claims.insert(contender.claim(), index);
+                }
+                Standing::Returning => {
+                    claims.insert(contender.claim(), index);
+                }
+                Standing::Queued | Standing::Displaced => {
+                    admitting.waiting.insert(contender.turn(), index);
+                }
+                Standing::Resting | Standing::Ending => {}
+            }
         }
+        admitting.cluster = without_stopped(snapshot, contenders, &admitting.done.stopped);
+        for (claim, index) in claims {
+            if !admitting.fits(claim, index) {
+                // Its node is gone, or its quota was lowered: it waits like everybody.
+                admitting.waiting.insert(contenders[index].turn(), index);
+            }
+        }
+        admitting
+    }
+
+    /// Places the minimum beside everybody admitted so far, if it fits there and in the quota.
+    fn fits(&mut self, turn: Turn, index: usize) -> bool {
+        let job = self.contenders[index].job;
+        let fits = self.within_quota(index)
+            && place(&mut self.cluster, Gang::min(job), When::Later).is_some();
+        if fits {
+            self.start(turn, index);
+        }
+        fits
+    }
+
+    fn within_quota(&self, index: usize) -> bool {
+        let job = self.contenders[index].job;
+        self.used(job.tenant).saturating_add(job.min_gpus()) <= self.quota(job.tenant)
+    }
+
+    fn used(&self, tenant: TenantId) -> u32 {
+        self.used.get(&tenant).copied().unwrap_or(0)
+    }
+
+    fn quota(&self, tenant: TenantId) -> u32 {
+        self.quotas.get(&tenant).copied().unwrap_or(u32::MAX)
     }
 
     fn consider(&mut self, turn: Turn, index: usize) {
@@ -144,16 +180,12 @@ impl<'s, 'a> Admitting<'s, 'a> {
             );
             return;
         }
-        let used_gpus = self.used.get(&job.tenant).copied().unwrap_or(0);
-        let quota = self.quotas.get(&job.tenant).copied().unwrap_or(u32::MAX);
-        let within_quota = used_gpus.saturating_add(job.min_gpus()) <= quota;
-        if within_quota && place(&mut self.cluster, Gang::min(job), When::Later).is_some() {
-            self.start(turn, index);
+        if self.fits(turn, index) {
             return;
         }
-        if job.min_gpus() <= quota
-            && let Some(way) = self.make_way(index, within_quota)
-        {
+        let within_quota = self.within_quota(index);
+        let possible = job.min_gpus() <= self.quota(job.tenant);
+        if possible && let Some(way) = self.make_way(index, within_quota) {
             self.stop(&way, index);
             self.start(turn, index);
             return;
@@ -161,10 +193,12 @@ impl<'s, 'a> Admitting<'s, 'a> {
         let refusal = if within_quota {
             Refusal::Room
         } else {
-            Refusal::Quota { used_gpus }
+            Refusal::Quota {
+                used_gpus: self.used(job.tenant),
+            }
         };
         self.done.refused.insert(index, refusal);
-        self.raise_barrier(index, within_quota, job.min_gpus() <= quota);
+        self.raise_barrier(index, within_quota, possible);
     }
 
     fn start(&mut self, turn: Turn, index: usize) {
@@ -215,7 +249,15 @@ impl<'s, 'a> Admitting<'s, 'a> {
             let contender = &self.contenders[other];
             (Reverse(surplus(contender)), Reverse(contender.turn()))
         });
+        let claims = self
+            .done
+            .starters
+            .values()
+            .map(|&other| (other, &self.contenders[other]));
         let mut displaceable: Vec<usize> = running()
+            .chain(
+                claims.filter(|(_, other)| concerned(other) && other.standing != Standing::Queued),
+            )
             .filter(|(_, other)| other.job.priority < job.priority)
             .map(|(other, _)| other)
             .collect();
@@ -288,7 +330,7 @@ impl<'s, 'a> Admitting<'s, 'a> {
             .sum::<u32>()
             + displaced
                 .iter()
-                .map(|&other| self.contenders[other].job.held_gpus())
+                .map(|&other| self.claimed(other))
                 .sum::<u32>();
         self.cluster.gpus(When::Later) + gained >= self.contenders[index].job.min_gpus()
     }
@@ -305,13 +347,16 @@ impl<'s, 'a> Admitting<'s, 'a> {
         }
         self.trials.set(self.trials.get() + 1);
         let mut stopped = self.done.stopped.clone();
-        stopped.extend(shrunk);
-        stopped.extend(displaced);
+        stopped.extend(shrunk.iter().chain(displaced));
         let mut cluster = without_stopped(self.snapshot, self.contenders, &stopped);
         let mut starters = self.done.starters.clone();
-        for &other in shrunk.iter().chain([&index]) {
-            starters.insert(self.contenders[other].turn(), other);
-        }
+        starters.retain(|_, starter| !displaced.contains(starter));
+        starters.extend(
+            shrunk
+                .iter()
+                .map(|&other| (self.contenders[other].claim(), other)),
+        );
+        starters.insert(self.contenders[index].turn(), index);
         for &starter in starters.values() {
             place(
                 &mut cluster,
@@ -320,43 +365,55 @@ impl<'s, 'a> Admitting<'s, 'a> {
             )?;
         }
         let tenant = self.contenders[index].job.tenant;
-        let freed = |other: &usize, keeps: u32| {
-            let contender = &self.contenders[*other];
-            let held = if contender.job.tenant == tenant {
-                contender.job.held_gpus()
-            } else {
-                0
-            };
-            held.saturating_sub(if held > 0 { keeps } else { 0 })
-        };
+        let own = |other: &&usize| self.contenders[**other].job.tenant == tenant;
         let freed_gpus: u32 = shrunk
             .iter()
-            .map(|other| freed(other, self.contenders[*other].job.min_gpus()))
-            .chain(displaced.iter().map(|other| freed(other, 0)))
-            .sum();
-        let used = self.used.get(&tenant).copied().unwrap_or(0);
-        let needed = used.saturating_add(self.contenders[index].job.min_gpus());
-        let quota = self.quotas.get(&tenant).copied().unwrap_or(u32::MAX);
-        (needed.saturating_sub(freed_gpus) <= quota).then(|| Way {
+            .filter(own)
+            .map(|&other| surplus(&self.contenders[other]))
+            .sum::<u32>()
+            + displaced
+                .iter()
+                .filter(own)
+                .map(|&other| self.claimed(other))
+                .sum::<u32>();
+        let needed = self
+            .used(tenant)
+            .saturating_add(self.contenders[index].job.min_gpus());
+        (needed.saturating_sub(freed_gpus) <= self.quota(tenant)).then(|| Way {
             shrunk: shrunk.clone(),
             displaced: displaced.clone(),
             cluster,
         })
     }
 
+    /// GPUs that the job keeps others from: what it holds while it runs, its minimum once it is stopped and comes back.
+    fn claimed(&self, index: usize) -> u32 {
+        let contender = &self.contenders[index];
+        let runs = contender.standing == Standing::Running && !self.done.stopped.contains(&index);
+        if runs {
+            contender.job.held_gpus()
+        } else {
+            contender.job.min_gpus()
+        }
+    }
+
     fn stop(&mut self, way: &Way, made_for: usize) {
         self.cluster = way.cluster.clone();
         for &other in way.shrunk.iter().chain(&way.displaced) {
+            let claimed = self.claimed(other);
             let contender = &self.contenders[other];
-            self.done.stopped.insert(other);
-            self.done.made_way.insert(other, made_for);
             let used = self.used.entry(contender.job.tenant).or_default();
-            *used = used.saturating_sub(contender.job.held_gpus());
+            *used = used.saturating_sub(claimed);
+            if contender.standing == Standing::Running {
+                self.done.stopped.insert(other);
+                self.done.made_way.insert(other, made_for);
+            }
         }
         for &other in &way.shrunk {
-            self.start(self.contenders[other].turn(), other);
+            self.start(self.contenders[other].claim(), other);
         }
         for &other in &way.displaced {
+            self.done.starters.retain(|_, starter| *starter != other);
             self.done.displaced.insert(other, made_for);
             self.waiting.insert(self.contenders[other].turn(), other);
         }

@@ -24,7 +24,6 @@ pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
     for decision in &plan.decisions {
         apply_one(snapshot, decision)?;
     }
-    snapshot.sort();
     Ok(())
 }
 

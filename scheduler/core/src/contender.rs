@@ -5,7 +5,7 @@ use crate::policy::Policy;
 use crate::settle::Settled;
 use crate::snapshot::{Job, Snapshot};
 use muster_model::id::{JobId, NodeId};
-use muster_model::job::{AfterStop, JobState};
+use muster_model::job::{AfterStop, JobState, RequeueCause};
 use std::cmp::Reverse;
 use std::collections::BTreeSet;
 
@@ -26,8 +26,10 @@ pub(crate) enum Standing {
     Starting,
     /// On a drained node: it must go, whether there is room elsewhere or not.
     Evicted,
-    /// Stops, and comes back: its GPUs are claimed for itself.
+    /// Stops, and comes back: what it needs at least is claimed for it, as if it still ran.
     Returning,
+    /// Stops for a job of higher priority, and waits in its turn like a queued one.
+    Displaced,
     /// Waits, and holds nothing.
     Queued,
     /// Waits out its back-off, or is paused; claims nothing, but its last tasks may still hold GPUs.
@@ -36,9 +38,16 @@ pub(crate) enum Standing {
     Ending,
 }
 
-/// The order in which jobs are considered: priority, then who has begun (it owns a checkpoint, and GPUs that it gave up for a resize
-/// must not go to somebody behind it), then submission.
-pub(crate) type Turn = (Reverse<i32>, bool, i64, JobId);
+/// The order in which jobs are considered: claims first, so that GPUs given up for a resize do not go to somebody else; then
+/// priority; then who has begun, because it owns a checkpoint; then submission.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Turn {
+    waits: bool,
+    priority: Reverse<i32>,
+    is_new: bool,
+    submitted_ms: i64,
+    job: JobId,
+}
 
 impl<'a> Contender<'a> {
     /// All jobs of the round, in the snapshot's order.
@@ -63,26 +72,28 @@ impl<'a> Contender<'a> {
             .collect()
     }
 
+    /// Its turn among those who claim what they gave up.
+    pub(crate) fn claim(&self) -> Turn {
+        Turn {
+            waits: false,
+            ..self.turn()
+        }
+    }
+
+    /// Its turn among those who wait.
     pub(crate) fn turn(&self) -> Turn {
-        (
-            Reverse(self.job.priority),
-            self.job.revision == 0,
-            self.job.submitted_ms,
-            self.job.id,
-        )
+        Turn {
+            waits: true,
+            priority: Reverse(self.job.priority),
+            is_new: self.job.revision == 0,
+            submitted_ms: self.job.submitted_ms,
+            job: self.job.id,
+        }
     }
 
     /// Whether its tasks keep what they hold.
     pub(crate) fn stays(&self) -> bool {
         matches!(self.standing, Standing::Running | Standing::Starting)
-    }
-
-    /// Whether it wants GPUs that it does not have.
-    pub(crate) fn wants(&self) -> bool {
-        matches!(
-            self.standing,
-            Standing::Evicted | Standing::Returning | Standing::Queued
-        )
     }
 }
 
@@ -106,6 +117,11 @@ fn standing(settled: &Settled<'_>, drained: &BTreeSet<NodeId>, now_ms: i64) -> S
         {
             Standing::Resting
         }
+        JobState::Stopping {
+            then: AfterStop::Requeue {
+                cause: RequeueCause::Preempted,
+            },
+        } => Standing::Displaced,
         JobState::Stopping {
             then: AfterStop::Requeue { .. },
         } => Standing::Returning,

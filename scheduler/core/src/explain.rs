@@ -3,7 +3,6 @@
 //! A change is named only if a trial round with it really starts the job: what people are told is tried, not guessed.
 
 use crate::admit::Refusal;
-use crate::apply;
 use crate::cluster::{Cluster, When};
 use crate::place::{Gang, place};
 use crate::policy::Policy;
@@ -16,7 +15,8 @@ use std::cmp::Reverse;
 use std::collections::BTreeSet;
 use uuid::Uuid;
 
-/// For every job in the snapshot's order: what its owner is to be told; `None` for a job that does not wait.
+/// For every job in the snapshot's order: what its owner is to be told; `None` for a job that does not wait. The snapshot is that after
+/// the plan, because people change something after they have read the reason.
 pub(crate) fn waiting(
     snapshot: &Snapshot,
     policy: &Policy,
@@ -30,13 +30,9 @@ pub(crate) fn waiting(
         .map(|(index, _)| index)
         .collect();
     queue.sort_by_key(|&index| decided.contenders[index].turn());
-    // People change something after they have read the reason, and by then the plan has been carried out.
-    let mut after = snapshot.clone();
-    apply::apply(&mut after, &decided.plan()).expect("the planner's decisions follow the states");
     let free_gpus = decided.solution.cluster.gpus(When::Now);
     let explaining = Explaining {
         snapshot,
-        after,
         policy,
         decided,
         free_gpus,
@@ -71,8 +67,6 @@ fn suspended() -> Waiting {
 
 struct Explaining<'e, 'a> {
     snapshot: &'e Snapshot,
-    /// Once the plan is carried out.
-    after: Snapshot,
     policy: &'e Policy,
     decided: &'e Decided<'a>,
     /// Free after the round and promised to nobody.
@@ -209,12 +203,7 @@ impl Explaining<'_, '_> {
             .iter()
             .enumerate()
             .filter(|(other, _)| *other != index)
-            .map(|(other, settled)| {
-                let placed = self.decided.solution.placed.get(&other);
-                let starts = placed.filter(|placed| placed.at_once);
-                let started = starts.map_or(0, |placed| placed.size.0 * settled.job.worker.gpus);
-                (Reverse(settled.job.held_gpus() + started), settled.job.id)
-            })
+            .map(|(_, settled)| (Reverse(settled.job.held_gpus()), settled.job.id))
             .filter(|(held, _)| held.0 > 0)
             .collect();
         holders.sort_unstable();
@@ -230,7 +219,7 @@ impl Explaining<'_, '_> {
     fn smallest_change(&self, index: usize, why: &Wait) -> Option<Change> {
         let job = &self.snapshot.jobs[index];
         self.candidates(job, why).into_iter().find(|change| {
-            let changed = apply_change(&self.after, job.id, change);
+            let changed = apply_change(self.snapshot, job.id, change);
             changed.is_some_and(|changed| decide(&changed, self.policy).starts(job.id))
         })
     }

@@ -166,11 +166,9 @@ fn deal(nodes: &[Share], gang: Gang<'_>, shards_first: bool) -> Option<Vec<Share
             })
         })
     };
-    let fits = if shards_first {
-        ps_shards(&mut shares) && workers(&mut shares)
-    } else {
-        workers(&mut shares) && ps_shards(&mut shares)
-    };
+    // Who asks for more of the scarce part should come first, and which part is scarce is not known before.
+    let early_shards = !shards_first || ps_shards(&mut shares);
+    let fits = early_shards && workers(&mut shares) && (shards_first || ps_shards(&mut shares));
     fits.then_some(shares)
 }
 

@@ -78,10 +78,11 @@ pub struct SpeedReport {
     pub steps_per_s: f64,
 }
 
-/// Puts a round into words.
+/// Puts a round into words; the snapshot is that after the plan, `actions` are what led to it.
 pub(crate) fn report(
     snapshot: &Snapshot,
     decided: &Decided<'_>,
+    actions: &[Vec<Action>],
     waiting: Vec<Option<Waiting>>,
 ) -> RoundReport {
     let problem = Problem::new(snapshot, &decided.contenders);
@@ -120,6 +121,7 @@ pub(crate) fn report(
                 why: why(
                     decided,
                     index,
+                    &actions[index],
                     waiting.as_ref(),
                     next_worker_gain,
                     runner_up,
@@ -155,15 +157,8 @@ fn totals(snapshot: &Snapshot, decided: &Decided<'_>) -> Totals {
             .map(|task| task.gpus.len())
             .sum()
     };
-    let started: u32 = decided
-        .solution
-        .placed
-        .iter()
-        .filter(|(_, placed)| placed.at_once)
-        .map(|(&index, placed)| placed.size.0 * snapshot.jobs[index].worker.gpus)
-        .sum();
-    let held = u32::try_from(snapshot.jobs.iter().map(held).sum::<usize>()).unwrap_or(u32::MAX);
-    let held_gpus = held.saturating_add(started);
+    let held_gpus =
+        u32::try_from(snapshot.jobs.iter().map(held).sum::<usize>()).unwrap_or(u32::MAX);
     let queued = decided
         .settled
         .iter()
@@ -180,6 +175,7 @@ fn totals(snapshot: &Snapshot, decided: &Decided<'_>) -> Totals {
 fn why(
     decided: &Decided<'_>,
     index: usize,
+    actions: &[Action],
     waiting: Option<&Waiting>,
     next_worker_gain: Option<f64>,
     runner_up: Option<RunnerUp>,
@@ -187,8 +183,7 @@ fn why(
     if let Some(waiting) = waiting {
         return waiting.why.to_string();
     }
-    if let Some(Action::Stop { why, .. } | Action::Start { why, .. }) = decided.settled[index]
-        .actions
+    if let Some(Action::Stop { why, .. } | Action::Start { why, .. }) = actions
         .iter()
         .rev()
         .find(|action| matches!(action, Action::Stop { .. } | Action::Start { .. }))
@@ -210,7 +205,7 @@ fn why(
         (Standing::Running, Some(_), _) => {
             "one worker more is not worth a restart, or finds no room".to_owned()
         }
-        (Standing::Returning | Standing::Evicted, ..) => {
+        (Standing::Returning | Standing::Evicted | Standing::Displaced, ..) => {
             "comes back once its tasks are gone".to_owned()
         }
         (Standing::Ending | Standing::Resting | Standing::Queued, ..) => "ends or rests".to_owned(),

@@ -67,7 +67,7 @@ fn is_quiet(problem: &Problem<'_, '_>, policy: &Policy) -> bool {
         .iter()
         .all(|contender| match contender.standing {
             Standing::Starting => ran_ms(problem, contender) >= policy.min_run_ms,
-            Standing::Evicted | Standing::Returning => false,
+            Standing::Evicted | Standing::Returning | Standing::Displaced => false,
             Standing::Resting | Standing::Ending => contender.job.held_gpus() == 0,
             Standing::Running | Standing::Queued => true,
         })
@@ -147,7 +147,7 @@ impl Improving<'_, '_, '_> {
         turns.extend(
             movable
                 .iter()
-                .map(|&index| (problem.contenders[index].turn(), index)),
+                .map(|&index| (problem.contenders[index].claim(), index)),
         );
         let growing: Vec<Growing> = turns
             .values()
@@ -180,7 +180,7 @@ impl Improving<'_, '_, '_> {
         starters.extend(
             changed
                 .iter()
-                .map(|&index| (self.problem.contenders[index].turn(), index)),
+                .map(|&index| (self.problem.contenders[index].claim(), index)),
         );
         let mut stopped = self.admission.stopped.clone();
         stopped.extend(changed);

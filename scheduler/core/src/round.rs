@@ -1,6 +1,7 @@
 //! One round: the stages in their order.
 
 use crate::admit::{Admission, admit};
+use crate::apply::apply;
 use crate::contender::{Contender, Standing};
 use crate::explain;
 use crate::plan::{Action, Decision, Plan};
@@ -8,10 +9,11 @@ use crate::policy::Policy;
 use crate::report::{self, RoundReport};
 use crate::resize;
 use crate::settle::{Settled, settle};
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Job, Snapshot};
 use crate::solve::{Problem, Solution};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, RequeueCause};
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 
 /// Everything that a round decides, before it is put in words.
@@ -25,20 +27,64 @@ pub(crate) struct Decided<'a> {
     pub resized: BTreeSet<usize>,
 }
 
+/// A plan is complete: it is made in passes, each on the state that the one before leaves, until a pass decides nothing. What a
+/// start leaves free is so given away in the same round, and planning again on the state after the plan changes nothing. Two
+/// passes are the rule; whatever is left after the last is for the next round.
+const MOST_PASSES: usize = 4;
+
 pub(crate) fn run(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
-    let mut decided = decide(snapshot, policy);
-    let waiting = explain::waiting(snapshot, policy, &decided);
-    for (settled, waiting) in decided.settled.iter_mut().zip(&waiting) {
-        if let Some(waiting) = waiting
-            && settled.job.waiting.as_ref() != Some(waiting)
+    let mut after = Cow::Borrowed(snapshot);
+    let mut actions: Vec<Vec<Action>> = vec![Vec::new(); snapshot.jobs.len()];
+    for _ in 0..MOST_PASSES {
+        let decided = decide(&after, policy);
+        if decided
+            .settled
+            .iter()
+            .all(|settled| settled.actions.is_empty())
         {
-            settled.take(Action::Wait {
+            break;
+        }
+        let plan = decided.plan();
+        for (taken, settled) in actions.iter_mut().zip(decided.settled) {
+            taken.extend(settled.actions);
+        }
+        apply(after.to_mut(), &plan).expect("the planner's decisions follow the states");
+    }
+    let decided = decide(&after, policy);
+    let waiting = explain::waiting(&after, policy, &decided);
+    for ((taken, job), waiting) in actions.iter_mut().zip(&after.jobs).zip(&waiting) {
+        if let Some(waiting) = waiting
+            .as_ref()
+            .filter(|&waiting| job.waiting.as_ref() != Some(waiting))
+        {
+            taken.push(Action::Wait {
                 waiting: waiting.clone(),
             });
         }
     }
-    let report = report::report(snapshot, &decided, waiting);
-    (decided.plan(), report)
+    let report = report::report(&after, &decided, &actions, waiting);
+    (
+        Plan {
+            decisions: decisions(&snapshot.jobs, actions),
+        },
+        report,
+    )
+}
+
+fn decisions<'a>(
+    jobs: impl IntoIterator<Item = &'a Job>,
+    actions: impl IntoIterator<Item = Vec<Action>>,
+) -> Vec<Decision> {
+    jobs.into_iter()
+        .zip(actions)
+        .flat_map(|(job, actions)| {
+            actions.into_iter().map(|action| Decision {
+                job: job.id,
+                expected_revision: job.revision,
+                action,
+            })
+        })
+        .collect()
 }
 
 pub(crate) fn decide<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Decided<'a> {
@@ -73,20 +119,14 @@ pub(crate) fn decide<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Decided<'a>
 }
 
 impl Decided<'_> {
-    /// The decisions taken so far.
-    pub(crate) fn plan(&self) -> Plan {
-        let decisions = self
-            .settled
-            .iter()
-            .flat_map(|settled| {
-                settled.actions.iter().map(|action| Decision {
-                    job: settled.job.id,
-                    expected_revision: settled.job.revision,
-                    action: action.clone(),
-                })
-            })
-            .collect();
-        Plan { decisions }
+    fn plan(&self) -> Plan {
+        let jobs = self.settled.iter().map(|settled| settled.job);
+        Plan {
+            decisions: decisions(
+                jobs,
+                self.settled.iter().map(|settled| settled.actions.clone()),
+            ),
+        }
     }
 
     /// Whether the job starts in this round.

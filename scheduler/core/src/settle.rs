@@ -102,8 +102,10 @@ impl Facts<'_> {
                 if job.state == JobState::Starting && all_up && !job.tasks.is_empty() {
                     settled.take(Action::Up);
                 }
+                return;
             }
         }
+        self.release(job, settled);
     }
 
     /// In order of weight: it is done; it can never go on; its owner wants it stopped; a task is gone.
@@ -172,17 +174,32 @@ impl Facts<'_> {
         if let Some((stronger, why)) = stronger_end(job, then) {
             settled.take(stop(stronger, why));
         }
-        if job.tasks.iter().any(|task| !task.state.is_released()) {
+        self.release(job, settled);
+    }
+
+    /// Lets go of a stopping job whose last task is gone.
+    fn release(&self, job: &Job, settled: &mut Settled<'_>) {
+        if job.held_tasks().next().is_some() {
             return;
         }
         // A job whose tasks only said that a peer went away was stopped without a charge, because a lost node is known much later
         // than its peers' complaints. Now every outcome is known: if no node is to blame, the job is.
-        let blamed_node = *then
-            == AfterStop::Requeue {
+        let innocent = JobState::Stopping {
+            then: AfterStop::Requeue {
                 cause: RequeueCause::NodeLost,
-            };
-        let uncharged = JobState::Stopping { then: then.clone() } == settled.state;
-        if blamed_node && uncharged && !gone(job).any(|(_, outcome)| outcome.is_node_fault()) {
+            },
+        };
+        let charged = settled.actions.iter().any(|action| {
+            matches!(
+                action,
+                Action::Stop {
+                    charge_failure: true,
+                    ..
+                }
+            )
+        });
+        let blamed = gone(job).any(|(_, outcome)| outcome.is_node_fault());
+        if settled.state == innocent && !charged && !blamed {
             let why = gone(job)
                 .find(|(_, outcome)| is_own_fault(outcome))
                 .map_or_else(

@@ -195,7 +195,15 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
         .iter()
         .filter(|one| !is_wait(&one.action))
         .collect();
-    prop_assert!(changes.is_empty(), "first {first:#?} then {changes:#?}");
+    prop_assert!(
+        changes.is_empty(),
+        "then {changes:#?}\nfirst {:#?}",
+        first
+            .decisions
+            .iter()
+            .filter(|one| !is_wait(&one.action))
+            .collect::<Vec<_>>()
+    );
     let mut settled = after.clone();
     apply(&mut settled, &second).expect("waits");
     let (third, _) = plan(&settled, policy);

@@ -54,10 +54,10 @@ fn without_outliers(losses: &[(u64, f64)]) -> Vec<(u64, f64)> {
     let at = |i: usize| losses[i].1;
     let mut clean = losses.to_vec();
     let last = losses.len() - 1;
-    for i in 1..last {
+    for (i, point) in clean.iter_mut().enumerate().take(last).skip(1) {
         let (low, high) = (at(i - 1).min(at(i + 1)), at(i - 1).max(at(i + 1)));
-        if at(i) > FACTOR * high || at(i) * FACTOR < low {
-            clean[i].1 = f64::midpoint(low, high);
+        if point.1 > FACTOR * high || point.1 * FACTOR < low {
+            point.1 = f64::midpoint(low, high);
         }
     }
     if at(last) > FACTOR * at(last - 1).max(at(last - 2)) {

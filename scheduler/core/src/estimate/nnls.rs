@@ -109,10 +109,12 @@ fn least_squares<const N: usize>(
             .max_by(|&a, &b| matrix[a][pivot].abs().total_cmp(&matrix[b][pivot].abs()))
             .unwrap_or(pivot);
         matrix.swap(pivot, best);
-        for row in pivot + 1..size {
-            let factor = matrix[row][pivot] / matrix[pivot][pivot];
-            for column in pivot..=size {
-                matrix[row][column] -= factor * matrix[pivot][column];
+        let (above, below) = matrix.split_at_mut(pivot + 1);
+        let pivot_row = &above[pivot];
+        for row in below {
+            let factor = row[pivot] / pivot_row[pivot];
+            for (value, pivot_value) in row.iter_mut().zip(pivot_row).skip(pivot) {
+                *value -= factor * pivot_value;
             }
         }
     }

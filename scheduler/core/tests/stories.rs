@@ -1,0 +1,388 @@
+//! What a user of a small cluster sees, story by story.
+
+mod scene;
+
+use muster_core::snapshot::{FailedReport, Finished};
+use muster_core::{Action, Plan};
+use muster_model::job::{Intent, JobPhase, JobState};
+use muster_model::task::Outcome;
+use muster_model::wait::{Change, Wait};
+use scene::{Scene, gone, tenant};
+
+fn stops(plan: &Plan) -> usize {
+    plan.decisions
+        .iter()
+        .filter(|one| matches!(one.action, Action::Stop { .. }))
+        .count()
+}
+
+#[test]
+fn a_lone_job_takes_all_it_may_use_and_keeps_it() {
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(1, 4);
+    scene.settle();
+    assert_eq!(scene.workers("a"), 4);
+    for speed in [10.0, 9.0, 12.0, 3.0] {
+        scene.measured("a", 4, speed);
+        scene.later(120_000);
+        assert_eq!(stops(&scene.round()), 0);
+    }
+}
+
+#[test]
+fn a_second_job_starts_at_once_and_the_first_grows_again() {
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(1, 4);
+    scene.settle();
+    scene.measured("a", 4, 20.0);
+    scene.job("b").workers(1, 2);
+    let plan = scene.round();
+    assert_eq!(
+        stops(&plan),
+        1,
+        "a makes room in the first round: {plan:#?}"
+    );
+    let waiting = scene
+        .find("b")
+        .waiting
+        .clone()
+        .expect("b waits for a's tasks");
+    let a = scene.find("a").id;
+    assert_eq!(
+        waiting.why,
+        Wait::WaitingForPreemptedWorkloads { jobs: vec![a] }
+    );
+    scene.settle();
+    assert!(scene.workers("b") >= 1);
+    assert_eq!(scene.workers("a") + scene.workers("b"), 4);
+
+    let workers = scene.workers("a");
+    scene.measured("a", workers, 5.5 * f64::from(workers));
+    scene.find("b").finished = Some(Finished {
+        step: 1,
+        reason: "done".to_owned(),
+    });
+    scene.later(60_000);
+    scene.settle();
+    scene.snapshot.jobs.retain(|job| job.name == "a");
+    scene.later(60_000);
+    scene.settle();
+    assert_eq!(scene.workers("a"), 4);
+}
+
+#[test]
+fn sizes_settle_where_more_workers_bring_nothing() {
+    // Two cores: no speed-up beyond two workers. Whatever is explored, it must come to rest.
+    let true_speed = |workers: u32| 10.0 * f64::from(workers.min(2));
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(1, 4).steps(1_000_000);
+    scene.job("b").workers(1, 2).steps(1_000_000);
+    let mut resizes = 0;
+    for round in 0..60 {
+        scene.later(60_000);
+        for name in ["a", "b"] {
+            let workers = scene.workers(name);
+            if workers > 0 {
+                scene.measured(
+                    name,
+                    workers,
+                    true_speed(workers) * (1.0 + 0.03 * f64::from(round % 3)),
+                );
+            }
+        }
+        let plan = scene.round();
+        scene.obey();
+        resizes += stops(&plan);
+        assert!(
+            round < 30 || stops(&plan) == 0,
+            "still resizing in round {round}"
+        );
+        scene.settle();
+    }
+    assert!(resizes <= 6, "{resizes} resizes of two steady jobs");
+}
+
+#[test]
+fn nothing_is_resized_for_speed_that_would_end_soon() {
+    let mut scene = Scene::cluster(1, 4);
+    scene.job("a").workers(1, 4);
+    scene.job("b").workers(2, 2);
+    scene.settle();
+    scene.measured("a", 2, 10.0);
+    scene.find("a").progress.step = 19_950;
+    scene.find("b").finished = Some(Finished {
+        step: 1,
+        reason: "done".to_owned(),
+    });
+    scene.later(60_000);
+    scene.settle();
+    assert_eq!(
+        scene.workers("a"),
+        2,
+        "five seconds of work are not worth a restart"
+    );
+}
+
+#[test]
+fn only_a_strictly_higher_priority_displaces() {
+    let mut scene = Scene::cluster(1, 2);
+    scene.job("low").workers(2, 2);
+    scene.settle();
+    scene.job("equal").workers(2, 2);
+    assert_eq!(stops(&scene.round()), 0);
+    assert_eq!(scene.phase("equal"), JobPhase::Queued);
+    scene.job("high").workers(2, 2).priority(1);
+    assert_eq!(stops(&scene.round()), 1);
+    scene.settle();
+    assert_eq!(scene.phase("high"), JobPhase::Running);
+    assert_eq!(scene.phase("low"), JobPhase::Queued);
+}
+
+#[test]
+fn a_claim_is_not_stolen_while_its_tasks_stop() {
+    let mut scene = Scene::cluster(1, 4);
+    scene.job("a").workers(2, 4);
+    scene.settle();
+    scene.job("b").workers(2, 2);
+    scene.round();
+    assert!(matches!(scene.find("a").state, JobState::Stopping { .. }));
+    scene.job("thief").workers(2, 2);
+    for _ in 0..4 {
+        let halfway = scene
+            .find("a")
+            .tasks
+            .iter()
+            .position(|task| !task.state.is_released());
+        if let Some(next) = halfway {
+            scene.find("a").tasks[next].state = gone(Outcome::Exited { code: 0 });
+        }
+        scene.round();
+    }
+    scene.settle();
+    assert_eq!(scene.workers("a"), 2);
+    assert_eq!(scene.workers("b"), 2);
+    assert_eq!(scene.phase("thief"), JobPhase::Queued);
+}
+
+#[test]
+fn a_drained_node_is_left_even_when_there_is_no_other() {
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(2, 2);
+    scene.job("b").workers(2, 2);
+    scene.settle();
+    scene.snapshot.nodes[0].drained = true;
+    scene.settle();
+    let open = scene.snapshot.nodes[1].id;
+    let held: Vec<_> = scene
+        .snapshot
+        .jobs
+        .iter()
+        .flat_map(|job| job.held_tasks())
+        .collect();
+    assert!(held.iter().all(|task| task.node == open), "{held:?}");
+    let waits = scene
+        .snapshot
+        .jobs
+        .iter()
+        .find(|job| job.state == JobState::Queued);
+    let change = waits
+        .and_then(|job| job.waiting.clone())
+        .and_then(|one| one.smallest_change);
+    assert_eq!(
+        change,
+        Some(Change::UncordonNode {
+            name: "node-00".to_owned()
+        })
+    );
+}
+
+#[test]
+fn quota_counts_what_still_stops_and_says_what_is_missing() {
+    let mut scene = Scene::cluster(2, 4);
+    scene.snapshot.tenants[0].gpu_quota = Some(3);
+    scene.job("a").workers(2, 4);
+    scene.job("b").workers(2, 2);
+    scene.settle();
+    assert_eq!(scene.workers("a"), 3);
+    let waiting = scene.find("b").waiting.clone().expect("b waits");
+    assert_eq!(
+        waiting.why,
+        Wait::WaitingForQuota {
+            needed_gpus: 2,
+            used_gpus: 3,
+            quota_gpus: 3
+        }
+    );
+    assert_eq!(
+        waiting.smallest_change,
+        Some(Change::RaiseQuota { by_gpus: 2 })
+    );
+    scene.job("huge").workers(5, 5);
+    scene.round();
+    let waiting = scene.find("huge").waiting.clone().expect("huge waits");
+    assert_eq!(
+        waiting.why,
+        Wait::ExceedsMaxQuota {
+            needed_gpus: 5,
+            quota_gpus: 3
+        }
+    );
+}
+
+#[test]
+fn an_old_waiting_job_is_not_overtaken_for_ever() {
+    let mut scene = Scene::cluster(1, 4);
+    scene.job("small-0").workers(2, 2);
+    scene.settle();
+    scene.job("wide").workers(4, 4);
+    scene.job("small-1").workers(2, 2);
+    scene.settle();
+    assert_eq!(
+        scene.phase("small-1"),
+        JobPhase::Running,
+        "a young job may be overtaken"
+    );
+    scene.later(700_000);
+    scene.find("small-0").finished = Some(Finished {
+        step: 1,
+        reason: "done".to_owned(),
+    });
+    scene.settle();
+    scene.job("small-2").workers(2, 2);
+    scene.settle();
+    assert_eq!(
+        scene.phase("small-2"),
+        JobPhase::Queued,
+        "an old one may not"
+    );
+    scene.find("small-1").finished = Some(Finished {
+        step: 1,
+        reason: "done".to_owned(),
+    });
+    scene.settle();
+    assert_eq!(scene.phase("wide"), JobPhase::Running);
+}
+
+#[test]
+fn a_failing_job_is_retried_with_pauses_and_then_fails() {
+    let mut scene = Scene::cluster(1, 1);
+    scene.job("a").retries(2);
+    let mut starts = 0;
+    for _ in 0..40 {
+        let plan = scene.round();
+        starts += plan
+            .decisions
+            .iter()
+            .filter(|one| matches!(one.action, Action::Start { .. }))
+            .count();
+        if let JobState::Failed { reason } = &scene.find("a").state {
+            assert!(reason.contains("2 retries"), "{reason}");
+            assert_eq!(starts, 3);
+            return;
+        }
+        scene.obey();
+        if scene.phase("a") == JobPhase::Running {
+            scene.find("a").tasks[0].state = gone(Outcome::Exited { code: 1 });
+        }
+        scene.later(1_000);
+    }
+    panic!(
+        "it neither failed nor ran out of retries: {:#?}",
+        scene.snapshot.jobs
+    );
+}
+
+#[test]
+fn a_lost_node_is_not_charged_but_a_lost_peer_alone_is() {
+    let mut scene = Scene::cluster(2, 1);
+    scene.job("a").workers(2, 2);
+    scene.settle();
+    // Peers complain first; the lost node is known only after its lease.
+    scene.find("a").tasks[1].state = gone(Outcome::Exited { code: 75 });
+    scene.round();
+    assert_eq!(scene.find("a").failures, 0);
+    for task in &mut scene.find("a").tasks {
+        if !task.state.is_released() {
+            task.state = gone(Outcome::NodeLost);
+        }
+    }
+    scene.round();
+    assert_eq!(scene.find("a").failures, 0, "the node was to blame");
+    scene.settle();
+    for task in &mut scene.find("a").tasks {
+        task.state = gone(Outcome::Exited { code: 75 });
+    }
+    scene.round();
+    assert_eq!(scene.find("a").failures, 1, "no node was to blame");
+}
+
+#[test]
+fn what_cannot_be_retried_fails_at_once_and_a_finish_outranks_everything() {
+    let mut scene = Scene::cluster(1, 2);
+    scene.job("bad");
+    scene.job("good");
+    scene.settle();
+    scene.find("bad").failed = Some(FailedReport {
+        message: "loss is not a number".to_owned(),
+        retryable: false,
+    });
+    scene.find("good").intent = Intent::Cancel;
+    scene.round();
+    scene.find("good").finished = Some(Finished {
+        step: 9,
+        reason: "all epochs done".to_owned(),
+    });
+    scene.settle();
+    assert_eq!(scene.phase("bad"), JobPhase::Failed);
+    assert_eq!(scene.phase("good"), JobPhase::Succeeded);
+}
+
+#[test]
+fn a_pause_frees_everything_and_resume_continues() {
+    let mut scene = Scene::cluster(1, 1);
+    scene.job("a");
+    scene.settle();
+    scene.find("a").intent = Intent::Pause;
+    scene.settle();
+    assert_eq!(scene.phase("a"), JobPhase::Paused);
+    assert_eq!(
+        scene.find("a").waiting.clone().map(|one| one.why),
+        Some(Wait::Suspended)
+    );
+    scene.find("a").intent = Intent::Run;
+    scene.settle();
+    assert_eq!(scene.phase("a"), JobPhase::Running);
+    assert_eq!(scene.find("a").revision, 2);
+}
+
+#[test]
+fn a_gang_goes_to_the_fewest_nodes_and_evenly() {
+    let mut scene = Scene::cluster(3, 4);
+    scene.job("a").workers(6, 6).ps_shards(2, 2);
+    scene.settle();
+    let a = scene.find("a");
+    let mut per_node = std::collections::BTreeMap::new();
+    for task in &a.tasks {
+        *per_node.entry((task.node, task.role.kind())).or_insert(0) += 1;
+    }
+    let counts: Vec<i32> = per_node.values().copied().collect();
+    assert_eq!(counts, [1, 3, 1, 3], "{per_node:?}");
+}
+
+#[test]
+fn another_tenant_is_not_held_up_by_a_quota() {
+    let mut scene = Scene::cluster(1, 4);
+    scene.snapshot.tenants[0].gpu_quota = Some(1);
+    scene.snapshot.tenants.push(muster_core::snapshot::Tenant {
+        id: tenant(1),
+        name: "t1".to_owned(),
+        gpu_quota: None,
+    });
+    scene.job("a");
+    scene.job("b");
+    scene.job("c").tenant(1).workers(1, 8);
+    scene.later(1_000_000);
+    scene.settle();
+    assert_eq!(scene.phase("b"), JobPhase::Queued);
+    assert_eq!(scene.workers("c"), 3);
+}
