@@ -1,0 +1,281 @@
+//! The shell on a real Postgres and real gRPC sessions: a job's way through rounds and reports, lost nodes, replaced sessions,
+//! and one leader of two.
+
+mod support;
+
+use muster_core::policy::Policy;
+use muster_core::snapshot::Snapshot;
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::job::JobPhase;
+use muster_model::task::{Outcome, Role};
+use muster_model::wait::Wait;
+use support::{Node, Shell, Store, TOKEN};
+
+const LEASE_MS: u64 = 30_000;
+
+#[tokio::test]
+async fn a_job_goes_its_way_from_submission_to_success() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let job = store.submit((2, 2)).await;
+    let waits = |job: &muster_model::job::Job| matches!(job.waiting.as_ref().map(|waiting| &waiting.why), Some(why) if *why != Wait::NotConsidered);
+    store
+        .until(job, "a reason to wait, since there is no node", waits)
+        .await;
+
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 2)
+        .await
+        .expect("welcome");
+    let tasks = node.assignment(|tasks| tasks.len() == 3).await;
+    assert_eq!(store.job(job).await.state.phase(), JobPhase::Starting);
+    let gpus: Vec<u32> = tasks
+        .iter()
+        .flat_map(|task| task.launch.gpus.clone())
+        .collect();
+    assert!(
+        gpus.len() == 2 && gpus[0] != gpus[1],
+        "each worker has a GPU of its own: {gpus:?}"
+    );
+    assert!(
+        tasks
+            .iter()
+            .all(|task| task.launch.secret == tasks[0].launch.secret && !task.stop)
+    );
+
+    let shard = tasks
+        .iter()
+        .find(|task| matches!(task.launch.role, Role::PsShard { .. }))
+        .expect("a shard");
+    let listens = TaskReport::Listening {
+        address: "127.0.0.1:4242".into(),
+    };
+    node.report(shard, &Observed::Running, 0, &[listens]).await;
+    let told = node
+        .assignment(|tasks| tasks.iter().all(|task| task.peers.ps_shards[0].is_some()))
+        .await;
+    assert_eq!(told[0].peers.ps_shards, [Some("127.0.0.1:4242".to_owned())]);
+
+    for task in tasks
+        .iter()
+        .filter(|task| matches!(task.launch.role, Role::Worker { .. }))
+    {
+        node.report(task, &Observed::Running, 0, &[]).await;
+    }
+    store
+        .until(job, "running", |job| job.state.phase() == JobPhase::Running)
+        .await;
+
+    let chief = tasks
+        .iter()
+        .find(|task| task.launch.role == Role::Worker { rank: 0 })
+        .expect("a chief");
+    let finished = TaskReport::Finished {
+        step: 1000,
+        reason: "steps".into(),
+        model_path: "m".into(),
+    };
+    let gone = Observed::Gone {
+        outcome: Outcome::Exited { code: 0 },
+    };
+    node.report(chief, &gone, 0, &[finished]).await;
+    store
+        .until(job, "stopping", |job| {
+            job.state.phase() == JobPhase::Stopping
+        })
+        .await;
+    for task in tasks
+        .iter()
+        .filter(|task| task.launch.task_id != chief.launch.task_id)
+    {
+        node.report(task, &gone, 1, &[]).await;
+    }
+    store
+        .until(job, "success", |job| {
+            job.state.phase() == JobPhase::Succeeded
+        })
+        .await;
+    every_round_replays_to_the_same_bytes(&store).await;
+}
+
+/// What was kept of each round gives the same plan and report again.
+async fn every_round_replays_to_the_same_bytes(store: &Store) {
+    let mut tx = muster_store::pool::begin(&store.pool)
+        .await
+        .expect("a transaction");
+    let rounds = muster_store::round::list(&mut tx, None, 100)
+        .await
+        .expect("rounds");
+    assert!(
+        rounds.len() >= 4,
+        "start, up, stop and release took a round each: {}",
+        rounds.len()
+    );
+    for summary in rounds {
+        let (_, kept) = muster_store::round::get(&mut tx, summary.number)
+            .await
+            .expect("read")
+            .expect("the round");
+        let bytes = zstd::decode_all(kept.snapshot_zstd.as_slice()).expect("zstd");
+        let snapshot: Snapshot = serde_json::from_slice(&bytes).expect("a snapshot");
+        let (plan, report) = muster_core::plan(&snapshot, &Policy::optimus());
+        assert_eq!(
+            serde_json::to_value(plan).expect("JSON"),
+            kept.plan,
+            "round {}",
+            summary.number
+        );
+        assert_eq!(
+            serde_json::to_value(report).expect("JSON"),
+            kept.report,
+            "round {}",
+            summary.number
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_silent_node_is_lost_and_its_job_waits_again() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, 1_000).await;
+    shell.until_it_leads().await;
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    let job = store.submit((1, 1)).await;
+    let tasks = node.assignment(|tasks| tasks.len() == 2).await;
+    for task in &tasks {
+        node.report(task, &Observed::Running, 0, &[]).await;
+    }
+    store
+        .until(job, "running", |job| job.state.phase() == JobPhase::Running)
+        .await;
+    drop(node);
+    let waiting = store
+        .until(job, "the queue", |job| {
+            job.state.phase() == JobPhase::Queued
+        })
+        .await;
+    assert_eq!(waiting.failures, 0, "a lost node is not the job's fault");
+
+    // The node comes back: the same node, without the old tasks, and the job starts there again as a new revision.
+    let mut node = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    let again = node
+        .assignment(|tasks| tasks.len() == 2 && tasks.iter().all(|task| !task.stop))
+        .await;
+    assert!(again.iter().all(|task| task.launch.revision == 2));
+    // What the old revision still has to say changes nothing.
+    let late = Observed::Gone {
+        outcome: Outcome::Signalled { signal: 9 },
+    };
+    node.report(
+        &tasks[0],
+        &late,
+        0,
+        &[TaskReport::Failed {
+            message: "late".into(),
+            retryable: false,
+        }],
+    )
+    .await;
+    for task in &again {
+        node.report(task, &Observed::Running, 0, &[]).await;
+    }
+    store
+        .until(job, "running again", |job| {
+            job.state.phase() == JobPhase::Running && job.revision == 2
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn strangers_are_refused_and_a_newer_session_replaces_the_older() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let refused = Node::dial(shell.address, "node-1", "another-token-altogether", 1)
+        .await
+        .err()
+        .expect("refused");
+    assert_eq!(refused.code(), tonic::Code::Unauthenticated);
+    let refused = Node::dial(shell.address, "Not A Name", TOKEN, 1)
+        .await
+        .err()
+        .expect("refused");
+    assert_eq!(refused.code(), tonic::Code::InvalidArgument);
+    assert!(
+        refused.message().contains("node_name is \"Not A Name\""),
+        "{}",
+        refused.message()
+    );
+    let refused = Node::dial(shell.address, "node-1", TOKEN, 65)
+        .await
+        .err()
+        .expect("refused");
+    assert!(
+        refused.message().contains("capacity.gpus"),
+        "{}",
+        refused.message()
+    );
+
+    let mut older = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    let mut newer = Node::dial(shell.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    let ended = loop {
+        if let Err(ended) = older.next().await {
+            break ended;
+        }
+    };
+    assert_eq!(ended.code(), tonic::Code::Aborted, "{ended:?}");
+    newer.heartbeat().await;
+    assert!(newer.next().await.is_ok());
+}
+
+#[tokio::test]
+async fn of_two_schedulers_one_leads_and_the_other_takes_over() {
+    let store = Store::new().await;
+    let mut first = Shell::start(&store, LEASE_MS).await;
+    first.until_it_leads().await;
+    let mut second = Shell::start(&store, LEASE_MS).await;
+    let refused = Node::dial(second.address, "node-1", TOKEN, 1)
+        .await
+        .err()
+        .expect("refused");
+    assert_eq!(refused.code(), tonic::Code::Unavailable);
+    drop(first);
+    second.until_it_leads().await;
+    let job = store.submit((1, 1)).await;
+    let mut node = Node::dial(second.address, "node-1", TOKEN, 1)
+        .await
+        .expect("welcome");
+    node.assignment(|tasks| tasks.len() == 2).await;
+    assert_eq!(store.job(job).await.revision, 1);
+}
+
+#[tokio::test]
+async fn rounds_go_on_after_postgres_has_crashed() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    store.database.crash_and_restart();
+    // The leader lost its lock with its connection, and takes it again.
+    let job = loop {
+        if muster_store::pool::ping(&store.pool).await.is_ok() {
+            break store.submit((1, 1)).await;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    let mut node = loop {
+        match Node::dial(shell.address, "node-1", TOKEN, 1).await {
+            Ok(node) => break node,
+            Err(_) => tokio::time::sleep(std::time::Duration::from_millis(50)).await,
+        }
+    };
+    node.assignment(|tasks| tasks.len() == 2).await;
+    assert_eq!(store.job(job).await.state.phase(), JobPhase::Starting);
+}

@@ -1,0 +1,367 @@
+//! A shell under test on a real Postgres, and a node that speaks the session's protocol as an executor would.
+#![allow(dead_code, reason = "each test program uses its part")]
+
+use muster_core::policy::Policy;
+use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
+use muster_model::id::{JobId, TenantId, UserId};
+use muster_model::job::Job;
+use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::spec::JobSpec;
+use muster_model::tenant::Tenant;
+use muster_proto::session as proto;
+use muster_proto::session::from_node::Message as From;
+use muster_proto::session::node_sessions_client::NodeSessionsClient;
+use muster_proto::session::node_sessions_server::NodeSessionsServer;
+use muster_proto::session::to_node::Message as To;
+use muster_scheduler::config::Config;
+use muster_scheduler::session::{Registry, Sessions};
+use muster_scheduler::{clock, leader, lease, round, wakes};
+use muster_store::pool::Pool;
+use muster_testdb::TestDb;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+
+pub const TOKEN: &str = "a-join-token-for-tests";
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
+/// One scheduler: rounds, leases and sessions, as `main` runs them.
+pub struct Shell {
+    pub address: SocketAddr,
+    pub leads: watch::Receiver<bool>,
+    tasks: Vec<tokio::task::JoinHandle<()>>,
+}
+
+pub struct Store {
+    pub database: TestDb,
+    pub pool: Pool,
+    /// Sees everything, as the api of every tenant together would.
+    owner: Pool,
+    tenant: TenantId,
+    user: UserId,
+}
+
+impl Store {
+    pub async fn new() -> Self {
+        let database = TestDb::new().await;
+        let tenant = Tenant {
+            id: clock::id().into(),
+            name: "default".into(),
+            gpu_quota: None,
+        };
+        let user = muster_store::user::User {
+            id: clock::id().into(),
+            tenant_id: tenant.id,
+            name: "ada".into(),
+        };
+        let owner = muster_store::pool::owner(&database.owner_url, 2).expect("an address");
+        let mut tx = muster_store::pool::begin(&owner)
+            .await
+            .expect("a transaction");
+        muster_store::tenant::create(&mut tx, &tenant, clock::now())
+            .await
+            .expect("a tenant");
+        muster_store::user::create(&mut tx, &user, clock::now())
+            .await
+            .expect("a user");
+        tx.commit().await.expect("committed");
+        let pool = muster_store::pool::scheduler(&database.scheduler_url, 8).expect("an address");
+        Self {
+            database,
+            pool,
+            owner,
+            tenant: tenant.id,
+            user: user.id,
+        }
+    }
+
+    pub async fn submit(&self, workers: (u32, u32)) -> JobId {
+        let spec: JobSpec = serde_json::from_value(serde_json::json!({
+            "version": "muster/v1",
+            "name": "job",
+            "engine": {
+                "model": { "kind": "mlp", "hidden": [8] },
+                "dataset": { "name": "fashion-mnist" },
+                "optimizer": { "kind": "sgd", "learning_rate": 0.1 },
+                "batch": 64,
+            },
+            "scale": { "workers": { "min": workers.0, "max": workers.1 } },
+            "stop": { "steps": 1000 },
+        }))
+        .expect("a document");
+        let pool = muster_store::pool::api(&self.database.api_url, 1).expect("an address");
+        let mut tx = muster_store::pool::begin_for(&pool, self.tenant)
+            .await
+            .expect("a transaction");
+        let new = muster_store::job::NewJob {
+            id: clock::id().into(),
+            tenant_id: self.tenant,
+            submitted_by: self.user,
+            spec,
+        };
+        let job = muster_store::job::insert(&mut tx, &new, clock::now())
+            .await
+            .expect("inserted");
+        tx.commit().await.expect("committed");
+        job.id
+    }
+
+    pub async fn job(&self, id: JobId) -> Job {
+        let mut tx = muster_store::pool::begin(&self.owner)
+            .await
+            .expect("a transaction");
+        muster_store::job::get(&mut tx, id)
+            .await
+            .expect("read")
+            .expect("the job is there")
+            .job
+    }
+
+    /// Waits until the job is as `right` says.
+    pub async fn until(&self, id: JobId, what: &str, right: impl Fn(&Job) -> bool) -> Job {
+        let reached = async {
+            loop {
+                let job = self.job(id).await;
+                if right(&job) {
+                    return job;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        match tokio::time::timeout(PATIENCE, reached).await {
+            Ok(job) => job,
+            Err(_) => panic!(
+                "waiting for {what} was in vain; the job is {:?}",
+                self.job(id).await.state
+            ),
+        }
+    }
+}
+
+impl Shell {
+    pub async fn start(store: &Store, lease_ms: u64) -> Self {
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port");
+        let address = listener.local_addr().expect("an address");
+        let config = Arc::new(Config {
+            listen: address,
+            database_url: store.database.scheduler_url.clone(),
+            join_token: TOKEN.into(),
+            lease_ms,
+            heartbeat_ms: lease_ms / 4,
+            grace_ms: 100,
+            round_min_interval_ms: 5,
+            round_max_interval_ms: 200,
+        });
+        let (waker, wakes) = wakes::channel();
+        let (leads_sender, leads) = watch::channel(false);
+        let registry = Registry::default();
+        let sessions = Sessions {
+            pool: store.pool.clone(),
+            config: Arc::clone(&config),
+            wakes: wakes.clone(),
+            registry: registry.clone(),
+            leader: leads.clone(),
+        };
+        let serve = tonic::transport::Server::builder()
+            .add_service(NodeSessionsServer::new(sessions))
+            .serve_with_incoming(TcpListenerStream::new(listener));
+        let tasks = vec![
+            tokio::spawn(waker.run(store.pool.clone())),
+            tokio::spawn(leader::campaign(config.database_url.clone(), leads_sender)),
+            tokio::spawn(async move { serve.await.expect("it serves") }),
+            tokio::spawn({
+                let (pool, leads) = (store.pool.clone(), leads.clone());
+                async move {
+                    let mut led = leads.clone();
+                    led.wait_for(|leads| *leads)
+                        .await
+                        .expect("it leads one day");
+                    let policy = Policy::optimus();
+                    tokio::join!(
+                        round::run(&pool, &policy, &config, wakes, leads.clone()),
+                        lease::run(&pool, &config, leads.clone()),
+                    );
+                }
+            }),
+        ];
+        Self {
+            address,
+            leads,
+            tasks,
+        }
+    }
+
+    pub async fn until_it_leads(&mut self) {
+        let leads = self.leads.wait_for(|leads| *leads);
+        tokio::time::timeout(PATIENCE, leads)
+            .await
+            .expect("it leads in time")
+            .expect("it lives");
+    }
+}
+
+impl Drop for Shell {
+    fn drop(&mut self) {
+        self.tasks.iter().for_each(tokio::task::JoinHandle::abort);
+    }
+}
+
+/// A node's end of a session.
+pub struct Node {
+    pub outbox: mpsc::Sender<proto::FromNode>,
+    pub inbox: tonic::Streaming<proto::ToNode>,
+    number: u64,
+}
+
+impl Node {
+    /// # Errors
+    /// What the scheduler answers instead of a welcome.
+    pub async fn dial(
+        address: SocketAddr,
+        name: &str,
+        token: &str,
+        gpus: u32,
+    ) -> Result<Self, tonic::Status> {
+        let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}"))
+            .expect("an address")
+            .connect()
+            .await
+            .expect("it listens");
+        let (outbox, receiver) = mpsc::channel(8);
+        let capacity = Capacity {
+            gpus: (0..gpus)
+                .map(|index| Gpu {
+                    index,
+                    kind: GpuKind::CpuSlot,
+                    model: "cpu".into(),
+                    memory_bytes: 1 << 30,
+                })
+                .collect(),
+            cpu_milli: 8_000,
+            memory_bytes: 64 << 30,
+        };
+        let hello = From::Hello(proto::Hello {
+            node_name: name.into(),
+            join_token: token.into(),
+            capacity_json: serde_json::to_string(&capacity).expect("JSON"),
+            version: "test".into(),
+            generation: 0,
+            boot_id: "test".into(),
+        });
+        outbox
+            .send(proto::FromNode {
+                message: Some(hello),
+            })
+            .await
+            .expect("the stream is open");
+        let inbox = NodeSessionsClient::new(channel)
+            .session(ReceiverStream::new(receiver))
+            .await?
+            .into_inner();
+        let mut node = Self {
+            outbox,
+            inbox,
+            number: 0,
+        };
+        match node.next().await? {
+            To::Welcome(_) => Ok(node),
+            other => panic!("the first message is a welcome, not {other:?}"),
+        }
+    }
+
+    /// # Errors
+    /// How the session ended.
+    pub async fn next(&mut self) -> Result<To, tonic::Status> {
+        let message = tokio::time::timeout(PATIENCE, self.inbox.message())
+            .await
+            .expect("an answer in time")?;
+        let ended = || tonic::Status::cancelled("the stream ended");
+        Ok(message.ok_or_else(ended)?.message.expect("a message"))
+    }
+
+    /// The next assignment that is as `right` says.
+    pub async fn assignment(&mut self, right: impl Fn(&[Assigned]) -> bool) -> Vec<Assigned> {
+        loop {
+            if let To::Assignment(assignment) = self.next().await.expect("the session lives") {
+                let tasks: Vec<Assigned> = assignment.tasks.iter().map(Assigned::read).collect();
+                if right(&tasks) {
+                    return tasks;
+                }
+            }
+        }
+    }
+
+    pub async fn heartbeat(&mut self) {
+        self.number += 1;
+        let heartbeat = From::Heartbeat(proto::Heartbeat {
+            number: self.number,
+        });
+        self.outbox
+            .send(proto::FromNode {
+                message: Some(heartbeat),
+            })
+            .await
+            .expect("the session lives");
+    }
+
+    /// Reports what became of tasks, with lines of their event files from `first_seq` on.
+    pub async fn report(
+        &mut self,
+        task: &Assigned,
+        observed: &Observed,
+        first_seq: u64,
+        events: &[TaskReport],
+    ) {
+        self.number += 1;
+        let report = From::Report(proto::Report {
+            number: self.number,
+            generation: 0,
+            statuses: vec![proto::TaskStatus {
+                task_id: task.launch.task_id.to_string(),
+                revision: task.launch.revision,
+                observed_json: serde_json::to_string(observed).expect("JSON"),
+            }],
+            events: vec![proto::TaskEvents {
+                task_id: task.launch.task_id.to_string(),
+                revision: task.launch.revision,
+                first_seq,
+                events: events
+                    .iter()
+                    .map(|report| proto::TaskEvent {
+                        at_unix_ms: 1_700_000_000_000,
+                        report_json: serde_json::to_string(report).expect("JSON"),
+                    })
+                    .collect(),
+            }],
+            logs: Vec::new(),
+        });
+        self.outbox
+            .send(proto::FromNode {
+                message: Some(report),
+            })
+            .await
+            .expect("the session lives");
+    }
+}
+
+/// A task as the node is told of it.
+#[derive(Debug, Clone)]
+pub struct Assigned {
+    pub launch: TaskLaunch,
+    pub peers: Peers,
+    pub stop: bool,
+}
+
+impl Assigned {
+    fn read(task: &proto::AssignedTask) -> Self {
+        Self {
+            launch: serde_json::from_str(&task.launch_json).expect("a launch"),
+            peers: serde_json::from_str(&task.peers_json).expect("peers"),
+            stop: task.stop,
+        }
+    }
+}
