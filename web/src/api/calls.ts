@@ -1,6 +1,6 @@
 // Every call that the page makes, by what it is for.
 import { client, take, takeAnswer } from "./client";
-import type { CheckpointView, JobPhase, JobView, Me, NodeView, Progress, StoredEvent, TaskView } from "./types";
+import type { CheckpointView, JobPhase, JobSpec, JobView, Me, NodeView, Progress, StoredEvent, TaskView } from "./types";
 
 export interface Page<T> {
   items: T[];
@@ -54,8 +54,9 @@ export function submit(document: string, dryRun: boolean, idempotencyKey: string
     client.POST("/api/v1/jobs", {
       params: { query: dryRun ? { dry_run: true } : {}, header: dryRun ? {} : { "Idempotency-Key": idempotencyKey } },
       headers: { "content-type": type },
-      body: document,
-      bodySerializer: (body: unknown) => body as string,
+      // The text goes out as it is: the api reads it, and what is wrong with it is for the api to say.
+      body: document as unknown as JobSpec,
+      bodySerializer: () => document,
     }),
   );
 }
@@ -106,7 +107,7 @@ export async function logTail(id: string, task: string, tailBytes: number, signa
 }
 
 export async function nodes(signal?: AbortSignal): Promise<NodeView[]> {
-  return everything((after) => take(client.GET("/api/v1/nodes", { params: { query: { limit: 500, ...after } }, ...cut(signal) })));
+  return everything((after) => take<Page<NodeView>>(client.GET("/api/v1/nodes", { params: { query: { limit: 500, ...after } }, ...cut(signal) })));
 }
 
 export async function setDrained(name: string, drained: boolean): Promise<void> {

@@ -62,6 +62,7 @@ export function marksPlugin(marks: () => readonly XMark[], colours: Colours): uP
         ctx.save();
         ctx.font = `${10 * ratio}px system-ui, sans-serif`;
         ctx.textBaseline = "top";
+        ctx.textAlign = "left";
         let free = bbox.left;
         for (const { x, label } of marks()) {
           const left = Math.round(plot.valToPos(x, "x", true));

@@ -51,7 +51,7 @@ export function job(change: Partial<JobView> = {}): JobView {
         batch: 64,
         seed: 0,
       },
-      stop: { epochs: 1 },
+      stop: { epochs: 1, steps: null, target: null, convergence: null, wall_minutes: null },
     },
     ...change,
   };
