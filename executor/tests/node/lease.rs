@@ -1,0 +1,63 @@
+//! A node without a session stops its tasks by itself.
+
+use crate::site::Site;
+use muster_model::task::Outcome;
+use std::fs;
+
+const ORDERLY: &str = "trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.02; done";
+const STUBBORN: &str = "trap '' TERM; echo up; while :; do sleep 0.02; done";
+
+#[test]
+fn a_task_outlives_a_cut_that_is_shorter_than_the_lease() {
+    let site = Site::started(60_000, &[]);
+    let task = site.task(0, ORDERLY);
+    site.scheduler.assign(1, std::slice::from_ref(&task));
+    site.until_log_has(&task, "up");
+    let record = site.record(&task);
+    site.scheduler.cut();
+    site.scheduler.come_back();
+    site.until("it is back and tells all again", |heard| {
+        heard.hellos.len() >= 2 && heard.statuses.len() >= 2
+    });
+    assert!(record.task.is_alive());
+    site.scheduler.assign(2, &[]);
+    assert_eq!(site.until_gone(&task), Outcome::Exited { code: 0 });
+    site.finish();
+}
+
+#[test]
+fn without_a_session_tasks_are_stopped_when_the_lease_is_over() {
+    let site = Site::started(1_500, &[]);
+    let (orderly, stubborn) = (site.task(0, ORDERLY), site.task(1, STUBBORN));
+    site.scheduler
+        .assign(1, &[orderly.clone(), stubborn.clone()]);
+    site.until_log_has(&orderly, "up");
+    site.until_log_has(&stubborn, "up");
+    site.scheduler.cut();
+    site.until_it("only the daemon is left", || site.processes().len() == 1);
+    site.scheduler.come_back();
+    assert_eq!(site.until_gone(&orderly), Outcome::LeaseExpired);
+    assert_eq!(site.until_gone(&stubborn), Outcome::LeaseExpired);
+    site.until_log_has(&orderly, "saved");
+    site.finish();
+}
+
+#[test]
+fn the_lease_holds_while_the_daemon_is_dead() {
+    let mut site = Site::started(1_500, &[]);
+    let (orderly, stubborn) = (site.task(0, ORDERLY), site.task(1, STUBBORN));
+    site.scheduler
+        .assign(1, &[orderly.clone(), stubborn.clone()]);
+    site.until_log_has(&orderly, "up");
+    site.until_log_has(&stubborn, "up");
+    site.kill();
+    site.until_it("nothing is left", || site.processes().is_empty());
+    for task in [&orderly, &stubborn] {
+        let exit = fs::read_to_string(site.task_folder(task).join("exit.json")).expect("written");
+        assert_eq!(exit, r#"{"kind":"lease_expired"}"#);
+    }
+    site.start();
+    assert_eq!(site.until_gone(&orderly), Outcome::LeaseExpired);
+    assert_eq!(site.until_gone(&stubborn), Outcome::LeaseExpired);
+    site.finish();
+}

@@ -1,0 +1,10 @@
+//! The executor as it is used: the real daemon and its shims as processes, shell scripts as tasks, and a scheduler that speaks the
+//! real contract. No test looks at how long anything takes, and each ends by counting what is left behind.
+
+mod crash;
+mod lease;
+mod life;
+mod scheduler;
+mod session;
+mod shipping;
+mod site;

@@ -1,0 +1,265 @@
+//! A scheduler for tests: the real gRPC contract, in this process, holding what it was told. It can be cut off and come back.
+
+use muster_model::assignment::{Observed, Peers, TaskLaunch};
+use muster_model::id::TaskId;
+use muster_proto::session::node_sessions_server::{NodeSessions, NodeSessionsServer};
+use muster_proto::session::{
+    AssignedTask, Assignment, FromNode, HeartbeatAck, Hello, Report, ReportAck, ToNode, Welcome,
+    from_node, to_node,
+};
+use prost::Message as _;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::runtime::Runtime;
+use tokio::sync::{mpsc, watch};
+use tokio_stream::wrappers::{ReceiverStream, TcpListenerStream};
+use tonic::{Request, Response, Status, Streaming};
+
+pub const JOIN_TOKEN: &str = "a-token-for-tests";
+
+/// What the node has told so far.
+#[derive(Debug, Default)]
+pub struct Heard {
+    pub hellos: Vec<Hello>,
+    /// In order of arrival.
+    pub statuses: Vec<(TaskId, Observed)>,
+    pub events: BTreeMap<TaskId, BTreeMap<u64, String>>,
+    pub logs: BTreeMap<TaskId, Vec<u8>>,
+    /// What must not happen, in words.
+    pub faults: Vec<String>,
+    pub largest_report_bytes: usize,
+}
+
+#[derive(Clone)]
+struct Service {
+    heard: Arc<Mutex<Heard>>,
+    assignment: watch::Receiver<Assignment>,
+    is_reachable: watch::Receiver<bool>,
+    lease_ms: u64,
+}
+
+pub struct Scheduler {
+    pub url: String,
+    heard: Arc<Mutex<Heard>>,
+    assignment: watch::Sender<Assignment>,
+    is_reachable: watch::Sender<bool>,
+    _runtime: Runtime,
+}
+
+/// A task to assign.
+#[derive(Debug, Clone)]
+pub struct Wanted {
+    pub launch: TaskLaunch,
+    pub peers: Peers,
+    pub stop: bool,
+}
+
+impl Scheduler {
+    pub fn start(lease_ms: u64) -> Self {
+        let runtime = Runtime::new().expect("runtime");
+        let heard = Arc::new(Mutex::new(Heard::default()));
+        let (assignment, assigned) = watch::channel(Assignment::default());
+        let (is_reachable, reachable) = watch::channel(true);
+        let service = Service {
+            heard: Arc::clone(&heard),
+            assignment: assigned,
+            is_reachable: reachable,
+            lease_ms,
+        };
+        let listener = runtime
+            .block_on(tokio::net::TcpListener::bind("127.0.0.1:0"))
+            .expect("bound");
+        let url = format!("http://{}", listener.local_addr().expect("address"));
+        let server = NodeSessionsServer::new(service)
+            .max_decoding_message_size(muster_proto::MAX_MESSAGE_BYTES);
+        runtime.spawn(
+            tonic::transport::Server::builder()
+                .add_service(server)
+                .serve_with_incoming(TcpListenerStream::new(listener)),
+        );
+        Self {
+            url,
+            heard,
+            assignment,
+            is_reachable,
+            _runtime: runtime,
+        }
+    }
+
+    pub fn assign(&self, generation: u64, tasks: &[Wanted]) {
+        let tasks = tasks.iter().map(|task| AssignedTask {
+            launch_json: serde_json::to_string(&task.launch).expect("JSON"),
+            peers_json: serde_json::to_string(&task.peers).expect("JSON"),
+            stop: task.stop,
+        });
+        self.assignment.send_replace(Assignment {
+            generation,
+            tasks: tasks.collect(),
+        });
+    }
+
+    /// Ends the session and refuses new ones.
+    pub fn cut(&self) {
+        self.is_reachable.send_replace(false);
+    }
+
+    pub fn come_back(&self) {
+        self.is_reachable.send_replace(true);
+    }
+
+    pub fn heard(&self) -> MutexGuard<'_, Heard> {
+        self.heard.lock().expect("not poisoned")
+    }
+}
+
+impl Heard {
+    /// The newest state told of a task.
+    pub fn last(&self, task: TaskId) -> Option<&Observed> {
+        self.statuses
+            .iter()
+            .rev()
+            .find(|(id, _)| *id == task)
+            .map(|(_, observed)| observed)
+    }
+
+    pub fn log(&self, task: TaskId) -> String {
+        String::from_utf8_lossy(self.logs.get(&task).map_or(&[], Vec::as_slice)).into_owned()
+    }
+
+    fn take(&mut self, report: &Report) {
+        self.largest_report_bytes = self.largest_report_bytes.max(report.encoded_len());
+        for run in &report.events {
+            let known = self.events.entry(parse(&run.task_id)).or_default();
+            for (seq, event) in (run.first_seq..).zip(&run.events) {
+                let before = known.insert(seq, event.report_json.clone());
+                if before.is_some_and(|before| before != event.report_json) {
+                    self.faults
+                        .push(format!("line {seq} came twice with different texts"));
+                }
+            }
+            if known
+                .keys()
+                .zip(0..)
+                .any(|(seq, expected)| *seq != expected)
+            {
+                self.faults.push(format!(
+                    "a gap before line {} of {}",
+                    run.first_seq, run.task_id
+                ));
+            }
+        }
+        for chunk in &report.logs {
+            let log = self.logs.entry(parse(&chunk.task_id)).or_default();
+            let offset = usize::try_from(chunk.offset).expect("small");
+            if offset > log.len() {
+                self.faults
+                    .push(format!("a gap of {} bytes in the log", offset - log.len()));
+                log.resize(offset, b'?');
+            }
+            let repeated = (log.len() - offset).min(chunk.data.len());
+            if log[offset..offset + repeated] != chunk.data[..repeated] {
+                self.faults
+                    .push(format!("the log differs when sent again at {offset}"));
+            }
+            log.extend_from_slice(&chunk.data[repeated..]);
+        }
+        for status in &report.statuses {
+            let observed = serde_json::from_str(&status.observed_json).expect("a state");
+            self.statuses.push((parse(&status.task_id), observed));
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl NodeSessions for Service {
+    type SessionStream = ReceiverStream<Result<ToNode, Status>>;
+
+    async fn session(
+        &self,
+        request: Request<Streaming<FromNode>>,
+    ) -> Result<Response<Self::SessionStream>, Status> {
+        let (outgoing, stream) = mpsc::channel(16);
+        let service = self.clone();
+        let mut incoming = request.into_inner();
+        tokio::spawn(async move {
+            if let Err(status) = service.hold(&mut incoming, &outgoing).await {
+                let _ = outgoing.send(Err(status)).await;
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(stream)))
+    }
+}
+
+impl Service {
+    async fn hold(
+        mut self,
+        incoming: &mut Streaming<FromNode>,
+        outgoing: &mpsc::Sender<Result<ToNode, Status>>,
+    ) -> Result<(), Status> {
+        let gone = |_| Status::unavailable("the node is gone");
+        let send = |message| {
+            outgoing.send(Ok(ToNode {
+                message: Some(message),
+            }))
+        };
+        let mut reachable = self.is_reachable.clone();
+        if !*reachable.borrow_and_update() {
+            return Err(Status::unavailable("cut off"));
+        }
+        loop {
+            let message = tokio::select! {
+                message = incoming.message() => message?,
+                changed = reachable.changed() => {
+                    changed.map_err(|_| Status::unavailable("over"))?;
+                    return Err(Status::unavailable("cut off"));
+                }
+                changed = self.assignment.changed() => {
+                    changed.map_err(|_| Status::unavailable("over"))?;
+                    let assignment = self.assignment.borrow_and_update().clone();
+                    send(to_node::Message::Assignment(assignment)).await.map_err(gone)?;
+                    continue;
+                }
+            };
+            match message.and_then(|message| message.message) {
+                None => return Ok(()),
+                Some(from_node::Message::Hello(hello)) => {
+                    if hello.join_token != JOIN_TOKEN {
+                        return Err(Status::unauthenticated("not the join token"));
+                    }
+                    self.heard.lock().expect("not poisoned").hellos.push(hello);
+                    let welcome = Welcome {
+                        node_id: String::new(),
+                        lease_ms: self.lease_ms,
+                        heartbeat_ms: self.lease_ms / 5,
+                    };
+                    send(to_node::Message::Welcome(welcome))
+                        .await
+                        .map_err(gone)?;
+                    let assignment = self.assignment.borrow_and_update().clone();
+                    send(to_node::Message::Assignment(assignment))
+                        .await
+                        .map_err(gone)?;
+                }
+                Some(from_node::Message::Heartbeat(beat)) => {
+                    send(to_node::Message::HeartbeatAck(HeartbeatAck {
+                        number: beat.number,
+                    }))
+                    .await
+                    .map_err(gone)?;
+                }
+                Some(from_node::Message::Report(report)) => {
+                    self.heard.lock().expect("not poisoned").take(&report);
+                    send(to_node::Message::ReportAck(ReportAck {
+                        number: report.number,
+                    }))
+                    .await
+                    .map_err(gone)?;
+                }
+            }
+        }
+    }
+}
+
+fn parse(id: &str) -> TaskId {
+    id.parse().expect("a task id")
+}

@@ -1,0 +1,111 @@
+//! What passes between node and scheduler besides tasks.
+
+use crate::site::Site;
+use muster_model::node::{Capacity, GpuKind};
+use muster_model::task::Outcome;
+
+const WAITING: &str = "trap 'exit 0' TERM; while :; do sleep 0.02; done";
+
+#[test]
+fn the_hello_says_who_and_what_the_node_is() {
+    let site = Site::started(10_000, &[]);
+    site.until("it is in session", |heard| !heard.hellos.is_empty());
+    let hello = site.scheduler.heard().hellos[0].clone();
+    let capacity: Capacity = serde_json::from_str(&hello.capacity_json).expect("a capacity");
+    assert_eq!((hello.node_name.as_str(), hello.generation), ("node-a", 0));
+    assert_eq!(
+        capacity
+            .gpus
+            .iter()
+            .map(|gpu| (gpu.index, gpu.kind))
+            .collect::<Vec<_>>(),
+        [
+            (0, GpuKind::CpuSlot),
+            (1, GpuKind::CpuSlot),
+            (2, GpuKind::CpuSlot),
+            (3, GpuKind::CpuSlot)
+        ]
+    );
+    assert!(capacity.memory_bytes > 0 && capacity.cpu_milli >= 1_000 && !hello.boot_id.is_empty());
+    site.finish();
+}
+
+#[test]
+fn an_older_generation_changes_nothing_not_even_after_a_restart() {
+    let mut site = Site::started(60_000, &[]);
+    let (kept, never, later) = (
+        site.task(0, WAITING),
+        site.task(1, "exit 0"),
+        site.task(2, "exit 0"),
+    );
+    site.scheduler.assign(5, std::slice::from_ref(&kept));
+    site.until_running(&kept);
+    site.scheduler.assign(4, std::slice::from_ref(&never));
+    site.scheduler.assign(5, &[kept.clone(), later.clone()]);
+    site.until_gone(&later);
+    assert!(site.record(&kept).task.is_alive() && !site.task_folder(&never).exists());
+    site.scheduler.assign(4, std::slice::from_ref(&never));
+    site.kill();
+    site.start();
+    site.until("it is back", |heard| {
+        heard.hellos.len() == 2 && heard.hellos[1].generation == 5
+    });
+    let last = site.task(3, "exit 0");
+    site.scheduler.assign(6, &[kept.clone(), last.clone()]);
+    site.until_gone(&last);
+    assert!(site.record(&kept).task.is_alive() && !site.task_folder(&never).exists());
+    site.scheduler.assign(7, &[]);
+    assert_eq!(site.until_gone(&kept), Outcome::Exited { code: 0 });
+    site.finish();
+}
+
+#[test]
+fn a_task_is_forgotten_when_all_of_it_is_known_and_its_folder_goes_by_policy() {
+    let site = Site::started(10_000, &["--keep-ended-tasks", "1"]);
+    let (first, second) = (site.task(0, "echo a"), site.task(1, "echo b"));
+    site.scheduler.assign(1, &[first.clone(), second.clone()]);
+    site.until_gone(&first);
+    site.until_gone(&second);
+    site.until_log_has(&first, "a");
+    site.until_log_has(&second, "b");
+    assert!(
+        site.task_folder(&first).exists(),
+        "kept as long as it is assigned"
+    );
+    site.scheduler.assign(2, std::slice::from_ref(&second));
+    site.scheduler.assign(3, &[]);
+    site.until_it("one folder is left", || {
+        site.task_folder(&first).exists() != site.task_folder(&second).exists()
+    });
+    let told = site.scheduler.heard().statuses.len();
+    site.scheduler.cut();
+    site.scheduler.come_back();
+    site.until("it is back", |heard| heard.hellos.len() >= 2);
+    let third = site.task(2, "exit 0");
+    site.scheduler.assign(4, std::slice::from_ref(&third));
+    site.until_gone(&third);
+    let heard = site.scheduler.heard();
+    assert!(
+        heard.statuses[told..]
+            .iter()
+            .all(|(id, _)| *id == third.id()),
+        "{:?}",
+        heard.statuses
+    );
+    drop(heard);
+    site.finish();
+}
+
+#[test]
+fn a_data_folder_has_one_executor() {
+    let site = Site::started(10_000, &[]);
+    site.until("it is in session", |heard| !heard.hellos.is_empty());
+    let mut second = site.spawn();
+    assert!(!second.wait().expect("ended").success());
+    let log = std::fs::read_to_string(site.path().join("daemon.log")).expect("written");
+    assert!(
+        log.contains("another executor uses the data folder"),
+        "{log}"
+    );
+    site.finish();
+}

@@ -1,0 +1,77 @@
+//! Logs and events on their way to the scheduler.
+
+use crate::site::Site;
+use muster_model::assignment::Observed;
+use muster_model::task::Outcome;
+use std::fs;
+
+#[test]
+fn a_rotated_log_arrives_whole_and_in_order() {
+    let site = Site::started(60_000, &["--log-part-bytes", "5000", "--log-parts", "3"]);
+    // Slow enough for the daemon to keep up: what rotates away unread is lost by design.
+    let script =
+        "i=0; while [ $i -lt 100 ]; do printf '%0499d\\n' $i; i=$((i + 1)); sleep 0.02; done";
+    let task = site.task(0, script);
+    site.scheduler.assign(1, std::slice::from_ref(&task));
+    site.until_gone(&task);
+    site.until("the log is whole", |heard| {
+        heard.log(task.id()).len() == 50_000
+    });
+    let expected: String = (0..100).map(|line| format!("{line:0499}\n")).collect();
+    assert_eq!(site.scheduler.heard().log(task.id()), expected);
+    let parts = fs::read_dir(site.task_folder(&task))
+        .expect("listed")
+        .flatten();
+    let parts: Vec<_> = parts
+        .filter(|entry| entry.file_name().to_string_lossy().starts_with("log"))
+        .collect();
+    assert_eq!(parts.len(), 3);
+    assert!(
+        parts
+            .iter()
+            .all(|part| part.metadata().expect("there").len() <= 5_500)
+    );
+    site.finish();
+}
+
+#[test]
+fn a_flood_of_output_comes_in_bounded_messages_and_holds_up_no_state() {
+    let site = Site::started(60_000, &[]);
+    let flood = site.task(
+        0,
+        "head -c 20000000 /dev/zero | tr '\\0' x; while :; do sleep 0.02; done",
+    );
+    let other = site.task(1, "exit 6");
+    site.scheduler.assign(1, &[flood.clone(), other.clone()]);
+    assert_eq!(site.until_gone(&other), Outcome::Exited { code: 6 });
+    site.until("all of it is there", |heard| {
+        heard.log(flood.id()).len() == 20_000_000
+    });
+    assert!(site.scheduler.heard().largest_report_bytes < 1 << 20);
+    site.scheduler.assign(2, &[]);
+    assert_eq!(site.until_gone(&flood), Outcome::Signalled { signal: 15 });
+    site.finish();
+}
+
+/// Otherwise the scheduler would take a task that finished for one that went away.
+#[test]
+fn an_end_is_told_after_the_last_of_many_events() {
+    let site = Site::started(60_000, &[]);
+    let script = r#"
+awk 'BEGIN { for (i = 0; i < 40000; i++) printf "{\"kind\":\"note\",\"message\":\"%0200d\"}\n", i }' >> events.jsonl
+echo '{"kind":"finished","step":9,"reason":"steps","model_path":"m"}' >> events.jsonl
+printf 'half a li' >> events.jsonl
+"#;
+    let task = site.task(0, script);
+    site.scheduler.assign(1, std::slice::from_ref(&task));
+    site.until("it is gone", |heard| {
+        let is_gone = matches!(heard.last(task.id()), Some(Observed::Gone { .. }));
+        assert!(
+            !is_gone || heard.events[&task.id()].len() == 40_001,
+            "gone before its last event"
+        );
+        is_gone
+    });
+    assert!(site.scheduler.heard().events[&task.id()][&40_000].contains("finished"));
+    site.finish();
+}

@@ -1,0 +1,258 @@
+//! One node under test: a folder, the real daemon as a child process, and shell scripts as tasks.
+
+use crate::scheduler::{Heard, JOIN_TOKEN, Scheduler, Wanted};
+use muster_executor::process::{self, ProcessId};
+use muster_executor::shim::ShimRecord;
+use muster_model::assignment::{Observed, Peers};
+use muster_model::id::TaskId;
+use muster_model::task::Outcome;
+use rustix::process::Signal;
+use serde_json::json;
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+use uuid::Uuid;
+
+/// Until a test gives up; nothing is measured by it.
+const PATIENCE_ROUNDS: u32 = 1_500;
+const ROUND: Duration = Duration::from_millis(20);
+
+pub struct Site {
+    pub scheduler: Scheduler,
+    folder: tempfile::TempDir,
+    daemon: Option<Child>,
+    flags: Vec<String>,
+}
+
+impl Site {
+    pub fn new(lease_ms: u64, flags: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("folder");
+        fs::create_dir(folder.path().join("scripts")).expect("made");
+        let program = folder.path().join("task");
+        // Each task runs the script of its own name; HOME is this folder.
+        fs::write(
+            &program,
+            "#!/bin/sh\nexec /bin/sh \"$HOME/scripts/$MUSTER_TASK_ID\" \"$@\"\n",
+        )
+        .expect("written");
+        fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("permitted");
+        let flags = flags.iter().map(|flag| (*flag).to_owned()).collect();
+        Self {
+            scheduler: Scheduler::start(lease_ms),
+            folder,
+            daemon: None,
+            flags,
+        }
+    }
+
+    /// The same, with the daemon started.
+    pub fn started(lease_ms: u64, flags: &[&str]) -> Self {
+        let mut site = Self::new(lease_ms, flags);
+        site.start();
+        site
+    }
+
+    pub fn start(&mut self) {
+        assert!(self.daemon.is_none(), "it runs already");
+        self.daemon = Some(self.spawn());
+    }
+
+    /// A daemon on this site's folder that the caller looks after.
+    pub fn spawn(&self) -> Child {
+        let path = self.folder.path();
+        let log = fs::File::options()
+            .create(true)
+            .append(true)
+            .open(path.join("daemon.log"))
+            .expect("opened");
+        Command::new(env!("CARGO_BIN_EXE_muster-executor"))
+            .args([
+                "--scheduler-url",
+                &self.scheduler.url,
+                "--node-name",
+                "node-a",
+                "--cpu-slots",
+                "4",
+            ])
+            .arg("--data-dir")
+            .arg(path.join("data"))
+            .arg("--task-binary")
+            .arg(path.join("task"))
+            .arg("--checkpoint-root")
+            .arg(path.join("checkpoints"))
+            .arg("--dataset-root")
+            .arg(path.join("datasets"))
+            .args(&self.flags)
+            .env("MUSTER_EXECUTOR_JOIN_TOKEN", JOIN_TOKEN)
+            .env("HOME", path)
+            .env("SECRET_OF_THE_DAEMON", "x")
+            .stdin(Stdio::null())
+            .stderr(log)
+            .spawn()
+            .expect("started")
+    }
+
+    pub fn kill(&mut self) {
+        let mut daemon = self.daemon.take().expect("it runs");
+        daemon.kill().expect("killed");
+        daemon.wait().expect("reaped");
+    }
+
+    /// SIGTERM; returns whether it ended in order.
+    pub fn terminate(&mut self) -> bool {
+        let mut daemon = self.daemon.take().expect("it runs");
+        let pid = i32::try_from(daemon.id()).expect("small");
+        assert!(ProcessId::of(pid).expect("runs").signal(Signal::TERM));
+        daemon.wait().expect("reaped").success()
+    }
+
+    /// A task that runs this script, on one slot.
+    pub fn task(&self, slot: u32, script: &str) -> Wanted {
+        let id = unique_id();
+        fs::write(
+            self.folder.path().join("scripts").join(id.to_string()),
+            script,
+        )
+        .expect("written");
+        let launch = json!({
+            "task_id": id, "job_id": Uuid::from_u128(1), "tenant_id": Uuid::from_u128(2), "revision": 7,
+            "role": { "kind": "worker", "rank": slot }, "workers": 1, "ps_shards": 1, "gpus": [slot % 4],
+            "cpu_milli": 1000, "memory_bytes": 1 << 26, "secret": "00",
+            "spec": {
+                "version": "muster/v1", "name": "test", "stop": { "steps": 1 },
+                "engine": {
+                    "model": { "kind": "mlp", "hidden": [] }, "dataset": { "name": "fashion-mnist" },
+                    "optimizer": { "kind": "sgd", "learning_rate": 0.1 }, "batch": 1,
+                },
+            },
+            "resume_step": null, "trained_s": 0.0, "grace_ms": 400,
+        });
+        let launch = serde_json::from_value(launch).expect("a launch");
+        Wanted {
+            launch,
+            peers: Peers::default(),
+            stop: false,
+        }
+    }
+
+    pub fn task_folder(&self, task: &Wanted) -> PathBuf {
+        self.folder
+            .path()
+            .join("data/tasks")
+            .join(task.id().to_string())
+    }
+
+    pub fn record(&self, task: &Wanted) -> ShimRecord {
+        let bytes = fs::read(self.task_folder(task).join("shim.json")).expect("started");
+        serde_json::from_slice(&bytes).expect("a record")
+    }
+
+    /// Waits until what was heard is so.
+    pub fn until(&self, what: &str, is_so: impl Fn(&Heard) -> bool) {
+        self.until_it(what, || is_so(&self.scheduler.heard()));
+    }
+
+    pub fn until_it(&self, what: &str, is_so: impl Fn() -> bool) {
+        for _ in 0..PATIENCE_ROUNDS {
+            if is_so() {
+                return;
+            }
+            thread::sleep(ROUND);
+        }
+        let log = fs::read_to_string(self.folder.path().join("daemon.log")).unwrap_or_default();
+        panic!(
+            "waited in vain until {what}; heard {:#?}; the daemon says:\n{log}",
+            self.scheduler.heard()
+        );
+    }
+
+    pub fn until_running(&self, task: &Wanted) {
+        self.until("it runs", |heard| {
+            heard.last(task.id()) == Some(&Observed::Running)
+        });
+    }
+
+    pub fn until_gone(&self, task: &Wanted) -> Outcome {
+        self.until("it is gone", |heard| {
+            matches!(heard.last(task.id()), Some(Observed::Gone { .. }))
+        });
+        match self.scheduler.heard().last(task.id()) {
+            Some(Observed::Gone { outcome }) => outcome.clone(),
+            other => panic!("gone, and then {other:?}"),
+        }
+    }
+
+    pub fn until_log_has(&self, task: &Wanted, text: &str) {
+        self.until(&format!("the log has {text:?}"), |heard| {
+            heard.log(task.id()).contains(text)
+        });
+    }
+
+    /// Processes of this site, the daemon included: all of them have its folder in their environment.
+    pub fn processes(&self) -> Vec<i32> {
+        let home = format!("HOME={}", self.folder.path().display());
+        let is_ours = |pid: i32| {
+            fs::read(format!("/proc/{pid}/environ")).is_ok_and(|environment| {
+                environment
+                    .split(|byte| *byte == 0)
+                    .any(|one| one == home.as_bytes())
+            })
+        };
+        process::all()
+            .into_iter()
+            .map(|stat| stat.id.pid)
+            .filter(|pid| is_ours(*pid))
+            .collect()
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// The end of every test: nothing went wrong on the way, and nothing is left behind.
+    pub fn finish(mut self) {
+        if self.daemon.is_some() {
+            assert!(self.terminate(), "the daemon ends in order");
+        }
+        assert_eq!(self.processes(), Vec::<i32>::new(), "processes left behind");
+        assert_eq!(self.scheduler.heard().faults, Vec::<String>::new());
+    }
+}
+
+impl Wanted {
+    pub fn id(&self) -> TaskId {
+        self.launch.task_id
+    }
+
+    pub fn stopped(&self) -> Self {
+        Self {
+            stop: true,
+            ..self.clone()
+        }
+    }
+}
+
+/// Of all tests that run at the same time, as task ids are: processes are told apart by them.
+fn unique_id() -> Uuid {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    Uuid::from_u64_pair(u64::from(std::process::id()), NEXT.fetch_add(1, Ordering::Relaxed))
+}
+
+impl Drop for Site {
+    /// After a failed test too.
+    fn drop(&mut self) {
+        if let Some(mut daemon) = self.daemon.take() {
+            let _ = daemon.kill();
+            let _ = daemon.wait();
+        }
+        for pid in self.processes() {
+            if let Some(process) = ProcessId::of(pid) {
+                let _ = process.signal(Signal::KILL);
+            }
+        }
+    }
+}
