@@ -1,1 +1,52 @@
-fn main() {}
+//! Time of one round: a full queue planned from nothing, and a busy cluster in which nothing changes.
+
+#[path = "../tests/scene/mod.rs"]
+mod scene;
+
+use muster_core::snapshot::Snapshot;
+use muster_core::{plan, policy::Policy};
+use scene::Scene;
+
+fn main() {
+    divan::main();
+}
+
+/// (nodes, GPUs per node, jobs): 64 GPUs with 160 jobs, 2,048 GPUs with 1,280 jobs.
+const CLUSTERS: [(u32, u32, u32); 2] = [(16, 4, 160), (256, 8, 1_280)];
+
+fn queued(nodes: u32, gpus: u32, jobs: u32) -> Scene {
+    let mut scene = Scene::cluster(nodes, gpus);
+    for number in 0..jobs {
+        let job = scene.job(&format!("j{number}")).workers(1, 1 + number % 8);
+        job.ps_shards(1, 1 + number % 4)
+            .steps(1_000 + 997 * u64::from(number));
+    }
+    scene.snapshot.sort();
+    scene
+}
+
+fn busy(nodes: u32, gpus: u32, jobs: u32) -> Snapshot {
+    let mut scene = queued(nodes, gpus, jobs);
+    for _ in 0..3 {
+        scene.round();
+        scene.obey();
+    }
+    for job in &mut scene.snapshot.jobs {
+        job.progress.step = 500;
+    }
+    scene.later(60_000);
+    scene.snapshot
+}
+
+#[divan::bench(args = CLUSTERS, sample_count = 10)]
+fn full_queue(bencher: divan::Bencher<'_, '_>, (nodes, gpus, jobs): (u32, u32, u32)) {
+    let scene = queued(nodes, gpus, jobs);
+    bencher.bench(|| plan(divan::black_box(&scene.snapshot), &scene.policy));
+}
+
+#[divan::bench(args = CLUSTERS, sample_count = 10)]
+fn busy_cluster(bencher: divan::Bencher<'_, '_>, (nodes, gpus, jobs): (u32, u32, u32)) {
+    let snapshot = busy(nodes, gpus, jobs);
+    let policy = Policy::optimus();
+    bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+}

@@ -1,1 +1,13 @@
+//! A discrete-event simulator around the scheduler's core: the same planner, the same job states, a virtual clock.
+//!
+//! It has nodes that obey after a delay, jobs with a true speed that the planner only learns by running them, tasks that fail and
+//! nodes that are lost. It must never own a second scheduler or a second state machine, nor read a clock or a random source: a
+//! scenario gives the same outcome byte for byte.
 
+mod engine;
+pub mod outcome;
+pub mod scenario;
+
+pub use engine::{SimError, simulate};
+pub use outcome::Outcome;
+pub use scenario::Scenario;

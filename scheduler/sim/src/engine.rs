@@ -1,0 +1,486 @@
+//! The virtual clock: moves from one thing that happens to the next, and holds a round after each.
+
+use crate::outcome::{Entry, JobOutcome, Outcome};
+use crate::scenario::{Incident, Scenario, SimJob, What};
+use muster_core::policy::Policy;
+use muster_core::snapshot::{Finished, Job, Node, Progress, Snapshot, SpeedPoint, Tenant};
+use muster_core::{Action, ApplyError, Plan, Violation, apply, check, plan};
+use muster_model::id::{JobId, NodeId, TenantId};
+use muster_model::job::{Intent, JobState};
+use muster_model::spec::{PsShardResources, WorkerResources};
+use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
+use std::collections::BTreeMap;
+use uuid::Uuid;
+
+/// The planner broke a rule; the simulation is worthless from there on.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    #[error("check the plan of round {round}: {violations:?}")]
+    Check {
+        round: u64,
+        violations: Vec<Violation>,
+    },
+    #[error("carry out the plan of round {round}")]
+    Apply {
+        round: u64,
+        #[source]
+        source: ApplyError,
+    },
+}
+
+/// Runs the scenario to its end: every job ended, or its time is up.
+///
+/// # Errors
+/// [`SimError`] when a plan breaks a rule.
+pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<Outcome, SimError> {
+    let mut engine = Engine::new(scenario);
+    while !engine.is_done() && engine.snapshot.now_ms < scenario.until_ms {
+        engine.advance();
+        engine.round(policy)?;
+    }
+    Ok(engine.outcome())
+}
+
+struct Engine<'s> {
+    scenario: &'s Scenario,
+    snapshot: Snapshot,
+    /// Incidents to come, the next one last.
+    incidents: Vec<Incident>,
+    live: BTreeMap<JobId, Live>,
+    jobs: Vec<JobOutcome>,
+    timeline: Vec<Entry>,
+    /// Index of every job that was submitted.
+    index: BTreeMap<JobId, usize>,
+}
+
+/// What the simulator knows of a job beyond the snapshot.
+#[derive(Debug, Clone, Default)]
+struct Live {
+    /// When the tasks of the present revision will be up, or gone.
+    due_ms: Option<i64>,
+    /// Exact steps done.
+    steps: f64,
+}
+
+impl<'s> Engine<'s> {
+    fn new(scenario: &'s Scenario) -> Self {
+        let mut incidents = scenario.incidents.clone();
+        incidents.sort_by_key(|incident| std::cmp::Reverse(incident.at_ms));
+        let jobs = scenario.jobs.iter().map(|job| JobOutcome {
+            name: job.name.clone(),
+            state: JobState::Queued,
+            jct_ms: None,
+            restarts: 0,
+            sizes: Vec::new(),
+        });
+        let mut engine = Self {
+            scenario,
+            snapshot: Snapshot {
+                round: 0,
+                now_ms: -1,
+                nodes: (0_u128..)
+                    .zip(&scenario.nodes)
+                    .map(|(n, node)| Node {
+                        id: node_id(n),
+                        name: node.name.clone(),
+                        up: true,
+                        drained: false,
+                        gpus: node.gpus,
+                        cpu_milli: 1_000_000,
+                        memory_bytes: 1 << 44,
+                    })
+                    .collect(),
+                tenants: (0_u128..)
+                    .zip(&scenario.tenants)
+                    .map(|(n, tenant)| Tenant {
+                        id: tenant_id(n),
+                        name: tenant.name.clone(),
+                        gpu_quota: tenant.gpu_quota,
+                    })
+                    .collect(),
+                jobs: Vec::new(),
+            },
+            incidents,
+            live: BTreeMap::new(),
+            jobs: jobs.collect(),
+            timeline: Vec::new(),
+            index: BTreeMap::new(),
+        };
+        engine.snapshot.sort();
+        engine
+    }
+
+    fn is_done(&self) -> bool {
+        self.index.len() == self.scenario.jobs.len() && self.snapshot.jobs.is_empty()
+    }
+
+    /// Moves to the next instant at which something happens, and lets it happen.
+    fn advance(&mut self) {
+        let now_ms = self.snapshot.now_ms;
+        let submissions = self.scenario.jobs.iter().map(|job| job.submitted_ms);
+        let next_ms = submissions
+            .chain(self.incidents.iter().map(|incident| incident.at_ms))
+            .chain(self.live.values().filter_map(|live| live.due_ms))
+            .chain(
+                self.snapshot
+                    .jobs
+                    .iter()
+                    .filter_map(|job| job.not_before_ms),
+            )
+            .chain(
+                self.snapshot
+                    .jobs
+                    .iter()
+                    .filter_map(|job| self.ends_ms(job)),
+            )
+            .filter(|&at_ms| at_ms > now_ms)
+            .min()
+            .unwrap_or(i64::MAX)
+            .min(now_ms.saturating_add(self.scenario.round_ms));
+        self.train(next_ms - now_ms);
+        self.snapshot.now_ms = next_ms;
+        self.tasks_follow();
+        while self
+            .incidents
+            .last()
+            .is_some_and(|incident| incident.at_ms <= next_ms)
+        {
+            if let Some(incident) = self.incidents.pop() {
+                self.happen(&incident.what);
+            }
+        }
+        self.submit();
+    }
+
+    /// When a running job will have done its steps.
+    fn ends_ms(&self, job: &Job) -> Option<i64> {
+        let (speed, live) = (self.speed(job)?, self.live.get(&job.id)?);
+        let left = self.spec(job).steps as f64 - live.steps;
+        Some(
+            self.snapshot
+                .now_ms
+                .saturating_add((left / speed * 1000.0).ceil().max(1.0) as i64),
+        )
+    }
+
+    /// True steps per second of a job that trains; `None` for one that does not.
+    fn speed(&self, job: &Job) -> Option<f64> {
+        let trains = job.finished.is_none()
+            && job.state == JobState::Running
+            && job
+                .tasks
+                .iter()
+                .all(|task| task.state == TaskState::Running);
+        let (workers, ps_shards) = job.size();
+        trains.then(|| self.spec(job).speed.steps_per_s(workers, ps_shards))
+    }
+
+    fn spec(&self, job: &Job) -> &'s SimJob {
+        &self.scenario.jobs[self.index[&job.id]]
+    }
+
+    fn train(&mut self, elapsed_ms: i64) {
+        let speeds: Vec<Option<f64>> = self
+            .snapshot
+            .jobs
+            .iter()
+            .map(|job| self.speed(job))
+            .collect();
+        let elapsed_s = elapsed_ms as f64 / 1000.0;
+        for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
+            let Some(speed) = speed else { continue };
+            let spec = &self.scenario.jobs[self.index[&job.id]];
+            let live = self.live.entry(job.id).or_default();
+            live.steps = (live.steps + speed * elapsed_s).min(spec.steps as f64);
+            // A thousandth of a step is rounding of the clock.
+            job.progress.step = (live.steps + 1e-3).floor() as u64;
+            measure(job, speed);
+            if job.progress.step >= spec.steps {
+                job.finished = Some(Finished {
+                    step: spec.steps,
+                    reason: "all steps are done".to_owned(),
+                });
+            }
+        }
+    }
+
+    /// Tasks come up and go away when their time has come.
+    fn tasks_follow(&mut self) {
+        for job in &mut self.snapshot.jobs {
+            let live = self.live.entry(job.id).or_default();
+            if live
+                .due_ms
+                .is_none_or(|due_ms| due_ms > self.snapshot.now_ms)
+            {
+                continue;
+            }
+            live.due_ms = None;
+            for task in &mut job.tasks {
+                let event = match task.state {
+                    TaskState::Assigned => TaskEvent::Up,
+                    TaskState::Stopping => TaskEvent::Gone {
+                        outcome: TaskOutcome::Exited { code: 0 },
+                    },
+                    TaskState::Running | TaskState::Released { .. } => continue,
+                };
+                follow(&mut task.state, event);
+            }
+        }
+    }
+
+    fn happen(&mut self, what: &What) {
+        let intent = |engine: &mut Self, job: usize, intent: Intent| {
+            if let Some(job) = engine
+                .snapshot
+                .jobs
+                .iter_mut()
+                .find(|one| one.id == job_id(job))
+            {
+                job.intent = intent;
+            }
+        };
+        match *what {
+            What::NodeLost { node } => self.lose(node),
+            What::NodeBack { node } => self.node(node, "back", |node| node.up = true),
+            What::Drain { node } => self.node(node, "drained", |node| node.drained = true),
+            What::Uncordon { node } => self.node(node, "uncordoned", |node| node.drained = false),
+            What::Pause { job } => intent(self, job, Intent::Pause),
+            What::Resume { job } => intent(self, job, Intent::Run),
+            What::Cancel { job } => intent(self, job, Intent::Cancel),
+            What::TaskFails { job } => self.fail(job),
+        }
+    }
+
+    fn node(&mut self, number: usize, what: &str, change: impl Fn(&mut Node)) {
+        let name = self.scenario.nodes[number].name.clone();
+        self.snapshot
+            .nodes
+            .iter_mut()
+            .filter(|node| node.name == name)
+            .for_each(change);
+        self.tell(name, what.to_owned());
+    }
+
+    fn lose(&mut self, number: usize) {
+        self.node(number, "lost", |node| node.up = false);
+        let id = node_id(number as u128);
+        for job in &mut self.snapshot.jobs {
+            let checkpoint_steps = self.scenario.jobs[self.index[&job.id]].checkpoint_steps;
+            let lost = job
+                .tasks
+                .iter_mut()
+                .filter(|task| task.node == id && !task.state.is_released());
+            let mut any = false;
+            for task in lost {
+                follow(
+                    &mut task.state,
+                    TaskEvent::Gone {
+                        outcome: TaskOutcome::NodeLost,
+                    },
+                );
+                any = true;
+            }
+            if any {
+                roll_back(job, self.live.entry(job.id).or_default(), checkpoint_steps);
+            }
+        }
+    }
+
+    fn fail(&mut self, number: usize) {
+        let checkpoint_steps = self.scenario.jobs[number].checkpoint_steps;
+        let Some(job) = self
+            .snapshot
+            .jobs
+            .iter_mut()
+            .find(|one| one.id == job_id(number))
+        else {
+            return;
+        };
+        if job.state != JobState::Running || job.finished.is_some() {
+            return;
+        }
+        if let Some(task) = job
+            .tasks
+            .first_mut()
+            .filter(|task| !task.state.is_released())
+        {
+            follow(
+                &mut task.state,
+                TaskEvent::Gone {
+                    outcome: TaskOutcome::Exited { code: 1 },
+                },
+            );
+            roll_back(job, self.live.entry(job.id).or_default(), checkpoint_steps);
+        }
+    }
+
+    fn submit(&mut self) {
+        for (number, spec) in self.scenario.jobs.iter().enumerate() {
+            let id = job_id(number);
+            if spec.submitted_ms > self.snapshot.now_ms || self.index.contains_key(&id) {
+                continue;
+            }
+            self.index.insert(id, number);
+            self.snapshot.jobs.push(job(id, spec));
+            self.tell(spec.name.clone(), "submitted".to_owned());
+        }
+        self.snapshot.sort();
+    }
+
+    fn round(&mut self, policy: &Policy) -> Result<(), SimError> {
+        let round = self.snapshot.round;
+        let (plan, _) = plan(&self.snapshot, policy);
+        let violations = check(&self.snapshot, &plan);
+        if !violations.is_empty() {
+            return Err(SimError::Check { round, violations });
+        }
+        apply(&mut self.snapshot, &plan).map_err(|source| SimError::Apply { round, source })?;
+        self.snapshot.round += 1;
+        self.record(&plan);
+        let now_ms = self.snapshot.now_ms;
+        let ended = |job: &Job| job.state.phase().is_terminal();
+        for job in self.snapshot.jobs.iter().filter(|job| ended(job)) {
+            let outcome = &mut self.jobs[self.index[&job.id]];
+            outcome.jct_ms = Some(now_ms - job.submitted_ms);
+        }
+        for job in &self.snapshot.jobs {
+            self.jobs[self.index[&job.id]].state = job.state.clone();
+        }
+        self.snapshot.jobs.retain(|job| !ended(job));
+        Ok(())
+    }
+
+    /// Writes the plan down and sets the times at which tasks will follow it.
+    fn record(&mut self, plan: &Plan) {
+        let now_ms = self.snapshot.now_ms;
+        for decision in &plan.decisions {
+            let index = self.index[&decision.job];
+            let name = self.scenario.jobs[index].name.clone();
+            let live = self.live.entry(decision.job).or_default();
+            let what = match &decision.action {
+                Action::Start { tasks, .. } => {
+                    live.due_ms = Some(now_ms + self.scenario.launch_ms);
+                    let shards = tasks
+                        .iter()
+                        .filter(|task| task.role.kind() == "ps_shard")
+                        .count();
+                    let outcome = &mut self.jobs[index];
+                    outcome.restarts += u64::from(!outcome.sizes.is_empty());
+                    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+                    let (workers, ps_shards) = (count(tasks.len() - shards), count(shards));
+                    outcome.sizes.push((now_ms, workers, ps_shards));
+                    format!("start {workers} workers, {ps_shards} shards")
+                }
+                Action::Stop { why, .. } => {
+                    live.due_ms = Some(now_ms + self.scenario.stop_ms);
+                    format!("stop: {why}")
+                }
+                Action::Up => "up".to_owned(),
+                Action::Release => "released".to_owned(),
+                Action::Hold => "held".to_owned(),
+                Action::Resume => "resumed".to_owned(),
+                Action::Cancel => "cancelled".to_owned(),
+                Action::Wait { waiting } => format!("waits: {}", waiting.why),
+            };
+            self.tell(name, what);
+        }
+    }
+
+    fn tell(&mut self, subject: String, what: String) {
+        self.timeline.push(Entry {
+            at_ms: self.snapshot.now_ms,
+            subject,
+            what,
+        });
+    }
+
+    fn outcome(self) -> Outcome {
+        Outcome {
+            jobs: self.jobs,
+            timeline: self.timeline,
+            makespan_ms: self.snapshot.now_ms,
+            rounds: self.snapshot.round,
+        }
+    }
+}
+
+fn follow(state: &mut TaskState, event: TaskEvent) {
+    // An event that the task's state refuses (up after gone) changes nothing.
+    if let Ok(next) = state.clone().apply(event) {
+        *state = next;
+    }
+}
+
+/// The steps since the last checkpoint are lost.
+fn roll_back(job: &mut Job, live: &mut Live, checkpoint_steps: u64) {
+    let kept = job.progress.step / checkpoint_steps.max(1) * checkpoint_steps.max(1);
+    job.progress.step = kept;
+    live.steps = kept as f64;
+}
+
+fn measure(job: &mut Job, steps_per_s: f64) {
+    let (workers, ps_shards) = job.size();
+    let known = job
+        .speeds
+        .iter_mut()
+        .find(|one| (one.workers, one.ps_shards) == (workers, ps_shards));
+    match known {
+        Some(point) => point.samples += 1,
+        None => job.speeds.push(SpeedPoint {
+            workers,
+            ps_shards,
+            steps_per_s,
+            samples: 1,
+        }),
+    }
+}
+
+fn job(id: JobId, spec: &SimJob) -> Job {
+    Job {
+        id,
+        tenant: tenant_id(spec.tenant as u128),
+        name: spec.name.clone(),
+        priority: spec.priority,
+        submitted_ms: spec.submitted_ms,
+        intent: Intent::Run,
+        state: JobState::Queued,
+        revision: 0,
+        failures: 0,
+        retries: spec.retries,
+        not_before_ms: None,
+        workers: spec.workers,
+        ps_shards: spec.ps_shards,
+        worker: WorkerResources {
+            gpus: spec.gpus_per_worker,
+            ..WorkerResources::default()
+        },
+        ps_shard: PsShardResources::default(),
+        consistency: spec.consistency,
+        batch: spec.batch,
+        tasks: Vec::new(),
+        finished: None,
+        failed: None,
+        progress: Progress {
+            step: 0,
+            steps_per_epoch: spec.steps.div_ceil(10).max(1),
+            max_steps: Some(spec.steps),
+            convergence: None,
+            epoch_losses: Vec::new(),
+        },
+        speeds: Vec::new(),
+        placed_ms: None,
+        waiting: None,
+    }
+}
+
+fn node_id(number: u128) -> NodeId {
+    NodeId(Uuid::from_u128(0x1000 + number))
+}
+
+fn tenant_id(number: u128) -> TenantId {
+    TenantId(Uuid::from_u128(0x2000 + number))
+}
+
+fn job_id(number: usize) -> JobId {
+    JobId(Uuid::from_u128(0x3000_0000 + ((number as u128) << 64)))
+}

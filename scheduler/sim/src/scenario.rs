@@ -1,0 +1,122 @@
+//! What is simulated: a cluster, jobs with their true speeds, and what goes wrong when.
+
+use muster_model::spec::{Consistency, Range};
+use serde::{Deserialize, Serialize};
+
+/// One simulation; times are milliseconds from its start.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Scenario {
+    pub nodes: Vec<SimNode>,
+    pub tenants: Vec<SimTenant>,
+    pub jobs: Vec<SimJob>,
+    pub incidents: Vec<Incident>,
+    /// From a start to all tasks up.
+    pub launch_ms: i64,
+    /// From an order to stop until the tasks are gone and the checkpoint is written.
+    pub stop_ms: i64,
+    /// Between rounds that nothing else causes.
+    pub round_ms: i64,
+    /// The simulation gives up here.
+    pub until_ms: i64,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimNode {
+    pub name: String,
+    pub gpus: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimTenant {
+    pub name: String,
+    pub gpu_quota: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SimJob {
+    pub name: String,
+    /// Index of its tenant.
+    pub tenant: usize,
+    pub priority: i32,
+    pub submitted_ms: i64,
+    pub workers: Range,
+    pub ps_shards: Range,
+    pub gpus_per_worker: u32,
+    pub retries: u32,
+    pub consistency: Consistency,
+    pub batch: u32,
+    pub steps: u64,
+    /// A job that is stopped in order loses nothing; one that fails goes back to the last multiple of this.
+    pub checkpoint_steps: u64,
+    pub speed: TrueSpeed,
+}
+
+/// Seconds a step: `parallel_s / w + serial_s + exchange_s * w / p + per_worker_s * w`, the worker count capped where more cores
+/// are not there.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct TrueSpeed {
+    pub parallel_s: f64,
+    pub serial_s: f64,
+    pub exchange_s: f64,
+    pub per_worker_s: f64,
+    /// Workers beyond this bring nothing.
+    pub useful_workers: u32,
+}
+
+/// Something that happens to the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Incident {
+    pub at_ms: i64,
+    pub what: What,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum What {
+    /// Every task there is lost.
+    NodeLost {
+        node: usize,
+    },
+    NodeBack {
+        node: usize,
+    },
+    Drain {
+        node: usize,
+    },
+    Uncordon {
+        node: usize,
+    },
+    /// The chief of the job, if it runs, exits with code 1.
+    TaskFails {
+        job: usize,
+    },
+    Pause {
+        job: usize,
+    },
+    Resume {
+        job: usize,
+    },
+    Cancel {
+        job: usize,
+    },
+}
+
+impl TrueSpeed {
+    /// Steps per second.
+    #[must_use]
+    pub fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
+        let (w, p) = (f64::from(workers.max(1)), f64::from(ps_shards.max(1)));
+        let useful = f64::from(workers.clamp(1, self.useful_workers.max(1)));
+        let step_s = self.parallel_s / useful
+            + self.serial_s
+            + self.exchange_s * w / p
+            + self.per_worker_s * w;
+        1.0 / step_s
+    }
+}
