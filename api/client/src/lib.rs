@@ -1,1 +1,19 @@
+//! The typed client of Muster's REST interface, for the command line, the operator and whole-system tests.
+//!
+//! It knows the wire and nothing more: it must never hold an opinion on what it carries. What is sent and answered is written
+//! down in `muster_model::view`.
 
+mod calls;
+mod download;
+mod error;
+mod query;
+mod request;
+mod stream;
+
+pub use calls::LogPage;
+pub use download::Download;
+pub use error::ClientError;
+pub use muster_model::view::Problem;
+pub use query::{EventQuery, JobQuery};
+pub use request::Client;
+pub use stream::{Messages, StreamItem};

@@ -1,0 +1,209 @@
+//! Every call of the interface, one method each. Errors are those of [`ClientError`] throughout.
+
+use crate::error::ClientError;
+use crate::query::{EventQuery, JobQuery};
+use crate::request::{Client, answer, send, unreachable};
+use muster_model::id::{JobId, TaskId, TokenId};
+use muster_model::view::{
+    CheckpointView, CreatedToken, EventView, JobView, Me, NewTenant, NewToken, NodeView, Page, SeriesView, TaskView,
+    TenantChange, TenantView, TokenView,
+};
+use reqwest::{Method, Response};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// A part of a task's log.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LogPage {
+    /// Bytes that are not UTF-8 are replaced.
+    pub text: String,
+    /// Bytes of the log before this part.
+    pub offset: u64,
+    /// Where the next part begins.
+    pub next_offset: u64,
+    /// Nothing follows, for now.
+    pub at_end: bool,
+}
+
+/// Jobs.
+#[allow(clippy::missing_errors_doc, reason = "said at the head of the file")]
+impl Client {
+    /// Submits a document. With a key of its own the request may be sent again without submitting twice.
+    pub async fn submit(&self, document: &impl Serialize, idempotency_key: Option<&str>) -> Result<JobView, ClientError> {
+        let mut request = self.request(Method::POST, &["jobs"]).json(document);
+        if let Some(key) = idempotency_key {
+            request = request.header("Idempotency-Key", key);
+        }
+        answer(send(request).await?).await
+    }
+
+    /// What would be submitted, if the document is right.
+    pub async fn dry_run(&self, document: &impl Serialize) -> Result<JobView, ClientError> {
+        answer(send(self.request(Method::POST, &["jobs"]).query(&[("dry_run", "true")]).json(document)).await?).await
+    }
+
+    /// A page of jobs, newest first.
+    pub async fn jobs(&self, query: &JobQuery) -> Result<Page<JobView>, ClientError> {
+        self.get(&["jobs"], &query.pairs()).await
+    }
+
+    pub async fn job(&self, id: JobId) -> Result<JobView, ClientError> {
+        self.get(&["jobs", &id.to_string()], &[]).await
+    }
+
+    /// `None` when there is no such job.
+    pub async fn find_job(&self, id: JobId) -> Result<Option<JobView>, ClientError> {
+        match self.job(id).await {
+            Err(error) if error.status() == Some(404) => Ok(None),
+            found => found.map(Some),
+        }
+    }
+
+    pub async fn cancel(&self, id: JobId) -> Result<JobView, ClientError> {
+        self.post(&["jobs", &id.to_string(), "cancel"]).await
+    }
+
+    pub async fn pause(&self, id: JobId) -> Result<JobView, ClientError> {
+        self.post(&["jobs", &id.to_string(), "pause"]).await
+    }
+
+    pub async fn resume(&self, id: JobId) -> Result<JobView, ClientError> {
+        self.post(&["jobs", &id.to_string(), "resume"]).await
+    }
+
+    pub async fn delete(&self, id: JobId) -> Result<(), ClientError> {
+        send(self.request(Method::DELETE, &["jobs", &id.to_string()])).await.map(drop)
+    }
+
+    /// Tasks of all revisions, the newest first.
+    pub async fn tasks(&self, id: JobId) -> Result<Vec<TaskView>, ClientError> {
+        let page: Page<TaskView> = self.get(&["jobs", &id.to_string(), "tasks"], &[("all", "true".to_owned())]).await?;
+        Ok(page.items)
+    }
+
+    /// A page of the job's history, oldest first.
+    pub async fn events(&self, id: JobId, query: &EventQuery) -> Result<Page<EventView>, ClientError> {
+        self.get(&["jobs", &id.to_string(), "events"], &query.pairs()).await
+    }
+
+    /// The training series after a step, thinned to `max_points`.
+    pub async fn progress(
+        &self,
+        id: JobId,
+        after_step: Option<u64>,
+        max_points: Option<u32>,
+    ) -> Result<SeriesView, ClientError> {
+        let mut query = Vec::new();
+        query.extend(after_step.map(|step| ("after_step", step.to_string())));
+        query.extend(max_points.map(|points| ("max_points", points.to_string())));
+        self.get(&["jobs", &id.to_string(), "progress"], &query).await
+    }
+
+    /// A part of a task's log: from `offset` on if given, else its last `tail_bytes` if given, else from its beginning.
+    pub async fn logs(
+        &self,
+        id: JobId,
+        task: TaskId,
+        offset: Option<u64>,
+        tail_bytes: Option<u64>,
+    ) -> Result<LogPage, ClientError> {
+        let part = match (offset, tail_bytes) {
+            (None, Some(bytes)) => ("tail_bytes", bytes.to_string()),
+            (offset, _) => ("offset", offset.unwrap_or(0).to_string()),
+        };
+        let request = self.request(Method::GET, &["jobs", &id.to_string(), "logs"]);
+        log_page(send(request.query(&[("task", task.to_string()), part])).await?).await
+    }
+
+    pub async fn checkpoints(&self, id: JobId) -> Result<Vec<CheckpointView>, ClientError> {
+        let page: Page<CheckpointView> = self.get(&["jobs", &id.to_string(), "checkpoints"], &[]).await?;
+        Ok(page.items)
+    }
+}
+
+/// Nodes, tenants, tokens.
+#[allow(clippy::missing_errors_doc, reason = "said at the head of the file")]
+impl Client {
+    /// All nodes, by name.
+    pub async fn nodes(&self) -> Result<Vec<NodeView>, ClientError> {
+        self.all(&["nodes"]).await
+    }
+
+    pub async fn node(&self, name: &str) -> Result<NodeView, ClientError> {
+        self.get(&["nodes", name], &[]).await
+    }
+
+    pub async fn drain(&self, name: &str) -> Result<NodeView, ClientError> {
+        self.post(&["nodes", name, "drain"]).await
+    }
+
+    pub async fn uncordon(&self, name: &str) -> Result<NodeView, ClientError> {
+        self.post(&["nodes", name, "uncordon"]).await
+    }
+
+    /// All tenants, by name.
+    pub async fn tenants(&self) -> Result<Vec<TenantView>, ClientError> {
+        self.all(&["tenants"]).await
+    }
+
+    pub async fn create_tenant(&self, new: &NewTenant) -> Result<TenantView, ClientError> {
+        answer(send(self.request(Method::POST, &["tenants"]).json(new)).await?).await
+    }
+
+    /// `None` takes the limit away.
+    pub async fn set_quota(&self, tenant: &str, gpu_quota: Option<u32>) -> Result<TenantView, ClientError> {
+        let change = TenantChange { gpu_quota };
+        answer(send(self.request(Method::PATCH, &["tenants", tenant]).json(&change)).await?).await
+    }
+
+    /// All tokens of the tenant, newest first.
+    pub async fn tokens(&self) -> Result<Vec<TokenView>, ClientError> {
+        self.all(&["tokens"]).await
+    }
+
+    pub async fn create_token(&self, new: &NewToken) -> Result<CreatedToken, ClientError> {
+        answer(send(self.request(Method::POST, &["tokens"]).json(new)).await?).await
+    }
+
+    pub async fn revoke_token(&self, id: TokenId) -> Result<(), ClientError> {
+        send(self.request(Method::DELETE, &["tokens", &id.to_string()])).await.map(drop)
+    }
+
+    /// Whom the token stands for.
+    pub async fn me(&self) -> Result<Me, ClientError> {
+        self.get(&["me"], &[]).await
+    }
+
+    /// Every page of a list.
+    async fn all<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<Vec<T>, ClientError> {
+        let mut items = Vec::new();
+        let mut query = vec![("limit", "500".to_owned())];
+        loop {
+            let page: Page<T> = self.get(segments, &query).await?;
+            items.extend(page.items);
+            let Some(next) = page.next else { return Ok(items) };
+            query.truncate(1);
+            query.push(("continue", next));
+        }
+    }
+}
+
+async fn log_page(response: Response) -> Result<LogPage, ClientError> {
+    let number = |name: &str| response.headers().get(name)?.to_str().ok()?.parse::<u64>().ok();
+    let (offset, end) = (number("muster-log-offset"), number("muster-log-end"));
+    let (url, status) = (response.url().to_string(), response.status().as_u16());
+    let (Some(offset), Some(end)) = (offset, end) else {
+        return Err(ClientError::Decode { url, status, source: "it does not say where the log begins and ends".into() });
+    };
+    let bytes = response.bytes().await.map_err(unreachable)?;
+    // A character of which only the beginning is in this part belongs to the next one.
+    let more = offset + (bytes.len() as u64) < end;
+    let cut = match std::str::from_utf8(&bytes) {
+        Err(error) if more && error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
+        _ => bytes.len(),
+    };
+    let next_offset = offset + cut as u64;
+    let text = String::from_utf8_lossy(&bytes[..cut]).into_owned();
+    // An empty part that is not at the end would be asked for again and again.
+    Ok(LogPage { text, offset, next_offset, at_end: next_offset >= end || cut == 0 })
+}

@@ -1,0 +1,39 @@
+//! Files: checkpoints and models.
+
+use crate::error::ClientError;
+use crate::request::{Client, send, unreachable};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use muster_model::id::JobId;
+use reqwest::{Method, RequestBuilder};
+
+/// A file while it comes.
+pub struct Download {
+    /// Its size, if the server says so.
+    pub bytes: Option<u64>,
+    /// Hex SHA-256, if the server says so; whoever keeps the file should compare.
+    pub sha256: Option<String>,
+    pub body: BoxStream<'static, Result<Vec<u8>, ClientError>>,
+}
+
+#[allow(clippy::missing_errors_doc, reason = "those of every call")]
+impl Client {
+    /// A file of the checkpoint at `step`; its names are in `CheckpointView::files`.
+    pub async fn checkpoint_file(&self, id: JobId, step: u64, name: &str) -> Result<Download, ClientError> {
+        let (id, step) = (id.to_string(), step.to_string());
+        download(self.request(Method::GET, &["jobs", &id, "checkpoints", &step, "files", name])).await
+    }
+
+    /// The final model of a job that has succeeded.
+    pub async fn model(&self, id: JobId) -> Result<Download, ClientError> {
+        download(self.request(Method::GET, &["jobs", &id.to_string(), "model"])).await
+    }
+}
+
+async fn download(request: RequestBuilder) -> Result<Download, ClientError> {
+    let response = send(request).await?;
+    let sha256 = response.headers().get("muster-sha256").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let bytes = response.content_length();
+    let body = response.bytes_stream().map(|piece| piece.map(Vec::from).map_err(unreachable)).boxed();
+    Ok(Download { bytes, sha256, body })
+}

@@ -1,0 +1,113 @@
+//! One request and its answer.
+
+use crate::error::ClientError;
+use muster_model::view::Problem;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
+use reqwest::{Method, RequestBuilder, Response, Url};
+use serde::de::DeserializeOwned;
+use std::time::Duration;
+
+const CONNECT: Duration = Duration::from_secs(5);
+/// Between two pieces of an answer. Streams send a heartbeat every 10 seconds; the server answers everything else within 30.
+const SILENCE: Duration = Duration::from_secs(35);
+
+/// A server and the token to speak to it with. Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+}
+
+impl Client {
+    /// `server` is such as `http://127.0.0.1:7070`. Nothing is sent yet.
+    ///
+    /// # Errors
+    /// [`ClientError::Address`] when the server's address is none, or the token has characters that no token has.
+    pub fn new(server: &str, token: &str) -> Result<Self, ClientError> {
+        let wrong = || ClientError::Address {
+            what: "the server's address",
+            value: server.to_owned(),
+            expected: "it is such as http://127.0.0.1:7070",
+        };
+        let mut base = Url::parse(server).map_err(|_| wrong())?;
+        let path = format!("{}/api/v1/", base.path().trim_end_matches('/'));
+        if base.cannot_be_a_base() || !matches!(base.scheme(), "http" | "https") {
+            return Err(wrong());
+        }
+        base.set_path(&path);
+        let mut bearer = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| ClientError::Address {
+            what: "the token",
+            value: "…".to_owned(),
+            expected: "it is one line of visible characters",
+        })?;
+        bearer.set_sensitive(true);
+        let http = reqwest::Client::builder()
+            .connect_timeout(CONNECT)
+            .read_timeout(SILENCE)
+            .default_headers(HeaderMap::from_iter([(AUTHORIZATION, bearer)]))
+            .user_agent(concat!("muster-client/", env!("CARGO_PKG_VERSION")))
+            .build()
+            .map_err(|source| ClientError::Unreachable { url: server.to_owned(), source })?;
+        Ok(Self { http, base })
+    }
+
+    /// A request to a path of segments, each of which is escaped.
+    pub(crate) fn request(&self, method: Method, segments: &[&str]) -> RequestBuilder {
+        let mut url = self.base.clone();
+        url.path_segments_mut().expect("the base is one").pop_if_empty().extend(segments);
+        self.http.request(method, url)
+    }
+
+    pub(crate) async fn get<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        query: &[(&'static str, String)],
+    ) -> Result<T, ClientError> {
+        answer(send(self.request(Method::GET, segments).query(query)).await?).await
+    }
+
+    pub(crate) async fn post<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<T, ClientError> {
+        answer(send(self.request(Method::POST, segments)).await?).await
+    }
+}
+
+/// The answer if it is one of success.
+pub(crate) async fn send(request: RequestBuilder) -> Result<Response, ClientError> {
+    let response = request.send().await.map_err(unreachable)?;
+    if response.status().is_success() {
+        return Ok(response);
+    }
+    Err(refusal(response).await)
+}
+
+/// The answer's body.
+pub(crate) async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ClientError> {
+    let (url, status) = (response.url().to_string(), response.status().as_u16());
+    let bytes = response.bytes().await.map_err(unreachable)?;
+    serde_json::from_slice(&bytes).map_err(|source| ClientError::Decode { url, status, source: source.into() })
+}
+
+pub(crate) fn unreachable(source: reqwest::Error) -> ClientError {
+    let url = source.url().map(ToString::to_string).unwrap_or_default();
+    ClientError::Unreachable { url, source: source.without_url() }
+}
+
+async fn refusal(response: Response) -> ClientError {
+    let (url, status) = (response.url().to_string(), response.status().as_u16());
+    let is_problem = response
+        .headers()
+        .get(CONTENT_TYPE)
+        .is_some_and(|value| value.as_bytes().starts_with(b"application/problem+json"));
+    let body = match response.bytes().await {
+        Ok(body) => body,
+        Err(source) => return unreachable(source),
+    };
+    if !is_problem {
+        let source = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
+        return ClientError::Decode { url, status, source: source.into() };
+    }
+    match serde_json::from_slice::<Problem>(&body) {
+        Ok(problem) => ClientError::Problem(Box::new(problem)),
+        Err(source) => ClientError::Decode { url, status, source: source.into() },
+    }
+}

@@ -1,0 +1,200 @@
+//! Event streams that outlive their connections: after a break they connect again where they were, by `Last-Event-ID`.
+
+use crate::error::ClientError;
+use crate::request::{Client, send};
+use eventsource_stream::{Event, Eventsource as _};
+use futures::stream::BoxStream;
+use futures::{Stream, StreamExt as _};
+use muster_model::id::{JobId, TaskId};
+use muster_model::view::{EventView, LogEnd, LogPiece, Opened, ProgressMessage, name};
+use reqwest::Method;
+use serde::de::DeserializeOwned;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+/// Pauses between attempts to connect again; the last one is repeated.
+const PAUSES: [Duration; 5] = [
+    Duration::from_millis(100),
+    Duration::from_millis(300),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+];
+/// Attempts after which a stream gives up: about a minute and a half.
+const ATTEMPTS: usize = 20;
+
+/// A message of a stream.
+#[derive(Debug, Clone, PartialEq)]
+pub enum StreamItem {
+    /// The stream stands, anew after each break. What is read from now on is not older than what the stream will bring.
+    Opened(Opened),
+    Event(EventView),
+    Progress(ProgressMessage),
+    Log(LogPiece),
+    /// Nothing follows.
+    End(LogEnd),
+}
+
+/// Messages in order, none missed and none twice. Ends after `End`, or after the first error.
+pub struct Messages {
+    inner: BoxStream<'static, Result<StreamItem, ClientError>>,
+}
+
+#[derive(Clone)]
+struct Source {
+    client: Client,
+    segments: Vec<String>,
+    query: Vec<(&'static str, String)>,
+}
+
+struct Reader {
+    source: Source,
+    connection: Option<BoxStream<'static, Result<Event, ()>>>,
+    last_id: Option<String>,
+    failed: usize,
+    was_connected: bool,
+    done: bool,
+}
+
+impl Client {
+    /// The job's history and samples as they come, the history from `after` on if given.
+    #[must_use]
+    pub fn watch_job(&self, id: JobId, after: Option<String>) -> Messages {
+        let query = after.into_iter().map(|after| ("after", after)).collect();
+        self.messages(vec!["jobs".to_owned(), id.to_string(), "stream".to_owned()], query)
+    }
+
+    /// The history of the tenant's jobs and of the nodes as it grows, from `after` on if given.
+    #[must_use]
+    pub fn watch(&self, after: Option<String>) -> Messages {
+        let query = after.into_iter().map(|after| ("after", after)).collect();
+        self.messages(vec!["stream".to_owned()], query)
+    }
+
+    /// What one task writes, from `offset` on if given, else from its last 64 KiB.
+    #[must_use]
+    pub fn follow_logs(&self, id: JobId, task: TaskId, offset: Option<u64>) -> Messages {
+        self.follow(id, task.to_string(), offset)
+    }
+
+    /// What the tasks of one place (`worker-0`, `ps-1`) write, from the newest one on through all revisions to come.
+    #[must_use]
+    pub fn follow_place(&self, id: JobId, place: &str) -> Messages {
+        self.follow(id, place.to_owned(), None)
+    }
+
+    fn follow(&self, id: JobId, task: String, offset: Option<u64>) -> Messages {
+        let mut query = vec![("task", task)];
+        query.extend(offset.map(|offset| ("offset", offset.to_string())));
+        self.messages(vec!["jobs".to_owned(), id.to_string(), "logs".to_owned(), "stream".to_owned()], query)
+    }
+
+    fn messages(&self, segments: Vec<String>, query: Vec<(&'static str, String)>) -> Messages {
+        let reader = Reader {
+            source: Source { client: self.clone(), segments, query },
+            connection: None,
+            last_id: None,
+            failed: 0,
+            was_connected: false,
+            done: false,
+        };
+        let inner = futures::stream::unfold(reader, |mut reader| async move { Some((reader.next().await?, reader)) });
+        Messages { inner: inner.boxed() }
+    }
+}
+
+impl Reader {
+    async fn next(&mut self) -> Option<Result<StreamItem, ClientError>> {
+        while !self.done {
+            let Some(connection) = &mut self.connection else {
+                match self.source.connect(self.last_id.as_deref()).await {
+                    Ok(connection) => {
+                        self.connection = Some(connection);
+                        self.was_connected = true;
+                    }
+                    Err(error) => {
+                        if !self.may_try_again(&error) {
+                            self.done = true;
+                            return Some(Err(error));
+                        }
+                        self.pause().await;
+                    }
+                }
+                continue;
+            };
+            let Some(Ok(event)) = connection.next().await else {
+                // The server went away, or closed an old connection.
+                self.connection = None;
+                self.pause().await;
+                continue;
+            };
+            self.failed = 0;
+            if !event.id.is_empty() {
+                self.last_id = Some(event.id.clone());
+            }
+            if let Some(item) = item(&event).transpose() {
+                self.done = !matches!(&item, Ok(item) if !matches!(item, StreamItem::End(_)));
+                return Some(item.map_err(|source| self.source.undecodable(source)));
+            }
+        }
+        None
+    }
+
+    /// What has never worked fails at once; what has worked may be a restart of the server.
+    fn may_try_again(&self, error: &ClientError) -> bool {
+        let passing = match error {
+            ClientError::Unreachable { .. } => true,
+            ClientError::Problem(problem) => matches!(problem.status, 429 | 502 | 503 | 504),
+            ClientError::Decode { status, .. } => matches!(status, 502..=504),
+            ClientError::Address { .. } => false,
+        };
+        passing && self.was_connected && self.failed < ATTEMPTS
+    }
+
+    async fn pause(&mut self) {
+        let pause = PAUSES[self.failed.min(PAUSES.len() - 1)];
+        self.failed += 1;
+        tokio::time::sleep(pause).await;
+    }
+}
+
+impl Source {
+    async fn connect(&self, last_id: Option<&str>) -> Result<BoxStream<'static, Result<Event, ()>>, ClientError> {
+        let segments: Vec<&str> = self.segments.iter().map(String::as_str).collect();
+        let mut request =
+            self.client.request(Method::GET, &segments).query(&self.query).header("Accept", "text/event-stream");
+        if let Some(id) = last_id {
+            request = request.header("Last-Event-ID", id);
+        }
+        let response = send(request).await?;
+        Ok(response.bytes_stream().eventsource().map(|event| event.map_err(|_| ())).boxed())
+    }
+
+    fn undecodable(&self, source: serde_json::Error) -> ClientError {
+        ClientError::Decode { url: self.segments.join("/"), status: 200, source: source.into() }
+    }
+}
+
+/// `None` for messages of a later version.
+fn item(event: &Event) -> Result<Option<StreamItem>, serde_json::Error> {
+    fn read<T: DeserializeOwned>(event: &Event) -> Result<T, serde_json::Error> {
+        serde_json::from_str(&event.data)
+    }
+    Ok(Some(match event.event.as_str() {
+        name::OPENED => StreamItem::Opened(read(event)?),
+        name::EVENT => StreamItem::Event(read(event)?),
+        name::PROGRESS => StreamItem::Progress(read(event)?),
+        name::LOG => StreamItem::Log(read(event)?),
+        name::END => StreamItem::End(read(event)?),
+        _ => return Ok(None),
+    }))
+}
+
+impl Stream for Messages {
+    type Item = Result<StreamItem, ClientError>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        self.inner.poll_next_unpin(cx)
+    }
+}
