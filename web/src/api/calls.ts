@@ -62,7 +62,7 @@ export function submit(document: string, dryRun: boolean, idempotencyKey: string
 }
 
 export async function tasks(id: string, signal?: AbortSignal): Promise<TaskView[]> {
-  const page = await take<Page<TaskView>>(client.GET("/api/v1/jobs/{id}/tasks", { params: { path: { id }, query: { all: true } }, ...cut(signal) }));
+  const page = await take(client.GET("/api/v1/jobs/{id}/tasks", { params: { path: { id }, query: { all: true } }, ...cut(signal) }));
   return page.items;
 }
 
@@ -78,7 +78,7 @@ export async function events(id: string, signal?: AbortSignal): Promise<StoredEv
 }
 
 export async function checkpoints(id: string, signal?: AbortSignal): Promise<CheckpointView[]> {
-  const page = await take<Page<CheckpointView>>(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id } }, ...cut(signal) }));
+  const page = await take(client.GET("/api/v1/jobs/{id}/checkpoints", { params: { path: { id } }, ...cut(signal) }));
   return page.items;
 }
 
@@ -107,7 +107,7 @@ export async function logTail(id: string, task: string, tailBytes: number, signa
 }
 
 export async function nodes(signal?: AbortSignal): Promise<NodeView[]> {
-  return everything((after) => take<Page<NodeView>>(client.GET("/api/v1/nodes", { params: { query: { limit: 500, ...after } }, ...cut(signal) })));
+  return everything((after) => take(client.GET("/api/v1/nodes", { params: { query: { limit: 500, ...after } }, ...cut(signal) })));
 }
 
 export async function setDrained(name: string, drained: boolean): Promise<void> {

@@ -100,7 +100,7 @@ export function SizeChart({ points }: { points: readonly SizePoint[] }) {
   const stepped = uPlot.paths.stepped?.({ align: 1 });
   const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
     legend: { show: false },
-    padding: [18, 20, 0, 0],
+    padding: [8, 20, 0, 0],
     cursor: cursor("sizes"),
     scales: { x: { time: true }, y: { range: (_, _min, max) => [0, Math.max(2, Math.ceil(max * 1.15))] } },
     axes: [xAxis(colours, "time"), { ...yAxis(colours, (value) => (Number.isInteger(value) ? String(value) : "")), incrs: [1, 2, 5, 10, 20, 50, 100, 200] }],

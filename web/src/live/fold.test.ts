@@ -66,6 +66,7 @@ describe("the history of a size", () => {
     state(12, 2, "running"),
     placed(20, 3, 4),
     state(21, 3, "running"),
+    stored(22, { kind: "resumed", from_step: 70 }),
   ];
 
   it("is zero while the job holds nothing and is drawn on to now", () => {
@@ -83,7 +84,7 @@ describe("the history of a size", () => {
     const samples = [sample(10, 3), sample(50, 9), sample(90, 15), sample(130, 25)];
     expect(revisionMarks(events, samples).map((mark) => [mark.step, mark.label])).toEqual([
       [50, "r2 4w 1ps"],
-      [90, "r3"],
+      [70, "r3"],
     ]);
   });
 

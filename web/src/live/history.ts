@@ -29,7 +29,10 @@ export interface Mark {
   label: string;
 }
 
-/** Where a revision took over: the step it continued from and the size it was given. The first start is no change, so no mark. */
+/**
+ * Where a revision took over: the step it continued from and the size it was given. The first start is no change, so no mark. Until
+ * the revision tells its step, the last one sampled before it stands in.
+ */
 export function revisionMarks(events: readonly StoredEvent[], samples: readonly SampleView[]): Mark[] {
   const marks: Mark[] = [];
   let placed: { revision: number; workers: number; psShards: number } | null = null;
@@ -39,9 +42,10 @@ export function revisionMarks(events: readonly StoredEvent[], samples: readonly 
       if (placed !== null) before = placed;
       placed = { revision: event.revision, workers: event.workers, psShards: event.ps_shards };
     }
+    const newest = marks[marks.length - 1];
+    if (event.kind === "resumed" && newest !== undefined && newest.label.split(" ")[0] === `r${placed?.revision ?? 0}`) newest.step = event.from_step;
     const starts = event.kind === "job_state_changed" && event.state.phase === "running";
     if (!starts || placed === null || placed.revision <= 1) continue;
-    if (marks.some((mark) => mark.label.startsWith(`r${placed?.revision ?? 0}`))) continue;
     const atMs = Date.parse(at);
     const resized = before === null || before.workers !== placed.workers || before.psShards !== placed.psShards;
     const label = resized ? `r${placed.revision} ${placed.workers}w ${placed.psShards}ps` : `r${placed.revision}`;
