@@ -7,7 +7,7 @@ const FONT = "11px system-ui, sans-serif";
 
 /** One cursor over all charts of a page that have the same x axis. */
 export function cursor(group: string): uPlot.Cursor {
-  return { sync: { key: group, setSeries: false }, drag: { x: true, y: false }, points: { size: 6 } };
+  return { sync: { key: group, setSeries: false }, y: false, drag: { x: true, y: false }, points: { size: 6 } };
 }
 
 export function xAxis(colours: Colours, kind: "step" | "time"): uPlot.Axis {

@@ -72,7 +72,7 @@ export function afterStop(then: AfterStop): string {
     case "requeue":
       return CAUSES[then.cause];
     case "pause":
-      return "to pause";
+      return "for a pause";
     case "succeed":
       return "as it has finished";
     case "fail":

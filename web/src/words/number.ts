@@ -42,5 +42,5 @@ export function bytes(value: number): string {
 }
 
 export function millis(value: number): string {
-  return `${value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value.toFixed(2)}${THIN}ms`;
+  return `${value >= 100 ? value.toFixed(0) : value >= 1 ? value.toFixed(1) : value.toFixed(2)}${THIN}ms`;
 }

@@ -88,7 +88,7 @@ function Tabs({ job, data }: { job: JobView; data: JobData }) {
             onClick={() => choose(name)}
             onKeyDown={onKey}
           >
-            {name}
+            {name.charAt(0).toUpperCase() + name.slice(1)}
             {counts[name] === undefined ? null : <span className="tab-count num">{counts[name]}</span>}
           </button>
         ))}
