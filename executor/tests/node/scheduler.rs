@@ -206,6 +206,7 @@ impl Service {
         if !*reachable.borrow_and_update() {
             return Err(Status::unavailable("cut off"));
         }
+        let mut has_begun = false;
         loop {
             let message = tokio::select! {
                 message = incoming.message() => message?,
@@ -213,7 +214,7 @@ impl Service {
                     changed.map_err(|_| Status::unavailable("over"))?;
                     return Err(Status::unavailable("cut off"));
                 }
-                changed = self.assignment.changed() => {
+                changed = self.assignment.changed(), if has_begun => {
                     changed.map_err(|_| Status::unavailable("over"))?;
                     let assignment = self.assignment.borrow_and_update().clone();
                     send(to_node::Message::Assignment(assignment)).await.map_err(gone)?;
@@ -226,6 +227,7 @@ impl Service {
                     if hello.join_token != JOIN_TOKEN {
                         return Err(Status::unauthenticated("not the join token"));
                     }
+                    has_begun = true;
                     self.heard.lock().expect("not poisoned").hellos.push(hello);
                     let welcome = Welcome {
                         node_id: String::new(),

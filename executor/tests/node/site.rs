@@ -239,7 +239,10 @@ impl Wanted {
 /// Of all tests that run at the same time, as task ids are: processes are told apart by them.
 fn unique_id() -> Uuid {
     static NEXT: AtomicU64 = AtomicU64::new(1);
-    Uuid::from_u64_pair(u64::from(std::process::id()), NEXT.fetch_add(1, Ordering::Relaxed))
+    Uuid::from_u64_pair(
+        u64::from(std::process::id()),
+        NEXT.fetch_add(1, Ordering::Relaxed),
+    )
 }
 
 impl Drop for Site {
