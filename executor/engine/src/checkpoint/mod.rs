@@ -18,7 +18,7 @@ mod write;
 
 pub use fence::Fence;
 pub use manifest::{Curve, FileSum, FileSums, Layout, Manifest, NamedBlock, Position, RANDOMNESS};
-pub use read::Found;
+pub use read::{Found, Search};
 pub use write::Contents;
 
 use muster_model::id::{JobId, TenantId};

@@ -1,7 +1,7 @@
 //! Finding and verifying the newest checkpoint that is sound.
 
 use super::files::{sha256, sync_folder};
-use super::write::state_name;
+use super::write::{state_name, sums_text};
 use super::{
     CheckpointError, Contents, FileSum, JobFolder, MANIFEST_FILE, MODEL_FILE, Manifest, NamedBlock,
     OPTIMIZER_FILE, SUMS_FILE,
@@ -22,6 +22,14 @@ pub struct Found {
     pub written: Written,
 }
 
+/// What a search for the newest sound checkpoint came to.
+#[derive(Debug)]
+pub struct Search {
+    pub newest: Option<Found>,
+    /// Step and damage of those newer than it, newest first.
+    pub damaged: Vec<(u64, CheckpointError)>,
+}
+
 /// A checkpoint's folder.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Entry {
@@ -36,23 +44,29 @@ impl JobFolder {
     ///
     /// # Errors
     /// [`CheckpointError::Io`] when the disk fails (which says nothing about the checkpoint), [`CheckpointError::Fenced`].
-    pub fn newest_sound(
-        &self,
-    ) -> Result<(Option<Found>, Vec<(u64, CheckpointError)>), CheckpointError> {
-        let mut wrong = Vec::new();
+    pub fn newest_sound(&self) -> Result<Search, CheckpointError> {
+        let mut damaged = Vec::new();
         let mut entries = self.list()?;
         entries.sort_unstable();
         for entry in entries.into_iter().rev() {
             match self.load(&entry) {
-                Ok(found) => return Ok((Some(found), wrong)),
+                Ok(found) => {
+                    return Ok(Search {
+                        newest: Some(found),
+                        damaged,
+                    });
+                }
                 Err(damage @ CheckpointError::Damaged { .. }) => {
                     self.put_aside(&entry)?;
-                    wrong.push((entry.step, damage));
+                    damaged.push((entry.step, damage));
                 }
                 Err(other) => return Err(other),
             }
         }
-        Ok((None, wrong))
+        Ok(Search {
+            newest: None,
+            damaged,
+        })
     }
 
     /// All checkpoints, in no order. A missing folder has none.
@@ -100,6 +114,13 @@ impl JobFolder {
             return Err(CheckpointError::damaged(
                 &manifest_path,
                 "it is of another step than its folder",
+            ));
+        }
+        if sums != sums_text(&manifest_sha256, &manifest.files).as_bytes() {
+            let path = folder.join(SUMS_FILE);
+            return Err(CheckpointError::damaged(
+                &path,
+                "it does not agree with the manifest",
             ));
         }
         let model = read_summed(&folder.join(MODEL_FILE), &manifest.files.model)?;

@@ -203,12 +203,17 @@ fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<String, Checkpoi
     text.push('\n');
     write_durable(&folder.join(MANIFEST_FILE), text.as_bytes())?;
     let own = sha256(text.as_bytes());
-    let sums = format!(
-        "{own}  {MANIFEST_FILE}\n{}  {MODEL_FILE}\n{}  {OPTIMIZER_FILE}\n",
-        manifest.files.model.sha256, manifest.files.optimizer.sha256
-    );
+    let sums = sums_text(&own, &manifest.files);
     write_durable(&folder.join(SUMS_FILE), sums.as_bytes())?;
     Ok(own)
+}
+
+/// The content of `SHA256SUMS`.
+pub(super) fn sums_text(manifest_sha256: &str, files: &FileSums) -> String {
+    format!(
+        "{manifest_sha256}  {MANIFEST_FILE}\n{}  {MODEL_FILE}\n{}  {OPTIMIZER_FILE}\n",
+        files.model.sha256, files.optimizer.sha256
+    )
 }
 
 /// Reads every file again before it counts as written. The bytes of all.

@@ -206,32 +206,32 @@ enum Broken {
 
 impl Room {
     fn receive_guest(&self, stream: TcpStream) {
-        let greeted = Connection::new(stream).and_then(|mut connection| {
-            let rank = self.greet(&mut connection)?;
-            Ok((connection, rank))
-        });
+        let greeted = Connection::new(stream).and_then(|connection| self.greet(connection));
         self.strangers.fetch_sub(1, Ordering::Relaxed);
         let (mut connection, rank) = match greeted {
             Ok(guest) => guest,
             Err(error) => {
-                log::line(format_args!("a connection was closed: {error}"));
+                log::line(format_args!(
+                    "a connection was closed: {}",
+                    log::chain(&error)
+                ));
                 return;
             }
         };
         match self.attend(&mut connection, rank) {
             Ok(()) => self.exchange.depart(rank, true),
             Err(broken) => {
-                if let Broken::Refused(refusal) = &broken {
-                    let _ = connection.send(Kind::Refused, 0, refusal.to_string().as_bytes(), &[]);
-                }
-                log::line(format_args!("lost worker {rank}: {broken}"));
+                log::line(format_args!("lost worker {rank}: {}", log::chain(&broken)));
                 self.exchange.depart(rank, false);
+                if let Broken::Refused(refusal) = &broken {
+                    connection.refuse(&refusal.to_string());
+                }
             }
         }
     }
 
     /// Takes the greeting, and joins the worker when everything agrees. The rank of the worker.
-    fn greet(&self, connection: &mut Connection) -> Result<usize, WireError> {
+    fn greet(&self, mut connection: Connection) -> Result<(Connection, usize), WireError> {
         let (header, meta) =
             connection.receive_greeting(clock::now() + HANDSHAKE_LIMIT, MAX_HELLO_BYTES)?;
         if header.kind != Kind::Hello {
@@ -239,24 +239,25 @@ impl Room {
         }
         let hello: Hello =
             serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("greeting"))?;
+        let rank = hello.rank as usize;
         let accepted = self.judge(&hello).and_then(|()| {
             self.exchange
-                .join(hello.rank as usize)
+                .join(rank)
                 .map_err(|refusal| refusal.to_string())
         });
         if let Err(reason) = accepted {
-            connection.send(Kind::Refused, 0, reason.as_bytes(), &[])?;
-            return Err(WireError::Refused(reason));
+            connection.refuse(&reason);
+            return Err(WireError::TurnedAway(reason));
         }
         let welcome = serde_json::to_vec(&Welcome {
             state_per_parameter: self.state_per_parameter,
         })
         .expect("a welcome is plain data");
         if let Err(error) = connection.send(Kind::Welcome, 0, &welcome, &[]) {
-            self.exchange.depart(hello.rank as usize, false);
+            self.exchange.depart(rank, false);
             return Err(error);
         }
-        Ok(hello.rank as usize)
+        Ok((connection, rank))
     }
 
     fn judge(&self, hello: &Hello) -> Result<(), String> {

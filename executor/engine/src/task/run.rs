@@ -10,7 +10,6 @@ use crate::stop::StopFlag;
 use crate::worker::{self, Ending, Reporter, Surroundings, WorkerError};
 use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
 use muster_model::task::Role;
-use std::error::Error;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -45,11 +44,11 @@ pub fn main(options: &Options) -> i32 {
     let folder = TaskFolder::new(&options.folder);
     let opened = folder
         .launch()
-        .map_err(|error| chain(&error))
+        .map_err(|error| log::chain(&error))
         .and_then(|launch| {
             Ok((
                 launch,
-                EventsFile::open(&folder.events_path()).map_err(|error| chain(&error))?,
+                EventsFile::open(&folder.events_path()).map_err(|error| log::chain(&error))?,
             ))
         });
     let (launch, events) = match opened {
@@ -97,7 +96,7 @@ fn run_worker(
         Ok(Ending::PeerLost) => exit_code::PEER_LOST,
         Err(error) => {
             let retryable = error.is_retryable();
-            failed(events, chain(&error), retryable)
+            failed(events, log::chain(&error), retryable)
         }
     }
 }
@@ -112,7 +111,7 @@ fn run_shard(
     let engine = &launch.spec.engine;
     let network = match document::network(engine) {
         Ok(network) => network,
-        Err(error) => return failed(events, chain(&WorkerError::Network(error)), false),
+        Err(error) => return failed(events, log::chain(&WorkerError::Network(error)), false),
     };
     let pieces = &worker::assignment(&network, launch.ps_shards)[index as usize];
     let tensors = Tensors::new(
@@ -132,7 +131,7 @@ fn run_shard(
     };
     let shard = match Shard::bind(&options.listen_host, identity, exchange) {
         Ok(shard) => shard,
-        Err(error) => return failed(events, chain(&error), true),
+        Err(error) => return failed(events, log::chain(&error), true),
     };
     let address = shard.address().to_string();
     log::line(format_args!(
@@ -145,7 +144,7 @@ fn run_shard(
     match shard.serve(stop) {
         Ok(End::Finished | End::Stopped) => exit_code::DONE,
         Ok(End::PeerLost) => exit_code::PEER_LOST,
-        Err(error) => failed(events, chain(&error), true),
+        Err(error) => failed(events, log::chain(&error), true),
     }
 }
 
@@ -155,15 +154,4 @@ fn failed(events: &EventsFile, message: String, retryable: bool) -> i32 {
         log::line(format_args!("could not keep the report of it: {error}"));
     }
     exit_code::FAILED
-}
-
-/// The error and its causes, outermost first, in one line.
-fn chain(error: &dyn Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(inner) = cause {
-        text = format!("{text}: {inner}");
-        cause = inner.source();
-    }
-    text
 }

@@ -4,11 +4,14 @@ use super::frame::{FrameError, HEADER_BYTES, Header, Kind};
 use crate::clock;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 /// A peer's machine that says nothing for so long (no acknowledgement, no keepalive answer) is gone.
 const PEER_SILENCE: Duration = Duration::from_secs(15);
+
+/// How long a refused peer may take to notice.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(2);
 
 /// Slices given to one `writev`/`readv`; the kernel's limit is 1024.
 const SLICES_PER_CALL: usize = 64;
@@ -36,6 +39,8 @@ pub enum WireError {
     Malformed(&'static str),
     #[error("the peer refused: {0}")]
     Refused(String),
+    #[error("turned the peer away: {0}")]
+    TurnedAway(String),
 }
 
 impl WireError {
@@ -216,6 +221,19 @@ impl Connection {
             .set_read_timeout(None)
             .map_err(WireError::io("read a greeting"))?;
         Ok((header, meta))
+    }
+
+    /// Tells the peer why it is refused, then reads away what it has sent already: closing a socket with unread bytes in it would
+    /// reset the connection and take the reason with it.
+    pub fn refuse(mut self, reason: &str) {
+        if self.send(Kind::Refused, 0, reason.as_bytes(), &[]).is_err()
+            || self.stream.shutdown(Shutdown::Write).is_err()
+        {
+            return;
+        }
+        let deadline = clock::now() + REFUSAL_LIMIT;
+        let mut sink = vec![0; 64 << 10];
+        while self.read_before(deadline, &mut sink).is_ok() {}
     }
 
     fn read_before(&mut self, deadline: Instant, mut out: &mut [u8]) -> Result<(), WireError> {

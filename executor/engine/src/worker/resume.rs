@@ -1,7 +1,7 @@
 //! Where the chief's training starts: the newest sound checkpoint, or fresh parameters when there never was one.
 
 use super::train::WorkerError;
-use crate::checkpoint::{Contents, Curve, JobFolder, Manifest};
+use crate::checkpoint::{Contents, Curve, JobFolder, Manifest, Search};
 use crate::log;
 use crate::model::Network;
 use crate::worker::Reporter;
@@ -32,16 +32,19 @@ pub fn start(
     reporter: &dyn Reporter,
 ) -> Result<Start, WorkerError> {
     folder.claim()?;
-    let (found, damaged) = folder.newest_sound()?;
+    let Search { newest, damaged } = folder.newest_sound()?;
     for (step, damage) in &damaged {
-        let message = format!("the checkpoint of step {step} was put aside: {damage}");
+        let message = format!(
+            "the checkpoint of step {step} was put aside: {}",
+            log::chain(damage)
+        );
         log::line(&message);
         reporter.report(&TaskReport::Note { message })?;
     }
     for (step, _) in &damaged {
         reporter.report(&TaskReport::CheckpointPruned { step: *step })?;
     }
-    let Some(found) = found else {
+    let Some(found) = newest else {
         if let Some(step) = launch.resume_step {
             return Err(WorkerError::NothingToResume { step });
         }

@@ -290,7 +290,10 @@ pub(super) fn shard_failed((index, error): (usize, WireError)) -> Result<Ending,
             })
         }
         error => {
-            log::line(format_args!("lost PS shard {index}: {error}"));
+            log::line(format_args!(
+                "lost PS shard {index}: {}",
+                log::chain(&error)
+            ));
             Ok(Ending::PeerLost)
         }
     }

@@ -1,5 +1,6 @@
 //! A job on this machine as the executor would run it: a data set of small images, a folder per task, one process per task.
 #![allow(dead_code, reason = "each test file uses its part of the rig")]
+#![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
 use muster_engine::data::{Kind, read_labels};
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport};

@@ -1,0 +1,369 @@
+//! What the exchange costs against the limits of this machine, as ratios taken in one run:
+//!
+//! * push and pull between one worker and one PS shard, update included, against the same bytes through bare TCP;
+//! * examples per second of a worker with a shard against the same model in a bare loop.
+//!
+//! The two sides of a ratio take turns, so that a noisy machine disturbs both alike; medians are compared.
+
+#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+use muster_engine::assign::Piece;
+use muster_engine::checkpoint::Contents;
+use muster_engine::data::{GlobalBatches, slice};
+use muster_engine::document;
+use muster_engine::optimizer::Optimizer;
+use muster_engine::shard::{Exchange, Identity, Shard, Tensors};
+use muster_engine::stop::StopFlag;
+use muster_engine::wire::hello::{Hello, StepStats};
+use muster_engine::worker::{self, Reply, Reporter, Shards, Surroundings};
+use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::id::{JobId, TaskId, TenantId};
+use muster_model::spec::{self, Consistency, JobSpec};
+use muster_model::task::Role;
+use std::fs;
+use std::io::{self, IoSlice, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::sync::Mutex;
+use std::thread;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+const SECRET: &str = "0123456789abcdef";
+
+fn main() {
+    // The tasks' own log lines go to standard output too, so the tables wait until everything has run.
+    let exchange: Vec<String> = [1, 16, 64].into_iter().map(exchange_row).collect();
+    let data = tempfile::tempdir().expect("a folder for the data set");
+    write_images(&data.path().join("fashion-mnist"));
+    let mlp = serde_json::json!({ "kind": "mlp", "hidden": [128] });
+    let cnn = serde_json::json!({ "kind": "cnn", "channels": [16, 32], "dense": [128] });
+    let training = [
+        training_row("MLP 128", &job(&mlp, 600), data.path()),
+        training_row("CNN 16-32, dense 128", &job(&cnn, 60), data.path()),
+    ];
+    println!("\npush + pull, one worker and one shard over loopback");
+    println!(
+        "{:>10} {:>12} {:>12} {:>12} {:>7} {:>7}",
+        "MB/way", "bare GB/s", "SGD GB/s", "Adam GB/s", "SGD", "Adam"
+    );
+    println!("{}", exchange.join("\n"));
+    println!();
+    println!("training, one worker and one shard, one thread each");
+    println!(
+        "{:>24} {:>14} {:>14} {:>7}",
+        "model", "bare ex/s", "worker ex/s", "ratio"
+    );
+    println!("{}", training.join("\n"));
+}
+
+fn exchange_row(megabytes: usize) -> String {
+    let size = (megabytes << 20) / 4;
+    let mut bare = Bare::start(size);
+    let mut sgd = Link::start(
+        size,
+        spec::Optimizer::Sgd {
+            learning_rate: 0.1,
+            momentum: 0.0,
+            weight_decay: 0.0,
+        },
+    );
+    let mut adam = Link::start(
+        size,
+        spec::Optimizer::Adam {
+            learning_rate: 0.1,
+            beta1: 0.9,
+            beta2: 0.999,
+            epsilon: 1e-8,
+            weight_decay: 0.0,
+        },
+    );
+    let rounds = (512 / megabytes).clamp(12, 200);
+    let mut seconds: [Vec<f64>; 3] = Default::default();
+    for round in 0..rounds {
+        for (side, seconds) in seconds.iter_mut().enumerate() {
+            let began = Instant::now();
+            match side {
+                0 => bare.round(),
+                1 => sgd.round(),
+                _ => adam.round(),
+            }
+            // The first rounds touch fresh memory and grow socket buffers.
+            if round >= rounds / 4 {
+                seconds.push(began.elapsed().as_secs_f64());
+            }
+        }
+    }
+    let [bare, sgd, adam] = seconds.map(|seconds| 2.0 * size as f64 * 4.0 / median(seconds) / 1e9);
+    format!(
+        "{megabytes:>10} {bare:>12.2} {sgd:>12.2} {adam:>12.2} {:>7.2} {:>7.2}",
+        sgd / bare,
+        adam / bare
+    )
+}
+
+/// The same bytes there and back through TCP, by vectored writes and reads into a buffer that stays.
+struct Bare {
+    stream: TcpStream,
+    values: Vec<f32>,
+}
+
+impl Bare {
+    fn start(size: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("its address");
+        thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("the other side");
+            stream.set_nodelay(true).expect("no delay");
+            let mut values = vec![0.0f32; size];
+            while stream
+                .read_exact(bytemuck::cast_slice_mut(&mut values))
+                .is_ok()
+            {
+                if write(&mut stream, &values).is_err() {
+                    return;
+                }
+            }
+        });
+        let stream = TcpStream::connect(address).expect("loopback");
+        stream.set_nodelay(true).expect("no delay");
+        Self {
+            stream,
+            values: vec![0.5; size],
+        }
+    }
+
+    fn round(&mut self) {
+        write(&mut self.stream, &self.values).expect("send");
+        self.stream
+            .read_exact(bytemuck::cast_slice_mut(&mut self.values))
+            .expect("receive");
+    }
+}
+
+fn write(stream: &mut TcpStream, values: &[f32]) -> io::Result<()> {
+    let mut slices: &mut [IoSlice<'_>] = &mut [IoSlice::new(bytemuck::cast_slice(values))];
+    while !slices.is_empty() {
+        let count = stream.write_vectored(slices)?;
+        IoSlice::advance_slices(&mut slices, count);
+    }
+    Ok(())
+}
+
+/// A worker's connection to a shard, without a model.
+struct Link {
+    shards: Shards,
+    gradients: Vec<f32>,
+    parameters: Vec<f32>,
+    step: u64,
+}
+
+impl Link {
+    fn start(size: usize, optimizer: spec::Optimizer) -> Self {
+        let address = start_shard(document::optimizer(&optimizer), size, 1);
+        let hello = Hello {
+            job_id: JobId(Uuid::nil()),
+            revision: 1,
+            secret: SECRET.to_owned(),
+            rank: 0,
+            workers: 1,
+            shard: 0,
+            ps_shards: 1,
+            parameters: 0,
+        };
+        let assignment = vec![vec![Piece {
+            offset: 0,
+            len: size,
+        }]];
+        let mut shards =
+            Shards::join(&[address], assignment, &hello).expect("the shard lets its worker in");
+        let contents = Contents {
+            parameters: vec![0.0; size],
+            state: vec![vec![0.0; size]; document::state_planes(&optimizer).len()],
+        };
+        shards
+            .init(0, 0, &contents)
+            .expect("the shard takes its content");
+        Self {
+            shards,
+            gradients: vec![0.5; size],
+            parameters: vec![0.0; size],
+            step: 0,
+        }
+    }
+
+    fn round(&mut self) {
+        let (gradients, parameters) = (&self.gradients, &mut self.parameters);
+        let reply = self.shards.push_pull(
+            self.step,
+            StepStats::default(),
+            gradients,
+            parameters,
+            &|| true,
+        );
+        assert!(matches!(reply, Ok(Reply::Parameters { .. })));
+        self.step += 1;
+    }
+}
+
+/// The address of a shard that serves until its worker leaves.
+fn start_shard(optimizer: Optimizer, size: usize, batch: u32) -> String {
+    let identity = Identity {
+        job_id: JobId(Uuid::nil()),
+        revision: 1,
+        secret: SECRET.to_owned(),
+        index: 0,
+        ps_shards: 1,
+        workers: 1,
+    };
+    let exchange = Exchange::new(Tensors::new(optimizer, size, 1), Consistency::Bsp, 1, batch);
+    let shard = Shard::bind("127.0.0.1", identity, exchange).expect("a free port");
+    let address = shard.address().to_string();
+    thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));
+    address
+}
+
+fn job(model: &serde_json::Value, steps: u64) -> JobSpec {
+    serde_json::from_value(serde_json::json!({
+        "version": "muster/v1",
+        "name": "bench",
+        "engine": {
+            "model": model,
+            "dataset": { "name": "fashion-mnist" },
+            "optimizer": { "kind": "adam", "learning_rate": 0.001 },
+            "batch": 64,
+        },
+        "checkpoint": { "every_minutes": null },
+        "stop": { "steps": steps },
+    }))
+    .expect("a job document")
+}
+
+fn training_row(name: &str, job: &JobSpec, data: &Path) -> String {
+    let steps = job.stop.steps.expect("a number of steps");
+    let (mut bare, mut inside) = (Vec::new(), Vec::new());
+    for _ in 0..3 {
+        bare.push(bare_loop(job, data, steps));
+        inside.push(in_worker(job, data));
+    }
+    let (bare, inside) = (median(bare), median(inside));
+    format!(
+        "{name:>24} {bare:>14.0} {inside:>14.0} {:>7.3}",
+        inside / bare
+    )
+}
+
+/// Examples per second of batch, gradient and update in one loop.
+fn bare_loop(job: &JobSpec, data: &Path, steps: u64) -> f64 {
+    let engine = &job.engine;
+    let network = document::network(engine).expect("the network");
+    let data = document::dataset(engine, data).expect("the data set");
+    let optimizer = document::optimizer(&engine.optimizer);
+    let batch = engine.batch as usize;
+    let mut batches = GlobalBatches::new(engine.seed, data.train.len(), batch).expect("a batch");
+    let mut workspace = network.workspace(batch, 1);
+    let mut parameters = network.init(engine.seed);
+    let mut gradients = vec![0.0; parameters.len()];
+    let mut state = vec![0.0; parameters.len() * optimizer.state_len_per_param()];
+    let (mut images, mut labels) = (vec![0.0; batch * data.shape.len()], vec![0; batch]);
+    let began = Instant::now();
+    for step in 0..steps {
+        let indices = &batches.indices(step)[slice(batch, 0, 1)];
+        data.train.fill(indices, &mut images, &mut labels);
+        network.loss_and_grad(
+            &mut workspace,
+            &parameters,
+            &images,
+            &labels,
+            &mut gradients,
+        );
+        optimizer.update(
+            step,
+            &mut parameters,
+            &gradients,
+            &mut state,
+            1.0 / batch as f32,
+        );
+    }
+    (steps * batch as u64) as f64 / began.elapsed().as_secs_f64()
+}
+
+#[derive(Default)]
+struct Kept(Mutex<Vec<TaskReport>>);
+
+impl Reporter for Kept {
+    fn report(&self, report: &TaskReport) -> io::Result<()> {
+        self.0
+            .lock()
+            .expect("no reporter panics")
+            .push(report.clone());
+        Ok(())
+    }
+}
+
+/// Examples per second of the whole worker, by its own progress samples.
+fn in_worker(job: &JobSpec, data: &Path) -> f64 {
+    let checkpoints = tempfile::tempdir().expect("a folder for checkpoints");
+    let network = document::network(&job.engine).expect("the network");
+    let optimizer = document::optimizer(&job.engine.optimizer);
+    let address = start_shard(optimizer, network.parameter_count(), job.engine.batch);
+    let launch = TaskLaunch {
+        task_id: TaskId(Uuid::nil()),
+        job_id: JobId(Uuid::nil()),
+        tenant_id: TenantId(Uuid::nil()),
+        revision: 1,
+        role: Role::Worker { rank: 0 },
+        workers: 1,
+        ps_shards: 1,
+        gpus: Vec::new(),
+        cpu_milli: 0,
+        memory_bytes: 0,
+        secret: SECRET.to_owned(),
+        spec: job.clone(),
+        resume_step: None,
+        trained_s: 0.0,
+        grace_ms: 1_000,
+    };
+    let kept = Kept::default();
+    let around = Surroundings {
+        checkpoint_root: checkpoints.path(),
+        dataset_root: data,
+        reporter: &kept,
+        stop: StopFlag::new(Duration::from_secs(1)),
+        peers: &|| Some(vec![address.clone()]),
+        threads: 1,
+    };
+    worker::run(&launch, 0, &around).expect("training");
+    let (mut examples, mut seconds, mut before) = (0.0, 0.0, 0);
+    for report in kept.0.into_inner().expect("no reporter panics") {
+        if let TaskReport::Progress { sample } = report {
+            let steps = (sample.step - before) as f64;
+            before = sample.step;
+            examples += steps * f64::from(job.engine.batch);
+            seconds += steps / sample.steps_per_s;
+        }
+    }
+    examples / seconds
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Noise: what is learnt does not matter here.
+fn write_images(folder: &Path) {
+    fs::create_dir_all(folder).expect("a folder");
+    for (prefix, count) in [("train", 6_400u32), ("t10k", 64)] {
+        let mut images = vec![0, 0, 8, 3];
+        [count, 28, 28]
+            .iter()
+            .for_each(|side| images.extend(side.to_be_bytes()));
+        images.extend((0..count * 784).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8));
+        let mut labels = vec![0, 0, 8, 1];
+        labels.extend(count.to_be_bytes());
+        labels.extend((0..count).map(|i| (i % 10) as u8));
+        fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).expect("images");
+        fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).expect("labels");
+    }
+}

@@ -1,0 +1,286 @@
+//! Checkpoints on disk: whole or not at all, verified, fenced.
+
+use muster_engine::checkpoint::{
+    CheckpointError, Contents, Curve, FileSum, FileSums, JobFolder, Layout, Manifest, NamedBlock,
+    Position, RANDOMNESS,
+};
+use muster_model::id::{JobId, TenantId};
+use muster_model::spec::{Consistency, Dataset, DatasetName, Engine, Model, Optimizer};
+use proptest::prelude::*;
+use std::fs;
+use std::path::Path;
+use uuid::Uuid;
+
+fn folder(root: &Path, revision: u64) -> JobFolder {
+    JobFolder::new(
+        root,
+        TenantId(Uuid::from_u128(1)),
+        JobId(Uuid::from_u128(2)),
+        revision,
+    )
+}
+
+fn manifest(step: u64, revision: u64) -> Manifest {
+    let block = |name: &str, shape: &[usize], offset| NamedBlock {
+        name: name.to_owned(),
+        shape: shape.to_vec(),
+        offset,
+        len: shape.iter().product(),
+    };
+    let nothing = FileSum {
+        bytes: 0,
+        sha256: String::new(),
+    };
+    Manifest {
+        format: Manifest::FORMAT,
+        job_id: JobId(Uuid::from_u128(2)),
+        revision,
+        step,
+        position: Position::at(step, 10, 100),
+        engine: Engine {
+            model: Model::Mlp { hidden: vec![3] },
+            dataset: Dataset {
+                name: DatasetName::FashionMnist,
+                train_limit: Some(100),
+                test_limit: None,
+            },
+            optimizer: Optimizer::Sgd {
+                learning_rate: 0.1,
+                momentum: 0.9,
+                weight_decay: 0.0,
+            },
+            batch: 10,
+            seed: 1,
+        },
+        consistency: Consistency::Bsp,
+        randomness: RANDOMNESS.to_owned(),
+        optimizer_updates: step,
+        layout: Layout {
+            workers: 2,
+            ps_shards: 1,
+        },
+        curve: Curve {
+            epoch_losses: vec![0.75, 0.5],
+            loss_sum: 1.5,
+            correct: 3,
+            examples: 4,
+        },
+        blocks: vec![
+            block("dense1.weight", &[4, 3], 0),
+            block("dense1.bias", &[3], 12),
+        ],
+        state_planes: vec!["momentum".to_owned()],
+        files: FileSums {
+            model: nothing.clone(),
+            optimizer: nothing,
+        },
+    }
+}
+
+fn contents(salt: f32) -> Contents {
+    Contents {
+        parameters: (0..15).map(|i| i as f32 + salt).collect(),
+        state: vec![(0..15).map(|i| -(i as f32) - salt).collect()],
+    }
+}
+
+fn written(root: &Path, steps: &[u64]) -> JobFolder {
+    let folder = folder(root, 1);
+    folder.claim().unwrap();
+    for &step in steps {
+        folder
+            .write(&mut manifest(step, 1), &contents(step as f32))
+            .unwrap();
+    }
+    folder
+}
+
+#[test]
+fn what_is_written_is_found_again_whole() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = written(root.path(), &[]);
+    let mut manifest = manifest(25, 1);
+    let report = folder.write(&mut manifest, &contents(0.5)).unwrap();
+    assert_eq!(report.step, 25);
+    assert_eq!(report.epoch, 2.5);
+    assert!(report.path.ends_with("/step-0000000025-r1"));
+
+    let search = folder.newest_sound().unwrap();
+    let found = search.newest.unwrap();
+    assert!(search.damaged.is_empty());
+    assert_eq!(found.manifest, manifest);
+    assert_eq!(found.contents, contents(0.5));
+    assert_eq!(found.written, report);
+    let left: Vec<_> = fs::read_dir(folder.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name())
+        .collect();
+    assert!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().starts_with(".tmp")),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn the_newest_step_is_taken_and_of_one_step_the_newest_revision() {
+    let root = tempfile::tempdir().unwrap();
+    written(root.path(), &[9, 100, 20]);
+    let second = folder(root.path(), 2);
+    second.claim().unwrap();
+    second.write(&mut manifest(100, 2), &contents(7.0)).unwrap();
+    let found = second.newest_sound().unwrap().newest.unwrap();
+    assert_eq!((found.manifest.step, found.manifest.revision), (100, 2));
+    assert_eq!(found.contents, contents(7.0));
+}
+
+#[test]
+fn damage_of_every_kind_is_noticed_and_the_one_before_is_taken() {
+    let files = [
+        "model.safetensors",
+        "optimizer.safetensors",
+        "manifest.json",
+        "SHA256SUMS",
+    ];
+    type Harm = fn(&Path);
+    let harms: [(&str, Harm); 4] = [
+        ("removed", |path| fs::remove_file(path).unwrap()),
+        ("emptied", |path| fs::write(path, b"").unwrap()),
+        ("cut short", |path| {
+            let bytes = fs::read(path).unwrap();
+            fs::write(path, &bytes[..bytes.len() / 2]).unwrap();
+        }),
+        ("changed", |path| {
+            let mut bytes = fs::read(path).unwrap();
+            bytes[10] ^= 0x20;
+            fs::write(path, bytes).unwrap();
+        }),
+    ];
+    for file in files {
+        for (how, harm) in harms {
+            let root = tempfile::tempdir().unwrap();
+            let folder = written(root.path(), &[10, 20]);
+            harm(&folder.path().join("step-0000000020-r1").join(file));
+            let search = folder.newest_sound().unwrap();
+            assert_eq!(search.newest.unwrap().manifest.step, 10, "{file} {how}");
+            assert_eq!(search.damaged[0].0, 20, "{file} {how}");
+            assert!(folder.path().join("damaged-step-0000000020-r1").is_dir());
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+    #[test]
+    fn no_flipped_bit_in_any_file_passes(file in 0usize..3, at: prop::sample::Index, bit in 0u8..8) {
+        let root = tempfile::tempdir().unwrap();
+        let folder = written(root.path(), &[20]);
+        let path = folder.path().join("step-0000000020-r1").join(["model.safetensors", "optimizer.safetensors", "manifest.json"][file]);
+        let mut bytes = fs::read(&path).unwrap();
+        let at = at.index(bytes.len());
+        bytes[at] ^= 1 << bit;
+        fs::write(&path, bytes).unwrap();
+        let search = folder.newest_sound().unwrap();
+        prop_assert!(search.newest.is_none());
+        prop_assert_eq!(search.damaged.len(), 1);
+    }
+}
+
+/// A writer that was killed leaves a folder that is no checkpoint, and the next prune sweeps it out.
+#[test]
+fn a_half_written_checkpoint_is_invisible() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = written(root.path(), &[10]);
+    let half = folder.path().join(".tmp-step-0000000020-r1");
+    fs::create_dir(&half).unwrap();
+    fs::write(half.join("model.safetensors"), b"half").unwrap();
+    assert_eq!(
+        folder.newest_sound().unwrap().newest.unwrap().manifest.step,
+        10
+    );
+    folder.write(&mut manifest(20, 1), &contents(1.0)).unwrap();
+    folder.prune(5).unwrap();
+    assert!(!half.exists());
+    assert_eq!(
+        folder.newest_sound().unwrap().newest.unwrap().manifest.step,
+        20
+    );
+}
+
+#[test]
+fn pruning_keeps_the_newest_steps() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = written(root.path(), &[30, 10, 40, 20]);
+    assert_eq!(folder.prune(2).unwrap(), [20, 10]);
+    assert_eq!(folder.prune(2).unwrap(), [0u64; 0]);
+    assert_eq!(
+        folder.prune(0).unwrap(),
+        [30],
+        "the newest one always stays"
+    );
+    assert_eq!(
+        folder.newest_sound().unwrap().newest.unwrap().manifest.step,
+        40
+    );
+}
+
+#[test]
+fn an_older_revision_can_neither_claim_write_nor_prune() {
+    let root = tempfile::tempdir().unwrap();
+    let old = written(root.path(), &[10, 20]);
+    folder(root.path(), 3).claim().unwrap();
+    let fenced = |result: Result<(), CheckpointError>| {
+        assert!(
+            matches!(result, Err(CheckpointError::Fenced { own: 1, newest: 3 })),
+            "{result:?}"
+        );
+    };
+    fenced(old.claim());
+    fenced(old.write(&mut manifest(30, 1), &contents(0.0)).map(drop));
+    fenced(
+        old.write_final(&mut manifest(30, 1), &contents(0.0))
+            .map(drop),
+    );
+    fenced(old.prune(1).map(drop));
+    let newest = folder(root.path(), 3)
+        .newest_sound()
+        .unwrap()
+        .newest
+        .unwrap();
+    assert_eq!(
+        newest.manifest.step, 20,
+        "nothing of the stale writer is in place"
+    );
+}
+
+#[test]
+fn parameters_that_are_not_finite_are_not_kept() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = written(root.path(), &[]);
+    let mut diverged = contents(0.0);
+    diverged.parameters[7] = f32::NAN;
+    let refused = folder.write(&mut manifest(5, 1), &diverged);
+    assert!(matches!(refused, Err(CheckpointError::Diverged)));
+    assert!(folder.newest_sound().unwrap().newest.is_none());
+}
+
+#[test]
+fn the_model_file_stands_by_itself() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = written(root.path(), &[]);
+    let path = folder
+        .write_final(&mut manifest(30, 1), &contents(0.25))
+        .unwrap();
+    let bytes = fs::read(root.path().join(path)).unwrap();
+    let tensors = safetensors::SafeTensors::deserialize(&bytes).unwrap();
+    assert_eq!(tensors.tensor("dense1.weight").unwrap().shape(), [4, 3]);
+    let bias: Vec<f32> = tensors
+        .tensor("dense1.bias")
+        .unwrap()
+        .data()
+        .chunks(4)
+        .map(|bytes| f32::from_le_bytes(bytes.try_into().unwrap()))
+        .collect();
+    assert_eq!(bias, [12.25, 13.25, 14.25]);
+}

@@ -1,0 +1,559 @@
+//! Shards and workers over loopback in one process: who waits for whom, and what the numbers come to.
+
+use muster_engine::assign::{Piece, assign, load};
+use muster_engine::checkpoint::Contents;
+use muster_engine::optimizer::{Optimizer, Rule};
+use muster_engine::shard::{End, Exchange, Identity, Shard, Tensors};
+use muster_engine::stop::StopFlag;
+use muster_engine::wire::WireError;
+use muster_engine::wire::hello::{Hello, StepStats};
+use muster_engine::worker::{Reply, Shards};
+use muster_model::id::JobId;
+use muster_model::spec::Consistency;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use uuid::Uuid;
+
+const BLOCKS: [usize; 5] = [40_000, 300, 17_000, 10, 1];
+const BATCH: u32 = 8;
+
+struct Job {
+    addresses: Vec<String>,
+    assignment: Vec<Vec<Piece>>,
+    workers: u32,
+    stop: StopFlag,
+    shards: Vec<JoinHandle<End>>,
+}
+
+fn adam() -> Optimizer {
+    Optimizer::new(Rule::Adam {
+        lr: 0.01,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-8,
+        weight_decay: 0.0,
+    })
+}
+
+impl Job {
+    fn start(workers: u32, ps_shards: usize, consistency: Consistency) -> Self {
+        let mut offset = 0;
+        let blocks: Vec<Piece> = BLOCKS
+            .iter()
+            .map(|&len| {
+                offset += len;
+                Piece {
+                    offset: offset - len,
+                    len,
+                }
+            })
+            .collect();
+        let assignment = assign(&blocks, ps_shards);
+        let stop = StopFlag::new(Duration::from_secs(10));
+        let mut addresses = Vec::new();
+        let mut shards = Vec::new();
+        for (index, pieces) in assignment.iter().enumerate() {
+            let tensors = Tensors::new(adam(), load(pieces), 1);
+            let identity = Identity {
+                job_id: JobId(Uuid::nil()),
+                revision: 3,
+                secret: "s".repeat(64),
+                index: index as u32,
+                ps_shards: ps_shards as u32,
+                workers,
+            };
+            let exchange = Exchange::new(tensors, consistency, workers as usize, BATCH);
+            let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+            addresses.push(shard.address().to_string());
+            let stop = stop.clone();
+            shards.push(thread::spawn(move || shard.serve(&stop).unwrap()));
+        }
+        Self {
+            addresses,
+            assignment,
+            workers,
+            stop,
+            shards,
+        }
+    }
+
+    fn hello(&self, rank: u32) -> Hello {
+        Hello {
+            job_id: JobId(Uuid::nil()),
+            revision: 3,
+            secret: "s".repeat(64),
+            rank,
+            workers: self.workers,
+            shard: 0,
+            ps_shards: 0,
+            parameters: 0,
+        }
+    }
+
+    fn join(&self, rank: u32) -> Shards {
+        Shards::join(&self.addresses, self.assignment.clone(), &self.hello(rank)).unwrap()
+    }
+
+    /// All workers, the shards filled at `step`.
+    fn joined(&self, step: u64) -> Vec<Shards> {
+        let mut all: Vec<Shards> = (0..self.workers).map(|rank| self.join(rank)).collect();
+        all[0].init(step, step, &fresh()).unwrap();
+        all
+    }
+
+    fn ends(self) -> Vec<End> {
+        self.shards
+            .into_iter()
+            .map(|shard| shard.join().unwrap())
+            .collect()
+    }
+}
+
+fn size() -> usize {
+    BLOCKS.iter().sum()
+}
+
+fn fresh() -> Contents {
+    Contents {
+        parameters: (0..size()).map(|i| (i % 97) as f32 / 97.0).collect(),
+        state: vec![vec![0.0; size()]; 2],
+    }
+}
+
+/// Of one worker at one step; different everywhere.
+fn gradients(rank: u32, step: u64) -> Vec<f32> {
+    let salt = u64::from(rank) * 31 + step * 17;
+    (0..size() as u64)
+        .map(|i| ((i * 2_654_435_761 + salt * 40_503) % 2_003) as f32 / 1_001.5 - 1.0)
+        .collect()
+}
+
+fn stats(rank: u32) -> StepStats {
+    StepStats {
+        loss_sum: f64::from(rank) + 0.5,
+        correct: 1,
+        examples: 2,
+    }
+}
+
+fn forever() -> bool {
+    true
+}
+
+/// `steps` BSP steps of every worker, from `step`; the chief's parameters and the counts of the last step.
+fn train(workers: Vec<Shards>, step: u64, steps: u64) -> (Vec<Shards>, Vec<f32>, StepStats) {
+    let trained: Vec<(Shards, Vec<f32>, StepStats)> = thread::scope(|scope| {
+        let run = |(rank, mut shards): (usize, Shards)| {
+            scope.spawn(move || {
+                let rank = rank as u32;
+                let mut parameters = vec![0.0; size()];
+                let mut counted = StepStats::default();
+                for step in step..step + steps {
+                    let reply = shards.push_pull(
+                        step,
+                        stats(rank),
+                        &gradients(rank, step),
+                        &mut parameters,
+                        &forever,
+                    );
+                    let Reply::Parameters { clock, stats } = reply.unwrap() else {
+                        panic!("{step} was not answered with parameters");
+                    };
+                    assert_eq!(clock, step + 1);
+                    counted = stats;
+                }
+                (shards, parameters, counted)
+            })
+        };
+        let running: Vec<_> = workers.into_iter().enumerate().map(run).collect();
+        running
+            .into_iter()
+            .map(|worker| worker.join().unwrap())
+            .collect()
+    });
+    for (_, parameters, _) in &trained[1..] {
+        assert_eq!(
+            parameters, &trained[0].1,
+            "every worker has the same parameters"
+        );
+    }
+    let (parameters, counted) = (trained[0].1.clone(), trained[0].2);
+    (
+        trained.into_iter().map(|(shards, ..)| shards).collect(),
+        parameters,
+        counted,
+    )
+}
+
+/// The same without shards, wires or threads: gradients summed in the order of ranks, one update over the whole arena.
+fn reference(workers: u32, steps: std::ops::Range<u64>) -> (Vec<f32>, Vec<f32>) {
+    let mut parameters = fresh().parameters;
+    let mut state = vec![0.0; size() * 2];
+    for step in steps {
+        let mut sum = gradients(0, step);
+        for rank in 1..workers {
+            for (sum, value) in sum.iter_mut().zip(gradients(rank, step)) {
+                *sum += value;
+            }
+        }
+        adam().update(step, &mut parameters, &sum, &mut state, 1.0 / BATCH as f32);
+    }
+    (parameters, state)
+}
+
+#[test]
+fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
+    for (workers, ps_shards) in [(1, 1), (3, 1), (2, 3), (4, 5)] {
+        let job = Job::start(workers, ps_shards, Consistency::Bsp);
+        let (mut joined, parameters, counted) = train(job.joined(0), 0, 6);
+        let (expected, state) = reference(workers, 0..6);
+        assert_eq!(
+            parameters, expected,
+            "{workers} workers, {ps_shards} shards"
+        );
+        assert_eq!(
+            counted.examples,
+            u64::from(workers) * 2,
+            "every example once, however many shards"
+        );
+        assert_eq!(
+            counted.loss_sum,
+            (0..workers).map(|rank| f64::from(rank) + 0.5).sum::<f64>()
+        );
+
+        let snapshot = joined[0].snapshot().unwrap();
+        assert_eq!(snapshot.version(), Some(6));
+        assert_eq!(snapshot.updates, 6);
+        assert_eq!(snapshot.contents.parameters, expected);
+        assert_eq!(snapshot.contents.state.concat(), state);
+        joined.remove(0).done();
+        joined.into_iter().for_each(Shards::goodbye);
+        assert!(job.ends().iter().all(|&end| end == End::Finished));
+    }
+}
+
+/// What a snapshot holds fills other shards of another layout, and training goes on as if nothing had been.
+#[test]
+fn a_snapshot_continues_on_another_number_of_shards() {
+    let job = Job::start(2, 1, Consistency::Bsp);
+    let (mut joined, ..) = train(job.joined(0), 0, 3);
+    let snapshot = joined[0].snapshot().unwrap();
+    joined.into_iter().for_each(Shards::goodbye);
+    assert_eq!(job.ends(), [End::Stopped]);
+
+    let job = Job::start(2, 4, Consistency::Bsp);
+    let mut joined: Vec<Shards> = (0..2).map(|rank| job.join(rank)).collect();
+    joined[0]
+        .init(3, snapshot.updates, &snapshot.contents)
+        .unwrap();
+    let (_joined, parameters, _) = train(joined, 3, 3);
+    assert_eq!(parameters, reference(2, 0..6).0);
+}
+
+#[test]
+fn ssp_never_lets_a_worker_run_further_ahead_than_its_bound() {
+    const STALENESS: u64 = 2;
+    const STEPS: u64 = 60;
+    let workers = 3;
+    let job = Job::start(
+        workers,
+        2,
+        Consistency::Ssp {
+            staleness: STALENESS as u32,
+        },
+    );
+    let begun: Vec<AtomicU64> = (0..workers).map(|_| AtomicU64::new(0)).collect();
+    let furthest = AtomicU64::new(0);
+    // Nobody leaves before all are done: a departure interrupts the others.
+    let done = Barrier::new(workers as usize);
+    thread::scope(|scope| {
+        for (rank, mut shards) in job.joined(0).into_iter().enumerate() {
+            let (begun, furthest, done) = (&begun, &furthest, &done);
+            scope.spawn(move || {
+                let mut parameters = vec![0.0; size()];
+                for step in 0..STEPS {
+                    // Worker 0 is slow in bursts, the others race ahead of it.
+                    if rank == 0 && step % 7 < 3 {
+                        thread::sleep(Duration::from_millis(4));
+                    }
+                    begun[rank].store(step + 1, Ordering::SeqCst);
+                    let gradients = gradients(rank as u32, step);
+                    let reply =
+                        shards.push_pull(step, stats(0), &gradients, &mut parameters, &forever);
+                    let Reply::Parameters { clock, .. } = reply.unwrap() else {
+                        panic!("not answered");
+                    };
+                    assert_eq!(clock, step + 1);
+                    // What others have begun to push is at least what the shard has seen of them.
+                    let slowest = begun
+                        .iter()
+                        .map(|count| count.load(Ordering::SeqCst))
+                        .min()
+                        .unwrap();
+                    assert!(
+                        clock <= slowest + STALENESS,
+                        "at {clock} while the slowest is at {slowest}"
+                    );
+                    furthest.fetch_max(clock.saturating_sub(slowest), Ordering::SeqCst);
+                }
+                done.wait();
+            });
+        }
+    });
+    assert!(furthest.load(Ordering::SeqCst) > 0, "the race was no race");
+}
+
+#[test]
+fn asp_waits_for_nobody() {
+    let job = Job::start(2, 1, Consistency::Asp);
+    let mut joined = job.joined(0);
+    let mut parameters = vec![0.0; size()];
+    for step in 0..5 {
+        let reply = joined[1]
+            .push_pull(
+                step,
+                stats(1),
+                &gradients(1, step),
+                &mut parameters,
+                &forever,
+            )
+            .unwrap();
+        assert!(matches!(reply, Reply::Parameters { clock, .. } if clock == step + 1));
+    }
+    let mut expected = fresh().parameters;
+    let mut state = vec![0.0; size() * 2];
+    for step in 0..5 {
+        adam().update(
+            step,
+            &mut expected,
+            &gradients(1, step),
+            &mut state,
+            1.0 / BATCH as f32,
+        );
+    }
+    assert_eq!(parameters, expected);
+    let snapshot = joined[0].snapshot().unwrap();
+    assert_eq!(
+        (snapshot.version(), snapshot.updates),
+        (Some(0), 5),
+        "the step is the chief's clock"
+    );
+}
+
+#[test]
+fn a_worker_that_leaves_in_order_interrupts_the_others_at_the_same_version() {
+    let job = Job::start(3, 2, Consistency::Bsp);
+    let (mut joined, ..) = train(job.joined(10), 10, 2);
+    joined.pop().unwrap().goodbye();
+    let mut parameters = vec![0.0; size()];
+    let (first, second) = joined.split_at_mut(1);
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let mut parameters = vec![0.0; size()];
+            second[0]
+                .push_pull(12, stats(1), &gradients(1, 12), &mut parameters, &forever)
+                .unwrap()
+        });
+        let own = first[0]
+            .push_pull(12, stats(0), &gradients(0, 12), &mut parameters, &forever)
+            .unwrap();
+        let expected = Reply::Interrupted {
+            version: 12,
+            lost: false,
+        };
+        assert_eq!((own, other.join().unwrap()), (expected, expected));
+    });
+    let snapshot = joined[0].snapshot().unwrap();
+    assert_eq!(
+        snapshot.version(),
+        Some(12),
+        "the two pushes were not applied anywhere"
+    );
+    joined.into_iter().for_each(Shards::goodbye);
+    assert_eq!(job.ends(), [End::Stopped, End::Stopped]);
+}
+
+#[test]
+fn a_worker_lost_after_its_push_still_completes_the_step() {
+    let job = Job::start(2, 1, Consistency::Bsp);
+    let mut joined = job.joined(0);
+    let mut lost = joined.pop().unwrap();
+    let mut parameters = vec![0.0; size()];
+    // It pushes, has no patience for the answer, and is gone.
+    let reply = lost
+        .push_pull(0, stats(1), &gradients(1, 0), &mut parameters, &|| false)
+        .unwrap();
+    assert_eq!(reply, Reply::GaveUp);
+    drop(lost);
+    let reply = joined[0]
+        .push_pull(0, stats(0), &gradients(0, 0), &mut parameters, &forever)
+        .unwrap();
+    assert!(
+        matches!(reply, Reply::Parameters { clock: 1, .. }),
+        "{reply:?}"
+    );
+    assert_eq!(parameters, reference(2, 0..1).0);
+    let reply = joined[0]
+        .push_pull(1, stats(0), &gradients(0, 1), &mut parameters, &forever)
+        .unwrap();
+    assert_eq!(
+        reply,
+        Reply::Interrupted {
+            version: 1,
+            lost: true
+        }
+    );
+    drop(joined);
+    assert_eq!(job.ends(), [End::PeerLost]);
+}
+
+#[test]
+fn a_stale_or_repeated_push_is_refused_and_changes_nothing() {
+    for (init, pushed) in [(5, 4), (5, 6)] {
+        let job = Job::start(1, 1, Consistency::Bsp);
+        let mut joined = job.joined(init);
+        let mut parameters = vec![0.0; size()];
+        let refused = joined[0].push_pull(
+            pushed,
+            stats(0),
+            &gradients(0, 0),
+            &mut parameters,
+            &forever,
+        );
+        assert!(
+            matches!(&refused, Err((0, WireError::Refused(why))) if why.contains("its next step is 5")),
+            "{refused:?}"
+        );
+    }
+}
+
+#[test]
+fn only_the_chief_fills_and_only_once() {
+    let job = Job::start(2, 1, Consistency::Bsp);
+    let mut joined = job.joined(0);
+    let twice = joined[0].init(9, 9, &fresh());
+    assert!(
+        matches!(&twice, Err((0, WireError::Refused(why))) if why.contains("already")),
+        "{twice:?}"
+    );
+
+    let job = Job::start(2, 1, Consistency::Bsp);
+    let mut other = job.join(1);
+    let usurped = other.init(0, 0, &fresh());
+    assert!(
+        matches!(&usurped, Err((0, WireError::Refused(why))) if why.contains("chief")),
+        "{usurped:?}"
+    );
+}
+
+#[test]
+fn peers_of_another_job_revision_or_layout_are_refused_and_named() {
+    let job = Job::start(2, 1, Consistency::Bsp);
+    let right = job.hello(0);
+    let wrong = [
+        (
+            Hello {
+                secret: "x".repeat(64),
+                ..right.clone()
+            },
+            "secret",
+        ),
+        (
+            Hello {
+                job_id: JobId(Uuid::from_u128(1)),
+                ..right.clone()
+            },
+            "another job",
+        ),
+        (
+            Hello {
+                revision: 2,
+                ..right.clone()
+            },
+            "revision 3",
+        ),
+        (
+            Hello {
+                revision: 4,
+                ..right.clone()
+            },
+            "revision 3",
+        ),
+        (
+            Hello {
+                workers: 3,
+                ..right.clone()
+            },
+            "for 2 workers",
+        ),
+        (
+            Hello {
+                rank: 2,
+                ..right.clone()
+            },
+            "for 2 workers",
+        ),
+    ];
+    for (hello, named) in wrong {
+        let refused = Shards::join(&job.addresses, job.assignment.clone(), &hello)
+            .unwrap_err()
+            .1;
+        assert!(
+            matches!(&refused, WireError::Refused(why) if why.contains(named)),
+            "{refused:?}"
+        );
+    }
+    let mut assignment = job.assignment.clone();
+    assignment[0][0].len -= 1;
+    let refused = Shards::join(&job.addresses, assignment, &right)
+        .unwrap_err()
+        .1;
+    assert!(
+        matches!(&refused, WireError::Refused(why) if why.contains("parameters")),
+        "{refused:?}"
+    );
+
+    let _first = job.join(0);
+    let second = Shards::join(&job.addresses, job.assignment.clone(), &right)
+        .unwrap_err()
+        .1;
+    assert!(
+        matches!(&second, WireError::Refused(why) if why.contains("joins once")),
+        "{second:?}"
+    );
+}
+
+#[test]
+fn a_stopped_shard_serves_until_its_workers_have_left() {
+    let job = Job::start(2, 1, Consistency::Bsp);
+    let (joined, ..) = train(job.joined(0), 0, 1);
+    job.stop.set();
+    thread::sleep(Duration::from_millis(250));
+    let (mut joined, parameters, _) = train(joined, 1, 1);
+    assert_eq!(parameters, reference(2, 0..2).0);
+    assert_eq!(joined[0].snapshot().unwrap().version(), Some(2));
+    joined.into_iter().for_each(Shards::goodbye);
+    assert_eq!(job.ends(), [End::Stopped]);
+}
+
+#[test]
+fn those_who_wait_are_told_when_training_is_over() {
+    let job = Job::start(2, 2, Consistency::Bsp);
+    let mut joined = job.joined(0);
+    let mut waiting = joined.pop().unwrap();
+    let chief = joined.pop().unwrap();
+    thread::scope(|scope| {
+        let told = scope.spawn(move || {
+            let mut parameters = vec![0.0; size()];
+            waiting
+                .push_pull(0, stats(1), &gradients(1, 0), &mut parameters, &forever)
+                .unwrap()
+        });
+        thread::sleep(Duration::from_millis(50));
+        chief.done();
+        assert_eq!(told.join().unwrap(), Reply::Finished);
+    });
+    assert_eq!(job.ends(), [End::Finished, End::Finished]);
+}

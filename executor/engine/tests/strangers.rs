@@ -1,0 +1,212 @@
+//! What a shard does with connections that are not its workers': it closes them, and the job does not notice.
+
+#![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
+
+use muster_engine::assign::Piece;
+use muster_engine::checkpoint::Contents;
+use muster_engine::optimizer::{Optimizer, Rule};
+use muster_engine::shard::{Exchange, Identity, Shard, Tensors};
+use muster_engine::stop::StopFlag;
+use muster_engine::wire::hello::{Hello, StepStats};
+use muster_engine::wire::{Header, Kind};
+use muster_engine::worker::{Reply, Shards};
+use muster_model::id::JobId;
+use muster_model::spec::Consistency;
+use std::io::{Read, Write};
+use std::net::TcpStream;
+use std::thread;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+const SIZE: usize = 1_000;
+
+fn hello() -> Hello {
+    Hello {
+        job_id: JobId(Uuid::nil()),
+        revision: 1,
+        secret: "a".repeat(64),
+        rank: 0,
+        workers: 1,
+        shard: 0,
+        ps_shards: 1,
+        parameters: SIZE as u64,
+    }
+}
+
+/// A shard that serves until the process ends.
+fn shard() -> String {
+    let sgd = Optimizer::new(Rule::Sgd {
+        lr: 1.0,
+        momentum: 0.0,
+        nesterov: false,
+        weight_decay: 0.0,
+    });
+    let identity = Identity {
+        job_id: JobId(Uuid::nil()),
+        revision: 1,
+        secret: "a".repeat(64),
+        index: 0,
+        ps_shards: 1,
+        workers: 1,
+    };
+    let exchange = Exchange::new(Tensors::new(sgd, SIZE, 1), Consistency::Bsp, 1, 1);
+    let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+    let address = shard.address().to_string();
+    thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));
+    address
+}
+
+/// Whether the shard closes the connection within `limit`.
+fn is_closed(stream: &mut TcpStream, limit: Duration) -> bool {
+    let began = Instant::now();
+    let mut sink = [0; 256];
+    while let Some(left) = limit
+        .checked_sub(began.elapsed())
+        .filter(|left| !left.is_zero())
+    {
+        stream.set_read_timeout(Some(left)).unwrap();
+        match stream.read(&mut sink) {
+            Ok(0) => return true,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::ConnectionReset,
+        }
+    }
+    false
+}
+
+fn joined(address: &str) -> Shards {
+    let assignment = vec![vec![Piece {
+        offset: 0,
+        len: SIZE,
+    }]];
+    let mut shards = Shards::join(&[address.to_owned()], assignment, &hello()).unwrap();
+    let contents = Contents {
+        parameters: vec![1.0; SIZE],
+        state: Vec::new(),
+    };
+    shards.init(0, 0, &contents).unwrap();
+    shards
+}
+
+fn trains(shards: &mut Shards, step: u64) {
+    let mut parameters = vec![0.0; SIZE];
+    let reply = shards
+        .push_pull(
+            step,
+            StepStats::default(),
+            &vec![0.5; SIZE],
+            &mut parameters,
+            &|| true,
+        )
+        .unwrap();
+    assert!(matches!(reply, Reply::Parameters { clock, .. } if clock == step + 1));
+    assert_eq!(parameters, vec![1.0 - 0.5 * (step + 1) as f32; SIZE]);
+}
+
+fn header(kind: Kind, meta_bytes: u32, payload_bytes: u64) -> Vec<u8> {
+    Header {
+        kind,
+        clock: 0,
+        meta_bytes,
+        payload_bytes,
+    }
+    .encode()
+    .to_vec()
+}
+
+#[test]
+fn garbage_closes_the_connection_and_harms_nothing() {
+    let address = shard();
+    let mut shards = joined(&address);
+    trains(&mut shards, 0);
+    let mut noise = 88_172_645_463_325_252u64;
+    let mut random = |count: usize| -> Vec<u8> {
+        let mut next = || {
+            noise ^= noise << 13;
+            noise ^= noise >> 7;
+            noise ^= noise << 17;
+            noise as u8
+        };
+        (0..count).map(|_| next()).collect()
+    };
+    let mut attempts: Vec<Vec<u8>> = (0..40).map(|i| random(32 + i * 50)).collect();
+    attempts.push(b"GET / HTTP/1.1\r\nHost: shard\r\nAccept: */*\r\n\r\n".to_vec());
+    // Ours in form, wrong in everything else.
+    attempts.push(header(Kind::Push, 24, SIZE as u64 * 4));
+    attempts.push(header(Kind::Init, 8, 1 << 36));
+    attempts.push(header(Kind::Snapshot, 0, 0));
+    attempts.push(header(Kind::Done, 0, 0));
+    attempts.push(header(Kind::Hello, 4096, 0));
+    attempts.push(header(Kind::Hello, 4, 1 << 36));
+    attempts.push([header(Kind::Hello, 2, 0), b"{}".to_vec()].concat());
+    attempts.push([header(Kind::Hello, 9, 0), random(9)].concat());
+    for attempt in attempts {
+        let mut stream = TcpStream::connect(&address).unwrap();
+        // The shard may close before all of it is sent.
+        let _ = stream.write_all(&attempt);
+        assert!(
+            is_closed(&mut stream, Duration::from_secs(4)),
+            "{:?}",
+            &attempt[..8]
+        );
+    }
+    trains(&mut shards, 1);
+}
+
+#[test]
+fn a_stranger_that_says_nothing_is_shown_out_and_many_hold_up_nobody() {
+    let address = shard();
+    let mut silent: Vec<TcpStream> = (0..60)
+        .map(|_| TcpStream::connect(&address).unwrap())
+        .collect();
+    // Half a header, and one byte a second: the limit is on the whole greeting.
+    let mut slow = TcpStream::connect(&address).unwrap();
+    slow.write_all(&header(Kind::Hello, 100, 0)[..16]).unwrap();
+    let mut shards = joined(&address);
+    trains(&mut shards, 0);
+    for _ in 0..4 {
+        thread::sleep(Duration::from_secs(1));
+        let _ = slow.write_all(&[0]);
+    }
+    assert!(is_closed(&mut slow, Duration::from_secs(4)));
+    assert!(
+        silent
+            .iter_mut()
+            .all(|stream| is_closed(stream, Duration::from_secs(4)))
+    );
+    trains(&mut shards, 1);
+}
+
+#[test]
+fn strangers_beyond_the_limit_are_closed_at_once() {
+    let address = shard();
+    let _silent: Vec<TcpStream> = (0..64)
+        .map(|_| TcpStream::connect(&address).unwrap())
+        .collect();
+    thread::sleep(Duration::from_millis(200));
+    let mut one_more = TcpStream::connect(&address).unwrap();
+    assert!(is_closed(&mut one_more, Duration::from_secs(2)));
+}
+
+/// A worker that is let in but then breaks the protocol is out: its frames have one right length.
+#[test]
+fn a_push_of_another_length_is_not_read() {
+    let address = shard();
+    let _keeps_the_job = address.clone();
+    let mut stream = TcpStream::connect(&address).unwrap();
+    let greeting = serde_json::to_vec(&hello()).unwrap();
+    stream
+        .write_all(&[header(Kind::Hello, greeting.len() as u32, 0), greeting].concat())
+        .unwrap();
+    let mut welcome = [0; 32];
+    stream.read_exact(&mut welcome).unwrap();
+    let welcome = Header::decode(&welcome).unwrap();
+    assert_eq!(welcome.kind, Kind::Welcome);
+    stream
+        .read_exact(&mut vec![0; welcome.meta_bytes as usize])
+        .unwrap();
+    let mut push = header(Kind::Push, 24, SIZE as u64 * 4 + 4);
+    push.extend([0; 24]);
+    stream.write_all(&push).unwrap();
+    assert!(is_closed(&mut stream, Duration::from_secs(2)));
+}
