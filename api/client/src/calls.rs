@@ -5,8 +5,8 @@ use crate::query::{EventQuery, JobQuery};
 use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::view::{
-    CheckpointView, CreatedToken, EventView, JobView, Me, NewTenant, NewToken, NodeView, Page, SeriesView, TaskView,
-    TenantChange, TenantView, TokenView,
+    CheckpointView, CreatedToken, EventView, JobView, Me, NewTenant, NewToken, NodeView, Page,
+    SeriesView, TaskView, TenantChange, TenantView, TokenView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -29,7 +29,11 @@ pub struct LogPage {
 #[allow(clippy::missing_errors_doc, reason = "said at the head of the file")]
 impl Client {
     /// Submits a document. With a key of its own the request may be sent again without submitting twice.
-    pub async fn submit(&self, document: &impl Serialize, idempotency_key: Option<&str>) -> Result<JobView, ClientError> {
+    pub async fn submit(
+        &self,
+        document: &impl Serialize,
+        idempotency_key: Option<&str>,
+    ) -> Result<JobView, ClientError> {
         let mut request = self.request(Method::POST, &["jobs"]).json(document);
         if let Some(key) = idempotency_key {
             request = request.header("Idempotency-Key", key);
@@ -39,7 +43,15 @@ impl Client {
 
     /// What would be submitted, if the document is right.
     pub async fn dry_run(&self, document: &impl Serialize) -> Result<JobView, ClientError> {
-        answer(send(self.request(Method::POST, &["jobs"]).query(&[("dry_run", "true")]).json(document)).await?).await
+        answer(
+            send(
+                self.request(Method::POST, &["jobs"])
+                    .query(&[("dry_run", "true")])
+                    .json(document),
+            )
+            .await?,
+        )
+        .await
     }
 
     /// A page of jobs, newest first.
@@ -72,18 +84,30 @@ impl Client {
     }
 
     pub async fn delete(&self, id: JobId) -> Result<(), ClientError> {
-        send(self.request(Method::DELETE, &["jobs", &id.to_string()])).await.map(drop)
+        send(self.request(Method::DELETE, &["jobs", &id.to_string()]))
+            .await
+            .map(drop)
     }
 
     /// Tasks of all revisions, the newest first.
     pub async fn tasks(&self, id: JobId) -> Result<Vec<TaskView>, ClientError> {
-        let page: Page<TaskView> = self.get(&["jobs", &id.to_string(), "tasks"], &[("all", "true".to_owned())]).await?;
+        let page: Page<TaskView> = self
+            .get(
+                &["jobs", &id.to_string(), "tasks"],
+                &[("all", "true".to_owned())],
+            )
+            .await?;
         Ok(page.items)
     }
 
     /// A page of the job's history, oldest first.
-    pub async fn events(&self, id: JobId, query: &EventQuery) -> Result<Page<EventView>, ClientError> {
-        self.get(&["jobs", &id.to_string(), "events"], &query.pairs()).await
+    pub async fn events(
+        &self,
+        id: JobId,
+        query: &EventQuery,
+    ) -> Result<Page<EventView>, ClientError> {
+        self.get(&["jobs", &id.to_string(), "events"], &query.pairs())
+            .await
     }
 
     /// The training series after a step, thinned to `max_points`.
@@ -96,7 +120,8 @@ impl Client {
         let mut query = Vec::new();
         query.extend(after_step.map(|step| ("after_step", step.to_string())));
         query.extend(max_points.map(|points| ("max_points", points.to_string())));
-        self.get(&["jobs", &id.to_string(), "progress"], &query).await
+        self.get(&["jobs", &id.to_string(), "progress"], &query)
+            .await
     }
 
     /// A part of a task's log: from `offset` on if given, else its last `tail_bytes` if given, else from its beginning.
@@ -116,7 +141,9 @@ impl Client {
     }
 
     pub async fn checkpoints(&self, id: JobId) -> Result<Vec<CheckpointView>, ClientError> {
-        let page: Page<CheckpointView> = self.get(&["jobs", &id.to_string(), "checkpoints"], &[]).await?;
+        let page: Page<CheckpointView> = self
+            .get(&["jobs", &id.to_string(), "checkpoints"], &[])
+            .await?;
         Ok(page.items)
     }
 }
@@ -151,9 +178,20 @@ impl Client {
     }
 
     /// `None` takes the limit away.
-    pub async fn set_quota(&self, tenant: &str, gpu_quota: Option<u32>) -> Result<TenantView, ClientError> {
+    pub async fn set_quota(
+        &self,
+        tenant: &str,
+        gpu_quota: Option<u32>,
+    ) -> Result<TenantView, ClientError> {
         let change = TenantChange { gpu_quota };
-        answer(send(self.request(Method::PATCH, &["tenants", tenant]).json(&change)).await?).await
+        answer(
+            send(
+                self.request(Method::PATCH, &["tenants", tenant])
+                    .json(&change),
+            )
+            .await?,
+        )
+        .await
     }
 
     /// All tokens of the tenant, newest first.
@@ -166,7 +204,9 @@ impl Client {
     }
 
     pub async fn revoke_token(&self, id: TokenId) -> Result<(), ClientError> {
-        send(self.request(Method::DELETE, &["tokens", &id.to_string()])).await.map(drop)
+        send(self.request(Method::DELETE, &["tokens", &id.to_string()]))
+            .await
+            .map(drop)
     }
 
     /// Whom the token stands for.
@@ -181,7 +221,9 @@ impl Client {
         loop {
             let page: Page<T> = self.get(segments, &query).await?;
             items.extend(page.items);
-            let Some(next) = page.next else { return Ok(items) };
+            let Some(next) = page.next else {
+                return Ok(items);
+            };
             query.truncate(1);
             query.push(("continue", next));
         }
@@ -189,21 +231,40 @@ impl Client {
 }
 
 async fn log_page(response: Response) -> Result<LogPage, ClientError> {
-    let number = |name: &str| response.headers().get(name)?.to_str().ok()?.parse::<u64>().ok();
+    let number = |name: &str| {
+        response
+            .headers()
+            .get(name)?
+            .to_str()
+            .ok()?
+            .parse::<u64>()
+            .ok()
+    };
     let (offset, end) = (number("muster-log-offset"), number("muster-log-end"));
     let (url, status) = (response.url().to_string(), response.status().as_u16());
     let (Some(offset), Some(end)) = (offset, end) else {
-        return Err(ClientError::Decode { url, status, source: "it does not say where the log begins and ends".into() });
+        return Err(ClientError::Decode {
+            url,
+            status,
+            source: "it does not say where the log begins and ends".into(),
+        });
     };
     let bytes = response.bytes().await.map_err(unreachable)?;
     // A character of which only the beginning is in this part belongs to the next one.
     let more = offset + (bytes.len() as u64) < end;
     let cut = match std::str::from_utf8(&bytes) {
-        Err(error) if more && error.error_len().is_none() && error.valid_up_to() > 0 => error.valid_up_to(),
+        Err(error) if more && error.error_len().is_none() && error.valid_up_to() > 0 => {
+            error.valid_up_to()
+        }
         _ => bytes.len(),
     };
     let next_offset = offset + cut as u64;
     let text = String::from_utf8_lossy(&bytes[..cut]).into_owned();
     // An empty part that is not at the end would be asked for again and again.
-    Ok(LogPage { text, offset, next_offset, at_end: next_offset >= end || cut == 0 })
+    Ok(LogPage {
+        text,
+        offset,
+        next_offset,
+        at_end: next_offset >= end || cut == 0,
+    })
 }

@@ -19,9 +19,18 @@ pub struct Download {
 #[allow(clippy::missing_errors_doc, reason = "those of every call")]
 impl Client {
     /// A file of the checkpoint at `step`; its names are in `CheckpointView::files`.
-    pub async fn checkpoint_file(&self, id: JobId, step: u64, name: &str) -> Result<Download, ClientError> {
+    pub async fn checkpoint_file(
+        &self,
+        id: JobId,
+        step: u64,
+        name: &str,
+    ) -> Result<Download, ClientError> {
         let (id, step) = (id.to_string(), step.to_string());
-        download(self.request(Method::GET, &["jobs", &id, "checkpoints", &step, "files", name])).await
+        download(self.request(
+            Method::GET,
+            &["jobs", &id, "checkpoints", &step, "files", name],
+        ))
+        .await
     }
 
     /// The final model of a job that has succeeded.
@@ -32,8 +41,19 @@ impl Client {
 
 async fn download(request: RequestBuilder) -> Result<Download, ClientError> {
     let response = send(request).await?;
-    let sha256 = response.headers().get("muster-sha256").and_then(|value| value.to_str().ok()).map(str::to_owned);
+    let sha256 = response
+        .headers()
+        .get("muster-sha256")
+        .and_then(|value| value.to_str().ok())
+        .map(str::to_owned);
     let bytes = response.content_length();
-    let body = response.bytes_stream().map(|piece| piece.map(Vec::from).map_err(unreachable)).boxed();
-    Ok(Download { bytes, sha256, body })
+    let body = response
+        .bytes_stream()
+        .map(|piece| piece.map(Vec::from).map_err(unreachable))
+        .boxed();
+    Ok(Download {
+        bytes,
+        sha256,
+        body,
+    })
 }

@@ -25,7 +25,11 @@ pub enum ClientError {
     },
     /// The server's address or the token cannot be sent.
     #[error("{what} {value:?} cannot be used; {expected}")]
-    Address { what: &'static str, value: String, expected: &'static str },
+    Address {
+        what: &'static str,
+        value: String,
+        expected: &'static str,
+    },
 }
 
 impl ClientError {
@@ -35,6 +39,16 @@ impl ClientError {
         match self {
             Self::Problem(problem) => Some(problem.status),
             _ => None,
+        }
+    }
+
+    /// Whether the same may succeed soon: the server is away, starting, or has too much to do.
+    #[must_use]
+    pub fn is_transient(&self) -> bool {
+        match self {
+            Self::Problem(problem) => matches!(problem.status, 429 | 502 | 503 | 504),
+            Self::Unreachable { .. } => true,
+            _ => false,
         }
     }
 }

@@ -28,7 +28,11 @@ pub struct EventQuery {
 
 impl JobQuery {
     pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
-        let mut pairs: Vec<_> = self.phases.iter().map(|phase| ("phase", phase.as_str().to_owned())).collect();
+        let mut pairs: Vec<_> = self
+            .phases
+            .iter()
+            .map(|phase| ("phase", phase.as_str().to_owned()))
+            .collect();
         pairs.extend(self.labels.iter().map(|label| ("label", label.clone())));
         pairs.extend(self.name.iter().map(|name| ("name", name.clone())));
         pairs.extend(self.limit.iter().map(|limit| ("limit", limit.to_string())));

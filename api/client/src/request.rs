@@ -35,10 +35,12 @@ impl Client {
             return Err(wrong());
         }
         base.set_path(&path);
-        let mut bearer = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| ClientError::Address {
-            what: "the token",
-            value: "…".to_owned(),
-            expected: "it is one line of visible characters",
+        let mut bearer = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
+            ClientError::Address {
+                what: "the token",
+                value: "…".to_owned(),
+                expected: "it is one line of visible characters",
+            }
         })?;
         bearer.set_sensitive(true);
         let http = reqwest::Client::builder()
@@ -47,14 +49,20 @@ impl Client {
             .default_headers(HeaderMap::from_iter([(AUTHORIZATION, bearer)]))
             .user_agent(concat!("muster-client/", env!("CARGO_PKG_VERSION")))
             .build()
-            .map_err(|source| ClientError::Unreachable { url: server.to_owned(), source })?;
+            .map_err(|source| ClientError::Unreachable {
+                url: server.to_owned(),
+                source,
+            })?;
         Ok(Self { http, base })
     }
 
     /// A request to a path of segments, each of which is escaped.
     pub(crate) fn request(&self, method: Method, segments: &[&str]) -> RequestBuilder {
         let mut url = self.base.clone();
-        url.path_segments_mut().expect("the base is one").pop_if_empty().extend(segments);
+        url.path_segments_mut()
+            .expect("the base is one")
+            .pop_if_empty()
+            .extend(segments);
         self.http.request(method, url)
     }
 
@@ -66,7 +74,10 @@ impl Client {
         answer(send(self.request(Method::GET, segments).query(query)).await?).await
     }
 
-    pub(crate) async fn post<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<T, ClientError> {
+    pub(crate) async fn post<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+    ) -> Result<T, ClientError> {
         answer(send(self.request(Method::POST, segments)).await?).await
     }
 }
@@ -84,12 +95,19 @@ pub(crate) async fn send(request: RequestBuilder) -> Result<Response, ClientErro
 pub(crate) async fn answer<T: DeserializeOwned>(response: Response) -> Result<T, ClientError> {
     let (url, status) = (response.url().to_string(), response.status().as_u16());
     let bytes = response.bytes().await.map_err(unreachable)?;
-    serde_json::from_slice(&bytes).map_err(|source| ClientError::Decode { url, status, source: source.into() })
+    serde_json::from_slice(&bytes).map_err(|source| ClientError::Decode {
+        url,
+        status,
+        source: source.into(),
+    })
 }
 
 pub(crate) fn unreachable(source: reqwest::Error) -> ClientError {
     let url = source.url().map(ToString::to_string).unwrap_or_default();
-    ClientError::Unreachable { url, source: source.without_url() }
+    ClientError::Unreachable {
+        url,
+        source: source.without_url(),
+    }
 }
 
 async fn refusal(response: Response) -> ClientError {
@@ -104,10 +122,18 @@ async fn refusal(response: Response) -> ClientError {
     };
     if !is_problem {
         let source = String::from_utf8_lossy(&body[..body.len().min(200)]).into_owned();
-        return ClientError::Decode { url, status, source: source.into() };
+        return ClientError::Decode {
+            url,
+            status,
+            source: source.into(),
+        };
     }
     match serde_json::from_slice::<Problem>(&body) {
         Ok(problem) => ClientError::Problem(Box::new(problem)),
-        Err(source) => ClientError::Decode { url, status, source: source.into() },
+        Err(source) => ClientError::Decode {
+            url,
+            status,
+            source: source.into(),
+        },
     }
 }

@@ -62,7 +62,10 @@ impl Client {
     #[must_use]
     pub fn watch_job(&self, id: JobId, after: Option<String>) -> Messages {
         let query = after.into_iter().map(|after| ("after", after)).collect();
-        self.messages(vec!["jobs".to_owned(), id.to_string(), "stream".to_owned()], query)
+        self.messages(
+            vec!["jobs".to_owned(), id.to_string(), "stream".to_owned()],
+            query,
+        )
     }
 
     /// The history of the tenant's jobs and of the nodes as it grows, from `after` on if given.
@@ -87,20 +90,36 @@ impl Client {
     fn follow(&self, id: JobId, task: String, offset: Option<u64>) -> Messages {
         let mut query = vec![("task", task)];
         query.extend(offset.map(|offset| ("offset", offset.to_string())));
-        self.messages(vec!["jobs".to_owned(), id.to_string(), "logs".to_owned(), "stream".to_owned()], query)
+        self.messages(
+            vec![
+                "jobs".to_owned(),
+                id.to_string(),
+                "logs".to_owned(),
+                "stream".to_owned(),
+            ],
+            query,
+        )
     }
 
     fn messages(&self, segments: Vec<String>, query: Vec<(&'static str, String)>) -> Messages {
         let reader = Reader {
-            source: Source { client: self.clone(), segments, query },
+            source: Source {
+                client: self.clone(),
+                segments,
+                query,
+            },
             connection: None,
             last_id: None,
             failed: 0,
             was_connected: false,
             done: false,
         };
-        let inner = futures::stream::unfold(reader, |mut reader| async move { Some((reader.next().await?, reader)) });
-        Messages { inner: inner.boxed() }
+        let inner = futures::stream::unfold(reader, |mut reader| async move {
+            Some((reader.next().await?, reader))
+        });
+        Messages {
+            inner: inner.boxed(),
+        }
     }
 }
 
@@ -160,19 +179,33 @@ impl Reader {
 }
 
 impl Source {
-    async fn connect(&self, last_id: Option<&str>) -> Result<BoxStream<'static, Result<Event, ()>>, ClientError> {
+    async fn connect(
+        &self,
+        last_id: Option<&str>,
+    ) -> Result<BoxStream<'static, Result<Event, ()>>, ClientError> {
         let segments: Vec<&str> = self.segments.iter().map(String::as_str).collect();
-        let mut request =
-            self.client.request(Method::GET, &segments).query(&self.query).header("Accept", "text/event-stream");
+        let mut request = self
+            .client
+            .request(Method::GET, &segments)
+            .query(&self.query)
+            .header("Accept", "text/event-stream");
         if let Some(id) = last_id {
             request = request.header("Last-Event-ID", id);
         }
         let response = send(request).await?;
-        Ok(response.bytes_stream().eventsource().map(|event| event.map_err(|_| ())).boxed())
+        Ok(response
+            .bytes_stream()
+            .eventsource()
+            .map(|event| event.map_err(|_| ()))
+            .boxed())
     }
 
     fn undecodable(&self, source: serde_json::Error) -> ClientError {
-        ClientError::Decode { url: self.segments.join("/"), status: 200, source: source.into() }
+        ClientError::Decode {
+            url: self.segments.join("/"),
+            status: 200,
+            source: source.into(),
+        }
     }
 }
 

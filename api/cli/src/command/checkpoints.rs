@@ -1,0 +1,115 @@
+//! `muster checkpoints` and `muster model`: what a job can continue from, and what came of it.
+
+use super::{NotFound, Session};
+use crate::output::{bytes, line, table};
+use anyhow::Context as _;
+use clap::Args;
+use futures::StreamExt as _;
+use muster_client::Download;
+use std::io::IsTerminal as _;
+use std::path::{Path, PathBuf};
+use tokio::io::AsyncWriteExt as _;
+
+#[derive(Debug, Args)]
+pub struct Checkpoints {
+    /// Name (the newest of it) or id.
+    job: String,
+    /// Download the checkpoint of this step.
+    #[arg(long, value_name = "STEP")]
+    download: Option<u64>,
+    /// Folder to download to.
+    #[arg(long, value_name = "FOLDER", default_value = ".")]
+    to: PathBuf,
+}
+
+#[derive(Debug, Args)]
+pub struct Model {
+    /// Name (the newest of it) or id.
+    job: String,
+    /// File to write.
+    #[arg(long, value_name = "FILE", default_value = "model.safetensors")]
+    to: PathBuf,
+}
+
+impl Checkpoints {
+    /// # Errors
+    /// No such job or checkpoint, what the server says, or a file that cannot be written.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let job = session.job(&self.job).await?;
+        let checkpoints = session.client.checkpoints(job.id).await?;
+        if let Some(step) = self.download {
+            let chosen = checkpoints
+                .iter()
+                .find(|checkpoint| checkpoint.written.step == step && checkpoint.retained)
+                .ok_or_else(|| {
+                    NotFound(format!(
+                        "job {} has no checkpoint of step {step} on disk",
+                        job.name
+                    ))
+                })?;
+            tokio::fs::create_dir_all(&self.to)
+                .await
+                .with_context(|| format!("create {}", self.to.display()))?;
+            for file in &chosen.files {
+                let download = session.client.checkpoint_file(job.id, step, file).await?;
+                save(download, &self.to.join(file)).await?;
+            }
+            return Ok(());
+        }
+        session.output.print(&checkpoints, |checkpoints| {
+            if checkpoints.is_empty() {
+                return "no checkpoints yet".to_owned();
+            }
+            table(
+                ["step", "epoch", "size", "on disk", "path"],
+                checkpoints.iter().map(|checkpoint| {
+                    [
+                        checkpoint.written.step.to_string(),
+                        format!("{:.2}", checkpoint.written.epoch),
+                        bytes(checkpoint.written.bytes),
+                        if checkpoint.retained { "yes" } else { "pruned" }.to_owned(),
+                        checkpoint.written.path.clone(),
+                    ]
+                }),
+            )
+        })
+    }
+}
+
+impl Model {
+    /// # Errors
+    /// No such job, no model yet, or a file that cannot be written.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let job = session.job(&self.job).await?;
+        let download = session.client.model(job.id).await?;
+        save(download, &self.to).await
+    }
+}
+
+/// Writes a download to a temporary name and renames it, with a progress bar on a terminal.
+async fn save(mut download: Download, to: &Path) -> anyhow::Result<()> {
+    let bar = match download.bytes {
+        Some(total) if std::io::stderr().is_terminal() => indicatif::ProgressBar::new(total),
+        _ => indicatif::ProgressBar::hidden(),
+    };
+    let style = "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec}";
+    bar.set_style(indicatif::ProgressStyle::with_template(style).expect("the template is right"));
+    bar.set_message(to.display().to_string());
+    let mut name = to.file_name().context("the target is a file")?.to_owned();
+    name.push(".part");
+    let part = to.with_file_name(name);
+    let mut file = tokio::fs::File::create(&part)
+        .await
+        .with_context(|| format!("write {}", part.display()))?;
+    while let Some(chunk) = download.body.next().await {
+        let chunk = chunk?;
+        file.write_all(&chunk).await?;
+        bar.inc(chunk.len() as u64);
+    }
+    file.sync_all().await?;
+    tokio::fs::rename(&part, to)
+        .await
+        .with_context(|| format!("write {}", to.display()))?;
+    bar.finish_and_clear();
+    line(&format!("wrote {}", to.display()))
+}

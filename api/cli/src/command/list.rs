@@ -1,0 +1,128 @@
+//! `muster list`: jobs, newest first.
+
+use super::{Session, UsageError};
+use crate::clock;
+use crate::output::{age, duration_s, table};
+use clap::Args;
+use muster_client::JobQuery;
+use muster_model::job::JobPhase;
+use muster_model::view::{Count, JobView, Page};
+
+const PAGE: u32 = 200;
+
+#[derive(Debug, Args)]
+pub struct List {
+    /// Only jobs in this phase; may be repeated.
+    #[arg(long, value_name = "PHASE", value_parser = phase)]
+    phase: Vec<JobPhase>,
+    /// Only jobs with this label; may be repeated.
+    #[arg(short, long, value_name = "KEY=VALUE")]
+    label: Vec<String>,
+    /// Only jobs of this name.
+    #[arg(long)]
+    name: Option<String>,
+    /// At most so many.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
+    limit: u32,
+}
+
+impl List {
+    /// # Errors
+    /// A label without `=`, or what the server says.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        if let Some(wrong) = self.label.iter().find(|label| !label.contains('=')) {
+            return Err(UsageError(format!("--label is {wrong:?}; expected KEY=VALUE")).into());
+        }
+        let mut jobs = Page {
+            items: Vec::new(),
+            next: None,
+        };
+        loop {
+            let left = self.limit as usize - jobs.items.len();
+            let page = session
+                .client
+                .jobs(&JobQuery {
+                    phases: self.phase.clone(),
+                    labels: self.label.clone(),
+                    name: self.name.clone(),
+                    limit: Some(PAGE.min(u32::try_from(left).unwrap_or(PAGE))),
+                    after: jobs.next.take(),
+                })
+                .await?;
+            jobs.items.extend(page.items);
+            jobs.next = page.next;
+            if jobs.next.is_none() || jobs.items.len() >= self.limit as usize {
+                break;
+            }
+        }
+        session.output.print(&jobs, |jobs| {
+            if jobs.items.is_empty() {
+                return "no jobs".to_owned();
+            }
+            let mut text = table(
+                [
+                    "name", "phase", "workers", "ps", "progress", "loss", "accuracy", "eta", "age",
+                    "id",
+                ],
+                jobs.items.iter().map(row),
+            );
+            if jobs.next.is_some() {
+                text.push_str("\n(more; raise --limit)");
+            }
+            text
+        })
+    }
+}
+
+fn row(job: &JobView) -> [String; 10] {
+    let progress = job.progress.as_ref();
+    let missing = || "-".to_owned();
+    [
+        job.name.clone(),
+        phase_and_reason(job),
+        count(job.workers),
+        count(job.ps_shards),
+        progress.map_or_else(missing, |p| {
+            p.total_steps
+                .map_or_else(|| p.step.to_string(), |total| format!("{}/{total}", p.step))
+        }),
+        progress.map_or_else(missing, |p| format!("{:.4}", p.loss)),
+        progress
+            .and_then(|p| p.test_accuracy)
+            .map_or_else(missing, |accuracy| format!("{:.2}%", accuracy * 100.0)),
+        progress
+            .and_then(|p| p.eta_s)
+            .map_or_else(missing, duration_s),
+        age(job.submitted_at, clock::now()),
+        job.id.to_string(),
+    ]
+}
+
+/// The phase, and for a waiting job what it waits for.
+#[must_use]
+pub fn phase_and_reason(job: &JobView) -> String {
+    match &job.waiting {
+        Some(waiting) => format!("{} ({})", job.phase.as_str(), waiting.reason),
+        None => job.phase.as_str().to_owned(),
+    }
+}
+
+/// `3/2..8`: three run, between two and eight may.
+#[must_use]
+pub fn count(count: Count) -> String {
+    if count.min == count.max {
+        format!("{}/{}", count.running, count.max)
+    } else {
+        format!("{}/{}..{}", count.running, count.min, count.max)
+    }
+}
+
+fn phase(text: &str) -> Result<JobPhase, String> {
+    JobPhase::ALL
+        .into_iter()
+        .find(|phase| phase.as_str() == text)
+        .ok_or_else(|| {
+            let all: Vec<_> = JobPhase::ALL.iter().map(|phase| phase.as_str()).collect();
+            format!("expected one of {}", all.join(", "))
+        })
+}

@@ -1,0 +1,48 @@
+//! `muster login`: tries a token and keeps it.
+
+use crate::config::{Context, DEFAULT_SERVER, Store};
+use crate::output::line;
+use anyhow::Context as _;
+use clap::Args;
+use muster_client::Client;
+
+#[derive(Debug, Args)]
+pub struct Login {}
+
+impl Login {
+    /// The token comes from `--token`, `MUSTER_TOKEN` or standard input, so that it need not stand in the shell's history.
+    ///
+    /// # Errors
+    /// When the server does not accept it.
+    pub async fn run(
+        self,
+        server: Option<String>,
+        token: Option<String>,
+        store: &Store,
+    ) -> anyhow::Result<()> {
+        let server = server
+            .unwrap_or_else(|| DEFAULT_SERVER.to_owned())
+            .trim_end_matches('/')
+            .to_owned();
+        let token = match token {
+            Some(token) => token,
+            None => {
+                eprint!("token for {server}: ");
+                let mut token = String::new();
+                std::io::stdin()
+                    .read_line(&mut token)
+                    .context("read the token")?;
+                token.trim().to_owned()
+            }
+        };
+        let me = Client::new(&server, &token)?.me().await?;
+        store.save(Context {
+            server: server.clone(),
+            token,
+        })?;
+        line(&format!(
+            "signed in to {server} as {} of tenant {}",
+            me.user, me.tenant
+        ))
+    }
+}

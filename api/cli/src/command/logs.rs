@@ -1,0 +1,92 @@
+//! `muster logs`: what a job's tasks wrote; kept after their end.
+
+use super::{NotFound, Session};
+use clap::Args;
+use futures::StreamExt as _;
+use muster_client::StreamItem;
+use muster_model::view::TaskView;
+use std::io::Write as _;
+
+#[derive(Debug, Args)]
+pub struct Logs {
+    /// Name (the newest of it) or id.
+    job: String,
+    /// Go on as lines are written.
+    #[arg(short, long)]
+    follow: bool,
+    /// Only this task (`worker-0`, `ps-1`) [default: worker-0, the chief].
+    #[arg(short, long, default_value = "worker-0")]
+    task: String,
+    /// Of an earlier revision of the job.
+    #[arg(long)]
+    revision: Option<u64>,
+    /// Only the last so many bytes.
+    #[arg(long, value_name = "BYTES")]
+    tail: Option<u64>,
+}
+
+impl Logs {
+    /// # Errors
+    /// No such job or task, or what the server says.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let job = session.job(&self.job).await?;
+        let tasks = session.client.tasks(job.id).await?;
+        let task = self.choose(&tasks).ok_or_else(|| {
+            let mut names: Vec<_> = tasks
+                .iter()
+                .map(|task| format!("{} (revision {})", task.name, task.revision))
+                .collect();
+            names.dedup();
+            let has = if names.is_empty() {
+                "none yet".to_owned()
+            } else {
+                names.join(", ")
+            };
+            NotFound(format!(
+                "job {} has no task {}; it has {has}",
+                job.name, self.task
+            ))
+        })?;
+        let mut out = std::io::stdout();
+        let mut offset = None;
+        loop {
+            let page = session
+                .client
+                .logs(job.id, task.id, offset, self.tail)
+                .await?;
+            out.write_all(page.text.as_bytes())?;
+            offset = Some(page.next_offset);
+            if page.at_end {
+                break;
+            }
+        }
+        out.flush()?;
+        if !self.follow {
+            return Ok(());
+        }
+        let mut stream = session.client.follow_logs(job.id, task.id, offset);
+        while let Some(item) = stream.next().await {
+            match item? {
+                StreamItem::Log(piece) => {
+                    out.write_all(piece.text.as_bytes())?;
+                    out.flush()?;
+                }
+                StreamItem::End(_) => break,
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest task of the name, or that of the revision.
+    fn choose<'a>(&self, tasks: &'a [TaskView]) -> Option<&'a TaskView> {
+        tasks
+            .iter()
+            .filter(|task| task.name == self.task)
+            .filter(|task| {
+                self.revision
+                    .is_none_or(|revision| task.revision == revision)
+            })
+            .max_by_key(|task| task.revision)
+    }
+}

@@ -1,0 +1,136 @@
+//! The verbs of `muster`, one file each or a few that belong together. Each asks REST and prints; none decides.
+
+pub mod checkpoints;
+pub mod events;
+pub mod explain;
+pub mod list;
+pub mod login;
+pub mod logs;
+pub mod nodes;
+pub mod show;
+pub mod submit;
+pub mod verbs;
+pub mod wait;
+
+use crate::config::Context;
+use crate::output::Format;
+use clap::Subcommand;
+use muster_client::Client;
+use muster_client::JobQuery;
+use muster_model::id::JobId;
+use muster_model::view::JobView;
+use std::process::ExitCode;
+
+/// A connection and how to print what comes from it.
+#[derive(Debug)]
+pub struct Session {
+    pub client: Client,
+    pub output: Format,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Remote {
+    /// Submit a job document (YAML or JSON)
+    Submit(submit::Submit),
+    /// List jobs, newest first
+    #[command(visible_alias = "ls")]
+    List(list::List),
+    /// Show one job
+    #[command(visible_alias = "describe")]
+    Show(show::Show),
+    /// Print what a job's tasks wrote
+    Logs(logs::Logs),
+    /// Print what happened to a job, or to the cluster
+    Events(events::Events),
+    /// Wait until a job has ended; the exit code says how
+    Wait(wait::Wait),
+    /// Say why a job runs as it does, or why it waits and what would let it start
+    Explain(explain::Explain),
+    /// Take a job from its GPUs; it keeps a checkpoint to continue from
+    Pause(verbs::OnJob),
+    /// Let a paused job run again
+    Resume(verbs::OnJob),
+    /// End a job
+    Cancel(verbs::OnJob),
+    /// Forget a job that has ended
+    Delete(verbs::OnJob),
+    /// List a job's checkpoints, or download one
+    Checkpoints(checkpoints::Checkpoints),
+    /// Download the model of a job that has succeeded
+    Model(checkpoints::Model),
+    /// List nodes and what runs on each GPU
+    Nodes(nodes::Nodes),
+    /// Move all work away from a node and send no more there
+    Drain(nodes::OnNode),
+    /// Let work go to a node again
+    Uncordon(nodes::OnNode),
+    /// Say who the token stands for
+    Whoami(nodes::Whoami),
+}
+
+/// The command line is right in form, but asks for something that does not fit together.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct UsageError(pub String);
+
+/// What was named does not exist.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct NotFound(pub String);
+
+impl Remote {
+    /// # Errors
+    /// What the server refused, or why it could not be asked.
+    pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
+        match self {
+            Self::Submit(options) => return options.run(session).await,
+            Self::Wait(options) => return options.run(session).await,
+            Self::List(options) => options.run(session).await?,
+            Self::Show(options) => options.run(session).await?,
+            Self::Logs(options) => options.run(session).await?,
+            Self::Events(options) => options.run(session).await?,
+            Self::Explain(options) => options.run(session).await?,
+            Self::Pause(job) => job.run(session, verbs::Verb::Pause).await?,
+            Self::Resume(job) => job.run(session, verbs::Verb::Resume).await?,
+            Self::Cancel(job) => job.run(session, verbs::Verb::Cancel).await?,
+            Self::Delete(job) => job.delete(session).await?,
+            Self::Checkpoints(options) => options.run(session).await?,
+            Self::Model(options) => options.run(session).await?,
+            Self::Nodes(options) => options.run(session).await?,
+            Self::Drain(node) => node.run(session, true).await?,
+            Self::Uncordon(node) => node.run(session, false).await?,
+            Self::Whoami(options) => options.run(session).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+impl Session {
+    /// # Errors
+    /// When the server's address is not one.
+    pub fn connect(context: &Context, output: Format) -> anyhow::Result<Self> {
+        Ok(Self {
+            client: Client::new(&context.server, &context.token)?,
+            output,
+        })
+    }
+
+    /// The job of this id, or else the newest of this name.
+    ///
+    /// # Errors
+    /// [`NotFound`], or why the server could not be asked.
+    pub async fn job(&self, named: &str) -> anyhow::Result<JobView> {
+        if let Ok(id) = named.parse::<JobId>() {
+            return Ok(self.client.job(id).await?);
+        }
+        let query = JobQuery {
+            name: Some(named.to_owned()),
+            limit: Some(1),
+            ..JobQuery::default()
+        };
+        let mut page = self.client.jobs(&query).await?;
+        page.items
+            .pop()
+            .ok_or_else(|| NotFound(format!("no job has the name or id {named:?}")).into())
+    }
+}

@@ -1,0 +1,107 @@
+//! `muster nodes|drain|uncordon|whoami`.
+
+use super::Session;
+use crate::clock;
+use crate::output::{age, bytes, fields, table};
+use clap::Args;
+use muster_model::node::NodeState;
+use muster_model::view::NodeView;
+
+#[derive(Debug, Args)]
+pub struct Nodes {}
+
+#[derive(Debug, Args)]
+pub struct OnNode {
+    /// Name of the node.
+    node: String,
+}
+
+#[derive(Debug, Args)]
+pub struct Whoami {}
+
+impl Nodes {
+    /// # Errors
+    /// What the server says.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let nodes = session.client.nodes().await?;
+        session.output.print(&nodes, |nodes| {
+            if nodes.is_empty() {
+                return "no nodes have joined".to_owned();
+            }
+            table(
+                ["name", "state", "gpus", "kind", "memory", "jobs", "seen"],
+                nodes.iter().map(row),
+            )
+        })
+    }
+}
+
+impl OnNode {
+    /// # Errors
+    /// What the server says.
+    pub async fn run(self, session: &Session, drain: bool) -> anyhow::Result<()> {
+        let node = if drain {
+            session.client.drain(&self.node).await?
+        } else {
+            session.client.uncordon(&self.node).await?
+        };
+        session.output.print(&node, |node| {
+            let what = if drain {
+                "drains: its work moves away"
+            } else {
+                "takes work again"
+            };
+            format!("node {} {what}", node.name)
+        })
+    }
+}
+
+impl Whoami {
+    /// # Errors
+    /// What the server says.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let me = session.client.me().await?;
+        session.output.print(&me, |me| {
+            fields(&[
+                ("user", me.user.clone()),
+                ("tenant", me.tenant.clone()),
+                ("access", me.access.as_str().to_owned()),
+            ])
+        })
+    }
+}
+
+fn row(node: &NodeView) -> [String; 7] {
+    let held = node.gpus.iter().filter(|gpu| gpu.job.is_some()).count();
+    let mut jobs: Vec<String> = node
+        .gpus
+        .iter()
+        .filter_map(|gpu| gpu.job.as_ref())
+        .map(|job| {
+            job.name
+                .clone()
+                .unwrap_or_else(|| "(another tenant's)".to_owned())
+        })
+        .collect();
+    jobs.dedup();
+    let state = match (node.state, node.drained) {
+        (NodeState::Lost, _) => "lost",
+        (NodeState::Up, true) => "drained",
+        (NodeState::Up, false) => "up",
+    };
+    [
+        node.name.clone(),
+        state.to_owned(),
+        format!("{held}/{}", node.gpus.len()),
+        node.gpus
+            .first()
+            .map_or_else(|| "-".to_owned(), |gpu| gpu.model.clone()),
+        bytes(node.capacity.memory_bytes),
+        if jobs.is_empty() {
+            "-".to_owned()
+        } else {
+            jobs.join(",")
+        },
+        format!("{} ago", age(node.last_seen_at, clock::now())),
+    ]
+}

@@ -1,0 +1,133 @@
+//! `muster show`: one job, whole.
+
+use super::Session;
+use super::list::{count, phase_and_reason};
+use crate::clock;
+use crate::output::{age, duration_s, fields, table};
+use clap::Args;
+use muster_model::task::TaskState;
+use muster_model::view::{JobView, TaskView};
+use serde::Serialize;
+
+#[derive(Debug, Args)]
+pub struct Show {
+    /// Name (the newest of it) or id.
+    job: String,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    #[serde(flatten)]
+    job: JobView,
+    tasks: Vec<TaskView>,
+}
+
+impl Show {
+    /// # Errors
+    /// No such job, or what the server says.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let job = session.job(&self.job).await?;
+        let tasks = session.client.tasks(job.id).await?;
+        session.output.print(&Shown { job, tasks }, |shown| {
+            let mut text = describe(&shown.job);
+            let live: Vec<_> = shown
+                .tasks
+                .iter()
+                .filter(|task| task.revision == shown.job.revision)
+                .collect();
+            if !live.is_empty() {
+                text.push_str("\n\n");
+                text.push_str(&table(
+                    ["task", "node", "gpus", "state", "age"],
+                    live.into_iter().map(row),
+                ));
+            }
+            text
+        })
+    }
+}
+
+fn describe(job: &JobView) -> String {
+    let mut rows = vec![
+        ("name", job.name.clone()),
+        ("id", job.id.to_string()),
+        (
+            "tenant",
+            format!("{} (by {})", job.tenant, job.submitted_by),
+        ),
+        ("phase", phase_and_reason(job)),
+        ("workers", count(job.workers)),
+        ("ps shards", count(job.ps_shards)),
+        (
+            "revision",
+            format!(
+                "{} ({} of {} retries used)",
+                job.revision, job.failures, job.spec.retries
+            ),
+        ),
+        (
+            "submitted",
+            format!("{} ago", age(job.submitted_at, clock::now())),
+        ),
+    ];
+    if let Some(waiting) = &job.waiting {
+        rows.push((
+            "waits",
+            format!("{} (position {})", waiting.message, waiting.position),
+        ));
+        rows.push((
+            "would start",
+            waiting
+                .smallest_change
+                .clone()
+                .unwrap_or_else(|| "with time".to_owned()),
+        ));
+    }
+    if let Some(progress) = &job.progress {
+        let total = progress
+            .total_steps
+            .map_or_else(String::new, |total| format!(" of {total}"));
+        rows.push((
+            "step",
+            format!("{}{total} (epoch {:.2})", progress.step, progress.epoch),
+        ));
+        rows.push(("loss", format!("{:.4}", progress.loss)));
+        rows.push((
+            "accuracy",
+            format!("{:.2}% in training", progress.accuracy * 100.0),
+        ));
+        if let Some(accuracy) = progress.test_accuracy {
+            rows.push(("test accuracy", format!("{:.2}%", accuracy * 100.0)));
+        }
+        let rate = format!(
+            "{:.1} steps/s, {:.0} examples/s",
+            progress.steps_per_s, progress.examples_per_s
+        );
+        rows.push(("rate", rate));
+        if let Some(eta_s) = progress.eta_s {
+            rows.push(("eta", duration_s(eta_s)));
+        }
+    }
+    if let Some(model) = &job.model_path {
+        rows.push(("model", model.clone()));
+    }
+    if let Some(failure) = &job.failure {
+        rows.push(("failure", failure.clone()));
+    }
+    fields(&rows)
+}
+
+fn row(task: &TaskView) -> [String; 5] {
+    let gpus: Vec<_> = task.gpus.iter().map(u32::to_string).collect();
+    let state = match &task.state {
+        TaskState::Released { outcome } => outcome.to_string(),
+        other => other.phase().to_owned(),
+    };
+    [
+        task.name.clone(),
+        task.node.clone(),
+        gpus.join(","),
+        state,
+        age(task.created_at, clock::now()),
+    ]
+}

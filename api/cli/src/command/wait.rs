@@ -1,0 +1,147 @@
+//! `muster wait`: until a job has ended; the exit code says how.
+
+use super::Session;
+use crate::output::duration_s;
+use clap::Args;
+use futures::StreamExt as _;
+use indicatif::{ProgressBar, ProgressStyle};
+use muster_client::StreamItem;
+use muster_model::event::Event;
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::view::JobView;
+use std::io::IsTerminal as _;
+use std::process::ExitCode;
+use std::time::Duration;
+
+const FAILED: u8 = 10;
+const CANCELLED: u8 = 11;
+const TIMED_OUT: u8 = 12;
+
+#[derive(Debug, Args)]
+pub struct Wait {
+    /// Name (the newest of it) or id.
+    job: String,
+    /// Give up after so many seconds.
+    #[arg(long, value_name = "SECONDS")]
+    timeout: Option<u64>,
+}
+
+impl Wait {
+    /// # Errors
+    /// No such job, or what the server says.
+    pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
+        let job = session.job(&self.job).await?;
+        until_ended(session, job.id, self.timeout.map(Duration::from_secs)).await
+    }
+}
+
+/// Waits, with a progress bar on a terminal, and prints how the job ended.
+///
+/// # Errors
+/// What the server says.
+pub async fn until_ended(
+    session: &Session,
+    id: JobId,
+    patience: Option<Duration>,
+) -> anyhow::Result<ExitCode> {
+    let bar = bar();
+    let ended = follow(session, id, &bar);
+    let job = match patience {
+        None => ended.await?,
+        Some(patience) => match tokio::time::timeout(patience, ended).await {
+            Ok(job) => job?,
+            Err(_) => {
+                bar.abandon();
+                eprintln!(
+                    "muster: the job has not ended within {} s",
+                    patience.as_secs()
+                );
+                return Ok(ExitCode::from(TIMED_OUT));
+            }
+        },
+    };
+    bar.finish_and_clear();
+    session.output.print(&job, ending)?;
+    Ok(match job.phase {
+        JobPhase::Succeeded => ExitCode::SUCCESS,
+        JobPhase::Cancelled => ExitCode::from(CANCELLED),
+        _ => ExitCode::from(FAILED),
+    })
+}
+
+async fn follow(session: &Session, id: JobId, bar: &ProgressBar) -> anyhow::Result<JobView> {
+    let mut stream = session.client.watch_job(id, None);
+    loop {
+        let job = session.client.job(id).await?;
+        draw(bar, &job);
+        if job.phase.is_terminal() {
+            return Ok(job);
+        }
+        // The job is read again at every change of its state; between two samples the bar moves by the sample itself.
+        loop {
+            match stream.next().await.transpose()? {
+                Some(StreamItem::Progress(series)) => {
+                    if let Some(newest) = series.samples.last() {
+                        bar.set_position(newest.sample.step);
+                        bar.set_message(format!("loss {:.4}", newest.sample.loss));
+                    }
+                }
+                Some(StreamItem::Event(event))
+                    if matches!(event.event, Event::JobStateChanged { .. }) =>
+                {
+                    break;
+                }
+                Some(_) => {}
+                None => break,
+            }
+        }
+    }
+}
+
+fn draw(bar: &ProgressBar, job: &JobView) {
+    bar.set_prefix(format!(
+        "{} {}",
+        job.name,
+        super::list::phase_and_reason(job)
+    ));
+    if let Some(progress) = &job.progress {
+        if let Some(total) = progress.total_steps {
+            bar.set_length(total);
+        }
+        bar.set_position(progress.step);
+    }
+    bar.tick();
+}
+
+/// How the job ended, in a line.
+#[must_use]
+pub fn ending(job: &JobView) -> String {
+    let accuracy = job
+        .progress
+        .as_ref()
+        .and_then(|progress| progress.test_accuracy);
+    let accuracy = accuracy.map_or_else(String::new, |accuracy| {
+        format!(", test accuracy {:.2}%", accuracy * 100.0)
+    });
+    let took = match (job.started_at, job.finished_at) {
+        (Some(started), Some(finished)) => format!(
+            " after {}",
+            duration_s((finished - started).as_seconds_f64())
+        ),
+        _ => String::new(),
+    };
+    match &job.failure {
+        Some(failure) => format!("job {} failed{took}: {failure}", job.name),
+        None => format!("job {} {}{took}{accuracy}", job.name, job.phase.as_str()),
+    }
+}
+
+fn bar() -> ProgressBar {
+    if !std::io::stderr().is_terminal() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg} eta {eta}")
+        .expect("the template is right");
+    ProgressBar::new(0).with_style(style)
+}

@@ -1,0 +1,120 @@
+//! The CLI's own settings: which server, and with which token. One TOML file, readable by its owner only.
+
+use crate::up::write_private;
+use anyhow::{Context as _, bail};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+pub const DEFAULT_SERVER: &str = "http://127.0.0.1:7070";
+
+/// A server and the token for it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Context {
+    pub server: String,
+    pub token: String,
+}
+
+#[derive(Debug, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+struct File {
+    /// Server of the context that is used when none is named.
+    current: Option<String>,
+    contexts: Vec<Context>,
+}
+
+/// Where the settings are kept.
+#[derive(Debug, Clone)]
+pub struct Store {
+    path: PathBuf,
+}
+
+impl Store {
+    /// `MUSTER_CONFIG`, else `muster/config.toml` in the user's config directory.
+    ///
+    /// # Errors
+    /// When no home directory is known.
+    pub fn locate() -> anyhow::Result<Self> {
+        let variable = |name| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        let path = if let Some(path) = variable("MUSTER_CONFIG") {
+            path
+        } else {
+            let folder = variable("XDG_CONFIG_HOME")
+                .or_else(|| Some(variable("HOME")?.join(".config")))
+                .context("no place for the settings: set MUSTER_CONFIG or HOME")?;
+            folder.join("muster/config.toml")
+        };
+        Ok(Self { path })
+    }
+
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// What to connect to: what was named (flags, `MUSTER_SERVER`, `MUSTER_TOKEN`), filled up from the file.
+    ///
+    /// # Errors
+    /// When no token is known for the server.
+    pub fn resolve(
+        &self,
+        server: Option<String>,
+        token: Option<String>,
+    ) -> anyhow::Result<Context> {
+        let file = self.read()?;
+        let server = server
+            .or_else(|| file.current.clone())
+            .unwrap_or_else(|| DEFAULT_SERVER.to_owned());
+        let server = server.trim_end_matches('/').to_owned();
+        let kept = file
+            .contexts
+            .into_iter()
+            .find(|context| context.server == server);
+        let Some(token) = token.or_else(|| kept.map(|context| context.token)) else {
+            bail!(
+                "no token for {server}: run `muster login --server {server}`, or set MUSTER_TOKEN"
+            );
+        };
+        Ok(Context { server, token })
+    }
+
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn context_for(&self, server: &str) -> anyhow::Result<Option<Context>> {
+        Ok(self
+            .read()?
+            .contexts
+            .into_iter()
+            .find(|context| context.server == server))
+    }
+
+    /// Keeps the context and makes it the current one.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn save(&self, context: Context) -> anyhow::Result<()> {
+        let mut file = self.read()?;
+        file.current = Some(context.server.clone());
+        file.contexts.retain(|kept| kept.server != context.server);
+        file.contexts.push(context);
+        if let Some(folder) = self.path.parent() {
+            std::fs::create_dir_all(folder)
+                .with_context(|| format!("create {}", folder.display()))?;
+        }
+        write_private(&self.path, &toml::to_string(&file)?)
+    }
+
+    fn read(&self) -> anyhow::Result<File> {
+        match std::fs::read_to_string(&self.path) {
+            Ok(text) => {
+                toml::from_str(&text).with_context(|| format!("read {}", self.path.display()))
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(File::default()),
+            Err(error) => Err(error).with_context(|| format!("read {}", self.path.display())),
+        }
+    }
+}

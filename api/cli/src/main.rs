@@ -1,0 +1,124 @@
+//! `muster`: the command line of a cluster, and `muster up`, a whole cluster on this machine.
+//!
+//! It speaks REST through `muster-client` like anybody else; it must never reach around it.
+
+mod clock;
+mod command;
+mod config;
+mod output;
+mod up;
+
+use clap::{CommandFactory as _, Parser, Subcommand};
+use command::Session;
+use config::Store;
+use muster_client::ClientError;
+use output::Format;
+use std::process::ExitCode;
+
+/// Exit codes beside 0: what scripts can tell apart.
+mod exit {
+    /// Anything else that went wrong.
+    pub const FAILED: u8 = 1;
+    /// The command line itself is wrong (as clap has it).
+    pub const USAGE: u8 = 2;
+    /// The server refused: the input is wrong, or the state does not allow it.
+    pub const REFUSED: u8 = 3;
+    /// There is no such job, node or task.
+    pub const NOT_FOUND: u8 = 4;
+    /// The server cannot be reached.
+    pub const UNREACHABLE: u8 = 5;
+    /// The token is not accepted, or may not do this.
+    pub const DENIED: u8 = 6;
+}
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "muster",
+    version,
+    about = "Submit, watch and steer training jobs",
+    max_term_width = 100
+)]
+#[command(
+    after_help = "Exit codes: 0 done; 1 failed; 2 wrong usage; 3 refused by the server; 4 not found; 5 server unreachable; \
+6 token not accepted. `muster wait`: 0 succeeded, 10 failed, 11 cancelled, 12 timed out."
+)]
+struct Cli {
+    /// Address of the REST server [default: that of the last login, or http://127.0.0.1:7070].
+    #[arg(long, global = true, env = "MUSTER_SERVER", value_name = "URL")]
+    server: Option<String>,
+    /// Bearer token [default: that of the last login].
+    #[arg(long, global = true, env = "MUSTER_TOKEN", hide_env_values = true)]
+    token: Option<String>,
+    /// How to print.
+    #[arg(short, long, global = true, value_enum, default_value_t)]
+    output: Format,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run a whole cluster on this machine
+    Up(Box<up::Up>),
+    /// Stop the cluster that `muster up` runs
+    Down(up::Down),
+    /// Keep the token of a server
+    Login(command::login::Login),
+    /// Print shell completion
+    Completion { shell: clap_complete::Shell },
+    #[command(flatten)]
+    Remote(command::Remote),
+}
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    // One thread: children are tied to the life of the thread that starts them.
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    let outcome = runtime
+        .map_err(anyhow::Error::from)
+        .and_then(|runtime| runtime.block_on(run(cli)));
+    match outcome {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("muster: {error:#}");
+            ExitCode::from(exit_code(&error))
+        }
+    }
+}
+
+async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let store = Store::locate()?;
+    match cli.command {
+        Command::Up(options) => up::up(*options, &store).await?,
+        Command::Down(options) => up::down(options).await?,
+        Command::Login(options) => options.run(cli.server, cli.token, &store).await?,
+        Command::Completion { shell } => {
+            clap_complete::generate(shell, &mut Cli::command(), "muster", &mut std::io::stdout());
+        }
+        Command::Remote(command) => {
+            let context = store.resolve(cli.server, cli.token)?;
+            let session = Session::connect(&context, cli.output)?;
+            return command.run(&session).await;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn exit_code(error: &anyhow::Error) -> u8 {
+    if error.downcast_ref::<command::UsageError>().is_some() {
+        return exit::USAGE;
+    }
+    match error.downcast_ref::<ClientError>() {
+        Some(ClientError::Unreachable { .. }) => exit::UNREACHABLE,
+        Some(ClientError::Problem(problem)) => match problem.status {
+            401 | 403 => exit::DENIED,
+            404 => exit::NOT_FOUND,
+            400..=499 => exit::REFUSED,
+            _ => exit::FAILED,
+        },
+        _ if error.downcast_ref::<command::NotFound>().is_some() => exit::NOT_FOUND,
+        _ => exit::FAILED,
+    }
+}

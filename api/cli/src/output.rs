@@ -1,0 +1,155 @@
+//! How results are printed: a table for people, JSON or YAML for programs. Programs get what REST sent, whole.
+
+use clap::ValueEnum;
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+use time::OffsetDateTime;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Format {
+    #[default]
+    Table,
+    Json,
+    Yaml,
+}
+
+impl Format {
+    /// Prints `value` as it is for programs, or what `table` makes of it for people.
+    ///
+    /// # Errors
+    /// When it cannot be encoded, or nobody reads the output any more.
+    pub fn print<T: Serialize>(
+        self,
+        value: &T,
+        table: impl FnOnce(&T) -> String,
+    ) -> anyhow::Result<()> {
+        let text = match self {
+            Self::Table => table(value),
+            Self::Json => serde_json::to_string_pretty(value)?,
+            Self::Yaml => serde_norway::to_string(value)?,
+        };
+        line(text.trim_end())
+    }
+}
+
+/// Prints a line. A closed pipe (`muster list | head -1`) ends the program quietly.
+///
+/// # Errors
+/// When the output cannot be written for another reason.
+pub fn line(text: &str) -> anyhow::Result<()> {
+    use std::io::Write as _;
+    match writeln!(std::io::stdout().lock(), "{text}") {
+        Err(error) if error.kind() == std::io::ErrorKind::BrokenPipe => std::process::exit(0),
+        other => Ok(other?),
+    }
+}
+
+/// A plain table without lines between cells, in the manner of `kubectl get`.
+#[must_use]
+pub fn table<const N: usize>(
+    header: [&str; N],
+    rows: impl IntoIterator<Item = [String; N]>,
+) -> String {
+    let mut table = Table::new();
+    table
+        .load_style(presets::NOTHING)
+        .set_content_arrangement(ContentArrangement::Disabled);
+    table.set_header(header.map(str::to_uppercase));
+    for row in rows {
+        table.add_row(row);
+    }
+    for column in table.column_iter_mut() {
+        column.set_padding((0, 2));
+    }
+    table
+        .lines()
+        .map(|line| line.trim_end().to_owned())
+        .collect::<Vec<_>>()
+        .join("\n")
+}
+
+/// `name: value` lines, names padded to one width.
+#[must_use]
+pub fn fields(rows: &[(&str, String)]) -> String {
+    let width = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0) + 1;
+    let lines = rows
+        .iter()
+        .map(|(name, value)| format!("{:<width$}  {value}", format!("{name}:")));
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// How long ago, in the largest unit that tells enough: `42s`, `7m`, `3h`, `12d`.
+#[must_use]
+pub fn age(at: OffsetDateTime, now: OffsetDateTime) -> String {
+    duration_s((now - at).as_seconds_f64())
+}
+
+/// A span of seconds in the largest unit that tells enough.
+#[must_use]
+pub fn duration_s(seconds: f64) -> String {
+    let s = seconds.max(0.0);
+    if s < 120.0 {
+        format!("{s:.0}s")
+    } else if s < 7_200.0 {
+        format!("{:.0}m", s / 60.0)
+    } else if s < 172_800.0 {
+        format!("{:.0}h", s / 3_600.0)
+    } else {
+        format!("{:.0}d", s / 86_400.0)
+    }
+}
+
+/// Bytes in binary units.
+#[must_use]
+pub fn bytes(bytes: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    #[allow(clippy::cast_precision_loss, reason = "three digits are shown")]
+    let mut value = bytes as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    if unit == 0 {
+        format!("{bytes} B")
+    } else {
+        format!("{value:.1} {}", UNITS[unit])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{age, bytes, duration_s, fields, table};
+    use time::macros::datetime;
+
+    #[test]
+    fn spans_and_sizes_read_at_a_glance() {
+        assert_eq!(duration_s(0.4), "0s");
+        assert_eq!(duration_s(119.0), "119s");
+        assert_eq!(duration_s(120.0), "2m");
+        assert_eq!(duration_s(90_000.0), "25h");
+        assert_eq!(duration_s(-5.0), "0s");
+        assert_eq!(
+            age(
+                datetime!(2026-01-01 0:00 UTC),
+                datetime!(2026-01-04 0:00 UTC)
+            ),
+            "3d"
+        );
+        assert_eq!(bytes(1023), "1023 B");
+        assert_eq!(bytes(3 << 20), "3.0 MiB");
+    }
+
+    #[test]
+    fn columns_line_up_and_lines_have_no_tail() {
+        let text = table(
+            ["name", "n"],
+            [["a".into(), "1".into()], ["longer".into(), "22".into()]],
+        );
+        assert_eq!(text, "NAME    N\na       1\nlonger  22");
+        assert_eq!(
+            fields(&[("a", "1".into()), ("bcd", "2".into())]),
+            "a:    1\nbcd:  2"
+        );
+    }
+}

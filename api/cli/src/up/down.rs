@@ -1,0 +1,35 @@
+//! `muster down`: asks the `muster up` of a data folder to stop, and waits until it has.
+
+use super::Down;
+use super::data::DataFolder;
+use anyhow::{Context as _, bail};
+use rustix::process::{Pid, Signal, kill_process};
+use std::time::Duration;
+
+const PATIENCE: Duration = Duration::from_secs(90);
+const STEP: Duration = Duration::from_millis(100);
+
+/// # Errors
+/// When the process cannot be signalled, or does not end.
+pub async fn down(options: Down) -> anyhow::Result<()> {
+    let folder = DataFolder::choose(options.data)?;
+    let Some(pid) = folder.running()? else {
+        println!("no cluster runs on {}", folder.root().display());
+        return Ok(());
+    };
+    let process = Pid::from_raw(pid).context("the lock file names no process")?;
+    kill_process(process, Signal::TERM).with_context(|| format!("signal process {pid}"))?;
+    let mut waited = Duration::ZERO;
+    while folder.running()?.is_some() {
+        if waited >= PATIENCE {
+            bail!(
+                "process {pid} has not stopped within {} s",
+                PATIENCE.as_secs()
+            );
+        }
+        tokio::time::sleep(STEP).await;
+        waited += STEP;
+    }
+    println!("stopped");
+    Ok(())
+}

@@ -1,0 +1,82 @@
+//! The example job: its data set is fetched, and it is submitted once for each data folder.
+
+use super::data::DataFolder;
+use anyhow::{Context as _, bail};
+use muster_client::Client;
+use muster_model::id::JobId;
+use std::path::PathBuf;
+use tokio::process::Command;
+
+const DOCUMENT: &str = include_str!("../../../../examples/fashion-cnn.yaml");
+const DATASET: &str = "fashion-mnist";
+
+/// Where data sets lie: `MUSTER_DATASETS`, else the user's cache directory.
+#[must_use]
+pub fn dataset_root() -> PathBuf {
+    let variable = |name| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    variable("MUSTER_DATASETS")
+        .or_else(|| Some(variable("XDG_CACHE_HOME")?.join("muster/datasets")))
+        .or_else(|| Some(variable("HOME")?.join(".cache/muster/datasets")))
+        .unwrap_or_else(|| PathBuf::from("/var/cache/muster/datasets"))
+}
+
+/// Fetches the example's data set unless it is there.
+///
+/// # Errors
+/// One line that says what is missing.
+pub async fn fetch_dataset() -> anyhow::Result<PathBuf> {
+    let root = dataset_root();
+    if root
+        .join(DATASET)
+        .join("train-images-idx3-ubyte.gz")
+        .exists()
+    {
+        return Ok(root);
+    }
+    let own = std::env::current_exe()?;
+    let script = own
+        .ancestors()
+        .map(|folder| folder.join("scripts/ensure-dataset"))
+        .find(|script| script.exists())
+        .with_context(|| {
+            format!(
+                "the data set is missing: put Fashion-MNIST's four files into {}",
+                root.join(DATASET).display()
+            )
+        })?;
+    let status = Command::new(script)
+        .arg(DATASET)
+        .env("MUSTER_DATASETS", &root)
+        .stdout(std::process::Stdio::null())
+        .status()
+        .await
+        .context("run scripts/ensure-dataset")?;
+    if !status.success() {
+        bail!("the example's data set could not be fetched; see above, or start with --no-example");
+    }
+    Ok(root)
+}
+
+/// Submits the example, or finds the one that an earlier `muster up` submitted.
+///
+/// # Errors
+/// When REST refuses it.
+pub async fn submit_once(folder: &DataFolder, client: &Client) -> anyhow::Result<JobId> {
+    let mut remembered = folder.remembered()?;
+    if let Some(job) = &remembered.example_job {
+        let job: JobId = job.parse().context("up.toml names the example job")?;
+        if client.find_job(job).await?.is_some() {
+            return Ok(job);
+        }
+    }
+    let document: serde_json::Value =
+        serde_norway::from_str(DOCUMENT).context("examples/fashion-cnn.yaml")?;
+    let job = client.submit(&document, None).await?.id;
+    remembered.example_job = Some(job.to_string());
+    folder.remember(&remembered)?;
+    Ok(job)
+}

@@ -1,0 +1,175 @@
+//! `muster up`: a whole cluster on this machine. It starts the same daemons that run in production, and starts them again when they die.
+
+mod daemons;
+mod data;
+mod down;
+mod example;
+mod postgres;
+mod process;
+mod view;
+
+pub use data::write_private;
+pub use down::down;
+
+use crate::config::{Context, Store};
+use anyhow::{Context as _, bail};
+use clap::Args;
+use daemons::{Cluster, Settings};
+use data::DataFolder;
+use muster_client::Client;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+#[derive(Debug, Args)]
+pub struct Up {
+    /// Folder for the database, checkpoints and logs [default: the user's data directory; /var/lib/muster as root].
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+    /// Local nodes to start, 1 to 16.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=16))]
+    nodes: u32,
+    /// CPU slots of each node where there are no GPUs, 1 to 64.
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=64))]
+    slots: u32,
+    /// Use this Postgres, as the owner of an empty or Muster's own database, instead of a private one.
+    #[arg(
+        long,
+        value_name = "URL",
+        env = "MUSTER_DATABASE_URL",
+        hide_env_values = true
+    )]
+    database_url: Option<String>,
+    /// Where REST and the web page listen.
+    #[arg(long, default_value = "127.0.0.1:7070", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// Do not submit the example job.
+    #[arg(long)]
+    no_example: bool,
+    /// Forget everything in the data folder first.
+    #[arg(long)]
+    reset: bool,
+    /// Stop the cluster once the example job has ended; the exit code says whether it succeeded.
+    #[arg(long, conflicts_with = "no_example")]
+    until_done: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Down {
+    /// The data folder that `muster up` was given.
+    #[arg(long, value_name = "FOLDER")]
+    data: Option<PathBuf>,
+}
+
+/// Runs the cluster until a signal, or with `--until-done` until the example job has ended.
+///
+/// # Errors
+/// One line that says what could not be done; everything that was started is stopped again.
+pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
+    let mut stop = StopSignals::listen()?;
+    let folder = DataFolder::choose(options.data.clone())?;
+    if let Some(parent) = folder.root().parent() {
+        std::fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+    }
+    let _lock = folder.lock()?;
+    if options.reset {
+        folder.reset()?;
+    }
+    folder.prepare()?;
+    let settings = Settings {
+        nodes: options.nodes,
+        slots: options.slots,
+        listen: options.listen,
+        database_url: options.database_url.clone(),
+    };
+    let mut cluster = Cluster::new(folder.clone(), settings)?;
+    let outcome = tokio::select! {
+        outcome = run(&options, &folder, store, &mut cluster) => outcome,
+        () = stop.next() => {
+            eprintln!("\nstopping; running jobs write a checkpoint and continue with the next `muster up`");
+            Ok(())
+        }
+    };
+    tokio::select! {
+        () = cluster.stop() => {}
+        () = stop.next() => bail!("stopped without waiting for the tasks to end"),
+    }
+    outcome
+}
+
+async fn run(
+    options: &Up,
+    folder: &DataFolder,
+    store: &Store,
+    cluster: &mut Cluster,
+) -> anyhow::Result<()> {
+    cluster.start_database().await?;
+    cluster.migrate().await?;
+    let server = format!("http://{}", options.listen);
+    let token = sign_in(store, cluster, &server).await?;
+    let datasets = if options.no_example {
+        example::dataset_root()
+    } else {
+        example::fetch_dataset().await?
+    };
+    cluster.start_daemons(&datasets).await?;
+    let client = Client::new(&server, &token)?;
+    cluster.wait_until_ready(&client).await?;
+    eprintln!("web page: {server}/#token={token}");
+    if options.no_example {
+        eprintln!("ready; submit a job with `muster submit FILE`; Ctrl-C stops the cluster");
+        return std::future::pending().await;
+    }
+    let job = example::submit_once(folder, &client).await?;
+    let succeeded = view::watch(&client, job, folder).await?;
+    if options.until_done {
+        if !succeeded {
+            bail!("the example job did not succeed");
+        }
+        return Ok(());
+    }
+    eprintln!("the cluster goes on; web page: {server}/#token={token}; Ctrl-C stops it");
+    std::future::pending().await
+}
+
+/// The token of the first user: kept in the CLI's settings, made and printed once if it is not there or belongs to another cluster.
+async fn sign_in(store: &Store, cluster: &Cluster, server: &str) -> anyhow::Result<String> {
+    let known = store.context_for(server)?;
+    if let Some(known) = known
+        && cluster.accepts(&known.token).await?
+    {
+        return Ok(known.token);
+    }
+    let token = cluster.bootstrap().await?;
+    store.save(Context {
+        server: server.to_owned(),
+        token: token.clone(),
+    })?;
+    eprintln!(
+        "token of the first user, shown once and kept in {}: {token}",
+        store.path().display()
+    );
+    Ok(token)
+}
+
+/// SIGINT and SIGTERM, one after the other.
+struct StopSignals {
+    interrupt: Signal,
+    terminate: Signal,
+}
+
+impl StopSignals {
+    fn listen() -> anyhow::Result<Self> {
+        Ok(Self {
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.interrupt.recv() => {}
+            _ = self.terminate.recv() => {}
+        }
+    }
+}

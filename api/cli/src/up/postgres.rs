@@ -1,0 +1,230 @@
+//! A private Postgres on loopback: found, initialised and started; under an unprivileged user when we are root, since it refuses root.
+
+use super::data::{DataFolder, Secrets, write_private};
+use super::process::Daemon;
+use anyhow::{Context as _, bail};
+use std::os::unix::fs::chown;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+const SUPERUSER: &str = "muster_owner";
+const DATABASE: &str = "muster";
+
+/// An initialised server, ready to be started.
+#[derive(Debug, Clone)]
+pub struct Postgres {
+    bin: PathBuf,
+    data: PathBuf,
+    port: u16,
+    /// Whom the server runs as, when we are root.
+    runs_as: Option<Account>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Account {
+    uid: u32,
+    gid: u32,
+}
+
+impl Postgres {
+    /// Finds the binaries and initialises the data folder if it is new.
+    ///
+    /// # Errors
+    /// One line that says what is missing.
+    pub fn prepare(folder: &DataFolder, secrets: &Secrets, port: u16) -> anyhow::Result<Self> {
+        let bin = find_binaries()?;
+        let runs_as = if rustix::process::geteuid().is_root() {
+            Some(unprivileged_account()?)
+        } else {
+            None
+        };
+        let postgres = Self {
+            bin,
+            data: folder.postgres(),
+            port,
+            runs_as,
+        };
+        if !postgres.data.join("PG_VERSION").exists() {
+            postgres.initialise(folder, secrets)?;
+        }
+        Ok(postgres)
+    }
+
+    /// How to run the server in the foreground.
+    #[must_use]
+    pub fn daemon(&self, log: PathBuf) -> Daemon {
+        let mut daemon = Daemon::new("postgres", self.bin.join("postgres"), log)
+            .arg("-D")
+            .arg(&self.data)
+            .args(["-c", "listen_addresses=127.0.0.1"])
+            .args(["-c", &format!("port={}", self.port)])
+            .args(["-c", "unix_socket_directories="])
+            .args(["-c", "max_connections=100"])
+            // A fast shutdown: open sessions are ended, everything committed stays.
+            .stop_with(rustix::process::Signal::INT);
+        if let Some(account) = self.runs_as {
+            daemon = daemon.run_as(account.uid, account.gid);
+        }
+        daemon
+    }
+
+    /// Who owns the schema and migrates it.
+    #[must_use]
+    pub fn owner_url(&self, secrets: &Secrets) -> String {
+        format!(
+            "postgres://{SUPERUSER}:{}@127.0.0.1:{}/{DATABASE}",
+            secrets.postgres_password, self.port
+        )
+    }
+
+    fn initialise(&self, folder: &DataFolder, secrets: &Secrets) -> anyhow::Result<()> {
+        eprintln!("initialising a private Postgres in {}", self.data.display());
+        if self.data.exists() {
+            // An initialisation that was cut short; there is no cluster in it, or PG_VERSION would be there.
+            std::fs::remove_dir_all(&self.data)?;
+        }
+        let fresh = self.data.with_extension("new");
+        if fresh.exists() {
+            std::fs::remove_dir_all(&fresh)?;
+        }
+        std::fs::create_dir_all(&fresh)?;
+        let password = folder.root().join("postgres-password");
+        write_private(&password, &secrets.postgres_password)?;
+        if let Some(account) = self.runs_as {
+            for path in [&fresh, &password] {
+                chown(path, Some(account.uid), Some(account.gid))?;
+            }
+        }
+        let mut initdb = Command::new(self.bin.join("initdb"));
+        initdb
+            .args([
+                "--auth=scram-sha-256",
+                "--encoding=UTF8",
+                "--locale=C",
+                "--username",
+                SUPERUSER,
+            ])
+            .arg(format!("--pwfile={}", password.display()))
+            .arg("-D")
+            .arg(&fresh)
+            .current_dir("/");
+        let output = self
+            .account(&mut initdb)
+            .stdin(Stdio::null())
+            .output()
+            .context("run initdb")?;
+        std::fs::remove_file(&password)?;
+        if !output.status.success() {
+            bail!(
+                "initdb failed: {}{}",
+                String::from_utf8_lossy(&output.stderr).trim(),
+                self.hint(folder.root())
+            );
+        }
+        self.create_database(&fresh)?;
+        std::fs::rename(&fresh, &self.data)?;
+        Ok(())
+    }
+
+    /// In single-user mode, before any server listens.
+    fn create_database(&self, data: &Path) -> anyhow::Result<()> {
+        let mut single = Command::new(self.bin.join("postgres"));
+        single
+            .args(["--single", "-j", "-D"])
+            .arg(data)
+            .arg("postgres")
+            .current_dir("/");
+        let mut child = self
+            .account(&mut single)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("run postgres --single")?;
+        use std::io::Write as _;
+        child
+            .stdin
+            .take()
+            .context("postgres --single takes statements")?
+            .write_all(format!("CREATE DATABASE {DATABASE};\n").as_bytes())?;
+        let output = child.wait_with_output()?;
+        if !output.status.success() {
+            bail!(
+                "creating the database failed: {}",
+                String::from_utf8_lossy(&output.stderr).trim()
+            );
+        }
+        Ok(())
+    }
+
+    fn account<'a>(&self, command: &'a mut Command) -> &'a mut Command {
+        if let Some(account) = self.runs_as {
+            command.uid(account.uid).gid(account.gid);
+        }
+        command
+    }
+
+    fn hint(&self, root: &Path) -> String {
+        match self.runs_as {
+            Some(account) => format!(
+                " (Postgres runs as user {}, who must be able to enter {}; choose another folder with --data)",
+                account.uid,
+                root.display()
+            ),
+            None => String::new(),
+        }
+    }
+}
+
+/// Where `initdb` and `postgres` lie: `MUSTER_POSTGRES_BIN`, PATH, then Debian's folders, newest first.
+fn find_binaries() -> anyhow::Result<PathBuf> {
+    let complete =
+        |folder: &PathBuf| folder.join("initdb").exists() && folder.join("postgres").exists();
+    if let Some(named) = std::env::var_os("MUSTER_POSTGRES_BIN").map(PathBuf::from) {
+        if complete(&named) {
+            return Ok(named);
+        }
+        bail!(
+            "MUSTER_POSTGRES_BIN is {}; expected a folder with initdb and postgres",
+            named.display()
+        );
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    if let Some(found) = std::env::split_paths(&path).find(complete) {
+        return Ok(found);
+    }
+    let mut versions: Vec<(u32, PathBuf)> = std::fs::read_dir("/usr/lib/postgresql")
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| {
+            let entry = entry.ok()?;
+            Some((
+                entry.file_name().to_str()?.parse().ok()?,
+                entry.path().join("bin"),
+            ))
+        })
+        .filter(|(_, folder)| complete(folder))
+        .collect();
+    versions.sort();
+    versions.pop().map(|(_, folder)| folder).context(
+        "Postgres is missing: run `make up`, which installs it, or `apt-get install postgresql`, or set MUSTER_POSTGRES_BIN or --database-url",
+    )
+}
+
+/// `postgres` if the system has that user, else `nobody`.
+fn unprivileged_account() -> anyhow::Result<Account> {
+    let users = std::fs::read_to_string("/etc/passwd").context("read /etc/passwd")?;
+    let find = |name: &str| {
+        users.lines().find_map(|line| {
+            let mut fields = line.split(':');
+            (fields.next()? == name).then_some(())?;
+            let uid = fields.nth(1)?.parse().ok()?;
+            let gid = fields.next()?.parse().ok()?;
+            Some(Account { uid, gid })
+        })
+    };
+    find("postgres").or_else(|| find("nobody")).context(
+        "Postgres refuses to run as root, and there is no user `postgres` or `nobody` to run it as",
+    )
+}

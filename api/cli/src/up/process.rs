@@ -1,0 +1,194 @@
+//! A daemon as a child process: started, watched, started again when it dies, stopped in order.
+//!
+//! `muster up` stands in for the init system here; in production systemd or Kubernetes does this.
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::{OsStr, OsString};
+use std::fs::OpenOptions;
+use std::path::PathBuf;
+use std::process::Stdio;
+use std::time::Duration;
+use tokio::process::{Child, Command};
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+
+const FIRST_PAUSE: Duration = Duration::from_millis(200);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const STOP_PATIENCE: Duration = Duration::from_secs(40);
+
+/// How to run it.
+#[derive(Debug, Clone)]
+pub struct Daemon {
+    name: String,
+    program: PathBuf,
+    args: Vec<OsString>,
+    env: Vec<(String, OsString)>,
+    log: PathBuf,
+    account: Option<(u32, u32)>,
+    stop_signal: Signal,
+}
+
+/// A running one. Dropping it does not stop it: call [`Supervised::stop`].
+#[derive(Debug)]
+pub struct Supervised {
+    name: String,
+    stop: watch::Sender<bool>,
+    watched: JoinHandle<()>,
+}
+
+impl Daemon {
+    #[must_use]
+    pub fn new(name: &str, program: PathBuf, log: PathBuf) -> Self {
+        Self {
+            name: name.to_owned(),
+            program,
+            args: Vec::new(),
+            env: Vec::new(),
+            log,
+            account: None,
+            stop_signal: Signal::TERM,
+        }
+    }
+
+    #[must_use]
+    pub fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_owned());
+        self
+    }
+
+    #[must_use]
+    pub fn args<I: IntoIterator<Item: AsRef<OsStr>>>(mut self, args: I) -> Self {
+        self.args
+            .extend(args.into_iter().map(|arg| arg.as_ref().to_owned()));
+        self
+    }
+
+    /// Secrets go this way, never on the command line.
+    #[must_use]
+    pub fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((name.to_owned(), value.as_ref().to_owned()));
+        self
+    }
+
+    #[must_use]
+    pub fn run_as(mut self, uid: u32, gid: u32) -> Self {
+        self.account = Some((uid, gid));
+        self
+    }
+
+    #[must_use]
+    pub fn stop_with(mut self, signal: Signal) -> Self {
+        self.stop_signal = signal;
+        self
+    }
+
+    /// Starts it and keeps it running.
+    ///
+    /// # Errors
+    /// When the first start fails.
+    pub fn supervise(self) -> anyhow::Result<Supervised> {
+        let child = self.spawn()?;
+        let (stop, stopped) = watch::channel(false);
+        let name = self.name.clone();
+        let watched = tokio::spawn(self.watch(child, stopped));
+        Ok(Supervised {
+            name,
+            stop,
+            watched,
+        })
+    }
+
+    async fn watch(self, mut child: Child, mut stopped: watch::Receiver<bool>) {
+        let mut pause = FIRST_PAUSE;
+        loop {
+            tokio::select! {
+                () = asked(&mut stopped) => return self.end(child).await,
+                status = child.wait() => {
+                    let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
+                    eprintln!("{} ended ({how}); starting it again; its log: {}", self.name, self.log.display());
+                }
+            }
+            loop {
+                tokio::select! {
+                    () = asked(&mut stopped) => return,
+                    () = tokio::time::sleep(pause) => {}
+                }
+                pause = (pause * 2).min(LONGEST_PAUSE);
+                match self.spawn() {
+                    Ok(again) => break child = again,
+                    Err(error) => eprintln!("{} could not be started: {error:#}", self.name),
+                }
+            }
+        }
+    }
+
+    async fn end(&self, mut child: Child) {
+        if let Some(pid) = child
+            .id()
+            .and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?))
+        {
+            // An error means that it is gone already.
+            let _ = kill_process(pid, self.stop_signal);
+        }
+        if tokio::time::timeout(STOP_PATIENCE, child.wait())
+            .await
+            .is_err()
+        {
+            eprintln!(
+                "{} did not stop within {} s; killing it",
+                self.name,
+                STOP_PATIENCE.as_secs()
+            );
+            let _ = child.kill().await;
+        }
+    }
+
+    fn spawn(&self) -> anyhow::Result<Child> {
+        let log = OpenOptions::new()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .with_context(|| format!("open {}", self.log.display()))?;
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.args)
+            .envs(self.env.iter().map(|(name, value)| (name, value)))
+            .current_dir("/")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone()?)
+            .stderr(log)
+            // Ctrl-C in the terminal reaches us only; we stop the daemons in order.
+            .process_group(0);
+        if let Some((uid, gid)) = self.account {
+            command.uid(uid).gid(gid);
+        }
+        let parent_died = self.stop_signal;
+        // SAFETY: prctl is async-signal-safe and touches nothing but the new process.
+        unsafe {
+            command.pre_exec(move || {
+                rustix::process::set_parent_process_death_signal(Some(parent_died))?;
+                Ok(())
+            });
+        }
+        command
+            .spawn()
+            .with_context(|| format!("start {} ({})", self.name, self.program.display()))
+    }
+}
+
+impl Supervised {
+    /// Asks it to stop and waits until it is gone.
+    pub async fn stop(self) {
+        self.stop.send_replace(true);
+        if self.watched.await.is_err() {
+            eprintln!("{} was not watched to its end", self.name);
+        }
+    }
+}
+
+/// Returns once the daemon shall stop.
+async fn asked(stopped: &mut watch::Receiver<bool>) {
+    // An error means that nobody can ask any more, which is as good as being asked.
+    let _ = stopped.wait_for(|stop| *stop).await;
+}

@@ -1,0 +1,117 @@
+//! The live view of `muster up`: on a terminal a few lines that renew themselves, elsewhere a line whenever something changed.
+
+use super::data::DataFolder;
+use crate::command::list::{count, phase_and_reason};
+use crate::command::wait::ending;
+use crate::output::duration_s;
+use indicatif::{ProgressBar, ProgressStyle};
+use muster_client::Client;
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::view::JobView;
+use std::io::IsTerminal as _;
+use std::time::Duration;
+
+const FRAME: Duration = Duration::from_millis(500);
+
+/// Follows the job to its end; whether it succeeded. While the api restarts, the view waits.
+///
+/// # Errors
+/// When the server refuses for another reason than being away.
+pub async fn watch(client: &Client, id: JobId, folder: &DataFolder) -> anyhow::Result<bool> {
+    let view = View::new();
+    loop {
+        match client.job(id).await {
+            Ok(job) => {
+                view.draw(&job);
+                if job.phase.is_terminal() {
+                    view.bar.finish_and_clear();
+                    eprintln!("{}", ending(&job));
+                    if let Some(model) = &job.model_path {
+                        eprintln!("model: {}", folder.checkpoints().join(model).display());
+                    }
+                    return Ok(job.phase == JobPhase::Succeeded);
+                }
+            }
+            Err(error) if error.is_transient() => {
+                view.bar.set_message("the api is away; waiting for it")
+            }
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(FRAME).await;
+    }
+}
+
+struct View {
+    bar: ProgressBar,
+    is_terminal: bool,
+    last_line: std::cell::RefCell<String>,
+}
+
+impl View {
+    fn new() -> Self {
+        let is_terminal = std::io::stderr().is_terminal();
+        let bar = if is_terminal {
+            ProgressBar::new(0)
+        } else {
+            ProgressBar::hidden()
+        };
+        let template = "{prefix}\n{bar:40} {pos}/{len} steps  {msg}";
+        bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
+        Self {
+            bar,
+            is_terminal,
+            last_line: std::cell::RefCell::default(),
+        }
+    }
+
+    fn draw(&self, job: &JobView) {
+        let head = format!(
+            "{}: {}, workers {}, PS shards {}",
+            job.name,
+            phase_and_reason(job),
+            count(job.workers),
+            count(job.ps_shards)
+        );
+        let mut body = String::new();
+        if let Some(progress) = &job.progress {
+            let accuracy = progress.test_accuracy.map_or_else(
+                || format!("{:.2}% (training)", progress.accuracy * 100.0),
+                |accuracy| format!("{:.2}% (test)", accuracy * 100.0),
+            );
+            let eta = progress
+                .eta_s
+                .map_or_else(String::new, |eta_s| format!(", eta {}", duration_s(eta_s)));
+            body = format!(
+                "{:.1} steps/s, loss {:.4}, accuracy {accuracy}{eta}",
+                progress.steps_per_s, progress.loss
+            );
+            self.bar.set_length(progress.total_steps.unwrap_or(0));
+            self.bar.set_position(progress.step);
+        }
+        self.bar.set_prefix(head.clone());
+        self.bar.set_message(body.clone());
+        if !self.is_terminal {
+            self.print_change(&head, &body, job);
+        }
+    }
+
+    /// A line for every change of phase or size and about every tenth of the way.
+    fn print_change(&self, head: &str, body: &str, job: &JobView) {
+        let progress = job.progress.as_ref();
+        let tenth = progress.and_then(|p| Some(p.step * 10 / p.total_steps?.max(1)));
+        let key = format!("{head} {tenth:?}");
+        if *self.last_line.borrow() != key {
+            let steps = progress.map_or_else(String::new, |p| {
+                format!(
+                    "; step {}{}",
+                    p.step,
+                    p.total_steps
+                        .map_or_else(String::new, |total| format!("/{total}"))
+                )
+            });
+            eprintln!("{head}{steps}; {body}");
+            self.last_line.replace(key);
+        }
+    }
+}

@@ -1,0 +1,314 @@
+//! A cluster of one story: `muster up` in a folder of its own, on ports of its own, with short leases.
+
+use crate::processes::{self, Process};
+use muster_client::Client;
+use muster_model::event::Event;
+use muster_model::id::JobId;
+use muster_model::view::{EventView, JobView, TaskView};
+use rustix::process::Signal;
+use std::net::TcpListener;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+use tempfile::TempDir;
+
+/// On two busy cores; no story takes so long when all is well.
+pub const PATIENCE: Duration = Duration::from_secs(180);
+const STEP: Duration = Duration::from_millis(100);
+const LEASE_MS: u32 = 4_000;
+
+/// Stopped, with everything that it started, when it is dropped.
+#[derive(Debug)]
+pub struct Cluster {
+    up: Option<Child>,
+    folder: TempDir,
+    options: Options,
+    server: String,
+    client: Option<Client>,
+}
+
+#[derive(Debug, Clone, Copy)]
+pub struct Options {
+    pub nodes: u32,
+    pub slots: u32,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { nodes: 2, slots: 2 }
+    }
+}
+
+impl Cluster {
+    /// Starts it and waits until every node has joined.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are printed.
+    pub async fn start(options: Options) -> Self {
+        let folder = tempfile::Builder::new().prefix("muster-e2e-").tempdir().expect("a temporary folder");
+        // Postgres runs under another user when the tests run as root, and must be able to enter.
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("our own folder");
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
+        let server = format!("http://127.0.0.1:{port}");
+        let mut cluster = Self { up: None, folder, options, server, client: None };
+        cluster.up_again().await;
+        cluster
+    }
+
+    /// `muster up` on the same folder, as after a reboot.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are printed.
+    pub async fn up_again(&mut self) {
+        let log = std::fs::File::options().create(true).append(true).open(self.folder.path().join("up.log")).expect("a log");
+        let child = self
+            .muster()
+            .args(["up", "--no-example", "--listen", self.server.trim_start_matches("http://")])
+            .args(["--nodes", &self.options.nodes.to_string(), "--slots", &self.options.slots.to_string()])
+            .arg("--data")
+            .arg(self.data())
+            .env("MUSTER_SCHEDULER_LEASE_MS", LEASE_MS.to_string())
+            .env("MUSTER_SCHEDULER_HEARTBEAT_MS", "500")
+            .env("MUSTER_SCHEDULER_GRACE_MS", "5000")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("the same log"))
+            .stderr(log)
+            .spawn()
+            .expect("muster up starts");
+        self.up = Some(child);
+        let nodes = self.options.nodes as usize;
+        let mut waited = Duration::ZERO;
+        loop {
+            if let Some(token) = self.token() {
+                let client = Client::new(&self.server, &token).expect("a right address");
+                if client.nodes().await.is_ok_and(|all| {
+                    all.iter().filter(|node| node.state == muster_model::node::NodeState::Up).count() == nodes
+                }) {
+                    self.client = Some(client);
+                    return;
+                }
+            }
+            let ended = self.up.as_mut().is_some_and(|up| up.try_wait().is_ok_and(|status| status.is_some()));
+            if ended || waited > PATIENCE {
+                self.print_logs();
+                panic!("the cluster did not come up");
+            }
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
+    }
+
+    /// # Panics
+    /// Before the cluster is up.
+    #[must_use]
+    pub fn client(&self) -> &Client {
+        self.client.as_ref().expect("the cluster is up")
+    }
+
+    /// The command line, signed in to this cluster.
+    #[must_use]
+    pub fn muster(&self) -> Command {
+        let mut command = Command::new(program("muster"));
+        command
+            .env("MUSTER_CONFIG", self.config())
+            .env("MUSTER_DATASETS", datasets())
+            .env("MUSTER_SERVER", &self.server)
+            .env_remove("MUSTER_TOKEN")
+            .env_remove("MUSTER_DATA");
+        command
+    }
+
+    #[must_use]
+    pub fn server(&self) -> &str {
+        &self.server
+    }
+
+    /// Of the first user, from the command line's settings.
+    #[must_use]
+    pub fn token(&self) -> Option<String> {
+        let settings: toml::Table = std::fs::read_to_string(self.config()).ok()?.parse().ok()?;
+        Some(settings.get("contexts")?.get(0)?.get("token")?.as_str()?.to_owned())
+    }
+
+    #[must_use]
+    pub fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    #[must_use]
+    pub fn checkpoints(&self) -> PathBuf {
+        self.data().join("checkpoints")
+    }
+
+    /// Every process of the cluster, `muster up` and Postgres included.
+    #[must_use]
+    pub fn processes(&self) -> Vec<Process> {
+        processes::of(self.folder.path())
+    }
+
+    /// The processes of one program; for tasks also their role's name (`worker-1`, `ps-0`) in this job.
+    #[must_use]
+    pub fn running(&self, program: &str) -> Vec<Process> {
+        self.processes().into_iter().filter(|process| process.program == program && !process.is_shim()).collect()
+    }
+
+    /// Kills the process with SIGKILL.
+    pub fn kill(&self, process: &Process) {
+        process.signal(Signal::KILL);
+    }
+
+    /// The process of a task.
+    ///
+    /// # Panics
+    /// When it does not run.
+    pub async fn task_process(&self, job: JobId, name: &str) -> (TaskView, Process) {
+        let tasks = self.client().tasks(job).await.expect("tasks");
+        let task = tasks
+            .into_iter()
+            .filter(|task| task.name == name)
+            .max_by_key(|task| task.revision)
+            .unwrap_or_else(|| panic!("job {job} has no task {name}"));
+        let id = task.id.to_string();
+        let process = self.running("muster-task").into_iter().find(|process| process.mentions(&id));
+        (task, process.expect("the task's process runs"))
+    }
+
+    /// Submits a YAML document.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub async fn submit(&self, document: &str) -> JobView {
+        let document = serde_norway::from_str(document).expect("YAML");
+        self.client().submit(&document, None).await.expect("the document is right")
+    }
+
+    /// Waits until the job is as `right` says, over restarts of the api.
+    ///
+    /// # Panics
+    /// When it has not come about within [`PATIENCE`], or the job ended otherwise; history and logs are printed.
+    pub async fn until(&self, job: JobId, what: &str, right: impl Fn(&JobView) -> bool) -> JobView {
+        let mut waited = Duration::ZERO;
+        let mut last = None;
+        loop {
+            if let Ok(view) = self.client().job(job).await {
+                if right(&view) {
+                    return view;
+                }
+                let ended = view.phase.is_terminal();
+                last = Some(view);
+                if ended {
+                    waited = PATIENCE;
+                }
+            }
+            if waited >= PATIENCE {
+                self.print_history(job).await;
+                self.print_logs();
+                panic!("waiting for {what:?} of job {job} was in vain; it is {last:?}");
+            }
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
+    }
+
+    /// The job's whole history, oldest first.
+    ///
+    /// # Panics
+    /// When it cannot be read.
+    pub async fn history(&self, job: JobId) -> Vec<EventView> {
+        let mut history: Vec<EventView> = Vec::new();
+        loop {
+            let after = history.last().map(|event| event.cursor.clone());
+            let query = muster_client::EventQuery { after, limit: None };
+            let page = self.client().events(job, &query).await.expect("events");
+            history.extend(page.items);
+            if page.next.is_none() {
+                return history;
+            }
+        }
+    }
+
+    /// The steps at which the revisions of the job began to train.
+    pub async fn resumed_at(&self, job: JobId) -> Vec<u64> {
+        let history = self.history(job).await;
+        let steps = history.iter().filter_map(|entry| match entry.event {
+            Event::Resumed { from_step } => Some(from_step),
+            _ => None,
+        });
+        steps.collect()
+    }
+
+    /// Stops the cluster in order, as Ctrl-C does, and looks whether anything is left.
+    ///
+    /// # Panics
+    /// When a process is left behind.
+    pub fn down(&mut self) {
+        let status = self.muster().args(["down", "--data"]).arg(self.data()).status().expect("muster down runs");
+        assert!(status.success(), "muster down: {status}");
+        if let Some(mut up) = self.up.take() {
+            let status = up.wait().expect("muster up ends");
+            assert!(status.success(), "muster up: {status}");
+        }
+        let left = self.processes();
+        assert!(left.is_empty(), "left behind: {left:?}");
+    }
+
+    async fn print_history(&self, job: JobId) {
+        if self.client().job(job).await.is_ok() {
+            for entry in self.history(job).await {
+                eprintln!("{} {:?}", entry.at, entry.event);
+            }
+        }
+    }
+
+    fn print_logs(&self) {
+        let mut logs = vec![self.folder.path().join("up.log")];
+        let folder = std::fs::read_dir(self.data().join("logs"));
+        logs.extend(folder.into_iter().flatten().flatten().map(|entry| entry.path()));
+        for log in logs {
+            let text = std::fs::read_to_string(&log).unwrap_or_default();
+            let lines: Vec<_> = text.lines().collect();
+            eprintln!("==> {} <==\n{}", log.display(), lines[lines.len().saturating_sub(40)..].join("\n"));
+        }
+    }
+
+    fn config(&self) -> PathBuf {
+        self.folder.path().join("config.toml")
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for process in self.processes() {
+            process.signal(Signal::KILL);
+        }
+        if let Some(mut up) = self.up.take() {
+            let _ = up.wait();
+        }
+        // Children of a killed `muster up` die with it; whoever was just being started is caught now.
+        for process in self.processes() {
+            process.signal(Signal::KILL);
+        }
+    }
+}
+
+impl Process {
+    fn is_shim(&self) -> bool {
+        self.arguments.get(1).is_some_and(|argument| argument == "shim")
+    }
+}
+
+/// A program of this workspace, built with the tests.
+fn program(name: &str) -> PathBuf {
+    let own = std::env::current_exe().expect("this test's program");
+    let folder = own.ancestors().find(|folder| folder.join(name).is_file());
+    folder.map(|folder| folder.join(name)).unwrap_or_else(|| panic!("{name} is not built; run `make test`, or cargo build"))
+}
+
+fn datasets() -> PathBuf {
+    if let Some(named) = std::env::var_os("MUSTER_DATASETS") {
+        return PathBuf::from(named);
+    }
+    let home = std::env::var_os("HOME").expect("HOME");
+    Path::new(&home).join(".cache/muster/datasets")
+}

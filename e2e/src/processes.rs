@@ -1,0 +1,71 @@
+//! The processes of one cluster, found as an administrator would find them: in `/proc`, by what they were started with.
+
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use std::path::Path;
+
+/// One process.
+#[derive(Debug, Clone)]
+pub struct Process {
+    pub pid: i32,
+    /// File name of the program.
+    pub program: String,
+    pub arguments: Vec<String>,
+    /// `NAME=value`; empty where we may not look.
+    pub environment: Vec<String>,
+}
+
+/// Every process that names `folder` in its arguments or its environment.
+#[must_use]
+pub fn of(folder: &Path) -> Vec<Process> {
+    let folder = folder.to_string_lossy();
+    all().into_iter().filter(|process| process.mentions(&folder)).collect()
+}
+
+impl Process {
+    /// # Panics
+    /// When it may not be signalled.
+    pub fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.pid).expect("a process number");
+        match kill_process(pid, signal) {
+            Ok(()) | Err(rustix::io::Errno::SRCH) => {}
+            Err(error) => panic!("signal {self:?}: {error}"),
+        }
+    }
+
+    #[must_use]
+    pub fn is_alive(&self) -> bool {
+        Pid::from_raw(self.pid).is_some_and(|pid| test_kill_process(pid).is_ok()) && !is_zombie(self.pid)
+    }
+
+    #[must_use]
+    pub fn mentions(&self, text: &str) -> bool {
+        self.arguments.iter().chain(&self.environment).any(|word| word.contains(text))
+    }
+}
+
+fn all() -> Vec<Process> {
+    let own = i32::try_from(std::process::id()).expect("a process number");
+    std::fs::read_dir("/proc")
+        .expect("/proc is mounted")
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .filter(|pid| *pid != own && !is_zombie(*pid))
+        .filter_map(read)
+        .collect()
+}
+
+fn read(pid: i32) -> Option<Process> {
+    let words = |name: &str| -> Option<Vec<String>> {
+        let bytes = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
+        let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
+        Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+    };
+    let arguments = words("cmdline")?;
+    let program = Path::new(arguments.first()?).file_name()?.to_string_lossy().into_owned();
+    Some(Process { pid, program, arguments, environment: words("environ").unwrap_or_default() })
+}
+
+fn is_zombie(pid: i32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The state follows the name, which may itself hold blanks and brackets.
+    status.rsplit_once(')').is_none_or(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
+}

@@ -1,0 +1,72 @@
+//! What every story looks at when it is over: promises that hold however the job got there.
+
+use crate::cluster::Cluster;
+use muster_model::id::JobId;
+use muster_model::view::TaskView;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+/// A job that trains for some ten seconds on two workers of this machine: long enough to be hit, short enough to be told often.
+#[must_use]
+pub fn document(name: &str, workers: (u32, u32), shards: (u32, u32), steps: u64) -> String {
+    let mut text = String::new();
+    write!(
+        text,
+        "version: muster/v1
+name: {name}
+engine:
+  model: {{ kind: cnn, channels: [8, 16], dense: [32] }}
+  dataset: {{ name: fashion-mnist, train_limit: 12800, test_limit: 2000 }}
+  optimizer: {{ kind: adam, learning_rate: 0.001 }}
+  batch: 64
+  seed: 3
+scale:
+  workers: {{ min: {}, max: {} }}
+  ps_shards: {{ min: {}, max: {} }}
+checkpoint: {{ every_steps: {CHECKPOINT_EVERY}, keep: 3 }}
+stop: {{ steps: {steps} }}
+",
+        workers.0, workers.1, shards.0, shards.1
+    )
+    .expect("a string takes all");
+    text
+}
+
+/// Steps between checkpoints of [`document`].
+pub const CHECKPOINT_EVERY: u64 = 50;
+
+/// No GPU slot was ever held by two tasks at once.
+///
+/// # Panics
+/// When one was.
+pub async fn no_gpu_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
+    let mut by_gpu: BTreeMap<(String, u32), Vec<TaskView>> = BTreeMap::new();
+    for job in jobs {
+        for task in cluster.client().tasks(*job).await.expect("tasks") {
+            for gpu in task.gpus.clone() {
+                by_gpu.entry((task.node.clone(), gpu)).or_default().push(task.clone());
+            }
+        }
+    }
+    for (gpu, mut tasks) in by_gpu {
+        tasks.sort_by_key(|task| task.created_at);
+        for pair in tasks.windows(2) {
+            let free_at = pair[0].released_at.unwrap_or_else(|| panic!("{gpu:?}: {} still holds it", pair[0].name));
+            assert!(free_at <= pair[1].created_at, "{gpu:?} was held by {:?} and {:?}", pair[0], pair[1]);
+        }
+    }
+}
+
+/// The training series goes through the whole job without a gap, and each revision went on where a checkpoint was.
+///
+/// # Panics
+/// When steps are missing, or more were lost than lie between two checkpoints.
+pub async fn training_is_continuous(cluster: &Cluster, job: JobId, steps: u64) {
+    let series = cluster.client().progress(job, None, None).await.expect("the series");
+    let seen: Vec<u64> = series.samples.iter().map(|point| point.sample.step).collect();
+    assert!(seen.is_sorted(), "steps of the series are in order: {seen:?}");
+    assert_eq!(seen.last(), Some(&steps), "the series ends with the last step");
+    let widest = seen.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
+    assert!(widest <= 2 * CHECKPOINT_EVERY, "a gap of {widest} steps in {seen:?}");
+    assert!(series.samples.iter().all(|point| point.sample.loss.is_finite()));
+}

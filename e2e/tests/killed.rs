@@ -1,0 +1,173 @@
+//! SIGKILL of every part, one at a time, in the middle of a run: the job still succeeds, nothing acknowledged is lost, no GPU slot is
+//! ever held twice, and no process is left behind.
+
+use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::processes::Process;
+use muster_e2e::story::{CHECKPOINT_EVERY, document, no_gpu_was_held_twice, training_is_continuous};
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+
+const STEPS: u64 = 600;
+/// Late enough that a checkpoint was written, early enough that much is left.
+const HIT_AT: u64 = 120;
+
+#[tokio::test]
+async fn the_api() {
+    let mut story = Story::begin().await;
+    let victim = story.only("muster-api");
+    story.kill(&victim);
+    story.ends_well(Restarts::None).await;
+}
+
+#[tokio::test]
+async fn the_scheduler() {
+    let mut story = Story::begin().await;
+    let victim = story.only("muster-scheduler");
+    story.kill(&victim);
+    // The nodes keep their tasks and dial in again.
+    story.ends_well(Restarts::None).await;
+}
+
+#[tokio::test]
+async fn an_executor() {
+    let mut story = Story::begin().await;
+    let victim = story.cluster.running("muster-executor").remove(0);
+    story.kill(&victim);
+    // Its tasks live on under their shims, and the next executor adopts them.
+    story.ends_well(Restarts::None).await;
+}
+
+#[tokio::test]
+async fn a_worker() {
+    let mut story = Story::begin().await;
+    let (_, victim) = story.cluster.task_process(story.job, "worker-1").await;
+    story.kill(&victim);
+    story.ends_well(Restarts::FromCheckpoint { charged: true }).await;
+}
+
+#[tokio::test]
+async fn the_chief() {
+    let mut story = Story::begin().await;
+    let (_, victim) = story.cluster.task_process(story.job, "worker-0").await;
+    story.kill(&victim);
+    story.ends_well(Restarts::FromCheckpoint { charged: true }).await;
+}
+
+#[tokio::test]
+async fn a_ps_shard() {
+    let mut story = Story::begin().await;
+    let (_, victim) = story.cluster.task_process(story.job, "ps-0").await;
+    story.kill(&victim);
+    story.ends_well(Restarts::FromCheckpoint { charged: true }).await;
+}
+
+#[tokio::test]
+async fn postgres() {
+    let mut story = Story::begin().await;
+    let victim = story
+        .cluster
+        .processes()
+        .into_iter()
+        .find(|process| process.program == "postgres" && process.mentions("-D"))
+        .expect("Postgres runs");
+    story.kill(&victim);
+    story.ends_well(Restarts::None).await;
+}
+
+/// A whole node: executor, shims and tasks die in one instant, and the executor is started again.
+#[tokio::test]
+async fn everything_on_a_node() {
+    let mut story = Story::begin().await;
+    let (task, _) = story.cluster.task_process(story.job, "worker-1").await;
+    let folder = format!("nodes/{}", task.node);
+    let victims: Vec<Process> =
+        story.cluster.processes().into_iter().filter(|process| process.mentions(&folder)).collect();
+    assert!(victims.len() >= 3, "executor, shim and task: {victims:?}");
+    for victim in &victims {
+        story.cluster.kill(victim);
+    }
+    story.ends_well(Restarts::FromCheckpoint { charged: false }).await;
+}
+
+/// The whole cluster at once, as when the power fails; then `muster up` on the same folder.
+#[tokio::test]
+async fn everything() {
+    let mut story = Story::begin().await;
+    for victim in story.cluster.processes() {
+        story.cluster.kill(&victim);
+    }
+    story.cluster.up_again().await;
+    story.ends_well(Restarts::FromCheckpoint { charged: false }).await;
+}
+
+/// What the kill may cost the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Restarts {
+    /// Its tasks never noticed.
+    None,
+    /// It went back to a checkpoint, at most one interval behind; `charged` to its retries when a task was to blame.
+    FromCheckpoint { charged: bool },
+}
+
+struct Story {
+    cluster: Cluster,
+    job: JobId,
+    /// As shown just before the kill.
+    acknowledged: Acknowledged,
+}
+
+#[derive(Default)]
+struct Acknowledged {
+    step: u64,
+    events: Vec<String>,
+}
+
+impl Story {
+    /// A job with two workers on two nodes and two PS shards, well on its way.
+    async fn begin() -> Self {
+        let cluster = Cluster::start(Options { nodes: 2, slots: 1 }).await;
+        let job = cluster.submit(&document("hit", (2, 2), (2, 2), STEPS)).await.id;
+        let view = cluster
+            .until(job, "the step at which it is hit", |job| job.progress.as_ref().is_some_and(|p| p.step >= HIT_AT))
+            .await;
+        let events = cluster.history(job).await.into_iter().map(|event| event.cursor).collect();
+        let acknowledged = Acknowledged { step: view.progress.map_or(0, |p| p.step), events };
+        Self { cluster, job, acknowledged }
+    }
+
+    fn only(&self, program: &str) -> Process {
+        let mut found = self.cluster.running(program);
+        assert_eq!(found.len(), 1, "{program} runs once: {found:?}");
+        found.remove(0)
+    }
+
+    fn kill(&self, victim: &Process) {
+        self.cluster.kill(victim);
+    }
+
+    async fn ends_well(&mut self, restarts: Restarts) {
+        let cluster = &self.cluster;
+        let done = cluster.until(self.job, "success", |job| job.phase == JobPhase::Succeeded).await;
+        assert_eq!(done.progress.as_ref().map(|progress| progress.step), Some(STEPS));
+        let history: Vec<String> = cluster.history(self.job).await.into_iter().map(|event| event.cursor).collect();
+        assert!(history.starts_with(&self.acknowledged.events), "every event that was shown is still there, in its place");
+        let resumed = cluster.resumed_at(self.job).await;
+        match restarts {
+            Restarts::None => {
+                assert_eq!(resumed, [0], "it was never restarted");
+                assert_eq!(done.failures, 0);
+            }
+            Restarts::FromCheckpoint { charged } => {
+                assert!(resumed.len() >= 2, "it was restarted: {resumed:?}");
+                let lost = self.acknowledged.step.saturating_sub(resumed[1]);
+                assert!(lost <= CHECKPOINT_EVERY, "it went back {lost} steps, to {}", resumed[1]);
+                assert_eq!(done.failures > 0, charged, "{} failures were charged", done.failures);
+            }
+        }
+        training_is_continuous(cluster, self.job, STEPS).await;
+        no_gpu_was_held_twice(cluster, &[self.job]).await;
+        let model = cluster.checkpoints().join(done.model_path.expect("a model"));
+        assert!(model.is_file(), "{} is there", model.display());
+        self.cluster.down();
+    }
+}
