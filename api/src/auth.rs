@@ -8,9 +8,9 @@ use crate::clock;
 use crate::problem::{Kind, Refusal};
 use crate::state::App;
 use axum::extract::{FromRequestParts, Request, State};
+use axum::http::HeaderMap;
 use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
-use axum::http::HeaderMap;
 use axum::middleware::Next;
 use axum::response::Response;
 use muster_model::id::TokenId;
@@ -51,7 +51,11 @@ impl Tokens {
     ///
     /// # Errors
     /// When the store does not answer.
-    pub async fn principal(&self, pool: &Pool, hash: &Hash) -> Result<Option<Arc<Principal>>, StoreError> {
+    pub async fn principal(
+        &self,
+        pool: &Pool,
+        hash: &Hash,
+    ) -> Result<Option<Arc<Principal>>, StoreError> {
         if let Some(principal) = self.remembered(hash) {
             return Ok(Some(principal));
         }
@@ -83,14 +87,22 @@ impl Tokens {
 }
 
 /// The layer over everything under `/api/v1`: refuses who is unknown or asks too often, and says who it is to what follows.
-pub async fn authenticate(State(app): State<App>, mut request: Request, next: Next) -> Result<Response, Refusal> {
+pub async fn authenticate(
+    State(app): State<App>,
+    mut request: Request,
+    next: Next,
+) -> Result<Response, Refusal> {
     let secret = bearer(request.headers())?;
     let hash = hash(secret);
     let Some(principal) = app.tokens.principal(&app.pool, &hash).await? else {
-        return Err(Refusal::unauthenticated("the token is unknown, expired or revoked"));
+        return Err(Refusal::unauthenticated(
+            "the token is unknown, expired or revoked",
+        ));
     };
     app.rate.take(principal.token_id)?;
-    tracing::Span::current().record("tenant", principal.tenant_name.as_str()).record("user", principal.user_name.as_str());
+    tracing::Span::current()
+        .record("tenant", principal.tenant_name.as_str())
+        .record("user", principal.user_name.as_str());
     request.extensions_mut().insert(Caller { principal, hash });
     Ok(next.run(request).await)
 }
@@ -103,13 +115,20 @@ pub fn hash(secret: &str) -> Hash {
 
 fn bearer(headers: &HeaderMap) -> Result<&str, Refusal> {
     let Some(value) = headers.get(AUTHORIZATION) else {
-        return Err(Refusal::unauthenticated("send the header Authorization: Bearer <token>"));
+        return Err(Refusal::unauthenticated(
+            "send the header Authorization: Bearer <token>",
+        ));
     };
     let secret = value.to_str().ok().and_then(|text| {
         let (scheme, secret) = text.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then(|| secret.trim()).filter(|secret| !secret.is_empty())
+        scheme
+            .eq_ignore_ascii_case("bearer")
+            .then(|| secret.trim())
+            .filter(|secret| !secret.is_empty())
     });
-    secret.ok_or_else(|| Refusal::unauthenticated("the header Authorization is not of the form Bearer <token>"))
+    secret.ok_or_else(|| {
+        Refusal::unauthenticated("the header Authorization is not of the form Bearer <token>")
+    })
 }
 
 impl Deref for Caller {
@@ -139,7 +158,11 @@ impl FromRequestParts<App> for Caller {
     type Rejection = Refusal;
 
     async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, Refusal> {
-        Ok(parts.extensions.get::<Self>().expect("the layer `authenticate` is over every route that asks").clone())
+        Ok(parts
+            .extensions
+            .get::<Self>()
+            .expect("the layer `authenticate` is over every route that asks")
+            .clone())
     }
 }
 
@@ -151,7 +174,11 @@ impl FromRequestParts<App> for Admin {
         if caller.is_admin() {
             return Ok(Self(caller));
         }
-        let detail = format!("{} {} needs a token with access admin; this one has member", parts.method, parts.uri.path());
+        let detail = format!(
+            "{} {} needs a token with access admin; this one has member",
+            parts.method,
+            parts.uri.path()
+        );
         Err(Refusal::new(Kind::Forbidden, detail))
     }
 }

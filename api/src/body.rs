@@ -60,8 +60,17 @@ impl<T: DeserializeOwned + Invalid> FromRequest<App> for Document<T> {
 }
 
 fn format(request: &Request) -> Result<Format, Refusal> {
-    let given = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let essence = given.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    let given = request
+        .headers()
+        .get(CONTENT_TYPE)
+        .and_then(|value| value.to_str().ok())
+        .unwrap_or_default();
+    let essence = given
+        .split(';')
+        .next()
+        .unwrap_or_default()
+        .trim()
+        .to_ascii_lowercase();
     match essence.as_str() {
         "application/json" => Ok(Format::Json),
         "application/yaml" | "application/x-yaml" | "text/yaml" | "text/x-yaml" => Ok(Format::Yaml),
@@ -71,13 +80,23 @@ fn format(request: &Request) -> Result<Format, Refusal> {
                 value: format!("{given:?}"),
                 expected: "application/json or application/yaml".to_owned(),
             };
-            Err(Refusal::with_errors(Kind::UnsupportedMediaType, error.to_string(), vec![error]))
+            Err(Refusal::with_errors(
+                Kind::UnsupportedMediaType,
+                error.to_string(),
+                vec![error],
+            ))
         }
     }
 }
 
 fn announced(request: &Request) -> Option<usize> {
-    request.headers().get(CONTENT_LENGTH)?.to_str().ok()?.parse().ok()
+    request
+        .headers()
+        .get(CONTENT_LENGTH)?
+        .to_str()
+        .ok()?
+        .parse()
+        .ok()
 }
 
 async fn collect(body: Body, limit: usize) -> Result<Bytes, Refusal> {
@@ -85,7 +104,12 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, Refusal> {
     let mut read = Vec::new();
     let mut length = 0_usize;
     while let Some(piece) = stream.next().await {
-        let piece = piece.map_err(|_| Refusal::new(Kind::MalformedBody, "the body ended before its announced length"))?;
+        let piece = piece.map_err(|_| {
+            Refusal::new(
+                Kind::MalformedBody,
+                "the body ended before its announced length",
+            )
+        })?;
         length += piece.len();
         if length <= limit {
             read.extend_from_slice(&piece);
@@ -93,11 +117,18 @@ async fn collect(body: Body, limit: usize) -> Result<Bytes, Refusal> {
             break;
         }
     }
-    if length > limit { Err(too_large(limit)) } else { Ok(read.into()) }
+    if length > limit {
+        Err(too_large(limit))
+    } else {
+        Ok(read.into())
+    }
 }
 
 fn too_large(limit: usize) -> Refusal {
-    Refusal::new(Kind::BodyTooLarge, format!("a body may have at most {limit} bytes"))
+    Refusal::new(
+        Kind::BodyTooLarge,
+        format!("a body may have at most {limit} bytes"),
+    )
 }
 
 fn json<T: DeserializeOwned + Invalid>(bytes: &[u8]) -> Result<T, Refusal> {
@@ -112,12 +143,16 @@ fn json<T: DeserializeOwned + Invalid>(bytes: &[u8]) -> Result<T, Refusal> {
             Refusal::new(Kind::MalformedBody, format!("not JSON: {error}"))
         }
     })?;
-    reader.end().map_err(|error| Refusal::new(Kind::MalformedBody, format!("not JSON: {error}")))?;
+    reader
+        .end()
+        .map_err(|error| Refusal::new(Kind::MalformedBody, format!("not JSON: {error}")))?;
     Ok(read)
 }
 
 fn yaml<T: DeserializeOwned + Invalid>(bytes: &[u8]) -> Result<T, Refusal> {
-    let malformed = |error: serde_norway::Error| Refusal::new(Kind::MalformedBody, format!("not YAML: {error}"));
+    let malformed = |error: serde_norway::Error| {
+        Refusal::new(Kind::MalformedBody, format!("not YAML: {error}"))
+    };
     // Through a value first, which tells documents that are no YAML from those that are no `T`.
     let document: serde_norway::Value = serde_norway::from_slice(bytes).map_err(malformed)?;
     serde_path_to_error::deserialize(document.clone()).map_err(|error| {
@@ -137,30 +172,77 @@ fn wrong<T: Invalid>(path: &str, message: &str, document: &Value) -> Refusal {
 fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
     let path = if path == "." { "" } else { path };
     let at = |path: &str| find(document, path).map_or_else(|| "missing".to_owned(), short);
-    let join = |name: &str| if path.is_empty() { name.to_owned() } else { format!("{path}.{name}") };
+    let join = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
     if let Some((name, rest)) = quoted(message, "unknown field `") {
-        let field = if path.rsplit('.').next() == Some(name) { path.to_owned() } else { join(name) };
+        let field = if path.rsplit('.').next() == Some(name) {
+            path.to_owned()
+        } else {
+            join(name)
+        };
         let value = at(&field);
-        return FieldError { field, value, expected: format!("no such field; {}", expected(rest, "one of ")) };
+        return FieldError {
+            field,
+            value,
+            expected: format!("no such field; {}", expected(rest, "one of ")),
+        };
     }
     if let Some((name, _)) = quoted(message, "missing field `") {
-        return FieldError { field: join(name), value: "missing".to_owned(), expected: "a value; the field is required".to_owned() };
+        return FieldError {
+            field: join(name),
+            value: "missing".to_owned(),
+            expected: "a value; the field is required".to_owned(),
+        };
     }
     if let Some((name, _)) = quoted(message, "duplicate field `") {
-        return FieldError { field: join(name), value: "given twice".to_owned(), expected: "one value".to_owned() };
+        return FieldError {
+            field: join(name),
+            value: "given twice".to_owned(),
+            expected: "one value".to_owned(),
+        };
     }
     if let Some((name, rest)) = quoted(message, "unknown variant `") {
         let field = tag_of(document, path, name).map_or_else(|| path.to_owned(), |tag| join(&tag));
-        return FieldError { field, value: format!("{name:?}"), expected: expected(rest, "one of ") };
+        return FieldError {
+            field,
+            value: format!("{name:?}"),
+            expected: expected(rest, "one of "),
+        };
+    }
+    if message.starts_with("invalid length ") {
+        // serde reads a list as an object's fields in order, and complains only of their number.
+        let field = if path.is_empty() {
+            named(None)
+        } else {
+            path.to_owned()
+        };
+        return FieldError {
+            value: at(path),
+            field,
+            expected: "an object".to_owned(),
+        };
     }
     // "invalid type: string \"x\", expected u32"
     let (found, wanted) = message
         .split_once(": ")
         .and_then(|(_, rest)| rest.rsplit_once(", expected "))
         .unwrap_or(("", message));
-    let field = if path.is_empty() { named(culprit(document, found)) } else { inside(document, path, found) };
+    let field = if path.is_empty() {
+        named(culprit(document, found))
+    } else {
+        inside(document, path, found)
+    };
     let value = find(document, &field).map_or_else(|| found.to_owned(), short);
-    FieldError { field, value, expected: in_words(wanted) }
+    FieldError {
+        field,
+        value,
+        expected: in_words(wanted),
+    }
 }
 
 /// The text between `before` and the next backtick, and what follows it.
@@ -170,8 +252,15 @@ fn quoted<'a>(message: &'a str, before: &str) -> Option<(&'a str, &'a str)> {
 }
 
 fn expected(rest: &str, list: &str) -> String {
-    let names = rest.trim_start_matches(", expected ").trim_start_matches("one of ").replace('`', "");
-    if names.contains(", ") || names.contains(" or ") { format!("{list}{names}") } else { names.trim_start_matches(", ").to_owned() }
+    let names = rest
+        .trim_start_matches(", expected ")
+        .trim_start_matches("one of ")
+        .replace('`', "");
+    if names.contains(", ") || names.contains(" or ") {
+        format!("{list}{names}")
+    } else {
+        names.trim_start_matches(", ").to_owned()
+    }
 }
 
 /// serde reads a tagged enum as a whole before it looks inside, and so loses the path below it: the field whose value it
@@ -180,7 +269,11 @@ fn inside(document: &Value, path: &str, found: &str) -> String {
     match find(document, path) {
         Some(whole @ (Value::Object(_) | Value::Array(_))) => match culprit(whole, found) {
             Some(below) if !below.is_empty() => {
-                if below.starts_with('[') { format!("{path}{below}") } else { format!("{path}.{below}") }
+                if below.starts_with('[') {
+                    format!("{path}{below}")
+                } else {
+                    format!("{path}.{below}")
+                }
             }
             _ => path.to_owned(),
         },
@@ -189,7 +282,8 @@ fn inside(document: &Value, path: &str, found: &str) -> String {
 }
 
 fn named(path: Option<String>) -> String {
-    path.filter(|path| !path.is_empty()).unwrap_or_else(|| "the document".to_owned())
+    path.filter(|path| !path.is_empty())
+        .unwrap_or_else(|| "the document".to_owned())
 }
 
 fn culprit(whole: &Value, found: &str) -> Option<String> {
@@ -207,7 +301,11 @@ fn walk(value: &Value, path: String, visit: &mut impl FnMut(&str, &Value)) {
     match value {
         Value::Object(fields) => {
             for (name, value) in fields {
-                let below = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
+                let below = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
                 walk(value, below, visit);
             }
         }
@@ -238,8 +336,16 @@ fn unexpected(value: &Value) -> Option<String> {
 
 /// The field of the object at `path` that holds `name`, if the path itself does not.
 fn tag_of(document: &Value, path: &str, name: &str) -> Option<String> {
-    let fields = if path.is_empty() { document } else { find(document, path)? }.as_object()?;
-    fields.iter().find(|(_, value)| value.as_str() == Some(name)).map(|(field, _)| field.clone())
+    let fields = if path.is_empty() {
+        document
+    } else {
+        find(document, path)?
+    }
+    .as_object()?;
+    fields
+        .iter()
+        .find(|(_, value)| value.as_str() == Some(name))
+        .map(|(field, _)| field.clone())
 }
 
 /// The value at a path such as `scale.workers.min` or `engine.model.hidden[0]`.
@@ -277,10 +383,15 @@ fn in_words(wanted: &str) -> String {
         "f32" | "f64" => "a number".to_owned(),
         "a sequence" => "a list".to_owned(),
         "a map" => "an object".to_owned(),
-        other => other.strip_prefix("struct ").map_or_else(|| other.to_owned(), |name| format!("an object ({name})")),
+        other => other
+            .strip_prefix("struct ")
+            .map_or_else(|| other.to_owned(), |name| format!("an object ({name})")),
     }
 }
 
 fn without_position(message: &str) -> String {
-    message.rsplit_once(" at line ").map_or(message, |(text, _)| text).to_owned()
+    message
+        .rsplit_once(" at line ")
+        .map_or(message, |(text, _)| text)
+        .to_owned()
 }

@@ -1,19 +1,23 @@
 //! The only file of this crate that reads a clock or draws at random; everything else is given times, ids and secrets.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the one file of the crate that may"
+)]
+
 use std::time::Instant;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// Microseconds, as Postgres keeps them, so that what is answered now reads the same later.
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the one place that may")]
 pub fn now() -> OffsetDateTime {
     let now = OffsetDateTime::now_utc();
-    now.replace_nanosecond(now.nanosecond() / 1000 * 1000).expect("less than a second")
+    now.replace_nanosecond(now.nanosecond() / 1000 * 1000)
+        .expect("less than a second")
 }
 
 #[must_use]
-#[expect(clippy::disallowed_methods, reason = "the one place that may")]
 pub fn monotonic() -> Instant {
     Instant::now()
 }

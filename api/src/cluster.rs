@@ -24,7 +24,9 @@ impl FromQuery for StreamParams {
     const NAMES: &'static [&'static str] = &["after"];
 
     fn take(query: &mut Query) -> Self {
-        Self { after: query.one("after", "the cursor of an event") }
+        Self {
+            after: query.one("after", "the cursor of an event"),
+        }
     }
 }
 
@@ -52,12 +54,22 @@ pub async fn stream(
 }
 
 async fn follow(mut client: Client, mut cursor: Cursor) -> Result<(), Gone> {
-    client.send(name::OPENED, &cursor, &Opened { cursor: cursor.to_string() }).await?;
+    client
+        .send(
+            name::OPENED,
+            &cursor,
+            &Opened {
+                cursor: cursor.to_string(),
+            },
+        )
+        .await?;
     loop {
         let (events, more) = event_feed::next(&client, EventFilter::default(), cursor).await?;
         for event in events {
             cursor = event.cursor;
-            client.send(name::EVENT, &cursor, &crate::job::wire::event(event)).await?;
+            client
+                .send(name::EVENT, &cursor, &crate::job::wire::event(event))
+                .await?;
         }
         if !more {
             client.woken().await?;

@@ -44,7 +44,12 @@ pub struct Flags {
     #[arg(long, env = "MUSTER_API_LISTEN", global = true)]
     pub listen: Option<SocketAddr>,
     /// Postgres, with a login that is a member of the role muster_api only
-    #[arg(long, env = "MUSTER_API_DATABASE_URL", global = true, hide_env_values = true)]
+    #[arg(
+        long,
+        env = "MUSTER_API_DATABASE_URL",
+        global = true,
+        hide_env_values = true
+    )]
     pub database_url: Option<String>,
     /// Connections to Postgres at most [default: 16]
     #[arg(long, env = "MUSTER_API_DATABASE_CONNECTIONS", global = true)]
@@ -76,7 +81,13 @@ struct File {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes: 1 << 20, requests_per_s: 500, requests_burst: 1000, request_timeout_ms: 30_000, streams: 1024 }
+        Self {
+            body_bytes: 1 << 20,
+            requests_per_s: 500,
+            requests_burst: 1000,
+            request_timeout_ms: 30_000,
+            streams: 1024,
+        }
     }
 }
 
@@ -91,7 +102,12 @@ impl Flags {
     /// # Errors
     /// When the file is not readable or has unknown fields, or no database is named.
     pub fn settings(self) -> anyhow::Result<Settings> {
-        let file = self.config.as_deref().map(read).transpose()?.unwrap_or_default();
+        let file = self
+            .config
+            .as_deref()
+            .map(read)
+            .transpose()?
+            .unwrap_or_default();
         let mut limits = file.limits;
         limits.requests_per_s = self.requests_per_s.unwrap_or(limits.requests_per_s);
         limits.requests_burst = self.requests_burst.unwrap_or(limits.requests_burst);

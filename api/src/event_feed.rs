@@ -19,7 +19,11 @@ pub async fn newest(app: &App, caller: &Caller) -> Result<Cursor, Refusal> {
 ///
 /// # Errors
 /// [`Gone`].
-pub async fn next(client: &Client, filter: EventFilter, after: Cursor) -> Result<(Vec<StoredEvent>, bool), Gone> {
+pub async fn next(
+    client: &Client,
+    filter: EventFilter,
+    after: Cursor,
+) -> Result<(Vec<StoredEvent>, bool), Gone> {
     let events = client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;

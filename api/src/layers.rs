@@ -13,13 +13,16 @@ use tower::ServiceBuilder;
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{DefaultPredicate, NotForContentType, Predicate as _};
-use tower_http::request_id::{MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer};
+use tower_http::request_id::{
+    MakeRequestId, PropagateRequestIdLayer, RequestId, SetRequestIdLayer,
+};
 use tower_http::trace::TraceLayer;
 
 /// The router with all layers around it.
 pub fn around(router: Router<App>, app: &App) -> Router<App> {
     // Tensors hardly shrink; compressing them would cost a core and the length that clients show progress by.
-    let compressed = DefaultPredicate::new().and(NotForContentType::const_new("application/octet-stream"));
+    let compressed =
+        DefaultPredicate::new().and(NotForContentType::const_new("application/octet-stream"));
     router.layer(
         ServiceBuilder::new()
             // A name for the request, from a proxy or our own, before anything logs.
@@ -46,12 +49,18 @@ struct NewRequestId;
 
 impl MakeRequestId for NewRequestId {
     fn make_request_id<B>(&mut self, _: &axum::http::Request<B>) -> Option<RequestId> {
-        HeaderValue::from_str(&clock::new_id().to_string()).ok().map(RequestId::new)
+        HeaderValue::from_str(&clock::new_id().to_string())
+            .ok()
+            .map(RequestId::new)
     }
 }
 
 fn span(request: &Request) -> tracing::Span {
-    let id = request.headers().get("x-request-id").and_then(|id| id.to_str().ok()).unwrap_or_default();
+    let id = request
+        .headers()
+        .get("x-request-id")
+        .and_then(|id| id.to_str().ok())
+        .unwrap_or_default();
     tracing::info_span!(
         "api.request",
         request.id = id,
@@ -68,7 +77,10 @@ async fn bounded(State(app): State<App>, request: Request, next: Next) -> Respon
     match tokio::time::timeout(limit, next.run(request)).await {
         Ok(response) => response,
         Err(_) => {
-            let detail = format!("no answer within {} s; ask again to see whether it was carried out", limit.as_secs_f64());
+            let detail = format!(
+                "no answer within {} s; ask again to see whether it was carried out",
+                limit.as_secs_f64()
+            );
             Refusal::new(Kind::Timeout, detail).into_response()
         }
     }
@@ -82,5 +94,9 @@ fn panicked(panic: Box<dyn Any + Send + 'static>) -> Response {
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
     tracing::error!(message, "a handler panicked");
-    Refusal::new(Kind::Internal, "the reason is in the daemon's log, under the id of this request").into_response()
+    Refusal::new(
+        Kind::Internal,
+        "the reason is in the daemon's log, under the id of this request",
+    )
+    .into_response()
 }

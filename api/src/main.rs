@@ -54,7 +54,9 @@ async fn main() -> anyhow::Result<ExitCode> {
 fn log() {
     let filter = EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
     let json = std::env::var("MUSTER_LOG_FORMAT").is_ok_and(|format| format == "json");
-    let builder = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
     if json {
         builder.json().init();
     } else {

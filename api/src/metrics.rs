@@ -55,16 +55,30 @@ impl Drop for OpenStream {
 /// The layer that counts.
 pub async fn count(State(app): State<App>, request: Request, next: Next) -> Response {
     let started = clock::monotonic();
-    let route = request.extensions().get::<MatchedPath>().map_or("none", MatchedPath::as_str).to_owned();
+    let route = request
+        .extensions()
+        .get::<MatchedPath>()
+        .map_or("none", MatchedPath::as_str)
+        .to_owned();
     // A client may invent methods; they are counted as one.
     let method = match request.method().as_str() {
-        known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => known.to_owned(),
+        known @ ("GET" | "HEAD" | "POST" | "PUT" | "PATCH" | "DELETE" | "OPTIONS") => {
+            known.to_owned()
+        }
         _ => "other".to_owned(),
     };
     let response = next.run(request).await;
     let took_s = clock::monotonic().duration_since(started).as_secs_f64();
-    let key = Key { method, route, status: response.status().as_u16() };
-    let mut requests = app.metrics.requests.lock().unwrap_or_else(PoisonError::into_inner);
+    let key = Key {
+        method,
+        route,
+        status: response.status().as_u16(),
+    };
+    let mut requests = app
+        .metrics
+        .requests
+        .lock()
+        .unwrap_or_else(PoisonError::into_inner);
     let series = requests.entry(key).or_default();
     series.count += 1;
     series.sum_s += took_s;
@@ -87,24 +101,53 @@ impl Metrics {
             "# HELP muster_api_request_seconds Time from a request to the head of its answer.\n# TYPE muster_api_request_seconds histogram\n",
         );
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner);
-        for (Key { method, route, status }, series) in requests.iter() {
+        for (
+            Key {
+                method,
+                route,
+                status,
+            },
+            series,
+        ) in requests.iter()
+        {
             let labels = format!("method=\"{method}\",route=\"{route}\",status=\"{status}\"");
             for (count, bound) in series.buckets.iter().zip(BUCKETS_S) {
-                let _ = writeln!(text, "muster_api_request_seconds_bucket{{{labels},le=\"{bound}\"}} {count}");
+                let _ = writeln!(
+                    text,
+                    "muster_api_request_seconds_bucket{{{labels},le=\"{bound}\"}} {count}"
+                );
             }
             let Series { count, sum_s, .. } = series;
-            let _ = writeln!(text, "muster_api_request_seconds_bucket{{{labels},le=\"+Inf\"}} {count}");
+            let _ = writeln!(
+                text,
+                "muster_api_request_seconds_bucket{{{labels},le=\"+Inf\"}} {count}"
+            );
             let _ = writeln!(text, "muster_api_request_seconds_sum{{{labels}}} {sum_s}");
             let _ = writeln!(text, "muster_api_request_seconds_count{{{labels}}} {count}");
         }
         let streams = self.streams.load(Ordering::Relaxed);
         let gauges = [
-            ("muster_api_streams", "Event streams that are open.", streams),
-            ("muster_api_database_connections", "Connections to Postgres.", i64::from(connections)),
-            ("muster_api_database_connections_idle", "Of these, idle.", i64::try_from(idle).unwrap_or(i64::MAX)),
+            (
+                "muster_api_streams",
+                "Event streams that are open.",
+                streams,
+            ),
+            (
+                "muster_api_database_connections",
+                "Connections to Postgres.",
+                i64::from(connections),
+            ),
+            (
+                "muster_api_database_connections_idle",
+                "Of these, idle.",
+                i64::try_from(idle).unwrap_or(i64::MAX),
+            ),
         ];
         for (name, help, value) in gauges {
-            let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}");
+            let _ = writeln!(
+                text,
+                "# HELP {name} {help}\n# TYPE {name} gauge\n{name} {value}"
+            );
         }
         text
     }

@@ -4,10 +4,10 @@ use crate::problem::Kind;
 use crate::routes;
 use muster_model::view::{EventView, LogEnd, LogPiece, Opened, Problem, ProgressMessage};
 use std::fmt::Write as _;
+use utoipa::OpenApi as _;
 use utoipa::openapi::path::Operation;
 use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme};
 use utoipa::openapi::{ContentBuilder, OpenApi as Document, Ref, ResponseBuilder};
-use utoipa::OpenApi as _;
 
 const ABOUT: &str = "\
 Muster schedules deep-learning training on a cluster of GPU nodes. Users submit job documents and watch them; what runs where is
@@ -53,17 +53,29 @@ pub fn document() -> Document {
     document.merge(routes::described());
     let mut about = String::from(ABOUT);
     for (name, status, title) in Kind::ALL.map(Kind::facts) {
-        let _ = writeln!(about, "* `urn:muster:problem:{name}` ({}): {title}", status.as_u16());
+        let _ = writeln!(
+            about,
+            "* `urn:muster:problem:{name}` ({}): {title}",
+            status.as_u16()
+        );
     }
     document.info.description = Some(about);
     document.info.version = "1".to_owned();
     let components = document.components.get_or_insert_default();
     let bearer = SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build());
     components.add_security_scheme("bearer", bearer);
-    document.security = Some(vec![SecurityRequirement::new("bearer", Vec::<String>::new())]);
+    document.security = Some(vec![SecurityRequirement::new(
+        "bearer",
+        Vec::<String>::new(),
+    )]);
     for item in document.paths.paths.values_mut() {
-        let operations: [&mut Option<Operation>; 5] =
-            [&mut item.get, &mut item.post, &mut item.put, &mut item.patch, &mut item.delete];
+        let operations: [&mut Option<Operation>; 5] = [
+            &mut item.get,
+            &mut item.post,
+            &mut item.put,
+            &mut item.patch,
+            &mut item.delete,
+        ];
         for operation in operations.into_iter().flatten() {
             refusals(operation);
         }
@@ -73,9 +85,17 @@ pub fn document() -> Document {
 
 /// Every operation may be refused in the same form.
 fn refusals(operation: &mut Operation) {
-    let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
-    let response = ResponseBuilder::new().description("A refusal").content("application/problem+json", content).build();
-    operation.responses.responses.insert("default".to_owned(), response.into());
+    let content = ContentBuilder::new()
+        .schema(Some(Ref::from_schema_name("Problem")))
+        .build();
+    let response = ResponseBuilder::new()
+        .description("A refusal")
+        .content("application/problem+json", content)
+        .build();
+    operation
+        .responses
+        .responses
+        .insert("default".to_owned(), response.into());
 }
 
 /// As it is kept in `api/openapi.json`.

@@ -70,29 +70,83 @@ impl Kind {
     #[must_use]
     pub fn facts(self) -> (&'static str, StatusCode, &'static str) {
         match self {
-            Self::MalformedBody => ("malformed-body", StatusCode::BAD_REQUEST, "The body cannot be read"),
-            Self::UnsupportedMediaType => {
-                ("unsupported-media-type", StatusCode::UNSUPPORTED_MEDIA_TYPE, "The body is of a type that is not understood")
-            }
-            Self::BodyTooLarge => ("body-too-large", StatusCode::PAYLOAD_TOO_LARGE, "The body is too large"),
-            Self::InvalidJob => ("invalid-job", StatusCode::UNPROCESSABLE_ENTITY, "The job document is not valid"),
-            Self::InvalidBody => ("invalid-body", StatusCode::UNPROCESSABLE_ENTITY, "The body is not valid"),
-            Self::InvalidParameter => ("invalid-parameter", StatusCode::BAD_REQUEST, "A parameter is not valid"),
-            Self::Unauthenticated => ("unauthenticated", StatusCode::UNAUTHORIZED, "No valid token was presented"),
-            Self::Forbidden => ("forbidden", StatusCode::FORBIDDEN, "The token does not allow this"),
+            Self::MalformedBody => (
+                "malformed-body",
+                StatusCode::BAD_REQUEST,
+                "The body cannot be read",
+            ),
+            Self::UnsupportedMediaType => (
+                "unsupported-media-type",
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "The body is of a type that is not understood",
+            ),
+            Self::BodyTooLarge => (
+                "body-too-large",
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "The body is too large",
+            ),
+            Self::InvalidJob => (
+                "invalid-job",
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "The job document is not valid",
+            ),
+            Self::InvalidBody => (
+                "invalid-body",
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "The body is not valid",
+            ),
+            Self::InvalidParameter => (
+                "invalid-parameter",
+                StatusCode::BAD_REQUEST,
+                "A parameter is not valid",
+            ),
+            Self::Unauthenticated => (
+                "unauthenticated",
+                StatusCode::UNAUTHORIZED,
+                "No valid token was presented",
+            ),
+            Self::Forbidden => (
+                "forbidden",
+                StatusCode::FORBIDDEN,
+                "The token does not allow this",
+            ),
             Self::NotFound => ("not-found", StatusCode::NOT_FOUND, "There is no such thing"),
-            Self::MethodNotAllowed => {
-                ("method-not-allowed", StatusCode::METHOD_NOT_ALLOWED, "The path does not take this method")
-            }
-            Self::WrongPhase => ("wrong-phase", StatusCode::CONFLICT, "The job's phase does not allow this"),
+            Self::MethodNotAllowed => (
+                "method-not-allowed",
+                StatusCode::METHOD_NOT_ALLOWED,
+                "The path does not take this method",
+            ),
+            Self::WrongPhase => (
+                "wrong-phase",
+                StatusCode::CONFLICT,
+                "The job's phase does not allow this",
+            ),
             Self::NameTaken => ("name-taken", StatusCode::CONFLICT, "The name is taken"),
-            Self::KeyReused => {
-                ("idempotency-key-reused", StatusCode::UNPROCESSABLE_ENTITY, "The Idempotency-Key belongs to another request")
-            }
-            Self::TooManyRequests => ("too-many-requests", StatusCode::TOO_MANY_REQUESTS, "Too many requests"),
-            Self::Timeout => ("timeout", StatusCode::GATEWAY_TIMEOUT, "The request took too long"),
-            Self::Unavailable => ("unavailable", StatusCode::SERVICE_UNAVAILABLE, "The cluster's database cannot be reached now"),
-            Self::Internal => ("internal", StatusCode::INTERNAL_SERVER_ERROR, "The daemon failed"),
+            Self::KeyReused => (
+                "idempotency-key-reused",
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "The Idempotency-Key belongs to another request",
+            ),
+            Self::TooManyRequests => (
+                "too-many-requests",
+                StatusCode::TOO_MANY_REQUESTS,
+                "Too many requests",
+            ),
+            Self::Timeout => (
+                "timeout",
+                StatusCode::GATEWAY_TIMEOUT,
+                "The request took too long",
+            ),
+            Self::Unavailable => (
+                "unavailable",
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The cluster's database cannot be reached now",
+            ),
+            Self::Internal => (
+                "internal",
+                StatusCode::INTERNAL_SERVER_ERROR,
+                "The daemon failed",
+            ),
         }
     }
 }
@@ -100,18 +154,30 @@ impl Kind {
 impl Refusal {
     #[must_use]
     pub fn new(kind: Kind, detail: impl Into<String>) -> Self {
-        Self { kind, detail: detail.into(), errors: Vec::new(), headers: Vec::new() }
+        Self {
+            kind,
+            detail: detail.into(),
+            errors: Vec::new(),
+            headers: Vec::new(),
+        }
     }
 
     #[must_use]
     pub fn with_errors(kind: Kind, detail: impl Into<String>, errors: Vec<FieldError>) -> Self {
-        Self { errors, ..Self::new(kind, detail) }
+        Self {
+            errors,
+            ..Self::new(kind, detail)
+        }
     }
 
     /// One wrong query or path parameter or header.
     #[must_use]
     pub fn parameter(field: &str, value: &str, expected: impl Into<String>) -> Self {
-        let error = FieldError { field: field.to_owned(), value: value.to_owned(), expected: expected.into() };
+        let error = FieldError {
+            field: field.to_owned(),
+            value: value.to_owned(),
+            expected: expected.into(),
+        };
         Self::with_errors(Kind::InvalidParameter, error.to_string(), vec![error])
     }
 
@@ -123,8 +189,10 @@ impl Refusal {
 
     #[must_use]
     pub fn unauthenticated(detail: &str) -> Self {
-        Self::new(Kind::Unauthenticated, detail)
-            .header(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer realm=\"muster\""))
+        Self::new(Kind::Unauthenticated, detail).header(
+            WWW_AUTHENTICATE,
+            HeaderValue::from_static("Bearer realm=\"muster\""),
+        )
     }
 
     #[must_use]
@@ -142,7 +210,10 @@ impl Refusal {
     #[must_use]
     pub fn internal(error: &(dyn std::error::Error + 'static)) -> Self {
         tracing::error!(error = chain(error), "a request failed");
-        Self::new(Kind::Internal, "the reason is in the daemon's log, under the id of this request")
+        Self::new(
+            Kind::Internal,
+            "the reason is in the daemon's log, under the id of this request",
+        )
     }
 
     fn problem(self) -> Problem {
@@ -162,7 +233,11 @@ impl From<StoreError> for Refusal {
     fn from(error: StoreError) -> Self {
         if error.is_unavailable() || error.is_retryable() {
             tracing::warn!(error = chain(&error), "the store did not answer");
-            return Self::new(Kind::Unavailable, "try again in a moment; nothing was changed").retry_after(1);
+            return Self::new(
+                Kind::Unavailable,
+                "try again in a moment; nothing was changed",
+            )
+            .retry_after(1);
         }
         Self::internal(&error)
     }
@@ -184,12 +259,21 @@ impl IntoResponse for Refusal {
 pub async fn write(request: Request, next: Next) -> Response {
     let method = request.method().clone();
     let path = request.uri().path().to_owned();
-    let id = request.headers().get("x-request-id").and_then(|id| id.to_str().ok()).map(str::to_owned);
+    let id = request
+        .headers()
+        .get("x-request-id")
+        .and_then(|id| id.to_str().ok())
+        .map(str::to_owned);
     let response = next.run(request).await;
     let (mut parts, body) = response.into_parts();
     let written = parts.extensions.remove::<Problem>().or_else(|| {
-        (parts.status == StatusCode::METHOD_NOT_ALLOWED)
-            .then(|| Refusal::new(Kind::MethodNotAllowed, format!("{path} does not take {method}")).problem())
+        (parts.status == StatusCode::METHOD_NOT_ALLOWED).then(|| {
+            Refusal::new(
+                Kind::MethodNotAllowed,
+                format!("{path} does not take {method}"),
+            )
+            .problem()
+        })
     });
     let Some(mut problem) = written else {
         return Response::from_parts(parts, body);
@@ -197,7 +281,10 @@ pub async fn write(request: Request, next: Next) -> Response {
     problem.instance = id.map(|id| format!("urn:muster:request:{id}"));
     let json = serde_json::to_vec(&problem).expect("strings and numbers");
     parts.headers.remove(CONTENT_LENGTH);
-    parts.headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+    parts.headers.insert(
+        CONTENT_TYPE,
+        HeaderValue::from_static("application/problem+json"),
+    );
     Response::from_parts(parts, Body::from(json))
 }
 

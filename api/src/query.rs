@@ -48,9 +48,16 @@ impl Query {
     }
 
     /// A number between bounds.
-    pub fn number(&mut self, name: &str, default: u64, bounds: std::ops::RangeInclusive<u64>) -> u64 {
+    pub fn number(
+        &mut self,
+        name: &str,
+        default: u64,
+        bounds: std::ops::RangeInclusive<u64>,
+    ) -> u64 {
         let expected = format!("a whole number from {} to {}", bounds.start(), bounds.end());
-        let Some(value) = self.one::<u64>(name, &expected) else { return default };
+        let Some(value) = self.one::<u64>(name, &expected) else {
+            return default;
+        };
         if !bounds.contains(&value) {
             self.wrong(name, &value.to_string(), &expected);
         }
@@ -69,19 +76,26 @@ impl Query {
 
     /// Every value of a parameter that may be repeated.
     pub fn all(&mut self, name: &str) -> Vec<String> {
-        let (taken, left) = std::mem::take(&mut self.pairs).into_iter().partition(|(key, _)| key == name);
+        let (taken, left) = std::mem::take(&mut self.pairs)
+            .into_iter()
+            .partition(|(key, _)| key == name);
         self.pairs = left;
         let taken: Vec<(String, String)> = taken;
         taken.into_iter().map(|(_, value)| value).collect()
     }
 
     pub fn wrong(&mut self, field: &str, value: &str, expected: &str) {
-        self.errors.push(FieldError { field: field.to_owned(), value: value.to_owned(), expected: expected.to_owned() });
+        self.errors.push(FieldError {
+            field: field.to_owned(),
+            value: value.to_owned(),
+            expected: expected.to_owned(),
+        });
     }
 
     /// `limit` of a page.
     pub fn limit(&mut self) -> u32 {
-        u32::try_from(self.number("limit", u64::from(PAGE_DEFAULT), 1..=u64::from(PAGE_MAX))).unwrap_or(PAGE_DEFAULT)
+        u32::try_from(self.number("limit", u64::from(PAGE_DEFAULT), 1..=u64::from(PAGE_MAX)))
+            .unwrap_or(PAGE_DEFAULT)
     }
 
     /// `continue` of a page.
@@ -90,18 +104,36 @@ impl Query {
     }
 
     fn read<T: FromQuery>(text: &str) -> Result<T, Refusal> {
-        let pairs = form_urlencoded::parse(text.as_bytes()).into_owned().collect();
-        let mut query = Self { pairs, errors: Vec::new() };
+        let pairs = form_urlencoded::parse(text.as_bytes())
+            .into_owned()
+            .collect();
+        let mut query = Self {
+            pairs,
+            errors: Vec::new(),
+        };
         let read = T::take(&mut query);
-        let known = if T::NAMES.is_empty() { "no parameter".to_owned() } else { format!("one of {}", T::NAMES.join(", ")) };
+        let known = if T::NAMES.is_empty() {
+            "no parameter".to_owned()
+        } else {
+            format!("one of {}", T::NAMES.join(", "))
+        };
         for (name, value) in std::mem::take(&mut query.pairs) {
             query.wrong(&name, &value, &known);
         }
         if query.errors.is_empty() {
             return Ok(read);
         }
-        let detail = query.errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
-        Err(Refusal::with_errors(Kind::InvalidParameter, detail, query.errors))
+        let detail = query
+            .errors
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
+        Err(Refusal::with_errors(
+            Kind::InvalidParameter,
+            detail,
+            query.errors,
+        ))
     }
 }
 
@@ -136,7 +168,10 @@ impl FromQuery for PageParams {
     const NAMES: &'static [&'static str] = &["limit", "continue"];
 
     fn take(query: &mut Query) -> Self {
-        Self { limit: query.limit(), after: query.after() }
+        Self {
+            limit: query.limit(),
+            after: query.after(),
+        }
     }
 }
 
@@ -150,7 +185,10 @@ pub fn page<Row, Item>(
     let more = rows.len() > limit as usize;
     rows.truncate(limit as usize);
     let next = rows.last().filter(|_| more).map(cursor);
-    Page { items: rows.into_iter().map(view).collect(), next }
+    Page {
+        items: rows.into_iter().map(view).collect(),
+        next,
+    }
 }
 
 /// The first path parameter, read as `T`. What does not read as one names nothing that exists.
@@ -177,6 +215,8 @@ impl<S: Send + Sync, T: PathName> FromRequestParts<S> for Named<T> {
             .await
             .map_err(|_| Refusal::not_found(format!("{} of this name", T::WHAT)))?;
         let (_, text) = params.iter().next().expect("the route has a parameter");
-        text.parse().map(Self).map_err(|_| Refusal::not_found(format!("{} {text}; its name would be a UUID", T::WHAT)))
+        text.parse().map(Self).map_err(|_| {
+            Refusal::not_found(format!("{} {text}; its name would be a UUID", T::WHAT))
+        })
     }
 }

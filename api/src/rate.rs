@@ -23,7 +23,10 @@ impl Rate {
         let per_s = NonZeroU32::new(limits.requests_per_s).unwrap_or(NonZeroU32::MIN);
         let burst = NonZeroU32::new(limits.requests_burst).unwrap_or(per_s);
         let quota = Quota::per_second(per_s).allow_burst(burst);
-        Self { limiter: RateLimiter::keyed(quota), per_s: per_s.get() }
+        Self {
+            limiter: RateLimiter::keyed(quota),
+            per_s: per_s.get(),
+        }
     }
 
     /// Takes one request from the token's bucket.
@@ -36,7 +39,11 @@ impl Rate {
         }
         self.limiter.check_key(&token.0).map_err(|until| {
             let wait = until.wait_time_from(self.limiter.clock().now());
-            let detail = format!("a token may make {} requests a second; try again in {} ms", self.per_s, wait.as_millis());
+            let detail = format!(
+                "a token may make {} requests a second; try again in {} ms",
+                self.per_s,
+                wait.as_millis()
+            );
             Refusal::new(Kind::TooManyRequests, detail).retry_after(wait.as_secs() + 1)
         })
     }

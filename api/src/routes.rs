@@ -16,7 +16,10 @@ pub fn router(app: &App) -> Router {
     let (users, _) = users().split_for_parts();
     let users = users
         .fallback(web::unknown_path)
-        .layer(axum::middleware::from_fn_with_state(app.clone(), auth::authenticate));
+        .layer(axum::middleware::from_fn_with_state(
+            app.clone(),
+            auth::authenticate,
+        ));
     let router = Router::new()
         .nest(BASE, users)
         .route("/healthz", get(health::alive))
@@ -29,7 +32,9 @@ pub fn router(app: &App) -> Router {
 
 /// What `/api/v1` answers, in words.
 pub fn described() -> Document {
-    OpenApiRouter::<App>::new().nest(BASE, users()).into_openapi()
+    OpenApiRouter::<App>::new()
+        .nest(BASE, users())
+        .into_openapi()
 }
 
 fn users() -> OpenApiRouter<App> {
@@ -61,5 +66,8 @@ fn users() -> OpenApiRouter<App> {
 }
 
 async fn openapi_json() -> impl axum::response::IntoResponse {
-    ([(axum::http::header::CONTENT_TYPE, "application/json")], openapi::text())
+    (
+        [(axum::http::header::CONTENT_TYPE, "application/json")],
+        openapi::text(),
+    )
 }

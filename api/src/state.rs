@@ -67,7 +67,9 @@ impl App {
             stopping,
             pool,
         };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self {
+            inner: Arc::new(inner),
+        })
     }
 
     /// A transaction that sees and changes only what is the caller's tenant's. Rolled back unless committed.

@@ -49,7 +49,10 @@ impl Wakes {
         tokio::spawn(async move {
             while !stopping.is_cancelled() {
                 if let Err(error) = listen(&pool, &sender, &stopping).await {
-                    tracing::warn!(error = chain(&error), "streams are not woken; trying to listen again");
+                    tracing::warn!(
+                        error = chain(&error),
+                        "streams are not woken; trying to listen again"
+                    );
                 }
                 sender.send_modify(|turn| *turn += 1);
                 tokio::select! {
@@ -62,7 +65,11 @@ impl Wakes {
     }
 }
 
-async fn listen(pool: &Pool, sender: &watch::Sender<u64>, stopping: &CancellationToken) -> Result<(), StoreError> {
+async fn listen(
+    pool: &Pool,
+    sender: &watch::Sender<u64>,
+    stopping: &CancellationToken,
+) -> Result<(), StoreError> {
     let mut listener = Listener::connect(pool, &[Channel::Events]).await?;
     // Steps of AGAIN that are still to come.
     let mut again = AGAIN.iter();
@@ -107,8 +114,17 @@ impl Client {
     ///
     /// # Errors
     /// [`Gone`].
-    pub async fn send(&self, name: &str, id: &impl ToString, data: &impl Serialize) -> Result<(), Gone> {
-        let event = Event::default().event(name).id(id.to_string()).json_data(data).expect("views are JSON");
+    pub async fn send(
+        &self,
+        name: &str,
+        id: &impl ToString,
+        data: &impl Serialize,
+    ) -> Result<(), Gone> {
+        let event = Event::default()
+            .event(name)
+            .id(id.to_string())
+            .json_data(data)
+            .expect("views are JSON");
         tokio::select! {
             sent = self.sender.send(event) => sent.map_err(|_| Gone),
             () = self.app.stopping.cancelled() => Err(Gone),
@@ -141,7 +157,10 @@ impl Client {
     ///
     /// # Errors
     /// [`Gone`] also when the store fails in a way that waiting does not heal.
-    pub async fn read<T, F: Future<Output = Result<T, StoreError>>>(&self, read: impl Fn() -> F) -> Result<T, Gone> {
+    pub async fn read<T, F: Future<Output = Result<T, StoreError>>>(
+        &self,
+        read: impl Fn() -> F,
+    ) -> Result<T, Gone> {
         loop {
             match read().await {
                 Ok(read) => return Ok(read),
@@ -166,19 +185,31 @@ impl Client {
 ///
 /// # Errors
 /// When too many streams are open.
-pub fn answer<F>(app: &App, caller: &Caller, follow: impl FnOnce(Client) -> F) -> Result<Response, Refusal>
+pub fn answer<F>(
+    app: &App,
+    caller: &Caller,
+    follow: impl FnOnce(Client) -> F,
+) -> Result<Response, Refusal>
 where
     F: Future<Output = Result<(), Gone>> + Send + 'static,
 {
     let permit = app.streams.clone().try_acquire_owned().map_err(|_| {
-        let detail = format!("{} event streams are open already; close one or try again later", app.limits.streams);
+        let detail = format!(
+            "{} event streams are open already; close one or try again later",
+            app.limits.streams
+        );
         Refusal::new(Kind::TooManyRequests, detail).retry_after(5)
     })?;
     let open = OpenStream::count(app);
     let (sender, receiver) = mpsc::channel(BUFFERED);
     let mut turn = app.wakes.turn.clone();
     turn.mark_unchanged();
-    let followed = follow(Client { app: app.clone(), caller: caller.clone(), sender, turn });
+    let followed = follow(Client {
+        app: app.clone(),
+        caller: caller.clone(),
+        sender,
+        turn,
+    });
     tokio::spawn(async move {
         let _ = followed.await;
         drop((permit, open));
@@ -186,7 +217,11 @@ where
     let messages = ReceiverStream::new(receiver).map(Ok::<_, Infallible>);
     let alive = KeepAlive::new().interval(HEARTBEAT).text("alive");
     // Proxies that buffer would hold messages back.
-    Ok(([("x-accel-buffering", "no")], Sse::new(messages).keep_alive(alive)).into_response())
+    Ok((
+        [("x-accel-buffering", "no")],
+        Sse::new(messages).keep_alive(alive),
+    )
+        .into_response())
 }
 
 /// Where the client stands: `Last-Event-ID`, which it sends when it connects again, before the parameter `after`.
@@ -194,7 +229,14 @@ where
 /// # Errors
 /// When it is not a position.
 pub fn position<T: FromStr>(headers: &HeaderMap, after: Option<T>) -> Result<Option<T>, Refusal> {
-    let Some(value) = headers.get("last-event-id").filter(|value| !value.is_empty()) else { return Ok(after) };
+    let Some(value) = headers
+        .get("last-event-id")
+        .filter(|value| !value.is_empty())
+    else {
+        return Ok(after);
+    };
     let text = value.to_str().unwrap_or_default();
-    text.parse().map(Some).map_err(|_| Refusal::parameter("Last-Event-ID", text, "the id of a message of this stream"))
+    text.parse().map(Some).map_err(|_| {
+        Refusal::parameter("Last-Event-ID", text, "the id of a message of this stream")
+    })
 }

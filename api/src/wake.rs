@@ -42,7 +42,10 @@ async fn answer(pool: Pool, bell: Arc<Notify>, stopping: CancellationToken) {
             () = stopping.cancelled() => return,
         }
         while let Err(error) = send(&pool).await {
-            tracing::warn!(error = chain(&error), "could not wake the scheduler; trying again");
+            tracing::warn!(
+                error = chain(&error),
+                "could not wake the scheduler; trying again"
+            );
             tokio::select! {
                 () = tokio::time::sleep(PAUSE) => {}
                 () = stopping.cancelled() => return,

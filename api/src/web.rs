@@ -3,7 +3,10 @@
 use crate::problem::{Kind, Refusal};
 use crate::state::App;
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS, X_FRAME_OPTIONS};
+use axum::http::header::{
+    CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
+    X_FRAME_OPTIONS,
+};
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use std::path::Path;
@@ -19,17 +22,28 @@ const HASHED: &str = "/assets/";
 /// What no route took.
 pub async fn page(State(app): State<App>, request: Request) -> Result<Response, Refusal> {
     let path = request.uri().path().to_owned();
-    let Some(root) = app.web_root.as_deref().filter(|_| !path.starts_with("/api/")) else {
+    let Some(root) = app
+        .web_root
+        .as_deref()
+        .filter(|_| !path.starts_with("/api/"))
+    else {
         return Err(unknown(&path));
     };
     if request.method() != Method::GET && request.method() != Method::HEAD {
-        return Err(Refusal::new(Kind::MethodNotAllowed, format!("{path} takes GET")));
+        return Err(Refusal::new(
+            Kind::MethodNotAllowed,
+            format!("{path} takes GET"),
+        ));
     }
     let mut response = serve(root, request).await;
     if response.status() == StatusCode::NOT_FOUND {
         return Err(unknown(&path));
     }
-    let kept = if path.starts_with(HASHED) { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let kept = if path.starts_with(HASHED) {
+        "public, max-age=31536000, immutable"
+    } else {
+        "no-cache"
+    };
     let headers = response.headers_mut();
     headers.insert(CACHE_CONTROL, HeaderValue::from_static(kept));
     headers.insert(CONTENT_SECURITY_POLICY, HeaderValue::from_static(POLICY));
@@ -47,16 +61,29 @@ pub async fn unknown_path(uri: Uri) -> Refusal {
 async fn serve(root: &Path, request: Request) -> Response {
     let files = ServeDir::new(root);
     // A file with an extension is meant as such: a missing script must not be answered with the page.
-    let is_file = request.uri().path().rsplit('/').next().is_some_and(|last| last.contains('.'));
+    let is_file = request
+        .uri()
+        .path()
+        .rsplit('/')
+        .next()
+        .is_some_and(|last| last.contains('.'));
     let served = if is_file {
-        files.oneshot(request).await.map(|response| response.map(axum::body::Body::new))
+        files
+            .oneshot(request)
+            .await
+            .map(|response| response.map(axum::body::Body::new))
     } else {
         let page = files.fallback(ServeFile::new(root.join("index.html")));
-        page.oneshot(request).await.map(|response| response.map(axum::body::Body::new))
+        page.oneshot(request)
+            .await
+            .map(|response| response.map(axum::body::Body::new))
     };
     served.into_response()
 }
 
 fn unknown(path: &str) -> Refusal {
-    Refusal::new(Kind::NotFound, format!("there is nothing at {path}; /openapi.json lists what there is"))
+    Refusal::new(
+        Kind::NotFound,
+        format!("there is nothing at {path}; /openapi.json lists what there is"),
+    )
 }

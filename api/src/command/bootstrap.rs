@@ -35,33 +35,69 @@ impl Bootstrap {
     /// # Errors
     /// When the database refuses.
     pub async fn run(self, database_url: Option<String>) -> anyhow::Result<()> {
-        anyhow::ensure!(is_dns_label(&self.tenant), "a tenant's name is of a-z, 0-9 and '-', at most 63 of them");
+        anyhow::ensure!(
+            is_dns_label(&self.tenant),
+            "a tenant's name is of a-z, 0-9 and '-', at most 63 of them"
+        );
         let pool = connect(self.owner_database_url, database_url)?;
         let now = clock::now();
         let mut tx = pool::begin(&pool).await.context("reach the database")?;
         scope::admin(&mut tx).await?;
-        let tenant_id = match tenant::by_name(&mut tx, &self.tenant).await.context("look for the tenant")? {
+        let tenant_id = match tenant::by_name(&mut tx, &self.tenant)
+            .await
+            .context("look for the tenant")?
+        {
             Some(found) => found.id,
             None => {
-                let new = Tenant { id: clock::new_id().into(), name: self.tenant.clone(), gpu_quota: None };
-                tenant::create(&mut tx, &new, now).await.context("create the tenant")?;
+                let new = Tenant {
+                    id: clock::new_id().into(),
+                    name: self.tenant.clone(),
+                    gpu_quota: None,
+                };
+                tenant::create(&mut tx, &new, now)
+                    .await
+                    .context("create the tenant")?;
                 new.id
             }
         };
         scope::tenant(&mut tx, tenant_id).await?;
-        let user_id = match user::by_name(&mut tx, tenant_id, &self.user).await.context("look for the user")? {
+        let user_id = match user::by_name(&mut tx, tenant_id, &self.user)
+            .await
+            .context("look for the user")?
+        {
             Some(found) => found.id,
             None => {
-                let new = User { id: clock::new_id().into(), tenant_id, name: self.user.clone() };
-                user::create(&mut tx, &new, now).await.context("create the user")?;
+                let new = User {
+                    id: clock::new_id().into(),
+                    tenant_id,
+                    name: self.user.clone(),
+                };
+                user::create(&mut tx, &new, now)
+                    .await
+                    .context("create the user")?;
                 new.id
             }
         };
-        let (secret, hash) = wire::secret().map_err(|_| anyhow!("the operating system has no randomness to give"))?;
-        let access = if self.member { Access::Member } else { Access::Admin };
+        let (secret, hash) = wire::secret()
+            .map_err(|_| anyhow!("the operating system has no randomness to give"))?;
+        let access = if self.member {
+            Access::Member
+        } else {
+            Access::Admin
+        };
         let id = clock::new_id().into();
-        let new = NewToken { id, tenant_id, user_id, name: self.token_name, access, hash, expires_at: None };
-        token::create(&mut tx, &new, now).await.context("create the token")?;
+        let new = NewToken {
+            id,
+            tenant_id,
+            user_id,
+            name: self.token_name,
+            access,
+            hash,
+            expires_at: None,
+        };
+        token::create(&mut tx, &new, now)
+            .await
+            .context("create the token")?;
         tx.commit().await.context("commit")?;
         println!("{secret}");
         Ok(())
@@ -73,6 +109,8 @@ pub(super) fn connect(owner: Option<String>, own: Option<String>) -> anyhow::Res
     match (owner, own) {
         (Some(url), _) => Pool::connect_lazy(&url).context("read the database's address"),
         (None, Some(url)) => pool::api(&url, 1).context("read the database's address"),
-        (None, None) => Err(anyhow!("no database: give --owner-database-url or --database-url")),
+        (None, None) => Err(anyhow!(
+            "no database: give --owner-database-url or --database-url"
+        )),
     }
 }

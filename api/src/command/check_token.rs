@@ -25,8 +25,16 @@ impl CheckToken {
     /// When the database cannot be asked.
     pub async fn run(self, database_url: Option<String>) -> anyhow::Result<ExitCode> {
         let pool = connect(self.owner_database_url, database_url)?;
-        let mut tx = muster_store::pool::begin(&pool).await.context("reach the database")?;
-        let found = token::authenticate(&mut tx, &auth::hash(&self.token), clock::now()).await.context("look for the token")?;
-        Ok(if found.is_some() { ExitCode::SUCCESS } else { ExitCode::from(REFUSED) })
+        let mut tx = muster_store::pool::begin(&pool)
+            .await
+            .context("reach the database")?;
+        let found = token::authenticate(&mut tx, &auth::hash(&self.token), clock::now())
+            .await
+            .context("look for the token")?;
+        Ok(if found.is_some() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::from(REFUSED)
+        })
     }
 }

@@ -26,9 +26,14 @@ impl Migrate {
             .or(database_url)
             .context("no database: give --owner-database-url or MUSTER_API_OWNER_DATABASE_URL")?;
         migrate::run(&url).await.context("migrate the database")?;
-        for (login, password) in [(Login::Api, self.api_password), (Login::Scheduler, self.scheduler_password)] {
+        for (login, password) in [
+            (Login::Api, self.api_password),
+            (Login::Scheduler, self.scheduler_password),
+        ] {
             if let Some(password) = password {
-                migrate::allow_login(&url, login, Some(&password)).await.with_context(|| format!("let {login:?} sign in"))?;
+                migrate::allow_login(&url, login, Some(&password))
+                    .await
+                    .with_context(|| format!("let {login:?} sign in"))?;
             }
         }
         tracing::info!("the schema is up to date");

@@ -19,13 +19,18 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
     let app = App::start(&settings, stopping.clone()).context("read the database's address")?;
-    let listener = TcpListener::bind(settings.listen).await.with_context(|| format!("listen on {}", settings.listen))?;
+    let listener = TcpListener::bind(settings.listen)
+        .await
+        .with_context(|| format!("listen on {}", settings.listen))?;
     tracing::info!(listen = %listener.local_addr()?, "serving");
     let stop = stopping.clone();
-    let server = axum::serve(axum::serve::ListenerExt::tap_io(listener, |stream| {
-        // Small answers must not wait for more to come.
-        let _ = stream.set_nodelay(true);
-    }), router(&app))
+    let server = axum::serve(
+        axum::serve::ListenerExt::tap_io(listener, |stream| {
+            // Small answers must not wait for more to come.
+            let _ = stream.set_nodelay(true);
+        }),
+        router(&app),
+    )
     .with_graceful_shutdown(stop.cancelled_owned())
     .into_future();
     let mut server = tokio::spawn(server);

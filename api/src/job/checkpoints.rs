@@ -27,5 +27,8 @@ pub async fn checkpoints(
     let mut tx = app.begin(&caller).await?;
     tasks::must_exist(&mut tx, id).await?;
     let rows = checkpoint::list(&mut tx, id).await?;
-    Ok(Json(Page { items: rows.into_iter().map(wire::checkpoint).collect(), next: None }))
+    Ok(Json(Page {
+        items: rows.into_iter().map(wire::checkpoint).collect(),
+        next: None,
+    }))
 }

@@ -33,7 +33,10 @@ pub async fn delete(
         }
         DeleteOutcome::NotEnded { phase } => Err(Refusal::new(
             Kind::WrongPhase,
-            format!("the job is {}; delete needs succeeded, failed or cancelled: cancel it first", phase.as_str()),
+            format!(
+                "the job is {}; delete needs succeeded, failed or cancelled: cancel it first",
+                phase.as_str()
+            ),
         )),
         DeleteOutcome::NotFound => Err(Refusal::not_found(format!("job {id}"))),
     }

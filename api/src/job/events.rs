@@ -29,7 +29,11 @@ impl FromQuery for EventsParams {
     const NAMES: &'static [&'static str] = &["after", "continue", "limit"];
 
     fn take(query: &mut Query) -> Self {
-        Self { after: query.one("after", "the cursor of an event"), from: query.after(), limit: query.limit() }
+        Self {
+            after: query.one("after", "the cursor of an event"),
+            from: query.after(),
+            limit: query.limit(),
+        }
     }
 }
 
@@ -46,8 +50,16 @@ pub async fn events(
 ) -> Result<Json<Page<EventView>>, Refusal> {
     let mut tx = app.begin(&caller).await?;
     tasks::must_exist(&mut tx, id).await?;
-    let filter = EventFilter { job_id: Some(id), node_id: None };
+    let filter = EventFilter {
+        job_id: Some(id),
+        node_id: None,
+    };
     let limit = params.limit.min(PAGE_MAX);
     let rows = event::page(&mut tx, filter, params.after.max(params.from), limit + 1).await?;
-    Ok(Json(crate::query::page(rows, limit, |event| event.cursor.to_string(), wire::event)))
+    Ok(Json(crate::query::page(
+        rows,
+        limit,
+        |event| event.cursor.to_string(),
+        wire::event,
+    )))
 }

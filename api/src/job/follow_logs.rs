@@ -44,7 +44,10 @@ impl FromQuery for FollowParams {
 
     fn take(query: &mut Query) -> Self {
         let task = query.one("task", "a task's id, or its name such as worker-0 or ps-1");
-        Self { task, offset: query.count("offset") }
+        Self {
+            task,
+            offset: query.count("offset"),
+        }
     }
 }
 
@@ -76,7 +79,9 @@ pub async fn follow_logs(
     drop(tx);
     let from = stream::position::<LogPosition>(&headers, None)?;
     let offset = params.offset;
-    stream::answer(&app, &caller, move |client| follow(client, id, choice, from, offset))
+    stream::answer(&app, &caller, move |client| {
+        follow(client, id, choice, from, offset)
+    })
 }
 
 /// What one look found.
@@ -109,7 +114,10 @@ async fn follow(
             // A released task's log is whole only when its executor has shipped the rest, which it does before it reports the end.
             if released && all_read {
                 if let Some(successor) = look.successor {
-                    at = Some(LogPosition { task: successor, offset: 0 });
+                    at = Some(LogPosition {
+                        task: successor,
+                        offset: 0,
+                    });
                     continue;
                 }
                 if look.job_ended || matches!(choice, TaskChoice::Process(_)) {
@@ -138,7 +146,9 @@ async fn look(
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;
             // The job first: if it has ended, what is read below is the whole of it.
-            let job_ended = job::get(&mut tx, id).await?.is_none_or(|row| row.job.state.phase().is_terminal());
+            let job_ended = job::get(&mut tx, id)
+                .await?
+                .is_none_or(|row| row.job.state.phase().is_terminal());
             let newest = logs::find(&mut tx, id, choice).await?;
             let newest_id = newest.as_ref().map(|row| row.task.id);
             let task = match at {
@@ -148,7 +158,9 @@ async fn look(
                 _ => newest,
             };
             let slice = match (&task, at) {
-                (Some(task), Some(position)) => log::read(&mut tx, task.task.id, position.offset, PIECE).await?,
+                (Some(task), Some(position)) => {
+                    log::read(&mut tx, task.task.id, position.offset, PIECE).await?
+                }
                 (Some(task), None) => match first_offset {
                     Some(offset) => log::read(&mut tx, task.task.id, offset, PIECE).await?,
                     None => log::tail(&mut tx, task.task.id, 64 << 10).await?,
@@ -156,16 +168,33 @@ async fn look(
                 (None, _) => None,
             };
             let followed = task.as_ref().map(|row| row.task.id);
-            Ok(Look { successor: newest_id.filter(|id| Some(*id) != followed), task, slice, job_ended })
+            Ok(Look {
+                successor: newest_id.filter(|id| Some(*id) != followed),
+                task,
+                slice,
+                job_ended,
+            })
         })
         .await
 }
 
 /// Sends a piece, except for a character at its end of which only the beginning has come; where the reader stands then.
-async fn send(client: &Client, row: &TaskRow, slice: Slice, last: bool) -> Result<LogPosition, Gone> {
-    let cut = if last { slice.bytes.len() } else { whole_characters(&slice.bytes) };
+async fn send(
+    client: &Client,
+    row: &TaskRow,
+    slice: Slice,
+    last: bool,
+) -> Result<LogPosition, Gone> {
+    let cut = if last {
+        slice.bytes.len()
+    } else {
+        whole_characters(&slice.bytes)
+    };
     let next_offset = slice.offset + cut as u64;
-    let position = LogPosition { task: row.task.id, offset: next_offset };
+    let position = LogPosition {
+        task: row.task.id,
+        offset: next_offset,
+    };
     if cut > 0 {
         let piece = LogPiece {
             task_id: row.task.id,
@@ -187,7 +216,8 @@ fn whole_characters(bytes: &[u8]) -> usize {
         Err(_) => {
             let start = bytes.len().saturating_sub(3);
             let open = (start..bytes.len()).find(|at| {
-                std::str::from_utf8(&bytes[*at..]).is_err_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
+                std::str::from_utf8(&bytes[*at..])
+                    .is_err_and(|e| e.valid_up_to() == 0 && e.error_len().is_none())
             });
             open.unwrap_or(bytes.len())
         }
@@ -213,7 +243,14 @@ impl FromStr for LogPosition {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (task, offset) = text.split_once('@').ok_or(())?;
-        let offset = offset.parse().ok().filter(|offset: &u64| i64::try_from(*offset).is_ok()).ok_or(())?;
-        Ok(Self { task: task.parse().map_err(|_| ())?, offset })
+        let offset = offset
+            .parse()
+            .ok()
+            .filter(|offset: &u64| i64::try_from(*offset).is_ok())
+            .ok_or(())?;
+        Ok(Self {
+            task: task.parse().map_err(|_| ())?,
+            offset,
+        })
     }
 }

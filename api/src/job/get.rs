@@ -23,6 +23,8 @@ pub async fn get(
     Params(()): Params<()>,
 ) -> Result<Json<JobView>, Refusal> {
     let mut tx = app.begin(&caller).await?;
-    let row = job::get(&mut tx, id).await?.ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+    let row = job::get(&mut tx, id)
+        .await?
+        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
     Ok(Json(wire::job(row, &caller.tenant_name)))
 }

@@ -26,17 +26,25 @@ pub async fn state(
     match job::set_intent(&mut tx, id, wanted, clock::now()).await? {
         IntentOutcome::Changed | IntentOutcome::Unchanged => {}
         IntentOutcome::Refused { phase, .. } if phase.is_terminal() => {
-            let detail =
-                format!("the job is {}; {verb} needs queued, starting, running, stopping or paused", phase.as_str());
+            let detail = format!(
+                "the job is {}; {verb} needs queued, starting, running, stopping or paused",
+                phase.as_str()
+            );
             return Err(Refusal::new(Kind::WrongPhase, detail));
         }
         IntentOutcome::Refused { phase, .. } => {
-            let detail = format!("the job is {} and being cancelled, which is final; {verb} comes too late", phase.as_str());
+            let detail = format!(
+                "the job is {} and being cancelled, which is final; {verb} comes too late",
+                phase.as_str()
+            );
             return Err(Refusal::new(Kind::WrongPhase, detail));
         }
         IntentOutcome::NotFound => return Err(missing()),
     }
     let row = job::get(&mut tx, id).await?.ok_or_else(missing)?;
     tx.commit().await.map_err(StoreError::from)?;
-    Ok((StatusCode::ACCEPTED, Json(wire::job(row, &caller.tenant_name))))
+    Ok((
+        StatusCode::ACCEPTED,
+        Json(wire::job(row, &caller.tenant_name)),
+    ))
 }

@@ -55,7 +55,11 @@ pub async fn list(
     caller: Caller,
     Params(params): Params<ListParams>,
 ) -> Result<Json<Page<JobView>>, Refusal> {
-    let mut filter = JobFilter { phases: params.phase, name: params.name, ..JobFilter::default() };
+    let mut filter = JobFilter {
+        phases: params.phase,
+        name: params.name,
+        ..JobFilter::default()
+    };
     for label in &params.label {
         let Some((key, value)) = label.split_once('=') else {
             return Err(Refusal::parameter("label", label, "key=value"));
@@ -65,13 +69,21 @@ pub async fn list(
     let mut tx = app.begin(&caller).await?;
     let rows = job::list(&mut tx, &filter, params.after, params.limit + 1).await?;
     let tenant = &caller.tenant_name;
-    Ok(Json(query::page(rows, params.limit, |row| row.job.id.to_string(), |row| wire::job(row, tenant))))
+    Ok(Json(query::page(
+        rows,
+        params.limit,
+        |row| row.job.id.to_string(),
+        |row| wire::job(row, tenant),
+    )))
 }
 
 fn phases(query: &mut Query) -> Vec<JobPhase> {
     let mut phases = Vec::new();
     for text in query.all("phase") {
-        match JobPhase::ALL.into_iter().find(|phase| phase.as_str() == text) {
+        match JobPhase::ALL
+            .into_iter()
+            .find(|phase| phase.as_str() == text)
+        {
             Some(phase) => phases.push(phase),
             None => {
                 let known: Vec<_> = JobPhase::ALL.into_iter().map(JobPhase::as_str).collect();

@@ -55,9 +55,17 @@ impl FromQuery for LogsParams {
         }
         let offset = query.count("offset");
         if let (Some(_), Some(offset)) = (tail_bytes, offset) {
-            query.wrong("offset", &offset.to_string(), "either offset or tail_bytes, not both");
+            query.wrong(
+                "offset",
+                &offset.to_string(),
+                "either offset or tail_bytes, not both",
+            );
         }
-        Self { task, tail_bytes, offset }
+        Self {
+            task,
+            tail_bytes,
+            offset,
+        }
     }
 }
 
@@ -82,7 +90,9 @@ pub async fn logs(
     let mut tx = app.begin(&caller).await?;
     tasks::must_exist(&mut tx, id).await?;
     let choice = params.task.unwrap_or_else(TaskChoice::chief);
-    let Some(task) = find(&mut tx, id, &choice).await? else { return Err(missing(id, &choice)) };
+    let Some(task) = find(&mut tx, id, &choice).await? else {
+        return Err(missing(id, &choice));
+    };
     let slice = match params.offset {
         Some(offset) => log::read(&mut tx, task.task.id, offset, MAX_BYTES).await?,
         None => log::tail(&mut tx, task.task.id, params.tail_bytes.unwrap_or(64 << 10)).await?,
@@ -91,8 +101,14 @@ pub async fn logs(
     let next = slice.offset + slice.bytes.len() as u64;
     let id = HeaderValue::from_str(&task.task.id.to_string()).expect("a UUID is ASCII");
     let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8")),
-        (HeaderName::from_static("x-content-type-options"), HeaderValue::from_static("nosniff")),
+        (
+            CONTENT_TYPE,
+            HeaderValue::from_static("text/plain; charset=utf-8"),
+        ),
+        (
+            HeaderName::from_static("x-content-type-options"),
+            HeaderValue::from_static("nosniff"),
+        ),
         (TASK, id),
         (OFFSET, HeaderValue::from(slice.offset)),
         (NEXT_OFFSET, HeaderValue::from(next)),
@@ -119,7 +135,10 @@ pub(super) fn missing(job: JobId, choice: &TaskChoice) -> Refusal {
         TaskChoice::Process(id) => id.to_string(),
         TaskChoice::Place(name) => name.clone(),
     };
-    Refusal::new(Kind::NotFound, format!("job {job} has no task {what}; its tasks appear once it has started"))
+    Refusal::new(
+        Kind::NotFound,
+        format!("job {job} has no task {what}; its tasks appear once it has started"),
+    )
 }
 
 impl TaskChoice {

@@ -26,8 +26,12 @@ impl FromQuery for ProgressParams {
 
     fn take(query: &mut Query) -> Self {
         let after_step = query.count("after_step");
-        let max_points = u32::try_from(query.number("max_points", 1000, 2..=10_000)).unwrap_or(1000);
-        Self { after_step, max_points }
+        let max_points =
+            u32::try_from(query.number("max_points", 1000, 2..=10_000)).unwrap_or(1000);
+        Self {
+            after_step,
+            max_points,
+        }
     }
 }
 

@@ -45,7 +45,10 @@ impl FromQuery for JobStreamParams {
 
     fn take(query: &mut Query) -> Self {
         Self {
-            after: query.one("after", "the cursor of an event, or the id of a message of this stream"),
+            after: query.one(
+                "after",
+                "the cursor of an event, or the id of a message of this stream",
+            ),
             after_step: query.count("after_step"),
         }
     }
@@ -72,7 +75,9 @@ pub async fn stream(
     headers: HeaderMap,
 ) -> Result<Response, Refusal> {
     let mut tx = app.begin(&caller).await?;
-    let row = job::get(&mut tx, id).await?.ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+    let row = job::get(&mut tx, id)
+        .await?
+        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
     drop(tx);
     let from = stream::position(&headers, params.after)?;
     let cursor = match from {
@@ -80,14 +85,33 @@ pub async fn stream(
         None => event_feed::newest(&app, &caller).await?,
     };
     let now = row.latest.map_or(0, |latest| latest.step);
-    let step = from.and_then(|position| position.step).or(params.after_step).unwrap_or(now);
-    stream::answer(&app, &caller, move |client| follow(client, id, cursor, step))
+    let step = from
+        .and_then(|position| position.step)
+        .or(params.after_step)
+        .unwrap_or(now);
+    stream::answer(&app, &caller, move |client| {
+        follow(client, id, cursor, step)
+    })
 }
 
 async fn follow(mut client: Client, id: JobId, cursor: Cursor, mut step: u64) -> Result<(), Gone> {
-    let mut at = Position { cursor, step: Some(step) };
-    client.send(name::OPENED, &at, &Opened { cursor: cursor.to_string() }).await?;
-    let filter = EventFilter { job_id: Some(id), node_id: None };
+    let mut at = Position {
+        cursor,
+        step: Some(step),
+    };
+    client
+        .send(
+            name::OPENED,
+            &at,
+            &Opened {
+                cursor: cursor.to_string(),
+            },
+        )
+        .await?;
+    let filter = EventFilter {
+        job_id: Some(id),
+        node_id: None,
+    };
     loop {
         let (events, more) = event_feed::next(&client, filter, at.cursor).await?;
         for event in events {
@@ -95,7 +119,10 @@ async fn follow(mut client: Client, id: JobId, cursor: Cursor, mut step: u64) ->
                 step = step.min(from_step);
             }
             let ended = matches!(event.event, Event::JobDeleted { .. });
-            at = Position { cursor: event.cursor, step: Some(step) };
+            at = Position {
+                cursor: event.cursor,
+                step: Some(step),
+            };
             client.send(name::EVENT, &at, &wire::event(event)).await?;
             if ended {
                 return Ok(());
@@ -115,18 +142,31 @@ async fn samples(client: &Client, id: JobId, cursor: Cursor, step: u64) -> Resul
     let (after_step, samples) = client
         .read(async || {
             let mut tx = client.app().begin(client.caller()).await?;
-            let latest = job::get(&mut tx, id).await?.and_then(|row| row.latest).map_or(step, |latest| latest.step);
+            let latest = job::get(&mut tx, id)
+                .await?
+                .and_then(|row| row.latest)
+                .map_or(step, |latest| latest.step);
             // The job went back behind what the client has; it gets the whole series anew.
             let after = if latest < step { 0 } else { step };
             if latest == after {
                 return Ok((after, Vec::new()));
             }
-            progress::samples(&mut tx, id, Some(after), POINTS).await.map(|samples| (after, samples))
+            progress::samples(&mut tx, id, Some(after), POINTS)
+                .await
+                .map(|samples| (after, samples))
         })
         .await?;
-    let Some(newest) = samples.last().map(|(_, sample)| sample.step) else { return Ok(step) };
-    let at = Position { cursor, step: Some(newest) };
-    let message = ProgressMessage { after_step, samples: samples.into_iter().map(wire::sample).collect() };
+    let Some(newest) = samples.last().map(|(_, sample)| sample.step) else {
+        return Ok(step);
+    };
+    let at = Position {
+        cursor,
+        step: Some(newest),
+    };
+    let message = ProgressMessage {
+        after_step,
+        samples: samples.into_iter().map(wire::sample).collect(),
+    };
     client.send(name::PROGRESS, &at, &message).await?;
     Ok(newest)
 }
@@ -146,9 +186,20 @@ impl FromStr for Position {
 
     fn from_str(text: &str) -> Result<Self, ()> {
         let (cursor, step) = match text.split_once('/') {
-            Some((cursor, step)) => (cursor, Some(step.parse::<i64>().ok().and_then(|step| step.try_into().ok()).ok_or(())?)),
+            Some((cursor, step)) => (
+                cursor,
+                Some(
+                    step.parse::<i64>()
+                        .ok()
+                        .and_then(|step| step.try_into().ok())
+                        .ok_or(())?,
+                ),
+            ),
             None => (text, None),
         };
-        Ok(Self { cursor: cursor.parse().map_err(|_| ())?, step })
+        Ok(Self {
+            cursor: cursor.parse().map_err(|_| ())?,
+            step,
+        })
     }
 }

@@ -39,7 +39,9 @@ impl FromQuery for SubmitParams {
     const NAMES: &'static [&'static str] = &["dry_run"];
 
     fn take(query: &mut Query) -> Self {
-        Self { dry_run: query.one("dry_run", "true or false").unwrap_or(false) }
+        Self {
+            dry_run: query.one("dry_run", "true or false").unwrap_or(false),
+        }
     }
 }
 
@@ -72,11 +74,18 @@ pub async fn submit(
 ) -> Result<Response, Refusal> {
     let key = key(&headers)?;
     if let Err(errors) = document.value.validate() {
-        let detail = errors.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
+        let detail = errors
+            .iter()
+            .map(ToString::to_string)
+            .collect::<Vec<_>>()
+            .join("; ");
         return Err(Refusal::with_errors(Kind::InvalidJob, detail, errors));
     }
     if params.dry_run {
-        let job = wire::job(wire::submitted(imagined(&caller, document.value), &caller.user_name), &caller.tenant_name);
+        let job = wire::job(
+            wire::submitted(imagined(&caller, document.value), &caller.user_name),
+            &caller.tenant_name,
+        );
         return Ok((StatusCode::OK, axum::Json(job)).into_response());
     }
     let now = clock::now();
@@ -87,7 +96,9 @@ pub async fn submit(
             Claim::New => {}
             Claim::Replay { status, body } => return Ok(replay(status, body)),
             Claim::Mismatch => {
-                let detail = format!("the key {key:?} was sent with another document before; send a new key with a new job");
+                let detail = format!(
+                    "the key {key:?} was sent with another document before; send a new key with a new job"
+                );
                 return Err(Refusal::new(Kind::KeyReused, detail));
             }
         }
@@ -99,10 +110,20 @@ pub async fn submit(
         spec: document.value,
     };
     let stored = job::insert(&mut tx, &new, now).await?;
-    let job = wire::job(wire::submitted(stored, &caller.user_name), &caller.tenant_name);
+    let job = wire::job(
+        wire::submitted(stored, &caller.user_name),
+        &caller.tenant_name,
+    );
     let body = serde_json::to_string(&job).expect("a job is JSON");
     if let Some(key) = &key {
-        idempotency::store(&mut tx, caller.tenant_id, key, StatusCode::CREATED.as_u16(), &body).await?;
+        idempotency::store(
+            &mut tx,
+            caller.tenant_id,
+            key,
+            StatusCode::CREATED.as_u16(),
+            &body,
+        )
+        .await?;
     }
     tx.commit().await.map_err(muster_store::StoreError::from)?;
     app.waker.ring();
@@ -111,8 +132,13 @@ pub async fn submit(
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
-    let Some(value) = headers.get(KEY) else { return Ok(None) };
-    let visible = value.to_str().ok().filter(|text| (1..=255).contains(&text.len()));
+    let Some(value) = headers.get(KEY) else {
+        return Ok(None);
+    };
+    let visible = value
+        .to_str()
+        .ok()
+        .filter(|text| (1..=255).contains(&text.len()));
     match visible {
         Some(text) => Ok(Some(text.to_owned())),
         None => Err(Refusal::parameter(
@@ -133,7 +159,11 @@ fn imagined(caller: &Caller, spec: JobSpec) -> Job {
         state: JobState::Queued,
         revision: 0,
         failures: 0,
-        waiting: Some(Waiting { why: Wait::NotConsidered, smallest_change: None, position: 0 }),
+        waiting: Some(Waiting {
+            why: Wait::NotConsidered,
+            smallest_change: None,
+            position: 0,
+        }),
         not_before: None,
         submitted_at: clock::now(),
         started_at: None,
@@ -142,16 +172,21 @@ fn imagined(caller: &Caller, spec: JobSpec) -> Job {
 }
 
 fn replay(status: u16, body: String) -> Response {
-    let id = serde_json::from_str::<JobView>(&body).ok().map(|job| job.id);
+    let id = serde_json::from_str::<JobView>(&body)
+        .ok()
+        .map(|job| job.id);
     let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CREATED);
     let mut response = answer(status, id, body);
-    response.headers_mut().insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+        .headers_mut()
+        .insert(REPLAYED, HeaderValue::from_static("true"));
     response
 }
 
 fn answer(status: StatusCode, id: Option<JobId>, body: String) -> Response {
     let mut response = (status, [(CONTENT_TYPE, "application/json")], body).into_response();
-    if let Some(place) = id.and_then(|id| HeaderValue::from_str(&format!("/api/v1/jobs/{id}")).ok()) {
+    if let Some(place) = id.and_then(|id| HeaderValue::from_str(&format!("/api/v1/jobs/{id}")).ok())
+    {
         response.headers_mut().insert(LOCATION, place);
     }
     response

@@ -24,7 +24,9 @@ impl FromQuery for TasksParams {
     const NAMES: &'static [&'static str] = &["all"];
 
     fn take(query: &mut Query) -> Self {
-        Self { all: query.one("all", "true or false").unwrap_or(false) }
+        Self {
+            all: query.one("all", "true or false").unwrap_or(false),
+        }
     }
 }
 
@@ -43,9 +45,16 @@ pub async fn tasks(
 ) -> Result<Json<Page<TaskView>>, Refusal> {
     let mut tx = app.begin(&caller).await?;
     must_exist(&mut tx, id).await?;
-    let revisions = if params.all { Revisions::All } else { Revisions::Current };
+    let revisions = if params.all {
+        Revisions::All
+    } else {
+        Revisions::Current
+    };
     let rows = task::list(&mut tx, id, revisions).await?;
-    Ok(Json(Page { items: rows.into_iter().map(wire::task).collect(), next: None }))
+    Ok(Json(Page {
+        items: rows.into_iter().map(wire::task).collect(),
+        next: None,
+    }))
 }
 
 /// Refuses a job that is not there for the caller, where an empty list would hide it.

@@ -5,7 +5,8 @@ use muster_model::job::{Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::JobSpec;
 use muster_model::view::{
-    CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView, TaskView, WaitingView,
+    CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView, TaskView,
+    WaitingView,
 };
 use muster_model::wait::Waiting;
 use muster_store::event::StoredEvent;
@@ -14,12 +15,28 @@ use muster_store::task::TaskRow;
 use time::OffsetDateTime;
 
 /// Files of a checkpoint that may be downloaded.
-pub const CHECKPOINT_FILES: [&str; 3] = ["manifest.json", "model.safetensors", "optimizer.safetensors"];
+pub const CHECKPOINT_FILES: [&str; 3] = [
+    "manifest.json",
+    "model.safetensors",
+    "optimizer.safetensors",
+];
 
 /// `tenant` is the name of the one that owns it.
 pub fn job(row: JobRow, tenant: &str) -> JobView {
     let progress = row.latest.as_ref().map(|latest| progress(&row, latest));
-    let Job { id, spec, intent, state, revision, failures, waiting, submitted_at, started_at, finished_at, .. } = row.job;
+    let Job {
+        id,
+        spec,
+        intent,
+        state,
+        revision,
+        failures,
+        waiting,
+        submitted_at,
+        started_at,
+        finished_at,
+        ..
+    } = row.job;
     JobView {
         id,
         tenant: tenant.to_owned(),
@@ -36,8 +53,16 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         revision,
         failures,
         waiting: waiting.map(waiting_view),
-        workers: Count { running: row.workers, min: spec.scale.workers.min, max: spec.scale.workers.max },
-        ps_shards: Count { running: row.ps_shards, min: spec.scale.ps_shards.min, max: spec.scale.ps_shards.max },
+        workers: Count {
+            running: row.workers,
+            min: spec.scale.workers.min,
+            max: spec.scale.workers.max,
+        },
+        ps_shards: Count {
+            running: row.ps_shards,
+            min: spec.scale.ps_shards.min,
+            max: spec.scale.ps_shards.max,
+        },
         progress,
         model_path: row.model_path,
         resume_step: row.resume_step,
@@ -101,7 +126,11 @@ pub fn evaluation((at, evaluation): (OffsetDateTime, Evaluation)) -> EvaluationV
 }
 
 pub fn checkpoint(checkpoint: Checkpoint) -> CheckpointView {
-    let files = if checkpoint.retained { CHECKPOINT_FILES.as_slice() } else { &[] };
+    let files = if checkpoint.retained {
+        CHECKPOINT_FILES.as_slice()
+    } else {
+        &[]
+    };
     CheckpointView {
         id: checkpoint.id,
         written: checkpoint.written,
@@ -128,16 +157,24 @@ fn progress(row: &JobRow, latest: &Sample) -> ProgressView {
         epoch: latest.epoch,
         loss: latest.loss,
         accuracy: latest.accuracy,
-        test_accuracy: row.latest_evaluation.as_ref().map(|evaluation| evaluation.accuracy),
+        test_accuracy: row
+            .latest_evaluation
+            .as_ref()
+            .map(|evaluation| evaluation.accuracy),
         examples_per_s: latest.examples_per_s,
         steps_per_s: latest.steps_per_s,
-        eta_s: (row.job.state.phase() == JobPhase::Running).then(|| eta_s(latest, total_steps?)).flatten(),
+        eta_s: (row.job.state.phase() == JobPhase::Running)
+            .then(|| eta_s(latest, total_steps?))
+            .flatten(),
         sampled_at: row.sample_at,
     }
 }
 
 fn total_steps(spec: &JobSpec) -> Option<u64> {
-    let of_epochs = spec.stop.epochs.map(|epochs| epochs.saturating_mul(spec.engine.steps_per_epoch()));
+    let of_epochs = spec
+        .stop
+        .epochs
+        .map(|epochs| epochs.saturating_mul(spec.engine.steps_per_epoch()));
     spec.stop.steps.into_iter().chain(of_epochs).min()
 }
 

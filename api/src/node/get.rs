@@ -22,6 +22,8 @@ pub async fn get(
     Params(()): Params<()>,
 ) -> Result<Json<NodeView>, Refusal> {
     let mut tx = wire::begin(&app, &caller).await?;
-    let row = node::get(&mut tx, &name).await?.ok_or_else(|| Refusal::not_found(format!("node {name}")))?;
+    let row = node::get(&mut tx, &name)
+        .await?
+        .ok_or_else(|| Refusal::not_found(format!("node {name}")))?;
     Ok(Json(wire::node(row)))
 }

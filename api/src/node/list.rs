@@ -25,6 +25,15 @@ pub async fn list(
     let mut tx = wire::begin(&app, &caller).await?;
     let after = params.after.unwrap_or_default();
     // A cluster has hundreds of nodes, not millions: the store gives them all, and the page is cut here.
-    let rows: Vec<_> = node::list(&mut tx).await?.into_iter().filter(|row| row.node.name > after).collect();
-    Ok(Json(query::page(rows, params.limit, |row| row.node.name.clone(), wire::node)))
+    let rows: Vec<_> = node::list(&mut tx)
+        .await?
+        .into_iter()
+        .filter(|row| row.node.name > after)
+        .collect();
+    Ok(Json(query::page(
+        rows,
+        params.limit,
+        |row| row.node.name.clone(),
+        wire::node,
+    )))
 }

@@ -33,7 +33,9 @@ pub async fn change(
     let mut tx = app.begin(&caller).await?;
     scope::admin(&mut tx).await?;
     let found = tenant::by_name(&mut tx, &name).await?.ok_or_else(missing)?;
-    let changed = tenant::set_quota(&mut tx, found.id, gpu_quota).await?.ok_or_else(missing)?;
+    let changed = tenant::set_quota(&mut tx, found.id, gpu_quota)
+        .await?
+        .ok_or_else(missing)?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Json(wire::tenant(changed)))
 }

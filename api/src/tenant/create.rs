@@ -31,16 +31,24 @@ pub async fn create(
 ) -> Result<(StatusCode, Json<TenantView>), Refusal> {
     let NewTenant { name, gpu_quota } = document.value;
     if !is_dns_label(&name) {
-        let expected = "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit";
+        let expected =
+            "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit";
         return Err(wire::invalid("name", &format!("{name:?}"), expected));
     }
     wire::check_quota(gpu_quota)?;
-    let new = Tenant { id: clock::new_id().into(), name, gpu_quota };
+    let new = Tenant {
+        id: clock::new_id().into(),
+        name,
+        gpu_quota,
+    };
     let mut tx = app.begin(&caller).await?;
     scope::admin(&mut tx).await?;
     match tenant::create(&mut tx, &new, clock::now()).await {
         Err(error) if error.is_taken() => {
-            return Err(Refusal::new(Kind::NameTaken, format!("there is a tenant {} already", new.name)));
+            return Err(Refusal::new(
+                Kind::NameTaken,
+                format!("there is a tenant {} already", new.name),
+            ));
         }
         done => done?,
     }

@@ -25,6 +25,15 @@ pub async fn list(
     let mut tx = app.begin(&caller).await?;
     scope::admin(&mut tx).await?;
     let after = params.after.unwrap_or_default();
-    let rows: Vec<_> = tenant::list(&mut tx).await?.into_iter().filter(|tenant| tenant.name > after).collect();
-    Ok(Json(query::page(rows, params.limit, |tenant| tenant.name.clone(), wire::tenant)))
+    let rows: Vec<_> = tenant::list(&mut tx)
+        .await?
+        .into_iter()
+        .filter(|tenant| tenant.name > after)
+        .collect();
+    Ok(Json(query::page(
+        rows,
+        params.limit,
+        |tenant| tenant.name.clone(),
+        wire::tenant,
+    )))
 }

@@ -42,14 +42,18 @@ pub async fn create(
         Some(name) if *name != caller.tenant_name => {
             scope::admin(&mut tx).await?;
             let found = tenant::by_name(&mut tx, name).await?;
-            let found = found.ok_or_else(|| invalid("tenant", &format!("{name:?}"), "the name of a tenant"))?;
+            let found = found
+                .ok_or_else(|| invalid("tenant", &format!("{name:?}"), "the name of a tenant"))?;
             // Tokens belong to the tenant in scope, even for administrators.
             scope::tenant(&mut tx, found.id).await?;
             (found.id, found.name)
         }
         _ => (caller.tenant_id, caller.tenant_name.clone()),
     };
-    let user = wanted.user.clone().unwrap_or_else(|| caller.user_name.clone());
+    let user = wanted
+        .user
+        .clone()
+        .unwrap_or_else(|| caller.user_name.clone());
     let user_id = user_id(&mut tx, tenant_id, &user, now).await?;
     let (secret, hash) = wire::secret()?;
     let new = NewRow {
@@ -63,8 +67,25 @@ pub async fn create(
     };
     token::create(&mut tx, &new, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    let NewRow { id, name, access, expires_at, .. } = new;
-    Ok((StatusCode::CREATED, Json(CreatedToken { id, name, user, tenant, access, expires_at, secret })))
+    let NewRow {
+        id,
+        name,
+        access,
+        expires_at,
+        ..
+    } = new;
+    Ok((
+        StatusCode::CREATED,
+        Json(CreatedToken {
+            id,
+            name,
+            user,
+            tenant,
+            access,
+            expires_at,
+            secret,
+        }),
+    ))
 }
 
 fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), Refusal> {
@@ -77,25 +98,42 @@ fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), 
     if let Some(at) = wanted.expires_at.filter(|at| *at <= now) {
         return Err(invalid("expires_at", &at.to_string(), "a time to come"));
     }
-    let for_other = wanted.user.as_ref().is_some_and(|user| *user != caller.user_name)
-        || wanted.tenant.as_ref().is_some_and(|tenant| *tenant != caller.tenant_name);
+    let for_other = wanted
+        .user
+        .as_ref()
+        .is_some_and(|user| *user != caller.user_name)
+        || wanted
+            .tenant
+            .as_ref()
+            .is_some_and(|tenant| *tenant != caller.tenant_name);
     if !caller.is_admin() && (for_other || wanted.access == Access::Admin) {
-        let detail = "tokens for other users or tenants, or with access admin, are made by administrators";
+        let detail =
+            "tokens for other users or tenants, or with access admin, are made by administrators";
         return Err(Refusal::new(Kind::Forbidden, detail));
     }
     Ok(())
 }
 
 /// The user of this name, who is created if need be.
-async fn user_id(conn: &mut PgConnection, tenant_id: TenantId, name: &str, now: OffsetDateTime) -> Result<UserId, Refusal> {
+async fn user_id(
+    conn: &mut PgConnection,
+    tenant_id: TenantId,
+    name: &str,
+    now: OffsetDateTime,
+) -> Result<UserId, Refusal> {
     if let Some(found) = user::by_name(conn, tenant_id, name).await? {
         return Ok(found.id);
     }
-    let new = User { id: clock::new_id().into(), tenant_id, name: name.to_owned() };
+    let new = User {
+        id: clock::new_id().into(),
+        tenant_id,
+        name: name.to_owned(),
+    };
     match user::create(conn, &new, now).await {
-        Err(error) if error.is_taken() => {
-            Err(Refusal::new(Kind::NameTaken, format!("user {name} was just created by another request; try again")))
-        }
+        Err(error) if error.is_taken() => Err(Refusal::new(
+            Kind::NameTaken,
+            format!("user {name} was just created by another request; try again"),
+        )),
         done => Ok(done.map(|()| new.id)?),
     }
 }

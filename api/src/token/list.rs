@@ -26,7 +26,10 @@ impl FromQuery for TokensParams {
     const NAMES: &'static [&'static str] = &["limit", "continue"];
 
     fn take(query: &mut Query) -> Self {
-        Self { limit: query.limit(), after: query.after() }
+        Self {
+            limit: query.limit(),
+            after: query.after(),
+        }
     }
 }
 
@@ -44,5 +47,10 @@ pub async fn list(
 ) -> Result<Json<Page<TokenView>>, Refusal> {
     let mut tx = app.begin(&caller).await?;
     let rows = token::list(&mut tx, params.after, params.limit + 1).await?;
-    Ok(Json(query::page(rows, params.limit, |token| token.id.to_string(), wire::token)))
+    Ok(Json(query::page(
+        rows,
+        params.limit,
+        |token| token.id.to_string(),
+        wire::token,
+    )))
 }

@@ -28,9 +28,14 @@ pub async fn revoke(
     Params(()): Params<()>,
 ) -> Result<StatusCode, Refusal> {
     let mut tx = app.begin(&caller).await?;
-    let found = find(&mut tx, id).await?.ok_or_else(|| Refusal::not_found(format!("token {id}")))?;
+    let found = find(&mut tx, id)
+        .await?
+        .ok_or_else(|| Refusal::not_found(format!("token {id}")))?;
     if found.user_id != caller.user_id && !caller.is_admin() {
-        let detail = format!("the token is {}'s; only its user and administrators may revoke it", found.user_name);
+        let detail = format!(
+            "the token is {}'s; only its user and administrators may revoke it",
+            found.user_name
+        );
         return Err(Refusal::new(Kind::Forbidden, detail));
     }
     token::revoke(&mut tx, id, clock::now()).await?;

@@ -11,7 +11,8 @@ mod stream;
 mod tenant;
 
 pub use job::{
-    CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView, SeriesView, TaskView, WaitingView,
+    CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView,
+    SeriesView, TaskView, WaitingView,
 };
 pub use node::{GpuView, NodeView, Occupant};
 pub use problem::Problem;

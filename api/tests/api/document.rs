@@ -1,0 +1,83 @@
+//! `api/openapi.json` is what the code says. To renew it: `cargo run -p muster-api -- openapi > api/openapi.json`.
+
+use crate::world::{RED, World, request};
+use axum::body::Body;
+use axum::http::Method;
+use serde_json::Value;
+
+#[test]
+fn the_kept_document_is_the_generated_one() {
+    let kept = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/openapi.json"))
+        .expect("api/openapi.json");
+    assert!(
+        kept == muster_api::openapi::text(),
+        "api/openapi.json is not what the code says; if that is meant: cargo run -p muster-api -- openapi > api/openapi.json"
+    );
+}
+
+#[test]
+fn every_reference_in_the_document_leads_somewhere() {
+    let document: Value = serde_json::from_str(&muster_api::openapi::text()).expect("JSON");
+    assert!(
+        document["openapi"]
+            .as_str()
+            .expect("a version")
+            .starts_with("3.1")
+    );
+    let mut references = Vec::new();
+    collect(&document, &mut references);
+    assert!(references.len() > 100);
+    for reference in references {
+        let place = reference.strip_prefix('#').expect("a reference within");
+        assert!(document.pointer(place).is_some(), "{reference}");
+    }
+}
+
+fn collect(value: &Value, references: &mut Vec<String>) {
+    match value {
+        Value::Object(fields) => {
+            references.extend(
+                fields
+                    .get("$ref")
+                    .and_then(Value::as_str)
+                    .map(str::to_owned),
+            );
+            fields.values().for_each(|value| collect(value, references));
+        }
+        Value::Array(items) => items.iter().for_each(|value| collect(value, references)),
+        _ => {}
+    }
+}
+
+#[tokio::test]
+async fn the_document_is_served_and_every_path_in_it_is_a_route() {
+    let world = World::new().await;
+    let document: Value = world.get("", "/openapi.json").await.json();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        let path = path
+            .replace("{id}", "00000000-0000-7000-8000-000000000000")
+            .replace("{name}", "x")
+            .replace("{step}", "1");
+        for method in item.as_object().expect("methods").keys() {
+            let method: Method = method.to_uppercase().parse().expect("a method");
+            let answer = world
+                .send(request(method.clone(), RED, &path, Body::empty()))
+                .await_head()
+                .await;
+            assert_ne!(answer, 405, "{method} {path}");
+            assert_ne!(answer, 500, "{method} {path}");
+        }
+    }
+}
+
+/// Streams do not end; only their head counts here.
+trait Head {
+    async fn await_head(self) -> u16;
+}
+
+impl<F: Future<Output = crate::world::Answer>> Head for F {
+    async fn await_head(self) -> u16 {
+        let answer = tokio::time::timeout(std::time::Duration::from_millis(500), self).await;
+        answer.map_or(200, |answer| answer.status.as_u16())
+    }
+}

@@ -1,0 +1,12 @@
+//! The interface as its users meet it: the whole router in this process, on a real Postgres.
+
+mod bad_input;
+mod client;
+mod document;
+mod files;
+mod idempotency;
+mod jobs;
+mod pages;
+mod streams;
+mod tenancy;
+mod world;

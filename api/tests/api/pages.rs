@@ -1,0 +1,99 @@
+//! Lists in pages: every item once, in order, whatever comes meanwhile.
+
+use crate::world::{RED, World, request};
+use axum::body::Body;
+use axum::http::Method;
+use serde_json::Value;
+
+async fn walk(world: &World, path: &str, between: impl AsyncFn()) -> Vec<String> {
+    let mut seen = Vec::new();
+    let mut next = String::new();
+    loop {
+        let page: Value = world.get(RED, &format!("{path}{next}")).await.json();
+        for item in page["items"].as_array().expect("a list") {
+            seen.push(
+                item["name"]
+                    .as_str()
+                    .or(item["cursor"].as_str())
+                    .expect("a name")
+                    .to_owned(),
+            );
+        }
+        let Some(token) = page["continue"].as_str() else {
+            return seen;
+        };
+        next = format!("&continue={token}");
+        between().await;
+    }
+}
+
+#[tokio::test]
+async fn pages_of_jobs_hold_every_job_once_although_new_ones_come() {
+    let world = World::new().await;
+    for number in 0..7 {
+        world.submit(&format!("job-{number}")).await;
+    }
+    let seen = walk(&world, "/api/v1/jobs?limit=3", async || {
+        world.submit("late").await;
+    })
+    .await;
+    assert_eq!(
+        seen,
+        [
+            "job-6", "job-5", "job-4", "job-3", "job-2", "job-1", "job-0"
+        ]
+    );
+    let exact = walk(&world, "/api/v1/jobs?limit=500&name=job-3", async || {}).await;
+    assert_eq!(exact, ["job-3"]);
+}
+
+#[tokio::test]
+async fn jobs_are_found_by_phase_label_and_name() {
+    let world = World::new().await;
+    let first = world.submit("first").await;
+    world.submit("second").await;
+    let pause = request(
+        Method::POST,
+        RED,
+        &format!("/api/v1/jobs/{first}/pause"),
+        Body::empty(),
+    );
+    assert_eq!(world.send(pause).await.status, 202);
+    world.step(first, 0, muster_store::plan::Action::Hold).await;
+    let names =
+        async |query: &str| walk(&world, &format!("/api/v1/jobs?{query}"), async || {}).await;
+    assert_eq!(names("phase=paused").await, ["first"]);
+    assert_eq!(
+        names("phase=paused&phase=queued").await,
+        ["second", "first"]
+    );
+    assert_eq!(names("label=team%3Dsecond").await, ["second"]);
+    assert_eq!(names("label=team%3Dnone").await, Vec::<String>::new());
+    assert_eq!(names("name=first&phase=queued").await, Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn pages_of_events_follow_their_cursors() {
+    let world = World::new().await;
+    let job = world.submit("told").await;
+    world.run(job, 0, 0).await;
+    let all = walk(
+        &world,
+        &format!("/api/v1/jobs/{job}/events?limit=500"),
+        async || {},
+    )
+    .await;
+    let in_twos = walk(
+        &world,
+        &format!("/api/v1/jobs/{job}/events?limit=2"),
+        async || {},
+    )
+    .await;
+    assert!(all.len() >= 4, "{all:?}");
+    assert_eq!(in_twos, all);
+    let rest: Value = world
+        .get(RED, &format!("/api/v1/jobs/{job}/events?after={}", all[1]))
+        .await
+        .json();
+    assert_eq!(rest["items"][0]["cursor"], all[2]);
+}

@@ -1,0 +1,363 @@
+//! Server-sent events: whoever connects again with the id of the last message misses nothing and gets nothing twice.
+
+use crate::world::{BLUE, RED, World, request, sample};
+use axum::body::{Body, BodyDataStream};
+use axum::http::Method;
+use futures::StreamExt as _;
+use muster_model::assignment::TaskReport;
+use muster_model::job::{AfterStop, RequeueCause};
+use muster_store::plan::Action;
+use serde_json::Value;
+use std::collections::VecDeque;
+use std::time::Duration;
+use tower::ServiceExt as _;
+
+/// Far above what any message takes; a test that waits so long has failed.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+struct Stream {
+    body: BodyDataStream,
+    text: String,
+    ready: VecDeque<Message>,
+}
+
+#[derive(Debug, Clone)]
+struct Message {
+    name: String,
+    id: String,
+    data: Value,
+}
+
+impl Stream {
+    async fn open(world: &World, token: &str, path: &str, last_id: &str) -> Self {
+        let mut request = request(Method::GET, token, path, Body::empty());
+        if !last_id.is_empty() {
+            request
+                .headers_mut()
+                .insert("last-event-id", last_id.parse().expect("a header"));
+        }
+        let response = world
+            .router
+            .clone()
+            .oneshot(request)
+            .await
+            .expect("an answer");
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Self {
+            body: response.into_body().into_data_stream(),
+            text: String::new(),
+            ready: VecDeque::new(),
+        }
+    }
+
+    async fn next(&mut self) -> Option<Message> {
+        while self.ready.is_empty() {
+            let piece = tokio::time::timeout(PATIENCE, self.body.next())
+                .await
+                .expect("a message in time")?;
+            self.text
+                .push_str(std::str::from_utf8(&piece.expect("a piece")).expect("text"));
+            while let Some((block, rest)) = self.text.split_once("\n\n") {
+                let field = |name: &str| {
+                    block
+                        .lines()
+                        .find_map(|line| line.strip_prefix(name))
+                        .unwrap_or_default()
+                        .trim_start()
+                        .to_owned()
+                };
+                let message = Message {
+                    name: field("event:"),
+                    id: field("id:"),
+                    data: serde_json::from_str(&field("data:")).unwrap_or_default(),
+                };
+                let rest = rest.to_owned();
+                if !message.name.is_empty() {
+                    self.ready.push_back(message);
+                }
+                self.text = rest;
+            }
+        }
+        self.ready.pop_front()
+    }
+
+    /// The next message of this name.
+    async fn next_of(&mut self, name: &str) -> Message {
+        loop {
+            let message = self.next().await.expect("the stream goes on");
+            if message.name == name {
+                return message;
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_resumed_after_every_message_has_no_gap_and_no_duplicate() {
+    let world = World::new().await;
+    let begin = Stream::open(&world, RED, "/api/v1/stream", "")
+        .await
+        .next_of("opened")
+        .await
+        .id;
+    let submit = async |from: usize| {
+        for number in from..from + 5 {
+            world.submit(&format!("job-{number}")).await;
+        }
+    };
+    submit(0).await;
+    let mut seen = Vec::new();
+    let mut last = begin;
+    // Half of them come while nobody is connected, the others while a reader is.
+    for round in 0..10 {
+        let mut stream = Stream::open(&world, RED, "/api/v1/stream", &last).await;
+        if round == 5 {
+            submit(5).await;
+        }
+        let message = stream.next_of("event").await;
+        assert_eq!(
+            message.id,
+            message.data["cursor"].as_str().expect("a cursor")
+        );
+        seen.push(
+            message.data["event"]["name"]
+                .as_str()
+                .expect("a name")
+                .to_owned(),
+        );
+        last = message.id;
+    }
+    let expected: Vec<_> = (0..10).map(|number| format!("job-{number}")).collect();
+    assert_eq!(seen, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_commit_that_is_overtaken_is_not_skipped() {
+    let world = World::new().await;
+    let mut stream = Stream::open(&world, RED, "/api/v1/stream", "").await;
+    stream.next_of("opened").await;
+    // A slow transaction has written its event first and commits last.
+    let mut slow = muster_store::pool::begin_for(&world.app.pool, world.red)
+        .await
+        .expect("a transaction");
+    let spec = serde_json::from_value(crate::world::document("slow")).expect("a document");
+    let who = muster_store::user::by_name(&mut slow, world.red, "rob")
+        .await
+        .expect("a user")
+        .expect("rob")
+        .id;
+    let new = muster_store::job::NewJob {
+        id: crate::world::id(),
+        tenant_id: world.red,
+        submitted_by: who,
+        spec,
+    };
+    muster_store::job::insert(&mut slow, &new, crate::world::at(0))
+        .await
+        .expect("a job");
+    world.submit("quick").await;
+    tokio::time::sleep(Duration::from_millis(400)).await;
+    slow.commit().await.expect("commit");
+    let mut names = Vec::new();
+    for _ in 0..2 {
+        names.push(
+            stream.next_of("event").await.data["event"]["name"]
+                .as_str()
+                .expect("a name")
+                .to_owned(),
+        );
+    }
+    assert_eq!(names, ["slow", "quick"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn streams_show_each_tenant_its_own_jobs_and_everybody_the_nodes() {
+    let world = World::new().await;
+    let mut blue = Stream::open(&world, BLUE, "/api/v1/stream", "").await;
+    blue.next_of("opened").await;
+    world.submit("reds").await;
+    let drain = request(
+        Method::POST,
+        crate::world::ADMIN,
+        "/api/v1/nodes/node-a/drain",
+        Body::empty(),
+    );
+    assert_eq!(world.send(drain).await.status, 202);
+    let first = blue.next_of("event").await;
+    assert_eq!(first.data["event"]["kind"], "node_drained", "{first:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn samples_come_once_over_breaks_and_again_after_the_job_went_back() {
+    let world = World::new().await;
+    let job = world.submit("trains").await;
+    let (worker, shard) = world.run(job, 0, 0).await;
+    let path = format!("/api/v1/jobs/{job}/stream");
+    let mut stream = Stream::open(&world, RED, &path, "").await;
+    stream.next_of("opened").await;
+    let told = |step| TaskReport::Progress {
+        sample: sample(step),
+    };
+    world.tell(worker, 1, 0, vec![told(10), told(20)]).await;
+    let message = stream.next_of("progress").await;
+    let steps = |message: &Message| -> Vec<u64> {
+        message.data["samples"]
+            .as_array()
+            .expect("a list")
+            .iter()
+            .map(|s| s["step"].as_u64().expect("a step"))
+            .collect()
+    };
+    assert_eq!(
+        (message.data["after_step"].as_u64(), steps(&message)),
+        (Some(0), vec![10, 20])
+    );
+    drop(stream);
+    // While nobody is connected.
+    world.tell(worker, 1, 2, vec![told(30)]).await;
+    let mut stream = Stream::open(&world, RED, &path, &message.id).await;
+    let message = stream.next_of("progress").await;
+    assert_eq!(
+        (message.data["after_step"].as_u64(), steps(&message)),
+        (Some(20), vec![30])
+    );
+    // A new revision continues from step 10.
+    let then = AfterStop::Requeue {
+        cause: RequeueCause::TaskFailed,
+    };
+    world
+        .step(
+            job,
+            1,
+            Action::Stop {
+                then,
+                why: "a task failed".to_owned(),
+                charge_failure: true,
+                not_before: None,
+            },
+        )
+        .await;
+    world.gone(&[worker, shard], 1).await;
+    world.step(job, 1, Action::Release).await;
+    let (worker, _) = world.run(job, 1, 0).await;
+    world
+        .tell(
+            worker,
+            2,
+            0,
+            vec![TaskReport::Ready { from_step: 10 }, told(20)],
+        )
+        .await;
+    let message = stream.next_of("progress").await;
+    let after = message.data["after_step"].as_u64().expect("a step");
+    assert!(after <= 10, "{message:?}");
+    assert_eq!(
+        steps(&message)
+            .into_iter()
+            .filter(|step| *step > 10)
+            .collect::<Vec<_>>(),
+        [20]
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_log_is_followed_through_revisions_and_ends_with_the_job() {
+    let world = World::new().await;
+    let job = world.submit("talks").await;
+    let (worker, shard) = world.run(job, 0, 0).await;
+    let path = format!("/api/v1/jobs/{job}/logs/stream");
+    world.write_log(worker, 0, b"first\n").await;
+    let mut stream = Stream::open(&world, RED, &path, "").await;
+    let first = stream.next_of("log").await;
+    assert_eq!(
+        (
+            first.data["text"].as_str(),
+            first.data["next_offset"].as_u64()
+        ),
+        (Some("first\n"), Some(6))
+    );
+    // Half a character waits for its other half.
+    let euro = "€".as_bytes();
+    world
+        .write_log(worker, 6, &[b"a", &euro[..1]].concat())
+        .await;
+    assert_eq!(stream.next_of("log").await.data["text"], "a");
+    world.write_log(worker, 8, &euro[1..]).await;
+    assert_eq!(stream.next_of("log").await.data["text"], "€");
+    drop(stream);
+    let mut stream = Stream::open(&world, RED, &path, &first.id).await;
+    assert_eq!(
+        stream.next_of("log").await.data["text"],
+        "a€",
+        "from where the first message ended"
+    );
+    let then = AfterStop::Requeue {
+        cause: RequeueCause::Resize,
+    };
+    world
+        .step(
+            job,
+            1,
+            Action::Stop {
+                then,
+                why: "room".to_owned(),
+                charge_failure: false,
+                not_before: None,
+            },
+        )
+        .await;
+    world.gone(&[worker, shard], 1).await;
+    world.step(job, 1, Action::Release).await;
+    let (worker, shard) = world.run(job, 1, 0).await;
+    world.write_log(worker, 0, b"second\n").await;
+    let second = stream.next_of("log").await;
+    assert_eq!(
+        (
+            second.data["text"].as_str(),
+            second.data["revision"].as_u64()
+        ),
+        (Some("second\n"), Some(2))
+    );
+    world
+        .step(
+            job,
+            2,
+            Action::Stop {
+                then: AfterStop::Cancel,
+                why: "asked".to_owned(),
+                charge_failure: false,
+                not_before: None,
+            },
+        )
+        .await;
+    world.gone(&[worker, shard], 2).await;
+    world.step(job, 2, Action::Release).await;
+    assert!(
+        stream.next_of("end").await.data["reason"]
+            .as_str()
+            .expect("a reason")
+            .contains("worker-0")
+    );
+    assert!(stream.next().await.is_none());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stream_outlives_a_crash_of_postgres() {
+    let world = World::new().await;
+    let mut stream = Stream::open(&world, RED, "/api/v1/stream", "").await;
+    stream.next_of("opened").await;
+    world.db.crash_and_restart();
+    let mut tries = 0;
+    while world
+        .post(RED, "/api/v1/jobs", &crate::world::document("after"))
+        .await
+        .status
+        != 201
+    {
+        tries += 1;
+        assert!(tries < 40, "the api never found the database again");
+        tokio::time::sleep(Duration::from_millis(250)).await;
+    }
+    assert_eq!(stream.next_of("event").await.data["event"]["name"], "after");
+}
