@@ -4,6 +4,7 @@
 //! `routes.rs` lists what is answered, `layers.rs` what happens to every request; each verb has a file of its own.
 
 pub mod auth;
+mod blame;
 mod body;
 mod clock;
 mod cluster;

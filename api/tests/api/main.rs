@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod client;
+mod commands;
 mod document;
 mod files;
 mod idempotency;

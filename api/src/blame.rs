@@ -1,0 +1,236 @@
+//! Which field of a document is to blame, with its value and what would be right: serde's messages, taken apart.
+//!
+//! The words of those messages are serde's own; `tests/api/bad_input.rs` holds them to what is answered, so that an update of
+//! serde that changes them is seen.
+
+use muster_model::spec::FieldError;
+use serde_json::Value;
+
+/// serde says what is wrong in a sentence; this takes it apart.
+pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
+    let path = if path == "." { "" } else { path };
+    let at = |path: &str| find(document, path).map_or_else(|| "missing".to_owned(), short);
+    let join = |name: &str| {
+        if path.is_empty() {
+            name.to_owned()
+        } else {
+            format!("{path}.{name}")
+        }
+    };
+    if let Some((name, rest)) = quoted(message, "unknown field `") {
+        let field = if path.rsplit('.').next() == Some(name) {
+            path.to_owned()
+        } else {
+            join(name)
+        };
+        let value = at(&field);
+        return FieldError {
+            field,
+            value,
+            expected: format!("no such field; {}", expected(rest, "one of ")),
+        };
+    }
+    if let Some((name, _)) = quoted(message, "missing field `") {
+        return FieldError {
+            field: join(name),
+            value: "missing".to_owned(),
+            expected: "a value; the field is required".to_owned(),
+        };
+    }
+    if let Some((name, _)) = quoted(message, "duplicate field `") {
+        return FieldError {
+            field: join(name),
+            value: "given twice".to_owned(),
+            expected: "one value".to_owned(),
+        };
+    }
+    if let Some((name, rest)) = quoted(message, "unknown variant `") {
+        let field = tag_of(document, path, name).map_or_else(|| path.to_owned(), |tag| join(&tag));
+        return FieldError {
+            field,
+            value: format!("{name:?}"),
+            expected: expected(rest, "one of "),
+        };
+    }
+    if message.starts_with("invalid length ") {
+        // serde reads a list as an object's fields in order, and complains only of their number.
+        let field = if path.is_empty() {
+            named(None)
+        } else {
+            path.to_owned()
+        };
+        return FieldError {
+            value: at(path),
+            field,
+            expected: "an object".to_owned(),
+        };
+    }
+    // "invalid type: string \"x\", expected u32"
+    let (found, wanted) = message
+        .split_once(": ")
+        .and_then(|(_, rest)| rest.rsplit_once(", expected "))
+        .unwrap_or(("", message));
+    let field = if path.is_empty() {
+        named(culprit(document, found))
+    } else {
+        inside(document, path, found)
+    };
+    let value = find(document, &field).map_or_else(|| found.to_owned(), short);
+    FieldError {
+        field,
+        value,
+        expected: in_words(wanted),
+    }
+}
+
+/// The text between `before` and the next backtick, and what follows it.
+fn quoted<'a>(message: &'a str, before: &str) -> Option<(&'a str, &'a str)> {
+    let start = message.find(before)? + before.len();
+    message[start..].split_once('`')
+}
+
+fn expected(rest: &str, list: &str) -> String {
+    let names = rest
+        .trim_start_matches(", expected ")
+        .trim_start_matches("one of ")
+        .replace('`', "");
+    if names.contains(", ") || names.contains(" or ") {
+        format!("{list}{names}")
+    } else {
+        names.trim_start_matches(", ").to_owned()
+    }
+}
+
+/// serde reads a tagged enum as a whole before it looks inside, and so loses the path below it: the field whose value it
+/// complains of is looked for, and named if there is exactly one.
+fn inside(document: &Value, path: &str, found: &str) -> String {
+    match find(document, path) {
+        Some(whole @ (Value::Object(_) | Value::Array(_))) => match culprit(whole, found) {
+            Some(below) if !below.is_empty() => {
+                if below.starts_with('[') {
+                    format!("{path}{below}")
+                } else {
+                    format!("{path}.{below}")
+                }
+            }
+            _ => path.to_owned(),
+        },
+        _ => path.to_owned(),
+    }
+}
+
+fn named(path: Option<String>) -> String {
+    path.filter(|path| !path.is_empty())
+        .unwrap_or_else(|| "the document".to_owned())
+}
+
+fn culprit(whole: &Value, found: &str) -> Option<String> {
+    let mut hits = Vec::new();
+    walk(whole, String::new(), &mut |path, value| {
+        if unexpected(value).is_some_and(|text| text == found) {
+            hits.push(path.to_owned());
+        }
+    });
+    if hits.len() == 1 { hits.pop() } else { None }
+}
+
+fn walk(value: &Value, path: String, visit: &mut impl FnMut(&str, &Value)) {
+    visit(&path, value);
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let below = if path.is_empty() {
+                    name.clone()
+                } else {
+                    format!("{path}.{name}")
+                };
+                walk(value, below, visit);
+            }
+        }
+        Value::Array(items) => {
+            for (index, value) in items.iter().enumerate() {
+                walk(value, format!("{path}[{index}]"), visit);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// A value as serde names it when it did not expect it.
+fn unexpected(value: &Value) -> Option<String> {
+    match value {
+        Value::Null => Some("null".to_owned()),
+        Value::Bool(value) => Some(format!("boolean `{value}`")),
+        Value::Number(number) if number.is_f64() => {
+            let text = number.to_string();
+            Some(format!("floating point `{text}`"))
+        }
+        Value::Number(number) => Some(format!("integer `{number}`")),
+        Value::String(text) => Some(format!("string {text:?}")),
+        Value::Array(_) => Some("sequence".to_owned()),
+        Value::Object(_) => Some("map".to_owned()),
+    }
+}
+
+/// The field of the object at `path` that holds `name`, if the path itself does not.
+fn tag_of(document: &Value, path: &str, name: &str) -> Option<String> {
+    let fields = if path.is_empty() {
+        document
+    } else {
+        find(document, path)?
+    }
+    .as_object()?;
+    fields
+        .iter()
+        .find(|(_, value)| value.as_str() == Some(name))
+        .map(|(field, _)| field.clone())
+}
+
+/// The value at a path such as `scale.workers.min` or `engine.model.hidden[0]`.
+fn find<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
+    if path.is_empty() || path == "the document" {
+        return Some(document);
+    }
+    let mut value = document;
+    for part in path.split('.') {
+        let mut names = part.split('[');
+        let name = names.next().filter(|name| !name.is_empty());
+        if let Some(name) = name {
+            value = value.get(name)?;
+        }
+        for index in names {
+            value = value.get(index.trim_end_matches(']').parse::<usize>().ok()?)?;
+        }
+    }
+    Some(value)
+}
+
+fn short(value: &Value) -> String {
+    const LONGEST: usize = 100;
+    let text = value.to_string();
+    match text.char_indices().nth(LONGEST) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text,
+    }
+}
+
+fn in_words(wanted: &str) -> String {
+    match wanted {
+        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more".to_owned(),
+        "i32" | "i64" => "a whole number".to_owned(),
+        "f32" | "f64" => "a number".to_owned(),
+        "a sequence" => "a list".to_owned(),
+        "a map" => "an object".to_owned(),
+        other => other
+            .strip_prefix("struct ")
+            .map_or_else(|| other.to_owned(), |name| format!("an object ({name})")),
+    }
+}
+
+/// The message without its line and column, which a path replaces.
+pub fn without_position(message: &str) -> String {
+    message
+        .rsplit_once(" at line ")
+        .map_or(message, |(text, _)| text)
+        .to_owned()
+}
