@@ -107,7 +107,7 @@ impl Bootstrap {
 /// As the owner if its address is given, else as the daemon's own role, which may do the same.
 pub(super) fn connect(owner: Option<String>, own: Option<String>) -> anyhow::Result<Pool> {
     match (owner, own) {
-        (Some(url), _) => Pool::connect_lazy(&url).context("read the database's address"),
+        (Some(url), _) => pool::owner(&url, 1).context("read the database's address"),
         (None, Some(url)) => pool::api(&url, 1).context("read the database's address"),
         (None, None) => Err(anyhow!(
             "no database: give --owner-database-url or --database-url"

@@ -612,7 +612,7 @@ fn administration() -> Vec<Case> {
     ]
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_bad_input_is_refused_clearly_and_changes_nothing() {
     let world = World::new().await;
     let waiting = world.submit("waiting").await.to_string();
@@ -667,7 +667,7 @@ async fn every_kind_of_bad_input_is_refused_clearly_and_changes_nothing() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_wrong_phase_names_the_phase_and_those_that_would_do() {
     let world = World::new().await;
     let job = world.submit("waiting").await;
@@ -682,7 +682,7 @@ async fn a_wrong_phase_names_the_phase_and_those_that_would_do() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_that_asks_too_often_is_told_when_to_come_back() {
     let limits = muster_api::config::Limits {
         requests_per_s: 1,

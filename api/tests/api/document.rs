@@ -4,6 +4,7 @@ use crate::world::{RED, World, request};
 use axum::body::Body;
 use axum::http::Method;
 use serde_json::Value;
+use std::time::Duration;
 
 #[test]
 fn the_kept_document_is_the_generated_one() {
@@ -49,7 +50,7 @@ fn collect(value: &Value, references: &mut Vec<String>) {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_document_is_served_and_every_path_in_it_is_a_route() {
     let world = World::new().await;
     let document: Value = world.get("", "/openapi.json").await.json();
@@ -60,24 +61,20 @@ async fn the_document_is_served_and_every_path_in_it_is_a_route() {
             .replace("{step}", "1");
         for method in item.as_object().expect("methods").keys() {
             let method: Method = method.to_uppercase().parse().expect("a method");
-            let answer = world
-                .send(request(method.clone(), RED, &path, Body::empty()))
-                .await_head()
-                .await;
-            assert_ne!(answer, 405, "{method} {path}");
-            assert_ne!(answer, 500, "{method} {path}");
+            let asked = world.send(request(method.clone(), RED, &path, Body::empty()));
+            // A stream does not end; that it goes on is answer enough.
+            let Ok(answer) = tokio::time::timeout(Duration::from_millis(500), asked).await else {
+                continue;
+            };
+            assert!(
+                !matches!(answer.status.as_u16(), 405 | 500),
+                "{method} {path}: {}",
+                answer.text()
+            );
+            assert!(
+                !answer.text().contains("there is nothing at"),
+                "{method} {path}"
+            );
         }
-    }
-}
-
-/// Streams do not end; only their head counts here.
-trait Head {
-    async fn await_head(self) -> u16;
-}
-
-impl<F: Future<Output = crate::world::Answer>> Head for F {
-    async fn await_head(self) -> u16 {
-        let answer = tokio::time::timeout(std::time::Duration::from_millis(500), self).await;
-        answer.map_or(200, |answer| answer.status.as_u16())
     }
 }

@@ -40,7 +40,7 @@ async fn written(world: &World, worker: TaskId, seq: u64, step: u64, path: Strin
         .await;
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_checkpoint_is_listed_and_downloaded_with_its_checksum() {
     let world = World::new().await;
     let (job, worker) = started(&world).await;
@@ -113,7 +113,7 @@ async fn a_checkpoint_is_listed_and_downloaded_with_its_checksum() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_path_that_leads_out_of_the_jobs_folder_is_not_followed() {
     let world = World::new().await;
     let (job, worker) = started(&world).await;
@@ -150,7 +150,7 @@ async fn a_path_that_leads_out_of_the_jobs_folder_is_not_followed() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_page_is_served_with_its_policy_and_routes_of_its_own() {
     let world = World::new().await;
     for path in ["/", "/jobs/1234", "/nodes"] {

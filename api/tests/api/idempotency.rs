@@ -20,7 +20,7 @@ async fn jobs(world: &World) -> usize {
         .len()
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_request_gets_the_same_answer_and_another_one_under_its_key_is_refused() {
     let world = World::new().await;
     let first = world.send(keyed(RED, "k1", &document("once"))).await;
@@ -50,7 +50,7 @@ async fn a_repeated_request_gets_the_same_answer_and_another_one_under_its_key_i
     assert_eq!(jobs(&world).await, 1);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_refused_request_does_not_use_its_key_up() {
     let world = World::new().await;
     assert_eq!(
@@ -66,7 +66,7 @@ async fn a_refused_request_does_not_use_its_key_up() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn of_many_at_once_one_submits_and_all_get_its_answer() {
     let world = World::new().await;
     let document = document("crowd");
@@ -85,7 +85,7 @@ async fn of_many_at_once_one_submits_and_all_get_its_answer() {
     assert_eq!(jobs(&world).await, 1);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_dry_run_answers_what_would_be_and_keeps_nothing() {
     let world = World::new().await;
     let before = world.everything().await;

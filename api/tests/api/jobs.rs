@@ -9,7 +9,7 @@ use muster_model::progress::Evaluation;
 use muster_store::plan::Action;
 use serde_json::{Value, json};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_job_is_submitted_read_paused_resumed_cancelled_and_deleted() {
     let world = World::new().await;
     let answer = world.post(RED, "/api/v1/jobs", &document("whole")).await;
@@ -62,7 +62,7 @@ async fn a_job_is_submitted_read_paused_resumed_cancelled_and_deleted() {
     assert_eq!(world.delete(RED, &place).await.status, 404);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn the_same_document_in_yaml_is_the_same_job() {
     let world = World::new().await;
     let text = std::fs::read_to_string(concat!(
@@ -90,7 +90,7 @@ async fn the_same_document_in_yaml_is_the_same_job() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_running_job_shows_its_tasks_progress_eta_and_model() {
     let world = World::new().await;
     let id = world.submit("runs").await;
@@ -194,7 +194,7 @@ async fn a_running_job_shows_its_tasks_progress_eta_and_model() {
     assert_eq!(job["progress"]["eta_s"], Value::Null);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_log_is_read_by_its_tail_and_by_offset() {
     let world = World::new().await;
     let id = world.submit("talks").await;
@@ -232,7 +232,7 @@ async fn a_log_is_read_by_its_tail_and_by_offset() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn health_readiness_and_counters_need_no_token() {
     let world = World::new().await;
     assert_eq!(world.get("", "/healthz").await.status, 200);

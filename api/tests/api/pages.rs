@@ -27,7 +27,7 @@ async fn walk(world: &World, path: &str, between: impl AsyncFn()) -> Vec<String>
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn pages_of_jobs_hold_every_job_once_although_new_ones_come() {
     let world = World::new().await;
     for number in 0..7 {
@@ -47,7 +47,7 @@ async fn pages_of_jobs_hold_every_job_once_although_new_ones_come() {
     assert_eq!(exact, ["job-3"]);
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_found_by_phase_label_and_name() {
     let world = World::new().await;
     let first = world.submit("first").await;
@@ -72,7 +72,7 @@ async fn jobs_are_found_by_phase_label_and_name() {
     assert_eq!(names("name=first&phase=queued").await, Vec::<String>::new());
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn pages_of_events_follow_their_cursors() {
     let world = World::new().await;
     let job = world.submit("told").await;

@@ -4,7 +4,7 @@ use crate::world::{ADMIN, BLUE, RED, World, document, json_request};
 use axum::http::Method;
 use serde_json::{Value, json};
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_tenant_sees_its_own_jobs_only() {
     let world = World::new().await;
     let job = world.submit("secret").await;
@@ -48,7 +48,7 @@ async fn a_tenant_sees_its_own_jobs_only() {
     }
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn whose_job_holds_a_gpu_is_told_to_its_tenant_and_administrators() {
     let world = World::new().await;
     let job = world.submit("secret").await;
@@ -79,7 +79,7 @@ async fn whose_job_holds_a_gpu_is_told_to_its_tenant_and_administrators() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
     let world = World::new().await;
     let drained = world
@@ -151,7 +151,7 @@ async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
     );
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread")]
 async fn a_revoked_token_is_refused_at_once_and_only_its_owner_or_an_administrator_revokes() {
     let world = World::new().await;
     let made: Value = world

@@ -306,7 +306,7 @@ impl World {
     /// All that requests could have changed, as text.
     pub async fn everything(&self) -> String {
         let mut text = String::new();
-        let owner = Pool::connect_lazy(&self.db.owner_url).expect("an address");
+        let owner = pool::owner(&self.db.owner_url, 1).expect("an address");
         let mut tx = pool::begin(&owner).await.expect("a transaction");
         let jobs = job::list(&mut tx, &job::JobFilter::default(), None, 1000)
             .await
