@@ -27,7 +27,7 @@ const BUFFER: usize = 256 << 10;
     params(
         ("id" = JobId, Path, description = "The job"),
         ("step" = u64, Path, description = "Step of the checkpoint"),
-        ("name" = String, Path, description = "`manifest.json`, `model.safetensors` or `optimizer.safetensors`"),
+        ("name" = String, Path, description = "`manifest.json`, `model.safetensors`, `optimizer.safetensors` or `SHA256SUMS`"),
     ),
     responses((status = 200, description = "The file", content_type = "application/octet-stream", body = Vec<u8>, headers(
         ("Muster-Sha256" = String, description = "Hex SHA-256 of the file, when its manifest states it"),

@@ -15,10 +15,11 @@ use muster_store::task::TaskRow;
 use time::OffsetDateTime;
 
 /// Files of a checkpoint that may be downloaded.
-pub const CHECKPOINT_FILES: [&str; 3] = [
+pub const CHECKPOINT_FILES: [&str; 4] = [
     "manifest.json",
     "model.safetensors",
     "optimizer.safetensors",
+    "SHA256SUMS",
 ];
 
 /// `tenant` is the name of the one that owns it.
