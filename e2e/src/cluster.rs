@@ -46,12 +46,22 @@ impl Cluster {
     /// # Panics
     /// When it does not come up; the logs are printed.
     pub async fn start(options: Options) -> Self {
-        let folder = tempfile::Builder::new().prefix("muster-e2e-").tempdir().expect("a temporary folder");
+        let folder = tempfile::Builder::new()
+            .prefix("muster-e2e-")
+            .tempdir()
+            .expect("a temporary folder");
         // Postgres runs under another user when the tests run as root, and must be able to enter.
-        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755)).expect("our own folder");
-        let port = TcpListener::bind("127.0.0.1:0").and_then(|socket| socket.local_addr()).expect("a free port").port();
+        std::fs::set_permissions(folder.path(), std::fs::Permissions::from_mode(0o755))
+            .expect("our own folder");
+        let port = free_port();
         let server = format!("http://127.0.0.1:{port}");
-        let mut cluster = Self { up: None, folder, options, server, client: None };
+        let mut cluster = Self {
+            up: None,
+            folder,
+            options,
+            server,
+            client: None,
+        };
         cluster.up_again().await;
         cluster
     }
@@ -61,11 +71,25 @@ impl Cluster {
     /// # Panics
     /// When it does not come up; the logs are printed.
     pub async fn up_again(&mut self) {
-        let log = std::fs::File::options().create(true).append(true).open(self.folder.path().join("up.log")).expect("a log");
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder.path().join("up.log"))
+            .expect("a log");
         let child = self
             .muster()
-            .args(["up", "--no-example", "--listen", self.server.trim_start_matches("http://")])
-            .args(["--nodes", &self.options.nodes.to_string(), "--slots", &self.options.slots.to_string()])
+            .args([
+                "up",
+                "--no-example",
+                "--listen",
+                self.server.trim_start_matches("http://"),
+            ])
+            .args([
+                "--nodes",
+                &self.options.nodes.to_string(),
+                "--slots",
+                &self.options.slots.to_string(),
+            ])
             .arg("--data")
             .arg(self.data())
             .env("MUSTER_SCHEDULER_LEASE_MS", LEASE_MS.to_string())
@@ -83,13 +107,19 @@ impl Cluster {
             if let Some(token) = self.token() {
                 let client = Client::new(&self.server, &token).expect("a right address");
                 if client.nodes().await.is_ok_and(|all| {
-                    all.iter().filter(|node| node.state == muster_model::node::NodeState::Up).count() == nodes
+                    all.iter()
+                        .filter(|node| node.state == muster_model::node::NodeState::Up)
+                        .count()
+                        == nodes
                 }) {
                     self.client = Some(client);
                     return;
                 }
             }
-            let ended = self.up.as_mut().is_some_and(|up| up.try_wait().is_ok_and(|status| status.is_some()));
+            let ended = self
+                .up
+                .as_mut()
+                .is_some_and(|up| up.try_wait().is_ok_and(|status| status.is_some()));
             if ended || waited > PATIENCE {
                 self.print_logs();
                 panic!("the cluster did not come up");
@@ -128,7 +158,14 @@ impl Cluster {
     #[must_use]
     pub fn token(&self) -> Option<String> {
         let settings: toml::Table = std::fs::read_to_string(self.config()).ok()?.parse().ok()?;
-        Some(settings.get("contexts")?.get(0)?.get("token")?.as_str()?.to_owned())
+        Some(
+            settings
+                .get("contexts")?
+                .get(0)?
+                .get("token")?
+                .as_str()?
+                .to_owned(),
+        )
     }
 
     #[must_use]
@@ -150,7 +187,10 @@ impl Cluster {
     /// The processes of one program; for tasks also their role's name (`worker-1`, `ps-0`) in this job.
     #[must_use]
     pub fn running(&self, program: &str) -> Vec<Process> {
-        self.processes().into_iter().filter(|process| process.program == program && !process.is_shim()).collect()
+        self.processes()
+            .into_iter()
+            .filter(|process| process.program == program && !process.is_shim())
+            .collect()
     }
 
     /// Kills the process with SIGKILL.
@@ -170,7 +210,10 @@ impl Cluster {
             .max_by_key(|task| task.revision)
             .unwrap_or_else(|| panic!("job {job} has no task {name}"));
         let id = task.id.to_string();
-        let process = self.running("muster-task").into_iter().find(|process| process.mentions(&id));
+        let process = self
+            .running("muster-task")
+            .into_iter()
+            .find(|process| process.mentions(&id));
         (task, process.expect("the task's process runs"))
     }
 
@@ -179,8 +222,11 @@ impl Cluster {
     /// # Panics
     /// When it is refused.
     pub async fn submit(&self, document: &str) -> JobView {
-        let document = serde_norway::from_str(document).expect("YAML");
-        self.client().submit(&document, None).await.expect("the document is right")
+        let document: serde_json::Value = serde_norway::from_str(document).expect("YAML");
+        self.client()
+            .submit(&document, None)
+            .await
+            .expect("the document is right")
     }
 
     /// Waits until the job is as `right` says, over restarts of the api.
@@ -228,7 +274,7 @@ impl Cluster {
         }
     }
 
-    /// The steps at which the revisions of the job began to train.
+    /// The steps from which later revisions of the job went on; empty if it was never restarted.
     pub async fn resumed_at(&self, job: JobId) -> Vec<u64> {
         let history = self.history(job).await;
         let steps = history.iter().filter_map(|entry| match entry.event {
@@ -243,7 +289,12 @@ impl Cluster {
     /// # Panics
     /// When a process is left behind.
     pub fn down(&mut self) {
-        let status = self.muster().args(["down", "--data"]).arg(self.data()).status().expect("muster down runs");
+        let status = self
+            .muster()
+            .args(["down", "--data"])
+            .arg(self.data())
+            .status()
+            .expect("muster down runs");
         assert!(status.success(), "muster down: {status}");
         if let Some(mut up) = self.up.take() {
             let status = up.wait().expect("muster up ends");
@@ -264,11 +315,21 @@ impl Cluster {
     fn print_logs(&self) {
         let mut logs = vec![self.folder.path().join("up.log")];
         let folder = std::fs::read_dir(self.data().join("logs"));
-        logs.extend(folder.into_iter().flatten().flatten().map(|entry| entry.path()));
+        logs.extend(
+            folder
+                .into_iter()
+                .flatten()
+                .flatten()
+                .map(|entry| entry.path()),
+        );
         for log in logs {
             let text = std::fs::read_to_string(&log).unwrap_or_default();
             let lines: Vec<_> = text.lines().collect();
-            eprintln!("==> {} <==\n{}", log.display(), lines[lines.len().saturating_sub(40)..].join("\n"));
+            eprintln!(
+                "==> {} <==\n{}",
+                log.display(),
+                lines[lines.len().saturating_sub(40)..].join("\n")
+            );
         }
     }
 
@@ -294,15 +355,28 @@ impl Drop for Cluster {
 
 impl Process {
     fn is_shim(&self) -> bool {
-        self.arguments.get(1).is_some_and(|argument| argument == "shim")
+        self.arguments
+            .get(1)
+            .is_some_and(|argument| argument == "shim")
     }
+}
+
+/// Below the range from which the system gives ports to whoever asks for any, so that nobody takes it before we do.
+fn free_port() -> u16 {
+    let first = 10_000 + u16::try_from(std::process::id() % 20_000).expect("small");
+    let mut ports = (first..30_000).chain(10_000..first);
+    ports
+        .find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok())
+        .expect("a free port")
 }
 
 /// A program of this workspace, built with the tests.
 fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("this test's program");
     let folder = own.ancestors().find(|folder| folder.join(name).is_file());
-    folder.map(|folder| folder.join(name)).unwrap_or_else(|| panic!("{name} is not built; run `make test`, or cargo build"))
+    folder
+        .map(|folder| folder.join(name))
+        .unwrap_or_else(|| panic!("{name} is not built; run `make test`, or cargo build"))
 }
 
 fn datasets() -> PathBuf {

@@ -18,7 +18,10 @@ pub struct Process {
 #[must_use]
 pub fn of(folder: &Path) -> Vec<Process> {
     let folder = folder.to_string_lossy();
-    all().into_iter().filter(|process| process.mentions(&folder)).collect()
+    all()
+        .into_iter()
+        .filter(|process| process.mentions(&folder))
+        .collect()
 }
 
 impl Process {
@@ -34,12 +37,16 @@ impl Process {
 
     #[must_use]
     pub fn is_alive(&self) -> bool {
-        Pid::from_raw(self.pid).is_some_and(|pid| test_kill_process(pid).is_ok()) && !is_zombie(self.pid)
+        Pid::from_raw(self.pid).is_some_and(|pid| test_kill_process(pid).is_ok())
+            && !is_zombie(self.pid)
     }
 
     #[must_use]
     pub fn mentions(&self, text: &str) -> bool {
-        self.arguments.iter().chain(&self.environment).any(|word| word.contains(text))
+        self.arguments
+            .iter()
+            .chain(&self.environment)
+            .any(|word| word.contains(text))
     }
 }
 
@@ -56,16 +63,32 @@ fn all() -> Vec<Process> {
 fn read(pid: i32) -> Option<Process> {
     let words = |name: &str| -> Option<Vec<String>> {
         let bytes = std::fs::read(format!("/proc/{pid}/{name}")).ok()?;
-        let words = bytes.split(|byte| *byte == 0).filter(|word| !word.is_empty());
-        Some(words.map(|word| String::from_utf8_lossy(word).into_owned()).collect())
+        let words = bytes
+            .split(|byte| *byte == 0)
+            .filter(|word| !word.is_empty());
+        Some(
+            words
+                .map(|word| String::from_utf8_lossy(word).into_owned())
+                .collect(),
+        )
     };
     let arguments = words("cmdline")?;
-    let program = Path::new(arguments.first()?).file_name()?.to_string_lossy().into_owned();
-    Some(Process { pid, program, arguments, environment: words("environ").unwrap_or_default() })
+    let program = Path::new(arguments.first()?)
+        .file_name()?
+        .to_string_lossy()
+        .into_owned();
+    Some(Process {
+        pid,
+        program,
+        arguments,
+        environment: words("environ").unwrap_or_default(),
+    })
 }
 
 fn is_zombie(pid: i32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The state follows the name, which may itself hold blanks and brackets.
-    status.rsplit_once(')').is_none_or(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
+    status
+        .rsplit_once(')')
+        .is_none_or(|(_, rest)| matches!(rest.trim_start().chars().next(), Some('Z' | 'X')))
 }

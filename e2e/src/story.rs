@@ -15,10 +15,10 @@ pub fn document(name: &str, workers: (u32, u32), shards: (u32, u32), steps: u64)
         "version: muster/v1
 name: {name}
 engine:
-  model: {{ kind: cnn, channels: [8, 16], dense: [32] }}
+  model: {{ kind: cnn, channels: [16, 32], dense: [64] }}
   dataset: {{ name: fashion-mnist, train_limit: 12800, test_limit: 2000 }}
   optimizer: {{ kind: adam, learning_rate: 0.001 }}
-  batch: 64
+  batch: 128
   seed: 3
 scale:
   workers: {{ min: {}, max: {} }}
@@ -44,15 +44,25 @@ pub async fn no_gpu_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
     for job in jobs {
         for task in cluster.client().tasks(*job).await.expect("tasks") {
             for gpu in task.gpus.clone() {
-                by_gpu.entry((task.node.clone(), gpu)).or_default().push(task.clone());
+                by_gpu
+                    .entry((task.node.clone(), gpu))
+                    .or_default()
+                    .push(task.clone());
             }
         }
     }
     for (gpu, mut tasks) in by_gpu {
         tasks.sort_by_key(|task| task.created_at);
         for pair in tasks.windows(2) {
-            let free_at = pair[0].released_at.unwrap_or_else(|| panic!("{gpu:?}: {} still holds it", pair[0].name));
-            assert!(free_at <= pair[1].created_at, "{gpu:?} was held by {:?} and {:?}", pair[0], pair[1]);
+            let free_at = pair[0]
+                .released_at
+                .unwrap_or_else(|| panic!("{gpu:?}: {} still holds it", pair[0].name));
+            assert!(
+                free_at <= pair[1].created_at,
+                "{gpu:?} was held by {:?} and {:?}",
+                pair[0],
+                pair[1]
+            );
         }
     }
 }
@@ -62,11 +72,38 @@ pub async fn no_gpu_was_held_twice(cluster: &Cluster, jobs: &[JobId]) {
 /// # Panics
 /// When steps are missing, or more were lost than lie between two checkpoints.
 pub async fn training_is_continuous(cluster: &Cluster, job: JobId, steps: u64) {
-    let series = cluster.client().progress(job, None, None).await.expect("the series");
-    let seen: Vec<u64> = series.samples.iter().map(|point| point.sample.step).collect();
-    assert!(seen.is_sorted(), "steps of the series are in order: {seen:?}");
-    assert_eq!(seen.last(), Some(&steps), "the series ends with the last step");
-    let widest = seen.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or(0);
-    assert!(widest <= 2 * CHECKPOINT_EVERY, "a gap of {widest} steps in {seen:?}");
-    assert!(series.samples.iter().all(|point| point.sample.loss.is_finite()));
+    let series = cluster
+        .client()
+        .progress(job, None, None)
+        .await
+        .expect("the series");
+    let seen: Vec<u64> = series
+        .samples
+        .iter()
+        .map(|point| point.sample.step)
+        .collect();
+    assert!(
+        seen.is_sorted(),
+        "steps of the series are in order: {seen:?}"
+    );
+    assert_eq!(
+        seen.last(),
+        Some(&steps),
+        "the series ends with the last step"
+    );
+    let widest = seen
+        .windows(2)
+        .map(|pair| pair[1] - pair[0])
+        .max()
+        .unwrap_or(0);
+    assert!(
+        widest <= 2 * CHECKPOINT_EVERY,
+        "a gap of {widest} steps in {seen:?}"
+    );
+    assert!(
+        series
+            .samples
+            .iter()
+            .all(|point| point.sample.loss.is_finite())
+    );
 }

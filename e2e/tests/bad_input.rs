@@ -20,22 +20,41 @@ async fn is_refused_with_field_value_and_remedy() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     for (change, named) in [
         ("surprise: 1", "surprise"),
-        ("scale: { workers: { min: -1, max: 1 } }", "scale.workers.min"),
-        ("scale: { workers: { min: 3, max: 2 } }", "scale.workers.max"),
-        ("scale: { workers: { min: one, max: 2 } }", "scale.workers.min"),
+        (
+            "scale: { workers: { min: -1, max: 1 } }",
+            "scale.workers.min",
+        ),
+        (
+            "scale: { workers: { min: 3, max: 2 } }",
+            "scale.workers.max",
+        ),
+        (
+            "scale: { workers: { min: one, max: 2 } }",
+            "scale.workers.min",
+        ),
         ("priority: 1000", "priority"),
         ("retries: 1000", "retries"),
         ("checkpoint: { keep: 0 }", "checkpoint.keep"),
-        ("exchange: { consistency: { kind: eventual } }", "exchange.consistency"),
+        (
+            "exchange: { consistency: { kind: eventual } }",
+            "exchange.consistency",
+        ),
         ("exchange: { consistency: { kind: ssp } }", "staleness"),
-        ("resources: { worker: { gpus: 99 } }", "resources.worker.gpus"),
+        (
+            "resources: { worker: { gpus: 99 } }",
+            "resources.worker.gpus",
+        ),
         ("labels: [a, b]", "labels"),
     ] {
         let output = submit(&cluster, &format!("{RIGHT}{change}\n"));
         refused(&output, 3, &[named]);
     }
     for (from, to, named) in [
-        ("name: fashion-mnist", "name: imagenet", "engine.dataset.name"),
+        (
+            "name: fashion-mnist",
+            "name: imagenet",
+            "engine.dataset.name",
+        ),
         ("kind: mlp", "kind: transformer", "engine.model"),
         ("batch: 64", "batch: 0", "engine.batch"),
         ("muster/v1", "muster/v9", "version"),
@@ -46,17 +65,62 @@ async fn is_refused_with_field_value_and_remedy() {
         refused(&submit(&cluster, &RIGHT.replace(from, to)), 3, &[named]);
     }
     refused(&submit(&cluster, "a: [unclosed"), 2, &["YAML"]);
-    refused(&submit(&cluster, &format!("{RIGHT}labels: {{ long: {} }}\n", "x".repeat(10 << 20))), 3, &["1"]);
-    refused(&run(&cluster, &["submit", "/nowhere/job.yaml"]), 1, &["/nowhere/job.yaml"]);
-    refused(&run(&cluster, &["show", "no-such-job"]), 4, &["no-such-job"]);
-    refused(&run(&cluster, &["cancel", "01890000-0000-7000-8000-000000000000"]), 4, &[]);
-    refused(&run(&cluster, &["drain", "no-such-node"]), 4, &["no-such-node"]);
-    refused(&run(&cluster, &["list", "--phase", "sleeping"]), 2, &["sleeping", "queued"]);
-    refused(&run(&cluster, &["list", "--label", "novalue"]), 2, &["KEY=VALUE"]);
+    refused(
+        &submit(
+            &cluster,
+            &format!("{RIGHT}labels: {{ long: {} }}\n", "x".repeat(10 << 20)),
+        ),
+        3,
+        &["1"],
+    );
+    refused(
+        &run(&cluster, &["submit", "/nowhere/job.yaml"]),
+        1,
+        &["/nowhere/job.yaml"],
+    );
+    refused(
+        &run(&cluster, &["show", "no-such-job"]),
+        4,
+        &["no-such-job"],
+    );
+    refused(
+        &run(
+            &cluster,
+            &["cancel", "01890000-0000-7000-8000-000000000000"],
+        ),
+        4,
+        &[],
+    );
+    refused(
+        &run(&cluster, &["drain", "no-such-node"]),
+        4,
+        &["no-such-node"],
+    );
+    refused(
+        &run(&cluster, &["list", "--phase", "sleeping"]),
+        2,
+        &["sleeping", "queued"],
+    );
+    refused(
+        &run(&cluster, &["list", "--label", "novalue"]),
+        2,
+        &["KEY=VALUE"],
+    );
     refused(&run(&cluster, &["--token", "wrong", "list"]), 6, &["token"]);
-    refused(&run(&cluster, &["--server", "http://127.0.0.1:1", "--token", "x", "list"]), 5, &["127.0.0.1:1"]);
+    refused(
+        &run(
+            &cluster,
+            &["--server", "http://127.0.0.1:1", "--token", "x", "list"],
+        ),
+        5,
+        &["127.0.0.1:1"],
+    );
 
-    let jobs = cluster.client().jobs(&muster_client::JobQuery::default()).await.expect("the list");
+    let jobs = cluster
+        .client()
+        .jobs(&muster_client::JobQuery::default())
+        .await
+        .expect("the list");
     assert!(jobs.items.is_empty(), "nothing was submitted: {jobs:?}");
     cluster.down();
 }
@@ -66,9 +130,16 @@ async fn of_a_stranger_on_the_data_plane_harms_nothing() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let document = muster_e2e::story::document("bothered", (1, 1), (1, 1), 400);
     let job = cluster.submit(&document).await.id;
-    cluster.until(job, "some training", |job| job.progress.as_ref().is_some_and(|p| p.step >= 30)).await;
+    cluster
+        .until(job, "some training", |job| {
+            job.progress.as_ref().is_some_and(|p| p.step >= 30)
+        })
+        .await;
     let tasks = cluster.client().tasks(job).await.expect("tasks");
-    let address = tasks.iter().find_map(|task| task.address.clone()).expect("a shard listens");
+    let address = tasks
+        .iter()
+        .find_map(|task| task.address.clone())
+        .expect("a shard listens");
     for garbage in [&b"GET / HTTP/1.1\r\n\r\n"[..], &[0xff; 4096], &[0; 64], b""] {
         let mut stream = TcpStream::connect(&address).expect("it listens");
         // It may close before everything is written.
@@ -76,11 +147,21 @@ async fn of_a_stranger_on_the_data_plane_harms_nothing() {
         drop(stream);
     }
     // Half-open connections stay open while the job goes on.
-    let idle: Vec<_> = (0..8).map(|_| TcpStream::connect(&address).expect("it listens")).collect();
-    let done = cluster.until(job, "success", |job| job.phase == muster_model::job::JobPhase::Succeeded).await;
+    let idle: Vec<_> = (0..8)
+        .map(|_| TcpStream::connect(&address).expect("it listens"))
+        .collect();
+    let done = cluster
+        .until(job, "success", |job| {
+            job.phase == muster_model::job::JobPhase::Succeeded
+        })
+        .await;
     drop(idle);
     assert_eq!(done.failures, 0);
-    assert_eq!(cluster.resumed_at(job).await, [0]);
+    assert_eq!(
+        cluster.resumed_at(job).await,
+        [0_u64; 0],
+        "it was never restarted"
+    );
     cluster.down();
 }
 
@@ -93,12 +174,22 @@ fn submit(cluster: &Cluster, document: &str) -> Output {
         .stderr(Stdio::piped())
         .spawn()
         .expect("muster runs");
-    child.stdin.take().expect("a pipe").write_all(document.as_bytes()).expect("it reads");
+    child
+        .stdin
+        .take()
+        .expect("a pipe")
+        .write_all(document.as_bytes())
+        .expect("it reads");
     child.wait_with_output().expect("it ends")
 }
 
 fn run(cluster: &Cluster, arguments: &[&str]) -> Output {
-    cluster.muster().args(arguments).stdin(Stdio::null()).output().expect("muster runs")
+    cluster
+        .muster()
+        .args(arguments)
+        .stdin(Stdio::null())
+        .output()
+        .expect("muster runs")
 }
 
 fn refused(output: &Output, code: i32, named: &[&str]) {

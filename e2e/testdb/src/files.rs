@@ -6,16 +6,35 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use tempfile::TempDir;
 
+/// `f_type` of a file system in memory, from Linux' `magic.h`.
+const TMPFS_MAGIC: rustix::fs::FsWord = 0x0102_1994;
 const PREFIX: &str = "muster-testdb-";
 
 /// A folder for one server, short enough for the path of a socket, gone with its owner; one whose process was killed is removed by
 /// the next that makes one.
 pub fn folder() -> TempDir {
-    let parent = parent();
-    sweep(&parent);
+    folder_in(&parent())
+}
+
+/// Like `folder`, on a disk and not in memory: `/var/tmp` outlives a restart of the machine by convention.
+///
+/// # Panics
+/// When the folders for temporary files are all in memory.
+pub fn folder_on_disk() -> TempDir {
+    let candidates = [std::env::temp_dir(), PathBuf::from("/var/tmp")];
+    let on_disk = candidates.iter().find(|folder| {
+        rustix::fs::statfs(folder.as_path()).is_ok_and(|system| system.f_type != TMPFS_MAGIC)
+    });
+    folder_in(on_disk.unwrap_or_else(|| {
+        panic!("none of {candidates:?} is on a disk; set TMPDIR to a folder on one, which everybody may enter")
+    }))
+}
+
+fn folder_in(parent: &Path) -> TempDir {
+    sweep(parent);
     let folder = tempfile::Builder::new()
         .prefix(&format!("{PREFIX}{}-", std::process::id()))
-        .tempdir_in(&parent)
+        .tempdir_in(parent)
         .unwrap_or_else(|error| panic!("make a folder in {}: {error}", parent.display()));
     give(folder.path());
     folder

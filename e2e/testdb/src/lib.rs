@@ -6,7 +6,7 @@
 //! back another's events, and none could crash it.
 //!
 //! A server ends with its `TestDb`; if the process is killed, the kernel ends it by the death signal of its parent. This crate
-//! must never be a dependency of anything but tests.
+//! must never be a dependency of anything but tests and benches.
 
 mod files;
 mod programs;
@@ -14,7 +14,9 @@ mod server;
 mod template;
 
 use muster_store::migrate;
-use server::Server;
+use server::{Promise, Server};
+
+const NAME: &str = "test";
 
 /// A migrated, empty database on a running server, for as long as this lives.
 #[derive(Debug)]
@@ -45,6 +47,18 @@ impl TestDb {
         Self::create(None).await
     }
 
+    /// A new server with Postgres' own settings on a real disk, for measurements: a commit is acknowledged once it is on the disk.
+    ///
+    /// # Panics
+    /// As `new`, and when there is no disk for temporary files.
+    pub async fn durable() -> Self {
+        let folder = files::folder_on_disk();
+        server::init(folder.path(), Promise::OutlivesMachine);
+        let server = Server::start(folder, Promise::OutlivesMachine);
+        template::migrated(&server, NAME).await;
+        Self::on(server)
+    }
+
     /// Kills the server as a crash would, without a checkpoint, and starts it again on what it had written. Databases keep their
     /// addresses; connections break.
     ///
@@ -55,12 +69,15 @@ impl TestDb {
     }
 
     async fn create(template: Option<&str>) -> Self {
-        const NAME: &str = "test";
         template::ensure().await;
         let server = Server::start_copy(&template::folder());
         migrate::create_database(&server.url("owner", "postgres"), NAME, template)
             .await
             .expect("create a test's database");
+        Self::on(server)
+    }
+
+    fn on(server: Server) -> Self {
         Self {
             owner_url: server.url("owner", NAME),
             api_url: server.url("muster_api", NAME),

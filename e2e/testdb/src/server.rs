@@ -14,10 +14,20 @@ use tempfile::TempDir;
 const POLL: Duration = Duration::from_millis(10);
 const POLLS: u32 = 6_000;
 
+/// What a server keeps, and how it is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Promise {
+    /// What a crash of Postgres would lose is kept, what a crash of the machine would lose is not: tests ask for no more.
+    OutlivesProcess,
+    /// Every commit is on disk before it is acknowledged. Postgres' own defaults, as `muster up` runs it.
+    OutlivesMachine,
+}
+
 /// A server and its folder, which holds `data`, the socket and the server's log.
 pub struct Server {
     child: Mutex<Child>,
     folder: TempDir,
+    promise: Promise,
 }
 
 impl Server {
@@ -25,15 +35,16 @@ impl Server {
     pub fn start_copy(template: &Path) -> Self {
         let folder = files::folder();
         files::copy(template, &folder.path().join("data"));
-        Self::start(folder)
+        Self::start(folder, Promise::OutlivesProcess)
     }
 
     /// On the folder `data` in `folder`.
-    pub fn start(folder: TempDir) -> Self {
-        let child = start(folder.path());
+    pub fn start(folder: TempDir, promise: Promise) -> Self {
+        let child = start(folder.path(), promise);
         Self {
             child: Mutex::new(child),
             folder,
+            promise,
         }
     }
 
@@ -52,7 +63,7 @@ impl Server {
         let mut child = self.child.lock().unwrap_or_else(PoisonError::into_inner);
         child.kill().expect("kill Postgres");
         child.wait().expect("wait for Postgres");
-        *child = start(self.folder.path());
+        *child = start(self.folder.path(), self.promise);
     }
 
     /// Ends it in order, so that its data folder can be copied.
@@ -85,8 +96,8 @@ impl fmt::Debug for Server {
 }
 
 /// Starts a server and waits until it takes connections.
-fn start(folder: &Path) -> Child {
-    let mut child = spawn(command(folder));
+fn start(folder: &Path, promise: Promise) -> Child {
+    let mut child = spawn(command(folder, promise));
     let socket = folder.join(".s.PGSQL.5432");
     for _ in 0..POLLS {
         if let Some(ended) = child.try_wait().expect("wait for Postgres") {
@@ -96,7 +107,7 @@ fn start(folder: &Path) -> Child {
                 "Postgres ended with {ended}; its log: {}",
                 log(folder)
             );
-            child = spawn(command(folder));
+            child = spawn(command(folder, promise));
         }
         // The line in its pid file is `ready` once it has recovered.
         let ready = std::fs::read_to_string(folder.join("data/postmaster.pid")).is_ok_and(|text| {
@@ -115,28 +126,32 @@ fn start(folder: &Path) -> Child {
     panic!("Postgres did not become ready; its log: {}", log(folder));
 }
 
-fn command(folder: &Path) -> Command {
+fn command(folder: &Path, promise: Promise) -> Command {
     let mut command = programs::command(&programs::folder().join("postgres"));
     command
         .arg("-D")
         .arg(folder.join("data"))
         .arg("-k")
         .arg(folder);
-    // What a crash of the machine would lose does not matter here; what a crash of Postgres would lose is kept even so.
     let settings = [
         "listen_addresses=",
-        "fsync=off",
-        "full_page_writes=off",
-        "shared_buffers=32MB",
         "max_connections=100",
-        "max_wal_size=256MB",
-        "autovacuum=off",
         "log_min_messages=warning",
         "timezone=UTC",
         // In the data folder, which is removed even if the server is killed.
         "dynamic_shared_memory_type=mmap",
     ];
-    for setting in settings {
+    let hasty: &[&str] = match promise {
+        Promise::OutlivesMachine => &[],
+        Promise::OutlivesProcess => &[
+            "fsync=off",
+            "full_page_writes=off",
+            "shared_buffers=32MB",
+            "max_wal_size=256MB",
+            "autovacuum=off",
+        ],
+    };
+    for setting in settings.iter().chain(hasty) {
         command.args(["-c", setting]);
     }
     let log = std::fs::OpenOptions::new()
@@ -183,23 +198,17 @@ fn spawn(command: Command) -> Child {
 }
 
 /// Runs `initdb` in `folder`.
-pub fn init(folder: &Path) {
+pub fn init(folder: &Path, promise: Promise) {
     let mut command = programs::command(&programs::folder().join("initdb"));
     command
         .arg("-D")
         .arg(folder.join("data"))
         .current_dir(folder);
-    command.args([
-        "-U",
-        "owner",
-        "-A",
-        "trust",
-        "-E",
-        "UTF8",
-        "--locale=C",
-        "-N",
-        "--wal-segsize=1",
-    ]);
+    command.args(["-U", "owner", "-A", "trust", "-E", "UTF8", "--locale=C"]);
+    if promise == Promise::OutlivesProcess {
+        // Small, because it is copied for each test.
+        command.args(["-N", "--wal-segsize=1"]);
+    }
     let output = command
         .stdin(Stdio::null())
         .output()

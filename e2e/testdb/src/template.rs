@@ -1,7 +1,7 @@
 //! The data folder that servers start on copies of: freshly made, with one migrated database, kept beside the build.
 
 use crate::files;
-use crate::server::{self, Server};
+use crate::server::{self, Promise, Server};
 use muster_store::migrate::{self, Login};
 use std::fs::File;
 use std::path::PathBuf;
@@ -33,18 +33,9 @@ pub async fn ensure() {
         return;
     }
     let folder = files::folder();
-    server::init(folder.path());
-    let server = Server::start(folder);
-    migrate::create_database(&server.url("owner", "postgres"), DATABASE, None)
-        .await
-        .expect("create the template");
-    let url = server.url("owner", DATABASE);
-    migrate::run(&url).await.expect("migrate the template");
-    for login in [Login::Api, Login::Scheduler] {
-        migrate::allow_login(&url, login, None)
-            .await
-            .expect("let the roles log in");
-    }
+    server::init(folder.path(), Promise::OutlivesProcess);
+    let server = Server::start(folder, Promise::OutlivesProcess);
+    migrated(&server, DATABASE).await;
     server.stop();
     // Renamed when whole, so that a process killed now leaves no half of it.
     let copied = wanted.with_extension("tmp");
@@ -53,6 +44,20 @@ pub async fn ensure() {
     }
     files::copy(&server.folder().join("data"), &copied);
     std::fs::rename(&copied, &wanted).expect("put the template into place");
+}
+
+/// Makes a migrated database that both roles may log in to.
+pub async fn migrated(server: &Server, database: &str) {
+    migrate::create_database(&server.url("owner", "postgres"), database, None)
+        .await
+        .expect("create a database");
+    let url = server.url("owner", database);
+    migrate::run(&url).await.expect("migrate a database");
+    for login in [Login::Api, Login::Scheduler] {
+        migrate::allow_login(&url, login, None)
+            .await
+            .expect("let the roles log in");
+    }
 }
 
 /// `target/<profile>`: tests run from its `deps`.

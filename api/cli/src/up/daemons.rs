@@ -45,12 +45,13 @@ impl Cluster {
     /// A taken port, a missing program, or a Postgres that cannot be initialised.
     pub fn new(folder: DataFolder, settings: Settings) -> anyhow::Result<Self> {
         let programs = programs()?;
-        if TcpListener::bind(settings.listen).is_err() {
+        // Held until the other ports are chosen, so that none of them is this one.
+        let Ok(_held) = TcpListener::bind(settings.listen) else {
             bail!(
                 "{} is taken; choose another address with --listen",
                 settings.listen
             );
-        }
+        };
         let secrets = folder.secrets()?;
         let mut remembered = folder.remembered()?;
         let scheduler_port = free_port(remembered.scheduler_port)?;

@@ -1,0 +1,33 @@
+//! What the control plane costs against the limits of this machine, as ratios taken in one run:
+//!
+//! * submissions per second through the REST api, against single-row commits per second of the same Postgres;
+//! * progress samples per second through `report::record`, against binary COPY and against UNNEST of the same rows.
+//!
+//! Postgres runs with its own settings on a real disk: fsync is on. The sides of a ratio take turns, so that a noisy machine
+//! disturbs all alike; a ratio is the median of the ratios of the rounds, with the least and the greatest beside it.
+
+#![expect(clippy::disallowed_methods, reason = "a bench reads the clock and makes ids")]
+
+mod client;
+mod samples;
+mod submit;
+mod table;
+
+use muster_testdb::TestDb;
+
+fn main() -> anyhow::Result<()> {
+    // As the daemon logs by default: its spans are part of what a request costs.
+    tracing_subscriber::fmt()
+        .with_env_filter("info,sqlx=warn")
+        .with_writer(std::io::stderr)
+        .init();
+    let runtime = tokio::runtime::Runtime::new()?;
+    let rows = runtime.block_on(async {
+        let db = TestDb::durable().await;
+        let mut rows = submit::measure(&db).await?;
+        rows.extend(samples::measure(&db).await?);
+        anyhow::Ok(rows)
+    })?;
+    table::print(&rows);
+    Ok(())
+}

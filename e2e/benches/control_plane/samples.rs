@@ -1,0 +1,131 @@
+//! Progress samples through `report::record` against the same rows by COPY and by UNNEST.
+
+use crate::table::Row;
+use anyhow::ensure;
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::id::{JobId, NodeId, TaskId, TenantId, UserId};
+use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::progress::Sample;
+use muster_model::task::Role;
+use muster_model::tenant::Tenant;
+use muster_store::job::NewJob;
+use muster_store::plan::{Action, NewTask, Step};
+use muster_store::pool::{self, Pool};
+use muster_store::report::{NodeReport, TaskEvents};
+use muster_store::user::User;
+use muster_store::{job, node, plan, report, scope, tenant, user};
+use muster_testdb::TestDb;
+use sqlx::Connection as _;
+use sqlx::postgres::PgConnection;
+use std::time::Instant;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+const JOBS: usize = 8;
+/// As many lines as an executor that was away sends of one task in one report: 512 KiB of them.
+const BACKLOG: usize = 2_000;
+const ROUNDS: usize = 5;
+/// Reports of a round.
+const BACKLOG_REPORTS: usize = 10;
+const LIVE_REPORTS: usize = 100;
+const UNNEST_ROWS: usize = 1_000;
+
+/// A running job and how far it has told.
+struct Running {
+    job: JobId,
+    task: TaskId,
+    step: u64,
+}
+
+type Told = (Uuid, OffsetDateTime, Sample);
+
+pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
+    let pool = pool::scheduler(&db.scheduler_url, 1)?;
+    let mut cluster = Cluster::start(db, &pool).await?;
+    let mut owner = PgConnection::connect(&db.owner_url).await?;
+    sqlx::query("create table bare_sample (like progress_sample including indexes)")
+        .execute(&mut owner)
+        .await?;
+    let mut bare = Bare {
+        conn: owner,
+        tenant: cluster.tenant.0,
+    };
+    let mut backlog = [const { Vec::new() }; 3];
+    let mut live = [const { Vec::new() }; 2];
+    // The first round plans statements and fills caches.
+    for round in 0..=ROUNDS {
+        let reports: Vec<_> = (0..BACKLOG_REPORTS).map(|_| cluster.backlog()).collect();
+        let told: Vec<Told> = reports.iter().flat_map(rows).collect();
+        let values = [
+            rate(told.len(), cluster.record(&reports)).await?,
+            rate(told.len(), bare.copy(&told)).await?,
+            rate(told.len(), bare.unnest(&told)).await?,
+        ];
+        keep(&mut backlog, values, round);
+        let reports: Vec<_> = (0..LIVE_REPORTS).map(|_| cluster.live()).collect();
+        let told: Vec<Vec<Told>> = reports.iter().map(|report| rows(report).collect()).collect();
+        let values = [
+            rate(LIVE_REPORTS * JOBS, cluster.record(&reports)).await?,
+            rate(LIVE_REPORTS * JOBS, bare.copies(&told)).await?,
+        ];
+        keep(&mut live, values, round);
+    }
+    cluster.verify(&mut bare.conn).await?;
+    let [ours, copy, unnest] = backlog;
+    let how = |limit: &str| {
+        format!(
+            "one connection; {BACKLOG_REPORTS} reports of {BACKLOG} samples of a task, each report a transaction, as an executor sends \
+             that was away; limit: {limit}; {ROUNDS} rounds"
+        )
+    };
+    Ok(vec![
+        Row {
+            what: "samples of a backlog, against COPY",
+            unit: "1/s",
+            how: how("the same rows in one binary COPY into the same table without foreign keys and policies"),
+            ours: ours.clone(),
+            limit: copy,
+        },
+        Row {
+            what: "samples of a backlog, against UNNEST",
+            unit: "1/s",
+            how: how("the same rows in statements of 1,000 by UNNEST into that table, each a transaction"),
+            ours,
+            limit: unnest,
+        },
+        Row {
+            what: "samples as they come, against COPY",
+            unit: "1/s",
+            how: format!(
+                "one connection; {LIVE_REPORTS} reports of one sample each of {JOBS} jobs, each report a transaction, as an executor sends \
+                 every second; limit: the {JOBS} rows in one binary COPY, each a transaction; {ROUNDS} rounds"
+            ),
+            ours: live[0].clone(),
+            limit: live[1].clone(),
+        },
+    ])
+}
+
+fn keep<const SIDES: usize>(all: &mut [Vec<f64>; SIDES], values: [f64; SIDES], round: usize) {
+    for (all, value) in all.iter_mut().zip(values) {
+        if round > 0 {
+            all.push(value);
+        }
+    }
+}
+
+async fn rate(count: usize, work: impl Future<Output = anyhow::Result<()>>) -> anyhow::Result<f64> {
+    let began = Instant::now();
+    work.await?;
+    Ok(count as f64 / began.elapsed().as_secs_f64())
+}
+
+fn rows(report: &NodeReport) -> impl Iterator<Item = Told> {
+    report.events.iter().flat_map(|run| {
+        run.events.iter().map(|(at, line)| match line {
+            // The limits' tables know a task's samples by the task.
+            TaskReport::Progress { sample } => (run.task_id.0, *at, sample.clone()),
+            other => unreachable!("only samples are told here, not {other:?}"),
+        })
+    })
+}

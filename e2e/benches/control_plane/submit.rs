@@ -1,0 +1,202 @@
+//! Submissions through the api against bare commits.
+
+use crate::client::Client;
+use crate::table::Row;
+use anyhow::ensure;
+use muster_api::config::{Limits, Settings};
+use muster_api::{auth, command};
+use muster_model::id::{TenantId, TokenId, UserId};
+use muster_model::tenant::{Access, Tenant};
+use muster_store::token::NewToken;
+use muster_store::user::User;
+use muster_store::{pool, scope, tenant, token, user};
+use muster_testdb::TestDb;
+use sqlx::postgres::{PgConnection, PgConnectOptions};
+use sqlx::{ConnectOptions as _, Connection as _};
+use std::future::Future;
+use std::net::{SocketAddr, TcpListener};
+use std::str::FromStr as _;
+use std::time::{Duration, Instant};
+use time::OffsetDateTime;
+use tokio::net::TcpStream;
+use uuid::Uuid;
+
+const CLIENTS: usize = 32;
+/// The api's default.
+const POOL: u32 = 16;
+const ROUNDS: usize = 5;
+const TURN: Duration = Duration::from_millis(1_500);
+const TOKEN: &str = "bench-token";
+
+const DOCUMENT: &str = r#"{
+    "version": "muster/v1", "name": "bench", "labels": { "team": "vision", "stage": "bench" },
+    "engine": {
+        "model": { "kind": "cnn", "channels": [16, 32], "dense": [64] }, "dataset": { "name": "fashion-mnist" },
+        "optimizer": { "kind": "adam", "learning_rate": 0.001 }, "batch": 128, "seed": 7
+    },
+    "scale": { "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 1, "max": 2 } },
+    "checkpoint": { "every_steps": 200, "keep": 3 },
+    "stop": { "epochs": 8 }, "retries": 3
+}"#;
+
+pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
+    allow(db).await?;
+    let address = serve(db).await?;
+    let mut clients = Vec::new();
+    for _ in 0..CLIENTS {
+        clients.push(Client::connect(address, TOKEN, "/api/v1/jobs", DOCUMENT).await?);
+    }
+    let mut owner = PgConnection::connect(&db.owner_url).await?;
+    sqlx::query("create table bare (id uuid primary key)").execute(&mut owner).await?;
+    let options = PgConnectOptions::from_str(&db.owner_url)?;
+    let mut bare = Vec::new();
+    let mut few_bare = Vec::new();
+    for number in 0..CLIENTS {
+        bare.push(options.connect().await?);
+        if number < POOL as usize {
+            few_bare.push(options.connect().await?);
+        }
+    }
+
+    // Fills caches, plans statements and opens the api's connections.
+    let mut submitted = together(&mut clients, TURN / 2).await?.0;
+    together(&mut bare, TURN / 2).await?;
+    let (mut ours, mut few, mut many) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        few.push(together(&mut few_bare, TURN).await?.1);
+        let (count, rate) = together(&mut clients, TURN).await?;
+        submitted += count;
+        ours.push(rate);
+        many.push(together(&mut bare, TURN).await?.1);
+    }
+    let kept: i64 = sqlx::query_scalar("select count(*) from job").fetch_one(&mut owner).await?;
+    ensure!(kept == i64::try_from(submitted)?, "{submitted} submissions were acknowledged, {kept} are there");
+    Ok(vec![
+        row("submit, against 16 connections", few, &ours, POOL as usize),
+        row("submit, against 32 connections", many, &ours, CLIENTS),
+    ])
+}
+
+fn row(what: &'static str, limit: Vec<f64>, ours: &[f64], connections: usize) -> Row {
+    Row {
+        what,
+        unit: "1/s",
+        how: format!(
+            "POST /api/v1/jobs of {CLIENTS} keep-alive clients, {POOL} connections to Postgres, each answered after its commit; limit: \
+             {connections} connections, each committing one row of one UUID after the other; {ROUNDS} rounds"
+        ),
+        ours: ours.to_vec(),
+        limit,
+    }
+}
+
+/// Something that is done over and over on a connection of its own.
+trait Turn: Send + 'static {
+    fn once(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send;
+}
+
+impl Turn for Client {
+    fn once(&mut self) -> impl Future<Output = anyhow::Result<()>> + Send {
+        self.post()
+    }
+}
+
+impl Turn for PgConnection {
+    async fn once(&mut self) -> anyhow::Result<()> {
+        sqlx::query("insert into bare (id) values ($1)")
+            .bind(Uuid::now_v7())
+            .execute(self)
+            .await?;
+        Ok(())
+    }
+}
+
+/// All at once, each one time after the other until the turn is over; how often altogether, and per second.
+async fn together<T: Turn>(all: &mut Vec<T>, turn: Duration) -> anyhow::Result<(u64, f64)> {
+    let began = Instant::now();
+    let tasks: Vec<_> = all
+        .drain(..)
+        .map(|mut one| {
+            tokio::spawn(async move {
+                let mut count = 0;
+                while began.elapsed() < turn {
+                    one.once().await?;
+                    count += 1;
+                }
+                anyhow::Ok((one, count))
+            })
+        })
+        .collect();
+    let mut sum: u64 = 0;
+    for task in tasks {
+        let (one, count) = task.await??;
+        all.push(one);
+        sum += count;
+    }
+    Ok((sum, sum as f64 / began.elapsed().as_secs_f64()))
+}
+
+/// A tenant, its user and a token.
+async fn allow(db: &TestDb) -> anyhow::Result<()> {
+    let (tenant_id, user_id): (TenantId, UserId) = (Uuid::now_v7().into(), Uuid::now_v7().into());
+    let now = OffsetDateTime::now_utc();
+    let owner = pool::owner(&db.owner_url, 1)?;
+    let mut tx = pool::begin(&owner).await?;
+    scope::admin(&mut tx).await?;
+    tenant::create(
+        &mut tx,
+        &Tenant {
+            id: tenant_id,
+            name: "bench".to_owned(),
+            gpu_quota: None,
+        },
+        now,
+    )
+    .await?;
+    scope::tenant(&mut tx, tenant_id).await?;
+    user::create(
+        &mut tx,
+        &User {
+            id: user_id,
+            tenant_id,
+            name: "bench".to_owned(),
+        },
+        now,
+    )
+    .await?;
+    let token = NewToken {
+        id: TokenId(Uuid::now_v7()),
+        tenant_id,
+        user_id,
+        name: "bench".to_owned(),
+        access: Access::Member,
+        hash: auth::hash(TOKEN),
+        expires_at: None,
+    };
+    token::create(&mut tx, &token, now).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// The api as its daemon serves it, on a port that was free a moment ago.
+async fn serve(db: &TestDb) -> anyhow::Result<SocketAddr> {
+    let listen = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let settings = Settings {
+        listen,
+        database_url: db.api_url.clone(),
+        database_connections: POOL,
+        checkpoint_root: None,
+        web_root: None,
+        limits: Limits {
+            requests_per_s: 1_000_000,
+            requests_burst: 1_000_000,
+            ..Limits::default()
+        },
+    };
+    let server = tokio::spawn(command::serve::serve(settings));
+    while TcpStream::connect(listen).await.is_err() {
+        ensure!(!server.is_finished(), "the api ended: {:?}", server.await?);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    Ok(listen)
+}
