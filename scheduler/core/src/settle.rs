@@ -159,15 +159,17 @@ impl Facts<'_> {
         if let Some((task, _)) = gone(job).find(|(_, outcome)| !outcome.is_clean()) {
             return requeue(format!("{} lost a peer", task.role));
         }
-        // Single workers and shards may be done before the chief; only when no worker is left will nobody report an end any more.
+        // Single workers and shards may be done before the chief; only when no worker is left will nobody report an end any more. All
+        // went in order, so it was their nodes that told them to: as when every node is restarted.
         let no_worker_left = job
             .tasks
             .iter()
             .filter(|task| matches!(task.role, Role::Worker { .. }))
             .all(|task| task.state.is_released());
-        no_worker_left.then(|| Ending::Failure {
-            why: "every worker is gone and none has finished".to_owned(),
-        })
+        if no_worker_left {
+            return requeue("its nodes stopped its tasks in order".to_owned());
+        }
+        None
     }
 
     fn settle_stopping(&self, job: &Job, then: &AfterStop, settled: &mut Settled<'_>) {
@@ -198,8 +200,9 @@ impl Facts<'_> {
                 }
             )
         });
-        let blamed = gone(job).any(|(_, outcome)| outcome.is_node_fault());
-        if settled.state == innocent && !charged && !blamed {
+        let node_to_blame = gone(job).any(|(_, outcome)| outcome.is_node_fault());
+        let in_order = gone(job).all(|(_, outcome)| outcome.is_clean());
+        if settled.state == innocent && !charged && !node_to_blame && !in_order {
             let why = gone(job)
                 .find(|(_, outcome)| is_own_fault(outcome))
                 .map_or_else(

@@ -317,6 +317,24 @@ fn a_lost_node_is_not_charged_but_a_lost_peer_alone_is() {
 }
 
 #[test]
+fn tasks_that_their_nodes_stopped_in_order_are_not_charged() {
+    let mut scene = Scene::cluster(2, 1);
+    scene.job("a").workers(2, 2);
+    scene.settle();
+    // As when every node is restarted at once: all tasks wrote their checkpoint and went, and nobody had told them to.
+    for task in &mut scene.find("a").tasks {
+        task.state = gone(Outcome::Exited { code: 0 });
+    }
+    scene.round();
+    assert_eq!(scene.find("a").failures, 0);
+    assert_eq!(
+        scene.find("a").state,
+        JobState::Starting,
+        "it starts again at once"
+    );
+}
+
+#[test]
 fn what_cannot_be_retried_fails_at_once_and_a_finish_outranks_everything() {
     let mut scene = Scene::cluster(1, 2);
     scene.job("bad");
