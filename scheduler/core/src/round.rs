@@ -101,8 +101,7 @@ pub(crate) fn decide<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Decided<'a>
     }
     for (&index, placed) in &solution.placed {
         if placed.at_once && contenders[index].standing == Standing::Queued {
-            let (workers, ps_shards) = placed.size;
-            let why = format!("{workers} workers and {ps_shards} PS shards fit");
+            let why = why_start(&contenders[index], placed.size);
             settled[index].take(Action::Start {
                 tasks: placed.tasks.clone(),
                 why,
@@ -177,4 +176,27 @@ fn stop(snapshot: &Snapshot, admission: &Admission, solution: &Solution, index: 
         charge_failure: false,
         not_before_ms: None,
     }
+}
+
+/// Why a job starts with this size, with the figures behind it.
+fn why_start(contender: &Contender<'_>, size: (u32, u32)) -> String {
+    let (workers, ps_shards) = size;
+    let range = contender.job.workers;
+    let limit = if workers == range.max {
+        "as many workers as it may have".to_owned()
+    } else if workers == range.min {
+        format!("its minimum of {workers} workers; others gain more by the rest")
+    } else {
+        format!(
+            "{workers} of at most {} workers; others gain more by the rest, or it does not fit",
+            range.max
+        )
+    };
+    let speed = &contender.estimate.speed;
+    if speed.points() == 0 {
+        return format!("{limit}; its speed is not measured yet");
+    }
+    let steps_per_s = speed.steps_per_s(workers, ps_shards);
+    let time_s = contender.estimate.time_s(size);
+    format!("{limit}; about {steps_per_s:.1} steps/s and {time_s:.0} s to its end")
 }
