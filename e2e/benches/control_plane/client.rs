@@ -14,7 +14,12 @@ pub struct Client {
 
 impl Client {
     /// Posts `document` again and again.
-    pub async fn connect(address: SocketAddr, token: &str, path: &str, document: &str) -> anyhow::Result<Self> {
+    pub async fn connect(
+        address: SocketAddr,
+        token: &str,
+        path: &str,
+        document: &str,
+    ) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address).await?;
         stream.set_nodelay(true)?;
         let request = format!(
@@ -36,7 +41,11 @@ impl Client {
         let head = loop {
             let count = self.stream.read_buf(&mut self.answer).await?;
             ensure!(count > 0, "the api closed the connection");
-            if let Some(end) = self.answer.windows(4).position(|bytes| bytes == b"\r\n\r\n") {
+            if let Some(end) = self
+                .answer
+                .windows(4)
+                .position(|bytes| bytes == b"\r\n\r\n")
+            {
                 break end + 4;
             }
         };

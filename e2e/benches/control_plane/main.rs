@@ -6,14 +6,31 @@
 //! Postgres runs with its own settings on a real disk: fsync is on. The sides of a ratio take turns, so that a noisy machine
 //! disturbs all alike; a ratio is the median of the ratios of the rounds, with the least and the greatest beside it.
 
-#![expect(clippy::disallowed_methods, reason = "a bench reads the clock and makes ids")]
+#![expect(
+    clippy::disallowed_methods,
+    reason = "a bench reads the clock and makes ids"
+)]
 
+mod bare;
 mod client;
+mod cluster;
 mod samples;
 mod submit;
 mod table;
 
 use muster_testdb::TestDb;
+
+/// What is submitted.
+const DOCUMENT: &str = r#"{
+    "version": "muster/v1", "name": "bench", "labels": { "team": "vision", "stage": "bench" },
+    "engine": {
+        "model": { "kind": "cnn", "channels": [16, 32], "dense": [64] }, "dataset": { "name": "fashion-mnist" },
+        "optimizer": { "kind": "adam", "learning_rate": 0.001 }, "batch": 128, "seed": 7
+    },
+    "scale": { "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 1, "max": 2 } },
+    "checkpoint": { "every_steps": 200, "keep": 3 },
+    "stop": { "epochs": 8 }, "retries": 3
+}"#;
 
 fn main() -> anyhow::Result<()> {
     // As the daemon logs by default: its spans are part of what a request costs.

@@ -1,72 +1,54 @@
 //! Progress samples through `report::record` against the same rows by COPY and by UNNEST.
 
+use crate::bare::{Bare, Told};
+use crate::cluster::Cluster;
 use crate::table::Row;
-use anyhow::ensure;
-use muster_model::assignment::{Observed, TaskReport};
-use muster_model::id::{JobId, NodeId, TaskId, TenantId, UserId};
-use muster_model::node::{Capacity, Gpu, GpuKind};
-use muster_model::progress::Sample;
-use muster_model::task::Role;
-use muster_model::tenant::Tenant;
-use muster_store::job::NewJob;
-use muster_store::plan::{Action, NewTask, Step};
-use muster_store::pool::{self, Pool};
-use muster_store::report::{NodeReport, TaskEvents};
-use muster_store::user::User;
-use muster_store::{job, node, plan, report, scope, tenant, user};
+use muster_model::assignment::TaskReport;
+use muster_store::report::NodeReport;
 use muster_testdb::TestDb;
-use sqlx::Connection as _;
-use sqlx::postgres::PgConnection;
 use std::time::Instant;
-use time::OffsetDateTime;
-use uuid::Uuid;
 
-const JOBS: usize = 8;
+const JOBS: u32 = 8;
 /// As many lines as an executor that was away sends of one task in one report: 512 KiB of them.
-const BACKLOG: usize = 2_000;
+const BACKLOG: u64 = 2_000;
 const ROUNDS: usize = 5;
 /// Reports of a round.
 const BACKLOG_REPORTS: usize = 10;
 const LIVE_REPORTS: usize = 100;
 const UNNEST_ROWS: usize = 1_000;
 
-/// A running job and how far it has told.
-struct Running {
-    job: JobId,
-    task: TaskId,
-    step: u64,
-}
-
-type Told = (Uuid, OffsetDateTime, Sample);
-
 pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
-    let pool = pool::scheduler(&db.scheduler_url, 1)?;
-    let mut cluster = Cluster::start(db, &pool).await?;
-    let mut owner = PgConnection::connect(&db.owner_url).await?;
-    sqlx::query("create table bare_sample (like progress_sample including indexes)")
-        .execute(&mut owner)
-        .await?;
-    let mut bare = Bare {
-        conn: owner,
-        tenant: cluster.tenant.0,
-    };
+    let mut cluster = Cluster::start(db, JOBS).await?;
+    let mut bare = Bare::start(&db.owner_url).await?;
     let mut backlog = [const { Vec::new() }; 3];
     let mut live = [const { Vec::new() }; 2];
     // The first round plans statements and fills caches.
     for round in 0..=ROUNDS {
-        let reports: Vec<_> = (0..BACKLOG_REPORTS).map(|_| cluster.backlog()).collect();
+        let reports: Vec<_> = (0..BACKLOG_REPORTS)
+            .map(|_| cluster.backlog(BACKLOG))
+            .collect();
         let told: Vec<Told> = reports.iter().flat_map(rows).collect();
         let values = [
             rate(told.len(), cluster.record(&reports)).await?,
             rate(told.len(), bare.copy(&told)).await?,
-            rate(told.len(), bare.unnest(&told)).await?,
+            rate(told.len(), bare.unnest(&told, UNNEST_ROWS)).await?,
         ];
         keep(&mut backlog, values, round);
         let reports: Vec<_> = (0..LIVE_REPORTS).map(|_| cluster.live()).collect();
-        let told: Vec<Vec<Told>> = reports.iter().map(|report| rows(report).collect()).collect();
+        let count = LIVE_REPORTS * JOBS as usize;
+        let told: Vec<Vec<Told>> = reports
+            .iter()
+            .map(|report| rows(report).collect())
+            .collect();
         let values = [
-            rate(LIVE_REPORTS * JOBS, cluster.record(&reports)).await?,
-            rate(LIVE_REPORTS * JOBS, bare.copies(&told)).await?,
+            rate(count, cluster.record(&reports)).await?,
+            rate(count, async {
+                for told in &told {
+                    bare.copy(told).await?;
+                }
+                Ok(())
+            })
+            .await?,
         ];
         keep(&mut live, values, round);
     }
@@ -82,14 +64,18 @@ pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
         Row {
             what: "samples of a backlog, against COPY",
             unit: "1/s",
-            how: how("the same rows in one binary COPY into the same table without foreign keys and policies"),
+            how: how(
+                "the same rows in one binary COPY into the same table without foreign keys and policies",
+            ),
             ours: ours.clone(),
             limit: copy,
         },
         Row {
             what: "samples of a backlog, against UNNEST",
             unit: "1/s",
-            how: how("the same rows in statements of 1,000 by UNNEST into that table, each a transaction"),
+            how: how(
+                "the same rows in statements of 1,000 by UNNEST into that table, each a transaction",
+            ),
             ours,
             limit: unnest,
         },

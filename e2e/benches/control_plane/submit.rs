@@ -11,7 +11,7 @@ use muster_store::token::NewToken;
 use muster_store::user::User;
 use muster_store::{pool, scope, tenant, token, user};
 use muster_testdb::TestDb;
-use sqlx::postgres::{PgConnection, PgConnectOptions};
+use sqlx::postgres::{PgConnectOptions, PgConnection};
 use sqlx::{ConnectOptions as _, Connection as _};
 use std::future::Future;
 use std::net::{SocketAddr, TcpListener};
@@ -28,26 +28,17 @@ const ROUNDS: usize = 5;
 const TURN: Duration = Duration::from_millis(1_500);
 const TOKEN: &str = "bench-token";
 
-const DOCUMENT: &str = r#"{
-    "version": "muster/v1", "name": "bench", "labels": { "team": "vision", "stage": "bench" },
-    "engine": {
-        "model": { "kind": "cnn", "channels": [16, 32], "dense": [64] }, "dataset": { "name": "fashion-mnist" },
-        "optimizer": { "kind": "adam", "learning_rate": 0.001 }, "batch": 128, "seed": 7
-    },
-    "scale": { "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 1, "max": 2 } },
-    "checkpoint": { "every_steps": 200, "keep": 3 },
-    "stop": { "epochs": 8 }, "retries": 3
-}"#;
-
 pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
     allow(db).await?;
     let address = serve(db).await?;
     let mut clients = Vec::new();
     for _ in 0..CLIENTS {
-        clients.push(Client::connect(address, TOKEN, "/api/v1/jobs", DOCUMENT).await?);
+        clients.push(Client::connect(address, TOKEN, "/api/v1/jobs", crate::DOCUMENT).await?);
     }
     let mut owner = PgConnection::connect(&db.owner_url).await?;
-    sqlx::query("create table bare (id uuid primary key)").execute(&mut owner).await?;
+    sqlx::query("create table bare (id uuid primary key)")
+        .execute(&mut owner)
+        .await?;
     let options = PgConnectOptions::from_str(&db.owner_url)?;
     let mut bare = Vec::new();
     let mut few_bare = Vec::new();
@@ -69,8 +60,13 @@ pub async fn measure(db: &TestDb) -> anyhow::Result<Vec<Row>> {
         ours.push(rate);
         many.push(together(&mut bare, TURN).await?.1);
     }
-    let kept: i64 = sqlx::query_scalar("select count(*) from job").fetch_one(&mut owner).await?;
-    ensure!(kept == i64::try_from(submitted)?, "{submitted} submissions were acknowledged, {kept} are there");
+    let kept: i64 = sqlx::query_scalar("select count(*) from job")
+        .fetch_one(&mut owner)
+        .await?;
+    ensure!(
+        kept == i64::try_from(submitted)?,
+        "{submitted} submissions were acknowledged, {kept} are there"
+    );
     Ok(vec![
         row("submit, against 16 connections", few, &ours, POOL as usize),
         row("submit, against 32 connections", many, &ours, CLIENTS),

@@ -17,7 +17,12 @@ pub fn print(rows: &[Row]) {
         "what", "ours", "limit", "ratio", "least..most"
     );
     for row in rows {
-        let ratios: Vec<f64> = row.ours.iter().zip(&row.limit).map(|(ours, limit)| ours / limit).collect();
+        let ratios: Vec<f64> = row
+            .ours
+            .iter()
+            .zip(&row.limit)
+            .map(|(ours, limit)| ours / limit)
+            .collect();
         let (least, most) = (
             ratios.iter().copied().fold(f64::INFINITY, f64::min),
             ratios.iter().copied().fold(0.0, f64::max),
