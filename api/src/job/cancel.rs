@@ -16,7 +16,8 @@ use muster_model::view::JobView;
 ///
 /// Its tasks stop, and write a checkpoint before. Cancelling again changes nothing.
 #[utoipa::path(
-    post, path = "/jobs/{id}/cancel", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    post, path = "/jobs/{id}/cancel", operation_id = "cancelJob", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job")),
     responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.cancel", skip_all, fields(job.id = %id))]

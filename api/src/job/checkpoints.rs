@@ -15,7 +15,8 @@ use muster_store::checkpoint;
 ///
 /// All on one page, those that were pruned from disk too.
 #[utoipa::path(
-    get, path = "/jobs/{id}/checkpoints", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    get, path = "/jobs/{id}/checkpoints", operation_id = "listCheckpoints", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job")),
     responses((status = 200, description = "Its checkpoints", body = Page<CheckpointView>)),
 )]
 pub async fn checkpoints(

@@ -15,7 +15,7 @@ use muster_store::job::{self, DeleteOutcome};
 ///
 /// It disappears from lists; its files stay where they are.
 #[utoipa::path(
-    delete, path = "/jobs/{id}", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    delete, path = "/jobs/{id}", operation_id = "deleteJob", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
     responses((status = 204, description = "Deleted")),
 )]
 #[tracing::instrument(name = "api.job.delete", skip_all, fields(job.id = %id))]

@@ -23,7 +23,7 @@ const BUFFER: usize = 256 << 10;
 
 /// Download a file of a checkpoint
 #[utoipa::path(
-    get, path = "/jobs/{id}/checkpoints/{step}/files/{name}", tag = "jobs",
+    get, path = "/jobs/{id}/checkpoints/{step}/files/{name}", operation_id = "downloadCheckpointFile", tag = "jobs",
     params(
         ("id" = JobId, Path, description = "The job"),
         ("step" = u64, Path, description = "Step of the checkpoint"),
@@ -68,7 +68,8 @@ pub async fn checkpoint_file(
 ///
 /// A safetensors file of named tensors. Jobs that have not succeeded have none; their checkpoints can be downloaded.
 #[utoipa::path(
-    get, path = "/jobs/{id}/model", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    get, path = "/jobs/{id}/model", operation_id = "downloadModel", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job")),
     responses((status = 200, description = "The file", content_type = "application/octet-stream", body = Vec<u8>, headers(
         ("Muster-Sha256" = String, description = "Hex SHA-256 of the file, when its manifest states it"),
     ))),

@@ -39,7 +39,8 @@ impl FromQuery for EventsParams {
 
 /// List a job's events, oldest first
 #[utoipa::path(
-    get, path = "/jobs/{id}/events", tag = "jobs", params(("id" = JobId, Path, description = "The job"), EventsParams),
+    get, path = "/jobs/{id}/events", operation_id = "listJobEvents", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job"), EventsParams),
     responses((status = 200, description = "A page of its history", body = Page<EventView>)),
 )]
 pub async fn events(

@@ -56,7 +56,7 @@ impl FromQuery for FollowParams {
 /// Server-sent events: `log` (LogPiece) for each piece, and `end` (LogEnd) once nothing can follow. The `id:` of a message says
 /// where the reader stands; who connects again with it as `Last-Event-ID` misses and repeats nothing.
 #[utoipa::path(
-    get, path = "/jobs/{id}/logs/stream", tag = "streams",
+    get, path = "/jobs/{id}/logs/stream", operation_id = "followLog", tag = "streams",
     params(
         ("id" = JobId, Path, description = "The job"), FollowParams,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last message seen; goes before `offset`"),

@@ -13,7 +13,7 @@ use muster_store::job;
 
 /// Get a job
 #[utoipa::path(
-    get, path = "/jobs/{id}", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    get, path = "/jobs/{id}", operation_id = "getJob", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
     responses((status = 200, description = "The job", body = JobView)),
 )]
 pub async fn get(

@@ -47,7 +47,7 @@ impl FromQuery for ListParams {
 
 /// List jobs, newest first
 #[utoipa::path(
-    get, path = "/jobs", tag = "jobs", params(ListParams),
+    get, path = "/jobs", operation_id = "listJobs", tag = "jobs", params(ListParams),
     responses((status = 200, description = "A page of the tenant's jobs", body = Page<JobView>)),
 )]
 pub async fn list(

@@ -73,7 +73,8 @@ impl FromQuery for LogsParams {
 ///
 /// The bytes as the task wrote them, standard output and error together. Of a log longer than 16 MiB the newest part is kept.
 #[utoipa::path(
-    get, path = "/jobs/{id}/logs", tag = "jobs", params(("id" = JobId, Path, description = "The job"), LogsParams),
+    get, path = "/jobs/{id}/logs", operation_id = "readLog", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job"), LogsParams),
     responses((status = 200, description = "A part of the log", content_type = "text/plain", body = String, headers(
         ("Muster-Log-Task" = String, description = "Id of the task"),
         ("Muster-Log-Offset" = u64, description = "Bytes of the log before this part"),

@@ -16,7 +16,7 @@ use muster_model::view::JobView;
 ///
 /// Its tasks write a checkpoint and give their GPUs back. Pausing again changes nothing.
 #[utoipa::path(
-    post, path = "/jobs/{id}/pause", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    post, path = "/jobs/{id}/pause", operation_id = "pauseJob", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
     responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.pause", skip_all, fields(job.id = %id))]

@@ -37,7 +37,8 @@ impl FromQuery for ProgressParams {
 
 /// Get a job's training series
 #[utoipa::path(
-    get, path = "/jobs/{id}/progress", tag = "jobs", params(("id" = JobId, Path, description = "The job"), ProgressParams),
+    get, path = "/jobs/{id}/progress", operation_id = "getJobProgress", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job"), ProgressParams),
     responses((status = 200, description = "Its samples and evaluations", body = SeriesView)),
 )]
 pub async fn progress(

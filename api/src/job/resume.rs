@@ -16,7 +16,8 @@ use muster_model::view::JobView;
 ///
 /// It is queued again and continues from its newest checkpoint. Resuming a job that is not paused changes nothing.
 #[utoipa::path(
-    post, path = "/jobs/{id}/resume", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    post, path = "/jobs/{id}/resume", operation_id = "resumeJob", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job")),
     responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
 )]
 #[tracing::instrument(name = "api.job.resume", skip_all, fields(job.id = %id))]

@@ -50,7 +50,7 @@ impl FromQuery for SubmitParams {
 /// The same document in JSON or YAML. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the
 /// first, with the header `Idempotency-Replayed: true`, and submits nothing.
 #[utoipa::path(
-    post, path = "/jobs", tag = "jobs",
+    post, path = "/jobs", operation_id = "submitJob", tag = "jobs",
     params(
         SubmitParams,
         ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each submission"),

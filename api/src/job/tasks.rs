@@ -34,7 +34,8 @@ impl FromQuery for TasksParams {
 ///
 /// All on one page, the newest revision first.
 #[utoipa::path(
-    get, path = "/jobs/{id}/tasks", tag = "jobs", params(("id" = JobId, Path, description = "The job"), TasksParams),
+    get, path = "/jobs/{id}/tasks", operation_id = "listTasks", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job"), TasksParams),
     responses((status = 200, description = "Its tasks", body = Page<TaskView>)),
 )]
 pub async fn tasks(

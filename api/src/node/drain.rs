@@ -16,7 +16,8 @@ use muster_store::{StoreError, node};
 ///
 /// It takes no new task, and its tasks move away with their checkpoints. For administrators.
 #[utoipa::path(
-    post, path = "/nodes/{name}/drain", tag = "nodes", params(("name" = String, Path, description = "Name of the node")),
+    post, path = "/nodes/{name}/drain", operation_id = "drainNode", tag = "nodes",
+    params(("name" = String, Path, description = "Name of the node")),
     responses((status = 202, description = "Stated; the next round obeys", body = NodeView)),
 )]
 #[tracing::instrument(name = "api.node.drain", skip_all, fields(node.name = name))]

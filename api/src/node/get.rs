@@ -12,7 +12,8 @@ use muster_store::node;
 
 /// Get a node
 #[utoipa::path(
-    get, path = "/nodes/{name}", tag = "nodes", params(("name" = String, Path, description = "Name of the node")),
+    get, path = "/nodes/{name}", operation_id = "getNode", tag = "nodes",
+    params(("name" = String, Path, description = "Name of the node")),
     responses((status = 200, description = "The node", body = NodeView)),
 )]
 pub async fn get(

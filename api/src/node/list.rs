@@ -14,7 +14,7 @@ use muster_store::node;
 ///
 /// Every tenant sees all nodes and which GPUs are held; whose job holds one only its own tenant and administrators.
 #[utoipa::path(
-    get, path = "/nodes", tag = "nodes", params(PageParams),
+    get, path = "/nodes", operation_id = "listNodes", tag = "nodes", params(PageParams),
     responses((status = 200, description = "A page of the cluster's nodes", body = Page<NodeView>)),
 )]
 pub async fn list(

@@ -16,7 +16,8 @@ use muster_store::{StoreError, node};
 ///
 /// For administrators.
 #[utoipa::path(
-    post, path = "/nodes/{name}/uncordon", tag = "nodes", params(("name" = String, Path, description = "Name of the node")),
+    post, path = "/nodes/{name}/uncordon", operation_id = "uncordonNode", tag = "nodes",
+    params(("name" = String, Path, description = "Name of the node")),
     responses((status = 202, description = "Stated; the next round obeys", body = NodeView)),
 )]
 #[tracing::instrument(name = "api.node.uncordon", skip_all, fields(node.name = name))]

@@ -15,7 +15,8 @@ use muster_store::{StoreError, scope, tenant};
 ///
 /// For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint.
 #[utoipa::path(
-    patch, path = "/tenants/{name}", tag = "tenants", params(("name" = String, Path, description = "Name of the tenant")),
+    patch, path = "/tenants/{name}", operation_id = "changeTenant", tag = "tenants",
+    params(("name" = String, Path, description = "Name of the tenant")),
     request_body = TenantChange,
     responses((status = 200, description = "Changed", body = TenantView)),
 )]

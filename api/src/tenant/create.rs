@@ -19,7 +19,7 @@ use muster_store::{StoreError, scope, tenant};
 ///
 /// For administrators. `POST /tokens` with its name makes its first user and token.
 #[utoipa::path(
-    post, path = "/tenants", tag = "tenants", request_body = NewTenant,
+    post, path = "/tenants", operation_id = "createTenant", tag = "tenants", request_body = NewTenant,
     responses((status = 201, description = "Created", body = TenantView)),
 )]
 #[tracing::instrument(name = "api.tenant.create", skip_all)]

@@ -14,7 +14,7 @@ use muster_store::{scope, tenant};
 ///
 /// For administrators.
 #[utoipa::path(
-    get, path = "/tenants", tag = "tenants", params(PageParams),
+    get, path = "/tenants", operation_id = "listTenants", tag = "tenants", params(PageParams),
     responses((status = 200, description = "A page of tenants", body = Page<TenantView>)),
 )]
 pub async fn list(

@@ -24,7 +24,7 @@ use time::OffsetDateTime;
 /// The answer holds its secret, which is stored nowhere. Members make tokens for themselves; administrators also for other users
 /// and tenants, and with access `admin`.
 #[utoipa::path(
-    post, path = "/tokens", tag = "tokens", request_body = NewToken,
+    post, path = "/tokens", operation_id = "createToken", tag = "tokens", request_body = NewToken,
     responses((status = 201, description = "Created", body = CreatedToken)),
 )]
 #[tracing::instrument(name = "api.token.create", skip_all)]

@@ -37,7 +37,7 @@ impl FromQuery for TokensParams {
 ///
 /// Revoked ones too; never their secrets.
 #[utoipa::path(
-    get, path = "/tokens", tag = "tokens", params(TokensParams),
+    get, path = "/tokens", operation_id = "listTokens", tag = "tokens", params(TokensParams),
     responses((status = 200, description = "A page of tokens", body = Page<TokenView>)),
 )]
 pub async fn list(

@@ -6,7 +6,10 @@ use axum::Json;
 use muster_model::view::Me;
 
 /// Whom the token stands for
-#[utoipa::path(get, path = "/me", tag = "tokens", responses((status = 200, description = "The bearer", body = Me)))]
+#[utoipa::path(
+    get, path = "/me", operation_id = "getMe", tag = "tokens",
+    responses((status = 200, description = "The bearer", body = Me)),
+)]
 pub async fn me(caller: Caller, Params(()): Params<()>) -> Json<Me> {
     Json(Me {
         tenant_id: caller.tenant_id,

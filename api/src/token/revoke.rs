@@ -17,7 +17,8 @@ use uuid::Uuid;
 /// It is refused from now on, by other replicas of this daemon within 5 seconds. Members may revoke their own tokens,
 /// administrators any of their tenant's. Revoking again changes nothing.
 #[utoipa::path(
-    delete, path = "/tokens/{id}", tag = "tokens", params(("id" = TokenId, Path, description = "The token")),
+    delete, path = "/tokens/{id}", operation_id = "revokeToken", tag = "tokens",
+    params(("id" = TokenId, Path, description = "The token")),
     responses((status = 204, description = "Revoked")),
 )]
 #[tracing::instrument(name = "api.token.revoke", skip_all, fields(token.id = %id))]

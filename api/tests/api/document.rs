@@ -4,6 +4,7 @@ use crate::world::{RED, World, request};
 use axum::body::Body;
 use axum::http::Method;
 use serde_json::Value;
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 #[test]
@@ -32,6 +33,25 @@ fn every_reference_in_the_document_leads_somewhere() {
         let place = reference.strip_prefix('#').expect("a reference within");
         assert!(document.pointer(place).is_some(), "{reference}");
     }
+}
+
+/// Generators of clients name their functions by it; of two that share one they keep one.
+#[test]
+fn every_operation_has_a_name_of_its_own() {
+    let document: Value = serde_json::from_str(&muster_api::openapi::text()).expect("JSON");
+    let mut named: BTreeMap<&str, String> = BTreeMap::new();
+    for (path, item) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in item.as_object().expect("methods") {
+            let name = operation["operationId"]
+                .as_str()
+                .unwrap_or_else(|| panic!("{method} {path} has no operationId"));
+            let place = format!("{method} {path}");
+            if let Some(other) = named.insert(name, place.clone()) {
+                panic!("{name} is both {other} and {place}");
+            }
+        }
+    }
+    assert!(named.len() >= 28);
 }
 
 fn collect(value: &Value, references: &mut Vec<String>) {
