@@ -60,7 +60,7 @@ impl FromQuery for JobStreamParams {
 /// (ProgressMessage) for new samples. The `id:` of a message says where the reader stands in both; who connects again with it as
 /// `Last-Event-ID` misses and repeats nothing.
 #[utoipa::path(
-    get, path = "/jobs/{id}/stream", tag = "streams",
+    get, path = "/jobs/{id}/stream", operation_id = "followJob", tag = "streams",
     params(
         ("id" = JobId, Path, description = "The job"), JobStreamParams,
         ("Last-Event-ID" = Option<String>, Header, description = "The id of the last message seen; goes before `after`"),
@@ -164,6 +164,7 @@ async fn samples(client: &Client, id: JobId, cursor: Cursor, step: u64) -> Resul
         step: Some(newest),
     };
     let message = ProgressMessage {
+        job_id: id,
         after_step,
         samples: samples.into_iter().map(wire::sample).collect(),
     };

@@ -261,6 +261,28 @@ pub async fn samples(
     Ok(samples.collect())
 }
 
+/// The newest sample of each job that has tasks and a sample, by job. The jobs are those of the transaction's scope.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn newest(
+    conn: &mut PgConnection,
+) -> Result<Vec<(JobId, OffsetDateTime, Sample)>, StoreError> {
+    // The list of phases implies the predicate of the index job_open, so that the jobs that ended are not even looked at.
+    let rows = sqlx::query!(
+        r#"select id, sample_at as "at!", latest as "latest!: Json<Sample>"
+           from job
+           where phase in ('running', 'stopping') and latest is not null and sample_at is not null
+           order by id"#
+    )
+    .fetch_all(conn)
+    .await?;
+    let newest = rows
+        .into_iter()
+        .map(|row| (row.id.into(), row.at, row.latest.0));
+    Ok(newest.collect())
+}
+
 /// By step.
 ///
 /// # Errors

@@ -110,6 +110,8 @@ async fn a_watched_job_is_watched_over_a_restart_of_the_server() {
     let (worker, _) = world.run(job, 0, 0).await;
     let (address, server) = serve(&world, ([127, 0, 0, 1], 0).into()).await;
     let client = Client::new(&format!("http://{address}"), RED).expect("an address");
+    // The tenant's stream, for lists, tells of it too.
+    let mut all = client.watch(None);
     let mut stream = client.watch_job(job, None);
     assert!(matches!(
         stream.next().await,
@@ -131,6 +133,14 @@ async fn a_watched_job_is_watched_over_a_restart_of_the_server() {
         }
     };
     collect(&mut stream, &mut steps, 10).await;
+    let newest = loop {
+        if let StreamItem::Progress(newest) =
+            all.next().await.expect("it goes on").expect("no error")
+        {
+            break newest;
+        }
+    };
+    assert_eq!((newest.job_id, newest.samples[0].sample.step), (job, 10));
     server.abort();
     let _ = server.await;
     // Connections of an aborted server live on in their own tasks; the router's streams end with the daemon.

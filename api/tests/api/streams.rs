@@ -262,6 +262,72 @@ async fn samples_come_once_over_breaks_and_again_after_the_job_went_back() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_tenants_stream_brings_the_newest_sample_of_each_running_job() {
+    let world = World::new().await;
+    let (first, second) = (world.submit("first").await, world.submit("second").await);
+    let (one, shard) = world.run(first, 0, 0).await;
+    let (two, _) = world.run(second, 0, 1).await;
+    let told = |step| TaskReport::Progress {
+        sample: sample(step),
+    };
+    let seen = |message: &Message| {
+        let samples = message.data["samples"].as_array().expect("samples");
+        assert_eq!(samples.len(), 1, "only the newest: {message:?}");
+        (
+            message.data["job_id"].as_str().expect("a job").to_owned(),
+            message.data["after_step"].as_u64().expect("a step"),
+            samples[0]["step"].as_u64().expect("a step"),
+        )
+    };
+    world.tell(one, 1, 0, vec![told(10), told(20)]).await;
+    let mut stream = Stream::open(&world, RED, "/api/v1/stream", "").await;
+    let mut others = Stream::open(&world, BLUE, "/api/v1/stream", "").await;
+    others.next_of("opened").await;
+    // A reader that has just come is told where the jobs are, and from then on only of those that went on.
+    let message = stream.next_of("progress").await;
+    assert_eq!(seen(&message), (first.to_string(), 0, 20));
+    assert!(message.id.contains('-'), "a cursor to resume from");
+    world.tell(two, 1, 0, vec![told(5)]).await;
+    let message = stream.next_of("progress").await;
+    assert_eq!(seen(&message), (second.to_string(), 0, 5));
+    world.tell(one, 1, 2, vec![told(30), told(40)]).await;
+    let message = stream.next_of("progress").await;
+    assert_eq!(seen(&message), (first.to_string(), 20, 40));
+    // A job that went back to a checkpoint is followed there.
+    let then = AfterStop::Requeue {
+        cause: RequeueCause::TaskFailed,
+    };
+    let stop = Action::Stop {
+        then,
+        why: "a task failed".to_owned(),
+        charge_failure: true,
+        not_before: None,
+    };
+    world.step(first, 1, stop).await;
+    world.gone(&[one, shard], 1).await;
+    world.step(first, 1, Action::Release).await;
+    let (one, _) = world.run(first, 1, 0).await;
+    let again = vec![TaskReport::Ready { from_step: 10 }, told(15)];
+    world.tell(one, 2, 0, again).await;
+    // What it told before may come once more, since its tasks are there again.
+    let mut message = stream.next_of("progress").await;
+    while seen(&message).2 == 40 {
+        message = stream.next_of("progress").await;
+    }
+    assert_eq!(seen(&message), (first.to_string(), 0, 15));
+    // The other tenant has been told of nothing but of what it may see: its stream's next message is a node's.
+    let drain = request(
+        Method::POST,
+        crate::world::ADMIN,
+        "/api/v1/nodes/node-a/drain",
+        Body::empty(),
+    );
+    assert_eq!(world.send(drain).await.status, 202);
+    let message = others.next().await.expect("the stream goes on");
+    assert_eq!(message.data["event"]["kind"], "node_drained", "{message:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_log_is_followed_through_revisions_and_ends_with_the_job() {
     let world = World::new().await;
     let job = world.submit("talks").await;

@@ -8,104 +8,14 @@ export interface paths {
             cookie?: never;
         };
         /** List jobs, newest first */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Only jobs in one of these phases; may be repeated. */
-                    phase?: components["schemas"]["JobPhase"][];
-                    /** @description Only jobs with this label, as `key=value`; all of them if repeated. */
-                    label?: string[];
-                    /** @description Only jobs of exactly this name. */
-                    name?: string;
-                    /** @description Items on the page. */
-                    limit?: number;
-                    /** @description `continue` of the page before. */
-                    continue?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description A page of the tenant's jobs */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["Page_JobView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["listJobs"];
         put?: never;
         /**
          * Submit a job
          * @description The same document in JSON or YAML. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the
          *     first, with the header `Idempotency-Replayed: true`, and submits nothing.
          */
-        post: {
-            parameters: {
-                query?: {
-                    /** @description Check the document and answer what would be submitted, without submitting it. */
-                    dry_run?: boolean;
-                };
-                header?: {
-                    /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each submission */
-                    "Idempotency-Key"?: string | null;
-                };
-                path?: never;
-                cookie?: never;
-            };
-            /** @description The job document, version `muster/v1` */
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["JobSpec"];
-                    "application/yaml": components["schemas"]["JobSpec"];
-                };
-            };
-            responses: {
-                /** @description `dry_run`: the document is right; the id is all zeros and nothing was submitted */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["JobView"];
-                    };
-                };
-                /** @description Submitted */
-                201: {
-                    headers: {
-                        /** @description Path of the job */
-                        Location?: string;
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["JobView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        post: operations["submitJob"];
         delete?: never;
         options?: never;
         head?: never;
@@ -120,74 +30,14 @@ export interface paths {
             cookie?: never;
         };
         /** Get a job */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description The job */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["JobView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["getJob"];
         put?: never;
         post?: never;
         /**
          * Delete a job that has ended
          * @description It disappears from lists; its files stay where they are.
          */
-        delete: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Deleted */
-                204: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        delete: operations["deleteJob"];
         options?: never;
         head?: never;
         patch?: never;
@@ -206,38 +56,7 @@ export interface paths {
          * Cancel a job
          * @description Its tasks stop, and write a checkpoint before. Cancelling again changes nothing.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Stated; the next round obeys */
-                202: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["JobView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        post: operations["cancelJob"];
         delete?: never;
         options?: never;
         head?: never;
@@ -255,38 +74,7 @@ export interface paths {
          * List a job's checkpoints, newest first
          * @description All on one page, those that were pruned from disk too.
          */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Its checkpoints */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["Page_CheckpointView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["listCheckpoints"];
         put?: never;
         post?: never;
         delete?: never;
@@ -303,44 +91,7 @@ export interface paths {
             cookie?: never;
         };
         /** Download a file of a checkpoint */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                    /** @description Step of the checkpoint */
-                    step: number;
-                    /** @description `manifest.json`, `model.safetensors` or `optimizer.safetensors` */
-                    name: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description The file */
-                200: {
-                    headers: {
-                        /** @description Hex SHA-256 of the file, when its manifest states it */
-                        "Muster-Sha256"?: string;
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/octet-stream": number[];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["downloadCheckpointFile"];
         put?: never;
         post?: never;
         delete?: never;
@@ -357,45 +108,7 @@ export interface paths {
             cookie?: never;
         };
         /** List a job's events, oldest first */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Only events after this cursor, which may be that of any event or the `continue` of a page. */
-                    after?: string;
-                    /** @description The same as `after`. */
-                    continue?: string;
-                    /** @description Items on the page. */
-                    limit?: number;
-                };
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description A page of its history */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["Page_EventView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["listJobEvents"];
         put?: never;
         post?: never;
         delete?: never;
@@ -415,53 +128,7 @@ export interface paths {
          * Read a task's log
          * @description The bytes as the task wrote them, standard output and error together. Of a log longer than 16 MiB the newest part is kept.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. The chief, `worker-0`, if left out. */
-                    task?: string;
-                    /** @description The last so many bytes; 65536 if neither this nor `offset` is given. */
-                    tail_bytes?: number;
-                    /** @description From this byte on, at most 1 MiB. */
-                    offset?: number;
-                };
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description A part of the log */
-                200: {
-                    headers: {
-                        /** @description Bytes that the log has by now */
-                        "Muster-Log-End"?: number;
-                        /** @description `offset` of the part that follows */
-                        "Muster-Log-Next-Offset"?: number;
-                        /** @description Bytes of the log before this part */
-                        "Muster-Log-Offset"?: number;
-                        /** @description Id of the task */
-                        "Muster-Log-Task"?: string;
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "text/plain": string;
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["readLog"];
         put?: never;
         post?: never;
         delete?: never;
@@ -482,49 +149,7 @@ export interface paths {
          * @description Server-sent events: `log` (LogPiece) for each piece, and `end` (LogEnd) once nothing can follow. The `id:` of a message says
          *     where the reader stands; who connects again with it as `Last-Event-ID` misses and repeats nothing.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /**
-                     * @description Id of a task, or its name (`worker-0`, `ps-1`), which is followed through all revisions to come. The chief, `worker-0`, if
-                     *     left out.
-                     */
-                    task?: string;
-                    /** @description Begin at this byte of the task that is there now; at its last 64 KiB if left out. */
-                    offset?: number;
-                };
-                header?: {
-                    /** @description The id of the last message seen; goes before `offset` */
-                    "Last-Event-ID"?: string | null;
-                };
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description A stream that ends with the job */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "text/event-stream": string;
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["followLog"];
         put?: never;
         post?: never;
         delete?: never;
@@ -544,40 +169,7 @@ export interface paths {
          * Download a job's final model
          * @description A safetensors file of named tensors. Jobs that have not succeeded have none; their checkpoints can be downloaded.
          */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description The file */
-                200: {
-                    headers: {
-                        /** @description Hex SHA-256 of the file, when its manifest states it */
-                        "Muster-Sha256"?: string;
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/octet-stream": number[];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["downloadModel"];
         put?: never;
         post?: never;
         delete?: never;
@@ -599,38 +191,7 @@ export interface paths {
          * Pause a job
          * @description Its tasks write a checkpoint and give their GPUs back. Pausing again changes nothing.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Stated; the next round obeys */
-                202: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["JobView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        post: operations["pauseJob"];
         delete?: never;
         options?: never;
         head?: never;
@@ -645,43 +206,7 @@ export interface paths {
             cookie?: never;
         };
         /** Get a job's training series */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Only samples after this step. */
-                    after_step?: number;
-                    /** @description Samples at most; more are thinned evenly, the first and the last kept. */
-                    max_points?: number;
-                };
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Its samples and evaluations */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["SeriesView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["getJobProgress"];
         put?: never;
         post?: never;
         delete?: never;
@@ -703,38 +228,7 @@ export interface paths {
          * Resume a paused job
          * @description It is queued again and continues from its newest checkpoint. Resuming a job that is not paused changes nothing.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Stated; the next round obeys */
-                202: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["JobView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        post: operations["resumeJob"];
         delete?: never;
         options?: never;
         head?: never;
@@ -754,46 +248,7 @@ export interface paths {
          *     (ProgressMessage) for new samples. The `id:` of a message says where the reader stands in both; who connects again with it as
          *     `Last-Event-ID` misses and repeats nothing.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Begin after this cursor, or after this message's id; from now on if left out. */
-                    after?: string;
-                    /** @description Begin the series after this step; from now on if left out. */
-                    after_step?: number;
-                };
-                header?: {
-                    /** @description The id of the last message seen; goes before `after` */
-                    "Last-Event-ID"?: string | null;
-                };
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description A stream that ends only when the job is deleted */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "text/event-stream": string;
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["followJob"];
         put?: never;
         post?: never;
         delete?: never;
@@ -813,41 +268,7 @@ export interface paths {
          * List a job's tasks
          * @description All on one page, the newest revision first.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Tasks of earlier revisions too. */
-                    all?: boolean;
-                };
-                header?: never;
-                path: {
-                    /** @description The job */
-                    id: components["schemas"]["JobId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Its tasks */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["Page_TaskView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["listTasks"];
         put?: never;
         post?: never;
         delete?: never;
@@ -864,35 +285,7 @@ export interface paths {
             cookie?: never;
         };
         /** Whom the token stands for */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description The bearer */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["Me"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["getMe"];
         put?: never;
         post?: never;
         delete?: never;
@@ -912,40 +305,7 @@ export interface paths {
          * List nodes by name
          * @description Every tenant sees all nodes and which GPUs are held; whose job holds one only its own tenant and administrators.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Items on the page. */
-                    limit?: number;
-                    /** @description `continue` of the page before. */
-                    continue?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description A page of the cluster's nodes */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["Page_NodeView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["listNodes"];
         put?: never;
         post?: never;
         delete?: never;
@@ -962,38 +322,7 @@ export interface paths {
             cookie?: never;
         };
         /** Get a node */
-        get: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description Name of the node */
-                    name: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description The node */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["NodeView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["getNode"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1015,38 +344,7 @@ export interface paths {
          * Drain a node
          * @description It takes no new task, and its tasks move away with their checkpoints. For administrators.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description Name of the node */
-                    name: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Stated; the next round obeys */
-                202: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["NodeView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        post: operations["drainNode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1066,38 +364,7 @@ export interface paths {
          * Let a drained node take tasks again
          * @description For administrators.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description Name of the node */
-                    name: string;
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Stated; the next round obeys */
-                202: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["NodeView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        post: operations["uncordonNode"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1115,43 +382,10 @@ export interface paths {
          * Follow the cluster's changes
          * @description Server-sent events: first `opened` (Opened), then for each entry of the history of the tenant's jobs and of the nodes an
          *     `event` (EventView). The `id:` of a message is a cursor; who connects again with it as `Last-Event-ID` misses and repeats
-         *     nothing.
+         *     none of them. Between them comes `progress` (ProgressMessage) with the newest sample of each running job, after `opened` and
+         *     whenever it has changed, at most once a second for a job. The whole series is in the job's own stream.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Begin after this cursor; from now on if left out. */
-                    after?: string;
-                };
-                header?: {
-                    /** @description The id of the last message seen; goes before `after` */
-                    "Last-Event-ID"?: string | null;
-                };
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description A stream that does not end by itself */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "text/event-stream": string;
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["followCluster"];
         put?: never;
         post?: never;
         delete?: never;
@@ -1171,78 +405,13 @@ export interface paths {
          * List tenants by name
          * @description For administrators.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Items on the page. */
-                    limit?: number;
-                    /** @description `continue` of the page before. */
-                    continue?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description A page of tenants */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["Page_TenantView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["listTenants"];
         put?: never;
         /**
          * Create a tenant
          * @description For administrators. `POST /tokens` with its name makes its first user and token.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["NewTenant"];
-                };
-            };
-            responses: {
-                /** @description Created */
-                201: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["TenantView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        post: operations["createTenant"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1266,42 +435,7 @@ export interface paths {
          * Change a tenant's quota
          * @description For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint.
          */
-        patch: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description Name of the tenant */
-                    name: string;
-                };
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["TenantChange"];
-                };
-            };
-            responses: {
-                /** @description Changed */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["TenantView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        patch: operations["changeTenant"];
         trace?: never;
     };
     "/api/v1/tokens": {
@@ -1315,79 +449,14 @@ export interface paths {
          * List the tenant's tokens, newest first
          * @description Revoked ones too; never their secrets.
          */
-        get: {
-            parameters: {
-                query?: {
-                    /** @description Items on the page. */
-                    limit?: number;
-                    /** @description `continue` of the page before. */
-                    continue?: string;
-                };
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description A page of tokens */
-                200: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["Page_TokenView"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        get: operations["listTokens"];
         put?: never;
         /**
          * Create a token
          * @description The answer holds its secret, which is stored nowhere. Members make tokens for themselves; administrators also for other users
          *     and tenants, and with access `admin`.
          */
-        post: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path?: never;
-                cookie?: never;
-            };
-            requestBody: {
-                content: {
-                    "application/json": components["schemas"]["NewToken"];
-                };
-            };
-            responses: {
-                /** @description Created */
-                201: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/json": components["schemas"]["CreatedToken"];
-                    };
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        post: operations["createToken"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1409,36 +478,7 @@ export interface paths {
          * @description It is refused from now on, by other replicas of this daemon within 5 seconds. Members may revoke their own tokens,
          *     administrators any of their tenant's. Revoking again changes nothing.
          */
-        delete: {
-            parameters: {
-                query?: never;
-                header?: never;
-                path: {
-                    /** @description The token */
-                    id: components["schemas"]["TokenId"];
-                };
-                cookie?: never;
-            };
-            requestBody?: never;
-            responses: {
-                /** @description Revoked */
-                204: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content?: never;
-                };
-                /** @description A refusal */
-                default: {
-                    headers: {
-                        [name: string]: unknown;
-                    };
-                    content: {
-                        "application/problem+json": components["schemas"]["Problem"];
-                    };
-                };
-            };
-        };
+        delete: operations["revokeToken"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2265,12 +1305,16 @@ export interface components {
             type: string;
         };
         /**
-         * @description New samples. They replace whatever the reader has of steps after `after_step`: a job that went back to a checkpoint trains
-         *     those steps again. Evaluations come as events.
+         * @description New samples of one job. They replace whatever the reader has of steps after `after_step`: a job that went back to a checkpoint
+         *     trains those steps again. Evaluations come as events.
+         *
+         *     A job's own stream brings its whole series. The tenant's stream brings only the newest sample of each running job, at most one
+         *     a second, for lists: there `after_step` is the step that it brought before, or 0.
          */
         ProgressMessage: {
             /** Format: int64 */
             after_step: number;
+            job_id: components["schemas"]["JobId"];
             /** @description By step; at most 500, thinned evenly when more have come since the reader was here. */
             samples: components["schemas"]["SampleView"][];
         };
@@ -2611,7 +1655,7 @@ export interface components {
         Waiting: {
             /**
              * Format: int32
-             * @description Place in the order in which waiting jobs are considered, from 1.
+             * @description Place in the order in which waiting jobs are considered, from 1; 0 before a round has considered it.
              */
             position: number;
             smallest_change?: components["schemas"]["Change"] | null;
@@ -2679,4 +1723,994 @@ export interface components {
     pathItems: never;
 }
 export type $defs = Record<string, never>;
-export type operations = Record<string, never>;
+export interface operations {
+    listJobs: {
+        parameters: {
+            query?: {
+                /** @description Only jobs in one of these phases; may be repeated. */
+                phase?: components["schemas"]["JobPhase"][];
+                /** @description Only jobs with this label, as `key=value`; all of them if repeated. */
+                label?: string[];
+                /** @description Only jobs of exactly this name. */
+                name?: string;
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the tenant's jobs */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_JobView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    submitJob: {
+        parameters: {
+            query?: {
+                /** @description Check the document and answer what would be submitted, without submitting it. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each submission */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The job document, version `muster/v1` */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobSpec"];
+                "application/yaml": components["schemas"]["JobSpec"];
+            };
+        };
+        responses: {
+            /** @description `dry_run`: the document is right; the id is all zeros and nothing was submitted */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description Submitted */
+            201: {
+                headers: {
+                    /** @description Path of the job */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The job */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the next round obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listCheckpoints: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its checkpoints */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_CheckpointView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    downloadCheckpointFile: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+                /** @description Step of the checkpoint */
+                step: number;
+                /** @description `manifest.json`, `model.safetensors`, `optimizer.safetensors` or `SHA256SUMS` */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    /** @description Hex SHA-256 of the file, when its manifest states it */
+                    "Muster-Sha256"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": number[];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listJobEvents: {
+        parameters: {
+            query?: {
+                /** @description Only events after this cursor, which may be that of any event or the `continue` of a page. */
+                after?: string;
+                /** @description The same as `after`. */
+                continue?: string;
+                /** @description Items on the page. */
+                limit?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of its history */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_EventView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    readLog: {
+        parameters: {
+            query?: {
+                /** @description Id of a task, or its name (`worker-0`, `ps-1`) in the newest revision. The chief, `worker-0`, if left out. */
+                task?: string;
+                /** @description The last so many bytes; 65536 if neither this nor `offset` is given. */
+                tail_bytes?: number;
+                /** @description From this byte on, at most 1 MiB. */
+                offset?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A part of the log */
+            200: {
+                headers: {
+                    /** @description Bytes that the log has by now */
+                    "Muster-Log-End"?: number;
+                    /** @description `offset` of the part that follows */
+                    "Muster-Log-Next-Offset"?: number;
+                    /** @description Bytes of the log before this part */
+                    "Muster-Log-Offset"?: number;
+                    /** @description Id of the task */
+                    "Muster-Log-Task"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/plain": string;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    followLog: {
+        parameters: {
+            query?: {
+                /**
+                 * @description Id of a task, or its name (`worker-0`, `ps-1`), which is followed through all revisions to come. The chief, `worker-0`, if
+                 *     left out.
+                 */
+                task?: string;
+                /** @description Begin at this byte of the task that is there now; at its last 64 KiB if left out. */
+                offset?: number;
+            };
+            header?: {
+                /** @description The id of the last message seen; goes before `offset` */
+                "Last-Event-ID"?: string | null;
+            };
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream that ends with the job */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    downloadModel: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    /** @description Hex SHA-256 of the file, when its manifest states it */
+                    "Muster-Sha256"?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/octet-stream": number[];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pauseJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the next round obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getJobProgress: {
+        parameters: {
+            query?: {
+                /** @description Only samples after this step. */
+                after_step?: number;
+                /** @description Samples at most; more are thinned evenly, the first and the last kept. */
+                max_points?: number;
+            };
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its samples and evaluations */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["SeriesView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resumeJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the next round obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    followJob: {
+        parameters: {
+            query?: {
+                /** @description Begin after this cursor, or after this message's id; from now on if left out. */
+                after?: string;
+                /** @description Begin the series after this step; from now on if left out. */
+                after_step?: number;
+            };
+            header?: {
+                /** @description The id of the last message seen; goes before `after` */
+                "Last-Event-ID"?: string | null;
+            };
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream that ends only when the job is deleted */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTasks: {
+        parameters: {
+            query?: {
+                /** @description Tasks of earlier revisions too. */
+                all?: boolean;
+            };
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Its tasks */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_TaskView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getMe: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The bearer */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Me"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listNodes: {
+        parameters: {
+            query?: {
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the cluster's nodes */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_NodeView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The node */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    drainNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the next round obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    uncordonNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the next round obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    followCluster: {
+        parameters: {
+            query?: {
+                /** @description Begin after this cursor; from now on if left out. */
+                after?: string;
+            };
+            header?: {
+                /** @description The id of the last message seen; goes before `after` */
+                "Last-Event-ID"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A stream that does not end by itself */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/event-stream": string;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTenants: {
+        parameters: {
+            query?: {
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of tenants */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_TenantView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewTenant"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    changeTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the tenant */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["TenantChange"];
+            };
+        };
+        responses: {
+            /** @description Changed */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TenantView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTokens: {
+        parameters: {
+            query?: {
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of tokens */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_TokenView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["NewToken"];
+            };
+        };
+        responses: {
+            /** @description Created */
+            201: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["CreatedToken"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    revokeToken: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The token */
+                id: components["schemas"]["TokenId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Revoked */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+}

@@ -2,16 +2,15 @@
 import type { SampleView, StoredEvent } from "../api/types";
 import type { SseMessage } from "./sse";
 
-export type LiveMessage = { kind: "event"; event: StoredEvent } | { kind: "progress"; jobId: string | null; afterStep: number; samples: readonly SampleView[] };
+export type LiveMessage = { kind: "event"; event: StoredEvent } | { kind: "progress"; jobId: string; afterStep: number; samples: readonly SampleView[] };
 
 /** `null` for a message that this page does not know, as a newer api may send. */
 export function decode(message: SseMessage): LiveMessage | null {
   const body = parsed(message.data);
   if (body === null) return null;
   if (message.event === "progress") {
-    const jobId = typeof body.job_id === "string" ? body.job_id : null;
-    if (typeof body.after_step !== "number" || !Array.isArray(body.samples)) return null;
-    return { kind: "progress", jobId, afterStep: body.after_step, samples: body.samples as SampleView[] };
+    if (typeof body.job_id !== "string" || typeof body.after_step !== "number" || !Array.isArray(body.samples)) return null;
+    return { kind: "progress", jobId: body.job_id, afterStep: body.after_step, samples: body.samples as SampleView[] };
   }
   const inner = body.event;
   if (typeof inner !== "object" || inner === null || typeof (inner as { kind?: unknown }).kind !== "string") return null;

@@ -4,7 +4,7 @@ import { MemoryRouter } from "react-router";
 import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { App } from "../app";
 import { adoptFragment, signIn, signOut, token } from "../api/session";
-import { at, job, node, stored } from "../live/test-data";
+import { at, job, node, sample, stored } from "../live/test-data";
 
 type Answer = (request: Request) => Response | Promise<Response>;
 
@@ -27,6 +27,9 @@ function stream(): Response {
   });
   return new Response(body, { headers: { "content-type": "text/event-stream" } });
 }
+
+/** How often the list itself was asked for; the tiles ask for a longer page. */
+const lists = () => asked.filter((request) => request.url.includes("/api/v1/jobs?limit=50")).length;
 
 function open(path: string) {
   return render(
@@ -104,6 +107,30 @@ describe("the list of jobs", () => {
     routes["GET /api/v1/jobs"] = () => page(job({ phase: "paused", state: { phase: "paused" } }));
     push(`event: event\nid: 9-9\ndata: ${JSON.stringify(change)}\n\n`);
     await waitFor(() => expect(within(row).getByText("paused")).toBeTruthy());
+  });
+
+  it("follows the samples of its jobs without asking again", async () => {
+    open("/jobs");
+    const row = (await screen.findByRole("link", { name: "fashion-cnn" })).closest("tr");
+    if (row === null) throw new Error("no row");
+    await waitFor(() => expect(within(row).getByText("1.5000")).toBeTruthy());
+    const before = lists();
+    const progress = (job_id: string, step: number) => ({ job_id, after_step: 0, samples: [sample(step, step, { loss: 0.25 })] });
+    push(`event: progress\nid: 9-9\ndata: ${JSON.stringify(progress("job-2", 900))}\n\n`);
+    push(`event: progress\nid: 9-9\ndata: ${JSON.stringify(progress("job-1", 250))}\n\n`);
+    await waitFor(() => expect(within(row).getByRole("progressbar").getAttribute("aria-valuenow")).toBe("250"));
+    expect(within(row).getByText("0.2500")).toBeTruthy();
+    expect(within(row).getByText("1m 15s")).toBeTruthy();
+    expect(lists()).toBe(before);
+  });
+
+  it("asks for the total of steps when a job tells its first sample", async () => {
+    routes["GET /api/v1/jobs"] = () => page(job({ progress: null }));
+    open("/jobs");
+    await screen.findByRole("link", { name: "fashion-cnn" });
+    routes["GET /api/v1/jobs"] = () => page(job());
+    push(`event: progress\nid: 9-9\ndata: ${JSON.stringify({ job_id: "job-1", after_step: 0, samples: [sample(10, 5)] })}\n\n`);
+    expect((await screen.findByRole("progressbar")).getAttribute("aria-valuenow")).toBe("100");
   });
 
   it("says why a job waits and what would start it", async () => {

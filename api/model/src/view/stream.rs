@@ -1,7 +1,7 @@
 //! Messages of the event streams besides events and series.
 
 use super::job::SampleView;
-use crate::id::TaskId;
+use crate::id::{JobId, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// Names of messages (the field `event:` of server-sent events).
@@ -26,11 +26,15 @@ pub struct Opened {
     pub cursor: String,
 }
 
-/// New samples. They replace whatever the reader has of steps after `after_step`: a job that went back to a checkpoint trains
-/// those steps again. Evaluations come as events.
+/// New samples of one job. They replace whatever the reader has of steps after `after_step`: a job that went back to a checkpoint
+/// trains those steps again. Evaluations come as events.
+///
+/// A job's own stream brings its whole series. The tenant's stream brings only the newest sample of each running job, at most one
+/// a second, for lists: there `after_step` is the step that it brought before, or 0.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ProgressMessage {
+    pub job_id: JobId,
     pub after_step: u64,
     /// By step; at most 500, thinned evenly when more have come since the reader was here.
     pub samples: Vec<SampleView>,

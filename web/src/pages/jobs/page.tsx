@@ -1,5 +1,5 @@
 // All jobs of the tenant, newest first, live.
-import { useCallback, useEffect } from "react";
+import { useCallback } from "react";
 import { Link, useSearchParams } from "react-router";
 import { jobs } from "../../api/calls";
 import { useResource } from "../../api/resource";
@@ -23,16 +23,15 @@ export function JobsPage() {
   const filters = readFilters(params);
   const query = { phase: filters.phases, label: filters.label, name: filters.name, limit: PER_PAGE, continue: filters.page };
   const list = useResource(JSON.stringify(query), (signal) => jobs(query, signal));
-  const { update, reload } = list;
+  const { data, update, reload } = list;
   const onMessage = useCallback(
     (message: LiveMessage) => {
       update((page) => ({ ...page, items: page.items.map((job) => folded(job, message)) }));
-      if (message.kind === "event" && changesList(message.event.event.kind)) reload();
+      if (changesList(message, data?.items ?? [])) reload();
     },
-    [update, reload],
+    [data, update, reload],
   );
   useLive(onMessage, reload);
-  useRefresh(reload, list.data?.items.some((job) => job.phase === "running") ?? false);
   const change = (next: Omit<Filters, "page">) => setParams(writeFilters(next), { replace: true });
 
   return (
@@ -57,19 +56,6 @@ export function JobsPage() {
   );
 }
 
-const REFRESH_MS = 5000;
-
-/** The tenant's stream tells of events, not of samples: while a shown job trains, its row is asked for again, if anybody looks. */
-function useRefresh(reload: () => void, training: boolean): void {
-  useEffect(() => {
-    if (!training) return undefined;
-    const timer = setInterval(() => {
-      if (document.visibilityState === "visible") reload();
-    }, REFRESH_MS);
-    return () => clearInterval(timer);
-  }, [reload, training]);
-}
-
 function folded(job: JobView, message: LiveMessage): JobView {
   if (message.kind === "event") return foldEvent(job, message.event);
   const newest = message.samples[message.samples.length - 1];
@@ -77,7 +63,10 @@ function folded(job: JobView, message: LiveMessage): JobView {
 }
 
 /** Whether the list, its order or a sum in it may now differ from what folding alone gives. */
-function changesList(kind: string): boolean {
+function changesList(message: LiveMessage, shown: readonly JobView[]): boolean {
+  // The first sample brings the total of steps with it, which only the job itself tells.
+  if (message.kind === "progress") return shown.some((job) => job.id === message.jobId && job.progress === null);
+  const { kind } = message.event.event;
   return kind === "job_submitted" || kind === "job_deleted" || kind === "job_state_changed";
 }
 
