@@ -16,6 +16,7 @@ use muster_model::job::{Intent, Job, JobState};
 use muster_model::spec::JobSpec;
 use muster_model::view::JobView;
 use muster_model::wait::{Wait, Waiting};
+use muster_store::StoreError;
 use muster_store::idempotency::{self, Claim};
 use muster_store::job::{self, NewJob};
 use sha2::{Digest as _, Sha256};
@@ -88,47 +89,65 @@ pub async fn submit(
         );
         return Ok((StatusCode::OK, axum::Json(job)).into_response());
     }
-    let now = clock::now();
-    let mut tx = app.begin(&caller).await?;
-    if let Some(key) = &key {
-        let hash = Sha256::digest(&document.bytes).into();
-        match idempotency::claim(&mut tx, caller.tenant_id, key, &hash, now, now + KEPT).await? {
-            Claim::New => {}
-            Claim::Replay { status, body } => return Ok(replay(status, body)),
-            Claim::Mismatch => {
-                let detail = format!(
-                    "the key {key:?} was sent with another document before; send a new key with a new job"
-                );
-                return Err(Refusal::new(Kind::KeyReused, detail));
-            }
-        }
-    }
     let new = NewJob {
         id: clock::new_id().into(),
         tenant_id: caller.tenant_id,
         submitted_by: caller.user_id,
         spec: document.value,
     };
-    let stored = job::insert(&mut tx, &new, now).await?;
+    let Some(key) = key else {
+        let mut conn = app.pool.acquire().await.map_err(StoreError::from)?;
+        let stored = job::submit(&mut conn, &new, clock::now()).await?;
+        // Given back before the answer is written: others wait for it.
+        drop(conn);
+        let (id, body) = written(&caller, stored);
+        return Ok(created(&app, id, body));
+    };
+    once(&app, &caller, &key, &document.bytes, &new).await
+}
+
+/// Submits what was not submitted under this key before.
+async fn once(
+    app: &App,
+    caller: &Caller,
+    key: &str,
+    document: &[u8],
+    new: &NewJob,
+) -> Result<Response, Refusal> {
+    let (tenant, now) = (caller.tenant_id, clock::now());
+    let hash = Sha256::digest(document).into();
+    let mut tx = app.begin(caller).await?;
+    match idempotency::claim(&mut tx, tenant, key, &hash, now, now + KEPT).await? {
+        Claim::New => {}
+        Claim::Replay { status, body } => return Ok(replay(status, body)),
+        Claim::Mismatch => {
+            let detail = format!(
+                "the key {key:?} was sent with another document before; send a new key with a new job"
+            );
+            return Err(Refusal::new(Kind::KeyReused, detail));
+        }
+    }
+    let stored = job::insert(&mut tx, new, now).await?;
+    let (id, body) = written(caller, stored);
+    idempotency::store(&mut tx, tenant, key, StatusCode::CREATED.as_u16(), &body).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(created(app, id, body))
+}
+
+fn written(caller: &Caller, stored: Job) -> (JobId, String) {
     let job = wire::job(
         wire::submitted(stored, &caller.user_name),
         &caller.tenant_name,
     );
     let body = serde_json::to_string(&job).expect("a job is JSON");
-    if let Some(key) = &key {
-        idempotency::store(
-            &mut tx,
-            caller.tenant_id,
-            key,
-            StatusCode::CREATED.as_u16(),
-            &body,
-        )
-        .await?;
-    }
-    tx.commit().await.map_err(muster_store::StoreError::from)?;
+    (job.id, body)
+}
+
+/// The job is committed.
+fn created(app: &App, id: JobId, body: String) -> Response {
     app.waker.ring();
-    tracing::Span::current().record("job.id", tracing::field::display(job.id));
-    Ok(answer(StatusCode::CREATED, Some(job.id), body))
+    tracing::Span::current().record("job.id", tracing::field::display(id));
+    answer(StatusCode::CREATED, Some(id), body)
 }
 
 fn key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {

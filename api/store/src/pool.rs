@@ -13,6 +13,9 @@ pub type Pool = sqlx::PgPool;
 pub type Transaction = sqlx::Transaction<'static, Postgres>;
 
 const ACQUIRE_TIMEOUT: Duration = Duration::from_secs(5);
+/// A connection idle for less is taken without asking whether it still stands: it was asked when it was given back. Postgres
+/// takes longer to come back from a crash, so that nobody who asks after it gets a connection from before it.
+const TRUSTED: Duration = Duration::from_millis(100);
 
 /// Connections of the api: bound by row level security. No connection is made yet. Connections of a login that could bypass it
 /// are never handed out; `verify_api` tells so at once.
@@ -105,6 +108,15 @@ fn options(max: u32) -> PgPoolOptions {
     PgPoolOptions::new()
         .max_connections(max)
         .acquire_timeout(ACQUIRE_TIMEOUT)
+        .test_before_acquire(false)
+        .before_acquire(|conn, connection| {
+            Box::pin(async move {
+                if connection.idle_for >= TRUSTED {
+                    conn.ping().await?;
+                }
+                Ok(true)
+            })
+        })
 }
 
 fn connect(url: &str, name: &str) -> Result<PgConnectOptions, StoreError> {

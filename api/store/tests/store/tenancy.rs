@@ -107,6 +107,43 @@ async fn without_a_scope_no_tenant_is_seen_and_a_scope_ends_with_its_transaction
     Ok(())
 }
 
+/// Both on one connection: what the first leaves behind, the second would see.
+#[tokio::test]
+async fn submitting_in_one_statement_leaves_no_tenant_in_scope() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let pool = pool::api(&world.db.api_url, 1)?;
+    let mut ids = Vec::new();
+    for (tenant_id, submitted_by) in [(world.red, world.red_user), (world.blue, world.blue_user)] {
+        let new = NewJob {
+            id: id(),
+            tenant_id,
+            submitted_by,
+            spec: spec("alone"),
+        };
+        let mut conn = pool.acquire().await?;
+        let stored = job::submit(&mut conn, &new, at(7)).await?;
+        assert_eq!(job::get(&mut conn, new.id).await?, None);
+        drop(conn);
+
+        let mut tx = pool::begin_for(&pool, tenant_id).await?;
+        let row = job::get(&mut tx, new.id).await?.expect("it is committed");
+        assert_eq!(row.job, stored);
+        ids.push(new.id);
+    }
+    let mut tx = pool::begin_for(&pool, world.red).await?;
+    assert!(job::get(&mut tx, ids[0]).await?.is_some());
+    assert_eq!(job::get(&mut tx, ids[1]).await?, None);
+    let mine = EventFilter {
+        job_id: Some(ids[0]),
+        node_id: None,
+    };
+    let told = event::page(&mut tx, mine, None, 10).await?;
+    let name = "alone".to_owned();
+    assert_eq!(told.len(), 1);
+    assert_eq!(told[0].event, Event::JobSubmitted { name });
+    Ok(())
+}
+
 #[tokio::test]
 async fn what_names_another_tenant_is_refused() -> anyhow::Result<()> {
     let world = World::new().await?;
