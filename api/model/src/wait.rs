@@ -11,7 +11,7 @@ pub struct Waiting {
     pub why: Wait,
     /// `None` when nothing but time helps.
     pub smallest_change: Option<Change>,
-    /// Place in the order in which waiting jobs are considered, from 1.
+    /// Place in the order in which waiting jobs are considered, from 1; 0 before a round has considered it.
     pub position: u32,
 }
 

@@ -36,6 +36,8 @@ pub struct Remembered {
     pub scheduler_port: Option<u16>,
     /// The example job, once submitted.
     pub example_job: Option<String>,
+    /// The second job, for which the example makes room, once submitted.
+    pub visitor_job: Option<String>,
 }
 
 /// Held while this process runs the cluster; the file names the process for `muster down`.

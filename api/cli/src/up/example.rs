@@ -1,13 +1,16 @@
-//! The example job: its data set is fetched, and it is submitted once for each data folder.
+//! The example: its data set is fetched, the job is submitted once for each data folder, and while it runs a second job comes and
+//! goes, so that whoever watches sees the first make room and take it back.
 
 use super::data::DataFolder;
 use anyhow::{Context as _, bail};
 use muster_client::Client;
 use muster_model::id::JobId;
 use std::path::PathBuf;
+use std::time::Duration;
 use tokio::process::Command;
 
 const DOCUMENT: &str = include_str!("../../../../examples/fashion-cnn.yaml");
+const VISITOR: &str = include_str!("../../../../examples/fashion-mlp-ssp.yaml");
 const DATASET: &str = "fashion-mnist";
 
 /// Where data sets lie: `MUSTER_DATASETS`, else the user's cache directory.
@@ -79,4 +82,38 @@ pub async fn submit_once(folder: &DataFolder, client: &Client) -> anyhow::Result
     remembered.example_job = Some(job.to_string());
     folder.remember(&remembered)?;
     Ok(job)
+}
+
+/// Submits the second job, once for each data folder, when the first has done a quarter of its steps.
+///
+/// # Errors
+/// When REST refuses it, for another reason than being away.
+pub async fn visit(folder: &DataFolder, client: &Client, first: JobId) -> anyhow::Result<()> {
+    const LOOK: Duration = Duration::from_millis(500);
+    if folder.remembered()?.visitor_job.is_some() {
+        return Ok(());
+    }
+    loop {
+        match client.job(first).await {
+            Ok(job) if job.phase.is_terminal() => return Ok(()),
+            Ok(job) => {
+                let progress = job
+                    .progress
+                    .and_then(|progress| Some((progress.step, progress.total_steps?)));
+                if progress.is_some_and(|(step, total)| step * 4 >= total) {
+                    break;
+                }
+            }
+            Err(error) if error.is_transient() => {}
+            Err(error) => return Err(error.into()),
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    let document: serde_json::Value =
+        serde_norway::from_str(VISITOR).context("examples/fashion-mlp-ssp.yaml")?;
+    let key = format!("visitor-{first}");
+    let visitor = client.submit(&document, Some(&key)).await?;
+    let mut remembered = folder.remembered()?;
+    remembered.visitor_job = Some(visitor.id.to_string());
+    folder.remember(&remembered)
 }

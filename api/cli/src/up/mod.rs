@@ -106,7 +106,7 @@ async fn run(
     cluster.start_database().await?;
     cluster.migrate().await?;
     let server = format!("http://{}", options.listen);
-    let token = sign_in(store, cluster, &server).await?;
+    let (token, is_new) = sign_in(store, cluster, &server).await?;
     let datasets = if options.no_example {
         example::dataset_root()
     } else {
@@ -115,30 +115,42 @@ async fn run(
     cluster.start_daemons(&datasets).await?;
     let client = Client::new(&server, &token)?;
     cluster.wait_until_ready(&client).await?;
-    eprintln!("web page: {server}/#token={token}");
+    // The token is shown once, when it is made; the address with it signs the browser in.
+    let page = if is_new {
+        format!("{server}/#token={token}")
+    } else {
+        server.clone()
+    };
+    eprintln!("web page: {page}");
     if options.no_example {
         eprintln!("ready; submit a job with `muster submit FILE`; Ctrl-C stops the cluster");
         return std::future::pending().await;
     }
     let job = example::submit_once(folder, &client).await?;
-    let succeeded = view::watch(&client, job, folder).await?;
+    let (succeeded, visited) = tokio::join!(
+        view::watch(&client, job, folder),
+        example::visit(folder, &client, job)
+    );
+    visited.context("submit the second job")?;
+    let succeeded = succeeded?;
     if options.until_done {
         if !succeeded {
             bail!("the example job did not succeed");
         }
         return Ok(());
     }
-    eprintln!("the cluster goes on; web page: {server}/#token={token}; Ctrl-C stops it");
+    eprintln!("the cluster goes on; web page: {page}; Ctrl-C stops it");
     std::future::pending().await
 }
 
-/// The token of the first user: kept in the CLI's settings, made and printed once if it is not there or belongs to another cluster.
-async fn sign_in(store: &Store, cluster: &Cluster, server: &str) -> anyhow::Result<String> {
+/// The token of the first user, and whether it is new: kept in the CLI's settings, made and printed once if it is not there or belongs
+/// to another cluster.
+async fn sign_in(store: &Store, cluster: &Cluster, server: &str) -> anyhow::Result<(String, bool)> {
     let known = store.context_for(server)?;
     if let Some(known) = known
         && cluster.accepts(&known.token).await?
     {
-        return Ok(known.token);
+        return Ok((known.token, false));
     }
     let token = cluster.bootstrap().await?;
     store.save(Context {
@@ -149,7 +161,7 @@ async fn sign_in(store: &Store, cluster: &Cluster, server: &str) -> anyhow::Resu
         "token of the first user, shown once and kept in {}: {token}",
         store.path().display()
     );
-    Ok(token)
+    Ok((token, true))
 }
 
 /// SIGINT and SIGTERM, one after the other.

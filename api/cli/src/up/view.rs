@@ -56,7 +56,7 @@ impl View {
         } else {
             ProgressBar::hidden()
         };
-        let template = "{prefix}\n{bar:40} {pos}/{len} steps  {msg}";
+        let template = "{prefix}\n{bar:24} {pos}/{len} steps  {msg}";
         bar.set_style(ProgressStyle::with_template(template).expect("the template is right"));
         Self {
             bar,

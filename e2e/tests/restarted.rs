@@ -1,0 +1,135 @@
+//! The cluster stops in order and starts again: running jobs go on at the step at which they stopped, and nothing is forgotten.
+
+use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::story::{document, no_gpu_was_held_twice, training_is_continuous};
+use muster_model::job::JobPhase;
+
+const STEPS: u64 = 600;
+
+#[tokio::test]
+async fn a_running_job_goes_on_where_it_was() {
+    let mut cluster = Cluster::start(Options { nodes: 2, slots: 1 }).await;
+    let job = cluster
+        .submit(&document("stopped", (2, 2), (2, 2), STEPS))
+        .await
+        .id;
+    cluster
+        .until(job, "some training", |job| {
+            job.progress.as_ref().is_some_and(|p| p.step >= 120)
+        })
+        .await;
+    let token = cluster.token();
+    // As Ctrl-C does; nothing of it is left, and the tasks have written a checkpoint.
+    cluster.down();
+    cluster.up_again().await;
+    assert_eq!(cluster.token(), token, "the token is still good");
+    let done = cluster
+        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
+        .await;
+    assert_eq!(done.failures, 0, "a stop in order is no failure");
+
+    let written: Vec<u64> = {
+        let checkpoints = cluster
+            .client()
+            .checkpoints(job)
+            .await
+            .expect("checkpoints");
+        checkpoints
+            .iter()
+            .map(|checkpoint| checkpoint.written.step)
+            .collect()
+    };
+    let resumed = cluster.resumed_at(job).await;
+    assert_eq!(resumed.len(), 1, "it was restarted once: {resumed:?}");
+    assert!(
+        written.contains(&resumed[0]),
+        "it went on from a checkpoint: {resumed:?} of {written:?}"
+    );
+    assert_ne!(
+        resumed[0] % 50,
+        0,
+        "the checkpoint is that of the stop, not an older periodic one"
+    );
+    training_is_continuous(&cluster, job, STEPS).await;
+    no_gpu_was_held_twice(&cluster, &[job]).await;
+    cluster.down();
+}
+
+#[tokio::test]
+async fn the_command_line_sees_a_job_through() {
+    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let file = cluster.data().join("job.yaml");
+    std::fs::write(&file, document("by-hand", (1, 1), (1, 1), 200)).expect("a file");
+    let muster = |arguments: &[&str]| {
+        let output = cluster
+            .muster()
+            .args(arguments)
+            .output()
+            .expect("muster runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(
+            output.status.success(),
+            "{arguments:?}: {text}{}",
+            String::from_utf8_lossy(&output.stderr)
+        );
+        text
+    };
+    let dry = muster(&["submit", "--dry-run", file.to_str().expect("UTF-8")]);
+    assert!(dry.contains("nothing was changed"), "{dry}");
+    let submitted = muster(&[
+        "submit",
+        file.to_str().expect("UTF-8"),
+        "--idempotency-key",
+        "once",
+    ]);
+    let again = muster(&[
+        "submit",
+        file.to_str().expect("UTF-8"),
+        "--idempotency-key",
+        "once",
+    ]);
+    assert_eq!(submitted, again, "the same key submits once");
+    let waited = muster(&["wait", "by-hand", "--timeout", "120"]);
+    assert!(waited.contains("succeeded"), "{waited}");
+    let listed: serde_json::Value =
+        serde_json::from_str(&muster(&["list", "-o", "json"])).expect("JSON");
+    assert_eq!(
+        listed["items"].as_array().map(Vec::len),
+        Some(1),
+        "{listed}"
+    );
+    assert_eq!(listed["items"][0]["progress"]["step"], 200);
+    let shown = muster(&["show", "by-hand"]);
+    assert!(shown.contains("test accuracy"), "{shown}");
+    let explained = muster(&["explain", "by-hand"]);
+    assert!(explained.contains("placed with 1 workers"), "{explained}");
+    let events = muster(&["events", "by-hand"]);
+    assert!(events.contains("training done at step 200"), "{events}");
+    let logs = muster(&["logs", "by-hand"]);
+    assert!(logs.contains("finished at step 200"), "{logs}");
+    assert!(muster(&["checkpoints", "by-hand"]).contains("200"));
+    assert!(muster(&["nodes"]).contains("node-1"));
+    assert!(muster(&["whoami", "-o", "yaml"]).contains("access: admin"));
+    let model = cluster.data().join("model.safetensors");
+    muster(&["model", "by-hand", "--to", model.to_str().expect("UTF-8")]);
+    let done = cluster
+        .client()
+        .jobs(&muster_client::JobQuery::default())
+        .await
+        .expect("jobs")
+        .items
+        .remove(0);
+    let kept = cluster
+        .checkpoints()
+        .join(done.model_path.expect("a model"));
+    assert_eq!(
+        std::fs::read(model).expect("downloaded"),
+        std::fs::read(kept).expect("written")
+    );
+    muster(&["delete", "by-hand"]);
+    assert!(muster(&["list"]).contains("no jobs"));
+    for shell in ["bash", "zsh", "fish"] {
+        assert!(muster(&["completion", shell]).contains("muster"), "{shell}");
+    }
+    cluster.down();
+}
