@@ -3,11 +3,11 @@
 // most of its steps before it. Says each thing that holds on a line of its own, and ends with code 1 and the reason at the first that
 // does not.
 import { createRequire } from "node:module";
-import { join } from "node:path";
+import { resolve } from "node:path";
 
 const [web, executablePath, profile, server, token, job] = process.argv.slice(2);
 if (job === undefined) throw new Error("usage: story.mjs WEB CHROMIUM PROFILE SERVER TOKEN JOB");
-const { chromium } = createRequire(join(web, "package.json"))("playwright-core");
+const { chromium } = createRequire(resolve(web, "package.json"))("playwright-core");
 
 /** Far above what anything takes; whoever waits so long has failed. */
 const PATIENCE_MS = 60_000;
@@ -138,9 +138,12 @@ async function tasks() {
 async function events() {
   await page.getByRole("tab", { name: "Events" }).click();
   const panel = page.getByRole("tabpanel");
-  for (const words of [/Submitted as/, /Placed: 2\s+workers and 1\s+PS shard on node-/, /Worker 1 is up/, /All tasks are running/, /Training starts at step 0/]) {
+  for (const words of [/Submitted as/, /Placed: 2\s+workers and 1\s+PS shard on node-/, /All tasks are running/]) {
     await panel.getByText(words).first().waitFor();
   }
+  await panel.getByLabel(/routine/).check();
+  await panel.getByText("Worker 1 is up").waitFor();
+  await panel.getByText(/^Checkpoint at step/).first().waitFor();
   say("events are told in words");
 }
 
@@ -181,6 +184,8 @@ async function pauseAndResume() {
   await page.getByRole("dialog").getByRole("button", { name: "Resume" }).click();
   await phase.getByText("running", { exact: true }).waitFor();
   await until("the job goes on behind its checkpoint", async () => (await stepsIn(page.locator(".facts"))) > view.resume_step);
+  await page.getByRole("tab", { name: "Events" }).click();
+  await page.getByRole("tabpanel").getByText(`Training continues from step ${grouped(view.resume_step)}`).waitFor();
 }
 
 async function fieldError() {
@@ -190,10 +195,10 @@ async function fieldError() {
   await editor.fill(document.replace(/batch: \d+/, "batch: 0"));
   const before = complaints.length;
   await page.getByRole("button", { name: "Submit", exact: true }).click();
-  const mistakes = page.locator(".mistakes");
-  await mistakes.getByText("engine.batch").waitFor();
-  check(/is 0; expected: \S+/.test(await mistakes.innerText()), "a wrong field is named, with what is expected");
-  await mistakes.getByRole("button", { name: /^Line \d+$/ }).click();
+  const mistake = page.locator(".mistakes li").filter({ hasText: "engine.batch" });
+  await mistake.waitFor();
+  check(/is 0; expected: \S+/.test(await mistake.innerText()), "a wrong field is named, with what is expected");
+  await mistake.getByRole("button", { name: /^Line \d+$/ }).click();
   check(await editor.evaluate((area) => area.value.slice(area.selectionStart, area.selectionEnd).includes("batch: 0")), "its line is found");
   // The browser itself reports a refused request; that one was meant.
   await until("the refusal is reported", () => complaints.length > before);
@@ -215,6 +220,11 @@ async function success() {
 async function stepsIn(place) {
   const text = await place.locator(".progress-text").allInnerTexts();
   return text.length === 0 ? -1 : Number(text[0].split("/")[0].replace(/\s/g, ""));
+}
+
+/** As the page writes numbers; white space is compared as plain blanks. */
+function grouped(value) {
+  return String(value).replace(/\B(?=(\d{3})+$)/g, " ");
 }
 
 async function api(path) {
