@@ -10,7 +10,8 @@ import { clock, instant } from "../../words/time";
 const AT_ONCE = 200;
 
 export function Timeline({ resource }: { resource: Resource<StoredEvent[]> }) {
-  const [quiet, setQuiet] = useState(true);
+  // A long job writes hundreds of checkpoints: they would push out of sight what the scheduler decided.
+  const [quiet, setQuiet] = useState(false);
   const [limit, setLimit] = useState(AT_ONCE);
   const now = useNow(10_000);
   const shown = useMemo(
