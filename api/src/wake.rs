@@ -13,6 +13,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
+/// Between two wake-ups at least, so that many submissions share one; a ring after silence is answered at once.
+const APART: Duration = Duration::from_millis(10);
 /// Between two attempts while the database is away.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -51,6 +53,7 @@ async fn answer(pool: Pool, bell: Arc<Notify>, stopping: CancellationToken) {
                 () = stopping.cancelled() => return,
             }
         }
+        tokio::time::sleep(APART).await;
     }
 }
 
