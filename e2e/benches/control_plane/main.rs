@@ -39,12 +39,15 @@ fn main() -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .init();
     let runtime = tokio::runtime::Runtime::new()?;
-    let rows = runtime.block_on(async {
+    let (db, rows) = runtime.block_on(async {
         let db = TestDb::durable().await;
         let mut rows = submit::measure(&db).await?;
         rows.extend(samples::measure(&db).await?);
-        anyhow::Ok(rows)
+        anyhow::Ok((db, rows))
     })?;
+    // The api ends before its database does, and has nothing to complain about.
+    drop(runtime);
+    drop(db);
     table::print(&rows);
     Ok(())
 }
