@@ -1,5 +1,5 @@
 // How events change what the page knows of nodes and of the cluster as a whole. Pure.
-import type { JobPhase, NodeView, StoredEvent } from "../api/types";
+import type { GpuView, JobPhase, NodeView, StoredEvent } from "../api/types";
 
 export function foldNodes(nodes: readonly NodeView[], { event, at }: StoredEvent): readonly NodeView[] {
   switch (event.kind) {
@@ -22,6 +22,11 @@ export function changesNodes(event: StoredEvent["event"]): boolean {
 function freed(node: NodeView, taskId: string): NodeView {
   if (!node.gpus.some((gpu) => gpu.task_id === taskId)) return node;
   return { ...node, gpus: node.gpus.map((gpu) => (gpu.task_id === taskId ? { ...gpu, task_id: null, job: null } : gpu)) };
+}
+
+/** What a slot is called: a machine without GPUs offers its cores. */
+export function slotName(gpus: readonly GpuView[]): "GPU" | "CPU slot" {
+  return gpus.length > 0 && gpus.every((gpu) => gpu.kind !== "cuda") ? "CPU slot" : "GPU";
 }
 
 export interface Usage {

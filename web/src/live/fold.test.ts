@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { assignColours, foldNodes, foldPhases, phaseCount, usage, type Phases } from "./cluster";
+import { assignColours, foldNodes, foldPhases, phaseCount, slotName, usage, type Phases } from "./cluster";
 import { revisionMarks, sizeHistory, sizeReason } from "./history";
 import { appendEvaluation, appendEvent, foldEvent, foldSample, replaceAfter } from "./job";
 import { at, job, node, sample, stored, T0 } from "./test-data";
@@ -99,6 +99,11 @@ describe("the cluster", () => {
 
   it("counts only what is there to be used", () => {
     expect(usage(nodes)).toEqual({ gpusUsed: 3, gpusTotal: 4, nodesUp: 2, nodesTotal: 3 });
+  });
+
+  it("calls slots what they are", () => {
+    const cores = node("d", [null], {}).gpus.map((gpu) => ({ ...gpu, kind: "cpu_slot" as const }));
+    expect([slotName(cores), slotName([...cores, ...node("a", [null]).gpus]), slotName([])]).toEqual(["CPU slot", "GPU", "GPU"]);
   });
 
   it("frees a GPU only when its task is released", () => {

@@ -2,7 +2,7 @@
 import { useState } from "react";
 import { jobs, nodes } from "../api/calls";
 import { useResource } from "../api/resource";
-import { changesNodes, foldNodes, foldPhases, phaseCount, usage, type Phases } from "../live/cluster";
+import { changesNodes, foldNodes, foldPhases, phaseCount, slotName, usage, type Phases } from "../live/cluster";
 import { useLive } from "../live/feed";
 import { NONE, count } from "../words/number";
 
@@ -37,12 +37,13 @@ export function Tiles() {
     },
   );
   const used = cluster.data === null ? null : usage(cluster.data);
+  const slots = slotName((cluster.data ?? []).flatMap((node) => node.gpus));
   const tally = (...wanted: Parameters<typeof phaseCount>[1][]) =>
     active.data === null ? NONE : `${count(phaseCount(active.data.phases, ...wanted))}${active.data.more ? "+" : ""}`;
   return (
     <dl className="tiles" aria-label="Cluster">
       <div className="tile tile-wide">
-        <dt>GPUs in use</dt>
+        <dt>{slots}s in use</dt>
         <dd>
           <span className="tile-number">{used === null ? NONE : count(used.gpusUsed)}</span>
           <span className="tile-of">{used === null ? "" : `of ${count(used.gpusTotal)}`}</span>

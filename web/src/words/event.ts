@@ -82,16 +82,17 @@ export function afterStop(then: AfterStop): string {
   }
 }
 
+/** Quiet where another event of the same instant says more: who was placed where, who was told to stop and why. */
 function stateSentence(state: JobState): Sentence {
   switch (state.phase) {
     case "queued":
       return say("Queued", "quiet");
     case "starting":
-      return say("Starting its tasks", "info");
+      return say("Starting its tasks", "quiet");
     case "running":
       return say("All tasks are running", "good");
     case "stopping":
-      return say(`Stopping ${afterStop(state.then)}`, "warn");
+      return say(`Stopping ${afterStop(state.then)}`, "quiet");
     case "paused":
       return say("Paused; holds no GPUs", "warn");
     case "succeeded":

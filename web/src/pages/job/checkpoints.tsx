@@ -9,6 +9,7 @@ import { Empty, Failure, Loading } from "../../ui/states";
 import { bytes, count } from "../../words/number";
 
 export function Checkpoints({ job, resource }: { job: JobView; resource: Resource<CheckpointView[]> }) {
+  const [pruned, setPruned] = useState(false);
   const [busy, setBusy] = useState<string | null>(null);
   const [error, setError] = useState<ApiError | null>(null);
   const download = (name: string, load: () => Promise<Blob>) => {
@@ -24,6 +25,8 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
   if (resource.error !== null) return <Failure error={resource.error} retry={resource.reload} />;
   if (resource.data === null) return <Loading label="Loading checkpoints" />;
   const newestFirst = [...resource.data].sort((a, b) => b.step - a.step);
+  const shown = newestFirst.filter((one) => one.retained || pruned);
+  const gone = newestFirst.filter((one) => !one.retained).length;
   return (
     <>
       {error === null ? null : <Failure error={error} />}
@@ -36,6 +39,11 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
           <Download name={`${job.name}.safetensors`} label="model.safetensors" busy={busy} onGo={(name) => download(name, () => finalModel(job.id))} />
         </div>
       )}
+      {gone > 0 ? (
+        <label className="check">
+          <input type="checkbox" checked={pruned} onChange={(event) => setPruned(event.target.checked)} /> Show {count(gone)} that were pruned
+        </label>
+      ) : null}
       {newestFirst.length === 0 ? (
         <Empty title="No checkpoint yet">The job's checkpoint policy says when it writes one, and it always does when it is told to stop.</Empty>
       ) : (
@@ -61,7 +69,7 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
               </tr>
             </thead>
             <tbody>
-              {newestFirst.map((one) => (
+              {shown.map((one) => (
                 <tr key={`${one.step} ${one.revision}`}>
                   <th scope="row" className="right num">
                     {count(one.step)}

@@ -44,6 +44,11 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
         <div className="job-title">
           <h1>{job.name}</h1>
           <PhaseChip phase={job.phase} intent={job.intent} />
+          {job.priority === 0 ? null : (
+            <span className="label" title="Jobs of a higher priority come first">
+              priority {job.priority}
+            </span>
+          )}
           {Object.entries(job.labels).map(([key, value]) => (
             <span key={key} className="label">
               {key}={value}
@@ -120,7 +125,6 @@ function Facts({ job }: { job: JobView }) {
       <Fact name="Submitted" value={`${age(job.submitted_at, now)} ago`} title={`${instant(job.submitted_at)} by ${job.submitted_by}`} />
       <Fact name="Revision" value={String(job.revision)} title="How often it was started, each time with a new set of tasks" />
       {job.failures > 0 ? <Fact name="Failures" value={String(job.failures)} title="Restarts charged to its retries" /> : null}
-      {job.priority !== 0 ? <Fact name="Priority" value={String(job.priority)} /> : null}
     </dl>
   );
 }

@@ -60,7 +60,7 @@ function Tabs({ job, data }: { job: JobView; data: JobData }) {
   const wanted = params.get("tab");
   const tab = TABS.find((known) => known === wanted) ?? "overview";
   const counts: Partial<Record<Tab, number>> = {};
-  if (data.tasks.data !== null) counts.tasks = data.tasks.data.length;
+  if (data.tasks.data !== null) counts.tasks = data.tasks.data.filter((task) => task.revision === job.revision).length;
   if (data.checkpoints.data !== null) counts.checkpoints = data.checkpoints.data.filter((one) => one.retained).length;
   const choose = (next: Tab) => {
     setParams(next === "overview" ? {} : { tab: next }, { replace: true });

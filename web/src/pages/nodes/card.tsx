@@ -2,6 +2,7 @@
 import { useState } from "react";
 import { Link } from "react-router";
 import type { GpuView, NodeView } from "../../api/types";
+import { slotName } from "../../live/cluster";
 import { useNow } from "../../ui/now";
 import { bytes, count, plural } from "../../words/number";
 import { duration, instant } from "../../words/time";
@@ -31,7 +32,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
           </button>
         )}
       </header>
-      <ul className="slots" onMouseLeave={() => setShown(null)} aria-label={`${used} of ${plural(node.gpus.length, kindOf(node))} in use`}>
+      <ul className="slots" onMouseLeave={() => setShown(null)} aria-label={`${used} of ${plural(node.gpus.length, slotName(node.gpus))} in use`}>
         {node.gpus.map((gpu) => (
           <li key={gpu.index}>
             <Slot gpu={gpu} colour={gpu.job === null ? undefined : colours.get(gpu.job.id)} onShow={() => setShown(gpu.index)} />
@@ -74,7 +75,7 @@ function Facts({ node, used }: { node: NodeView; used: number }) {
   return (
     <>
       <span className="num">
-        {used}/{node.gpus.length} {kindOf(node)}s
+        {used}/{node.gpus.length} {slotName(node.gpus)}s
       </span>
       {" · "}
       <span className="num">{count(cpu / 1000)} cores</span>
@@ -83,8 +84,4 @@ function Facts({ node, used }: { node: NodeView; used: number }) {
       {node.state === "lost" ? <span title={instant(node.last_seen_at)}> · last seen {duration((now - Date.parse(node.last_seen_at)) / 1000)} ago</span> : null}
     </>
   );
-}
-
-function kindOf(node: NodeView): string {
-  return node.gpus.some((gpu) => gpu.kind === "cuda") ? "GPU" : "CPU slot";
 }

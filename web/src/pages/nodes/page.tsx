@@ -4,7 +4,7 @@ import { Link } from "react-router";
 import { nodes, setDrained } from "../../api/calls";
 import { useResource } from "../../api/resource";
 import type { NodeView } from "../../api/types";
-import { assignColours, changesNodes, foldNodes } from "../../live/cluster";
+import { assignColours, changesNodes, foldNodes, slotName } from "../../live/cluster";
 import { useLive } from "../../live/feed";
 import { Confirm, type Question } from "../../ui/confirm";
 import { useMe } from "../../ui/me";
@@ -68,7 +68,7 @@ export function NodesPage() {
           </p>
         </Empty>
       ) : null}
-      {held.length > 0 ? <Legend jobs={held} colours={colours} /> : null}
+      {held.length > 0 ? <Legend jobs={held} colours={colours} slot={slotName((list.data ?? []).flatMap((node) => node.gpus))} /> : null}
       <div className="nodes">
         {list.data?.map((node) => (
           <NodeCard key={node.id} node={node} colours={colours} onDrain={me.access === "admin" ? () => drain(node) : null} />
@@ -98,14 +98,14 @@ function jobsOf(all: readonly NodeView[]): Held[] {
   return [...held.values()];
 }
 
-function Legend({ jobs, colours }: { jobs: readonly Held[]; colours: ReadonlyMap<string, number> }) {
+function Legend({ jobs, colours, slot }: { jobs: readonly Held[]; colours: ReadonlyMap<string, number>; slot: string }) {
   return (
     <ul className="legend" aria-label="Jobs on these nodes">
       {jobs.map((job) => (
         <li key={job.id}>
           <span className="swatch" data-job={colours.get(job.id)} aria-hidden="true" />
           {job.name === null ? <span className="muted">another tenant's job</span> : <Link to={`/jobs/${job.id}`}>{job.name}</Link>}
-          <span className="muted num">{plural(job.gpus, "GPU")}</span>
+          <span className="muted num">{plural(job.gpus, slot)}</span>
         </li>
       ))}
       <li>
