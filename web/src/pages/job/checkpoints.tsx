@@ -71,7 +71,7 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
             <tbody>
               {shown.map((one) => (
                 <tr key={`${one.step} ${one.revision}`}>
-                  <th scope="row" className="right num">
+                  <th scope="row" className="right num" data-label="Step">
                     {count(one.step)}
                   </th>
                   <td className="right num" data-label="Epoch">

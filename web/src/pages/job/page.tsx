@@ -1,5 +1,5 @@
 // One job: what it does, why, and everything it left behind.
-import { useState } from "react";
+import { useEffect, useState } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
@@ -62,6 +62,14 @@ function Tabs({ job, data }: { job: JobView; data: JobData }) {
   const counts: Partial<Record<Tab, number>> = {};
   if (data.tasks.data !== null) counts.tasks = data.tasks.data.filter((task) => task.revision === job.revision).length;
   if (data.checkpoints.data !== null) counts.checkpoints = data.checkpoints.data.filter((one) => one.retained).length;
+  // On a narrow screen the tabs scroll; the chosen one is then brought into view.
+  useEffect(() => {
+    const chosen = document.getElementById(`tab-${tab}`);
+    const row = chosen?.parentElement;
+    if (chosen === null || row === null || row === undefined) return;
+    const end = chosen.offsetLeft + chosen.offsetWidth - row.offsetLeft;
+    row.scrollLeft = Math.max(0, end - row.clientWidth);
+  }, [tab]);
   const choose = (next: Tab) => {
     setParams(next === "overview" ? {} : { tab: next }, { replace: true });
   };
