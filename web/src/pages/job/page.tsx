@@ -69,7 +69,7 @@ function Tabs({ job, data }: { job: JobView; data: JobData }) {
     if (chosen === null || row === null || row === undefined) return;
     const end = chosen.offsetLeft + chosen.offsetWidth - row.offsetLeft;
     row.scrollLeft = Math.max(0, end - row.clientWidth);
-  }, [tab]);
+  }, [tab, counts.tasks, counts.checkpoints]);
   const choose = (next: Tab) => {
     setParams(next === "overview" ? {} : { tab: next }, { replace: true });
   };
