@@ -268,8 +268,9 @@ impl Entry {
         }
     }
 
-    /// The shim was killed. The kernel has killed the task with it, but not what the task had started: that is done here, one round a look,
-    /// and only when nothing is left is the task gone.
+    /// The shim was killed, alone or with its whole node. The kernel has killed the task with it, but not what the task had started:
+    /// that is done here, one round a look, and only when nothing is left is the task gone. The machine is to blame, not the job: a
+    /// task that dies by itself has a shim that says how.
     fn clean_up(&mut self, record: &ShimRecord) {
         let is_this_boot = record.boot_id == shim::boot_id();
         let left: Vec<ProcessId> =
@@ -282,9 +283,7 @@ impl Entry {
         }
         if left.is_empty() {
             tracing::warn!(task.id = %self.launch.task_id, "the shim of a task was killed, and the task with it");
-            self.end(Outcome::Signalled {
-                signal: Signal::KILL.as_raw(),
-            });
+            self.end(Outcome::NodeLost);
         }
     }
 

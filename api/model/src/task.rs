@@ -63,7 +63,8 @@ pub enum Outcome {
     },
     /// The node had no session for longer than its lease and stopped the task itself.
     LeaseExpired,
-    /// The node did not come back within its lease; by then it has stopped its tasks itself.
+    /// The node did not come back within its lease, by which time it has stopped its tasks itself; or the task died with the shim
+    /// that held it, as when its machine loses power.
     NodeLost,
     /// Withdrawn before the node ever started it.
     NeverStarted,
