@@ -5,7 +5,7 @@ use crate::output::duration_s;
 use clap::Args;
 use futures::StreamExt as _;
 use indicatif::{ProgressBar, ProgressStyle};
-use muster_client::StreamItem;
+use muster_client::{ClientError, StreamItem};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
@@ -73,12 +73,13 @@ pub async fn until_ended(
 async fn follow(session: &Session, id: JobId, bar: &ProgressBar) -> anyhow::Result<JobView> {
     let mut stream = session.client.watch_job(id, None);
     loop {
-        let job = session.client.job(id).await?;
+        let job = read(session, id).await?;
         draw(bar, &job);
         if job.phase.is_terminal() {
             return Ok(job);
         }
-        // The job is read again at every change of its state; between two samples the bar moves by the sample itself.
+        // The job is read again at every change of its state, and whenever the stream stands (anew): what changed between the last
+        // reading and that moment comes on no stream. Between two samples the bar moves by the sample itself.
         loop {
             match stream.next().await.transpose()? {
                 Some(StreamItem::Progress(series)) => {
@@ -92,9 +93,27 @@ async fn follow(session: &Session, id: JobId, bar: &ProgressBar) -> anyhow::Resu
                 {
                     break;
                 }
+                Some(StreamItem::Opened(_)) => break,
                 Some(_) => {}
                 None => break,
             }
+        }
+    }
+}
+
+/// Reads the job, through a restart of the server.
+async fn read(session: &Session, id: JobId) -> Result<JobView, ClientError> {
+    const PAUSE: Duration = Duration::from_millis(500);
+    /// Half a minute: a server that is away for longer is worth a word.
+    const ATTEMPTS: u32 = 60;
+    let mut failed = 0;
+    loop {
+        match session.client.job(id).await {
+            Err(error) if error.is_transient() && failed < ATTEMPTS => {
+                failed += 1;
+                tokio::time::sleep(PAUSE).await;
+            }
+            answer => return answer,
         }
     }
 }
