@@ -12,7 +12,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 
 /// So many that the job is still training when the user has looked at all of it, also on a machine several times as fast as ours.
-const STEPS: u64 = 5_000;
+const STEPS: u64 = 4_000;
 
 #[tokio::test]
 async fn a_user_watches_pauses_and_resumes_a_job_to_its_success() {
