@@ -16,6 +16,12 @@ pub fn instant() -> std::time::Instant {
     std::time::Instant::now()
 }
 
+/// How long ago `began` was.
+#[must_use]
+pub fn elapsed_ms(began: std::time::Instant) -> u64 {
+    u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A fresh identifier that sorts by creation.
 #[must_use]
 pub fn id() -> Uuid {

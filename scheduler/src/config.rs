@@ -23,6 +23,10 @@ pub struct Config {
     pub round_min_interval_ms: u64,
     /// A round takes place after so long even when nothing woke it.
     pub round_max_interval_ms: u64,
+    /// Rounds are kept so long, to be replayed.
+    pub keep_rounds_s: u64,
+    /// Logs and samples of a deleted job are kept so long.
+    pub keep_deleted_jobs_s: u64,
 }
 
 /// Flags and environment; each overrides the file.
@@ -60,6 +64,12 @@ pub struct Flags {
     /// Most milliseconds between rounds [default: 1000].
     #[arg(long, env = "MUSTER_SCHEDULER_ROUND_MAX_INTERVAL_MS")]
     pub round_max_interval_ms: Option<u64>,
+    /// Seconds for which rounds are kept, to be replayed [default: 604800, a week].
+    #[arg(long, env = "MUSTER_SCHEDULER_KEEP_ROUNDS_S")]
+    pub keep_rounds_s: Option<u64>,
+    /// Seconds for which logs and samples of a deleted job are kept [default: 2592000, thirty days].
+    #[arg(long, env = "MUSTER_SCHEDULER_KEEP_DELETED_JOBS_S")]
+    pub keep_deleted_jobs_s: Option<u64>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -73,6 +83,8 @@ struct File {
     grace_ms: Option<u64>,
     round_min_interval_ms: Option<u64>,
     round_max_interval_ms: Option<u64>,
+    keep_rounds_s: Option<u64>,
+    keep_deleted_jobs_s: Option<u64>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -146,6 +158,14 @@ impl Config {
                 .round_max_interval_ms
                 .or(file.round_max_interval_ms)
                 .unwrap_or(1_000),
+            keep_rounds_s: flags
+                .keep_rounds_s
+                .or(file.keep_rounds_s)
+                .unwrap_or(7 * 86_400),
+            keep_deleted_jobs_s: flags
+                .keep_deleted_jobs_s
+                .or(file.keep_deleted_jobs_s)
+                .unwrap_or(30 * 86_400),
         };
         config.validate()?;
         Ok(config)
@@ -195,6 +215,17 @@ impl Config {
             self.grace_ms,
             "100 to 600000",
         )?;
+        for (field, kept_s) in [
+            ("keep_rounds_s", self.keep_rounds_s),
+            ("keep_deleted_jobs_s", self.keep_deleted_jobs_s),
+        ] {
+            check(
+                (3_600..=3_650 * 86_400).contains(&kept_s),
+                field,
+                kept_s,
+                "3600 (an hour) to 315360000 (ten years)",
+            )?;
+        }
         check(
             self.round_min_interval_ms <= self.round_max_interval_ms
                 && (1..=60_000).contains(&self.round_max_interval_ms),

@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::config::Config;
+use crate::retry;
 use crate::session::chain;
 use muster_store::StoreError;
 use muster_store::pool::Pool;
@@ -19,7 +20,7 @@ pub async fn run(pool: &Pool, config: &Config, mut leader: watch::Receiver<bool>
             () = tokio::time::sleep(pause) => {}
         }
         pause = Duration::from_millis(config.heartbeat_ms);
-        match mark_lost(pool, lost_after).await {
+        match retry::on_conflict(|| mark_lost(pool, lost_after)).await {
             Ok(nodes) => {
                 for node in nodes {
                     tracing::warn!(node.id = %node.id, node.name = %node.name, "node lost");

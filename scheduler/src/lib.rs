@@ -7,6 +7,8 @@ pub mod clock;
 pub mod config;
 pub mod leader;
 pub mod lease;
+pub mod retention;
+pub mod retry;
 pub mod round;
 pub mod session;
 pub mod translate;

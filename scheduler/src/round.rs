@@ -2,6 +2,7 @@
 
 use crate::clock;
 use crate::config::Config;
+use crate::retry;
 use crate::session::chain;
 use crate::translate;
 use crate::wakes::Wakes;
@@ -90,13 +91,10 @@ pub async fn once(pool: &Pool, policy: &Policy) -> Result<Round, RoundError> {
     }
     let steps = translate::steps(&plan);
     let record = record(&snapshot, &plan, &report)?;
-    let mut tx = muster_store::pool::begin(pool).await?;
-    let outcome = muster_store::plan::commit(&mut tx, &steps, now).await?;
-    muster_store::round::insert(&mut tx, &record, now).await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    let outcome = retry::on_conflict(|| commit(pool, &steps, &record, now)).await?;
     tracing::debug!(
         round.number = number,
-        elapsed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX),
+        elapsed_ms = clock::elapsed_ms(began),
         "round committed"
     );
     Ok(Round {
@@ -104,6 +102,19 @@ pub async fn once(pool: &Pool, policy: &Policy) -> Result<Round, RoundError> {
         report,
         outcome,
     })
+}
+
+async fn commit(
+    pool: &Pool,
+    steps: &[muster_store::plan::Step],
+    record: &RoundRecord,
+    now: time::OffsetDateTime,
+) -> Result<CommitOutcome, StoreError> {
+    let mut tx = muster_store::pool::begin(pool).await?;
+    let outcome = muster_store::plan::commit(&mut tx, steps, now).await?;
+    muster_store::round::insert(&mut tx, record, now).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(outcome)
 }
 
 /// Snapshot, plan and report as they are kept, so that the round can be replayed.

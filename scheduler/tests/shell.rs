@@ -279,3 +279,39 @@ async fn rounds_go_on_after_postgres_has_crashed() {
     node.assignment(|tasks| tasks.len() == 2).await;
     assert_eq!(store.job(job).await.state.phase(), JobPhase::Starting);
 }
+
+#[tokio::test]
+async fn old_rounds_are_forgotten_and_the_newest_kept() {
+    let store = Store::new().await;
+    let day = std::time::Duration::from_secs(86_400);
+    let now = muster_scheduler::clock::now();
+    let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
+    for (number, age_days) in [(1, 9), (2, 8), (3, 6)] {
+        let record = muster_store::round::RoundRecord {
+            number,
+            snapshot_zstd: vec![1],
+            plan: serde_json::json!({}),
+            report: serde_json::json!({}),
+        };
+        muster_store::round::insert(&mut tx, &record, now - day * age_days)
+            .await
+            .expect("inserted");
+    }
+    tx.commit().await.expect("committed");
+    let config = support::config(([127, 0, 0, 1], 0).into(), &store, LEASE_MS);
+    let forgotten = muster_scheduler::retention::once(&store.pool, &config)
+        .await
+        .expect("the scheduler's role may forget");
+    assert_eq!(
+        (forgotten.rounds, forgotten.answers, forgotten.jobs),
+        (2, 0, 0)
+    );
+    let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
+    let left = muster_store::round::list(&mut tx, None, 10)
+        .await
+        .expect("listed");
+    assert_eq!(
+        left.iter().map(|round| round.number).collect::<Vec<_>>(),
+        [3]
+    );
+}

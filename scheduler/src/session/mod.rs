@@ -9,6 +9,7 @@ pub use registry::Registry;
 
 use crate::clock;
 use crate::config::Config;
+use crate::retry;
 use crate::wakes::Wakes;
 use decode::DecodeError;
 use muster_model::id::NodeId;
@@ -227,9 +228,7 @@ impl Session {
             Some(From::Report(report)) => {
                 let number = report.number;
                 let report = decode::report(report)?;
-                let mut tx = muster_store::pool::begin(&self.pool).await?;
-                muster_store::report::record(&mut tx, self.node, &report, clock::now()).await?;
-                tx.commit().await.map_err(StoreError::from)?;
+                retry::on_conflict(|| record(&self.pool, self.node, &report)).await?;
                 self.send(To::ReportAck(proto::ReportAck { number })).await
             }
             Some(From::Hello(_)) | None => {
@@ -304,4 +303,15 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = inner.source();
     }
     text
+}
+
+async fn record(
+    pool: &Pool,
+    node: NodeId,
+    report: &muster_store::report::NodeReport,
+) -> Result<(), StoreError> {
+    let mut tx = muster_store::pool::begin(pool).await?;
+    muster_store::report::record(&mut tx, node, report, clock::now()).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
 }

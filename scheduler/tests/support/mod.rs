@@ -140,22 +140,29 @@ impl Store {
     }
 }
 
+/// Settings for tests: quick rounds, a short grace.
+pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
+    Config {
+        listen,
+        database_url: store.database.scheduler_url.clone(),
+        join_token: TOKEN.into(),
+        lease_ms,
+        heartbeat_ms: lease_ms / 4,
+        grace_ms: 100,
+        round_min_interval_ms: 5,
+        round_max_interval_ms: 200,
+        keep_rounds_s: 7 * 86_400,
+        keep_deleted_jobs_s: 30 * 86_400,
+    }
+}
+
 impl Shell {
     pub async fn start(store: &Store, lease_ms: u64) -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port");
         let address = listener.local_addr().expect("an address");
-        let config = Arc::new(Config {
-            listen: address,
-            database_url: store.database.scheduler_url.clone(),
-            join_token: TOKEN.into(),
-            lease_ms,
-            heartbeat_ms: lease_ms / 4,
-            grace_ms: 100,
-            round_min_interval_ms: 5,
-            round_max_interval_ms: 200,
-        });
+        let config = Arc::new(config(address, store, lease_ms));
         let (waker, wakes) = wakes::channel();
         let (leads_sender, leads) = watch::channel(false);
         let registry = Registry::default();

@@ -1,0 +1,67 @@
+//! Retention: what has served its time is forgotten, so that the store does not grow without end.
+
+use crate::clock;
+use crate::config::Config;
+use crate::session::chain;
+use muster_store::pool::{self, Pool};
+use muster_store::{StoreError, idempotency, job, round};
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// The first look comes after a minute: whoever takes over the lead has more urgent things to do.
+const FIRST_PAUSE: Duration = Duration::from_secs(60);
+const PAUSE: Duration = Duration::from_secs(3_600);
+
+/// How much was forgotten.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Forgotten {
+    pub rounds: u64,
+    pub answers: u64,
+    /// Deleted jobs whose logs and samples went.
+    pub jobs: u64,
+}
+
+/// Forgets hourly, until this process stops leading.
+pub async fn run(pool: &Pool, config: &Config, mut leader: watch::Receiver<bool>) {
+    let mut pause = FIRST_PAUSE;
+    loop {
+        tokio::select! {
+            _ = leader.wait_for(|leads| !leads) => return,
+            () = tokio::time::sleep(pause) => {}
+        }
+        pause = PAUSE;
+        match once(pool, config).await {
+            Ok(Forgotten {
+                rounds,
+                answers,
+                jobs,
+            }) => tracing::info!(rounds, answers, jobs, "forgot what had served its time"),
+            Err(error) => tracing::warn!(error = %chain(&error), "could not forget old rows"),
+        }
+    }
+}
+
+/// Forgets once: old rounds, answers under expired idempotency keys, and what jobs deleted long ago had left. Each in a
+/// transaction of its own, so that none holds its locks longer than it needs.
+///
+/// # Errors
+/// At the first that the store does not carry out; those before it stand.
+pub async fn once(pool: &Pool, config: &Config) -> Result<Forgotten, StoreError> {
+    let now = clock::now();
+    let rounds_before = now - Duration::from_secs(config.keep_rounds_s);
+    let jobs_before = now - Duration::from_secs(config.keep_deleted_jobs_s);
+    let mut tx = pool::begin(pool).await?;
+    let rounds = round::prune(&mut tx, rounds_before).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let mut tx = pool::begin(pool).await?;
+    let answers = idempotency::sweep(&mut tx, now).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let mut tx = pool::begin(pool).await?;
+    let jobs = job::purge(&mut tx, jobs_before).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(Forgotten {
+        rounds,
+        answers,
+        jobs,
+    })
+}
