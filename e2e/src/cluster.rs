@@ -71,6 +71,10 @@ impl Cluster {
     /// # Panics
     /// When it does not come up; the logs are printed.
     pub async fn up_again(&mut self) {
+        // A killed one holds its lock until the kernel has let go of it.
+        if let Some(mut before) = self.up.take() {
+            before.wait().expect("muster up has ended");
+        }
         let log = std::fs::File::options()
             .create(true)
             .append(true)
