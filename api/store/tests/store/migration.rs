@@ -17,7 +17,7 @@ async fn processes_that_migrate_at_once_do_not_disturb_each_other() -> anyhow::R
     let applied: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations where success")
         .fetch_one(&mut conn)
         .await?;
-    assert_eq!(applied, 5);
+    assert_eq!(applied, 6);
     Ok(())
 }
 
@@ -79,5 +79,49 @@ async fn what_was_committed_survives_a_crash_of_the_server() -> anyhow::Result<(
         [job]
     );
     assert!(!loaded.nodes[0].drained, "it was not committed");
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_owner_that_is_no_superuser_migrates_and_makes_the_first_tenant() -> anyhow::Result<()> {
+    let db = TestDb::unmigrated().await;
+    let mut conn = PgConnection::connect(&db.owner_url).await?;
+    for statement in [
+        "create role plain login createrole",
+        "create database plain owner plain",
+    ] {
+        sqlx::query(statement).execute(&mut conn).await?;
+    }
+    let url = db
+        .owner_url
+        .replace("://owner@", "://plain@")
+        .replace("/test?", "/plain?");
+    migrate::run(&url).await?;
+    let mut conn = PgConnection::connect(&url).await?;
+    let now = time::OffsetDateTime::UNIX_EPOCH;
+    let tenant = muster_model::tenant::Tenant {
+        id: uuid::Uuid::from_u128(1).into(),
+        name: "first".into(),
+        gpu_quota: None,
+    };
+    muster_store::tenant::create(&mut conn, &tenant, now).await?;
+    let user = muster_store::user::User {
+        id: uuid::Uuid::from_u128(2).into(),
+        tenant_id: tenant.id,
+        name: "ada".into(),
+    };
+    muster_store::user::create(&mut conn, &user, now).await?;
+    let token = muster_store::token::NewToken {
+        id: uuid::Uuid::from_u128(3).into(),
+        tenant_id: tenant.id,
+        user_id: user.id,
+        name: "bootstrap".into(),
+        access: muster_model::tenant::Access::Admin,
+        hash: [7; 32],
+        expires_at: None,
+    };
+    muster_store::token::create(&mut conn, &token, now).await?;
+    let found = muster_store::tenant::by_name(&mut conn, "first").await?;
+    assert_eq!(found.map(|found| found.id), Some(tenant.id));
     Ok(())
 }
