@@ -163,7 +163,7 @@ impl fmt::Display for Outcome {
             Self::Signalled { signal } => write!(f, "killed by signal {signal}"),
             Self::LaunchFailed { message } => write!(f, "could not be started: {message}"),
             Self::LeaseExpired => write!(f, "stopped by its node, which had lost its session"),
-            Self::NodeLost => write!(f, "lost with its node"),
+            Self::NodeLost => write!(f, "lost with its node or its shim"),
             Self::NeverStarted => write!(f, "withdrawn before it started"),
         }
     }
