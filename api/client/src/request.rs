@@ -31,7 +31,15 @@ impl Client {
         };
         let mut base = Url::parse(server).map_err(|_| wrong())?;
         let path = format!("{}/api/v1/", base.path().trim_end_matches('/'));
-        if base.cannot_be_a_base() || !matches!(base.scheme(), "http" | "https") {
+        // Without TLS an https address would only fail at the first request, as if no server were there.
+        if base.scheme() == "https" {
+            return Err(ClientError::Address {
+                what: "the server's address",
+                value: server.to_owned(),
+                expected: "this client speaks no TLS; give an http:// address, such as that of a proxy on this machine",
+            });
+        }
+        if base.cannot_be_a_base() || base.scheme() != "http" {
             return Err(wrong());
         }
         base.set_path(&path);
@@ -135,5 +143,25 @@ async fn refusal(response: Response) -> ClientError {
             status,
             source: source.into(),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Client;
+    use crate::error::ClientError;
+
+    #[test]
+    fn an_address_that_cannot_be_spoken_to_is_refused_at_once() {
+        assert!(Client::new("http://127.0.0.1:7070", "token").is_ok());
+        for (server, why) in [
+            ("https://muster.example", "no TLS"),
+            ("ftp://muster.example", "http://"),
+        ] {
+            match Client::new(server, "token") {
+                Err(ClientError::Address { expected, .. }) => assert!(expected.contains(why)),
+                other => panic!("{server} gave {:?}", other.map(drop)),
+            }
+        }
     }
 }
