@@ -102,7 +102,10 @@ async fn the_command_line_sees_a_job_through() {
     let shown = muster(&["show", "by-hand"]);
     assert!(shown.contains("test accuracy"), "{shown}");
     let explained = muster(&["explain", "by-hand"]);
-    assert!(explained.contains("placed with 1 workers"), "{explained}");
+    assert!(
+        explained.contains("placed with 1 worker and 1 PS shard on node-1"),
+        "{explained}"
+    );
     let events = muster(&["events", "by-hand"]);
     assert!(events.contains("training done at step 200"), "{events}");
     let logs = muster(&["logs", "by-hand"]);
@@ -110,6 +113,33 @@ async fn the_command_line_sees_a_job_through() {
     assert!(muster(&["checkpoints", "by-hand"]).contains("200"));
     assert!(muster(&["nodes"]).contains("node-1"));
     assert!(muster(&["whoami", "-o", "yaml"]).contains("access: admin"));
+    muster(&["tenants", "create", "vision", "--quota", "3"]);
+    assert!(muster(&["tenants", "quota", "vision", "5"]).contains("5 GPUs"));
+    assert!(muster(&["tenants"]).contains("vision"));
+    let secret = muster(&[
+        "tokens", "create", "ci", "--tenant", "vision", "--user", "bob",
+    ]);
+    let theirs = muster(&["--token", secret.trim(), "list"]);
+    assert!(
+        theirs.contains("no jobs"),
+        "another tenant sees nothing of ours: {theirs}"
+    );
+    let tokens: serde_json::Value =
+        serde_json::from_str(&muster(&["--token", secret.trim(), "tokens", "-o", "json"]))
+            .expect("JSON");
+    muster(&[
+        "--token",
+        secret.trim(),
+        "tokens",
+        "revoke",
+        tokens[0]["id"].as_str().expect("an id"),
+    ]);
+    let refused = cluster
+        .muster()
+        .args(["--token", secret.trim(), "list"])
+        .output()
+        .expect("muster runs");
+    assert_eq!(refused.status.code(), Some(6), "a revoked token is refused");
     let model = cluster.data().join("model.safetensors");
     muster(&["model", "by-hand", "--to", model.to_str().expect("UTF-8")]);
     let done = cluster

@@ -108,7 +108,9 @@ pub fn words(event: &Event) -> String {
             nodes,
             why,
         } => format!(
-            "placed with {workers} workers and {ps_shards} PS shards on {} as revision {revision}: {why}",
+            "placed with {} and {} on {} as revision {revision}: {why}",
+            counted(*workers, "worker"),
+            counted(*ps_shards, "PS shard"),
             nodes.join(", ")
         ),
         Event::JobStopRequested { then, why } => {
@@ -185,5 +187,14 @@ fn after_stop(then: &AfterStop) -> String {
         AfterStop::Succeed => "because it is done".to_owned(),
         AfterStop::Fail { reason } => format!("because it failed ({reason})"),
         AfterStop::Cancel => "because it was cancelled".to_owned(),
+    }
+}
+
+/// `1 worker`, `2 workers`.
+fn counted(number: u32, what: &str) -> String {
+    if number == 1 {
+        format!("1 {what}")
+    } else {
+        format!("{number} {what}s")
     }
 }

@@ -9,6 +9,7 @@ pub mod logs;
 pub mod nodes;
 pub mod show;
 pub mod submit;
+pub mod tenants;
 pub mod verbs;
 pub mod wait;
 
@@ -64,6 +65,10 @@ pub enum Remote {
     Drain(nodes::OnNode),
     /// Let work go to a node again
     Uncordon(nodes::OnNode),
+    /// List tenants, make one, set its quota
+    Tenants(tenants::Tenants),
+    /// List tokens, make or revoke one
+    Tokens(tenants::Tokens),
     /// Say who the token stands for
     Whoami(nodes::Whoami),
 }
@@ -99,6 +104,8 @@ impl Remote {
             Self::Nodes(options) => options.run(session).await?,
             Self::Drain(node) => node.run(session, true).await?,
             Self::Uncordon(node) => node.run(session, false).await?,
+            Self::Tenants(options) => options.run(session).await?,
+            Self::Tokens(options) => options.run(session).await?,
             Self::Whoami(options) => options.run(session).await?,
         }
         Ok(ExitCode::SUCCESS)
