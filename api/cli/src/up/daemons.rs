@@ -98,10 +98,9 @@ impl Cluster {
     /// # Errors
     /// When the database is not reachable or not ours.
     pub async fn migrate(&self) -> anyhow::Result<()> {
-        let mut command = Command::new(self.program("muster-api"));
+        let mut command = self.api_command();
         command
             .arg("migrate")
-            .env("MUSTER_API_OWNER_DATABASE_URL", &self.owner_url)
             .env("MUSTER_API_ROLE_PASSWORD", &self.secrets.api_password)
             .env(
                 "MUSTER_SCHEDULER_ROLE_PASSWORD",
@@ -134,9 +133,9 @@ impl Cluster {
             .ok()
             .filter(|user| !user.is_empty())
             .unwrap_or_else(|| "admin".to_owned());
-        let output = Command::new(self.program("muster-api"))
+        let output = self
+            .api_command()
             .args(["bootstrap", "--tenant", TENANT, "--user", &user])
-            .env("MUSTER_API_OWNER_DATABASE_URL", &self.owner_url)
             .output()
             .await
             .context("run muster-api bootstrap")?;
@@ -211,9 +210,9 @@ impl Cluster {
     /// # Errors
     /// When the question cannot be put.
     pub async fn accepts(&self, token: &str) -> anyhow::Result<bool> {
-        let status = Command::new(self.program("muster-api"))
+        let status = self
+            .api_command()
             .arg("check-token")
-            .env("MUSTER_API_OWNER_DATABASE_URL", &self.owner_url)
             .env("MUSTER_API_TOKEN", token)
             .output()
             .await
@@ -307,6 +306,15 @@ impl Cluster {
             .unwrap_or(("postgres", &self.owner_url));
         let place = rest.rsplit_once('@').map_or(rest, |(_, place)| place);
         format!("{scheme}://{role}:{password}@{place}")
+    }
+
+    /// One of the api's commands for whoever installs. Its errors are shown to the user, so they come without a backtrace.
+    fn api_command(&self) -> Command {
+        let mut command = Command::new(self.program("muster-api"));
+        command
+            .env("MUSTER_API_OWNER_DATABASE_URL", &self.owner_url)
+            .env("RUST_LIB_BACKTRACE", "0");
+        command
     }
 
     fn program(&self, name: &str) -> PathBuf {
