@@ -43,15 +43,10 @@ impl Cluster {
     ///
     /// # Errors
     /// A taken port, a missing program, or a Postgres that cannot be initialised.
-    pub fn new(folder: DataFolder, settings: Settings) -> anyhow::Result<Self> {
+    pub async fn new(folder: DataFolder, settings: Settings) -> anyhow::Result<Self> {
         let programs = programs()?;
         // Held until the other ports are chosen, so that none of them is this one.
-        let Ok(_held) = TcpListener::bind(settings.listen) else {
-            bail!(
-                "{} is taken; choose another address with --listen",
-                settings.listen
-            );
-        };
+        let _held = hold(settings.listen).await?;
         let secrets = folder.secrets()?;
         let mut remembered = folder.remembered()?;
         let scheduler_port = free_port(remembered.scheduler_port)?;
@@ -353,6 +348,18 @@ fn web_root() -> Option<PathBuf> {
     own.ancestors()
         .map(|folder| folder.join("web/dist"))
         .find(|folder| folder.join("index.html").exists())
+}
+
+/// Takes the address. Right after a cluster was killed its api may still be on the way out, so a taken one is tried again for a moment.
+async fn hold(listen: SocketAddr) -> anyhow::Result<TcpListener> {
+    const TRIES: u32 = 60;
+    for _ in 0..TRIES {
+        if let Ok(held) = TcpListener::bind(listen) {
+            return Ok(held);
+        }
+        tokio::time::sleep(STEP).await;
+    }
+    bail!("{listen} is taken; choose another address with --listen")
 }
 
 /// The port that was used before if it is still free, else any free one.

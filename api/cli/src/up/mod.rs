@@ -82,7 +82,7 @@ pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
         listen: options.listen,
         database_url: options.database_url.clone(),
     };
-    let mut cluster = Cluster::new(folder.clone(), settings)?;
+    let mut cluster = Cluster::new(folder.clone(), settings).await?;
     let outcome = tokio::select! {
         outcome = run(&options, &folder, store, &mut cluster) => outcome,
         () = stop.next() => {
