@@ -5,3 +5,26 @@ pub mod get;
 pub mod list;
 pub mod uncordon;
 mod wire;
+
+use crate::auth::Caller;
+use crate::clock;
+use crate::problem::Refusal;
+use crate::state::App;
+use axum::Json;
+use axum::http::StatusCode;
+use muster_model::view::NodeView;
+use muster_store::{StoreError, node};
+
+/// What both verbs do: the wish is stored, and the next round obeys.
+async fn set_drained(
+    app: &App,
+    caller: &Caller,
+    name: &str,
+    drained: bool,
+) -> Result<(StatusCode, Json<NodeView>), Refusal> {
+    let mut tx = wire::begin(app, caller).await?;
+    let row = node::set_drained(&mut tx, name, drained, clock::now()).await?;
+    let row = row.ok_or_else(|| Refusal::not_found(format!("node {name}")))?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok((StatusCode::ACCEPTED, Json(wire::node(row))))
+}

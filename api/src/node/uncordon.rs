@@ -1,8 +1,6 @@
 //! `POST /nodes/{name}/uncordon`.
 
-use super::wire;
 use crate::auth::Admin;
-use crate::clock;
 use crate::problem::Refusal;
 use crate::query::Params;
 use crate::state::App;
@@ -10,7 +8,6 @@ use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use muster_model::view::NodeView;
-use muster_store::{StoreError, node};
 
 /// Let a drained node take tasks again
 ///
@@ -27,9 +24,5 @@ pub async fn uncordon(
     Path(name): Path<String>,
     Params(()): Params<()>,
 ) -> Result<(StatusCode, Json<NodeView>), Refusal> {
-    let mut tx = wire::begin(&app, &caller).await?;
-    let row = node::set_drained(&mut tx, &name, false, clock::now()).await?;
-    let row = row.ok_or_else(|| Refusal::not_found(format!("node {name}")))?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok((StatusCode::ACCEPTED, Json(wire::node(row))))
+    super::set_drained(&app, &caller, &name, false).await
 }
