@@ -1,66 +1,64 @@
 //! On which nodes: the placements that policies compose with.
 
-use crate::problem::{Part, Problem, Tally};
+use crate::problem::{Demand, Part, Problem, Tally};
+use std::cmp::Reverse;
 
-/// The node with the most free GPUs first, the first of equals, and so on until the gang is complete: what the peers' simulators do
-/// for jobs that are placed anew. `None`, and nothing taken, when it does not fit.
-pub fn most_free(tally: &mut Tally, gpus: u32) -> Option<Vec<Part>> {
-    if tally.gpus() < gpus {
-        return None;
-    }
-    let mut parts = Vec::new();
-    let mut left = gpus;
-    while left > 0 {
-        let (node, free) = (0..)
-            .zip(&tally.free)
-            .max_by_key(|&(node, &free)| (free, std::cmp::Reverse(node)))
-            .map(|(node, &free): (u32, &u32)| (node, free))?;
-        let part = Part {
-            node,
-            gpus: free.min(left),
-        };
-        tally.take(&[part]);
-        parts.push(part);
-        left -= part.gpus;
-    }
+/// The node with the most free GPUs first, the first of equals, and so on until the gang is complete, whatever the kind: what the
+/// peers' simulators do for jobs that are placed anew. `None`, and nothing taken, when it does not fit.
+pub fn most_free(tally: &mut Tally, unit: &Demand, gpus: u32) -> Option<Vec<Part>> {
+    let mut nodes: Vec<(u32, u32)> = (0..)
+        .zip(0..tally.free.len())
+        .map(|(node, index)| (node, tally.available(index, unit)))
+        .collect();
+    nodes.sort_by_key(|&(node, free)| (Reverse(free), node));
+    let parts = fill(nodes.into_iter(), gpus)?;
+    tally.take(&parts, unit);
     Some(parts)
 }
 
-/// On as few nodes of one kind as can be: the fullest node that holds all of it, else whole empty nodes first and the rest on the
-/// fullest node that holds it. `None`, and nothing taken, when it does not fit.
-pub fn packed(tally: &mut Tally, problem: &Problem, kind: u16, gpus: u32) -> Option<Vec<Part>> {
-    let mut left = gpus;
-    let mut parts: Vec<Part> = Vec::new();
-    let fits = |node: &(u32, u32), left: u32| node.1 >= left;
+/// On as few nodes of one kind as can be: the fullest node that holds all of it; else the emptiest first and the rest on the fullest
+/// that holds it. `None`, and nothing taken, when it does not fit.
+pub fn packed(
+    tally: &mut Tally,
+    problem: &Problem,
+    kind: u16,
+    unit: &Demand,
+    gpus: u32,
+) -> Option<Vec<Part>> {
     let mut nodes: Vec<(u32, u32)> = (0..)
-        .zip(problem.nodes.iter().zip(&tally.free))
-        .filter(|(_, (node, free))| node.kind == kind && **free > 0)
-        .map(|(index, (_, &free))| (index, free))
+        .zip(problem.nodes.iter().enumerate())
+        .filter(|(_, (_, node))| node.kind == kind)
+        .map(|(node, (index, _))| (node, tally.available(index, unit)))
+        .filter(|&(_, free)| free > 0)
         .collect();
-    if nodes.iter().map(|node| node.1).sum::<u32>() < gpus {
-        return None;
+    nodes.sort_by_key(|&(node, free)| (Reverse(free), node));
+    let mut parts = fill(nodes.iter().copied(), gpus)?;
+    if let Some(last) = parts.last_mut() {
+        // The nodes taken whole stand first, so the rest may go to any node behind them.
+        let behind = nodes.iter().skip_while(|&&(node, _)| node != last.node);
+        let fullest = behind.filter(|&&(_, free)| free >= last.gpus);
+        if let Some(&(node, _)) = fullest.min_by_key(|&&(node, free)| (free, node)) {
+            last.node = node;
+        }
     }
-    while left > 0 {
-        let fullest = nodes
-            .iter()
-            .enumerate()
-            .filter(|(_, node)| fits(node, left))
-            .min_by_key(|(_, node)| node.1);
-        let emptiest = || {
-            nodes
-                .iter()
-                .enumerate()
-                .max_by_key(|(index, node)| (node.1, std::cmp::Reverse(*index)))
-        };
-        let (index, &(node, free)) = fullest.or_else(emptiest)?;
+    tally.take(&parts, unit);
+    Some(parts)
+}
+
+/// Takes from the nodes in their order until the gang is complete.
+fn fill(nodes: impl Iterator<Item = (u32, u32)>, gpus: u32) -> Option<Vec<Part>> {
+    let mut parts = Vec::new();
+    let mut left = gpus;
+    for (node, free) in nodes {
+        if left == 0 || free == 0 {
+            break;
+        }
         let part = Part {
             node,
             gpus: free.min(left),
         };
-        nodes.remove(index);
-        parts.push(part);
         left -= part.gpus;
+        parts.push(part);
     }
-    tally.take(&parts);
-    Some(parts)
+    (left == 0).then_some(parts)
 }

@@ -1,11 +1,20 @@
-//! GPUs not yet given away, node by node: what every placement takes from.
+//! What is not yet given away, node by node: what every placement takes from.
 
-use super::{Part, Problem};
+use super::{Demand, Part, Problem};
 
-/// Free GPUs of every node.
+/// Free resources of every node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Tally {
+    /// Free GPUs.
     pub free: Vec<u32>,
+    /// Free CPU and memory.
+    room: Vec<Room>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Room {
+    cpu_milli: u64,
+    memory_bytes: u64,
 }
 
 impl Tally {
@@ -14,6 +23,14 @@ impl Tally {
     pub fn empty(problem: &Problem) -> Self {
         Self {
             free: problem.nodes.iter().map(|node| node.gpus).collect(),
+            room: problem
+                .nodes
+                .iter()
+                .map(|node| Room {
+                    cpu_milli: node.cpu_milli,
+                    memory_bytes: node.memory_bytes,
+                })
+                .collect(),
         }
     }
 
@@ -22,7 +39,7 @@ impl Tally {
     pub fn present(problem: &Problem) -> Self {
         let mut tally = Self::empty(problem);
         for job in &problem.jobs {
-            tally.take(&job.present);
+            tally.take(&job.present, &job.unit);
         }
         tally
     }
@@ -32,7 +49,7 @@ impl Tally {
     pub fn beside_fixed(problem: &Problem) -> Self {
         let mut tally = Self::empty(problem);
         for job in problem.jobs.iter().filter(|job| !job.is_movable()) {
-            tally.take(&job.present);
+            tally.take(&job.present, &job.unit);
         }
         tally
     }
@@ -43,31 +60,52 @@ impl Tally {
         self.free.iter().sum()
     }
 
+    /// GPUs of a node that a job of this unit can take: whole units, as many as its CPU and memory allow.
+    #[must_use]
+    pub fn available(&self, node: usize, unit: &Demand) -> u32 {
+        let gpus = unit.gpus.max(1);
+        let mut units = u64::from(self.free[node] / gpus);
+        let room = self.room[node];
+        if let Some(by_cpu) = room.cpu_milli.checked_div(unit.cpu_milli) {
+            units = units.min(by_cpu);
+        }
+        if let Some(by_memory) = room.memory_bytes.checked_div(unit.memory_bytes) {
+            units = units.min(by_memory);
+        }
+        // Not more than the free GPUs, which are a u32.
+        u32::try_from(units).unwrap_or(u32::MAX) * gpus
+    }
+
     /// Whether all of it is free.
     #[must_use]
-    pub fn holds(&self, parts: &[Part]) -> bool {
+    pub fn holds(&self, parts: &[Part], unit: &Demand) -> bool {
         parts.iter().all(|part| {
-            let wanted: u32 = parts
-                .iter()
-                .filter(|other| other.node == part.node)
-                .map(|other| other.gpus)
-                .sum();
-            self.free[part.node as usize] >= wanted
+            let of_node = parts.iter().filter(|other| other.node == part.node);
+            let wanted: u32 = of_node.map(|other| other.gpus).sum();
+            self.available(part.node as usize, unit) >= wanted
         })
     }
 
     /// Takes it. A node that was lost or shrunk under a job has 0 left.
-    pub fn take(&mut self, parts: &[Part]) {
+    pub fn take(&mut self, parts: &[Part], unit: &Demand) {
         for part in parts {
-            let free = &mut self.free[part.node as usize];
-            *free = free.saturating_sub(part.gpus);
+            let node = part.node as usize;
+            let units = u64::from(part.gpus / unit.gpus.max(1));
+            self.free[node] = self.free[node].saturating_sub(part.gpus);
+            let room = &mut self.room[node];
+            room.cpu_milli = room.cpu_milli.saturating_sub(unit.cpu_milli * units);
+            room.memory_bytes = room.memory_bytes.saturating_sub(unit.memory_bytes * units);
         }
     }
 
-    /// Gives it back.
-    pub fn give(&mut self, parts: &[Part]) {
+    /// Gives back what was taken.
+    pub fn give(&mut self, parts: &[Part], unit: &Demand) {
         for part in parts {
-            self.free[part.node as usize] += part.gpus;
+            let node = part.node as usize;
+            let units = u64::from(part.gpus / unit.gpus.max(1));
+            self.free[node] += part.gpus;
+            self.room[node].cpu_milli += unit.cpu_milli * units;
+            self.room[node].memory_bytes += unit.memory_bytes * units;
         }
     }
 }
