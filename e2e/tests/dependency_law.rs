@@ -14,7 +14,14 @@ const PURE: [(&str, &[&str]); 4] = [
     ),
     (
         "muster-core",
-        &["muster-model", "serde", "thiserror", "uuid"],
+        &[
+            "microlp",
+            "muster-model",
+            "rand_chacha",
+            "serde",
+            "thiserror",
+            "uuid",
+        ],
     ),
     (
         "muster-search",
