@@ -30,6 +30,7 @@ const PURE: [(&str, &[&str]); 4] = [
     (
         "muster-sim",
         &[
+            "csv",
             "muster-core",
             "muster-model",
             "muster-search",

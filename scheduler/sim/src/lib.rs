@@ -6,7 +6,9 @@
 
 mod engine;
 pub mod outcome;
+pub mod run;
 pub mod scenario;
+pub mod trace;
 
 pub use engine::{SimError, simulate};
 pub use outcome::Outcome;

@@ -1,0 +1,104 @@
+//! The common job trace: what Philly's, Alibaba's and Gavel's files are brought into, and what a live cluster's history is written
+//! as.
+
+use super::table::{Row, Schema, Table};
+use super::{TraceError, TraceJob, Work};
+
+/// `submit_s` counts from the first job; `gpus` as asked for, a part of one as a decimal; `duration_s` on those GPUs, empty where it
+/// is not known; `status` in the source's word. Alibaba adds what a pod asks for, Gavel its job type and `total_steps` in place of a
+/// duration, our own exports the job's kind and when it ran.
+pub const SCHEMA: Schema = Schema {
+    name: "a common job trace",
+    required: &["job_id", "vc", "submit_s", "gpus", "duration_s", "status"],
+    optional: &[
+        "num_gpu",
+        "gpu_milli",
+        "cpu_milli",
+        "memory_mib",
+        "gpu_spec",
+        "lifetime_s",
+        "job_type",
+        "total_steps",
+        "kind",
+        "started_s",
+        "finished_s",
+    ],
+};
+
+/// Columns of numbers that are checked but not kept.
+const NUMBERS: [&str; 5] = [
+    "cpu_milli",
+    "memory_mib",
+    "lifetime_s",
+    "started_s",
+    "finished_s",
+];
+
+pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
+    table.unique("job_id")?;
+    table.rows().map(|row| job(&row)).collect()
+}
+
+fn job(row: &Row<'_>) -> Result<TraceJob, TraceError> {
+    for column in NUMBERS {
+        if row.get(column).is_some() {
+            row.decimal(column)?;
+        }
+    }
+    let gpu_share = row.decimal("gpus")?;
+    if gpu_share > 1_000_000.0 || gpu_share > 1.0 && gpu_share.fract() != 0.0 {
+        let expected = "expected whole GPUs, or a part of one, at most 1000000";
+        return Err(row.wrong("gpus", expected));
+    }
+    shares_agree(row, gpu_share)?;
+    Ok(TraceJob {
+        name: row.text("job_id")?.to_owned(),
+        tenant: row.text("vc")?.to_owned(),
+        submitted_s: row.decimal("submit_s")?,
+        // At most a million, as checked above.
+        gpus: gpu_share.ceil() as u32,
+        gpu_share,
+        kind: kind(row)?.to_owned(),
+        work: work(row)?,
+        status: Some(row.text("status")?.to_owned()),
+        gpu_spec: row
+            .get("gpu_spec")
+            .map(|spec| spec.split('|').map(str::to_owned).collect())
+            .unwrap_or_default(),
+    })
+}
+
+/// Alibaba says the same twice: `gpus` is `num_gpu * gpu_milli / 1000`.
+fn shares_agree(row: &Row<'_>, gpu_share: f64) -> Result<(), TraceError> {
+    if row.get("num_gpu").is_none() && row.get("gpu_milli").is_none() {
+        return Ok(());
+    }
+    let gpus = row.whole("num_gpu", 0..=1_000_000)?;
+    let milli = row.whole("gpu_milli", 0..=1000)?;
+    let product = f64::from(gpus) * f64::from(milli) / 1000.0;
+    if (product - gpu_share).abs() > 1e-9 {
+        let expected = format!("num_gpu * gpu_milli / 1000 is {product}");
+        return Err(row.wrong("gpus", expected));
+    }
+    Ok(())
+}
+
+fn kind<'t>(row: &Row<'t>) -> Result<&'t str, TraceError> {
+    match (row.get("job_type"), row.get("kind")) {
+        (Some(_), Some(_)) => Err(row.wrong("kind", "expected none beside a job_type")),
+        (job_type, kind) => Ok(job_type.or(kind).unwrap_or_default()),
+    }
+}
+
+fn work(row: &Row<'_>) -> Result<Work, TraceError> {
+    match (row.get("duration_s"), row.get("total_steps")) {
+        (Some(_), Some(_)) => Err(row.wrong("total_steps", "expected none beside a duration_s")),
+        (Some(_), None) => Ok(Work::Seconds {
+            seconds: row.decimal("duration_s")?,
+        }),
+        (None, Some(_)) => Ok(Work::Steps {
+            steps: row.whole("total_steps", 0..=u32::MAX)?.into(),
+        }),
+        (None, None) => Ok(Work::Unknown),
+    }
+}

@@ -1,0 +1,35 @@
+//! The workloads of Pollux (OSDI 2021) and Sia (SOSP 2023): jobs that train a profiled application, at the requests that the
+//! artefacts' authors tuned for users who know no better.
+
+use super::table::{Schema, Table};
+use super::{TraceError, TraceJob, Work};
+
+/// `time` is the second of submission, `num_replicas` the GPUs and `batch_size` the total batch size that the user asks for.
+pub const SCHEMA: Schema = Schema {
+    name: "a Pollux or Sia workload",
+    required: &["name", "time", "application", "num_replicas", "batch_size"],
+    optional: &[],
+};
+
+pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
+    table.unique("name")?;
+    table
+        .rows()
+        .map(|row| {
+            let gpus = row.whole("num_replicas", 1..=1_000_000)?;
+            Ok(TraceJob {
+                name: row.text("name")?.to_owned(),
+                tenant: super::NO_TENANT.to_owned(),
+                submitted_s: row.decimal("time")?,
+                gpus,
+                gpu_share: f64::from(gpus),
+                kind: row.text("application")?.to_owned(),
+                work: Work::Training {
+                    batch: row.whole("batch_size", 1..=u32::MAX)?,
+                },
+                status: None,
+                gpu_spec: Vec::new(),
+            })
+        })
+        .collect()
+}

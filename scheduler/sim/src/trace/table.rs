@@ -1,0 +1,240 @@
+//! A CSV file with a header, read without mercy.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::RangeInclusive;
+
+/// Why a trace is refused, and where.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{file}, line {line}: {problem}")]
+pub struct TraceError {
+    pub file: String,
+    /// The first line is 1.
+    pub line: u64,
+    pub problem: Problem,
+}
+
+/// What is wrong with a line, and what would be right.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Problem {
+    /// It is no CSV.
+    Syntax { what: String },
+    /// The header has a column that the schema does not know, or one twice.
+    Column { column: String, expected: String },
+    /// A required column is not in the header.
+    Missing { column: String, expected: String },
+    /// The row is shorter or longer than the header.
+    Width { found: usize, expected: usize },
+    /// A value is not what its column holds.
+    Value {
+        column: String,
+        value: String,
+        expected: String,
+    },
+    /// There is a header but no job.
+    Empty,
+}
+
+/// The columns of a kind of file.
+#[derive(Debug)]
+pub struct Schema {
+    pub name: &'static str,
+    pub required: &'static [&'static str],
+    pub optional: &'static [&'static str],
+}
+
+/// Rows of text, every one as long as the header.
+#[derive(Debug)]
+pub struct Table {
+    file: String,
+    header: Vec<String>,
+    /// Line and fields.
+    rows: Vec<(u64, csv::StringRecord)>,
+}
+
+/// One row of it.
+#[derive(Debug, Clone, Copy)]
+pub struct Row<'t> {
+    table: &'t Table,
+    line: u64,
+    fields: &'t csv::StringRecord,
+}
+
+impl Table {
+    /// # Errors
+    /// When it is no CSV, a row is not as long as the header, or there is no row.
+    pub fn parse(file: &str, text: &str) -> Result<Self, TraceError> {
+        let fail = |line: u64, problem| TraceError {
+            file: file.to_owned(),
+            line,
+            problem,
+        };
+        let mut reader = csv::ReaderBuilder::new()
+            .flexible(true)
+            .trim(csv::Trim::All)
+            .from_reader(text.as_bytes());
+        let syntax = |error: &csv::Error| {
+            let line = error.position().map_or(1, csv::Position::line);
+            let what = error.to_string();
+            fail(line, Problem::Syntax { what })
+        };
+        let header = reader.headers().map_err(|error| syntax(&error))?.clone();
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            let fields = record.map_err(|error| syntax(&error))?;
+            let line = fields.position().map_or(0, csv::Position::line);
+            if fields.len() != header.len() {
+                let (found, expected) = (fields.len(), header.len());
+                return Err(fail(line, Problem::Width { found, expected }));
+            }
+            rows.push((line, fields));
+        }
+        if rows.is_empty() {
+            return Err(fail(1, Problem::Empty));
+        }
+        Ok(Self {
+            file: file.to_owned(),
+            header: header.iter().map(str::to_owned).collect(),
+            rows,
+        })
+    }
+
+    /// Which of the schemas the header is of: the one of which it has the most columns must fit exactly.
+    pub fn schema(&self, schemas: &[&Schema]) -> Result<usize, TraceError> {
+        let has = |column: &str| self.header.iter().any(|name| name == column);
+        let shared = |schema: &Schema| schema.required.iter().filter(|column| has(column)).count();
+        // The earliest of equals: `max_by_key` would take the last.
+        let nearest = (0..schemas.len()).rev().max_by_key(|&n| shared(schemas[n]));
+        let Some(index) = nearest else {
+            unreachable!("a reader knows at least one schema");
+        };
+        let schema = schemas[index];
+        let fail = |problem| {
+            Err(TraceError {
+                file: self.file.clone(),
+                line: 1,
+                problem,
+            })
+        };
+        let expected = match shared(schema) {
+            0 => schemas.iter().map(|schema| schema.to_string()).collect(),
+            _ => vec![schema.to_string()],
+        }
+        .join(", or ");
+        for (index, column) in self.header.iter().enumerate() {
+            let known = schema.required.iter().chain(schema.optional);
+            if !known.into_iter().any(|name| name == column)
+                || self.header[..index].contains(column)
+            {
+                let column = column.clone();
+                return fail(Problem::Column { column, expected });
+            }
+        }
+        match schema.required.iter().find(|column| !has(column)) {
+            Some(&column) => fail(Problem::Missing {
+                column: column.to_owned(),
+                expected,
+            }),
+            None => Ok(index),
+        }
+    }
+
+    pub fn rows(&self) -> impl Iterator<Item = Row<'_>> {
+        self.rows.iter().map(|&(line, ref fields)| Row {
+            table: self,
+            line,
+            fields,
+        })
+    }
+
+    /// Refuses the second row with the same value in the column.
+    pub fn unique(&self, column: &str) -> Result<(), TraceError> {
+        let mut first = BTreeMap::new();
+        for row in self.rows() {
+            let value = row.text(column)?;
+            if let Some(line) = first.insert(value, row.line) {
+                let expected = format!("each name once; line {line} has it already");
+                return Err(row.wrong(column, expected));
+            }
+        }
+        Ok(())
+    }
+}
+
+impl<'t> Row<'t> {
+    /// The field; `None` when it is empty or the file has no such column.
+    pub fn get(&self, column: &str) -> Option<&'t str> {
+        let index = self.table.header.iter().position(|name| name == column)?;
+        self.fields.get(index).filter(|value| !value.is_empty())
+    }
+
+    pub fn text(&self, column: &str) -> Result<&'t str, TraceError> {
+        self.get(column)
+            .ok_or_else(|| self.wrong(column, "expected a text that is not empty"))
+    }
+
+    /// A whole number in a range.
+    pub fn whole(&self, column: &str, range: RangeInclusive<u32>) -> Result<u32, TraceError> {
+        self.get(column)
+            .and_then(|value| value.parse().ok())
+            .filter(|number| range.contains(number))
+            .ok_or_else(|| {
+                let (from, to) = range.clone().into_inner();
+                self.wrong(column, format!("expected a whole number, {from} to {to}"))
+            })
+    }
+
+    /// A decimal number that is not negative.
+    pub fn decimal(&self, column: &str) -> Result<f64, TraceError> {
+        self.get(column)
+            .and_then(|value| value.parse::<f64>().ok())
+            .filter(|number| number.is_finite() && *number >= 0.0)
+            .ok_or_else(|| self.wrong(column, "expected a decimal number of at least 0"))
+    }
+
+    pub fn wrong(&self, column: &str, expected: impl Into<String>) -> TraceError {
+        TraceError {
+            file: self.table.file.clone(),
+            line: self.line,
+            problem: Problem::Value {
+                column: column.to_owned(),
+                value: self.get(column).unwrap_or_default().to_owned(),
+                expected: expected.into(),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Schema {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.required.join(","))?;
+        if !self.optional.is_empty() {
+            write!(f, "[,{}]", self.optional.join(","))?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Problem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Syntax { what } => write!(f, "{what}"),
+            Self::Column { column, expected } => write!(
+                f,
+                "column {column:?} is not known, or there twice; expected {expected}"
+            ),
+            Self::Missing { column, expected } => {
+                write!(f, "column {column:?} is missing; expected {expected}")
+            }
+            Self::Width { found, expected } => {
+                write!(f, "the row has {found} fields; the header has {expected}")
+            }
+            Self::Value {
+                column,
+                value,
+                expected,
+            } => write!(f, "column {column} is {value:?}; {expected}"),
+            Self::Empty => write!(f, "there is no row; expected at least one job"),
+        }
+    }
+}

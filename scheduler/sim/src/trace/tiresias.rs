@@ -1,0 +1,45 @@
+//! The 60 jobs of Tiresias' testbed (NSDI 2019).
+
+use super::table::{Schema, Table};
+use super::{TraceError, TraceJob, Work};
+
+/// `submit_time` and `duration` in seconds; `interval` repeats the seconds since the job before.
+pub const SCHEMA: Schema = Schema {
+    name: "Tiresias' job list",
+    required: &[
+        "job_id",
+        "num_gpu",
+        "submit_time",
+        "iterations",
+        "model_name",
+        "duration",
+        "interval",
+    ],
+    optional: &[],
+};
+
+pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
+    table.unique("job_id")?;
+    table
+        .rows()
+        .map(|row| {
+            let gpus = row.whole("num_gpu", 1..=1_000_000)?;
+            // Not used, but a file with nonsense in them is not the file it says it is.
+            row.whole("iterations", 0..=u32::MAX)?;
+            row.decimal("interval")?;
+            Ok(TraceJob {
+                name: row.text("job_id")?.to_owned(),
+                tenant: super::NO_TENANT.to_owned(),
+                submitted_s: row.decimal("submit_time")?,
+                gpus,
+                gpu_share: f64::from(gpus),
+                kind: row.text("model_name")?.to_owned(),
+                work: Work::Seconds {
+                    seconds: row.decimal("duration")?,
+                },
+                status: None,
+                gpu_spec: Vec::new(),
+            })
+        })
+        .collect()
+}
