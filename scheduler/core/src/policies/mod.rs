@@ -3,7 +3,12 @@
 //! A policy is a short composition of an order or a gain (who goes first, who gets more) and a placement (on which nodes). It is
 //! pure: whatever it must remember from one decision to the next is in the problem, so that the same problem gives the same decision.
 
+pub mod fifo;
+pub mod gang;
+pub mod name;
+pub mod order;
 pub mod place;
+pub mod room;
 
 use crate::problem::{Decision, Problem};
 

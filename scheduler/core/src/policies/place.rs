@@ -25,13 +25,20 @@ pub fn packed(
     unit: &Demand,
     gpus: u32,
 ) -> Option<Vec<Part>> {
-    let mut nodes: Vec<(u32, u32)> = (0..)
-        .zip(problem.nodes.iter().enumerate())
-        .filter(|(_, (_, node))| node.kind == kind)
-        .map(|(node, (index, _))| (node, tally.available(index, unit)))
-        .filter(|&(_, free)| free > 0)
-        .collect();
-    nodes.sort_by_key(|&(node, free)| (Reverse(free), node));
+    let parts = pack(tally, problem, kind, unit, gpus)?;
+    tally.take(&parts, unit);
+    Some(parts)
+}
+
+/// Where [`packed`] would go.
+pub fn pack(
+    tally: &Tally,
+    problem: &Problem,
+    kind: u16,
+    unit: &Demand,
+    gpus: u32,
+) -> Option<Vec<Part>> {
+    let nodes = emptiest_first(tally, problem, kind, unit);
     let mut parts = fill(nodes.iter().copied(), gpus)?;
     if let Some(last) = parts.last_mut() {
         // The nodes taken whole stand first, so the rest may go to any node behind them.
@@ -41,8 +48,30 @@ pub fn packed(
             last.node = node;
         }
     }
-    tally.take(&parts, unit);
     Some(parts)
+}
+
+/// Where [`most_free`] would go if there were nodes of one kind only.
+pub fn emptiest(
+    tally: &Tally,
+    problem: &Problem,
+    kind: u16,
+    unit: &Demand,
+    gpus: u32,
+) -> Option<Vec<Part>> {
+    fill(emptiest_first(tally, problem, kind, unit).into_iter(), gpus)
+}
+
+/// The nodes of a kind on which there is room for the unit, and the GPUs that it may take there.
+fn emptiest_first(tally: &Tally, problem: &Problem, kind: u16, unit: &Demand) -> Vec<(u32, u32)> {
+    let mut nodes: Vec<(u32, u32)> = (0..)
+        .zip(problem.nodes.iter().enumerate())
+        .filter(|(_, (_, node))| node.kind == kind)
+        .map(|(node, (index, _))| (node, tally.available(index, unit)))
+        .filter(|&(_, free)| free > 0)
+        .collect();
+    nodes.sort_by_key(|&(node, free)| (Reverse(free), node));
+    nodes
 }
 
 /// Takes from the nodes in their order until the gang is complete.

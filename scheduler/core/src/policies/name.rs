@@ -1,0 +1,65 @@
+//! The policies by name: what configuration files, simulations and the command line choose from.
+
+use super::Share;
+use super::fifo::Fifo;
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::str::FromStr;
+
+/// One of the policies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum PolicyName {
+    Fifo,
+}
+
+/// No policy has that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("no policy is named \"{given}\": there are {}", names())]
+pub struct UnknownPolicy {
+    pub given: String,
+}
+
+impl PolicyName {
+    /// All of them.
+    pub const ALL: &[Self] = &[Self::Fifo];
+
+    /// As it is written.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fifo => "fifo",
+        }
+    }
+
+    /// The policy itself.
+    #[must_use]
+    pub fn share(self) -> Box<dyn Share> {
+        match self {
+            Self::Fifo => Box::new(Fifo),
+        }
+    }
+}
+
+impl fmt::Display for PolicyName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for PolicyName {
+    type Err = UnknownPolicy;
+
+    fn from_str(given: &str) -> Result<Self, Self::Err> {
+        let mut all = Self::ALL.iter().copied();
+        all.find(|name| name.as_str() == given)
+            .ok_or_else(|| UnknownPolicy {
+                given: given.to_owned(),
+            })
+    }
+}
+
+fn names() -> String {
+    let names: Vec<&str> = PolicyName::ALL.iter().map(|name| name.as_str()).collect();
+    names.join(", ")
+}

@@ -1,0 +1,34 @@
+//! Who comes first.
+
+use crate::problem::{Job, Problem};
+
+/// All jobs by priority, the higher first, strictly; among equals by the key, the smaller first; then by submission.
+pub fn by_key(problem: &Problem, key: impl Fn(&Job) -> f64) -> Vec<usize> {
+    let keys: Vec<f64> = problem.jobs.iter().map(key).collect();
+    let mut order: Vec<usize> = (0..problem.jobs.len()).collect();
+    // Stable: jobs stand in order of submission.
+    order.sort_by(|&a, &b| {
+        let by_priority = problem.jobs[b].priority.cmp(&problem.jobs[a].priority);
+        by_priority.then(keys[a].total_cmp(&keys[b]))
+    });
+    order
+}
+
+/// The size that policies without elasticity give: what was asked for, in whole units, within the job's bounds.
+pub fn request(job: &Job) -> u32 {
+    let unit = job.unit.gpus.max(1);
+    let wanted = job.request_gpus.min(job.max_gpus) / unit * unit;
+    wanted.max(minimum(job))
+}
+
+/// The smallest gang in whole units.
+pub fn minimum(job: &Job) -> u32 {
+    let unit = job.unit.gpus.max(1);
+    job.min_gpus.max(1).div_ceil(unit) * unit
+}
+
+/// The largest gang in whole units.
+pub fn maximum(job: &Job) -> u32 {
+    let unit = job.unit.gpus.max(1);
+    job.max_gpus / unit * unit
+}

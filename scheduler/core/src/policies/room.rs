@@ -1,0 +1,227 @@
+//! What is left to give while a policy decides, and what it has given so far.
+//!
+//! Every gift goes through here, so that no composition can exceed a node or a quota, split a unit, mix GPU kinds in a gang, run
+//! a job where it has no speed or touch one that is fixed.
+
+use super::place;
+use crate::problem::{Decision, Part, Problem, Tally, gpus_of, nodes_of};
+
+/// On which nodes of a kind a gang goes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Style {
+    /// The node with the most free GPUs first, as the peers' simulators do.
+    Emptiest,
+    /// As few nodes as can be, and the fullest of those.
+    Packed,
+}
+
+/// The cluster during a decision.
+#[derive(Debug, Clone)]
+pub struct Room<'a> {
+    pub problem: &'a Problem,
+    pub tally: Tally,
+    /// What every job holds now.
+    present: Vec<&'a [Part]>,
+    /// What was given; of a fixed job, nothing.
+    given: Vec<Option<Vec<Part>>>,
+    /// GPUs that every tenant with a quota may still take.
+    quota: Vec<Option<u32>>,
+    /// The kinds that have GPUs, and those of their largest node.
+    kinds: Vec<(u16, u32)>,
+}
+
+impl<'a> Room<'a> {
+    /// Everything but what the jobs hold that may not be touched.
+    pub fn beside_fixed(problem: &'a Problem) -> Self {
+        let mut kinds: Vec<u16> = problem.nodes.iter().map(|node| node.kind).collect();
+        kinds.sort_unstable();
+        kinds.dedup();
+        let mut room = Self {
+            problem,
+            tally: Tally::beside_fixed(problem),
+            present: problem.jobs.iter().map(|job| &job.present[..]).collect(),
+            given: vec![None; problem.jobs.len()],
+            quota: problem.tenants.iter().map(|t| t.gpu_quota).collect(),
+            kinds: kinds
+                .into_iter()
+                .map(|kind| (kind, problem.node_gpus(kind)))
+                .filter(|&(_, gpus)| gpus > 0)
+                .collect(),
+        };
+        for job in problem.jobs.iter().filter(|job| !job.is_movable()) {
+            room.charge(job.tenant, job.held_gpus());
+        }
+        room
+    }
+
+    /// The same cluster as if the jobs held that instead. Of a fixed job nothing changes.
+    pub fn with_present(mut self, held: &'a [Option<Vec<Part>>]) -> Self {
+        for (job, parts) in held.iter().enumerate() {
+            if self.problem.jobs[job].is_movable() {
+                self.present[job] = parts.as_deref().unwrap_or(&[]);
+            }
+        }
+        self
+    }
+
+    /// What a job holds now.
+    pub fn present(&self, job: usize) -> &'a [Part] {
+        self.present[job]
+    }
+
+    /// What a job was given in this decision.
+    pub fn given(&self, job: usize) -> Option<&[Part]> {
+        self.given[job].as_deref()
+    }
+
+    /// The kinds that have GPUs, and the GPUs of their largest node.
+    pub fn kinds(&self) -> &[(u16, u32)] {
+        &self.kinds
+    }
+
+    /// Whether the quotas of its tenant and of those above allow so many GPUs more.
+    pub fn quota_allows(&self, tenant: u32, gpus: u32) -> bool {
+        self.lineage(tenant)
+            .all(|tenant| self.quota[tenant].is_none_or(|left| left >= gpus))
+    }
+
+    /// Whether a job can keep what it holds: it is all there, of one kind, and it runs on it.
+    pub fn can_keep(&self, job: usize) -> bool {
+        let parts = self.present[job];
+        !parts.is_empty()
+            && self.runs_on(job, parts)
+            && self.tally.holds(parts, &self.problem.jobs[job].unit)
+            && self.quota_allows(self.problem.jobs[job].tenant, gpus_of(parts))
+    }
+
+    /// Lets it keep what it holds.
+    pub fn keep(&mut self, job: usize) {
+        self.give(job, self.present[job].to_vec());
+    }
+
+    /// Gives a job what is free.
+    pub fn give(&mut self, job: usize, parts: Vec<Part>) {
+        let of = &self.problem.jobs[job];
+        self.tally.take(&parts, &of.unit);
+        self.charge(of.tenant, gpus_of(&parts));
+        self.given[job] = Some(parts);
+    }
+
+    /// Takes back what a job was given in this decision.
+    pub fn take_back(&mut self, job: usize) {
+        let Some(parts) = self.given[job].take() else {
+            return;
+        };
+        let of = &self.problem.jobs[job];
+        self.tally.give(&parts, &of.unit);
+        let lineage: Vec<usize> = self.lineage(of.tenant).collect();
+        for tenant in lineage {
+            if let Some(left) = &mut self.quota[tenant] {
+                *left += gpus_of(&parts);
+            }
+        }
+    }
+
+    /// Gives a job so many GPUs of one kind, the one on which it is fastest if it has a choice. Whether they were there.
+    pub fn place(&mut self, job: usize, gpus: u32, style: Style) -> bool {
+        self.kinds_for(job, gpus)
+            .into_iter()
+            .any(|kind| self.place_on(job, kind, gpus, style))
+    }
+
+    /// The same on a given kind.
+    pub fn place_on(&mut self, job: usize, kind: u16, gpus: u32, style: Style) -> bool {
+        let Some(parts) = self.find(job, kind, gpus, style) else {
+            return false;
+        };
+        self.give(job, parts);
+        true
+    }
+
+    /// Where it would go.
+    pub fn find(&self, job: usize, kind: u16, gpus: u32, style: Style) -> Option<Vec<Part>> {
+        let of = &self.problem.jobs[job];
+        if gpus == 0 || !self.quota_allows(of.tenant, gpus) {
+            return None;
+        }
+        let packed = || place::pack(&self.tally, self.problem, kind, &of.unit, gpus);
+        let parts = match style {
+            Style::Emptiest => place::emptiest(&self.tally, self.problem, kind, &of.unit, gpus)?,
+            Style::Packed => packed()?,
+        };
+        if self.runs_on(job, &parts) {
+            return Some(parts);
+        }
+        // It may be that it runs only while it stays on one node.
+        packed().filter(|parts| self.runs_on(job, parts))
+    }
+
+    /// The kinds on which a job of that size runs, the fastest first.
+    pub fn kinds_for(&self, job: usize, gpus: u32) -> Vec<u16> {
+        let mut kinds: Vec<(f64, u16)> = self
+            .kinds
+            .iter()
+            .map(|&(kind, _)| (self.speed(job, kind, gpus), kind))
+            .filter(|&(speed, _)| speed > 0.0)
+            .collect();
+        kinds.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+        kinds.into_iter().map(|(_, kind)| kind).collect()
+    }
+
+    /// Work per second of a job on so many GPUs of a kind, packed on nodes as they are when empty.
+    pub fn speed(&self, job: usize, kind: u16, gpus: u32) -> f64 {
+        let outlook = &self.problem.jobs[job].outlook;
+        let node_gpus = self.kinds.iter().find(|&&(of, _)| of == kind);
+        let nodes = node_gpus.map_or(0, |&(_, node_gpus)| gpus.div_ceil(node_gpus));
+        outlook.speed(kind, gpus, nodes)
+    }
+
+    /// What was decided: whoever may be moved and was given nothing stops.
+    pub fn decision(self) -> Decision {
+        let problem = self.problem;
+        let parts = self.given.into_iter().zip(&problem.jobs);
+        Decision {
+            parts: parts
+                .map(|(given, job)| {
+                    let given = given.unwrap_or_default();
+                    (job.is_movable() && given != job.present).then_some(given)
+                })
+                .collect(),
+            worth: Vec::new(),
+        }
+    }
+
+    /// All that was given, job by job.
+    pub fn into_given(self) -> Vec<Option<Vec<Part>>> {
+        self.given
+    }
+
+    fn runs_on(&self, job: usize, parts: &[Part]) -> bool {
+        let kind = |part: &Part| self.problem.nodes[part.node as usize].kind;
+        let Some(first) = parts.first().map(kind) else {
+            return false;
+        };
+        let outlook = &self.problem.jobs[job].outlook;
+        parts.iter().all(|part| kind(part) == first)
+            && outlook.speed(first, gpus_of(parts), nodes_of(parts)) > 0.0
+    }
+
+    fn charge(&mut self, tenant: u32, gpus: u32) {
+        let lineage: Vec<usize> = self.lineage(tenant).collect();
+        for tenant in lineage {
+            if let Some(left) = &mut self.quota[tenant] {
+                *left = left.saturating_sub(gpus);
+            }
+        }
+    }
+
+    /// The tenant and those above it.
+    fn lineage(&self, tenant: u32) -> impl Iterator<Item = usize> + use<'a> {
+        let tenants = &self.problem.tenants;
+        let parent = move |of: &u32| tenants.get(*of as usize).and_then(|of| of.parent);
+        // A circle of parents, which nobody should make, ends too.
+        std::iter::successors(Some(tenant), parent)
+            .take(tenants.len())
+            .map(|tenant| tenant as usize)
+    }
+}
