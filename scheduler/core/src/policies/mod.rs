@@ -9,6 +9,7 @@ pub mod name;
 pub mod order;
 pub mod place;
 pub mod room;
+pub mod tiresias;
 
 use crate::problem::{Decision, Problem};
 

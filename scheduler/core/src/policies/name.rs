@@ -2,6 +2,7 @@
 
 use super::Share;
 use super::fifo::Fifo;
+use super::tiresias::Tiresias;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -11,6 +12,7 @@ use std::str::FromStr;
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
     Fifo,
+    Tiresias,
 }
 
 /// No policy has that name.
@@ -22,13 +24,14 @@ pub struct UnknownPolicy {
 
 impl PolicyName {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Fifo];
+    pub const ALL: &[Self] = &[Self::Fifo, Self::Tiresias];
 
     /// As it is written.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Fifo => "fifo",
+            Self::Tiresias => "tiresias",
         }
     }
 
@@ -37,6 +40,7 @@ impl PolicyName {
     pub fn share(self) -> Box<dyn Share> {
         match self {
             Self::Fifo => Box::new(Fifo),
+            Self::Tiresias => Box::new(Tiresias),
         }
     }
 }

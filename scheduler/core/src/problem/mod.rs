@@ -73,6 +73,9 @@ pub struct Job {
     pub fixed: bool,
     /// GPU-seconds held so far.
     pub attained_gpu_s: f64,
+    /// When a decision first saw [`DEMOTED_GPU_S`](crate::policies::tiresias::DEMOTED_GPU_S) in that: Tiresias' lower queue is in
+    /// this order. `None` before, in the decision that sees it first, and where nobody wrote it down.
+    pub demoted_s: Option<f64>,
     /// Seconds held so far, by GPU kind.
     pub held_s: Vec<f64>,
     /// Times that its allocation was changed after the first.
