@@ -177,21 +177,14 @@ impl Client {
         answer(send(self.request(Method::POST, &["tenants"]).json(new)).await?).await
     }
 
-    /// `None` takes the limit away.
-    pub async fn set_quota(
+    /// Quota, weight, or both.
+    pub async fn change_tenant(
         &self,
         tenant: &str,
-        gpu_quota: Option<u32>,
+        change: &TenantChange,
     ) -> Result<TenantView, ClientError> {
-        let change = TenantChange { gpu_quota };
-        answer(
-            send(
-                self.request(Method::PATCH, &["tenants", tenant])
-                    .json(&change),
-            )
-            .await?,
-        )
-        .await
+        let request = self.request(Method::PATCH, &["tenants", tenant]);
+        answer(send(request.json(change)).await?).await
     }
 
     /// All tokens of the tenant, newest first.

@@ -1,15 +1,23 @@
-//! A tenant: who owns jobs, and how many GPUs its jobs may hold at once.
+//! A tenant: who owns jobs, how many GPUs its jobs may hold at once, and what share of the cluster is its own.
 
 use crate::id::TenantId;
 use serde::{Deserialize, Serialize};
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// The weight of a tenant that nobody has given another.
+pub const EQUAL_WEIGHT: f64 = 1.0;
+
+/// Below and above these a share is nothing, or all.
+pub const WEIGHT_RANGE: std::ops::RangeInclusive<f64> = 0.001..=1000.0;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Tenant {
     pub id: TenantId,
     /// Unique, lower case, as in a DNS label.
     pub name: String,
     /// GPUs (or CPU slots) that its jobs may hold at once; `None` is no limit.
     pub gpu_quota: Option<u32>,
+    /// Its share of the cluster beside the weights of the others, within [`WEIGHT_RANGE`]: twice the weight, twice the share.
+    pub weight: f64,
 }
 
 /// What a token may do.

@@ -53,6 +53,7 @@ impl Bootstrap {
                     id: clock::new_id().into(),
                     name: self.tenant.clone(),
                     gpu_quota: None,
+                    weight: muster_model::tenant::EQUAL_WEIGHT,
                 };
                 tenant::create(&mut tx, &new, now)
                     .await

@@ -11,9 +11,10 @@ use axum::extract::{Path, State};
 use muster_model::view::{TenantChange, TenantView};
 use muster_store::{StoreError, scope, tenant};
 
-/// Change a tenant's quota
+/// Change a tenant's quota and weight
 ///
-/// For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint.
+/// For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint. A weight says what share of the cluster is its own while several tenants want more
+/// than there is.
 #[utoipa::path(
     patch, path = "/tenants/{name}", operation_id = "changeTenant", tag = "tenants",
     params(("name" = String, Path, description = "Name of the tenant")),
@@ -28,13 +29,18 @@ pub async fn change(
     Params(()): Params<()>,
     document: Document<TenantChange>,
 ) -> Result<Json<TenantView>, Refusal> {
-    let TenantChange { gpu_quota } = document.value;
-    wire::check_quota(gpu_quota)?;
+    let TenantChange { gpu_quota, weight } = document.value;
+    wire::check_quota(gpu_quota.flatten())?;
+    wire::check_weight(weight)?;
+    if gpu_quota.is_none() && weight.is_none() {
+        let expected = "required: gpu_quota or weight";
+        return Err(wire::invalid("gpu_quota", "nothing", expected));
+    }
     let missing = || Refusal::not_found(format!("tenant {name}"));
     let mut tx = app.begin(&caller).await?;
     scope::admin(&mut tx).await?;
     let found = tenant::by_name(&mut tx, &name).await?.ok_or_else(missing)?;
-    let changed = tenant::set_quota(&mut tx, found.id, gpu_quota)
+    let changed = tenant::change(&mut tx, found.id, tenant::Change { gpu_quota, weight })
         .await?
         .ok_or_else(missing)?;
     tx.commit().await.map_err(StoreError::from)?;

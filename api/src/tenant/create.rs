@@ -29,17 +29,23 @@ pub async fn create(
     Params(()): Params<()>,
     document: Document<NewTenant>,
 ) -> Result<(StatusCode, Json<TenantView>), Refusal> {
-    let NewTenant { name, gpu_quota } = document.value;
+    let NewTenant {
+        name,
+        gpu_quota,
+        weight,
+    } = document.value;
     if !is_dns_label(&name) {
         let expected =
             "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit";
         return Err(wire::invalid("name", &format!("{name:?}"), expected));
     }
     wire::check_quota(gpu_quota)?;
+    wire::check_weight(Some(weight))?;
     let new = Tenant {
         id: clock::new_id().into(),
         name,
         gpu_quota,
+        weight,
     };
     let mut tx = app.begin(&caller).await?;
     scope::admin(&mut tx).await?;

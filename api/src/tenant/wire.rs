@@ -1,8 +1,8 @@
-//! How tenants are shown, and what a quota may be.
+//! How tenants are shown, and what a quota and a weight may be.
 
 use crate::problem::{Kind, Refusal};
 use muster_model::spec::FieldError;
-use muster_model::tenant::Tenant;
+use muster_model::tenant::{Tenant, WEIGHT_RANGE};
 use muster_model::view::TenantView;
 
 /// Above any cluster, and within what the store's column takes.
@@ -13,6 +13,7 @@ pub fn tenant(tenant: Tenant) -> TenantView {
         id: tenant.id,
         name: tenant.name,
         gpu_quota: tenant.gpu_quota,
+        weight: tenant.weight,
     }
 }
 
@@ -26,6 +27,20 @@ pub fn check_quota(gpu_quota: Option<u32>) -> Result<(), Refusal> {
         "gpu_quota",
         &quota.to_string(),
         &format!("0 to {QUOTA_MAX}, or null for no limit"),
+    ))
+}
+
+/// # Errors
+/// When it is not within [`WEIGHT_RANGE`].
+pub fn check_weight(weight: Option<f64>) -> Result<(), Refusal> {
+    let Some(weight) = weight.filter(|weight| !WEIGHT_RANGE.contains(weight)) else {
+        return Ok(());
+    };
+    let (least, most) = (WEIGHT_RANGE.start(), WEIGHT_RANGE.end());
+    Err(invalid(
+        "weight",
+        &weight.to_string(),
+        &format!("{least} to {most}"),
     ))
 }
 

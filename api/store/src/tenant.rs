@@ -12,6 +12,7 @@ struct Row {
     id: Uuid,
     name: String,
     gpu_quota: Option<i32>,
+    weight: f64,
 }
 
 impl From<Row> for Tenant {
@@ -20,6 +21,7 @@ impl From<Row> for Tenant {
             id: row.id.into(),
             name: row.name,
             gpu_quota: row.gpu_quota.map(unsigned32),
+            weight: row.weight,
         }
     }
 }
@@ -32,10 +34,11 @@ pub async fn create(
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     sqlx::query!(
-        "insert into tenant (id, name, gpu_quota, created_at) values ($1, $2, $3, $4)",
+        "insert into tenant (id, name, gpu_quota, weight, created_at) values ($1, $2, $3, $4, $5)",
         tenant.id.0,
         tenant.name,
         tenant.gpu_quota.map(signed32),
+        tenant.weight,
         now
     )
     .execute(conn)
@@ -48,9 +51,12 @@ pub async fn create(
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
-    let rows = sqlx::query_as!(Row, "select id, name, gpu_quota from tenant order by name")
-        .fetch_all(conn)
-        .await?;
+    let rows = sqlx::query_as!(
+        Row,
+        "select id, name, gpu_quota, weight from tenant order by name"
+    )
+    .fetch_all(conn)
+    .await?;
     Ok(rows.into_iter().map(Tenant::from).collect())
 }
 
@@ -59,7 +65,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
 pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "select id, name, gpu_quota from tenant where id = $1",
+        "select id, name, gpu_quota, weight from tenant where id = $1",
         id.0
     )
     .fetch_optional(conn)
@@ -72,7 +78,7 @@ pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "select id, name, gpu_quota from tenant where name = $1",
+        "select id, name, gpu_quota, weight from tenant where name = $1",
         name
     )
     .fetch_optional(conn)
@@ -80,22 +86,34 @@ pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenan
     Ok(row.map(Tenant::from))
 }
 
+/// What changes of a tenant; `None` leaves it as it is.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Change {
+    /// `Some(None)` takes the limit away.
+    pub gpu_quota: Option<Option<u32>>,
+    pub weight: Option<f64>,
+}
+
 /// The tenant after the change; the next round obeys it. `None` if there is no such tenant, or it may not be changed.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn set_quota(
+pub async fn change(
     conn: &mut PgConnection,
     id: TenantId,
-    gpu_quota: Option<u32>,
+    change: Change,
 ) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "with changed as (update tenant set gpu_quota = $2 where id = $1 returning id, name, gpu_quota),
+        "with changed as (
+             update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight)
+             where id = $1 returning id, name, gpu_quota, weight),
               woken as (select pg_notify('muster_rounds', '') from changed)
-         select id as \"id!\", name as \"name!\", gpu_quota from changed left join woken on true",
+         select id as \"id!\", name as \"name!\", gpu_quota, weight as \"weight!\" from changed left join woken on true",
         id.0,
-        gpu_quota.map(signed32)
+        change.gpu_quota.is_some(),
+        change.gpu_quota.flatten().map(signed32),
+        change.weight
     )
     .fetch_optional(conn)
     .await?;

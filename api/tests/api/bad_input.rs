@@ -505,7 +505,7 @@ fn administration() -> Vec<Case> {
             "a-z",
         ),
         body(
-            "quota left out",
+            "nothing to change",
             send(Method::PATCH, ADMIN, "/api/v1/tenants/red", json!({})),
             "gpu_quota",
             "required",
@@ -531,6 +531,17 @@ fn administration() -> Vec<Case> {
             ),
             "gpu_quota",
             "1000000",
+        ),
+        body(
+            "no share at all",
+            send(
+                Method::PATCH,
+                ADMIN,
+                "/api/v1/tenants/red",
+                json!({"weight": 0}),
+            ),
+            "weight",
+            "0.001 to 1000",
         ),
         body(
             "unknown access",

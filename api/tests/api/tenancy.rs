@@ -100,6 +100,17 @@ async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
         &json!({"gpu_quota": 3}),
     );
     assert_eq!(world.send(quota).await.json::<Value>()["gpu_quota"], 3);
+    let heavier = json_request(
+        Method::PATCH,
+        ADMIN,
+        "/api/v1/tenants/blue",
+        &json!({"weight": 2.5}),
+    );
+    let heavier = world.send(heavier).await.json::<Value>();
+    assert_eq!(
+        (&heavier["gpu_quota"], &heavier["weight"]),
+        (&json!(3), &json!(2.5))
+    );
     let free = json_request(
         Method::PATCH,
         ADMIN,
@@ -115,7 +126,7 @@ async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
             .post(
                 ADMIN,
                 "/api/v1/tenants",
-                &json!({"name": "green", "gpu_quota": 1})
+                &json!({"name": "green", "gpu_quota": 1, "weight": 0.5})
             )
             .await
             .status,

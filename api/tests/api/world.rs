@@ -421,6 +421,7 @@ async fn people(pool: &Pool, red: TenantId, blue: TenantId) {
             id,
             name: name.to_owned(),
             gpu_quota: Some(8),
+            weight: muster_model::tenant::EQUAL_WEIGHT,
         };
         tenant::create(&mut tx, &new, at(0))
             .await

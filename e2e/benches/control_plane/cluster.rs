@@ -160,6 +160,7 @@ async fn submit(db: &TestDb, jobs: u32) -> anyhow::Result<Vec<JobId>> {
         id: tenant_id,
         name: "samples".to_owned(),
         gpu_quota: None,
+        weight: muster_model::tenant::EQUAL_WEIGHT,
     };
     tenant::create(&mut tx, &new, now()).await?;
     let new = User {

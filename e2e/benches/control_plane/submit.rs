@@ -145,6 +145,7 @@ async fn allow(db: &TestDb) -> anyhow::Result<()> {
             id: tenant_id,
             name: "bench".to_owned(),
             gpu_quota: None,
+            weight: muster_model::tenant::EQUAL_WEIGHT,
         },
         now,
     )

@@ -50,6 +50,7 @@ impl Store {
             id: clock::id().into(),
             name: "default".into(),
             gpu_quota: None,
+            weight: muster_model::tenant::EQUAL_WEIGHT,
         };
         let user = muster_store::user::User {
             id: clock::id().into(),

@@ -432,8 +432,9 @@ export interface paths {
         options?: never;
         head?: never;
         /**
-         * Change a tenant's quota
-         * @description For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint.
+         * Change a tenant's quota and weight
+         * @description For administrators. The next round obeys; jobs above a lowered quota are stopped with a checkpoint. A weight says what share of the cluster is its own while several tenants want more
+         *     than there is.
          */
         patch: operations["changeTenant"];
         trace?: never;
@@ -1012,6 +1013,11 @@ export interface components {
             gpu_quota?: number | null;
             /** @description 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Unique. */
             name: string;
+            /**
+             * Format: double
+             * @description 0.001 to 1000: its share of the cluster beside the other tenants' weights.
+             */
+            weight?: number;
         };
         /** @description A token to create. */
         NewToken: {
@@ -1262,6 +1268,11 @@ export interface components {
                 gpu_quota: number | null;
                 id: components["schemas"]["TenantId"];
                 name: string;
+                /**
+                 * Format: double
+                 * @description Its share of the cluster beside the other tenants' weights.
+                 */
+                weight: number;
             }[];
         };
         /** @description One page of a list. */
@@ -1536,13 +1547,18 @@ export interface components {
             role: components["schemas"]["Role"];
             state: components["schemas"]["TaskState"];
         };
-        /** @description What is to become of a tenant's quota. */
+        /** @description What is to become of a tenant's quota and weight; what is left out stays. */
         TenantChange: {
             /**
              * Format: int32
              * @description Null takes the limit away; it must be written, so that a forgotten field does not.
              */
-            gpu_quota: number | null;
+            gpu_quota?: number | null;
+            /**
+             * Format: double
+             * @description 0.001 to 1000: its share of the cluster beside the other tenants' weights.
+             */
+            weight?: number | null;
         };
         /**
          * Format: uuid
@@ -1557,6 +1573,11 @@ export interface components {
             gpu_quota: number | null;
             id: components["schemas"]["TenantId"];
             name: string;
+            /**
+             * Format: double
+             * @description Its share of the cluster beside the other tenants' weights.
+             */
+            weight: number;
         };
         /**
          * Format: uuid

@@ -65,7 +65,7 @@ pub enum Remote {
     Drain(nodes::OnNode),
     /// Let work go to a node again
     Uncordon(nodes::OnNode),
-    /// List tenants, make one, set its quota
+    /// List tenants, make one, set its quota or weight
     Tenants(tenants::Tenants),
     /// List tokens, make or revoke one
     Tokens(tenants::Tokens),

@@ -1,12 +1,12 @@
-//! `muster tenants` and `muster tokens`: who shares the cluster, how much of it each may hold, and with which tokens they ask.
+//! `muster tenants` and `muster tokens`: who shares the cluster, how much of it each may hold and claim, and with which tokens they ask.
 
 use super::Session;
 use crate::clock;
 use crate::output::{age, line, table};
 use clap::{Args, Subcommand};
 use muster_model::id::TokenId;
-use muster_model::tenant::Access;
-use muster_model::view::{NewTenant, NewToken, TenantView, TokenView};
+use muster_model::tenant::{Access, EQUAL_WEIGHT};
+use muster_model::view::{NewTenant, NewToken, TenantChange, TenantView, TokenView};
 
 #[derive(Debug, Args)]
 pub struct Tenants {
@@ -16,7 +16,7 @@ pub struct Tenants {
 
 #[derive(Debug, Subcommand)]
 enum TenantVerb {
-    /// List tenants and their quotas (the default)
+    /// List tenants, their quotas and weights (the default)
     List,
     /// Make a tenant
     Create {
@@ -24,12 +24,21 @@ enum TenantVerb {
         /// GPUs (or CPU slots) that its jobs may hold at once [default: no limit].
         #[arg(long, value_name = "GPUS")]
         quota: Option<u32>,
+        /// Its share of the cluster beside the other tenants' weights.
+        #[arg(long, default_value_t = EQUAL_WEIGHT)]
+        weight: f64,
     },
     /// Set or lift a tenant's quota
     Quota {
         name: String,
         /// GPUs that its jobs may hold at once; without it the limit is lifted.
         gpus: Option<u32>,
+    },
+    /// Set a tenant's share of the cluster: twice the weight, twice the share
+    Weight {
+        name: String,
+        /// 0.001 to 1000; an ordinary tenant has 1.
+        weight: f64,
     },
 }
 
@@ -69,15 +78,23 @@ impl Tenants {
             TenantVerb::List => {
                 let tenants = session.client.tenants().await?;
                 session.output.print(&tenants, |tenants| {
-                    table(["name", "gpu quota", "id"], tenants.iter().map(tenant_row))
+                    table(
+                        ["name", "gpu quota", "weight", "id"],
+                        tenants.iter().map(tenant_row),
+                    )
                 })
             }
-            TenantVerb::Create { name, quota } => {
+            TenantVerb::Create {
+                name,
+                quota,
+                weight,
+            } => {
                 let tenant = session
                     .client
                     .create_tenant(&NewTenant {
                         name,
                         gpu_quota: quota,
+                        weight,
                     })
                     .await?;
                 session
@@ -85,9 +102,23 @@ impl Tenants {
                     .print(&tenant, |tenant| format!("tenant {} made", tenant.name))
             }
             TenantVerb::Quota { name, gpus } => {
-                let tenant = session.client.set_quota(&name, gpus).await?;
+                let change = TenantChange {
+                    gpu_quota: Some(gpus),
+                    weight: None,
+                };
+                let tenant = session.client.change_tenant(&name, &change).await?;
                 session.output.print(&tenant, |tenant| {
                     format!("quota of {}: {}", tenant.name, quota(tenant))
+                })
+            }
+            TenantVerb::Weight { name, weight } => {
+                let change = TenantChange {
+                    gpu_quota: None,
+                    weight: Some(weight),
+                };
+                let tenant = session.client.change_tenant(&name, &change).await?;
+                session.output.print(&tenant, |tenant| {
+                    format!("weight of {}: {}", tenant.name, tenant.weight)
                 })
             }
         }
@@ -133,8 +164,13 @@ impl Tokens {
     }
 }
 
-fn tenant_row(tenant: &TenantView) -> [String; 3] {
-    [tenant.name.clone(), quota(tenant), tenant.id.to_string()]
+fn tenant_row(tenant: &TenantView) -> [String; 4] {
+    [
+        tenant.name.clone(),
+        quota(tenant),
+        tenant.weight.to_string(),
+        tenant.id.to_string(),
+    ]
 }
 
 fn quota(tenant: &TenantView) -> String {

@@ -1,11 +1,11 @@
 //! Tenants, tokens and the bearer, as sent and answered.
 
 use crate::id::{TenantId, TokenId, UserId};
-use crate::tenant::Access;
+use crate::tenant::{Access, EQUAL_WEIGHT};
 use serde::{Deserialize, Deserializer, Serialize};
 use time::OffsetDateTime;
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TenantView {
     pub id: TenantId,
@@ -13,10 +13,12 @@ pub struct TenantView {
     /// GPUs (or CPU slots) that its jobs may hold at once; null is no limit.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub gpu_quota: Option<u32>,
+    /// Its share of the cluster beside the other tenants' weights.
+    pub weight: f64,
 }
 
 /// A tenant to create.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct NewTenant {
@@ -25,17 +27,29 @@ pub struct NewTenant {
     /// Null or left out is no limit.
     #[serde(default)]
     pub gpu_quota: Option<u32>,
+    /// 0.001 to 1000: its share of the cluster beside the other tenants' weights.
+    #[serde(default = "equal_weight")]
+    #[cfg_attr(feature = "schema", schema(minimum = 0.001, maximum = 1000))]
+    pub weight: f64,
 }
 
-/// What is to become of a tenant's quota.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// What is to become of a tenant's quota and weight; what is left out stays.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TenantChange {
     /// Null takes the limit away; it must be written, so that a forgotten field does not.
-    #[serde(deserialize_with = "written")]
-    #[cfg_attr(feature = "schema", schema(required = true))]
-    pub gpu_quota: Option<u32>,
+    #[serde(
+        default,
+        deserialize_with = "written",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<u32>))]
+    pub gpu_quota: Option<Option<u32>>,
+    /// 0.001 to 1000: its share of the cluster beside the other tenants' weights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 0.001, maximum = 1000))]
+    pub weight: Option<f64>,
 }
 
 /// A token without its secret.
@@ -116,7 +130,11 @@ fn member() -> Access {
     Access::Member
 }
 
-/// Without this serde takes a missing optional field for null.
-fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<u32>, D::Error> {
-    Option::deserialize(deserializer)
+fn equal_weight() -> f64 {
+    EQUAL_WEIGHT
+}
+
+/// Without this serde takes null for a missing field.
+fn written<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Option<Option<u32>>, D::Error> {
+    Option::deserialize(deserializer).map(Some)
 }

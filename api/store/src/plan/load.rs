@@ -50,13 +50,14 @@ async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
 }
 
 async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
-    let rows = sqlx::query!("select id, name, gpu_quota from tenant order by id")
+    let rows = sqlx::query!("select id, name, gpu_quota, weight from tenant order by id")
         .fetch_all(conn)
         .await?;
     let tenants = rows.into_iter().map(|row| Tenant {
         id: row.id.into(),
         name: row.name,
         gpu_quota: row.gpu_quota.map(unsigned32),
+        weight: row.weight,
     });
     Ok(tenants.collect())
 }

@@ -17,7 +17,7 @@ async fn processes_that_migrate_at_once_do_not_disturb_each_other() -> anyhow::R
     let applied: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations where success")
         .fetch_one(&mut conn)
         .await?;
-    assert_eq!(applied, 6);
+    assert_eq!(applied, 7);
     Ok(())
 }
 
@@ -103,6 +103,7 @@ async fn an_owner_that_is_no_superuser_migrates_and_makes_the_first_tenant() -> 
         id: uuid::Uuid::from_u128(1).into(),
         name: "first".into(),
         gpu_quota: None,
+        weight: muster_model::tenant::EQUAL_WEIGHT,
     };
     muster_store::tenant::create(&mut conn, &tenant, now).await?;
     let user = muster_store::user::User {

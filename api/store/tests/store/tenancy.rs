@@ -62,7 +62,18 @@ async fn a_tenant_sees_nothing_of_another_through_any_function() -> anyhow::Resu
         DeleteOutcome::NotFound
     );
     assert_eq!(tenant::list(&mut tx).await?.len(), 1);
-    assert_eq!(tenant::set_quota(&mut tx, world.red, Some(0)).await?, None);
+    assert_eq!(
+        tenant::change(
+            &mut tx,
+            world.red,
+            tenant::Change {
+                gpu_quota: Some(Some(0)),
+                weight: Some(9.0)
+            }
+        )
+        .await?,
+        None
+    );
     // It is seen that the slot is taken, not by whom.
     let nodes = node::list(&mut tx).await?;
     assert_eq!((nodes[0].held.len(), &nodes[0].held[0].owner), (1, &None));
@@ -185,6 +196,7 @@ async fn what_names_another_tenant_is_refused() -> anyhow::Result<()> {
         id: id(),
         name: "green".to_owned(),
         gpu_quota: None,
+        weight: muster_model::tenant::EQUAL_WEIGHT,
     };
     assert!(
         tenant::create(&mut tx, &tenant, at(0))
@@ -355,16 +367,35 @@ async fn an_administrator_manages_tenants_but_sees_no_job_of_theirs() -> anyhow:
     scope::admin(&mut tx).await?;
     assert_eq!(tenant::list(&mut tx).await?.len(), 2);
     assert_eq!(
-        tenant::set_quota(&mut tx, world.red, None)
-            .await?
-            .map(|tenant| tenant.gpu_quota),
-        Some(None)
+        tenant::change(
+            &mut tx,
+            world.red,
+            tenant::Change {
+                gpu_quota: Some(None),
+                weight: None
+            }
+        )
+        .await?
+        .map(|tenant| (tenant.gpu_quota, tenant.weight)),
+        Some((None, 1.0))
     );
     assert_eq!(
         tenant::by_name(&mut tx, "red")
             .await?
             .map(|tenant| tenant.gpu_quota),
         Some(None)
+    );
+    let heavier = tenant::Change {
+        gpu_quota: None,
+        weight: Some(2.5),
+    };
+    tenant::change(&mut tx, world.blue, heavier).await?;
+    assert_eq!(
+        tenant::by_name(&mut tx, "blue")
+            .await?
+            .map(|tenant| (tenant.gpu_quota, tenant.weight)),
+        Some((Some(8), 2.5)),
+        "the quota stays"
     );
     assert_eq!(job::get(&mut tx, job_id).await?, None);
     let taken = tenant::create(
@@ -373,6 +404,7 @@ async fn an_administrator_manages_tenants_but_sees_no_job_of_theirs() -> anyhow:
             id: id(),
             name: "red".to_owned(),
             gpu_quota: None,
+            weight: muster_model::tenant::EQUAL_WEIGHT,
         },
         at(0),
     )

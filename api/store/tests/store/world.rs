@@ -105,6 +105,7 @@ impl World {
                     id,
                     name: name.to_owned(),
                     gpu_quota: Some(8),
+                    weight: muster_model::tenant::EQUAL_WEIGHT,
                 },
                 at(0),
             )
