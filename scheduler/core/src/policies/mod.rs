@@ -5,9 +5,12 @@
 
 pub mod fifo;
 pub mod gang;
+pub mod grow;
 pub mod name;
+pub mod optimus;
 pub mod order;
 pub mod place;
+pub mod quota;
 pub mod room;
 pub mod tiresias;
 

@@ -2,6 +2,7 @@
 
 use super::Share;
 use super::fifo::Fifo;
+use super::optimus::Optimus;
 use super::tiresias::Tiresias;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -13,6 +14,7 @@ use std::str::FromStr;
 pub enum PolicyName {
     Fifo,
     Tiresias,
+    Optimus,
 }
 
 /// No policy has that name.
@@ -24,7 +26,7 @@ pub struct UnknownPolicy {
 
 impl PolicyName {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Fifo, Self::Tiresias];
+    pub const ALL: &[Self] = &[Self::Fifo, Self::Tiresias, Self::Optimus];
 
     /// As it is written.
     #[must_use]
@@ -32,6 +34,7 @@ impl PolicyName {
         match self {
             Self::Fifo => "fifo",
             Self::Tiresias => "tiresias",
+            Self::Optimus => "optimus",
         }
     }
 
@@ -41,6 +44,7 @@ impl PolicyName {
         match self {
             Self::Fifo => Box::new(Fifo),
             Self::Tiresias => Box::new(Tiresias),
+            Self::Optimus => Box::new(Optimus),
         }
     }
 }

@@ -4,6 +4,7 @@
 //! a job where it has no speed or touch one that is fixed.
 
 use super::place;
+use super::quota::Quota;
 use crate::problem::{Decision, Part, Problem, Tally, gpus_of, nodes_of};
 
 /// On which nodes of a kind a gang goes.
@@ -24,8 +25,8 @@ pub struct Room<'a> {
     present: Vec<&'a [Part]>,
     /// What was given; of a fixed job, nothing.
     given: Vec<Option<Vec<Part>>>,
-    /// GPUs that every tenant with a quota may still take.
-    quota: Vec<Option<u32>>,
+    /// What the tenants may still take.
+    pub quota: Quota<'a>,
     /// The kinds that have GPUs, and those of their largest node.
     kinds: Vec<(u16, u32)>,
 }
@@ -41,7 +42,7 @@ impl<'a> Room<'a> {
             tally: Tally::beside_fixed(problem),
             present: problem.jobs.iter().map(|job| &job.present[..]).collect(),
             given: vec![None; problem.jobs.len()],
-            quota: problem.tenants.iter().map(|t| t.gpu_quota).collect(),
+            quota: Quota::whole(problem),
             kinds: kinds
                 .into_iter()
                 .map(|kind| (kind, problem.node_gpus(kind)))
@@ -81,8 +82,7 @@ impl<'a> Room<'a> {
 
     /// Whether the quotas of its tenant and of those above allow so many GPUs more.
     pub fn quota_allows(&self, tenant: u32, gpus: u32) -> bool {
-        self.lineage(tenant)
-            .all(|tenant| self.quota[tenant].is_none_or(|left| left >= gpus))
+        self.quota.allows(tenant, gpus)
     }
 
     /// Whether a job can keep what it holds: it is all there, of one kind, and it runs on it.
@@ -114,12 +114,7 @@ impl<'a> Room<'a> {
         };
         let of = &self.problem.jobs[job];
         self.tally.give(&parts, &of.unit);
-        let lineage: Vec<usize> = self.lineage(of.tenant).collect();
-        for tenant in lineage {
-            if let Some(left) = &mut self.quota[tenant] {
-                *left += gpus_of(&parts);
-            }
-        }
+        self.quota.refund(of.tenant, gpus_of(&parts));
     }
 
     /// Gives a job so many GPUs of one kind, the one on which it is fastest if it has a choice. Whether they were there.
@@ -206,22 +201,8 @@ impl<'a> Room<'a> {
             && outlook.speed(first, gpus_of(parts), nodes_of(parts)) > 0.0
     }
 
-    fn charge(&mut self, tenant: u32, gpus: u32) {
-        let lineage: Vec<usize> = self.lineage(tenant).collect();
-        for tenant in lineage {
-            if let Some(left) = &mut self.quota[tenant] {
-                *left = left.saturating_sub(gpus);
-            }
-        }
-    }
-
-    /// The tenant and those above it.
-    fn lineage(&self, tenant: u32) -> impl Iterator<Item = usize> + use<'a> {
-        let tenants = &self.problem.tenants;
-        let parent = move |of: &u32| tenants.get(*of as usize).and_then(|of| of.parent);
-        // A circle of parents, which nobody should make, ends too.
-        std::iter::successors(Some(tenant), parent)
-            .take(tenants.len())
-            .map(|tenant| tenant as usize)
+    /// Counts GPUs against the quotas of a tenant and of those above.
+    pub fn charge(&mut self, tenant: u32, gpus: u32) {
+        self.quota.charge(tenant, gpus);
     }
 }

@@ -1,0 +1,234 @@
+//! Elastic sizes by marginal gain: every job its minimum first, then GPU by GPU to whom the next one helps most.
+
+use super::order::{self, maximum, minimum};
+use super::room::{Room, Style};
+use crate::problem::{Decision, Problem, Worth};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+/// A step that a job could take to its next size.
+#[derive(Debug, Clone, Copy)]
+pub struct Step {
+    pub job: usize,
+    pub kind: u16,
+    pub from: u32,
+    pub to: u32,
+}
+
+/// What is wanted for every job, before it is known on which nodes.
+#[derive(Debug, Clone)]
+pub struct Sizes {
+    /// By priority, then by submission.
+    order: Vec<usize>,
+    /// The kind and the GPUs of every job; `None` of those who wait.
+    wanted: Vec<Option<(u16, u32)>>,
+    worth: Vec<Worth>,
+}
+
+/// Sizes all jobs by the gain of a step, which is counted per GPU. GPUs are only counted here, kind by kind; a job stays on the
+/// kind that it has while there is room for its minimum, and else takes the one on which that is fastest. Jobs of a higher
+/// priority grow first, strictly, but nobody grows at the cost of somebody's minimum.
+pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes {
+    let mut room = Room::beside_fixed(problem);
+    let mut left: Vec<(u16, u32)> = room.kinds().iter().map(|&(kind, _)| (kind, 0)).collect();
+    for (node, free) in problem.nodes.iter().zip(&room.tally.free) {
+        if let Some(left) = of_kind(&mut left, node.kind) {
+            *left += free;
+        }
+    }
+    let order = order::by_key(problem, |_| 0.0);
+    let mut sizes = Sizes {
+        wanted: vec![None; problem.jobs.len()],
+        worth: vec![Worth::default(); problem.jobs.len()],
+        order,
+    };
+    for &job in &sizes.order {
+        let of = &problem.jobs[job];
+        let least = minimum(of);
+        if !of.is_movable() || !room.quota_allows(of.tenant, least) {
+            continue;
+        }
+        let mut kinds = kinds_by_habit(&room, job, least).into_iter();
+        let roomy = |&kind: &u16| left.iter().any(|&(k, free)| k == kind && free >= least);
+        if let Some(kind) = kinds.find(roomy) {
+            sizes.wanted[job] = Some((kind, least));
+            room.charge(of.tenant, least);
+            *of_kind(&mut left, kind).expect("it was found there") -= least;
+        }
+    }
+    let mut rest = &sizes.order[..];
+    while let Some(&first) = rest.first() {
+        let priority = problem.jobs[first].priority;
+        let same = rest.partition_point(|&job| problem.jobs[job].priority == priority);
+        let (class, lower) = rest.split_at(same);
+        grow(
+            &mut room,
+            &mut left,
+            class,
+            &mut sizes.wanted,
+            &mut sizes.worth,
+            &gain,
+        );
+        rest = lower;
+    }
+    sizes
+}
+
+impl Sizes {
+    /// Finds the nodes. Whose size does not change keeps its nodes; the others follow, the smaller first, on the nodes with the
+    /// most free GPUs. Who does not fit as a whole (whole units, CPU, memory) shrinks as far as it may, and whoever finds nothing
+    /// on the kind that was meant takes its minimum on another.
+    pub fn place(self, problem: &Problem) -> Decision {
+        let mut room = Room::beside_fixed(problem);
+        let mut anew: Vec<(Reverse<i32>, u32, usize, u16)> = Vec::new();
+        for &job in &self.order {
+            let Some((kind, gpus)) = self.wanted[job] else {
+                continue;
+            };
+            let of = &problem.jobs[job];
+            let same = of.held_gpus() == gpus && present_kind(problem, job) == Some(kind);
+            if same && room.can_keep(job) {
+                room.keep(job);
+            } else {
+                anew.push((Reverse(of.priority), gpus, job, kind));
+            }
+        }
+        anew.sort_unstable();
+        let mut nowhere = Vec::new();
+        for (_, gpus, job, kind) in anew {
+            if !fit(&mut room, job, kind, gpus) {
+                nowhere.push(job);
+            }
+        }
+        for job in nowhere {
+            room.place(job, minimum(&problem.jobs[job]), Style::Emptiest);
+        }
+        let mut decision = room.decision();
+        decision.worth = self.worth;
+        decision
+    }
+}
+
+/// The largest size up to that which fits; what the job has, if that is it.
+fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) -> bool {
+    let of = &room.problem.jobs[job];
+    let (unit, least) = (of.unit.gpus.max(1), minimum(of));
+    let mut size = gpus;
+    while size >= least {
+        let has =
+            of.held_gpus() == size && present_kind(room.problem, job) == Some(kind) && size < gpus;
+        if has && room.can_keep(job) {
+            room.keep(job);
+            return true;
+        }
+        if room.place_on(job, kind, size, Style::Emptiest) {
+            return true;
+        }
+        size -= unit;
+    }
+    false
+}
+
+/// Gives the jobs of one class step by step what is left.
+fn grow(
+    room: &mut Room<'_>,
+    left: &mut [(u16, u32)],
+    class: &[usize],
+    wanted: &mut [Option<(u16, u32)>],
+    worth: &mut [Worth],
+    gain: &impl Fn(&Room<'_>, Step) -> f64,
+) {
+    let mut heap: BinaryHeap<Offer> = class
+        .iter()
+        .filter_map(|&job| offer(room, job, wanted[job]?, gain))
+        .collect();
+    for offer in &heap {
+        worth[offer.step.job].next_gain = offer.gain;
+    }
+    while let Some(Offer { gain: gained, step }) = heap.pop() {
+        let more = step.to - step.from;
+        let tenant = room.problem.jobs[step.job].tenant;
+        let Some(free) = of_kind(left, step.kind).filter(|free| **free >= more) else {
+            continue;
+        };
+        if !room.quota_allows(tenant, more) {
+            continue;
+        }
+        *free -= more;
+        room.charge(tenant, more);
+        wanted[step.job] = Some((step.kind, step.to));
+        let next = offer(room, step.job, (step.kind, step.to), gain);
+        worth[step.job] = Worth {
+            last_gain: gained,
+            next_gain: next.map_or(0.0, |next| next.gain),
+        };
+        heap.extend(next);
+    }
+}
+
+/// The job's next step, if it has one that gains.
+fn offer(
+    room: &Room<'_>,
+    job: usize,
+    (kind, from): (u16, u32),
+    gain: &impl Fn(&Room<'_>, Step) -> f64,
+) -> Option<Offer> {
+    let of = &room.problem.jobs[job];
+    let mut larger = (from + 1..=maximum(of)).filter(|to| to % of.unit.gpus.max(1) == 0);
+    let to = larger.find(|&to| room.speed(job, kind, to) > 0.0)?;
+    let step = Step {
+        job,
+        kind,
+        from,
+        to,
+    };
+    let gain = gain(room, step) / f64::from(to - from);
+    (gain > 0.0).then_some(Offer { gain, step })
+}
+
+/// The kinds on which a job of that size runs: its own first, then the fastest.
+fn kinds_by_habit(room: &Room<'_>, job: usize, gpus: u32) -> Vec<u16> {
+    let mut kinds = room.kinds_for(job, gpus);
+    if let Some(own) = present_kind(room.problem, job) {
+        kinds.sort_by_key(|&kind| kind != own);
+    }
+    kinds
+}
+
+fn present_kind(problem: &Problem, job: usize) -> Option<u16> {
+    let first = problem.jobs[job].present.first()?;
+    Some(problem.nodes[first.node as usize].kind)
+}
+
+fn of_kind(left: &mut [(u16, u32)], kind: u16) -> Option<&mut u32> {
+    let found = left.iter_mut().find(|&&mut (of, _)| of == kind);
+    found.map(|(_, free)| free)
+}
+
+/// What a step would gain; the greatest first, the first job of equals.
+#[derive(Debug, Clone, Copy)]
+struct Offer {
+    gain: f64,
+    step: Step,
+}
+
+impl Ord for Offer {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_gain = self.gain.total_cmp(&other.gain);
+        by_gain.then(other.step.job.cmp(&self.step.job))
+    }
+}
+
+impl PartialOrd for Offer {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl PartialEq for Offer {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Offer {}
