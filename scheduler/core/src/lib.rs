@@ -13,6 +13,7 @@ mod cluster;
 mod contender;
 mod estimate;
 mod explain;
+pub mod learn;
 mod place;
 pub mod plan;
 pub mod policies;

@@ -1,0 +1,268 @@
+//! Step times by shape and batch: what was measured, and the all-reduce model between (Pollux, OSDI 2021, section 3.2).
+//!
+//! A step of computing and exchange that overlap takes `(T_grad^g + T_sync^g)^(1/g)`, `T_grad` linear in the examples a GPU takes,
+//! `T_sync = a + b (n - 2)` for `n` GPUs with one pair of coefficients on one node and another over several, `1 <= g <= 10`.
+
+use super::batch::Batch;
+use std::collections::BTreeMap;
+
+/// GPUs, and the nodes over which they lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Shape {
+    pub nodes: u32,
+    pub gpus: u32,
+}
+
+/// Seconds of a step, and the part of it that waits for the exchange.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepTime {
+    pub step_s: f64,
+    pub sync_s: f64,
+}
+
+/// What is known of a family's step times on one GPU kind.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Throughput {
+    /// Seconds of computing by examples a GPU takes.
+    grad_s: BTreeMap<u32, f64>,
+    /// Seconds of a step by shape and examples.
+    steps: BTreeMap<Shape, BTreeMap<u32, f64>>,
+    fit: Fit,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Fit {
+    gamma: f64,
+    /// Seconds of exchange on one node, and over several: `(a, b)` of `a + b (n - 2)`.
+    local: (f64, f64),
+    spread: (f64, f64),
+}
+
+impl Default for Fit {
+    fn default() -> Self {
+        Self {
+            gamma: 1.0,
+            local: (0.0, 0.0),
+            spread: (0.0, 0.0),
+        }
+    }
+}
+
+/// A change below this share is no news.
+const NEWS: f64 = 0.01;
+
+/// The share of the time for one measured batch that is assumed not to depend on its size, while only one was measured.
+const CONSTANT_SHARE: f64 = 0.2;
+
+/// Exchange between nodes is assumed so many times as slow as on one node until it is measured (Pollux).
+const SPREAD_PRIOR: f64 = 1.1;
+
+/// Overlaps that are tried in the fit.
+const GAMMAS: [f64; 8] = [1.0, 1.3, 1.6, 2.0, 2.5, 3.5, 5.0, 10.0];
+
+impl Throughput {
+    /// Takes a measured step; whether it is news.
+    pub(super) fn observe(&mut self, shape: Shape, local_batch: u32, time: StepTime) -> bool {
+        let usable = time.step_s.is_finite() && time.step_s > 0.0 && time.sync_s < time.step_s;
+        if !usable || shape.gpus == 0 || local_batch == 0 {
+            return false;
+        }
+        let steps = self.steps.entry(shape).or_default();
+        let old = steps.get(&local_batch).copied();
+        if old.is_some_and(|old| (time.step_s - old).abs() <= NEWS * old) {
+            return false;
+        }
+        steps.insert(
+            local_batch,
+            old.map_or(time.step_s, |old| (old + time.step_s) / 2.0),
+        );
+        let grad_s = time.step_s - time.sync_s.max(0.0);
+        let mean = self.grad_s.entry(local_batch).or_insert(grad_s);
+        *mean = (*mean + grad_s) / 2.0;
+        self.fit = self.fitted();
+        true
+    }
+
+    #[must_use]
+    pub fn largest_gpus(&self) -> u32 {
+        self.steps.keys().map(|shape| shape.gpus).max().unwrap_or(0)
+    }
+
+    /// Different shapes and batches that were measured.
+    #[must_use]
+    pub fn points(&self) -> usize {
+        self.steps.values().map(BTreeMap::len).sum()
+    }
+
+    /// Seconds of one optimizer step: the accumulated passes without exchange, then one with it.
+    #[must_use]
+    pub fn iteration_s(&self, shape: Shape, batch: Batch) -> f64 {
+        let accumulated = f64::from(batch.accumulated);
+        let grad_s = if accumulated > 0.0 {
+            self.computing_s(batch.local) * accumulated
+        } else {
+            0.0
+        };
+        self.step_s(shape, batch.local) + grad_s
+    }
+
+    /// Seconds of a step with exchange: as measured, else by the exchange that was measured on this shape, else by the model's.
+    fn step_s(&self, shape: Shape, local_batch: u32) -> f64 {
+        let measured = self.steps.get(&shape);
+        if let Some(&step_s) = measured.and_then(|steps| steps.get(&local_batch)) {
+            return step_s;
+        }
+        let grad_s = self.computing_s(local_batch);
+        let Some(steps) = measured else {
+            return overlapped(grad_s, self.fit.sync_s(shape), self.fit.gamma);
+        };
+        let below = steps.range(..local_batch).next_back();
+        let above = steps.range(local_batch..).next();
+        let by_point = |(&batch, &step_s): (&u32, &f64)| {
+            let sync_s = exchange_s(step_s, self.computing_s(batch), self.fit.gamma);
+            overlapped(grad_s, sync_s, self.fit.gamma)
+        };
+        match (below, above) {
+            (Some(low), Some(high)) => {
+                let share = f64::from(local_batch - low.0) / f64::from(high.0 - low.0);
+                by_point(low) * (1.0 - share) + by_point(high) * share
+            }
+            (Some(only), None) | (None, Some(only)) => by_point(only),
+            (None, None) => overlapped(grad_s, self.fit.sync_s(shape), self.fit.gamma),
+        }
+    }
+
+    /// Seconds of computing: linear between what was measured, along the fitted line beyond.
+    fn computing_s(&self, local_batch: u32) -> f64 {
+        let below = self.grad_s.range(..=local_batch).next_back();
+        let above = self.grad_s.range(local_batch..).next();
+        let beyond = |(&batch, &grad_s): (&u32, &f64)| {
+            let slope = self.slope(batch, grad_s);
+            (grad_s + slope * (f64::from(local_batch) - f64::from(batch))).max(0.1 * grad_s)
+        };
+        match (below, above) {
+            (Some((&low, &left)), Some((&high, &right))) if low < high => {
+                left + (right - left) * f64::from(local_batch - low) / f64::from(high - low)
+            }
+            (Some(only), _) | (None, Some(only)) => beyond(only),
+            (None, None) => f64::INFINITY,
+        }
+    }
+
+    /// Seconds per example more, from a measured end.
+    fn slope(&self, batch: u32, grad_s: f64) -> f64 {
+        let first = self.grad_s.first_key_value();
+        let last = self.grad_s.last_key_value();
+        match (first, last) {
+            (Some((&low, &left)), Some((&high, &right))) if low < high => {
+                ((right - left) / f64::from(high - low)).max(0.0)
+            }
+            _ => (1.0 - CONSTANT_SHARE) * grad_s / f64::from(batch.max(1)),
+        }
+    }
+
+    /// The overlap and the exchange that explain best, by relative error, what was measured.
+    fn fitted(&self) -> Fit {
+        let points: Vec<(Shape, f64, f64)> = self
+            .steps
+            .iter()
+            .filter(|(shape, _)| shape.gpus > 1)
+            .flat_map(|(&shape, steps)| {
+                steps
+                    .iter()
+                    .map(move |(&batch, &step_s)| (shape, batch, step_s))
+            })
+            .map(|(shape, batch, step_s)| (shape, self.computing_s(batch), step_s))
+            .collect();
+        let error = |fit: &Fit| -> f64 {
+            let of = |&(shape, grad_s, step_s): &(Shape, f64, f64)| {
+                (overlapped(grad_s, fit.sync_s(shape), fit.gamma) / step_s - 1.0).powi(2)
+            };
+            points.iter().map(of).sum::<f64>() + 1e-3 * (fit.gamma - 1.0)
+        };
+        GAMMAS
+            .into_iter()
+            .map(|gamma| Fit::with(gamma, &points))
+            .min_by(|a, b| error(a).total_cmp(&error(b)))
+            .unwrap_or_default()
+    }
+}
+
+impl Fit {
+    fn with(gamma: f64, points: &[(Shape, f64, f64)]) -> Self {
+        let line = |spread: bool| {
+            let of_class: Vec<(f64, f64)> = points
+                .iter()
+                .filter(|(shape, ..)| (shape.nodes > 1) == spread)
+                .map(|&(shape, grad_s, step_s)| {
+                    (
+                        f64::from(shape.gpus) - 2.0,
+                        exchange_s(step_s, grad_s, gamma),
+                    )
+                })
+                .collect();
+            line_through(&of_class)
+        };
+        let local = line(false).unwrap_or((0.0, 0.0));
+        let spread = line(true).unwrap_or((SPREAD_PRIOR * local.0, SPREAD_PRIOR * local.1));
+        Self {
+            gamma,
+            local,
+            spread,
+        }
+    }
+
+    fn sync_s(&self, shape: Shape) -> f64 {
+        if shape.gpus <= 1 {
+            return 0.0;
+        }
+        let (a, b) = if shape.nodes > 1 {
+            self.spread
+        } else {
+            self.local
+        };
+        a + b * (f64::from(shape.gpus) - 2.0)
+    }
+}
+
+fn overlapped(grad_s: f64, sync_s: f64, gamma: f64) -> f64 {
+    if sync_s <= 0.0 {
+        return grad_s;
+    }
+    (grad_s.powf(gamma) + sync_s.powf(gamma)).powf(1.0 / gamma)
+}
+
+/// The exchange that makes a step of this computing take so long.
+fn exchange_s(step_s: f64, grad_s: f64, gamma: f64) -> f64 {
+    (step_s.powf(gamma) - grad_s.powf(gamma))
+        .max(0.0)
+        .powf(1.0 / gamma)
+}
+
+/// Least squares of `a + b x` with `a, b >= 0`; `None` without points.
+fn line_through(points: &[(f64, f64)]) -> Option<(f64, f64)> {
+    if points.is_empty() {
+        return None;
+    }
+    let count = points.len() as f64;
+    let mean_x = points.iter().map(|point| point.0).sum::<f64>() / count;
+    let mean_y = points.iter().map(|point| point.1).sum::<f64>() / count;
+    let spread: f64 = points.iter().map(|point| (point.0 - mean_x).powi(2)).sum();
+    let covariance: f64 = points
+        .iter()
+        .map(|point| (point.0 - mean_x) * (point.1 - mean_y))
+        .sum();
+    let slope = if spread > 0.0 {
+        (covariance / spread).max(0.0)
+    } else {
+        0.0
+    };
+    let start = mean_y - slope * mean_x;
+    if start >= 0.0 {
+        return Some((start, slope));
+    }
+    let squares: f64 = points.iter().map(|point| point.0 * point.0).sum();
+    let through_zero =
+        points.iter().map(|point| point.0 * point.1).sum::<f64>() / squares.max(1e-12);
+    Some((0.0, through_zero.max(0.0)))
+}
