@@ -4,10 +4,14 @@
 //! nodes that are lost. It must never own a second scheduler or a second state machine, nor read a clock or a random source: a
 //! scenario gives the same outcome byte for byte.
 
+pub mod bound;
 mod engine;
+pub mod measure;
 pub mod outcome;
 pub mod run;
 pub mod scenario;
+#[cfg(test)]
+mod testing;
 pub mod trace;
 
 pub use engine::{SimError, simulate};

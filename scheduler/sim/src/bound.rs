@@ -1,0 +1,193 @@
+//! Lower bounds on the mean completion time that any policy can reach: how far from perfect a result is at most.
+//!
+//! Three bounds, none of which dominates the others. Alone: no job ends faster than on the empty cluster. Shortest remaining
+//! processing time first on one machine as fast as all GPUs together: any schedule is a feasible one of that relaxation, and the
+//! rule is optimal there (Schrage 1968). Mean busy times: of that machine's preemptive schedules, shortest job first has the least
+//! mean busy time, and no job ends before the middle of its work plus half its shortest run (Goemans et al., SIAM J. Discrete
+//! Mathematics 2002).
+
+use crate::run::Run;
+use serde::{Deserialize, Serialize};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// Seconds of mean completion time that no policy goes below.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Bounds {
+    /// Mean of the fastest possible runs.
+    pub alone_s: f64,
+    /// Mean flow time of the relaxation to one machine.
+    pub srpt_s: f64,
+    /// Mean busy time of shortest job first on that machine, plus half the fastest run.
+    pub busy_s: f64,
+}
+
+/// A job as the relaxation sees it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct Piece {
+    release_s: f64,
+    /// GPU-seconds.
+    size: f64,
+}
+
+impl Bounds {
+    /// Of a run's jobs on a run's nodes, whatever the policy did with them. All zero when there is no job or no GPU.
+    #[must_use]
+    pub fn of(run: &Run) -> Self {
+        let speed: f64 = run.nodes.iter().map(|node| f64::from(node.gpus)).sum();
+        let count = run.jobs.len() as f64;
+        if run.jobs.is_empty() || speed == 0.0 {
+            return Self {
+                alone_s: 0.0,
+                srpt_s: 0.0,
+                busy_s: 0.0,
+            };
+        }
+        let pieces: Vec<Piece> = run
+            .jobs
+            .iter()
+            .map(|job| Piece {
+                release_s: job.submitted_s,
+                size: job.least_gpu_s,
+            })
+            .collect();
+        let released: f64 = pieces.iter().map(|piece| piece.release_s).sum();
+        let alone: f64 = run.jobs.iter().map(|job| job.alone_s).sum();
+        let flow = one_machine(&pieces, speed, |_, left| left).finished - released;
+        let busy = one_machine(&pieces, speed, |size, _| size).busy - released;
+        Self {
+            alone_s: alone / count,
+            srpt_s: flow / count,
+            busy_s: (busy + alone / 2.0) / count,
+        }
+    }
+
+    /// The tightest of them.
+    #[must_use]
+    pub fn best_s(&self) -> f64 {
+        self.alone_s.max(self.srpt_s).max(self.busy_s)
+    }
+}
+
+/// Sums over all jobs of one machine's schedule.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+struct Sums {
+    /// Times of the ends.
+    finished: f64,
+    /// Mean times at which the machine was busy with the job.
+    busy: f64,
+}
+
+/// A job in hand; the heap gives the one of the smallest key, the earlier of equals.
+#[derive(Debug, Clone, Copy, PartialEq)]
+struct InHand {
+    key: f64,
+    index: usize,
+    left: f64,
+}
+
+/// Runs at every moment the released job of the smallest `key(size, left)`; a running job's key must not grow.
+fn one_machine(pieces: &[Piece], speed: f64, key: impl Fn(f64, f64) -> f64) -> Sums {
+    let mut order: Vec<usize> = (0..pieces.len()).collect();
+    order.sort_by(|&a, &b| pieces[b].release_s.total_cmp(&pieces[a].release_s));
+    let mut heap = BinaryHeap::new();
+    let mut sums = Sums::default();
+    let mut now_s = 0.0_f64;
+    loop {
+        if heap.is_empty() {
+            let Some(&next) = order.last() else {
+                return sums;
+            };
+            now_s = now_s.max(pieces[next].release_s);
+        }
+        while let Some(&next) = order.last()
+            && pieces[next].release_s <= now_s
+        {
+            order.pop();
+            let size = pieces[next].size;
+            heap.push(Reverse(InHand {
+                key: key(size, size),
+                index: next,
+                left: size,
+            }));
+        }
+        let Some(Reverse(mut job)) = heap.pop() else {
+            continue;
+        };
+        let size = pieces[job.index].size;
+        let end_s = now_s + job.left / speed;
+        let until_s = order
+            .last()
+            .map_or(end_s, |&next| pieces[next].release_s.min(end_s));
+        let done = (until_s - now_s) * speed;
+        // A job without work is busy for no time, at the moment it is taken up.
+        sums.busy += match size > 0.0 {
+            true => f64::midpoint(now_s, until_s) * done / size,
+            false => now_s,
+        };
+        now_s = until_s;
+        if until_s >= end_s {
+            sums.finished += end_s;
+        } else {
+            job.left -= done;
+            job.key = key(size, job.left);
+            heap.push(Reverse(job));
+        }
+    }
+}
+
+impl Eq for InHand {}
+
+impl PartialOrd for InHand {
+    fn partial_cmp(&self, other: &Self) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for InHand {
+    fn cmp(&self, other: &Self) -> std::cmp::Ordering {
+        self.key
+            .total_cmp(&other.key)
+            .then(self.index.cmp(&other.index))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Bounds;
+    use crate::testing::{job, run};
+
+    /// Two GPUs; A of 20 GPU-s at 0 and B of 4 at 2. Shortest remaining first: A 0..2, B 2..4, A 4..12: flow times 12 and 2.
+    #[test]
+    fn srpt_takes_the_short_one_first() {
+        let bounds = Bounds::of(&run(2, vec![job(0.0, 11.0, 20.0), job(2.0, 3.0, 4.0)]));
+        assert_eq!(bounds.srpt_s, 7.0);
+        assert_eq!(bounds.alone_s, 7.0);
+        // A's middle: (1*4 + 8*16)/20 = 6.6; B's: 3. Flow 6.6 + 1 and half of the runs 11 + 3.
+        assert!((bounds.busy_s - (6.6 + 1.0 + 7.0) / 2.0).abs() < 1e-12);
+        assert!((bounds.best_s() - 7.3).abs() < 1e-12);
+    }
+
+    /// One GPU; A of 10 at 0, B of 6 at 6. With 4 left A stays by remaining time, but has to yield by size.
+    #[test]
+    fn busy_times_go_by_size_and_flow_times_by_what_is_left() {
+        let bounds = Bounds::of(&run(1, vec![job(0.0, 0.0, 10.0), job(6.0, 0.0, 6.0)]));
+        assert_eq!(bounds.srpt_s, (10.0 + 10.0) / 2.0);
+        // A 0..6 and 12..16: (3*6 + 14*4)/10 = 7.4; B 6..12: 9, that is 3 after its release.
+        assert!((bounds.busy_s - (7.4 + 3.0) / 2.0).abs() < 1e-12);
+    }
+
+    /// The machine rests until the first job comes, and between them.
+    #[test]
+    fn idle_time_counts_for_nobody() {
+        let bounds = Bounds::of(&run(1, vec![job(100.0, 0.0, 5.0), job(50.0, 0.0, 5.0)]));
+        assert_eq!(bounds.srpt_s, 5.0);
+        assert_eq!(bounds.busy_s, 2.5);
+    }
+
+    #[test]
+    fn nothing_bounds_nothing() {
+        assert_eq!(Bounds::of(&run(1, Vec::new())).best_s(), 0.0);
+    }
+}
