@@ -5,6 +5,7 @@
 
 pub mod fifo;
 pub mod gang;
+pub mod gavel;
 pub mod grow;
 pub mod name;
 pub mod optimus;
@@ -12,6 +13,9 @@ pub mod order;
 pub mod place;
 pub mod quota;
 pub mod room;
+#[cfg(test)]
+mod scene;
+mod seat;
 pub mod tiresias;
 
 use crate::problem::{Decision, Problem};

@@ -2,6 +2,7 @@
 
 use super::Share;
 use super::fifo::Fifo;
+use super::gavel::Gavel;
 use super::optimus::Optimus;
 use super::tiresias::Tiresias;
 use serde::{Deserialize, Serialize};
@@ -15,6 +16,8 @@ pub enum PolicyName {
     Fifo,
     Tiresias,
     Optimus,
+    GavelMaxMin,
+    GavelMaxSum,
 }
 
 /// No policy has that name.
@@ -26,7 +29,13 @@ pub struct UnknownPolicy {
 
 impl PolicyName {
     /// All of them.
-    pub const ALL: &[Self] = &[Self::Fifo, Self::Tiresias, Self::Optimus];
+    pub const ALL: &[Self] = &[
+        Self::Fifo,
+        Self::Tiresias,
+        Self::Optimus,
+        Self::GavelMaxMin,
+        Self::GavelMaxSum,
+    ];
 
     /// As it is written.
     #[must_use]
@@ -35,6 +44,8 @@ impl PolicyName {
             Self::Fifo => "fifo",
             Self::Tiresias => "tiresias",
             Self::Optimus => "optimus",
+            Self::GavelMaxMin => "gavel-max-min",
+            Self::GavelMaxSum => "gavel-max-sum",
         }
     }
 
@@ -45,6 +56,8 @@ impl PolicyName {
             Self::Fifo => Box::new(Fifo),
             Self::Tiresias => Box::new(Tiresias),
             Self::Optimus => Box::new(Optimus),
+            Self::GavelMaxMin => Box::new(Gavel::max_min()),
+            Self::GavelMaxSum => Box::new(Gavel::max_sum()),
         }
     }
 }

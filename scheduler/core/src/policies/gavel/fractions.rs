@@ -1,0 +1,164 @@
+//! Gavel's linear programme: X[job, kind], the part of its time that a job spends on a GPU kind.
+
+use super::Objective;
+use super::weights::shares;
+use crate::policies::order::request;
+use crate::policies::room::Room;
+use crate::policies::seat::{Wish, free_by_kind, packed_speed};
+use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Variable};
+
+/// One variable of the programme: a job on a kind where it can run.
+#[derive(Debug, Clone, Copy)]
+pub struct Chance {
+    pub wish: Wish,
+    /// Work per second there.
+    pub speed: f64,
+    /// The part of its time that it should spend there.
+    pub fraction: f64,
+}
+
+/// How much the sum of the normalised throughputs weighs beside the smallest of them. The smallest alone leaves open what the better
+/// off do with the rest of the cluster; this gives it to whoever makes the most of it.
+const SUM_WEIGHT: f64 = 1e-3;
+
+/// The chances of every one of these jobs that can run at all, job by job. Capacity and quotas are what the room has left.
+pub fn solve(objective: Objective, room: &Room<'_>, jobs: &[usize]) -> Vec<Vec<Chance>> {
+    let mut chances: Vec<Vec<Chance>> = jobs.iter().map(|&job| of_job(room, job)).collect();
+    chances.retain(|of_job| !of_job.is_empty());
+    let values = values(objective, room, &chances);
+    let mut programme = match objective {
+        Objective::MaxSum => Programme::new(room, &chances, &values),
+        Objective::MaxMin => {
+            let weight = SUM_WEIGHT / chances.len().max(1) as f64;
+            let of_job = |of_job: &Vec<f64>| of_job.iter().map(|value| value * weight).collect();
+            let sum: Vec<Vec<f64>> = values.iter().map(of_job).collect();
+            Programme::new(room, &chances, &sum)
+        }
+    };
+    if objective == Objective::MaxMin {
+        programme.raise_smallest(&values);
+    }
+    programme.fill_in(&mut chances);
+    chances
+}
+
+/// The kinds on which a job runs at its size, if it could be there at all now.
+fn of_job(room: &Room<'_>, job: usize) -> Vec<Chance> {
+    let of = &room.problem.jobs[job];
+    let gpus = request(of);
+    if gpus > of.max_gpus || !room.quota_allows(of.tenant, gpus) {
+        return Vec::new();
+    }
+    let free = free_by_kind(room);
+    let kinds = room.kinds().iter();
+    kinds
+        .filter(|&&(kind, _)| gpus <= free[usize::from(kind)])
+        .map(|&(kind, _)| Chance {
+            wish: Wish { job, kind, gpus },
+            speed: packed_speed(room, of, kind, gpus),
+            fraction: 0.0,
+        })
+        .filter(|chance| chance.speed > 0.0)
+        .collect()
+}
+
+/// What a whole unit of time there counts in the objective.
+fn values(objective: Objective, room: &Room<'_>, chances: &[Vec<Chance>]) -> Vec<Vec<f64>> {
+    let jobs: Vec<usize> = chances.iter().map(|of_job| of_job[0].wish.job).collect();
+    let shares = shares(room.problem, &jobs);
+    let of_job = |(chances, share): (&Vec<Chance>, f64)| -> Vec<f64> {
+        let scale = match objective {
+            Objective::MaxSum => 1.0,
+            // An equal share of every kind, up to a factor that is the same for all.
+            Objective::MaxMin => {
+                let problem = room.problem;
+                let equal = chances
+                    .iter()
+                    .map(|chance| chance.speed * f64::from(problem.gpus_of_kind(chance.wish.kind)));
+                let gpus = chances.first().map_or(0, |chance| chance.wish.gpus);
+                f64::from(problem.gpus()) * f64::from(gpus) / (equal.sum::<f64>() * share)
+            }
+        };
+        chances.iter().map(|chance| chance.speed * scale).collect()
+    };
+    let mut values: Vec<Vec<f64>> = chances.iter().zip(shares).map(of_job).collect();
+    // The optimum does not change with the unit, and the solver likes numbers near 1.
+    let largest = values.iter().flatten().copied().fold(0.0, f64::max);
+    values
+        .iter_mut()
+        .flatten()
+        .for_each(|value| *value /= largest);
+    values
+}
+
+/// The programme and its variables, job by job.
+struct Programme {
+    microlp: microlp::Problem,
+    variables: Vec<Vec<Variable>>,
+}
+
+impl Programme {
+    /// `sum_k X[j, k] <= 1`, `sum_j gpus[j] X[j, k] <= GPUs[k]`, and for a tenant with a quota `sum_j gpus[j] X[j, .] <= quota`.
+    fn new(room: &Room<'_>, chances: &[Vec<Chance>], sum: &[Vec<f64>]) -> Self {
+        let mut microlp = microlp::Problem::new(OptimizationDirection::Maximize);
+        let of_job = |values: &Vec<f64>| -> Vec<Variable> {
+            let add = |&value| microlp.add_var(value, (0.0, 1.0));
+            values.iter().map(add).collect()
+        };
+        let variables: Vec<Vec<Variable>> = sum.iter().map(of_job).collect();
+        for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {
+            microlp.add_constraint(of_job.iter().map(|&x| (x, 1.0)), ComparisonOp::Le, 1.0);
+        }
+        let flat = || {
+            let chances = chances.iter().flatten();
+            chances.zip(variables.iter().flatten().copied())
+        };
+        let mut limit = |counts: &dyn Fn(&Wish) -> bool, gpus: u32| {
+            let counted = flat().filter(|(chance, _)| counts(&chance.wish));
+            let terms: LinearExpr = counted
+                .map(|(chance, x)| (x, f64::from(chance.wish.gpus)))
+                .collect();
+            microlp.add_constraint(terms, ComparisonOp::Le, f64::from(gpus));
+        };
+        let free = free_by_kind(room);
+        for &(kind, _) in room.kinds() {
+            limit(&|wish| wish.kind == kind, free[usize::from(kind)]);
+        }
+        for (tenant, left) in room.quota.rows() {
+            let of = |wish: &Wish| room.problem.jobs[wish.job].tenant;
+            limit(
+                &|wish| room.quota.lineage(of(wish)).any(|above| above == tenant),
+                left,
+            );
+        }
+        Self { microlp, variables }
+    }
+
+    /// A variable below every job's value, to be maximised.
+    fn raise_smallest(&mut self, values: &[Vec<f64>]) {
+        let smallest = self.microlp.add_var(1.0, (0.0, f64::INFINITY));
+        for (of_job, values) in self.variables.iter().zip(values) {
+            let terms = of_job.iter().copied().zip(values.iter().copied());
+            let terms: LinearExpr = terms.chain([(smallest, -1.0)]).collect();
+            self.microlp.add_constraint(terms, ComparisonOp::Ge, 0.0);
+        }
+    }
+
+    /// Solves it. Should the solver fail on a numerically odd programme, every job gets an equal part of every kind on which it runs:
+    /// a round must go on, and the priorities still take turns.
+    fn fill_in(self, chances: &mut [Vec<Chance>]) {
+        let solution = self
+            .microlp
+            .solve()
+            .ok()
+            .and_then(|it| it.into_solution().ok());
+        for (of_job, variables) in chances.iter_mut().zip(&self.variables) {
+            let equal = 1.0 / of_job.len() as f64;
+            for (chance, &x) in of_job.iter_mut().zip(variables) {
+                let fraction = solution.as_ref().map_or(equal, |it| it.var_value(x));
+                // Rounded so that the solver's last digits decide nothing.
+                chance.fraction = (fraction.clamp(0.0, 1.0) * 1e5).round() / 1e5;
+            }
+        }
+    }
+}

@@ -1,0 +1,113 @@
+//! Small problems for the policies' own tests.
+
+use crate::problem::{Curve, Decision, Demand, Job, Node, Outlook, Part, Problem, Tenant};
+
+/// A cluster of (nodes, GPUs of each) kind by kind, with one tenant and nobody there.
+pub fn cluster(kinds: &[(u32, u32)]) -> Problem {
+    let of_kind = |(kind, &(nodes, gpus)): (u16, &(u32, u32))| {
+        let node = Node {
+            kind,
+            gpus,
+            cpu_milli: 64_000,
+            memory_bytes: 1 << 40,
+            rack: 0,
+        };
+        std::iter::repeat_n(node, nodes as usize)
+    };
+    Problem {
+        now_s: 3_600.0,
+        round_s: 60.0,
+        kinds: (0..kinds.len()).map(|kind| format!("k{kind}")).collect(),
+        nodes: (0..).zip(kinds).flat_map(of_kind).collect(),
+        tenants: vec![tenant()],
+        jobs: Vec::new(),
+        history_gpu_s: Vec::new(),
+    }
+}
+
+pub fn tenant() -> Tenant {
+    Tenant {
+        weight: 1.0,
+        gpu_quota: None,
+        parent: None,
+    }
+}
+
+/// A job that waits, of one GPU to 64, and runs by these speeds.
+pub fn job(curves: Vec<Curve>) -> Job {
+    let kinds = curves.len();
+    Job {
+        tenant: 0,
+        priority: 0,
+        submitted_s: 0.0,
+        unit: Demand::GPU,
+        min_gpus: 1,
+        max_gpus: 64,
+        request_gpus: 1,
+        present: Vec::new(),
+        since_s: 0.0,
+        fixed: false,
+        attained_gpu_s: 0.0,
+        demoted_s: None,
+        held_s: vec![0.0; kinds],
+        restarts: 0,
+        restart_s: 30.0,
+        preemptible: true,
+        outlook: Outlook {
+            work_done: 0.0,
+            work_left: 1e5,
+            uncertainty: 0.0,
+            curves: curves.into(),
+            largest_gpus: 64,
+            loss: None,
+        },
+    }
+}
+
+/// `speed` on one GPU; `n` GPUs are `n` to the power of `exponent` times as fast, wherever they are.
+pub fn power(speed: f64, exponent: f64) -> Curve {
+    let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
+    let speeds: Vec<f64> = (1..=64).map(at).collect();
+    Curve {
+        local: speeds.clone(),
+        spread: speeds,
+    }
+}
+
+/// Carries a decision out: the problem of the next instant.
+pub fn after(problem: &Problem, decision: &Decision) -> Problem {
+    let mut next = problem.clone();
+    for (job, parts) in next.jobs.iter_mut().zip(&decision.parts) {
+        if let Some(parts) = parts {
+            job.restarts += u32::from(job.since_s > job.submitted_s || !job.present.is_empty());
+            job.present.clone_from(parts);
+            job.since_s = problem.now_s;
+        }
+    }
+    next
+}
+
+/// Lets time pass: whoever holds something is served.
+pub fn later(mut problem: Problem, seconds: f64) -> Problem {
+    problem.now_s += seconds;
+    for job in &mut problem.jobs {
+        if let Some(part) = job.present.first() {
+            let kind = problem.nodes[part.node as usize].kind;
+            job.held_s[usize::from(kind)] += seconds;
+            job.attained_gpu_s += seconds * f64::from(job.held_gpus());
+        }
+    }
+    problem
+}
+
+/// Which kind a job is on, and with how many GPUs; `None` when it holds nothing.
+pub fn holds(problem: &Problem, decision: &Decision, job: usize) -> Option<(u16, u32)> {
+    let parts = decision.holds(problem, job);
+    let first = parts.first()?;
+    let kind = problem.nodes[first.node as usize].kind;
+    Some((kind, crate::problem::gpus_of(parts)))
+}
+
+pub fn part(node: u32, gpus: u32) -> Part {
+    Part { node, gpus }
+}

@@ -1,0 +1,164 @@
+//! From sizes to nodes: what policies share that first choose how many GPUs of which kind each job holds, and then seat the gangs.
+
+use super::room::{Room, Style};
+use crate::problem::{Job, Part, Problem, gpus_of, nodes_of};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+/// What a job is to hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Wish {
+    pub job: usize,
+    pub kind: u16,
+    pub gpus: u32,
+}
+
+/// The movable jobs in groups of equal priority, the highest first, in each in order of submission.
+pub fn levels(problem: &Problem) -> Vec<Vec<usize>> {
+    let jobs = 0..problem.jobs.len();
+    let mut movable: Vec<usize> = jobs.filter(|&job| problem.jobs[job].is_movable()).collect();
+    movable.sort_by_key(|&job| Reverse(problem.jobs[job].priority));
+    let same = |a: &usize, b: &usize| problem.jobs[*a].priority == problem.jobs[*b].priority;
+    movable.chunk_by(same).map(<[usize]>::to_vec).collect()
+}
+
+/// The fewest nodes of a kind that hold a gang of whole units; `None` where not even one unit fits on a node.
+pub fn fewest_nodes(room: &Room<'_>, job: &Job, kind: u16, gpus: u32) -> Option<u32> {
+    let unit = job.unit.gpus.max(1);
+    let &(_, node_gpus) = room.kinds().iter().find(|&&(of, _)| of == kind)?;
+    let whole = node_gpus / unit * unit;
+    (whole > 0).then(|| gpus.div_ceil(whole))
+}
+
+/// Work per second on the fewest nodes of a kind; 0 where it cannot run so.
+pub fn packed_speed(room: &Room<'_>, job: &Job, kind: u16, gpus: u32) -> f64 {
+    fewest_nodes(room, job, kind, gpus).map_or(0.0, |nodes| job.outlook.speed(kind, gpus, nodes))
+}
+
+/// Free GPUs of every kind that has any, by the kind's index.
+pub fn free_by_kind(room: &Room<'_>) -> Vec<u32> {
+    let mut free = vec![0; room.problem.kinds.len()];
+    for (node, &gpus) in room.problem.nodes.iter().zip(&room.tally.free) {
+        let kind = usize::from(node.kind);
+        if free.len() <= kind {
+            free.resize(kind + 1, 0);
+        }
+        free[kind] += gpus;
+    }
+    free
+}
+
+/// Seats every wish that fits; tells of each whether it sits.
+///
+/// A job whose size and kind are unchanged keeps its nodes. The others come largest first, each on the fewest nodes; one that finds
+/// no room so displaces as few of the kept ones as needed (as Sia does, SOSP 2023), and only when that does not help either it is
+/// spread over more nodes, if it can run so.
+pub fn seat(room: &mut Room<'_>, wishes: &[Wish]) -> Vec<bool> {
+    let mut seating = Seating {
+        room,
+        wishes,
+        seats: vec![Seat::None; wishes.len()],
+        waiting: BinaryHeap::new(),
+    };
+    for wish in 0..wishes.len() {
+        if !seating.keep(wish) {
+            seating.wait(wish);
+        }
+    }
+    while let Some((_, Reverse(wish))) = seating.waiting.pop() {
+        if seating.keep(wish) {
+            continue;
+        }
+        let sits = seating.tight(wish) || seating.displace(wish) || seating.wide(wish);
+        seating.seats[wish] = if sits { Seat::New } else { Seat::None };
+    }
+    let seats = seating.seats.iter();
+    seats.map(|&seat| seat != Seat::None).collect()
+}
+
+/// Seats one job on the fewest nodes without displacing anybody; whether it fitted.
+pub fn seat_tight(room: &mut Room<'_>, wish: Wish) -> bool {
+    let Some(parts) = find_tight(room, wish) else {
+        return false;
+    };
+    room.give(wish.job, parts);
+    true
+}
+
+fn find_tight(room: &Room<'_>, wish: Wish) -> Option<Vec<Part>> {
+    let job = &room.problem.jobs[wish.job];
+    let nodes = fewest_nodes(room, job, wish.kind, wish.gpus)?;
+    let parts = room.find(wish.job, wish.kind, wish.gpus, Style::Packed)?;
+    (nodes_of(&parts) <= nodes).then_some(parts)
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Seat {
+    None,
+    /// Where it sat before; it may be displaced.
+    Kept,
+    New,
+}
+
+struct Seating<'a, 'p> {
+    room: &'a mut Room<'p>,
+    wishes: &'a [Wish],
+    seats: Vec<Seat>,
+    /// By size; the first of equals first.
+    waiting: BinaryHeap<(u32, Reverse<usize>)>,
+}
+
+impl Seating<'_, '_> {
+    fn wait(&mut self, wish: usize) {
+        self.waiting.push((self.wishes[wish].gpus, Reverse(wish)));
+    }
+
+    fn keep(&mut self, wish: usize) -> bool {
+        let Wish { job, kind, gpus } = self.wishes[wish];
+        let present = self.room.present(job);
+        let here = |part: &Part| self.room.problem.nodes[part.node as usize].kind == kind;
+        let same = gpus_of(present) == gpus && present.iter().all(here);
+        if !same || !self.room.can_keep(job) {
+            return false;
+        }
+        self.room.keep(job);
+        self.seats[wish] = Seat::Kept;
+        true
+    }
+
+    fn tight(&mut self, wish: usize) -> bool {
+        seat_tight(self.room, self.wishes[wish])
+    }
+
+    fn wide(&mut self, wish: usize) -> bool {
+        let Wish { job, kind, gpus } = self.wishes[wish];
+        self.room.place_on(job, kind, gpus, Style::Packed)
+    }
+
+    /// Makes room by the smallest kept job that leaves enough, or else by all of them.
+    fn displace(&mut self, wish: usize) -> bool {
+        let kind = self.wishes[wish].kind;
+        let all = 0..self.wishes.len();
+        let kept = all.filter(|&of| self.seats[of] == Seat::Kept && self.wishes[of].kind == kind);
+        let mut kept: Vec<usize> = kept.collect();
+        kept.sort_by_key(|&of| (self.wishes[of].gpus, Reverse(of)));
+        kept.chunks(1).any(|one| self.displace_for(one, wish))
+            || (kept.len() > 1 && self.displace_for(&kept, wish))
+    }
+
+    fn displace_for(&mut self, kept: &[usize], wish: usize) -> bool {
+        for &other in kept {
+            self.room.take_back(self.wishes[other].job);
+        }
+        let sits = self.tight(wish);
+        for &other in kept {
+            if sits {
+                self.seats[other] = Seat::None;
+                self.wait(other);
+            } else {
+                self.room.keep(self.wishes[other].job);
+            }
+        }
+        sits
+    }
+}
