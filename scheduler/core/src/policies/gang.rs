@@ -2,40 +2,37 @@
 
 use super::order::request;
 use super::room::{Room, Style};
-use crate::problem::{Decision, Part, Problem, gpus_of};
+use crate::problem::{Decision, Problem, gpus_of};
 
-/// Serves the jobs in the order in which `queue` names them; each decision may ask for the queue more than once. A queue names a
+/// Serves the jobs in the order in which `queue` names them, beginning with the room as it is at the start; each decision may ask for the queue more than once. A queue names a
 /// job at most once, and may look at what was given so far.
 ///
 /// Who runs is settled by a walk in which every job takes its place at once. Since that would push running jobs aside without
 /// need, those who run are then placed again with all that run already on their old nodes; where the newcomers do not fit so
 /// (whole units, CPU, memory), or where that would let somebody else in at the next decision, the walk itself is the answer. It
 /// is stable: every job finds at its turn what it found before.
-pub fn run<Q>(problem: &Problem, style: Style, queue: impl Fn() -> Q) -> Decision
+pub fn run<'a, Q>(start: &Room<'a>, style: Style, queue: impl Fn() -> Q) -> Room<'a>
 where
     Q: FnMut(&Room<'_>) -> Option<usize>,
 {
-    let (order, walked) = walk(Room::beside_fixed(problem), style, queue());
-    if let Some(settled) = settle(problem, &order, &walked, style) {
+    let (order, walked) = walk(start.clone(), style, queue());
+    if let Some(settled) = settle(start, &order, &walked, style) {
         let given = settled.clone().into_given();
-        let again = walk(
-            Room::beside_fixed(problem).with_present(&given),
-            style,
-            queue(),
-        );
-        if again.1.into_given() == given {
-            return settled.decision();
+        let (_, again) = walk(start.clone().with_present(&given), style, queue());
+        if again.into_given() == given {
+            return settled;
         }
     }
-    walked.decision()
+    walked
 }
 
 /// The same for an order that is known beforehand.
 pub fn in_order(problem: &Problem, style: Style, order: &[usize]) -> Decision {
-    run(problem, style, || {
+    let queue = || {
         let mut order = order.iter().copied();
         move |_: &Room<'_>| order.next()
-    })
+    };
+    run(&Room::beside_fixed(problem), style, queue).decision()
 }
 
 /// Each in its turn: on its old place if nobody before it took that, else wherever it fits. Returns the order as well.
@@ -62,33 +59,28 @@ fn walk<'a>(
 
 /// Those who run after the walk, with as many as can be on the nodes that they hold.
 fn settle<'a>(
-    problem: &'a Problem,
+    start: &Room<'a>,
     order: &[usize],
     walked: &Room<'a>,
     style: Style,
 ) -> Option<Room<'a>> {
-    let mut room = Room::beside_fixed(problem);
-    let mut anew: Vec<(usize, u16)> = Vec::new();
+    let mut room = start.clone();
+    let mut anew: Vec<(usize, u16, u32)> = Vec::new();
     for &job in order {
         let Some(parts) = walked.given(job) else {
             continue;
         };
-        let kind = kind_of(problem, parts);
-        let of = &problem.jobs[job];
-        let stays = of.held_gpus() == request(of) && kind_of(problem, &of.present) == kind;
+        let (kind, gpus) = (room.kind_of(parts)?, gpus_of(parts));
+        let present = room.present(job);
+        let stays = gpus_of(present) == gpus && room.kind_of(present) == Some(kind);
         if stays && room.can_keep(job) {
             room.keep(job);
         } else {
-            anew.push((job, kind?));
+            anew.push((job, kind, gpus));
         }
     }
     let mut placed = anew.into_iter();
     placed
-        .all(|(job, kind)| room.place_on(job, kind, request(&problem.jobs[job]), style))
+        .all(|(job, kind, gpus)| room.place_on(job, kind, gpus, style))
         .then_some(room)
-}
-
-fn kind_of(problem: &Problem, parts: &[Part]) -> Option<u16> {
-    let first = parts.first()?;
-    Some(problem.nodes[first.node as usize].kind)
 }

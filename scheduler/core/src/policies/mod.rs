@@ -3,6 +3,7 @@
 //! A policy is a short composition of an order or a gain (who goes first, who gets more) and a placement (on which nodes). It is
 //! pure: whatever it must remember from one decision to the next is in the problem, so that the same problem gives the same decision.
 
+mod affinity;
 pub mod fifo;
 pub mod gang;
 pub mod gavel;
@@ -16,6 +17,7 @@ pub mod room;
 #[cfg(test)]
 mod scene;
 mod seat;
+pub mod sia;
 pub mod tiresias;
 
 use crate::problem::{Decision, Problem};

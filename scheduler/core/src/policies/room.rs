@@ -3,6 +3,7 @@
 //! Every gift goes through here, so that no composition can exceed a node or a quota, split a unit, mix GPU kinds in a gang, run
 //! a job where it has no speed or touch one that is fixed.
 
+use super::affinity;
 use super::place;
 use super::quota::Quota;
 use crate::problem::{Decision, Part, Problem, Tally, gpus_of, nodes_of};
@@ -14,6 +15,8 @@ pub enum Style {
     Emptiest,
     /// As few nodes as can be, and the fullest of those.
     Packed,
+    /// The node whose jobs are of the same size, if one node holds it (Gandiva).
+    Affine,
 }
 
 /// The cluster during a decision.
@@ -75,6 +78,12 @@ impl<'a> Room<'a> {
         self.given[job].as_deref()
     }
 
+    /// The kind of the first of these GPUs.
+    pub fn kind_of(&self, parts: &[Part]) -> Option<u16> {
+        let first = parts.first()?;
+        Some(self.problem.nodes[first.node as usize].kind)
+    }
+
     /// The kinds that have GPUs, and the GPUs of their largest node.
     pub fn kinds(&self) -> &[(u16, u32)] {
         &self.kinds
@@ -117,11 +126,36 @@ impl<'a> Room<'a> {
         self.quota.refund(of.tenant, gpus_of(&parts));
     }
 
+    /// As if a job had ended, be it fixed or one that was given something.
+    pub fn end(&mut self, job: usize) {
+        let of = &self.problem.jobs[job];
+        if of.is_movable() {
+            return self.take_back(job);
+        }
+        // A node that was lost or drained under it stays empty.
+        let there = |part: &&Part| self.problem.nodes[part.node as usize].gpus > 0;
+        let parts: Vec<Part> = of.present.iter().filter(there).copied().collect();
+        self.tally.give(&parts, &of.unit);
+        self.quota.refund(of.tenant, of.held_gpus());
+        for part in parts {
+            let node = part.node as usize;
+            self.tally.free[node] = self.tally.free[node].min(self.problem.nodes[node].gpus);
+        }
+    }
+
     /// Gives a job so many GPUs of one kind, the one on which it is fastest if it has a choice. Whether they were there.
     pub fn place(&mut self, job: usize, gpus: u32, style: Style) -> bool {
-        self.kinds_for(job, gpus)
-            .into_iter()
-            .any(|kind| self.place_on(job, kind, gpus, style))
+        let Some(parts) = self.seek(job, gpus, style) else {
+            return false;
+        };
+        self.give(job, parts);
+        true
+    }
+
+    /// Where [`Self::place`] would put it.
+    pub fn seek(&self, job: usize, gpus: u32, style: Style) -> Option<Vec<Part>> {
+        let mut kinds = self.kinds_for(job, gpus).into_iter();
+        kinds.find_map(|kind| self.find(job, kind, gpus, style))
     }
 
     /// The same on a given kind.
@@ -143,6 +177,7 @@ impl<'a> Room<'a> {
         let parts = match style {
             Style::Emptiest => place::emptiest(&self.tally, self.problem, kind, &of.unit, gpus)?,
             Style::Packed => packed()?,
+            Style::Affine => affinity::find(self, job, kind, gpus).or_else(packed)?,
         };
         if self.runs_on(job, &parts) {
             return Some(parts);
@@ -163,12 +198,24 @@ impl<'a> Room<'a> {
         kinds.into_iter().map(|(_, kind)| kind).collect()
     }
 
-    /// Work per second of a job on so many GPUs of a kind, packed on nodes as they are when empty.
+    /// Work per second of a job on so many GPUs of a kind, packed on nodes as they are when empty; 0 when it cannot run so.
     pub fn speed(&self, job: usize, kind: u16, gpus: u32) -> f64 {
-        let outlook = &self.problem.jobs[job].outlook;
+        let of = &self.problem.jobs[job];
+        let unit = of.unit.gpus.max(1);
         let node_gpus = self.kinds.iter().find(|&&(of, _)| of == kind);
-        let nodes = node_gpus.map_or(0, |&(_, node_gpus)| gpus.div_ceil(node_gpus));
-        outlook.speed(kind, gpus, nodes)
+        let whole = node_gpus.map_or(0, |&(_, node_gpus)| node_gpus / unit * unit);
+        if whole == 0 {
+            return 0.0;
+        }
+        of.outlook.speed(kind, gpus, gpus.div_ceil(whole))
+    }
+
+    /// Work per second on those GPUs of one kind.
+    pub fn speed_on(&self, job: usize, parts: &[Part]) -> f64 {
+        let outlook = &self.problem.jobs[job].outlook;
+        self.kind_of(parts).map_or(0.0, |kind| {
+            outlook.speed(kind, gpus_of(parts), nodes_of(parts))
+        })
     }
 
     /// What was decided: whoever may be moved and was given nothing stops.
@@ -192,13 +239,9 @@ impl<'a> Room<'a> {
     }
 
     fn runs_on(&self, job: usize, parts: &[Part]) -> bool {
-        let kind = |part: &Part| self.problem.nodes[part.node as usize].kind;
-        let Some(first) = parts.first().map(kind) else {
-            return false;
-        };
-        let outlook = &self.problem.jobs[job].outlook;
-        parts.iter().all(|part| kind(part) == first)
-            && outlook.speed(first, gpus_of(parts), nodes_of(parts)) > 0.0
+        let kind = self.kind_of(parts);
+        let same = |part: &Part| Some(self.problem.nodes[part.node as usize].kind) == kind;
+        parts.iter().all(same) && self.speed_on(job, parts) > 0.0
     }
 
     /// Counts GPUs against the quotas of a tenant and of those above.

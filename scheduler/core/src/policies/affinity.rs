@@ -1,0 +1,57 @@
+//! Gandiva's affinity (Xiao et al., OSDI 2018, section 3.2): a node collects jobs of one size, so that it can be divided without
+//! a rest and its jobs can take each other's places.
+
+use super::room::Room;
+use crate::problem::Part;
+
+/// The node of a kind on which all of the gang fits: first of those whose jobs all have its size, then of the empty ones, then of
+/// the others; among equals the fullest. `None` when no single node holds it.
+pub fn find(room: &Room<'_>, job: usize, kind: u16, gpus: u32) -> Option<Vec<Part>> {
+    let labels = labels(room);
+    let unit = &room.problem.jobs[job].unit;
+    let nodes = room.problem.nodes.iter().zip(&labels).enumerate();
+    let best = nodes
+        .filter(|(_, (node, _))| node.kind == kind)
+        .map(|(index, (_, label))| (index, room.tally.available(index, unit), label))
+        .filter(|&(_, free, _)| free >= gpus)
+        .min_by_key(|&(index, free, label)| (strangeness(*label, gpus), free, index))?;
+    let node = u32::try_from(best.0).ok()?;
+    Some(vec![Part { node, gpus }])
+}
+
+/// Of every node, the size of its jobs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Label {
+    Empty,
+    Jobs(u32),
+    Mixed,
+}
+
+fn labels(room: &Room<'_>) -> Vec<Label> {
+    let mut labels = vec![Label::Empty; room.problem.nodes.len()];
+    for (job, of) in room.problem.jobs.iter().enumerate() {
+        let parts = if of.is_movable() {
+            room.given(job).unwrap_or_default()
+        } else {
+            &of.present
+        };
+        let size = parts.iter().map(|part| part.gpus).sum();
+        for part in parts {
+            let label = &mut labels[part.node as usize];
+            *label = match *label {
+                Label::Empty => Label::Jobs(size),
+                Label::Jobs(same) if same == size => Label::Jobs(size),
+                Label::Jobs(_) | Label::Mixed => Label::Mixed,
+            };
+        }
+    }
+    labels
+}
+
+fn strangeness(label: Label, gpus: u32) -> u8 {
+    match label {
+        Label::Jobs(size) if size == gpus => 0,
+        Label::Empty => 1,
+        Label::Jobs(_) | Label::Mixed => 2,
+    }
+}
