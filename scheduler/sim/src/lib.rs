@@ -5,9 +5,13 @@
 //! scenario gives the same outcome byte for byte.
 
 pub mod bound;
+pub mod compare;
 mod engine;
 pub mod measure;
 pub mod outcome;
+pub mod peers;
+pub mod replay;
+pub mod picture;
 pub mod run;
 pub mod scenario;
 #[cfg(test)]
@@ -15,5 +19,6 @@ mod testing;
 pub mod trace;
 
 pub use engine::{SimError, simulate};
+pub use muster_core as core;
 pub use outcome::Outcome;
 pub use scenario::Scenario;

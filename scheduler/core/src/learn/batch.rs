@@ -50,9 +50,19 @@ impl BatchLimits {
     /// initial batch size accumulates at least once, because gradient noise is measured between passes (Pollux).
     #[must_use]
     pub fn split(self, batch: u32, gpus: u32) -> Batch {
+        self.split_with(batch, gpus, gpus == 1 && batch > self.init)
+    }
+
+    /// The same on one GPU that accumulates whatever the batch, as the Pollux artefact has Optimus predict.
+    #[must_use]
+    pub fn split_accumulating(self, batch: u32) -> Batch {
+        self.split_with(batch, 1, true)
+    }
+
+    fn split_with(self, batch: u32, gpus: u32, must_accumulate: bool) -> Batch {
         let local = up(f64::from(batch) / f64::from(gpus.max(1)));
         let mut accumulated = up(local / f64::from(self.max_local)).max(1.0) - 1.0;
-        if gpus == 1 && batch > self.init {
+        if must_accumulate {
             accumulated = accumulated.max(1.0);
         }
         let atomic = up(local / (accumulated + 1.0));

@@ -1,0 +1,110 @@
+//! One application of the peers' profiles: its batch limits, how much work its epochs are and how noisy its gradients.
+
+use super::throughput::Measured;
+use std::collections::BTreeMap;
+
+/// An application as it really behaves. Only the simulator sees this; a policy sees what was measured of it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Application {
+    pub name: String,
+    /// The batch size in whose steps work is counted.
+    pub init_batch: u32,
+    pub max_batch: u32,
+    /// Examples that a GPU takes at once, least and most.
+    pub min_local: u32,
+    pub max_local: u32,
+    pub epochs: u32,
+    /// By batch size, ascending, every epoch.
+    pub validation: BTreeMap<u32, Vec<Epoch>>,
+    /// By GPU kind.
+    pub measured: Vec<Measured>,
+}
+
+/// What was measured at the end of an epoch with one batch size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Epoch {
+    /// Work done so far, in steps of the initial batch size.
+    pub progress: f64,
+    /// Steps done so far.
+    pub iteration: f64,
+    pub noise: Noise,
+}
+
+/// Gradient statistics: the squared norm of the mean gradient and the variance of one step's at the initial batch size.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Noise {
+    pub sqr: f64,
+    pub var: f64,
+}
+
+impl Noise {
+    /// Progress of a step with `scale` times the initial batch size, in steps of the initial one (Pollux, OSDI 2021, section 3.1).
+    #[must_use]
+    pub fn gain(self, scale: f64) -> f64 {
+        (self.var + self.sqr) / (self.var / scale + self.sqr)
+    }
+}
+
+impl Application {
+    /// Work until `epoch` epochs are done: the least over the batch sizes that were tried.
+    #[must_use]
+    pub fn progress_until(&self, epoch: u32) -> f64 {
+        let Some(row) = epoch.checked_sub(1) else {
+            return 0.0;
+        };
+        let rows = self.validation.values();
+        rows.filter_map(|epochs| epochs.get(row as usize))
+            .map(|epoch| epoch.progress)
+            .fold(f64::INFINITY, f64::min)
+    }
+
+    /// Work of the whole run, as its owner declares it: epochs times steps of the initial batch size.
+    #[must_use]
+    pub fn declared_work(&self) -> f64 {
+        let at_init = self.validation.get(&self.init_batch);
+        let declared =
+            at_init.and_then(|epochs| epochs.get(self.epochs.saturating_sub(1) as usize));
+        declared.map_or_else(|| self.progress_until(self.epochs), |epoch| epoch.iteration)
+    }
+
+    /// Gradient statistics in an epoch, linear between the batch sizes that were tried.
+    #[must_use]
+    pub fn noise(&self, batch: f64, epoch: u32) -> Noise {
+        let (var, sqr) = (
+            self.between(batch, epoch, |row| row.noise.var),
+            self.between(batch, epoch, |row| row.noise.sqr),
+        );
+        Noise { sqr, var }
+    }
+
+    /// Steps done with a batch size when so many epochs are over.
+    #[must_use]
+    pub fn iterations(&self, batch: f64, epochs: u32) -> f64 {
+        epochs
+            .checked_sub(1)
+            .map_or(0.0, |row| self.between(batch, row, |epoch| epoch.iteration))
+    }
+
+    fn between(&self, batch: f64, row: u32, value: impl Fn(&Epoch) -> f64) -> f64 {
+        let at = |epochs: &Vec<Epoch>| {
+            let last = epochs.len().saturating_sub(1);
+            epochs.get(last.min(row as usize)).map_or(0.0, &value)
+        };
+        let below = self
+            .validation
+            .iter()
+            .rfind(|&(&size, _)| f64::from(size) <= batch);
+        let above = self
+            .validation
+            .iter()
+            .find(|&(&size, _)| f64::from(size) >= batch);
+        match (below, above) {
+            (Some((&low, left)), Some((&high, right))) if low < high => {
+                let share = (batch - f64::from(low)) / f64::from(high - low);
+                at(left) + (at(right) - at(left)) * share
+            }
+            (Some((_, only)), _) | (None, Some((_, only))) => at(only),
+            (None, None) => 0.0,
+        }
+    }
+}

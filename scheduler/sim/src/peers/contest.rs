@@ -1,0 +1,88 @@
+//! Who competes on what: a policy with what it may see and choose, and a cluster.
+
+use super::profiles::Profiles;
+use super::sight::Sight;
+use muster_core::policies::Share;
+use muster_core::problem::Node;
+
+/// A policy under test.
+pub struct Contestant {
+    pub name: String,
+    pub share: Box<dyn Share>,
+    pub sight: Sight,
+    /// The system chooses the batch size within the application's limits; else the user's is kept.
+    pub adapts_batch: bool,
+    /// The system chooses the number of GPUs; else it gives what the user asked for.
+    pub is_elastic: bool,
+}
+
+/// Nodes in the order of their numbers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Cluster {
+    pub groups: Vec<NodeGroup>,
+}
+
+/// Equal nodes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeGroup {
+    /// Name of the GPU kind; `None` on a cluster with only one.
+    pub kind: Option<String>,
+    pub nodes: u32,
+    /// GPUs of each.
+    pub gpus: u32,
+}
+
+/// The contest cannot be held.
+#[derive(Debug, thiserror::Error, PartialEq, Eq)]
+pub enum ContestError {
+    #[error("the cluster has GPUs of kind \"{kind}\", the profiles know {known}")]
+    UnknownKind { kind: String, known: String },
+    #[error("job {job} runs \"{application}\", the profiles know {known}")]
+    UnknownApplication {
+        job: String,
+        application: String,
+        known: String,
+    },
+    #[error(
+        "job {job} does not say how much it trains: the peers' rules take Pollux' and Sia's workloads"
+    )]
+    NoTraining { job: String },
+    #[error("job {job} asks for {gpus} GPUs, the cluster has {most}")]
+    TooLarge { job: String, gpus: u32, most: u32 },
+}
+
+impl Cluster {
+    /// GPUs in all.
+    #[must_use]
+    pub fn gpus(&self) -> u32 {
+        self.groups
+            .iter()
+            .map(|group| group.nodes * group.gpus)
+            .sum()
+    }
+
+    /// The nodes as policies see them.
+    pub(super) fn nodes(&self, profiles: &Profiles) -> Result<Vec<Node>, ContestError> {
+        let mut nodes = Vec::new();
+        for group in &self.groups {
+            let name = group
+                .kind
+                .clone()
+                .unwrap_or_else(|| profiles.kinds[0].clone());
+            let kind = profiles
+                .kind(&name)
+                .ok_or_else(|| ContestError::UnknownKind {
+                    kind: name,
+                    known: profiles.kinds.join(", "),
+                })?;
+            nodes.extend((0..group.nodes).map(|_| Node {
+                kind,
+                gpus: group.gpus,
+                cpu_milli: 0,
+                memory_bytes: 0,
+                rack: 0,
+            }));
+        }
+        Ok(nodes)
+    }
+}

@@ -1,0 +1,120 @@
+//! What no policy can beat: the fastest run of a job on the empty cluster and the least work that it is, by what the class of
+//! policies may choose.
+
+use super::application::Application;
+use super::rules::Rules;
+use super::training::{iteration_s, packed};
+use muster_core::learn::{Batch, BatchLimits};
+use muster_core::problem::Node;
+
+/// What a class of policies may choose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Class {
+    /// Batch and GPUs.
+    Adaptive,
+    /// GPUs; the batch is the user's.
+    Elastic { batch: u32 },
+    /// Nothing.
+    Rigid { batch: u32, gpus: u32 },
+}
+
+/// Least seconds and least GPU-seconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) struct Floor {
+    pub alone_s: f64,
+    pub gpu_s: f64,
+}
+
+/// Batch sizes tried for every shape.
+const BATCHES: u32 = 30;
+
+/// A kind's index, GPUs of its largest node, and GPUs in all.
+type Kind = (u16, u32, u32);
+
+pub(super) fn floor(
+    application: &Application,
+    limits: BatchLimits,
+    rules: Rules,
+    nodes: &[Node],
+    class: Class,
+) -> Floor {
+    let shapes: Vec<(u32, Vec<(Batch, f64)>)> = kinds(nodes)
+        .into_iter()
+        .filter(|&(kind, ..)| !application.measured[usize::from(kind)].is_empty())
+        .flat_map(|kind| sizes(kind, class, limits).map(move |gpus| (kind, gpus)))
+        .map(|((kind, node_gpus, _), gpus)| {
+            let placement = packed(gpus, node_gpus);
+            let measured = &application.measured[usize::from(kind)];
+            let timed = batches(class, limits, gpus).into_iter().map(|batch| {
+                let slow = rules.slowdown(&application.name);
+                (batch, iteration_s(measured, &placement, batch) * slow)
+            });
+            (gpus, timed.collect())
+        })
+        .collect();
+    let mut floor = Floor {
+        alone_s: 0.0,
+        gpu_s: 0.0,
+    };
+    for epoch in 0..application.epochs {
+        let work = application.progress_until(epoch + 1) - application.progress_until(epoch);
+        let (mut alone_s, mut gpu_s) = (f64::INFINITY, f64::INFINITY);
+        for (gpus, batches) in &shapes {
+            for &(batch, step_s) in batches {
+                let total = f64::from(batch.total(*gpus));
+                let noise = application.noise(total, epoch);
+                let gain = noise.gain(total / f64::from(application.init_batch));
+                let time_s = work / gain * step_s;
+                alone_s = alone_s.min(time_s);
+                gpu_s = gpu_s.min(time_s * f64::from(*gpus));
+            }
+        }
+        floor.alone_s += alone_s;
+        floor.gpu_s += gpu_s;
+    }
+    floor
+}
+
+fn kinds(nodes: &[Node]) -> Vec<Kind> {
+    let most = nodes.iter().map(|node| node.kind).max().unwrap_or(0);
+    (0..=most)
+        .map(|kind| {
+            let of_kind = || nodes.iter().filter(|node| node.kind == kind);
+            let largest = of_kind().map(|node| node.gpus).max().unwrap_or(0);
+            (kind, largest, of_kind().map(|node| node.gpus).sum())
+        })
+        .filter(|&(_, _, gpus)| gpus > 0)
+        .collect()
+}
+
+/// On one node any number, on several whole nodes; what the user asked for, if that is all there is.
+fn sizes(
+    (_, node_gpus, gpus): Kind,
+    class: Class,
+    limits: BatchLimits,
+) -> impl Iterator<Item = u32> {
+    let (only, most) = match class {
+        Class::Adaptive => (None, limits.max / limits.min_local),
+        Class::Elastic { batch } => (None, batch / limits.min_local),
+        Class::Rigid { gpus, .. } => (Some(gpus), gpus),
+    };
+    (1..=gpus).filter(move |&size| match only {
+        Some(only) => size == only,
+        None => size <= most.max(1) && (size <= node_gpus || size % node_gpus == 0),
+    })
+}
+
+fn batches(class: Class, limits: BatchLimits, gpus: u32) -> Vec<Batch> {
+    match class {
+        Class::Elastic { batch } | Class::Rigid { batch, .. } => vec![limits.split(batch, gpus)],
+        Class::Adaptive => {
+            let low = f64::from(limits.init.max(limits.min_local * gpus));
+            let high = f64::from(limits.max).max(low);
+            let size =
+                |index: u32| low * (high / low).powf(f64::from(index) / f64::from(BATCHES - 1));
+            (0..BATCHES)
+                .map(|index| limits.split(size(index).round().min(high) as u32, gpus))
+                .collect()
+        }
+    }
+}

@@ -1,0 +1,221 @@
+//! What a policy may see of the jobs: made into the outlooks of a dense problem.
+
+use super::application::Application;
+use super::throughput::Measured;
+use super::training::{Training, iteration_s, packed};
+use muster_core::learn::{
+    Batch, BatchLimits, Batching, Family, NoiseScale, Shape, Sizes, StepTime,
+};
+use muster_core::problem::{Curve, Node, Outlook};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Where a policy's knowledge comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Sight {
+    /// The profiles themselves, as the authors of the rigid policies and of "Optimus+Oracle" gave theirs.
+    Oracle,
+    /// What the jobs of this run have measured so far, and nothing else.
+    Learned,
+}
+
+/// Time on one GPU that is expected of a family that never ran, seconds.
+const UNKNOWN_S: f64 = 3600.0;
+
+/// Courses of work are told apart by hundredths.
+const COURSE: f64 = 100.0;
+
+/// Turns trainings into outlooks, and learns from them.
+pub(super) struct Eyes<'a> {
+    sight: Sight,
+    kinds: Vec<Sizes>,
+    families: BTreeMap<&'a str, Family>,
+    curves: BTreeMap<(&'a str, Batching, u32), (u64, Arc<[Curve]>)>,
+}
+
+impl<'a> Eyes<'a> {
+    pub(super) fn new(sight: Sight, kinds: usize, nodes: &[Node]) -> Self {
+        let sizes = |kind: usize| {
+            let of_kind = || {
+                nodes
+                    .iter()
+                    .filter(move |node| usize::from(node.kind) == kind)
+            };
+            Sizes {
+                node_gpus: of_kind().map(|node| node.gpus).max().unwrap_or(0),
+                gpus: of_kind().map(|node| node.gpus).sum(),
+            }
+        };
+        Self {
+            sight,
+            kinds: (0..kinds).map(sizes).collect(),
+            families: BTreeMap::new(),
+            curves: BTreeMap::new(),
+        }
+    }
+
+    /// What the policy sees of a job.
+    pub(super) fn outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
+        match self.sight {
+            Sight::Oracle => self.true_outlook(training, batching),
+            Sight::Learned => self.learned_outlook(training, batching),
+        }
+    }
+
+    /// The batch that a job takes now.
+    pub(super) fn batch(&self, training: &Training<'a>, batching: Batching) -> Batch {
+        let gpus = training.gpus();
+        let family = self.families.get(training.application.name.as_str());
+        match (batching, family) {
+            (Batching::Fixed { batch }, _) => training.limits.split(batch, gpus),
+            (Batching::Adaptive, None) => training.limits.first(gpus),
+            (Batching::Adaptive, Some(family)) => {
+                let done = training.share_done(training.application.declared_work());
+                family.batch(training.kind, shape(training), done, batching)
+            }
+        }
+    }
+
+    /// Takes the reports of a job that trains: its step time, and its gradient noise.
+    pub(super) fn watch(&mut self, training: &Training<'a>, slowdown: f64) {
+        if self.sight == Sight::Oracle || training.parts.is_empty() || training.restarting_s > 0.0 {
+            return;
+        }
+        let application = training.application;
+        let measured = &application.measured[usize::from(training.kind)];
+        let Some(time) = measured.step_time(&training.placement(), training.batch.local) else {
+            return;
+        };
+        let total = f64::from(training.batch.total(training.gpus()));
+        let noise = application.noise(total, training.epoch.min(application.epochs - 1));
+        let done = training.share_done(application.declared_work());
+        let kinds = self.kinds.len();
+        let family = self
+            .families
+            .entry(&application.name)
+            .or_insert_with(|| Family::new(training.limits, kinds));
+        let time = StepTime {
+            step_s: time.step_s * slowdown,
+            sync_s: time.sync_s * slowdown,
+        };
+        family.observe_step(training.kind, shape(training), training.batch.local, time);
+        family.observe_noise(done, NoiseScale(noise.var / noise.sqr.max(1e-12)));
+    }
+
+    fn learned_outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
+        let application = training.application;
+        let declared = application.declared_work();
+        let work_left = (declared - training.progress).max(1.0);
+        let family = self.families.get(application.name.as_str());
+        let Some(family) = family.filter(|family| family.largest_gpus() > 0) else {
+            let unknown = Curve {
+                local: vec![declared / UNKNOWN_S],
+                spread: Vec::new(),
+            };
+            return Outlook {
+                work_done: training.progress,
+                work_left,
+                uncertainty: 1.0,
+                curves: vec![unknown; self.kinds.len()].into(),
+                largest_gpus: 0,
+                loss: None,
+            };
+        };
+        let done = training.share_done(declared);
+        let course = (done * COURSE) as u32;
+        let key = (application.name.as_str(), batching, course);
+        let kept = self.curves.get(&key);
+        let curves = match kept {
+            Some((version, curves)) if *version == family.version() => Arc::clone(curves),
+            _ => {
+                let curve = |(kind, &sizes)| {
+                    family.curve(kind, sizes, f64::from(course) / COURSE, batching)
+                };
+                let curves: Arc<[Curve]> = (0_u16..).zip(&self.kinds).map(curve).collect();
+                self.curves
+                    .insert(key, (family.version(), Arc::clone(&curves)));
+                curves
+            }
+        };
+        Outlook {
+            work_done: training.progress,
+            work_left,
+            uncertainty: 0.1,
+            curves,
+            largest_gpus: family.largest_gpus(),
+            loss: None,
+        }
+    }
+
+    /// The user's batch on packed shapes as the profiles have it, work counted in the user's steps.
+    fn true_outlook(&mut self, training: &Training<'a>, batching: Batching) -> Outlook {
+        let application = training.application;
+        let batch = match batching {
+            Batching::Fixed { batch } => batch,
+            Batching::Adaptive => application.init_batch,
+        };
+        let key = (application.name.as_str(), batching, 0);
+        let curves = self.curves.entry(key).or_insert_with(|| {
+            let curve = |(measured, &sizes)| true_curve(measured, training.limits, batch, sizes);
+            let slowdown = training.rules.slowdown(&application.name);
+            let slow = |mut curve: Curve| {
+                let speeds = curve.local.iter_mut().chain(&mut curve.spread);
+                speeds.for_each(|speed| *speed /= slowdown);
+                curve
+            };
+            let curves = application.measured.iter().zip(&self.kinds).map(curve);
+            (0, curves.map(slow).collect())
+        });
+        let steps = |epochs| application.iterations(f64::from(batch), epochs);
+        // The artefact counts the epoch that runs as done.
+        let done = steps(training.epoch + 1);
+        Outlook {
+            work_done: done,
+            work_left: (steps(application.epochs) - done).max(1.0),
+            uncertainty: 0.0,
+            curves: Arc::clone(&curves.1),
+            largest_gpus: u32::MAX,
+            loss: None,
+        }
+    }
+}
+
+/// Steps per second; one GPU always accumulates (as the artefact's Optimus predicts).
+fn true_curve(measured: &Measured, limits: BatchLimits, batch: u32, sizes: Sizes) -> Curve {
+    let speed = |placement: &[u32]| {
+        let gpus: u32 = placement.iter().sum();
+        let split = if gpus == 1 {
+            limits.split_accumulating(batch)
+        } else {
+            limits.split(batch, gpus)
+        };
+        1.0 / iteration_s(measured, placement, split)
+    };
+    let node_gpus = sizes.node_gpus.max(1);
+    let spread = |gpus: u32| match gpus {
+        0 | 1 => 0.0,
+        _ if gpus <= node_gpus => speed(&[gpus / 2, gpus - gpus / 2]),
+        _ => speed(&packed(gpus, node_gpus)),
+    };
+    Curve {
+        local: (1..=node_gpus).map(|gpus| speed(&[gpus])).collect(),
+        spread: (1..=sizes.gpus).map(spread).collect(),
+    }
+}
+
+fn shape(training: &Training<'_>) -> Shape {
+    Shape {
+        nodes: u32::try_from(training.parts.len()).unwrap_or(u32::MAX),
+        gpus: training.gpus(),
+    }
+}
+
+/// The limits that an application's owner declares.
+pub(super) fn limits(application: &Application) -> BatchLimits {
+    BatchLimits {
+        init: application.init_batch,
+        max: application.max_batch,
+        min_local: application.min_local,
+        max_local: application.max_local,
+    }
+}

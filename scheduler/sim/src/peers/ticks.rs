@@ -1,0 +1,437 @@
+//! The loop: every minute the jobs advance, then the policy decides on what it sees.
+
+use super::application::Application;
+use super::contest::{Cluster, ContestError, Contestant};
+use super::floor::{Class, Floor, floor};
+use super::profiles::Profiles;
+use super::rules::{Rules, TICK_S};
+use super::sight::{Eyes, limits};
+use super::training::Training;
+use crate::run::{JobRun, Run, RunNode, Span};
+use crate::trace::{TraceJob, Work, Workload};
+use muster_core::learn::{Batch, Batching};
+use muster_core::policies::tiresias::DEMOTED_GPU_S;
+use muster_core::problem::{Demand, Job, Node, Part, Problem, Tenant};
+use std::collections::BTreeMap;
+
+/// How far a run is.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Progress {
+    pub now_s: f64,
+    pub finished: usize,
+    pub jobs: usize,
+}
+
+/// After so many seconds a run is given up: something starves.
+const GIVEN_UP_S: f64 = 3.0e6;
+
+/// Runs a workload under a policy to the end of its last job. `watch` gives seconds on any clock, `tell` hears of every tick.
+/// `interference` is the share of speed that jobs lose which span several nodes and meet another such job on one.
+///
+/// # Errors
+/// [`ContestError`] when the workload or the cluster is not what the profiles know.
+pub fn run(
+    profiles: &Profiles,
+    workload: &Workload,
+    cluster: &Cluster,
+    rules: Rules,
+    interference: f64,
+    contestant: &Contestant,
+    watch: &mut dyn FnMut() -> f64,
+    tell: &mut dyn FnMut(Progress),
+) -> Result<Run, ContestError> {
+    let mut ticking = Ticking::new(profiles, workload, cluster, rules, contestant)?;
+    while ticking.finished < workload.jobs.len() && ticking.now_s < GIVEN_UP_S {
+        ticking.advance(interference);
+        ticking.decide(watch);
+        tell(Progress {
+            now_s: ticking.now_s,
+            finished: ticking.finished,
+            jobs: workload.jobs.len(),
+        });
+    }
+    Ok(ticking.into_run(workload, cluster))
+}
+
+struct Ticking<'a> {
+    contestant: &'a Contestant,
+    rules: Rules,
+    now_s: f64,
+    nodes: Vec<Node>,
+    kinds: Vec<String>,
+    tenants: Vec<&'a str>,
+    /// In the workload's order.
+    jobs: Vec<Entry<'a>>,
+    /// Jobs that were submitted and have not finished, in order of submission.
+    active: Vec<usize>,
+    finished: usize,
+    eyes: Eyes<'a>,
+    history_gpu_s: Vec<f64>,
+    spans: Vec<Span>,
+    decision_s: Vec<f64>,
+}
+
+struct Entry<'a> {
+    trace: &'a TraceJob,
+    tenant: u32,
+    batching: Batching,
+    training: Training<'a>,
+    floor: Floor,
+    request_s: f64,
+    /// When a decision first saw that it had taken Tiresias' threshold of service.
+    demoted_s: Option<f64>,
+}
+
+impl<'a> Ticking<'a> {
+    fn new(
+        profiles: &'a Profiles,
+        workload: &'a Workload,
+        cluster: &Cluster,
+        rules: Rules,
+        contestant: &'a Contestant,
+    ) -> Result<Self, ContestError> {
+        let nodes = cluster.nodes(profiles)?;
+        let mut tenants: Vec<&str> = Vec::new();
+        let mut floors = BTreeMap::new();
+        let mut jobs = Vec::with_capacity(workload.jobs.len());
+        for trace in &workload.jobs {
+            let known = tenants.iter().position(|name| *name == trace.tenant);
+            let tenant = known.unwrap_or_else(|| {
+                tenants.push(&trace.tenant);
+                tenants.len() - 1
+            });
+            let tenant = u32::try_from(tenant).unwrap_or(u32::MAX);
+            let (application, batch) = training_of(profiles, cluster, trace)?;
+            let class = contestant.class(batch, trace.gpus);
+            let mut floor_of = |class: Class| {
+                let key = (application.name.as_str(), class);
+                *floors.entry(key).or_insert_with(|| {
+                    floor(application, limits(application), rules, &nodes, class)
+                })
+            };
+            let request_s = floor_of(Class::Rigid {
+                batch,
+                gpus: trace.gpus,
+            });
+            jobs.push(Entry {
+                trace,
+                tenant,
+                batching: contestant.batching(batch),
+                floor: floor_of(class),
+                request_s: request_s.alone_s,
+                demoted_s: None,
+                training: fresh(application, rules, profiles.kinds.len(), trace.submitted_s),
+            });
+        }
+        Ok(Self {
+            contestant,
+            rules,
+            now_s: 0.0,
+            eyes: Eyes::new(contestant.sight, profiles.kinds.len(), &nodes),
+            nodes,
+            kinds: profiles.kinds.clone(),
+            tenants,
+            jobs,
+            active: Vec::new(),
+            finished: 0,
+            history_gpu_s: Vec::new(),
+            spans: Vec::new(),
+            decision_s: Vec::new(),
+        })
+    }
+
+    /// Every job trains for a tick; then the clock moves, and new jobs are there.
+    fn advance(&mut self, interference: f64) {
+        let crowded = self.crowded(interference);
+        let Self { jobs, eyes, .. } = self;
+        for (&index, slowed) in self.active.iter().zip(crowded) {
+            let Entry {
+                training, batching, ..
+            } = &mut jobs[index];
+            let factor = if slowed { interference } else { 0.0 };
+            training.advance(self.now_s, TICK_S, factor, |training| {
+                eyes.batch(training, *batching)
+            });
+            eyes.watch(training, self.rules.slowdown(&training.application.name));
+        }
+        self.now_s += TICK_S;
+        for &index in &self.active {
+            let training = &mut self.jobs[index].training;
+            let Some(end_s) = training.finished_s else {
+                continue;
+            };
+            self.finished += 1;
+            self.history_gpu_s.push(training.held_gpu_s);
+            let parts = std::mem::take(&mut training.parts);
+            record(&mut self.spans, index, &parts, training.since_s, end_s);
+        }
+        let arrived = |entry: &Entry<'_>| {
+            entry.trace.submitted_s <= self.now_s && entry.training.finished_s.is_none()
+        };
+        self.active = (0..self.jobs.len())
+            .filter(|&index| arrived(&self.jobs[index]))
+            .collect();
+        // Equal instants keep the workload's order.
+        let jobs = &self.jobs;
+        self.active.sort_by(|&a, &b| {
+            jobs[a]
+                .trace
+                .submitted_s
+                .total_cmp(&jobs[b].trace.submitted_s)
+        });
+    }
+
+    /// Which of the active jobs span several nodes and share one with another such job.
+    fn crowded(&self, interference: f64) -> Vec<bool> {
+        let spans = |index: usize| self.jobs[index].training.parts.len() > 1;
+        let mut guests = vec![0_u32; self.nodes.len()];
+        if interference > 0.0 {
+            for &index in self.active.iter().filter(|&&index| spans(index)) {
+                for part in &self.jobs[index].training.parts {
+                    guests[part.node as usize] += 1;
+                }
+            }
+        }
+        let is_crowded = |index: usize| {
+            let parts = &self.jobs[index].training.parts;
+            spans(index) && parts.iter().any(|part| guests[part.node as usize] > 1)
+        };
+        self.active.iter().map(|&index| is_crowded(index)).collect()
+    }
+
+    fn decide(&mut self, watch: &mut dyn FnMut() -> f64) {
+        let began_s = watch();
+        let problem = self.problem();
+        let decision = self.contestant.share.share(&problem);
+        self.decision_s.push(watch() - began_s);
+        for (position, parts) in decision.parts.into_iter().enumerate() {
+            let Some(parts) = parts else { continue };
+            let index = self.active[position];
+            let kind = parts
+                .first()
+                .map(|part| self.nodes[part.node as usize].kind);
+            let Entry {
+                training, batching, ..
+            } = &mut self.jobs[index];
+            if parts == training.parts {
+                continue;
+            }
+            record(
+                &mut self.spans,
+                index,
+                &training.parts,
+                training.since_s,
+                self.now_s,
+            );
+            training.reallocate(self.now_s, parts, kind.unwrap_or(training.kind));
+            if !training.parts.is_empty() {
+                training.batch = self.eyes.batch(training, *batching);
+            }
+        }
+    }
+
+    fn problem(&mut self) -> Problem {
+        let mut jobs = Vec::with_capacity(self.active.len());
+        for &index in &self.active {
+            let entry = &mut self.jobs[index];
+            if entry.training.held_gpu_s >= DEMOTED_GPU_S {
+                entry.demoted_s.get_or_insert(self.now_s);
+            }
+            let training = &entry.training;
+            let restarting = self.rules.holds_restarting() && training.restarting_s > 0.0;
+            jobs.push(Job {
+                tenant: entry.tenant,
+                priority: 0,
+                submitted_s: entry.trace.submitted_s,
+                unit: Demand::GPU,
+                min_gpus: 1,
+                max_gpus: self.rules.most_gpus(training, entry.batching),
+                request_gpus: entry.trace.gpus,
+                present: training.parts.clone(),
+                since_s: training.since_s,
+                fixed: restarting && !training.parts.is_empty(),
+                attained_gpu_s: training.held_gpu_s,
+                demoted_s: entry.demoted_s,
+                held_s: training.held_s.clone(),
+                restarts: training.restarts.unwrap_or(0),
+                restart_s: self.rules.restart_s(&training.application.name),
+                preemptible: true,
+                outlook: self.eyes.outlook(training, entry.batching),
+            });
+        }
+        Problem {
+            now_s: self.now_s,
+            round_s: TICK_S,
+            kinds: self.kinds.clone(),
+            nodes: self.nodes.clone(),
+            tenants: vec![
+                Tenant {
+                    weight: 1.0,
+                    gpu_quota: None,
+                    parent: None,
+                };
+                self.tenants.len()
+            ],
+            jobs,
+            history_gpu_s: self.history_gpu_s.clone(),
+        }
+    }
+
+    fn into_run(mut self, workload: &Workload, cluster: &Cluster) -> Run {
+        for (index, entry) in self.jobs.iter().enumerate() {
+            let training = &entry.training;
+            record(
+                &mut self.spans,
+                index,
+                &training.parts,
+                training.since_s,
+                self.now_s,
+            );
+        }
+        let last_s = self
+            .jobs
+            .iter()
+            .filter_map(|entry| entry.training.finished_s);
+        let end_s = last_s.fold(0.0, f64::max);
+        Run {
+            policy: self.contestant.name.clone(),
+            workload: workload.name.clone(),
+            nodes: run_nodes(cluster, &self.kinds),
+            jobs: self
+                .jobs
+                .iter()
+                .map(|entry| entry.outcome(self.rules))
+                .collect(),
+            spans: self.spans,
+            decision_s: self.decision_s,
+            end_s: if self.finished < self.jobs.len() {
+                self.now_s
+            } else {
+                end_s
+            },
+        }
+    }
+}
+
+impl Entry<'_> {
+    fn outcome(&self, rules: Rules) -> JobRun {
+        let training = &self.training;
+        let submitted_s = self.trace.submitted_s;
+        // A job can start at the next tick, and at the first one at the earliest.
+        let first_tick_s = (submitted_s / TICK_S).ceil().max(1.0) * TICK_S;
+        let start_s = first_tick_s - submitted_s + rules.restart_s(&training.application.name);
+        JobRun {
+            name: self.trace.name.clone(),
+            application: training.application.name.clone(),
+            tenant: self.trace.tenant.clone(),
+            submitted_s,
+            started_s: training.started_s,
+            finished_s: training.finished_s,
+            restarts: training.restarts.unwrap_or(0),
+            gpu_s: training.held_gpu_s,
+            alone_s: self.floor.alone_s + start_s,
+            least_gpu_s: self.floor.gpu_s,
+            request_gpus: self.trace.gpus,
+            request_s: self.request_s,
+        }
+    }
+}
+
+impl Contestant {
+    fn class(&self, batch: u32, gpus: u32) -> Class {
+        match (self.adapts_batch, self.is_elastic) {
+            (true, _) => Class::Adaptive,
+            (false, true) => Class::Elastic { batch },
+            (false, false) => Class::Rigid { batch, gpus },
+        }
+    }
+
+    fn batching(&self, batch: u32) -> Batching {
+        if self.adapts_batch {
+            Batching::Adaptive
+        } else {
+            Batching::Fixed { batch }
+        }
+    }
+}
+
+fn training_of<'a>(
+    profiles: &'a Profiles,
+    cluster: &Cluster,
+    trace: &TraceJob,
+) -> Result<(&'a Application, u32), ContestError> {
+    let Work::Training { batch } = trace.work else {
+        return Err(ContestError::NoTraining {
+            job: trace.name.clone(),
+        });
+    };
+    let application =
+        profiles
+            .applications
+            .get(&trace.kind)
+            .ok_or_else(|| ContestError::UnknownApplication {
+                job: trace.name.clone(),
+                application: trace.kind.clone(),
+                known: profiles
+                    .applications
+                    .keys()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            })?;
+    if trace.gpus > cluster.gpus() {
+        return Err(ContestError::TooLarge {
+            job: trace.name.clone(),
+            gpus: trace.gpus,
+            most: cluster.gpus(),
+        });
+    }
+    Ok((application, batch))
+}
+
+fn fresh(application: &Application, rules: Rules, kinds: usize, submitted_s: f64) -> Training<'_> {
+    Training {
+        application,
+        rules,
+        limits: limits(application),
+        parts: Vec::new(),
+        kind: 0,
+        batch: Batch {
+            local: application.min_local,
+            accumulated: 0,
+        },
+        restarting_s: 0.0,
+        progress: 0.0,
+        epoch: 0,
+        finished_s: None,
+        held_gpu_s: 0.0,
+        held_s: vec![0.0; kinds],
+        restarts: None,
+        started_s: None,
+        since_s: submitted_s,
+    }
+}
+
+fn record(spans: &mut Vec<Span>, job: usize, parts: &[Part], from_s: f64, to_s: f64) {
+    let job = u32::try_from(job).unwrap_or(u32::MAX);
+    spans.extend(parts.iter().map(|part| Span {
+        job,
+        node: part.node,
+        gpus: part.gpus,
+        from_s,
+        to_s,
+    }));
+}
+
+fn run_nodes(cluster: &Cluster, kinds: &[String]) -> Vec<RunNode> {
+    let mut nodes = Vec::new();
+    for group in &cluster.groups {
+        let kind = group.kind.clone().unwrap_or_else(|| kinds[0].clone());
+        nodes.extend((0..group.nodes).map(|number| RunNode {
+            name: format!("{kind}-{number}"),
+            kind: kind.clone(),
+            gpus: group.gpus,
+        }));
+    }
+    nodes
+}

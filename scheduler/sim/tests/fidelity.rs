@@ -1,0 +1,111 @@
+//! The peers' rules give the peers' published results: per-job completion times of the Pollux artefact, at all loads.
+
+use muster_core::policies::name::PolicyName;
+use muster_sim::peers::{Cluster, Contestant, NodeGroup, Profiles, Rules, Sight, run};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// The folder of published traces; the tests here prove nothing without it.
+fn traces() -> Option<PathBuf> {
+    let given = std::env::var_os("MUSTER_TRACES").map(PathBuf::from);
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = given.unwrap_or_else(beside);
+    if folder.join("pollux").is_dir() {
+        return Some(folder);
+    }
+    eprintln!(
+        "skipped: there are no traces in {} (MUSTER_TRACES)",
+        folder.display()
+    );
+    None
+}
+
+/// Mean of the differences and of the published times, by load and workload.
+fn compare(policy: PolicyName, is_elastic: bool, most: f64) {
+    let Some(folder) = traces() else { return };
+    let pollux = folder.join("pollux");
+    let profiles = Profiles::read(&pollux).unwrap();
+    let cluster = Cluster {
+        groups: vec![NodeGroup {
+            kind: None,
+            nodes: 16,
+            gpus: 4,
+        }],
+    };
+    let published = published(&pollux, policy.as_str());
+    let mut compared = 0;
+    for ((load, workload), times) in &published {
+        let path = pollux.join(format!("workloads-{load}/workload-{workload}.csv"));
+        let Ok(text) = std::fs::read_to_string(&path) else {
+            continue;
+        };
+        let jobs = muster_sim::trace::read(&path.display().to_string(), workload, &text).unwrap();
+        let contestant = Contestant {
+            name: policy.to_string(),
+            share: policy.share(),
+            sight: Sight::Oracle,
+            adapts_batch: false,
+            is_elastic,
+        };
+        let mut clock = || 0.0;
+        let run = run(
+            &profiles,
+            &jobs,
+            &cluster,
+            Rules::Pollux,
+            0.0,
+            &contestant,
+            &mut clock,
+            &mut |_| {},
+        )
+        .unwrap();
+        let ours: f64 = run
+            .jobs
+            .iter()
+            .map(|job| job.finished_s.unwrap() - job.submitted_s)
+            .sum::<f64>()
+            / run.jobs.len() as f64;
+        let theirs = times.values().sum::<f64>() / times.len() as f64;
+        let off = (ours / theirs - 1.0).abs();
+        eprintln!("{policy} load {load} workload {workload}: {ours:.1} s, published {theirs:.1} s");
+        assert!(
+            off <= most,
+            "{policy}, load {load}, workload {workload}: {ours:.1} s is {:.3} % off {theirs:.1} s",
+            off * 100.0
+        );
+        compared += 1;
+    }
+    assert!(compared >= 16, "only {compared} workloads were compared");
+}
+
+/// Published completion times by load and workload, then by job.
+fn published(
+    pollux: &std::path::Path,
+    policy: &str,
+) -> BTreeMap<(String, String), BTreeMap<String, f64>> {
+    let text = std::fs::read_to_string(pollux.join("published_jct.csv")).unwrap();
+    let mut published: BTreeMap<_, BTreeMap<String, f64>> = BTreeMap::new();
+    for line in text.lines().skip(1) {
+        let fields: Vec<&str> = line.split(',').collect();
+        let [load, workload, of, job, time] = fields[..] else {
+            panic!("a line of published_jct.csv has five fields: {line}");
+        };
+        if of == policy {
+            let times = published
+                .entry((load.to_owned(), workload.to_owned()))
+                .or_default();
+            times.insert(job.to_owned(), time.parse().unwrap());
+        }
+    }
+    published
+}
+
+#[test]
+fn tiresias_takes_the_published_times() {
+    compare(PolicyName::Tiresias, false, 0.001);
+}
+
+#[test]
+fn optimus_with_an_oracle_takes_the_published_times() {
+    compare(PolicyName::Optimus, true, 0.005);
+}
