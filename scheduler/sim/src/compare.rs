@@ -1,0 +1,226 @@
+//! Policies side by side: means over the workloads that all of them ran.
+
+use crate::measure::{Summary, mean};
+use crate::run::Run;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+/// A run as files keep it: with whose rules it followed.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Recorded {
+    pub rules: String,
+    pub run: Run,
+}
+
+/// What comes of comparing.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Comparison {
+    /// Over which the means are: those that every policy ran.
+    pub workloads: Vec<String>,
+    /// Left out, because some policy did not run them.
+    pub left_out: Vec<String>,
+    /// In the order in which the policies first came.
+    pub policies: Vec<Standing>,
+}
+
+/// Means of one policy over the workloads. Times are seconds unless the name says otherwise.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Standing {
+    pub policy: String,
+    /// Jobs of all workloads that had not ended.
+    pub unfinished: usize,
+    pub avg_jct_s: f64,
+    /// `avg_jct_s` over that of the best policy here: 1 is the best.
+    pub to_best: f64,
+    /// Mean of the workloads' bounds, and `avg_jct_s` over it.
+    pub bound_s: f64,
+    pub distance_to_bound: f64,
+    pub p50_jct_s: f64,
+    pub p90_jct_s: f64,
+    pub p99_jct_s: f64,
+    pub makespan_s: f64,
+    pub gpu_hours: f64,
+    pub utilisation: f64,
+    pub restarts: f64,
+    /// Means of the workloads' mean and largest finish-time ratios, and of the shares of jobs above 1.
+    pub fairness_mean: f64,
+    pub fairness_max: f64,
+    pub unfair: f64,
+    pub decision_mean_ms: f64,
+    pub decision_p99_ms: f64,
+    /// The longest of all.
+    pub decision_max_ms: f64,
+}
+
+/// The runs cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum CompareError {
+    #[error("there is nothing to compare; expected at least one run")]
+    Nothing,
+    #[error("the runs follow different rules, {first} and {other}; compare those of one kind")]
+    Rules { first: String, other: String },
+    #[error("{policy} has run {workload} twice; keep one of the results")]
+    Twice { policy: String, workload: String },
+    #[error("no workload was run under all policies ({policies}); expected at least one")]
+    NoCommon { policies: String },
+}
+
+impl Comparison {
+    /// # Errors
+    /// [`CompareError`] when the summaries have no common ground.
+    pub fn of(summaries: &[Summary]) -> Result<Self, CompareError> {
+        let policies = in_order(summaries.iter().map(|s| s.policy.as_str()));
+        let all = in_order(summaries.iter().map(|s| s.workload.as_str()));
+        let first = summaries.first().ok_or(CompareError::Nothing)?;
+        if let Some(other) = summaries.iter().find(|s| s.rules != first.rules) {
+            return Err(CompareError::Rules {
+                first: first.rules.clone(),
+                other: other.rules.clone(),
+            });
+        }
+        let mut ran = BTreeSet::new();
+        for summary in summaries {
+            let (policy, workload) = (summary.policy.as_str(), summary.workload.as_str());
+            if !ran.insert((policy, workload)) {
+                return Err(CompareError::Twice {
+                    policy: policy.to_owned(),
+                    workload: workload.to_owned(),
+                });
+            }
+        }
+        let is_common = |workload: &&str| policies.iter().all(|p| ran.contains(&(p, workload)));
+        let (common, left_out): (Vec<&str>, Vec<&str>) = all.into_iter().partition(is_common);
+        if common.is_empty() {
+            let policies = policies.join(", ");
+            return Err(CompareError::NoCommon { policies });
+        }
+        let mut standings: Vec<Standing> = policies
+            .iter()
+            .map(|policy| {
+                let of_policy = summaries.iter().filter(|s| s.policy == *policy);
+                let common = of_policy.filter(|s| common.contains(&s.workload.as_str()));
+                Standing::of(policy, &common.collect::<Vec<_>>())
+            })
+            .collect();
+        let best = standings
+            .iter()
+            .map(|standing| standing.avg_jct_s)
+            .fold(f64::INFINITY, f64::min);
+        for standing in &mut standings {
+            standing.to_best = standing.avg_jct_s / best;
+        }
+        let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+        Ok(Self {
+            workloads: owned(common),
+            left_out: owned(left_out),
+            policies: standings,
+        })
+    }
+}
+
+impl Standing {
+    fn of(policy: &str, summaries: &[&Summary]) -> Self {
+        let mean_of = |value: fn(&Summary) -> f64| {
+            mean(&summaries.iter().map(|s| value(s)).collect::<Vec<_>>())
+        };
+        let (avg_jct_s, bound_s) = (mean_of(|s| s.avg_jct_s), mean_of(|s| s.bound_s));
+        Self {
+            policy: policy.to_owned(),
+            unfinished: summaries.iter().map(|s| s.unfinished).sum(),
+            avg_jct_s,
+            to_best: 1.0,
+            bound_s,
+            distance_to_bound: if bound_s > 0.0 {
+                avg_jct_s / bound_s
+            } else {
+                0.0
+            },
+            p50_jct_s: mean_of(|s| s.p50_jct_s),
+            p90_jct_s: mean_of(|s| s.p90_jct_s),
+            p99_jct_s: mean_of(|s| s.p99_jct_s),
+            makespan_s: mean_of(|s| s.makespan_s),
+            gpu_hours: mean_of(|s| s.gpu_hours),
+            utilisation: mean_of(|s| s.utilisation),
+            restarts: mean_of(|s| s.restarts as f64),
+            fairness_mean: mean_of(|s| s.fairness.mean),
+            fairness_max: mean_of(|s| s.fairness.max),
+            unfair: mean_of(|s| s.fairness.unfair),
+            decision_mean_ms: mean_of(|s| s.decision_ms.mean),
+            decision_p99_ms: mean_of(|s| s.decision_ms.p99),
+            decision_max_ms: summaries
+                .iter()
+                .map(|s| s.decision_ms.max)
+                .fold(0.0, f64::max),
+        }
+    }
+}
+
+/// Each once, in the order in which they first come.
+fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
+    let mut seen = Vec::new();
+    for name in names {
+        if !seen.contains(&name) {
+            seen.push(name);
+        }
+    }
+    seen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{CompareError, Comparison};
+    use crate::measure::Summary;
+    use crate::testing::{ran, run};
+
+    fn summary(policy: &str, workload: &str, jct_s: f64) -> Summary {
+        let mut of = run(1, vec![ran(0.0, jct_s)]);
+        policy.clone_into(&mut of.policy);
+        workload.clone_into(&mut of.workload);
+        Summary::of(&of, "pollux")
+    }
+
+    #[test]
+    fn means_are_over_what_all_ran() {
+        let comparison = Comparison::of(&[
+            summary("fifo", "1", 10.0),
+            summary("fifo", "2", 30.0),
+            summary("fifo", "3", 1000.0),
+            summary("muster", "2", 10.0),
+            summary("muster", "1", 6.0),
+        ])
+        .expect("two in common");
+        assert_eq!(comparison.workloads, ["1", "2"]);
+        assert_eq!(comparison.left_out, ["3"]);
+        let [fifo, muster] = &comparison.policies[..] else {
+            panic!("two policies: {comparison:?}");
+        };
+        assert_eq!((fifo.avg_jct_s, fifo.to_best), (20.0, 2.5));
+        assert_eq!((muster.avg_jct_s, muster.to_best), (8.0, 1.0));
+        assert_eq!(muster.distance_to_bound, 8.0 / muster.bound_s);
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_refused() {
+        assert_eq!(Comparison::of(&[]), Err(CompareError::Nothing));
+        let twice = [summary("fifo", "1", 1.0), summary("fifo", "1", 2.0)];
+        let error = Comparison::of(&twice).expect_err("the same twice");
+        assert_eq!(
+            error.to_string(),
+            "fifo has run 1 twice; keep one of the results"
+        );
+        let apart = [summary("fifo", "1", 1.0), summary("muster", "2", 1.0)];
+        assert!(matches!(
+            Comparison::of(&apart),
+            Err(CompareError::NoCommon { .. })
+        ));
+        let mut rules = [summary("fifo", "1", 1.0), summary("muster", "1", 1.0)];
+        rules[1].rules = "sia".to_owned();
+        assert!(matches!(
+            Comparison::of(&rules),
+            Err(CompareError::Rules { .. })
+        ));
+    }
+}

@@ -1,0 +1,201 @@
+//! How completion times are spread: the share of jobs that are done within a time, policy by policy.
+
+use super::axis::{SPOKEN, spoken};
+use super::svg::{Frame, HUES, Svg, hue, width_of};
+use crate::measure::{mean, percentile};
+
+/// One line of the picture.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    pub name: String,
+    /// Completion times, seconds, in any order.
+    pub values_s: Vec<f64>,
+}
+
+const WIDTH: f64 = 920.0;
+const HEIGHT: f64 = 480.0;
+const LEFT: f64 = 70.0;
+const RIGHT: f64 = 24.0;
+const TOP: f64 = 50.0;
+/// Of the plot, without title, axis and legend.
+const BOTTOM: f64 = 392.0;
+
+/// Beyond the hues, a second round is dashed, a third dotted.
+const DASHES: [&str; 3] = ["", "8 4", "2 3"];
+
+/// Draws the cumulative distributions over a logarithmic axis of time. The dot on a line is its mean.
+#[must_use]
+pub fn cdf(title: &str, curves: &[Curve]) -> String {
+    let legend_rows = legend_rows(curves);
+    let height = HEIGHT + (legend_rows.len().saturating_sub(1)) as f64 * 20.0;
+    let mut svg = Svg::new(WIDTH, height, title);
+    svg.text((LEFT, 28.0), "title", title);
+    let scale = Scale::of(curves);
+    grid(&mut svg, &scale);
+    for (index, curve) in curves.iter().enumerate() {
+        draw(&mut svg, &scale, index, curve);
+    }
+    for (line, row) in legend_rows.iter().enumerate() {
+        let y = BOTTOM + 70.0 + line as f64 * 20.0;
+        for &(index, x) in row {
+            let points = [(x, y - 4.0), (x + 24.0, y - 4.0)];
+            let name = &curves[index].name;
+            svg.curve(&points, &hue(index), dash(index), name);
+            svg.text((x + 30.0, y), "", &entry(&curves[index]));
+        }
+    }
+    svg.finish()
+}
+
+/// What the legend says of a line.
+fn entry(curve: &Curve) -> String {
+    format!("{} (mean {})", curve.name, spoken(mean(&curve.values_s)))
+}
+
+/// Index and left edge of every entry, row by row.
+fn legend_rows(curves: &[Curve]) -> Vec<Vec<(usize, f64)>> {
+    let mut rows: Vec<Vec<(usize, f64)>> = Vec::new();
+    let mut x = f64::INFINITY;
+    for (index, curve) in curves.iter().enumerate() {
+        let width = 30.0 + width_of(&entry(curve), 12.0) + 18.0;
+        if x + width > WIDTH - RIGHT {
+            rows.push(Vec::new());
+            x = LEFT;
+        }
+        if let Some(row) = rows.last_mut() {
+            row.push((index, x));
+        }
+        x += width;
+    }
+    rows
+}
+
+fn dash(index: usize) -> &'static str {
+    DASHES[index / HUES % DASHES.len()]
+}
+
+/// From the largest tick below all times to the smallest above.
+struct Scale {
+    from_s: f64,
+    to_s: f64,
+}
+
+impl Scale {
+    fn of(curves: &[Curve]) -> Self {
+        let all = || curves.iter().flat_map(|curve| &curve.values_s).copied();
+        let least = all().fold(f64::INFINITY, f64::min);
+        let most = all().fold(0.0, f64::max);
+        let below = SPOKEN.iter().rev().find(|(at_s, _)| *at_s <= least);
+        let above = SPOKEN.iter().find(|(at_s, _)| *at_s >= most);
+        let from_s = below.map_or(SPOKEN[0].0, |tick| tick.0);
+        let to_s = above.map_or(most, |tick| tick.0);
+        Self {
+            from_s,
+            to_s: to_s.max(from_s * 3.0),
+        }
+    }
+
+    fn x(&self, at_s: f64) -> f64 {
+        let share = (at_s.max(self.from_s) / self.from_s).ln() / (self.to_s / self.from_s).ln();
+        LEFT + share * (WIDTH - LEFT - RIGHT)
+    }
+}
+
+fn y(share: f64) -> f64 {
+    BOTTOM - share * (BOTTOM - TOP)
+}
+
+fn grid(svg: &mut Svg, scale: &Scale) {
+    for percent in [0.0, 25.0, 50.0, 75.0, 90.0, 100.0] {
+        let at = y(percent / 100.0);
+        svg.line((LEFT, at), (WIDTH - RIGHT, at), "grid");
+        svg.text((LEFT - 8.0, at + 4.0), "soft end", &format!("{percent} %"));
+    }
+    let inside = |at_s: f64| at_s >= scale.from_s && at_s <= scale.to_s;
+    for (at_s, name) in SPOKEN.into_iter().filter(|(at_s, _)| inside(*at_s)) {
+        let x = scale.x(at_s);
+        svg.line((x, TOP), (x, BOTTOM + 5.0), "grid");
+        svg.text((x, BOTTOM + 20.0), "soft middle", name);
+    }
+    svg.line((LEFT, BOTTOM), (WIDTH - RIGHT, BOTTOM), "axis");
+    let middle = f64::midpoint(LEFT, WIDTH - RIGHT);
+    let what = "job completion time, from submission to end (logarithmic)";
+    svg.text((middle, BOTTOM + 42.0), "soft middle", what);
+    svg.upright(
+        (18.0, f64::midpoint(TOP, BOTTOM)),
+        "soft",
+        "share of jobs that are done",
+    );
+}
+
+fn draw(svg: &mut Svg, scale: &Scale, index: usize, curve: &Curve) {
+    let mut sorted = curve.values_s.clone();
+    sorted.sort_by(f64::total_cmp);
+    let Some(&first) = sorted.first() else {
+        return;
+    };
+    let count = sorted.len() as f64;
+    let mut points = vec![(scale.x(first), y(0.0))];
+    for (done, &at_s) in (0_u32..).zip(&sorted) {
+        points.push((scale.x(at_s), y(f64::from(done) / count)));
+        points.push((scale.x(at_s), y(f64::from(done + 1) / count)));
+    }
+    points.push((WIDTH - RIGHT, y(1.0)));
+    let title = format!(
+        "{}: mean {}, median {}, 99th percentile {}",
+        curve.name,
+        spoken(mean(&sorted)),
+        spoken(percentile(&sorted, 0.5)),
+        spoken(percentile(&sorted, 0.99))
+    );
+    svg.curve(&points, &hue(index), dash(index), &title);
+    let mean_s = mean(&sorted);
+    let below = sorted.partition_point(|&at_s| at_s <= mean_s) as f64;
+    let frame = Frame {
+        x: scale.x(mean_s) - 4.0,
+        y: y(below / count) - 4.0,
+        width: 8.0,
+        height: 8.0,
+    };
+    svg.dot(frame, &hue(index), &title);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Curve, Scale, cdf, y};
+
+    fn curve(name: &str, values_s: &[f64]) -> Curve {
+        Curve {
+            name: name.to_owned(),
+            values_s: values_s.to_vec(),
+        }
+    }
+
+    #[test]
+    fn there_is_a_line_for_every_run_and_names_are_escaped() {
+        let curves: Vec<Curve> = (0..10)
+            .map(|n| curve(&format!("<{n}>"), &[10.0, 100.0, 4000.0]))
+            .collect();
+        let svg = cdf("a & b", &curves);
+        // Each in the plot and in the legend; the last two are dashed.
+        assert_eq!(svg.matches("class=\"curve\"").count(), 20);
+        assert_eq!(svg.matches("stroke-dasharray=\"8 4\"").count(), 4);
+        assert!(svg.contains("a &amp; b") && svg.contains("&lt;9&gt;"));
+        assert!(!svg.contains("<9>"));
+    }
+
+    #[test]
+    fn the_axis_spans_all_times_by_their_logarithm() {
+        let scale = Scale::of(&[curve("a", &[12.0, 80.0]), curve("b", &[3000.0])]);
+        assert_eq!((scale.from_s, scale.to_s), (10.0, 3600.0));
+        let middle = (10.0_f64 * 3600.0).sqrt();
+        assert!((scale.x(middle) - f64::midpoint(scale.x(10.0), scale.x(3600.0))).abs() < 1e-9);
+        assert!(y(1.0) < y(0.0));
+    }
+
+    #[test]
+    fn nothing_to_draw_is_an_empty_plot() {
+        let svg = cdf("nothing", &[curve("a", &[])]);
+        assert!(!svg.contains("NaN") && !svg.contains("inf"), "{svg}");
+    }
+}
