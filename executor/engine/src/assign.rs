@@ -1,17 +1,21 @@
-//! Which PS shard holds which part of the parameters: the parameter assignment of Optimus (Peng et al., EuroSys 2018), with
-//! one change.
+//! Which PS shard holds which part of the parameters: the parameter assignment of Optimus (Peng et al., EuroSys 2018), made
+//! even.
 //!
-//! Optimus fills shards up to the mean load, best fit for blocks that fit and slicing for those that do not, and deals tiny
-//! blocks by request count alone. The last rule lets loads drift on networks of many tiny blocks, so here a tiny block goes to
-//! the shard with the fewest requests *among those with room*, and a block that fits nowhere is sliced like a large one. Then
-//! no shard ever exceeds the mean, rounded up, and loads differ by less than the number of shards.
+//! Optimus' PAA fills shards by best fit up to the mean load, slices blocks larger than that, and deals tiny blocks by request
+//! count alone. Its loads drift where a block fits nowhere and where tiny blocks add up: the fullest shard of ResNeXt-152 on
+//! eight shards holds 13 % more than the mean. Here there is one rule: blocks go, largest first, to the emptiest shard, and
+//! whatever would lift it above [`SLACK_PERCENT`] over the mean is cut off and goes on to the next. Large blocks are so cut
+//! into the fewest pieces, and the tiny ones, which come last, even out what the others left.
+//!
+//! No slack at all would make loads exactly even, at up to one more cut per shard.
 //!
 //! Worker and shard both compute this from the network's blocks, so it must stay a pure function of its arguments.
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-/// Share of the mean load below which a block is tiny: its cost is its request, not its bytes.
-const TINY_SHARE: usize = 100;
+/// By how much the fullest shard may exceed the mean load.
+pub const SLACK_PERCENT: usize = 1;
 
 /// A run of parameters in the flat arena.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -39,72 +43,38 @@ impl Piece {
 pub fn assign(blocks: &[Piece], shards: usize) -> Vec<Vec<Piece>> {
     assert!(shards > 0, "a job has at least one PS shard");
     let total: usize = blocks.iter().map(|block| block.len).sum();
-    let mut fill = Fill {
-        capacity: total.div_ceil(shards),
-        load: vec![0; shards],
-        pieces: vec![Vec::new(); shards],
-    };
+    let capacity = capacity(total, shards);
     let mut largest_first: Vec<Piece> = blocks.iter().copied().filter(|b| b.len > 0).collect();
     largest_first.sort_by(|a, b| b.len.cmp(&a.len).then(a.offset.cmp(&b.offset)));
+    let mut held: Vec<Vec<Piece>> = vec![Vec::new(); shards];
+    // Ordered by load, then by requests: the first is the emptiest.
+    let mut emptiest: BTreeSet<(usize, usize, usize)> =
+        (0..shards).map(|shard| (0, 0, shard)).collect();
     for block in largest_first {
-        match fill.shard_for(block.len) {
-            Some(shard) => fill.put(shard, block),
-            None => fill.slice(block),
-        }
-    }
-    fill.pieces.into_iter().map(merged).collect()
-}
-
-struct Fill {
-    capacity: usize,
-    load: Vec<usize>,
-    pieces: Vec<Vec<Piece>>,
-}
-
-impl Fill {
-    fn room(&self, shard: usize) -> usize {
-        self.capacity - self.load[shard]
-    }
-
-    /// The shard that takes a whole block of `len`, or `None` when none has room for it.
-    fn shard_for(&self, len: usize) -> Option<usize> {
-        let with_room = (0..self.load.len()).filter(|&shard| self.room(shard) >= len);
-        if len * TINY_SHARE <= self.capacity {
-            with_room.min_by_key(|&shard| (self.pieces[shard].len(), self.load[shard], shard))
-        } else {
-            with_room.min_by_key(|&shard| (self.room(shard), shard))
-        }
-    }
-
-    /// Cuts a block over the shards with the most room, then gives what is left to the tightest that holds it.
-    fn slice(&mut self, block: Piece) {
         let mut rest = block;
         while rest.len > 0 {
-            let emptiest = (0..self.load.len())
-                .min_by_key(|&shard| (self.load[shard], shard))
-                .expect("there is at least one shard");
-            let shard = match self.shard_for(rest.len) {
-                Some(tightest) => tightest,
-                None => emptiest,
-            };
-            let len = rest.len.min(self.room(shard));
-            assert!(len > 0, "capacities add up to at least the total");
-            self.put(
-                shard,
-                Piece {
-                    offset: rest.offset,
-                    len,
-                },
+            let (load, requests, shard) = emptiest.pop_first().expect("there is a shard");
+            let len = rest.len.min(capacity - load);
+            assert!(
+                len > 0,
+                "the emptiest is below the mean while parameters are left"
             );
-            rest.offset += len;
-            rest.len -= len;
+            let offset = rest.offset;
+            held[shard].push(Piece { offset, len });
+            emptiest.insert((load + len, requests + 1, shard));
+            rest = Piece {
+                offset: offset + len,
+                len: rest.len - len,
+            };
         }
     }
+    held.into_iter().map(merged).collect()
+}
 
-    fn put(&mut self, shard: usize, piece: Piece) {
-        self.load[shard] += piece.len;
-        self.pieces[shard].push(piece);
-    }
+/// The most that a shard holds: the mean and its slack, but at least the mean rounded up, so that everything finds room.
+fn capacity(total: usize, shards: usize) -> usize {
+    let slack = total / shards * SLACK_PERCENT / 100;
+    total.div_ceil(shards).max(total / shards + slack)
 }
 
 fn merged(mut pieces: Vec<Piece>) -> Vec<Piece> {
@@ -184,9 +154,8 @@ mod tests {
             }
             prop_assert!(seen.iter().all(|&count| count == 1));
             let loads: Vec<usize> = assignment.iter().map(|pieces| load(pieces)).collect();
-            prop_assert!(loads.iter().all(|&load| load <= total.div_ceil(shards)));
-            let spread = loads.iter().max().unwrap() - loads.iter().min().unwrap();
-            prop_assert!(spread < shards, "loads {:?}", loads);
+            let most = total.div_ceil(shards).max(total * 101 / (100 * shards));
+            prop_assert!(loads.iter().all(|&load| load <= most), "loads {:?}", loads);
         }
 
         #[test]
@@ -225,13 +194,15 @@ mod tests {
     }
 
     #[test]
-    fn one_large_block_is_sliced() {
+    fn one_large_block_is_cut_once_per_shard() {
         let assignment = assign(&blocks(&[1_000, 10]), 4);
         let loads: Vec<usize> = assignment.iter().map(|pieces| load(pieces)).collect();
         assert!(
-            loads.iter().all(|&load| (250..=253).contains(&load)),
+            loads.iter().all(|&load| (245..=255).contains(&load)),
             "{loads:?}"
         );
+        let pieces: usize = assignment.iter().map(Vec::len).sum();
+        assert_eq!(pieces, 4, "the last piece and the small block merge");
     }
 
     /// Many tiny blocks after large ones are the case where dealing by request count alone drifts.
@@ -239,8 +210,9 @@ mod tests {
     fn many_tiny_blocks_do_not_drift() {
         let mut lens = vec![50_000, 30_000, 20_000];
         lens.extend((0..300).map(|i| 10 + i % 90));
+        let total: usize = lens.iter().sum();
         let assignment = assign(&blocks(&lens), 7);
-        let loads: Vec<usize> = assignment.iter().map(|pieces| load(pieces)).collect();
-        assert!(loads.iter().max().unwrap() - loads.iter().min().unwrap() < 7);
+        let fullest = assignment.iter().map(|pieces| load(pieces)).max();
+        assert!(fullest.is_some_and(|load| load * 700 <= total * 101));
     }
 }
