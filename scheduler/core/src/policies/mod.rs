@@ -18,6 +18,7 @@ pub mod room;
 mod scene;
 mod seat;
 pub mod sia;
+pub mod sia;
 pub mod tiresias;
 
 use crate::problem::{Decision, Problem};

@@ -4,6 +4,7 @@ use super::Share;
 use super::fifo::Fifo;
 use super::gavel::Gavel;
 use super::optimus::Optimus;
+use super::sia::Sia;
 use super::tiresias::Tiresias;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -18,6 +19,7 @@ pub enum PolicyName {
     Optimus,
     GavelMaxMin,
     GavelMaxSum,
+    Sia,
 }
 
 /// No policy has that name.
@@ -35,6 +37,7 @@ impl PolicyName {
         Self::Optimus,
         Self::GavelMaxMin,
         Self::GavelMaxSum,
+        Self::Sia,
     ];
 
     /// As it is written.
@@ -46,6 +49,7 @@ impl PolicyName {
             Self::Optimus => "optimus",
             Self::GavelMaxMin => "gavel-max-min",
             Self::GavelMaxSum => "gavel-max-sum",
+            Self::Sia => "sia",
         }
     }
 
@@ -58,6 +62,7 @@ impl PolicyName {
             Self::Optimus => Box::new(Optimus),
             Self::GavelMaxMin => Box::new(Gavel::max_min()),
             Self::GavelMaxSum => Box::new(Gavel::max_sum()),
+            Self::Sia => Box::new(Sia),
         }
     }
 }

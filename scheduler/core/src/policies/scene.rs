@@ -74,6 +74,13 @@ pub fn power(speed: f64, exponent: f64) -> Curve {
     }
 }
 
+/// The same, slower by a factor as soon as it is on two nodes.
+pub fn local(speed: f64, exponent: f64, spread: f64) -> Curve {
+    let mut curve = power(speed, exponent);
+    curve.spread.iter_mut().for_each(|speed| *speed *= spread);
+    curve
+}
+
 /// Carries a decision out: the problem of the next instant.
 pub fn after(problem: &Problem, decision: &Decision) -> Problem {
     let mut next = problem.clone();
@@ -110,4 +117,18 @@ pub fn holds(problem: &Problem, decision: &Decision, job: usize) -> Option<(u16,
 
 pub fn part(node: u32, gpus: u32) -> Part {
     Part { node, gpus }
+}
+
+/// SplitMix64: small, and the same everywhere.
+pub struct Dice(pub u64);
+
+impl Dice {
+    /// From 0 to below 1.
+    pub fn part(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
+    }
 }

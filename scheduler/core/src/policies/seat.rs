@@ -48,12 +48,20 @@ pub fn free_by_kind(room: &Room<'_>) -> Vec<u32> {
     free
 }
 
-/// Seats every wish that fits; tells of each whether it sits.
+/// What a job was given in this decision.
+pub fn wish_of(room: &Room<'_>, job: usize) -> Option<Wish> {
+    let parts = room.given(job)?;
+    let kind = room.problem.nodes[parts.first()?.node as usize].kind;
+    let gpus = gpus_of(parts);
+    Some(Wish { job, kind, gpus })
+}
+
+/// Seats every wish that fits.
 ///
 /// A job whose size and kind are unchanged keeps its nodes. The others come largest first, each on the fewest nodes; one that finds
 /// no room so displaces as few of the kept ones as needed (as Sia does, SOSP 2023), and only when that does not help either it is
 /// spread over more nodes, if it can run so.
-pub fn seat(room: &mut Room<'_>, wishes: &[Wish]) -> Vec<bool> {
+pub fn seat(room: &mut Room<'_>, wishes: &[Wish]) {
     let mut seating = Seating {
         room,
         wishes,
@@ -72,8 +80,6 @@ pub fn seat(room: &mut Room<'_>, wishes: &[Wish]) -> Vec<bool> {
         let sits = seating.tight(wish) || seating.displace(wish) || seating.wide(wish);
         seating.seats[wish] = if sits { Seat::New } else { Seat::None };
     }
-    let seats = seating.seats.iter();
-    seats.map(|&seat| seat != Seat::None).collect()
 }
 
 /// Seats one job on the fewest nodes without displacing anybody; whether it fitted.

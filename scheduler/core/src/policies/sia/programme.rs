@@ -1,0 +1,100 @@
+//! Sia's integer programme: one configuration or none for each job, within the GPUs of each kind and the quotas.
+
+use super::choices::Choice;
+use crate::policies::room::Room;
+use crate::policies::seat::free_by_kind;
+use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
+
+/// Nodes of the search tree after which the best found is taken: the time of a round must be bounded, and by a number that is the same
+/// on every machine.
+const NODES: u64 = 2_000;
+
+/// Which of its choices each job takes.
+pub fn solve(room: &Room<'_>, choices: &[Vec<Choice>]) -> Vec<Option<usize>> {
+    let simple = greedy(room, choices);
+    match optimum(room, choices) {
+        Some(best) if gain(choices, &best) > gain(choices, &simple) + 1e-9 => best,
+        // The solver gave up, or found nothing better within its nodes.
+        _ => simple,
+    }
+}
+
+/// The programme's solution, or the best that was found within the search's bounds.
+fn optimum(room: &Room<'_>, choices: &[Vec<Choice>]) -> Option<Vec<Option<usize>>> {
+    let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
+    let of_job = |of_job: &Vec<Choice>| -> Vec<Variable> {
+        let add = |choice: &Choice| programme.add_binary_var(choice.gain);
+        of_job.iter().map(add).collect()
+    };
+    let variables: Vec<Vec<Variable>> = choices.iter().map(of_job).collect();
+    for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {
+        programme.add_constraint(of_job.iter().map(|&x| (x, 1.0)), ComparisonOp::Le, 1.0);
+    }
+    for (counts, gpus) in limits(room) {
+        let all = choices.iter().flatten().zip(variables.iter().flatten());
+        let terms: LinearExpr = all
+            .filter(|(choice, _)| counts(choice))
+            .map(|(choice, &x)| (x, f64::from(choice.wish.gpus)))
+            .collect();
+        programme.add_constraint(terms, ComparisonOp::Le, f64::from(gpus));
+    }
+    let mut options = SolveOptions::default();
+    options.node_limit = Some(NODES);
+    let solution = programme.solve_with(options).ok()?.into_solution().ok()?;
+    let taken = |of_job: &Vec<Variable>| of_job.iter().position(|&x| solution.var_value(x) > 0.5);
+    Some(variables.iter().map(taken).collect())
+}
+
+/// Everybody stays; the rest goes to the others by gain per GPU.
+fn greedy(room: &Room<'_>, choices: &[Vec<Choice>]) -> Vec<Option<usize>> {
+    let all = choices.iter().enumerate();
+    let mut all: Vec<(usize, usize)> = all
+        .flat_map(|(job, of_job)| (0..of_job.len()).map(move |index| (job, index)))
+        .collect();
+    let choice = |(job, index): (usize, usize)| &choices[job][index];
+    all.sort_by(|&a, &b| {
+        let (a, b) = (choice(a), choice(b));
+        let density = |choice: &Choice| choice.gain / f64::from(choice.wish.gpus);
+        let by_density = density(b).total_cmp(&density(a));
+        b.present.cmp(&a.present).then(by_density)
+    });
+    let mut free = free_by_kind(room);
+    let mut quota = room.quota.clone();
+    let mut taken = vec![None; choices.len()];
+    for (job, index) in all {
+        let wish = choices[job][index].wish;
+        let tenant = room.problem.jobs[wish.job].tenant;
+        let left = &mut free[usize::from(wish.kind)];
+        if taken[job].is_none() && *left >= wish.gpus && quota.allows(tenant, wish.gpus) {
+            *left -= wish.gpus;
+            quota.charge(tenant, wish.gpus);
+            taken[job] = Some(index);
+        }
+    }
+    taken
+}
+
+fn gain(choices: &[Vec<Choice>], taken: &[Option<usize>]) -> f64 {
+    let taken = choices.iter().zip(taken);
+    taken
+        .filter_map(|(of_job, index)| index.map(|index| of_job[index].gain))
+        .sum()
+}
+
+type Counts<'a> = Box<dyn Fn(&Choice) -> bool + 'a>;
+
+/// Which choices count together, and how many GPUs they may take.
+fn limits<'a>(room: &'a Room<'_>) -> Vec<(Counts<'a>, u32)> {
+    let free = free_by_kind(room);
+    let kinds = room.kinds().iter().map(|&(kind, _)| {
+        let counts: Counts<'a> = Box::new(move |choice| choice.wish.kind == kind);
+        (counts, free[usize::from(kind)])
+    });
+    let tenants = room.quota.rows().map(|(tenant, left)| {
+        let of = |choice: &Choice| room.problem.jobs[choice.wish.job].tenant;
+        let counts: Counts<'a> =
+            Box::new(move |choice| room.quota.lineage(of(choice)).any(|above| above == tenant));
+        (counts, left)
+    });
+    kinds.chain(tenants).collect()
+}

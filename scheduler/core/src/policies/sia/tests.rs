@@ -1,0 +1,166 @@
+use super::choices::{self, Choice};
+use super::{Sia, programme};
+use crate::policies::Share;
+use crate::policies::room::Room;
+use crate::policies::scene::{Dice, after, cluster, holds, job, later, local, part, power, tenant};
+use crate::problem::{Curve, Problem, gpus_of, nodes_of};
+
+fn random(seed: u64, kinds: &[(u32, u32)], jobs: u32) -> Problem {
+    let mut dice = Dice(seed);
+    let mut problem = cluster(kinds);
+    for _ in 0..jobs {
+        let curves: Vec<Curve> = kinds
+            .iter()
+            .map(|_| power(0.2 + dice.part(), 0.2 + 0.8 * dice.part()))
+            .collect();
+        let mut job = job(curves);
+        job.submitted_s = 3_000.0 * dice.part();
+        job.since_s = job.submitted_s;
+        problem.jobs.push(job);
+    }
+    problem
+}
+
+#[test]
+fn a_scalable_job_grows_and_one_that_does_not_scale_stays_small() {
+    let mut problem = cluster(&[(4, 4)]);
+    problem.jobs = vec![job(vec![power(1.0, 0.95)]), job(vec![power(1.0, 0.0)])];
+    let decision = Sia.share(&problem);
+    let grown = holds(&problem, &decision, 0).expect("runs").1;
+    assert!(grown >= 8, "{grown}");
+    assert_eq!(holds(&problem, &decision, 1), Some((0, 1)));
+    assert!(decision.worth[0].last_gain > 0.0);
+}
+
+#[test]
+fn a_job_grows_to_at_most_twice_what_was_measured() {
+    let mut problem = cluster(&[(4, 4)]);
+    problem.jobs = vec![job(vec![power(1.0, 0.95)])];
+    for (measured, gpus) in [(0, 1), (1, 2), (2, 4), (3, 4), (64, 16)] {
+        let mut unknown = problem.clone();
+        unknown.jobs[0].outlook.largest_gpus = measured;
+        let decision = Sia.share(&unknown);
+        assert_eq!(holds(&unknown, &decision, 0), Some((0, gpus)), "{measured}");
+    }
+}
+
+#[test]
+fn nobody_moves_when_nothing_changed() {
+    for seed in 0..20 {
+        let mut problem = random(seed, &[(6, 4), (2, 8), (3, 8)], 25);
+        let decision = Sia.share(&problem);
+        for _ in 0..3 {
+            problem = after(&problem, &Sia.share(&problem));
+            let again = Sia.share(&problem);
+            assert_eq!(again.parts, vec![None; 25], "seed {seed}");
+            problem = later(problem, 60.0);
+            assert_eq!(Sia.share(&problem).parts, vec![None; 25], "seed {seed}");
+        }
+        assert!(decision.parts.iter().flatten().count() > 0);
+    }
+}
+
+#[test]
+fn the_fast_kind_goes_to_the_job_that_profits_most() {
+    let mut problem = cluster(&[(1, 1), (1, 1)]);
+    let on_both = |fast| job(vec![power(1.0, 1.0), power(fast, 1.0)]);
+    problem.jobs = vec![on_both(1.2), on_both(4.0)];
+    let decision = Sia.share(&problem);
+    assert_eq!(holds(&problem, &decision, 0), Some((0, 1)));
+    assert_eq!(holds(&problem, &decision, 1), Some((1, 1)));
+}
+
+#[test]
+fn a_job_that_was_moved_often_is_not_moved_for_a_little() {
+    let mut problem = cluster(&[(1, 1), (1, 1)]);
+    problem.jobs = vec![job(vec![power(1.0, 1.0), power(1.5, 1.0)])];
+    problem.jobs[0].present = vec![part(0, 1)];
+    problem.jobs[0].since_s = 600.0;
+    let decision = Sia.share(&problem);
+    assert_eq!(holds(&problem, &decision, 0), Some((1, 1)), "3,600 s old");
+    problem.jobs[0].restarts = 60;
+    assert_eq!(Sia.share(&problem).parts, vec![None]);
+}
+
+#[test]
+fn the_programme_is_solved_to_the_optimum() {
+    for seed in 0..60 {
+        let mut problem = random(seed, &[(2, 2), (1, 4)], 4);
+        problem.tenants.push(tenant());
+        problem.tenants[1].gpu_quota = Some(3);
+        problem.jobs[1].tenant = 1;
+        problem.jobs[2].tenant = 1;
+        problem.jobs[3].outlook.largest_gpus = 2;
+        let room = Room::beside_fixed(&problem);
+        let choices: Vec<Vec<Choice>> = (0..4).map(|job| choices::of_job(&room, job)).collect();
+        let gain = |taken: &[Option<usize>]| -> f64 {
+            let taken = choices.iter().zip(taken);
+            let gains = taken.filter_map(|(of_job, index)| index.map(|index| of_job[index].gain));
+            gains.sum()
+        };
+        let fits = |taken: &[Option<usize>]| {
+            let mut used = [0, 0, 0];
+            for (of_job, index) in choices.iter().zip(taken) {
+                let Some(index) = *index else { continue };
+                let wish = of_job[index].wish;
+                used[usize::from(wish.kind)] += wish.gpus;
+                used[2] += wish.gpus * problem.jobs[wish.job].tenant;
+            }
+            used[0] <= 4 && used[1] <= 4 && used[2] <= 3
+        };
+        let sizes: Vec<usize> = choices.iter().map(|of_job| of_job.len() + 1).collect();
+        let all = (0..sizes.iter().product::<usize>()).map(|mut number| {
+            let digit = |&size: &usize| {
+                let digit = number % size;
+                number /= size;
+                digit.checked_sub(1)
+            };
+            sizes.iter().map(digit).collect::<Vec<_>>()
+        });
+        let best = all.filter(|taken| fits(taken)).map(|taken| gain(&taken));
+        let best = best.fold(0.0, f64::max);
+        let solved = programme::solve(&room, &choices);
+        assert!(fits(&solved), "seed {seed}");
+        assert!((gain(&solved) - best).abs() < 1e-9, "seed {seed}: {best}");
+    }
+}
+
+#[test]
+fn fragments_are_joined_by_moving_a_small_job() {
+    let mut problem = cluster(&[(2, 2)]);
+    problem.jobs = vec![job(vec![local(1.0, 0.0, 0.5)]); 3];
+    problem.jobs[0].present = vec![part(0, 1)];
+    problem.jobs[1].present = vec![part(1, 1)];
+    problem.jobs[2].min_gpus = 2;
+    problem.jobs[2].max_gpus = 2;
+    let decision = Sia.share(&problem);
+    let pair = decision.holds(&problem, 2);
+    assert_eq!((gpus_of(pair), nodes_of(pair)), (2, 1));
+    assert!(holds(&problem, &decision, 0).is_some() && holds(&problem, &decision, 1).is_some());
+    let moved = [0, 1].map(|job| decision.parts[job].is_some());
+    assert_ne!(moved[0], moved[1], "one makes room, the other stays");
+}
+
+#[test]
+fn quotas_priorities_units_and_those_that_may_not_move_stand() {
+    let mut problem = cluster(&[(2, 4), (1, 0)]);
+    problem.tenants = vec![tenant(), tenant()];
+    problem.tenants[0].gpu_quota = Some(3);
+    problem.jobs = vec![job(vec![power(1.0, 1.0), power(9.0, 1.0)]); 4];
+    problem.jobs[0].fixed = true;
+    problem.jobs[0].present = vec![part(1, 1)];
+    problem.jobs[2].tenant = 1;
+    problem.jobs[3].tenant = 1;
+    problem.jobs[3].priority = 1;
+    problem.jobs[3].unit.gpus = 3;
+    problem.jobs[3].max_gpus = 4;
+    let decision = Sia.share(&problem);
+    assert_eq!(decision.parts[0], None, "keeps what it holds");
+    assert_eq!(
+        holds(&problem, &decision, 1),
+        Some((0, 2)),
+        "its tenant has 2 left"
+    );
+    assert_eq!(holds(&problem, &decision, 3), Some((0, 3)), "comes first");
+    assert!(holds(&problem, &decision, 2).is_some());
+}
