@@ -36,7 +36,7 @@ pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes 
             *left += free;
         }
     }
-    let order = order::by_key(problem, |_| 0.0);
+    let order = order::by_submission(problem);
     let mut sizes = Sizes {
         wanted: vec![None; problem.jobs.len()],
         worth: vec![Worth::default(); problem.jobs.len()],

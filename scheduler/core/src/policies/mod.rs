@@ -4,21 +4,27 @@
 //! pure: whatever it must remember from one decision to the next is in the problem, so that the same problem gives the same decision.
 
 mod affinity;
+pub mod drf;
 pub mod fifo;
 pub mod gang;
 pub mod gavel;
+pub mod gittins;
 pub mod grow;
 pub mod name;
 pub mod optimus;
 pub mod order;
 pub mod place;
 pub mod quota;
+mod resources;
 pub mod room;
 #[cfg(test)]
 mod scene;
 mod seat;
 pub mod sia;
-pub mod sia;
+pub mod slaq;
+pub mod srtf;
+pub mod tetris;
+pub mod themis;
 pub mod tiresias;
 
 use crate::problem::{Decision, Problem};

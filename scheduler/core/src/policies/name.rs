@@ -1,10 +1,16 @@
 //! The policies by name: what configuration files, simulations and the command line choose from.
 
 use super::Share;
+use super::drf::Drf;
 use super::fifo::Fifo;
 use super::gavel::Gavel;
+use super::gittins::TiresiasGittins;
 use super::optimus::Optimus;
 use super::sia::Sia;
+use super::slaq::Slaq;
+use super::srtf::Srtf;
+use super::tetris::Tetris;
+use super::themis::Themis;
 use super::tiresias::Tiresias;
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -16,6 +22,12 @@ use std::str::FromStr;
 pub enum PolicyName {
     Fifo,
     Tiresias,
+    Srtf,
+    Drf,
+    Tetris,
+    TiresiasGittins,
+    Slaq,
+    Themis,
     Optimus,
     GavelMaxMin,
     GavelMaxSum,
@@ -34,6 +46,12 @@ impl PolicyName {
     pub const ALL: &[Self] = &[
         Self::Fifo,
         Self::Tiresias,
+        Self::Srtf,
+        Self::Drf,
+        Self::Tetris,
+        Self::TiresiasGittins,
+        Self::Slaq,
+        Self::Themis,
         Self::Optimus,
         Self::GavelMaxMin,
         Self::GavelMaxSum,
@@ -46,6 +64,12 @@ impl PolicyName {
         match self {
             Self::Fifo => "fifo",
             Self::Tiresias => "tiresias",
+            Self::Srtf => "srtf",
+            Self::Drf => "drf",
+            Self::Tetris => "tetris",
+            Self::TiresiasGittins => "tiresias-gittins",
+            Self::Slaq => "slaq",
+            Self::Themis => "themis",
             Self::Optimus => "optimus",
             Self::GavelMaxMin => "gavel-max-min",
             Self::GavelMaxSum => "gavel-max-sum",
@@ -59,6 +83,12 @@ impl PolicyName {
         match self {
             Self::Fifo => Box::new(Fifo),
             Self::Tiresias => Box::new(Tiresias),
+            Self::Srtf => Box::new(Srtf),
+            Self::Drf => Box::new(Drf),
+            Self::Tetris => Box::new(Tetris),
+            Self::TiresiasGittins => Box::new(TiresiasGittins),
+            Self::Slaq => Box::new(Slaq),
+            Self::Themis => Box::new(Themis),
             Self::Optimus => Box::new(Optimus),
             Self::GavelMaxMin => Box::new(Gavel::max_min()),
             Self::GavelMaxSum => Box::new(Gavel::max_sum()),

@@ -2,9 +2,8 @@
 
 use crate::problem::{Job, Problem};
 
-/// All jobs by priority, the higher first, strictly; among equals by the key, the smaller first; then by submission.
-pub fn by_key(problem: &Problem, key: impl Fn(&Job) -> f64) -> Vec<usize> {
-    let keys: Vec<f64> = problem.jobs.iter().map(key).collect();
+/// All jobs by priority, the higher first, strictly; among equals by their keys, the smaller first; then by submission.
+pub fn by_key(problem: &Problem, keys: &[f64]) -> Vec<usize> {
     let mut order: Vec<usize> = (0..problem.jobs.len()).collect();
     // Stable: jobs stand in order of submission.
     order.sort_by(|&a, &b| {
@@ -12,6 +11,11 @@ pub fn by_key(problem: &Problem, key: impl Fn(&Job) -> f64) -> Vec<usize> {
         by_priority.then(keys[a].total_cmp(&keys[b]))
     });
     order
+}
+
+/// All jobs by priority, strictly, then by submission.
+pub fn by_submission(problem: &Problem) -> Vec<usize> {
+    by_key(problem, &vec![0.0; problem.jobs.len()])
 }
 
 /// The size that policies without elasticity give: what was asked for, in whole units, within the job's bounds.

@@ -210,6 +210,15 @@ impl<'a> Room<'a> {
         of.outlook.speed(kind, gpus, gpus.div_ceil(whole))
     }
 
+    /// The same on the kind on which it is fastest.
+    pub fn best_speed(&self, job: usize, gpus: u32) -> f64 {
+        let speeds = self
+            .kinds
+            .iter()
+            .map(|&(kind, _)| self.speed(job, kind, gpus));
+        speeds.fold(0.0, f64::max)
+    }
+
     /// Work per second on those GPUs of one kind.
     pub fn speed_on(&self, job: usize, parts: &[Part]) -> f64 {
         let outlook = &self.problem.jobs[job].outlook;

@@ -10,7 +10,7 @@
 
 use super::room::Style;
 use super::{Share, gang, order};
-use crate::problem::{Decision, Problem};
+use crate::problem::{Decision, Job, Problem};
 
 /// GPU-seconds after which a job falls into the lower queue: 16 GPU-hours.
 pub const DEMOTED_GPU_S: f64 = 57_600.0;
@@ -22,13 +22,15 @@ pub struct Tiresias;
 impl Share for Tiresias {
     fn share(&self, problem: &Problem) -> Decision {
         // The upper queue is in order of submission, the lower one in that of demotion; whoever is seen there first comes last.
-        let order = order::by_key(problem, |job| {
+        let demoted_s = |job: &Job| {
             if job.attained_gpu_s < DEMOTED_GPU_S {
                 f64::NEG_INFINITY
             } else {
                 job.demoted_s.unwrap_or(problem.now_s)
             }
-        });
+        };
+        let keys: Vec<f64> = problem.jobs.iter().map(demoted_s).collect();
+        let order = order::by_key(problem, &keys);
         gang::in_order(problem, Style::Emptiest, &order)
     }
 }

@@ -1,0 +1,124 @@
+//! Tetris' packing of several resources (Grandl et al., SIGCOMM 2014).
+//!
+//! The next gang is always the one with the best score: how well its demand for GPUs, CPU and memory is aligned with what is free
+//! (the scalar product of both, as shares of the cluster), minus its remaining work. The first packs more into the cluster, since
+//! what is plentiful is used first; the second, weighted so that both count alike on the average, lowers completion times.
+//!
+//! Left out: alignment machine by machine (here it is that with the whole cluster, because a gang spans machines), disk and
+//! network, the fairness knob, and the barrier knob for the last tasks of a stage, which gangs do not have. Large gangs score well
+//! in an empty cluster, but may wait for ever in a full one.
+
+use super::order::request;
+use super::resources::{self, Resources};
+use super::room::{Room, Style};
+use super::srtf::times_left_s;
+use super::{Share, gang};
+use crate::problem::{Decision, Problem, gpus_of};
+
+/// The best aligned and shortest first.
+#[derive(Debug, Clone, Copy)]
+pub struct Tetris;
+
+impl Share for Tetris {
+    fn share(&self, problem: &Problem) -> Decision {
+        let start = Room::beside_fixed(problem);
+        let candidates = candidates(problem);
+        let queue = || {
+            let mut packing = Packing::begin(problem, candidates.clone());
+            move |room: &Room<'_>| packing.next(room)
+        };
+        gang::run(&start, Style::Packed, queue).decision()
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Candidate {
+    job: usize,
+    /// Shares of the cluster.
+    demand: Resources,
+    /// GPU-seconds left, as seconds of the whole cluster.
+    work_s: f64,
+}
+
+/// The jobs that could run at all.
+fn candidates(problem: &Problem) -> Vec<Candidate> {
+    let whole = resources::whole(problem);
+    let times_left_s = times_left_s(problem);
+    let able = (0..problem.jobs.len())
+        .filter(|&job| problem.jobs[job].is_movable() && times_left_s[job].is_finite());
+    let candidate = |job: usize| {
+        let of = &problem.jobs[job];
+        let demand = resources::shares(&resources::demand(of, request(of)), &whole);
+        Candidate {
+            job,
+            demand,
+            work_s: times_left_s[job] * demand[0],
+        }
+    };
+    able.map(candidate).collect()
+}
+
+struct Packing<'a> {
+    problem: &'a Problem,
+    left: Vec<Candidate>,
+    /// Shares of the cluster that are free.
+    free: Resources,
+    /// What a second of the whole cluster's work weighs.
+    work_weight: f64,
+    asked: Option<Candidate>,
+}
+
+impl<'a> Packing<'a> {
+    fn begin(problem: &'a Problem, left: Vec<Candidate>) -> Self {
+        let whole = resources::whole(problem);
+        let mut free = [1.0; 3];
+        for job in problem.jobs.iter().filter(|job| !job.is_movable()) {
+            let held = resources::demand(job, gpus_of(&job.present));
+            take(&mut free, &resources::shares(&held, &whole));
+        }
+        let total = |of: &dyn Fn(&Candidate) -> f64| left.iter().map(of).sum::<f64>();
+        let work_s = total(&|candidate| candidate.work_s);
+        let alignment = total(&|candidate| dot(&candidate.demand, &free));
+        Self {
+            problem,
+            free,
+            work_weight: if work_s > 0.0 {
+                alignment / work_s
+            } else {
+                0.0
+            },
+            left,
+            asked: None,
+        }
+    }
+
+    fn next(&mut self, room: &Room<'_>) -> Option<usize> {
+        if let Some(asked) = self.asked.filter(|asked| room.given(asked.job).is_some()) {
+            take(&mut self.free, &asked.demand);
+        }
+        let key = |candidate: &Candidate| {
+            let score = dot(&candidate.demand, &self.free) - self.work_weight * candidate.work_s;
+            (self.problem.jobs[candidate.job].priority, score)
+        };
+        let better = |a: &(usize, &Candidate), b: &(usize, &Candidate)| {
+            let (a, b) = (key(a.1), key(b.1));
+            // The first of equals: `min_by` with the better one less.
+            b.0.cmp(&a.0).then(b.1.total_cmp(&a.1))
+        };
+        let (index, _) = self.left.iter().enumerate().min_by(better)?;
+        // Order matters: who stands first wins a tie.
+        let asked = self.left.remove(index);
+        self.asked = Some(asked);
+        Some(asked.job)
+    }
+}
+
+fn take(free: &mut Resources, demand: &Resources) {
+    for (free, demand) in free.iter_mut().zip(demand) {
+        *free -= demand;
+    }
+}
+
+fn dot(a: &Resources, b: &Resources) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}

@@ -1,0 +1,93 @@
+//! Themis' finish-time fairness (Mahajan et al., NSDI 2020).
+//!
+//! A job's rho is the time from its submission to its end in the shared cluster, over the time that it would take alone in its
+//! N-th part of it, with N jobs there. The aim is a small largest rho. Whoever got GPUs keeps them for a lease, one round. Then
+//! they are offered to the worst-off part of the jobs only, and among those to whom they do most good: those whose rho would rise
+//! fastest per GPU if they went without. What they cannot use goes to the others, in order of submission.
+//!
+//! The part is 1 - f; f trades fairness for efficiency, and the paper's value 0.8 is ours. Left out: the truthful auction (hidden
+//! payments make lying useless; here the rhos come from the outlooks, and nobody bids) and applications of several jobs.
+
+use super::order::{self, minimum, request};
+use super::room::{Room, Style};
+use super::{Share, gang};
+use crate::problem::{Decision, Problem};
+
+/// The worst-off first.
+#[derive(Debug, Clone, Copy)]
+pub struct Themis;
+
+/// The part of the jobs that gets no offer: the paper's fairness knob.
+const F: f64 = 0.8;
+
+impl Share for Themis {
+    fn share(&self, problem: &Problem) -> Decision {
+        let fates = fates(problem);
+        gang::in_order(problem, Style::Packed, &order(problem, &fates))
+    }
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Fate {
+    rho: f64,
+    /// How much rho rises per second without GPUs, for every GPU asked for.
+    urgency: f64,
+    leased: bool,
+}
+
+fn fates(problem: &Problem) -> Vec<Fate> {
+    let room = Room::beside_fixed(problem);
+    let part = f64::from(problem.gpus()) / problem.jobs.len().max(1) as f64;
+    let fate = |job: usize| {
+        let of = &problem.jobs[job];
+        let size = request(of);
+        let work = of.outlook.work_done + of.outlook.work_left;
+        let alone_s = work / part_speed(&room, job, part);
+        let shared_s = of.age_s(problem.now_s) + of.outlook.work_left / room.best_speed(job, size);
+        let lease_ends_s = of.since_s + problem.round_s;
+        Fate {
+            // A job that cannot run in its part, or nowhere, is no worse off for waiting.
+            rho: if alone_s.is_finite() && shared_s.is_finite() {
+                shared_s / alone_s
+            } else {
+                0.0
+            },
+            urgency: 1.0 / alone_s / f64::from(size),
+            leased: !of.present.is_empty() && problem.now_s < lease_ends_s,
+        }
+    };
+    (0..problem.jobs.len()).map(fate).collect()
+}
+
+/// Work per second in a part of the cluster: that of as many GPUs, or a fraction of the smallest gang's.
+fn part_speed(room: &Room<'_>, job: usize, part: f64) -> f64 {
+    let of = &room.problem.jobs[job];
+    let (least, most) = (minimum(of), request(of));
+    if part < f64::from(least) {
+        return room.best_speed(job, least) * part / f64::from(least);
+    }
+    let unit = of.unit.gpus.max(1);
+    let sizes = (least..=most).filter(|size| size % unit == 0 && f64::from(*size) <= part);
+    sizes
+        .map(|size| room.best_speed(job, size))
+        .fold(0.0, f64::max)
+}
+
+/// By priority; then the leased, the worst-off part by urgency, the others by submission. Who is among the worst-off does not
+/// depend on who runs, so that a decision that was carried out is not reversed at once.
+fn order(problem: &Problem, fates: &[Fate]) -> Vec<usize> {
+    let rhos: Vec<f64> = fates.iter().map(|fate| -fate.rho).collect();
+    let mut order = order::by_key(problem, &rhos);
+    let priority = |&job: &usize| problem.jobs[job].priority;
+    for class in order.chunk_by_mut(|a, b| priority(a) == priority(b)) {
+        let offered = (class.len() as f64 * (1.0 - F)).ceil() as usize;
+        let (worst_off, others) = class.split_at_mut(offered.min(class.len()));
+        worst_off.sort_by(|&a, &b| {
+            let by_urgency = fates[b].urgency.total_cmp(&fates[a].urgency);
+            by_urgency.then(a.cmp(&b))
+        });
+        others.sort_unstable();
+        class.sort_by_key(|&job| !fates[job].leased);
+    }
+    order
+}
