@@ -10,6 +10,7 @@ pub mod gang;
 pub mod gavel;
 pub mod gittins;
 pub mod grow;
+pub mod muster;
 pub mod name;
 pub mod optimus;
 pub mod order;

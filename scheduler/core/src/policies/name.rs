@@ -3,6 +3,7 @@
 use super::Share;
 use super::drf::Drf;
 use super::fifo::Fifo;
+use super::muster::Muster;
 use super::gavel::Gavel;
 use super::gittins::TiresiasGittins;
 use super::optimus::Optimus;
@@ -20,6 +21,7 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PolicyName {
+    Muster,
     Fifo,
     Tiresias,
     Srtf,
@@ -44,6 +46,7 @@ pub struct UnknownPolicy {
 impl PolicyName {
     /// All of them.
     pub const ALL: &[Self] = &[
+        Self::Muster,
         Self::Fifo,
         Self::Tiresias,
         Self::Srtf,
@@ -62,6 +65,7 @@ impl PolicyName {
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
+            Self::Muster => "muster",
             Self::Fifo => "fifo",
             Self::Tiresias => "tiresias",
             Self::Srtf => "srtf",
@@ -81,6 +85,7 @@ impl PolicyName {
     #[must_use]
     pub fn share(self) -> Box<dyn Share> {
         match self {
+            Self::Muster => Box::new(Muster::default()),
             Self::Fifo => Box::new(Fifo),
             Self::Tiresias => Box::new(Tiresias),
             Self::Srtf => Box::new(Srtf),
