@@ -20,6 +20,7 @@ pub mod openapi;
 mod problem;
 mod query;
 mod rate;
+mod round;
 mod routes;
 mod state;
 mod stream;

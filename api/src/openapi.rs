@@ -40,6 +40,7 @@ Kinds of problem:
         (name = "streams", description = "Changes as they happen"),
         (name = "nodes", description = "The machines of the cluster"),
         (name = "tenants", description = "Who owns jobs, and how many GPUs they may hold"),
+        (name = "rounds", description = "What the scheduler saw and decided, round by round"),
         (name = "tokens", description = "Who may do what"),
     ),
     components(schemas(Problem, EventView, Opened, ProgressMessage, LogPiece, LogEnd)),

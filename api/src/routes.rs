@@ -1,7 +1,7 @@
 //! The one list of routes.
 
 use crate::state::App;
-use crate::{auth, cluster, health, job, layers, metrics, node, openapi, tenant, token, web};
+use crate::{auth, cluster, health, job, layers, metrics, node, openapi, round, tenant, token, web};
 use axum::Router;
 use axum::routing::get;
 use utoipa::openapi::OpenApi as Document;
@@ -60,6 +60,8 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(node::uncordon::uncordon))
         .routes(routes!(tenant::list::list, tenant::create::create))
         .routes(routes!(tenant::change::change))
+        .routes(routes!(round::list::list))
+        .routes(routes!(round::get::get))
         .routes(routes!(token::list::list, token::create::create))
         .routes(routes!(token::revoke::revoke))
         .routes(routes!(token::me::me))

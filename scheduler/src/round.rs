@@ -90,7 +90,7 @@ pub async fn once(pool: &Pool, policy: &Policy) -> Result<Round, RoundError> {
         });
     }
     let steps = translate::steps(&plan);
-    let record = record(&snapshot, &plan, &report)?;
+    let record = record(&snapshot, policy, &plan, &report)?;
     let outcome = retry::on_conflict(|| commit(pool, &steps, &record, now)).await?;
     tracing::debug!(
         round.number = number,
@@ -117,9 +117,10 @@ async fn commit(
     Ok(outcome)
 }
 
-/// Snapshot, plan and report as they are kept, so that the round can be replayed.
+/// Snapshot, policy, plan and report as they are kept, so that the round can be replayed.
 fn record(
     snapshot: &Snapshot,
+    policy: &Policy,
     plan: &Plan,
     report: &RoundReport,
 ) -> Result<RoundRecord, RoundError> {
@@ -129,8 +130,9 @@ fn record(
         number: snapshot.round,
         snapshot_zstd: zstd::encode_all(snapshot_json.as_slice(), LEVEL)
             .map_err(RoundError::Compress)?,
-        plan: serde_json::to_value(plan).expect("a plan is JSON"),
-        report: serde_json::to_value(report).expect("a report is JSON"),
+        policy: Some(serde_json::to_string(policy).expect("a policy is JSON")),
+        plan: serde_json::to_string(plan).expect("a plan is JSON"),
+        report: serde_json::to_string(report).expect("a report is JSON"),
     })
 }
 

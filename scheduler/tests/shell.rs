@@ -3,12 +3,11 @@
 
 mod support;
 
-use muster_core::policy::Policy;
-use muster_core::snapshot::Snapshot;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::job::JobPhase;
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::Wait;
+use muster_sim::replay::{Recorded, replay};
 use support::{Node, Shell, Store, TOKEN};
 
 const LEASE_MS: u64 = 30_000;
@@ -103,7 +102,7 @@ async fn every_round_replays_to_the_same_bytes(store: &Store) {
     let mut tx = muster_store::pool::begin(&store.pool)
         .await
         .expect("a transaction");
-    let rounds = muster_store::round::list(&mut tx, None, 100)
+    let rounds = muster_store::round::list(&mut tx, None, None, 100)
         .await
         .expect("rounds");
     assert!(
@@ -117,20 +116,20 @@ async fn every_round_replays_to_the_same_bytes(store: &Store) {
             .expect("read")
             .expect("the round");
         let bytes = zstd::decode_all(kept.snapshot_zstd.as_slice()).expect("zstd");
-        let snapshot: Snapshot = serde_json::from_slice(&bytes).expect("a snapshot");
-        let (plan, report) = muster_core::plan(&snapshot, &Policy::optimus());
-        assert_eq!(
-            serde_json::to_value(plan).expect("JSON"),
-            kept.plan,
-            "round {}",
-            summary.number
-        );
-        assert_eq!(
-            serde_json::to_value(report).expect("JSON"),
-            kept.report,
-            "round {}",
-            summary.number
-        );
+        let policy = kept.policy.as_deref().expect("the policy is kept");
+        let replayed = replay(
+            Recorded {
+                number: summary.number,
+                policy: Some(policy),
+                snapshot: std::str::from_utf8(&bytes).expect("text"),
+                plan: &kept.plan,
+                report: &kept.report,
+            },
+            None,
+        )
+        .expect("readable");
+        assert!(replayed.is_same(), "{replayed:?}");
+        assert_eq!(replayed.differences, []);
     }
 }
 
@@ -290,8 +289,9 @@ async fn old_rounds_are_forgotten_and_the_newest_kept() {
         let record = muster_store::round::RoundRecord {
             number,
             snapshot_zstd: vec![1],
-            plan: serde_json::json!({}),
-            report: serde_json::json!({}),
+            policy: None,
+            plan: "{}".to_owned(),
+            report: "{}".to_owned(),
         };
         muster_store::round::insert(&mut tx, &record, now - day * age_days)
             .await
@@ -307,7 +307,7 @@ async fn old_rounds_are_forgotten_and_the_newest_kept() {
         (2, 0, 0)
     );
     let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
-    let left = muster_store::round::list(&mut tx, None, 10)
+    let left = muster_store::round::list(&mut tx, None, None, 10)
         .await
         .expect("listed");
     assert_eq!(

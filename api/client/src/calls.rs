@@ -6,11 +6,13 @@ use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::view::{
     CheckpointView, CreatedToken, EventView, JobView, Me, NewTenant, NewToken, NodeView, Page,
-    SeriesView, TaskView, TenantChange, TenantView, TokenView,
+    RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange, TenantView, TokenView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
 /// A part of a task's log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -185,6 +187,27 @@ impl Client {
     ) -> Result<TenantView, ClientError> {
         let request = self.request(Method::PATCH, &["tenants", tenant]);
         answer(send(request.json(change)).await?).await
+    }
+
+    /// A page of rounds, newest first: those below `before`, and not before `since`.
+    pub async fn rounds(
+        &self,
+        before: Option<u64>,
+        since: Option<OffsetDateTime>,
+    ) -> Result<Page<RoundSummaryView>, ClientError> {
+        let mut query = vec![("limit", "500".to_owned())];
+        query.extend(before.map(|number| ("continue", number.to_string())));
+        query.extend(
+            since
+                .and_then(|at| at.format(&Rfc3339).ok())
+                .map(|at| ("since", at)),
+        );
+        self.get(&["rounds"], &query).await
+    }
+
+    /// A round, whole.
+    pub async fn round(&self, number: u64) -> Result<RoundView, ClientError> {
+        self.get(&["rounds", &number.to_string()], &[]).await
     }
 
     /// All tokens of the tenant, newest first.

@@ -1,19 +1,21 @@
 //! Rounds as they were decided, kept so that any of them can be replayed.
 
 use crate::error::StoreError;
-use crate::number::{signed, unsigned};
+use crate::number::{signed, unsigned, unsigned32};
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
 
-/// One round, whole.
-#[derive(Debug, Clone, PartialEq)]
+/// One round, whole. JSON is kept as the text that was written, so that a replay can be compared byte for byte.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RoundRecord {
     pub number: u64,
     /// The whole input, in the scheduler's encoding, compressed with zstd.
     pub snapshot_zstd: Vec<u8>,
-    pub plan: Value,
-    pub report: Value,
+    /// `None` in rounds of releases that did not keep it.
+    pub policy: Option<String>,
+    pub plan: String,
+    pub report: String,
 }
 
 /// One line of the list of rounds.
@@ -21,7 +23,11 @@ pub struct RoundRecord {
 pub struct RoundSummary {
     pub number: u64,
     pub at: OffsetDateTime,
-    pub report: Value,
+    /// The name in the policy.
+    pub policy: Option<String>,
+    pub decisions: u32,
+    /// The report's totals.
+    pub totals: Option<Value>,
 }
 
 /// The number of the next round. Only the leader asks; two leaders would collide when they insert.
@@ -43,10 +49,12 @@ pub async fn insert(
     at: OffsetDateTime,
 ) -> Result<(), StoreError> {
     sqlx::query!(
-        "insert into round (number, at, snapshot, plan, report) values ($1, $2, $3, $4, $5)",
+        "insert into round (number, at, snapshot, policy, plan, report)
+         values ($1, $2, $3, $4::text::json, $5::text::json, $6::text::json)",
         signed(round.number),
         at,
         round.snapshot_zstd,
+        round.policy,
         round.plan,
         round.report
     )
@@ -62,7 +70,7 @@ pub async fn get(
     number: u64,
 ) -> Result<Option<(OffsetDateTime, RoundRecord)>, StoreError> {
     let row = sqlx::query!(
-        "select at, snapshot, plan, report from round where number = $1",
+        r#"select at, snapshot, policy::text, plan::text as "plan!", report::text as "report!" from round where number = $1"#,
         signed(number)
     )
     .fetch_optional(conn)
@@ -71,6 +79,7 @@ pub async fn get(
         let record = RoundRecord {
             number,
             snapshot_zstd: row.snapshot,
+            policy: row.policy,
             plan: row.plan,
             report: row.report,
         };
@@ -78,18 +87,24 @@ pub async fn get(
     }))
 }
 
-/// Newest first, those below `before`.
+/// Newest first, those below `before` and not before `since`.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn list(
     conn: &mut PgConnection,
     before: Option<u64>,
+    since: Option<OffsetDateTime>,
     limit: u32,
 ) -> Result<Vec<RoundSummary>, StoreError> {
     let rows = sqlx::query!(
-        "select number, at, report from round where $1::bigint is null or number < $1 order by number desc limit $2",
+        r#"select number, at, policy ->> 'share' as policy, json_array_length(plan -> 'decisions') as decisions,
+                  report -> 'totals' as totals
+           from round
+           where ($1::bigint is null or number < $1) and ($2::timestamptz is null or at >= $2)
+           order by number desc limit $3"#,
         before.map(signed),
+        since,
         i64::from(limit)
     )
     .fetch_all(conn)
@@ -97,7 +112,9 @@ pub async fn list(
     let rounds = rows.into_iter().map(|row| RoundSummary {
         number: unsigned(row.number),
         at: row.at,
-        report: row.report,
+        policy: row.policy,
+        decisions: row.decisions.map_or(0, unsigned32),
+        totals: row.totals,
     });
     Ok(rounds.collect())
 }

@@ -8,6 +8,7 @@ mod files;
 mod idempotency;
 mod jobs;
 mod pages;
+mod rounds;
 mod streams;
 mod tenancy;
 mod world;

@@ -371,6 +371,47 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/rounds": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List the scheduler's rounds, newest first
+         * @description For administrators. Rounds that changed nothing are not kept, nor those older than the scheduler's `keep_rounds_s`.
+         */
+        get: operations["listRounds"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/rounds/{number}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get a round, whole
+         * @description For administrators: its snapshot holds the jobs of every tenant. The same snapshot and policy give the same plan and report
+         *     again, byte for byte (`muster replay`).
+         */
+        get: operations["getRound"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/stream": {
         parameters: {
             query?: never;
@@ -1229,6 +1270,28 @@ export interface components {
             }[];
         };
         /** @description One page of a list. */
+        Page_RoundSummaryView: {
+            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /**
+                 * Format: date-time
+                 * @description The instant that the round was given as now.
+                 */
+                at: string;
+                /**
+                 * Format: int32
+                 * @description How many things it decided.
+                 */
+                decisions: number;
+                /** Format: int64 */
+                number: number;
+                /** @description Name of the policy; null where the round does not tell. */
+                policy: string | null;
+                totals: components["schemas"]["RoundTotals"] | null;
+            }[];
+        };
+        /** @description One page of a list. */
         Page_TaskView: {
             /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
             continue: string | null;
@@ -1404,6 +1467,50 @@ export interface components {
             index: number;
             /** @enum {string} */
             kind: "ps_shard";
+        };
+        /** @description One line of the list of rounds. */
+        RoundSummaryView: {
+            /**
+             * Format: date-time
+             * @description The instant that the round was given as now.
+             */
+            at: string;
+            /**
+             * Format: int32
+             * @description How many things it decided.
+             */
+            decisions: number;
+            /** Format: int64 */
+            number: number;
+            /** @description Name of the policy; null where the round does not tell. */
+            policy: string | null;
+            totals: components["schemas"]["RoundTotals"] | null;
+        };
+        /** @description GPUs of the nodes that were up, after a round. */
+        RoundTotals: {
+            /** Format: int32 */
+            free_gpus: number;
+            /** Format: int32 */
+            gpus: number;
+            /** Format: int32 */
+            held_gpus: number;
+            /** Format: int32 */
+            waiting_jobs: number;
+        };
+        /** @description A round, whole. Its parts are passed on byte for byte as the scheduler wrote them, so that a replay can be compared with them. */
+        RoundView: {
+            /** Format: date-time */
+            at: string;
+            /** Format: int64 */
+            number: number;
+            /** @description What it decided. */
+            plan: Record<string, never>;
+            /** @description The policy under which it was decided; null in rounds of releases that did not keep it. */
+            policy: Record<string, never> | null;
+            /** @description Why. */
+            report: Record<string, never>;
+            /** @description Everything that it knew: nodes, tenants and jobs of one instant. */
+            snapshot: Record<string, never>;
         };
         /** @description One point of the training series, sent by the chief worker. Rates and times are means since the point before. */
         Sample: {
@@ -2486,6 +2593,74 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["NodeView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listRounds: {
+        parameters: {
+            query?: {
+                /** @description Only rounds at or after this time (RFC 3339). */
+                since?: string;
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before; any number of a round shows those below it. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of rounds */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_RoundSummaryView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getRound: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Number of the round */
+                number: number;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The round */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["RoundView"];
                 };
             };
             /** @description A refusal */

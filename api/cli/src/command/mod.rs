@@ -7,6 +7,7 @@ pub mod list;
 pub mod login;
 pub mod logs;
 pub mod nodes;
+pub mod replay;
 pub mod show;
 pub mod submit;
 pub mod tenants;
@@ -69,6 +70,8 @@ pub enum Remote {
     Tenants(tenants::Tenants),
     /// List tokens, make or revoke one
     Tokens(tenants::Tokens),
+    /// Plan past rounds again: the same bytes, or what another policy would have decided
+    Replay(replay::Replay),
     /// Say who the token stands for
     Whoami(nodes::Whoami),
 }
@@ -106,6 +109,7 @@ impl Remote {
             Self::Uncordon(node) => node.run(session, false).await?,
             Self::Tenants(options) => options.run(session).await?,
             Self::Tokens(options) => options.run(session).await?,
+            Self::Replay(options) => options.run(session).await?,
             Self::Whoami(options) => options.run(session).await?,
         }
         Ok(ExitCode::SUCCESS)

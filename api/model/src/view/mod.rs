@@ -7,6 +7,7 @@
 mod job;
 mod node;
 mod problem;
+mod round;
 mod stream;
 mod tenant;
 
@@ -16,6 +17,7 @@ pub use job::{
 };
 pub use node::{GpuView, NodeView, Occupant};
 pub use problem::Problem;
+pub use round::{RoundSummaryView, RoundTotals, RoundView};
 pub use stream::{LogEnd, LogPiece, Opened, ProgressMessage, name};
 pub use tenant::{CreatedToken, Me, NewTenant, NewToken, TenantChange, TenantView, TokenView};
 

@@ -1,8 +1,8 @@
 //! Rounds are kept as they were, each number once.
 
 use crate::world::{World, at};
-use muster_store::pool;
 use muster_store::round::{RoundRecord, get, insert, list, next_number, prune};
+use muster_store::{pool, scope};
 use serde_json::json;
 
 #[tokio::test]
@@ -11,22 +11,34 @@ async fn a_round_is_kept_whole_and_its_number_is_taken_once() -> anyhow::Result<
     let mut tx = pool::begin(&world.scheduler).await?;
     for seconds in 1..=3 {
         let number = next_number(&mut tx).await?;
-        let plan = json!({"z": 1, "a": [0.1, u64::MAX], "text": "\u{1F600}"});
+        let plan = format!(
+            r#"{{"z": 1,"a":[0.10, {}], "decisions":[1,2], "text":"😀"}}"#,
+            u64::MAX
+        );
         let round = RoundRecord {
             number,
             snapshot_zstd: vec![0, 1, 255],
+            policy: (number > 1).then(|| r#"{"share":"muster", "b":1}"#.to_owned()),
             plan,
-            report: json!({"number": number}),
+            report: r#"{"totals":{"gpus":4}}"#.to_owned(),
         };
         insert(&mut tx, &round, at(seconds)).await?;
         assert_eq!(get(&mut tx, number).await?, Some((at(seconds), round)));
     }
-    let numbers: Vec<u64> = list(&mut tx, Some(3), 10)
+    let shown: Vec<_> = list(&mut tx, Some(3), None, 10)
         .await?
-        .iter()
-        .map(|round| round.number)
+        .into_iter()
+        .map(|round| (round.number, round.policy, round.decisions, round.totals))
         .collect();
-    assert_eq!(numbers, [2, 1]);
+    let totals = Some(json!({"gpus": 4}));
+    assert_eq!(
+        shown,
+        [
+            (2, Some("muster".to_owned()), 2, totals.clone()),
+            (1, None, 2, totals)
+        ]
+    );
+    assert_eq!(list(&mut tx, None, Some(at(3)), 10).await?.len(), 1);
     assert_eq!(prune(&mut tx, at(100)).await?, 2);
     assert_eq!(next_number(&mut tx).await?, 4);
     tx.commit().await?;
@@ -34,8 +46,9 @@ async fn a_round_is_kept_whole_and_its_number_is_taken_once() -> anyhow::Result<
     let again = RoundRecord {
         number: 3,
         snapshot_zstd: Vec::new(),
-        plan: json!({}),
-        report: json!({}),
+        policy: None,
+        plan: "{}".to_owned(),
+        report: "{}".to_owned(),
     };
     assert!(
         insert(&mut tx, &again, at(4))
@@ -43,5 +56,27 @@ async fn a_round_is_kept_whole_and_its_number_is_taken_once() -> anyhow::Result<
             .expect_err("another leader was first")
             .is_taken()
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn rounds_are_read_by_administrators_alone() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let round = RoundRecord {
+        number: 1,
+        snapshot_zstd: vec![1],
+        policy: None,
+        plan: r#"{"decisions":[]}"#.to_owned(),
+        report: "{}".to_owned(),
+    };
+    insert(&mut tx, &round, at(1)).await?;
+    tx.commit().await?;
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert_eq!(get(&mut tx, 1).await?, None);
+    assert_eq!(list(&mut tx, None, None, 10).await?, []);
+    scope::admin(&mut tx).await?;
+    assert_eq!(get(&mut tx, 1).await?, Some((at(1), round)));
+    assert_eq!(list(&mut tx, None, None, 10).await?.len(), 1);
     Ok(())
 }

@@ -1,0 +1,252 @@
+//! `muster replay`: past rounds planned again from what the store keeps of them, here and by the same code as the scheduler's.
+//!
+//! Without `--policy` each must give the same bytes again, and the exit code tells. For administrators, because a round holds the
+//! jobs of every tenant.
+
+use super::{Session, UsageError};
+use crate::clock;
+use crate::output::table;
+use clap::Args;
+use muster_model::view::RoundSummaryView;
+use muster_sim::core::policy::Policy;
+use muster_sim::replay::{Difference, Recorded, Replay as Replayed, replay};
+use std::str::FromStr;
+use std::time::Duration;
+use time::OffsetDateTime;
+
+#[derive(Debug, Args)]
+pub struct Replay {
+    /// Number of a round, or a span of them such as 120..160 [default: the newest].
+    #[arg(conflicts_with = "since")]
+    rounds: Option<Span>,
+    /// All rounds of the last so many seconds, minutes, hours or days, such as 30m.
+    #[arg(long, value_name = "AGE", value_parser = age)]
+    since: Option<Duration>,
+    /// Show what this policy would have decided on the same snapshots.
+    #[arg(long, value_name = "NAME")]
+    policy: Option<String>,
+}
+
+/// Rounds from one number to another, both included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Span {
+    from: u64,
+    to: u64,
+}
+
+/// Rounds that gave other bytes under their own policy: the scheduler that wrote them is not this one.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct OtherBytes(String);
+
+impl Replay {
+    /// # Errors
+    /// No such round, what the server says, or rounds that gave other bytes.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let policy = self.policy.as_deref().map(named).transpose()?;
+        let rounds = self.choose(session).await?;
+        let mut replays = Vec::new();
+        for number in rounds {
+            let round = session.client.round(number).await?;
+            let recorded = Recorded {
+                number,
+                policy: round.policy.as_ref().map(|policy| policy.get()),
+                snapshot: round.snapshot.get(),
+                plan: round.plan.get(),
+                report: round.report.get(),
+            };
+            replays.push(replay(recorded, policy.as_ref())?);
+        }
+        session.output.print(&replays, |replays| {
+            describe(replays, self.policy.as_deref())
+        })?;
+        let changed = replays.iter().filter(|replay| !replay.is_same()).count();
+        if policy.is_none() && changed > 0 {
+            let all = replays.len();
+            return Err(OtherBytes(format!("{changed} of {all} rounds gave other bytes")).into());
+        }
+        Ok(())
+    }
+
+    /// Numbers of the rounds that are asked for and were kept, oldest first.
+    async fn choose(&self, session: &Session) -> anyhow::Result<Vec<u64>> {
+        if let Some(Span { from, to }) = self.rounds
+            && from == to
+        {
+            return Ok(vec![from]);
+        }
+        let since = self.since.map(|age| clock::now() - age);
+        let (least, mut before) = match self.rounds {
+            Some(Span { from, to }) => (from, to.checked_add(1)),
+            None => (0, None),
+        };
+        let mut numbers = Vec::new();
+        loop {
+            let page = session.client.rounds(before, since).await?;
+            let kept = page
+                .items
+                .iter()
+                .map(|round: &RoundSummaryView| round.number);
+            numbers.extend(kept.filter(|number| *number >= least));
+            if self.rounds.is_none() && self.since.is_none() {
+                numbers.truncate(1);
+                break;
+            }
+            before = page.next.and_then(|next| next.parse().ok());
+            if before.is_none_or(|before| before <= least) {
+                break;
+            }
+        }
+        if numbers.is_empty() {
+            return Err(super::NotFound("no such round is kept".to_owned()).into());
+        }
+        numbers.reverse();
+        Ok(numbers)
+    }
+}
+
+fn named(name: &str) -> Result<Policy, UsageError> {
+    match name {
+        "optimus" => Ok(Policy::optimus()),
+        _ => Err(UsageError(format!(
+            "--policy is {name:?}; expected optimus"
+        ))),
+    }
+}
+
+fn describe(replays: &[Replayed], policy: Option<&str>) -> String {
+    let Some(policy) = policy else {
+        let lines = replays.iter().map(|replay| {
+            let verdict = if replay.is_same() {
+                "the same bytes".to_owned()
+            } else {
+                let what = match (replay.same_plan, replay.same_report) {
+                    (false, true) => "plan",
+                    (true, false) => "report",
+                    _ => "plan and report",
+                };
+                format!("ANOTHER {what}")
+            };
+            format!("round {}: {verdict}", replay.round)
+        });
+        let mut text = lines.collect::<Vec<_>>().join("\n");
+        text.push_str(&tail(replays, "replayed"));
+        return text;
+    };
+    let differing = replays
+        .iter()
+        .filter(|replay| !replay.differences.is_empty())
+        .count();
+    let held = |replay: fn(&Replayed) -> u32| -> f64 {
+        let sum: f64 = replays.iter().map(|one| f64::from(replay(one))).sum();
+        sum / replays.len().max(1) as f64
+    };
+    let summary = table(
+        ["", "as it was", policy],
+        [
+            row(
+                "GPUs held, mean",
+                held(|one| one.recorded.held_gpus),
+                held(|one| one.replayed.held_gpus),
+            ),
+            row(
+                "jobs waiting, mean",
+                held(|one| one.recorded.waiting_jobs),
+                held(|one| one.replayed.waiting_jobs),
+            ),
+        ],
+    );
+    let rounds = replays.len();
+    format!(
+        "{differing} of {rounds} rounds would have been decided otherwise\n{summary}{}",
+        tail(replays, policy)
+    )
+}
+
+fn row(what: &str, recorded: f64, replayed: f64) -> [String; 3] {
+    [
+        what.to_owned(),
+        format!("{recorded:.1}"),
+        format!("{replayed:.1}"),
+    ]
+}
+
+/// The jobs decided otherwise, if any.
+fn tail(replays: &[Replayed], column: &str) -> String {
+    let shown = |text: &String| {
+        if text.is_empty() {
+            "leave it".to_owned()
+        } else {
+            text.clone()
+        }
+    };
+    let rows: Vec<[String; 4]> = replays
+        .iter()
+        .flat_map(|replay| {
+            replay.differences.iter().map(|difference: &Difference| {
+                [
+                    replay.round.to_string(),
+                    difference.name.clone(),
+                    shown(&difference.recorded),
+                    shown(&difference.replayed),
+                ]
+            })
+        })
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    format!("\n\n{}", table(["round", "job", "as it was", column], rows))
+}
+
+impl FromStr for Span {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || format!("{text:?} is neither a round such as 17 nor a span such as 17..40");
+        let number = |text: &str| text.trim_start_matches('=').parse::<u64>().ok();
+        let (from, to) = text.split_once("..").unwrap_or((text, text));
+        match (number(from), number(to)) {
+            (Some(from), Some(to)) if from <= to => Ok(Self { from, to }),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+fn age(text: &str) -> Result<Duration, String> {
+    let wrong = || format!("{text:?} is no age; expected such as 90s, 30m, 12h or 7d");
+    let (digits, unit) = text
+        .split_at_checked(text.len().saturating_sub(1))
+        .ok_or_else(wrong)?;
+    let unit_s = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let number: u64 = digits.parse().map_err(|_| wrong())?;
+    let seconds = number
+        .checked_mul(unit_s)
+        .filter(|&s| s <= 10 * 365 * 86_400);
+    seconds.map(Duration::from_secs).ok_or_else(wrong)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Span, age};
+    use std::time::Duration;
+
+    #[test]
+    fn spans_and_ages_are_read_or_refused() {
+        assert_eq!("7".parse(), Ok(Span { from: 7, to: 7 }));
+        assert_eq!("7..9".parse(), Ok(Span { from: 7, to: 9 }));
+        for wrong in ["9..7", "", "a", "1..", "..2"] {
+            assert!(wrong.parse::<Span>().is_err(), "{wrong}");
+        }
+        assert_eq!(age("90m"), Ok(Duration::from_secs(5_400)));
+        for wrong in ["", "m", "5", "5y", "99999999999999d", "é"] {
+            assert!(age(wrong).is_err(), "{wrong}");
+        }
+    }
+}
