@@ -51,6 +51,9 @@ pub struct JobReport {
     pub speed: SpeedReport,
     /// Steps until it ends, by its bound or by convergence.
     pub steps_left: f64,
+    /// The 80 % confidence interval of `steps_left`; `None` in reports from before it was kept.
+    #[serde(default)]
+    pub steps_left_between: Option<(f64, f64)>,
     /// Seconds until it ends at this size.
     pub time_left_s: f64,
     pub waiting: Option<Waiting>,
@@ -134,6 +137,7 @@ pub(crate) fn report(
                     steps_per_s: estimate.speed.steps_per_s(shown.0, shown.1),
                 },
                 steps_left: estimate.steps_left,
+                steps_left_between: Some(estimate.steps_left_between),
                 time_left_s: estimate.time_s(shown),
                 waiting,
             }

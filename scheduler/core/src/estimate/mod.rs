@@ -3,6 +3,7 @@
 //! It knows one job at a time and nothing of the cluster.
 
 mod convergence;
+mod loss_curve;
 mod nnls;
 mod speed;
 
@@ -14,6 +15,9 @@ pub(crate) use speed::Speed;
 #[derive(Debug, Clone)]
 pub(crate) struct Estimate {
     pub steps_left: f64,
+    /// Between so many and so many steps are left four times in five, as far as the losses tell; both are `steps_left` where
+    /// something else ends the job.
+    pub steps_left_between: (f64, f64),
     pub speed: Speed,
     /// The most workers and shards it may be given now, its range and the bound of exploration considered.
     pub most: (u32, u32),
@@ -36,8 +40,10 @@ impl Estimate {
                 )
             },
         );
+        let steps_left = StepsLeft::of(&job.progress, policy);
         Self {
-            steps_left: steps_left(&job.progress, policy),
+            steps_left: steps_left.expected,
+            steps_left_between: (steps_left.low, steps_left.high),
             speed,
             most,
         }
@@ -50,20 +56,38 @@ impl Estimate {
 }
 
 /// Steps to the job's bound or to convergence, whichever comes first; at least one, because it has not ended.
-fn steps_left(progress: &Progress, policy: &Policy) -> f64 {
-    let per_epoch = progress.steps_per_epoch.max(1);
-    let by_bound = progress
-        .max_steps
-        .map(|most| most.saturating_sub(progress.step));
-    let by_convergence = progress
-        .convergence
-        .and_then(|rule| convergence::last_epoch(&progress.epoch_losses, rule))
-        .map(|epoch| {
-            epoch
-                .saturating_mul(per_epoch)
-                .saturating_sub(progress.step)
-        });
-    let left = [by_bound, by_convergence].into_iter().flatten().min();
-    left.unwrap_or_else(|| policy.unknown_epochs.saturating_mul(per_epoch))
-        .max(1) as f64
+struct StepsLeft {
+    low: f64,
+    expected: f64,
+    high: f64,
+}
+
+impl StepsLeft {
+    fn of(progress: &Progress, policy: &Policy) -> Self {
+        let per_epoch = progress.steps_per_epoch.max(1);
+        let by_bound = progress
+            .max_steps
+            .map(|most| most.saturating_sub(progress.step));
+        let converged = progress
+            .convergence
+            .and_then(|rule| convergence::last_epoch(&progress.epoch_losses, rule));
+        let left = |last_epoch: Option<u64>| {
+            let by_convergence = last_epoch.map(|epoch| {
+                epoch
+                    .saturating_mul(per_epoch)
+                    .saturating_sub(progress.step)
+            });
+            [by_bound, by_convergence]
+                .into_iter()
+                .flatten()
+                .min()
+                .unwrap_or_else(|| policy.unknown_epochs.saturating_mul(per_epoch))
+                .max(1) as f64
+        };
+        Self {
+            low: left(converged.map(|last| last.low)),
+            expected: left(converged.map(|last| last.expected)),
+            high: left(converged.map(|last| last.high)),
+        }
+    }
 }

@@ -1,0 +1,212 @@
+//! Optimus' loss curve (Peng et al., EuroSys 2018, section 3.1), `loss(k) = 1 / (b0 k + b1) + b2` with all `b >= 0`, and how far
+//! the losses leave it open.
+//!
+//! For a given asymptote `b2` the curve is fitted by Gauss and Newton's method, each step a non-negative least squares problem in
+//! `b0` and `b1`; the asymptote itself is searched on a grid. That search is also what the confidence region is made of: the
+//! asymptote is what few epochs tell least, so the curves whose asymptote fits nearly as well are the plausible ones (the
+//! profile likelihood of `b2`).
+
+use super::nnls;
+
+/// Fewer losses than this tell nothing.
+pub(super) const FEWEST: usize = 3;
+/// Asymptotes tried between 0 and the newest losses, and then about the best of them.
+const COARSE: u32 = 40;
+const FINE: u32 = 20;
+const NEWTON_STEPS: u32 = 6;
+
+/// Loss per epoch.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Curve {
+    pub b0: f64,
+    pub b1: f64,
+    pub b2: f64,
+}
+
+/// The best curve, and all tried ones (the best among them) that the losses do not rule out at a confidence of 80 %.
+#[derive(Debug, Clone)]
+pub(super) struct Fit {
+    pub best: Curve,
+    pub plausible: Vec<Curve>,
+}
+
+/// A loss with the weight of its residual.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    epoch: f64,
+    loss: f64,
+    weight: f64,
+}
+
+impl Curve {
+    pub(super) fn loss(self, epoch: u64) -> f64 {
+        // Epochs stay far below 2^52.
+        self.at(epoch as f64)
+    }
+
+    fn at(self, epoch: f64) -> f64 {
+        1.0 / (self.b0 * epoch + self.b1) + self.b2
+    }
+
+    /// Derivatives by `b0`, `b1` and `b2`.
+    fn slopes(self, epoch: f64) -> [f64; 3] {
+        let above = 1.0 / (self.b0 * epoch + self.b1);
+        [-epoch * above * above, -above * above, 1.0]
+    }
+}
+
+/// Fits positive, finite losses of ascending epochs; `None` when there are too few or they do not fall.
+pub(super) fn fit(losses: &[(u64, f64)]) -> Option<Fit> {
+    if losses.len() < FEWEST {
+        return None;
+    }
+    let points = weighted(&without_outliers(losses));
+    // The curve lies above its asymptote, so the newest losses do on average.
+    let newest = &points[points.len() - points.len().div_ceil(3)..];
+    let top = newest.iter().map(|point| point.loss).sum::<f64>() / newest.len() as f64;
+    let step = top / f64::from(COARSE);
+    let mut tried: Vec<(Curve, f64)> = (0..COARSE)
+        .filter_map(|i| with_asymptote(&points, step * f64::from(i)))
+        .collect();
+    let (about, _) = best_of(&tried)?;
+    let from = (about.b2 - step).max(0.0);
+    let fine = 2.0 * step / f64::from(FINE);
+    tried.extend((0..=FINE).filter_map(|i| with_asymptote(&points, from + fine * f64::from(i))));
+    let (best, least) = best_of(&tried)?;
+    let allowed = least + allowance(&points, best);
+    let plausible = tried
+        .into_iter()
+        .filter(|&(_, error)| error <= allowed)
+        .map(|(curve, _)| curve)
+        .collect();
+    Some(Fit { best, plausible })
+}
+
+fn best_of(tried: &[(Curve, f64)]) -> Option<(Curve, f64)> {
+    tried.iter().copied().min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// Three segments, each counting four times the one before, as in the Optimus prototype: the newest losses tell most.
+fn weighted(losses: &[(u64, f64)]) -> Vec<Point> {
+    let count = losses.len();
+    let point = |(i, &(epoch, loss)): (usize, &(u64, f64))| Point {
+        epoch: epoch as f64,
+        loss,
+        weight: [1.0, 4.0, 16.0][3 * i / count],
+    };
+    losses.iter().enumerate().map(point).collect()
+}
+
+/// A loss that stands out of both its neighbours by half or more is replaced by their mean; the newest counts only if it jumps up,
+/// because a steep fall at the start of training is no outlier.
+fn without_outliers(losses: &[(u64, f64)]) -> Vec<(u64, f64)> {
+    const FACTOR: f64 = 1.5;
+    let at = |i: usize| losses[i].1;
+    let mut clean = losses.to_vec();
+    let last = losses.len() - 1;
+    for (i, point) in clean.iter_mut().enumerate().take(last).skip(1) {
+        let (low, high) = (at(i - 1).min(at(i + 1)), at(i - 1).max(at(i + 1)));
+        if point.1 > FACTOR * high || point.1 * FACTOR < low {
+            point.1 = f64::midpoint(low, high);
+        }
+    }
+    if at(last) > FACTOR * at(last - 1).max(at(last - 2)) {
+        clean[last].1 = at(last - 1);
+    }
+    clean
+}
+
+/// The best falling curve with this asymptote, and its weighted squared error.
+fn with_asymptote(points: &[Point], b2: f64) -> Option<(Curve, f64)> {
+    let curve = |[b0, b1]: [f64; 2]| Curve { b0, b1, b2 };
+    // 1 / (loss - b2) is linear in b0 and b1. Noise may put a loss below the asymptote: it then counts as just above.
+    let highest = points.iter().map(|point| point.loss).fold(0.0, f64::max);
+    let least_above = (highest - b2) * 0.01;
+    let start: Vec<([f64; 2], f64)> = points
+        .iter()
+        .map(|point| {
+            let above = (point.loss - b2).max(least_above);
+            // d(1/y) = dy / y^2: this factor makes the rows measure the error in the loss.
+            let weight = point.weight * above * above;
+            ([weight * point.epoch, weight], weight / above)
+        })
+        .collect();
+    let mut found = curve(nnls::solve(&start));
+    let mut error = squared_error(points, found);
+    for _ in 0..NEWTON_STEPS {
+        let rows: Vec<([f64; 2], f64)> = points
+            .iter()
+            .map(|point| {
+                let [by_b0, by_b1, _] = found.slopes(point.epoch).map(|by| by * point.weight);
+                let residual = (point.loss - found.at(point.epoch)) * point.weight;
+                (
+                    [by_b0, by_b1],
+                    by_b0 * found.b0 + by_b1 * found.b1 + residual,
+                )
+            })
+            .collect();
+        let next = curve(nnls::solve(&rows));
+        let next_error = squared_error(points, next);
+        let better = next_error < error * (1.0 - 1e-9);
+        if !better {
+            break;
+        }
+        (found, error) = (next, next_error);
+    }
+    (found.b0 > 0.0 && error.is_finite()).then_some((found, error))
+}
+
+fn squared_error(points: &[Point], curve: Curve) -> f64 {
+    points
+        .iter()
+        .map(|point| (point.weight * (curve.at(point.epoch) - point.loss)).powi(2))
+        .sum()
+}
+
+/// By how much the weighted error may exceed the least one at a confidence of 80 %.
+///
+/// Were every residual of the weight that its noise deserves, this would be the noise's variance times Student's t squared. The
+/// weights favour the newest losses instead, and noise tends to shrink with the loss, so the variance of the asymptote is the
+/// sandwich estimator's (Huber 1967) in the form that mends each residual by its leverage (HC2, MacKinnon and White 1985).
+fn allowance(points: &[Point], best: Curve) -> f64 {
+    let freedom = (points.len().saturating_sub(3)).max(1) as f64;
+    // Student's t, two-sided 80 %, by the first term of Fisher's expansion about the normal quantile.
+    const NORMAL: f64 = 1.2816;
+    let student = NORMAL * (1.0 + (NORMAL * NORMAL + 1.0) / (4.0 * freedom));
+    let rows: Vec<[f64; 3]> = points
+        .iter()
+        .map(|point| best.slopes(point.epoch).map(|by| by * point.weight))
+        .collect();
+    let Some(inverse) = inverse_gram(&rows) else {
+        // The losses do not tell the coefficients apart: nothing is ruled out.
+        return f64::INFINITY;
+    };
+    let spread: f64 = points
+        .iter()
+        .zip(&rows)
+        .map(|(point, row)| {
+            let along = inverse.map(|line| dot(&line, row));
+            let leverage = dot(&along, row).min(0.99);
+            let residual = point.weight * (best.at(point.epoch) - point.loss);
+            (residual * along[2]).powi(2) / (1.0 - leverage)
+        })
+        .sum();
+    student * student * spread / inverse[2][2]
+}
+
+fn dot(a: &[f64; 3], b: &[f64; 3]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| a * b).sum()
+}
+
+/// The inverse of `rows' rows` by cofactors; `None` when it is as good as singular.
+fn inverse_gram(rows: &[[f64; 3]]) -> Option<[[f64; 3]; 3]> {
+    let h = |i: usize, j: usize| rows.iter().map(|row| row[i] * row[j]).sum::<f64>();
+    let (aa, ab, ac, bb, bc, cc) = (h(0, 0), h(0, 1), h(0, 2), h(1, 1), h(1, 2), h(2, 2));
+    let cofactors = [
+        [bb * cc - bc * bc, ac * bc - ab * cc, ab * bc - ac * bb],
+        [ac * bc - ab * cc, aa * cc - ac * ac, ab * ac - aa * bc],
+        [ab * bc - ac * bb, ab * ac - aa * bc, aa * bb - ab * ab],
+    ];
+    let determinant = aa * cofactors[0][0] + ab * cofactors[0][1] + ac * cofactors[0][2];
+    (determinant > aa * bb * cc * 1e-14).then(|| cofactors.map(|row| row.map(|c| c / determinant)))
+}
