@@ -44,17 +44,18 @@ pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes 
     };
     for &job in &sizes.order {
         let of = &problem.jobs[job];
-        let least = minimum(of);
-        if !of.is_movable() || !room.quota_allows(of.tenant, least) {
+        let roomy = |&(kind, least): &(u16, u32)| {
+            let mut left = left.iter();
+            room.quota_allows(of.tenant, least)
+                && left.any(|&(of, free)| of == kind && free >= least)
+        };
+        let mut starts = starts(&room, job).into_iter();
+        let Some((kind, least)) = starts.find(|start| of.is_movable() && roomy(start)) else {
             continue;
-        }
-        let mut kinds = kinds_by_habit(&room, job, least).into_iter();
-        let roomy = |&kind: &u16| left.iter().any(|&(k, free)| k == kind && free >= least);
-        if let Some(kind) = kinds.find(roomy) {
-            sizes.wanted[job] = Some((kind, least));
-            room.charge(of.tenant, least);
-            *of_kind(&mut left, kind).expect("it was found there") -= least;
-        }
+        };
+        sizes.wanted[job] = Some((kind, least));
+        room.charge(of.tenant, least);
+        *of_kind(&mut left, kind).expect("it was found there") -= least;
     }
     let mut rest = &sizes.order[..];
     while let Some(&first) = rest.first() {
@@ -76,8 +77,8 @@ pub fn sizes(problem: &Problem, gain: impl Fn(&Room<'_>, Step) -> f64) -> Sizes 
 
 impl Sizes {
     /// Finds the nodes. Whose size does not change keeps its nodes; the others follow, the smaller first, on the nodes with the
-    /// most free GPUs. Who does not fit as a whole (whole units, CPU, memory) shrinks as far as it may, and whoever finds nothing
-    /// on the kind that was meant takes its minimum on another.
+    /// most free GPUs. Who does not fit as a whole (whole units, CPU, memory) shrinks as far as it may, and whoever has nothing in
+    /// the end takes its minimum of what is left over.
     pub fn place(self, problem: &Problem) -> Decision {
         let mut room = Room::beside_fixed(problem);
         let mut anew: Vec<(Reverse<i32>, u32, usize, u16)> = Vec::new();
@@ -94,14 +95,13 @@ impl Sizes {
             }
         }
         anew.sort_unstable();
-        let mut nowhere = Vec::new();
         for (_, gpus, job, kind) in anew {
-            if !fit(&mut room, job, kind, gpus) {
-                nowhere.push(job);
-            }
+            fit(&mut room, job, kind, gpus);
         }
-        for job in nowhere {
-            room.place(job, minimum(&problem.jobs[job]), Style::Emptiest);
+        for &job in &self.order {
+            if problem.jobs[job].is_movable() && room.given(job).is_none() {
+                start(&mut room, job);
+            }
         }
         let mut decision = room.decision();
         decision.worth = self.worth;
@@ -110,7 +110,7 @@ impl Sizes {
 }
 
 /// The largest size up to that which fits; what the job has, if that is it.
-fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) -> bool {
+fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) {
     let of = &room.problem.jobs[job];
     let (unit, least) = (of.unit.gpus.max(1), minimum(of));
     let mut size = gpus;
@@ -118,15 +118,25 @@ fn fit(room: &mut Room<'_>, job: usize, kind: u16, gpus: u32) -> bool {
         let has =
             of.held_gpus() == size && present_kind(room.problem, job) == Some(kind) && size < gpus;
         if has && room.can_keep(job) {
-            room.keep(job);
-            return true;
+            return room.keep(job);
         }
         if room.place_on(job, kind, size, Style::Emptiest) {
-            return true;
+            return;
         }
         size -= unit;
     }
-    false
+}
+
+/// Lets a job have what it holds, or its smallest size somewhere, if that is left over.
+fn start(room: &mut Room<'_>, job: usize) {
+    if room.can_keep(job) {
+        return room.keep(job);
+    }
+    for (kind, least) in starts(room, job) {
+        if room.place_on(job, kind, least, Style::Emptiest) {
+            return;
+        }
+    }
 }
 
 /// Gives the jobs of one class step by step what is left.
@@ -173,9 +183,7 @@ fn offer(
     (kind, from): (u16, u32),
     gain: &impl Fn(&Room<'_>, Step) -> f64,
 ) -> Option<Offer> {
-    let of = &room.problem.jobs[job];
-    let mut larger = (from + 1..=maximum(of)).filter(|to| to % of.unit.gpus.max(1) == 0);
-    let to = larger.find(|&to| room.speed(job, kind, to) > 0.0)?;
+    let to = size_after(room, job, kind, from)?;
     let step = Step {
         job,
         kind,
@@ -186,13 +194,28 @@ fn offer(
     (gain > 0.0).then_some(Offer { gain, step })
 }
 
-/// The kinds on which a job of that size runs: its own first, then the fastest.
-fn kinds_by_habit(room: &Room<'_>, job: usize, gpus: u32) -> Vec<u16> {
-    let mut kinds = room.kinds_for(job, gpus);
-    if let Some(own) = present_kind(room.problem, job) {
-        kinds.sort_by_key(|&kind| kind != own);
+/// The kinds on which a job runs, with its smallest size there: its own kind first, then the one on which that is fastest.
+fn starts(room: &Room<'_>, job: usize) -> Vec<(u16, u32)> {
+    let own = present_kind(room.problem, job);
+    let of = &room.problem.jobs[job];
+    let mut starts: Vec<(u16, u32)> = Vec::new();
+    for &(kind, _) in room.kinds() {
+        starts.extend(
+            size_after(room, job, kind, minimum(of).saturating_sub(1)).map(|least| (kind, least)),
+        );
     }
-    kinds
+    let speed = |&(kind, least): &(u16, u32)| room.speed(job, kind, least);
+    starts.sort_by(|a, b| speed(b).total_cmp(&speed(a)));
+    starts.sort_by_key(|&(kind, _)| Some(kind) != own);
+    starts
+}
+
+/// The next larger size at which the job runs.
+fn size_after(room: &Room<'_>, job: usize, kind: u16, from: u32) -> Option<u32> {
+    let of = &room.problem.jobs[job];
+    let unit = of.unit.gpus.max(1);
+    let mut larger = (from + 1..=maximum(of)).filter(|to| to % unit == 0);
+    larger.find(|&to| room.speed(job, kind, to) > 0.0)
 }
 
 fn present_kind(problem: &Problem, job: usize) -> Option<u16> {

@@ -1,0 +1,260 @@
+//! Builds dense problems in a few words, at random as well; says what is wrong with a decision on one, and carries it out.
+#![allow(dead_code, reason = "every test binary uses another part of it")]
+
+pub mod random;
+
+use muster_core::policies::tiresias::DEMOTED_GPU_S;
+use muster_core::problem::{
+    Curve, Decision, Demand, Job, Node, Outlook, Part, Problem, Tenant, gpus_of, nodes_of,
+};
+
+/// Nodes of one kind with CPU and memory in plenty, one tenant without a quota, and an hour gone.
+pub fn cluster(nodes: usize, gpus: u32) -> Problem {
+    Problem {
+        now_s: 3_600.0,
+        round_s: 60.0,
+        kinds: vec!["v100".to_owned()],
+        nodes: vec![node(0, gpus); nodes],
+        tenants: vec![tenant()],
+        jobs: Vec::new(),
+        history_gpu_s: Vec::new(),
+    }
+}
+
+pub fn node(kind: u16, gpus: u32) -> Node {
+    Node {
+        kind,
+        gpus,
+        cpu_milli: 64_000,
+        memory_bytes: 1 << 40,
+        rack: 0,
+    }
+}
+
+pub fn tenant() -> Tenant {
+    Tenant {
+        weight: 1.0,
+        gpu_quota: None,
+        parent: None,
+    }
+}
+
+/// A job that waits, wants exactly so many GPUs, and needs so many seconds on them.
+pub fn job(gpus: u32, left_s: f64) -> Job {
+    let curve = power(1.0, 1.0);
+    let speed = curve.speed(gpus, 1);
+    Job {
+        tenant: 0,
+        priority: 0,
+        submitted_s: 0.0,
+        unit: Demand::GPU,
+        min_gpus: gpus,
+        max_gpus: gpus,
+        request_gpus: gpus,
+        present: Vec::new(),
+        since_s: 0.0,
+        fixed: false,
+        attained_gpu_s: 0.0,
+        demoted_s: None,
+        held_s: vec![0.0],
+        restarts: 0,
+        restart_s: 0.0,
+        preemptible: true,
+        outlook: Outlook {
+            work_done: 0.0,
+            work_left: left_s * speed,
+            uncertainty: 0.0,
+            curves: vec![curve].into(),
+            largest_gpus: gpus,
+            loss: None,
+        },
+    }
+}
+
+/// Runs there for a while already.
+pub fn runs(mut job: Job, parts: &[(u32, u32)], since_s: f64) -> Job {
+    job.present = parts
+        .iter()
+        .map(|&(node, gpus)| Part { node, gpus })
+        .collect();
+    job.since_s = since_s;
+    job
+}
+
+/// `speed` on one GPU; on `n` it is `n` to the power of `exponent` times that, on however many nodes.
+pub fn power(speed: f64, exponent: f64) -> Curve {
+    let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
+    let speeds: Vec<f64> = (1..=64).map(at).collect();
+    Curve {
+        local: speeds.clone(),
+        spread: speeds,
+    }
+}
+
+/// GPUs of every job after a decision.
+pub fn sizes(problem: &Problem, decision: &Decision) -> Vec<u32> {
+    let jobs = 0..problem.jobs.len();
+    jobs.map(|job| gpus_of(decision.holds(problem, job)))
+        .collect()
+}
+
+/// The problem as it is an instant after the decision was carried out.
+pub fn carried_out(problem: &Problem, decision: &Decision) -> Problem {
+    let mut after = problem.clone();
+    for (index, job) in after.jobs.iter_mut().enumerate() {
+        let parts = decision.holds(problem, index);
+        if job.attained_gpu_s >= DEMOTED_GPU_S {
+            job.demoted_s = job.demoted_s.or(Some(problem.now_s));
+        }
+        if job.present != parts {
+            job.restarts += u32::from(!job.present.is_empty());
+            job.present = parts.to_vec();
+            job.since_s = problem.now_s;
+        }
+    }
+    after
+}
+
+/// A problem on a few lines.
+pub fn told(problem: &Problem) -> String {
+    let list = |parts: &[Part]| -> Vec<String> {
+        let part = |part: &Part| format!("{}x{}", part.gpus, part.node);
+        parts.iter().map(part).collect()
+    };
+    let mut lines = vec![format!("at {}", problem.now_s)];
+    for node in &problem.nodes {
+        lines.push(format!(
+            "k{} {} GPUs {} mCPU",
+            node.kind, node.gpus, node.cpu_milli
+        ));
+    }
+    for (index, job) in problem.jobs.iter().enumerate() {
+        let speeds = |kind: &Curve| {
+            let request = job.request_gpus as usize - 1;
+            kind.local
+                .get(request)
+                .copied()
+                .zip(kind.spread.get(request).copied())
+        };
+        lines.push(format!(
+            "job {index} tenant {} ({:?}) prio {} {:?} {}..{} asks {} has {:?} since {}{}{} speeds {:?}",
+            job.tenant,
+            problem.tenants[job.tenant as usize].gpu_quota,
+            job.priority,
+            job.unit,
+            job.min_gpus,
+            job.max_gpus,
+            job.request_gpus,
+            list(&job.present),
+            job.since_s,
+            if job.fixed { " fixed" } else { "" },
+            if job.preemptible { "" } else { " stubborn" },
+            job.outlook.curves.iter().map(speeds).collect::<Vec<_>>(),
+        ));
+    }
+    lines.join("\n")
+}
+
+/// Everything that is wrong with a decision, told without any of the code that decides.
+pub fn violations(problem: &Problem, decision: &Decision) -> Vec<String> {
+    let mut wrong = Vec::new();
+    if decision.parts.len() != problem.jobs.len() {
+        return vec![format!("{} answers", decision.parts.len())];
+    }
+    if ![0, problem.jobs.len()].contains(&decision.worth.len()) {
+        wrong.push(format!("{} worths", decision.worth.len()));
+    }
+    for (index, job) in problem.jobs.iter().enumerate() {
+        let parts = decision.holds(problem, index);
+        if !job.fixed && (job.preemptible || job.present.is_empty()) {
+            wrong.extend(wrong_gang(problem, job, parts).map(|why| format!("job {index} {why}")));
+        } else if parts != job.present {
+            wrong.push(format!("job {index} is fixed and moved"));
+        }
+    }
+    for node in 0..problem.nodes.len() {
+        wrong.extend(overloaded(problem, decision, node));
+    }
+    for tenant in 0..problem.tenants.len() {
+        let held = |movable: bool| -> u32 {
+            let jobs = problem.jobs.iter().enumerate();
+            jobs.filter(|(_, job)| job.is_movable() == movable && belongs(problem, job, tenant))
+                .map(|(index, _)| gpus_of(decision.holds(problem, index)))
+                .sum()
+        };
+        let quota = problem.tenants[tenant].gpu_quota.unwrap_or(u32::MAX);
+        if held(true) > 0 && held(true) + held(false) > quota {
+            wrong.push(format!("tenant {tenant} is above its quota of {quota}"));
+        }
+    }
+    wrong
+}
+
+fn wrong_gang(problem: &Problem, job: &Job, parts: &[Part]) -> Option<&'static str> {
+    let gpus = gpus_of(parts);
+    let kinds: Vec<u16> = parts
+        .iter()
+        .map(|part| problem.nodes[part.node as usize].kind)
+        .collect();
+    if parts.is_empty() {
+        return None;
+    }
+    if parts
+        .iter()
+        .any(|part| part.gpus == 0 || part.gpus % job.unit.gpus != 0)
+    {
+        return Some("holds part of a unit");
+    }
+    if gpus < job.min_gpus || gpus > job.max_gpus {
+        return Some("has a size that it may not have");
+    }
+    if kinds.iter().any(|&kind| kind != kinds[0]) {
+        return Some("mixes kinds");
+    }
+    let speed = job.outlook.speed(kinds[0], gpus, nodes_of(parts));
+    (speed <= 0.0).then_some("cannot run there")
+}
+
+fn overloaded(problem: &Problem, decision: &Decision, node: usize) -> Vec<String> {
+    let taken = |movable: bool| {
+        let mut taken = (0, 0, 0);
+        for (index, job) in problem.jobs.iter().enumerate() {
+            let here = decision.holds(problem, index).iter();
+            let here = here.filter(|part| part.node as usize == node);
+            let gpus: u32 = here.map(|part| part.gpus).sum();
+            if job.is_movable() == movable {
+                let units = u64::from(gpus / job.unit.gpus);
+                taken.0 += u64::from(gpus);
+                taken.1 += units * job.unit.cpu_milli;
+                taken.2 += units * job.unit.memory_bytes;
+            }
+        }
+        taken
+    };
+    // What may not be touched can be above what a node still has; nobody may come on top of it.
+    let (fixed, moved, has) = (taken(false), taken(true), problem.nodes[node]);
+    let mut wrong = Vec::new();
+    let mut check = |what, fixed: u64, moved: u64, has: u64| {
+        if moved > 0 && moved + fixed > has {
+            wrong.push(format!(
+                "node {node} gives {moved} {what} beside {fixed} of {has}"
+            ));
+        }
+    };
+    check("GPUs", fixed.0, moved.0, u64::from(has.gpus));
+    check("CPU", fixed.1, moved.1, has.cpu_milli);
+    check("bytes", fixed.2, moved.2, has.memory_bytes);
+    wrong
+}
+
+/// Whether the tenant or one below it owns the job.
+fn belongs(problem: &Problem, job: &Job, tenant: usize) -> bool {
+    let mut of = Some(job.tenant as usize);
+    while let Some(owner) = of {
+        if owner == tenant {
+            return true;
+        }
+        of = problem.tenants[owner].parent.map(|parent| parent as usize);
+    }
+    false
+}

@@ -1,0 +1,175 @@
+//! Random problems, small and full of corner cases: several kinds, nodes that are down under their jobs, units of several GPUs,
+//! jobs that may not move, sizes and kinds on which a job has no speed, quotas below what is held.
+
+use super::{node, power, tenant};
+use muster_core::problem::{
+    Curve, Demand, Job, Loss, Node, Outlook, Part, Problem, Tally, Tenant, gpus_of, nodes_of,
+};
+
+/// SplitMix64: small, and the same everywhere.
+pub struct Dice(pub u64);
+
+impl Dice {
+    pub fn roll(&mut self, sides: u32) -> u32 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        u32::try_from((z ^ (z >> 31)) % u64::from(sides.max(1))).expect("below sides")
+    }
+
+    pub fn one_in(&mut self, sides: u32) -> bool {
+        self.roll(sides) == 0
+    }
+
+    /// Between the two, the second included.
+    pub fn between(&mut self, low: u32, high: u32) -> u32 {
+        low + self.roll(high - low + 1)
+    }
+}
+
+/// A problem of up to `kinds` GPU kinds.
+pub fn problem(dice: &mut Dice, kinds: u32) -> Problem {
+    let kinds = u16::try_from(dice.between(1, kinds)).expect("few");
+    let mut problem = Problem {
+        now_s: f64::from(dice.between(1_000, 100_000)),
+        round_s: 60.0,
+        kinds: (0..kinds).map(|kind| format!("k{kind}")).collect(),
+        nodes: Vec::new(),
+        tenants: tenants(dice),
+        jobs: Vec::new(),
+        history_gpu_s: (0..dice.roll(30))
+            .map(|_| f64::from(dice.roll(500_000)))
+            .collect(),
+    };
+    let scarce = dice.one_in(3);
+    problem.nodes = (0..dice.between(1, 5))
+        .map(|_| Node {
+            cpu_milli: if scarce { 4_000 } else { 64_000 },
+            ..node(
+                u16::try_from(dice.roll(u32::from(kinds))).expect("few"),
+                dice.between(1, 8),
+            )
+        })
+        .collect();
+    let mut tally = Tally::empty(&problem);
+    for _ in 0..dice.roll(9) {
+        let job = job(dice, &problem, &mut tally, kinds);
+        problem.jobs.push(job);
+    }
+    problem
+        .jobs
+        .sort_by(|a, b| a.submitted_s.total_cmp(&b.submitted_s));
+    for node in &mut problem.nodes {
+        if dice.one_in(10) {
+            node.gpus = 0;
+        }
+    }
+    problem
+}
+
+fn tenants(dice: &mut Dice) -> Vec<Tenant> {
+    let of = |index: u32| Tenant {
+        weight: f64::from(dice.between(1, 4)),
+        gpu_quota: dice.one_in(3).then(|| dice.roll(12)),
+        parent: (index > 0 && dice.one_in(2)).then(|| dice.roll(index)),
+    };
+    let mut tenants: Vec<Tenant> = (0..4).map(of).collect();
+    tenants[0] = tenant();
+    tenants
+}
+
+fn job(dice: &mut Dice, problem: &Problem, tally: &mut Tally, kinds: u16) -> Job {
+    let unit = [1, 1, 1, 2, 3][dice.roll(5) as usize];
+    let min_gpus = dice.between(1, 4);
+    let max_gpus = (min_gpus.div_ceil(unit) + dice.roll(5)) * unit;
+    let age_s = f64::from(dice.roll(1_000));
+    let mut job = Job {
+        tenant: dice.roll(4),
+        priority: [0, 0, 0, 1, -1][dice.roll(5) as usize],
+        submitted_s: problem.now_s - age_s,
+        unit: Demand {
+            gpus: unit,
+            cpu_milli: u64::from(dice.roll(3)) * 500,
+            memory_bytes: u64::from(dice.roll(3)) << 36,
+        },
+        min_gpus,
+        max_gpus,
+        request_gpus: dice.between(min_gpus, max_gpus),
+        present: Vec::new(),
+        since_s: problem.now_s - f64::from(dice.roll(1_000)).min(age_s),
+        fixed: false,
+        attained_gpu_s: f64::from(dice.roll(4)) * f64::from(dice.roll(30_000)),
+        demoted_s: None,
+        held_s: vec![0.0; usize::from(kinds)],
+        restarts: dice.roll(3),
+        restart_s: f64::from(dice.roll(60)),
+        preemptible: !dice.one_in(6),
+        outlook: outlook(dice, kinds),
+    };
+    if !dice.one_in(3) {
+        job.present = present(dice, &job, problem, tally);
+        job.fixed = !job.present.is_empty() && dice.one_in(8);
+        tally.take(&job.present, &job.unit);
+    }
+    job
+}
+
+/// Any whole units of one kind on which it runs, here and there.
+fn present(dice: &mut Dice, job: &Job, problem: &Problem, tally: &Tally) -> Vec<Part> {
+    let kind = u16::try_from(dice.roll(u32::try_from(problem.kinds.len()).expect("few")));
+    let kind = kind.expect("few");
+    let units = job.max_gpus / job.unit.gpus;
+    let mut left = dice.between(job.min_gpus.div_ceil(job.unit.gpus), units) * job.unit.gpus;
+    let mut parts = Vec::new();
+    for (index, node) in (0..).zip(&problem.nodes) {
+        let free = tally.available(index as usize, &job.unit).min(left);
+        if node.kind == kind && free > 0 {
+            parts.push(Part {
+                node: index,
+                gpus: free,
+            });
+            left -= free;
+        }
+    }
+    let speed = job.outlook.speed(kind, gpus_of(&parts), nodes_of(&parts));
+    if gpus_of(&parts) >= job.min_gpus && speed > 0.0 {
+        parts
+    } else {
+        Vec::new()
+    }
+}
+
+fn outlook(dice: &mut Dice, kinds: u16) -> Outlook {
+    let curves: Vec<Curve> = (0..kinds).map(|_| curve(dice)).collect();
+    let loss = Loss {
+        b0: f64::from(dice.between(1, 9)) / 1_000.0,
+        b1: f64::from(dice.between(1, 9)) / 10.0,
+        b2: 0.1,
+        first: 10.0,
+    };
+    Outlook {
+        work_done: f64::from(dice.roll(10_000)),
+        work_left: f64::from(dice.between(1, 100_000)),
+        uncertainty: 0.0,
+        curves: curves.into(),
+        largest_gpus: dice.between(1, 8),
+        loss: dice.one_in(2).then_some(loss),
+    }
+}
+
+fn curve(dice: &mut Dice) -> Curve {
+    if dice.one_in(8) {
+        return Curve::default();
+    }
+    let exponent = f64::from(dice.between(3, 10)) / 10.0;
+    let mut curve = power(f64::from(dice.between(1, 20)), exponent);
+    let across = f64::from(dice.between(0, 5)) / 5.0;
+    curve.spread.iter_mut().for_each(|speed| *speed *= across);
+    if dice.one_in(5) {
+        // A size at which nothing was ever seen to run.
+        let hole = dice.roll(8) as usize;
+        (curve.local[hole], curve.spread[hole]) = (0.0, 0.0);
+    }
+    curve
+}

@@ -1,0 +1,161 @@
+//! What must hold of the decisions of every policy on random problems, and what each of them promises beyond that.
+
+mod dense;
+
+use dense::random::{self, Dice};
+use dense::{carried_out, told, violations};
+use muster_core::policies::name::PolicyName;
+use muster_core::problem::{Problem, Tally, gpus_of, nodes_of};
+use proptest::prelude::*;
+
+/// What a policy promises beside a right decision.
+struct Promises {
+    /// Deciding again on what was just carried out changes nothing.
+    stability: Stability,
+    /// Nobody waits who would fit into what was left over.
+    work_conserving: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Stability {
+    Always,
+    /// Unless a job was started that cannot be stopped any more, which counts as given before all others from then on.
+    Stoppable,
+    /// The same, where there is one kind of GPU.
+    OneKind,
+    No,
+}
+
+fn promises(name: PolicyName) -> Promises {
+    use PolicyName as Name;
+    let (stability, work_conserving) = match name {
+        Name::Srtf | Name::Tiresias | Name::TiresiasGittins | Name::Themis => {
+            (Stability::Always, true)
+        }
+        Name::Drf | Name::Tetris => (Stability::Stoppable, true),
+        // A reservation may leave GPUs idle.
+        Name::Fifo => (Stability::Always, false),
+        Name::Optimus | Name::Slaq => (Stability::OneKind, true),
+        _ => (Stability::No, false),
+    };
+    Promises {
+        stability,
+        work_conserving,
+    }
+}
+
+fn config() -> ProptestConfig {
+    ProptestConfig {
+        cases: 2_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    }
+}
+
+proptest! {
+    #![proptest_config(config())]
+
+    #[test]
+    fn no_policy_gives_what_is_not_there_splits_a_gang_or_moves_what_is_fixed(seed: u64) {
+        let problem = random::problem(&mut Dice(seed), 3);
+        for &name in PolicyName::ALL {
+            let decision = name.share().share(&problem);
+            let wrong = violations(&problem, &decision);
+            prop_assert!(wrong.is_empty(), "{name}: {wrong:?}\n{decision:?}\n{}", told(&problem));
+        }
+    }
+
+    #[test]
+    fn the_same_problem_gives_the_same_decision(seed: u64) {
+        let problem = random::problem(&mut Dice(seed), 3);
+        for &name in PolicyName::ALL {
+            let decide = || name.share().share(&problem.clone());
+            prop_assert_eq!(decide(), decide(), "{}", name);
+        }
+    }
+
+    #[test]
+    fn deciding_twice_changes_nothing(seed: u64) {
+        let mut dice = Dice(seed);
+        let kinds = dice.between(1, 3);
+        let problem = random::problem(&mut dice, kinds);
+        for &name in PolicyName::ALL {
+            let decision = name.share().share(&problem);
+            let after = carried_out(&problem, &decision);
+            let pinned = || {
+                let mut jobs = problem.jobs.iter().zip(&after.jobs);
+                jobs.any(|(before, after)| before.is_movable() && !after.is_movable())
+            };
+            let promised = match promises(name).stability {
+                Stability::Always => true,
+                Stability::Stoppable => !pinned(),
+                Stability::OneKind => !pinned() && problem.kinds.len() == 1,
+                Stability::No => false,
+            };
+            if !promised {
+                continue;
+            }
+            let again = name.share().share(&after);
+            for job in 0..problem.jobs.len() {
+                prop_assert_eq!(
+                    again.holds(&after, job), decision.holds(&problem, job),
+                    "{} job {}\n{:?}\n{:?}\n{}", name, job, decision.parts, again.parts, told(&problem)
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn nobody_waits_beside_what_he_needs(seed: u64) {
+        let problem = random::problem(&mut Dice(seed), 3);
+        for &name in PolicyName::ALL {
+            if !promises(name).work_conserving {
+                continue;
+            }
+            let decision = name.share().share(&problem);
+            let after = carried_out(&problem, &decision);
+            for job in 0..problem.jobs.len() {
+                prop_assert!(
+                    !after.jobs[job].present.is_empty() || !could_start(&after, job),
+                    "{name}: job {job} waits\n{decision:?}\n{}", told(&problem)
+                );
+            }
+        }
+    }
+}
+
+/// Whether the gang that was asked for fits into what is free: on one node, or on the emptiest first.
+fn could_start(problem: &Problem, job: usize) -> bool {
+    let of = &problem.jobs[job];
+    let unit = of.unit.gpus;
+    let wanted = (of.request_gpus / unit * unit).max(of.min_gpus.div_ceil(unit) * unit);
+    let mut with = problem.clone();
+    // What may not be touched would not be looked at.
+    with.jobs[job].preemptible = true;
+    let tally = Tally::present(problem);
+    (0..problem.kinds.len()).any(|kind| {
+        let mut free: Vec<(u32, u32)> = (0..)
+            .zip(&problem.nodes)
+            .filter(|(_, node)| usize::from(node.kind) == kind)
+            .map(|(index, _)| (tally.available(index as usize, &of.unit), index))
+            .collect();
+        free.sort_unstable_by(|a, b| b.cmp(a));
+        let mut left = wanted;
+        let mut parts = Vec::new();
+        for (free, node) in free {
+            let gpus = free.min(left);
+            if gpus > 0 {
+                parts.push(muster_core::problem::Part { node, gpus });
+                left -= gpus;
+            }
+        }
+        let kind = u16::try_from(kind).expect("few");
+        // What runs on these nodes, but not where it would be packed on empty ones, is no promise of anybody.
+        let runs = of.outlook.speed(kind, gpus_of(&parts), nodes_of(&parts)) > 0.0
+            && of.outlook.curves[usize::from(kind)].packed(wanted, problem.node_gpus(kind)) > 0.0;
+        with.jobs[job].present = parts;
+        left == 0
+            && runs
+            && violations(&with, &muster_core::problem::Decision::keep(&with)).is_empty()
+    })
+}
