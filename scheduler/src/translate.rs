@@ -77,6 +77,11 @@ fn node(node: muster_model::node::Node) -> core::Node {
         up: node.state == muster_model::node::NodeState::Up,
         drained: node.drained,
         gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
+        gpu_model: node
+            .capacity
+            .gpus
+            .first()
+            .map_or_else(String::new, |gpu| gpu.model.clone()),
         cpu_milli: node.capacity.cpu_milli,
         memory_bytes: node.capacity.memory_bytes,
     }
@@ -87,6 +92,7 @@ fn tenant(tenant: muster_model::tenant::Tenant) -> core::Tenant {
         id: tenant.id,
         name: tenant.name,
         gpu_quota: tenant.gpu_quota,
+        weight: tenant.weight,
     }
 }
 
@@ -141,6 +147,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
                 samples: point.samples,
             })
             .collect(),
+        trained_s: loaded.trained_s,
         placed_ms: loaded.placed_at.map(unix_ms),
         waiting: job.waiting,
     }

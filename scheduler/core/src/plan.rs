@@ -65,7 +65,7 @@ pub struct PlannedTask {
 /// Plans one round: the same snapshot and policy give the same bytes.
 #[must_use]
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
-    crate::round::run(snapshot, policy)
+    crate::live::run(snapshot, policy)
 }
 
 impl Action {

@@ -1,11 +1,14 @@
 //! How a round weighs what it knows. There is no `Default`: whoever plans says which policy by name.
 
+use crate::policies::name::PolicyName;
 use serde::{Deserialize, Serialize};
 
 /// The numbers behind the decisions.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Policy {
+    /// Who gets how many GPUs, and on which nodes.
+    pub share: PolicyName,
     /// What stopping a job, placing it anew and starting from its checkpoint costs it.
     pub resize_cost_ms: u64,
     /// A job is not resized for speed before its present revision has run so long.
@@ -38,11 +41,12 @@ pub struct Policy {
 }
 
 impl Policy {
-    /// Optimus (Peng et al., EuroSys 2018) with the damping that a cluster of any size needs: a restart takes about five
-    /// seconds, a job runs half a minute before it is resized for speed and must then save a tenth of its remaining time.
+    /// A policy with the damping that a cluster of any size needs: a restart takes about five seconds, a job runs half a minute
+    /// before it is resized for speed and must then save a tenth of its remaining time.
     #[must_use]
-    pub fn optimus() -> Self {
+    pub fn named(share: PolicyName) -> Self {
         Self {
+            share,
             resize_cost_ms: 5_000,
             min_run_ms: 30_000,
             min_gain: 0.1,
@@ -58,6 +62,12 @@ impl Policy {
             unknown_epochs: 20,
             explained_jobs: 16,
         }
+    }
+
+    /// Optimus (Peng et al., EuroSys 2018).
+    #[must_use]
+    pub fn optimus() -> Self {
+        Self::named(PolicyName::Optimus)
     }
 
     /// When a job that has failed `failures` times (this one included) may start again.

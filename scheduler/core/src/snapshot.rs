@@ -33,17 +33,21 @@ pub struct Node {
     pub drained: bool,
     /// GPUs or CPU slots; their indices are `0..gpus`.
     pub gpus: u32,
+    /// The model of its GPUs, as the driver names it: jobs are not spread over different ones.
+    pub gpu_model: String,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Tenant {
     pub id: TenantId,
     pub name: String,
     /// GPUs that its jobs may hold at once; `None` is no limit.
     pub gpu_quota: Option<u32>,
+    /// Its share of the cluster is its weight over the sum of all.
+    pub weight: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -80,6 +84,8 @@ pub struct Job {
     pub progress: Progress,
     /// Mean speed at every size at which the job has run.
     pub speeds: Vec<SpeedPoint>,
+    /// Seconds in which it trained, over its whole life.
+    pub trained_s: f64,
     /// When the present revision was started.
     pub placed_ms: Option<i64>,
     /// What the job's owner is told now.

@@ -42,6 +42,7 @@ fn world(dice: &mut Dice) -> Snapshot {
             id: tenant(number),
             name: format!("t{number}"),
             gpu_quota: (number > 0).then(|| dice.roll(10)),
+            weight: 1.0,
         })
         .collect();
     scene.snapshot.sort();

@@ -374,7 +374,7 @@ fn a_pause_frees_everything_and_resume_continues() {
 }
 
 #[test]
-fn a_gang_goes_to_the_fewest_nodes_and_evenly() {
+fn a_gang_goes_to_the_fewest_nodes_and_its_shards_evenly_beside_it() {
     let mut scene = Scene::cluster(3, 4);
     scene.job("a").workers(6, 6).ps_shards(2, 2);
     scene.settle();
@@ -384,7 +384,7 @@ fn a_gang_goes_to_the_fewest_nodes_and_evenly() {
         *per_node.entry((task.node, task.role.kind())).or_insert(0) += 1;
     }
     let counts: Vec<i32> = per_node.values().copied().collect();
-    assert_eq!(counts, [1, 3, 1, 3], "{per_node:?}");
+    assert_eq!(counts, [1, 4, 1, 2], "{per_node:?}");
 }
 
 #[test]
@@ -395,6 +395,7 @@ fn another_tenant_is_not_held_up_by_a_quota() {
         id: tenant(1),
         name: "t1".to_owned(),
         gpu_quota: None,
+        weight: 1.0,
     });
     scene.job("a");
     scene.job("b");

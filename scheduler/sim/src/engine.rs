@@ -86,6 +86,7 @@ impl<'s> Engine<'s> {
                         up: true,
                         drained: false,
                         gpus: node.gpus,
+                        gpu_model: "gpu".to_owned(),
                         cpu_milli: 1_000_000,
                         memory_bytes: 1 << 44,
                     })
@@ -96,6 +97,7 @@ impl<'s> Engine<'s> {
                         id: tenant_id(n),
                         name: tenant.name.clone(),
                         gpu_quota: tenant.gpu_quota,
+                        weight: 1.0,
                     })
                     .collect(),
                 jobs: Vec::new(),
@@ -191,6 +193,7 @@ impl<'s> Engine<'s> {
             let Some(speed) = speed else { continue };
             let spec = &self.scenario.jobs[self.index[&job.id]];
             let live = self.live.entry(job.id).or_default();
+            job.trained_s += elapsed_s;
             live.steps = (live.steps + speed * elapsed_s).min(spec.steps as f64);
             // A thousandth of a step is rounding of the clock.
             job.progress.step = (live.steps + 1e-3).floor() as u64;
@@ -468,6 +471,7 @@ fn job(id: JobId, spec: &SimJob) -> Job {
             epoch_losses: Vec::new(),
         },
         speeds: Vec::new(),
+        trained_s: 0.0,
         placed_ms: None,
         waiting: None,
     }

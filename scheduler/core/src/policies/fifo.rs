@@ -7,9 +7,9 @@
 //! Left out: reservations for more than the first (conservative backfill). Since ends are estimates, a reservation may slip; what
 //! never happens is that somebody is overtaken for ever.
 
-use super::Share;
 use super::order::request;
 use super::room::{Room, Style};
+use super::{Promises, Share};
 use crate::problem::{Decision, Part, Problem, gpus_of};
 use std::cmp::Reverse;
 
@@ -32,6 +32,14 @@ impl Share for Fifo {
             given = next;
         }
         pass(Room::beside_fixed(problem).with_present(&given)).decision()
+    }
+
+    fn promises(&self) -> Promises {
+        Promises {
+            bounded_waiting: true,
+            takes_turns: false,
+            ..Promises::default()
+        }
     }
 }
 

@@ -35,4 +35,30 @@ pub trait Share: Send + Sync {
     /// Decides for every job of the problem. No node is ever given more than it has, jobs that are not movable keep what they hold,
     /// and a job holds nothing or at least its minimum.
     fn share(&self, problem: &Problem) -> Decision;
+
+    /// What a live round need not see to, because the policy does.
+    fn promises(&self) -> Promises {
+        Promises::default()
+    }
+}
+
+/// What a policy sees to by itself, and what it means to do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Promises {
+    /// It weighs what a restart costs: whatever it changes is worth it.
+    pub restarts_pay: bool,
+    /// No job that could run on an emptier cluster waits for ever.
+    pub bounded_waiting: bool,
+    /// It stops running jobs for others of equal priority on purpose, because they take turns.
+    pub takes_turns: bool,
+}
+
+impl Default for Promises {
+    fn default() -> Self {
+        Self {
+            restarts_pay: false,
+            bounded_waiting: false,
+            takes_turns: true,
+        }
+    }
 }

@@ -8,9 +8,9 @@
 //! that holds back jobs at the start of their training, which is in the paper but not in the prototype; and the cost of a restart,
 //! which neither weighs.
 
-use super::Share;
 use super::grow::{self, Step};
 use super::room::Room;
+use super::{Promises, Share};
 use crate::problem::{Decision, Problem};
 
 /// Sizes by the time that a further GPU saves.
@@ -20,6 +20,13 @@ pub struct Optimus;
 impl Share for Optimus {
     fn share(&self, problem: &Problem) -> Decision {
         grow::sizes(problem, seconds_saved).place(problem)
+    }
+
+    fn promises(&self) -> Promises {
+        Promises {
+            takes_turns: false,
+            ..Promises::default()
+        }
     }
 }
 

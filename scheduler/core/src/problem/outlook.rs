@@ -59,7 +59,11 @@ impl Curve {
     /// Work per second on `gpus` GPUs on `nodes` nodes; 0 when it cannot run so.
     #[must_use]
     pub fn speed(&self, gpus: u32, nodes: u32) -> f64 {
-        let speeds = if nodes <= 1 { &self.local } else { &self.spread };
+        let speeds = if nodes <= 1 {
+            &self.local
+        } else {
+            &self.spread
+        };
         gpus.checked_sub(1)
             .and_then(|index| speeds.get(index as usize))
             .copied()

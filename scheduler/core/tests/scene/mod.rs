@@ -28,6 +28,7 @@ impl Scene {
                 id: tenant(0),
                 name: "t0".to_owned(),
                 gpu_quota: None,
+                weight: 1.0,
             }],
             jobs: Vec::new(),
         };
@@ -175,6 +176,7 @@ pub fn node(number: u32, gpus: u32) -> Node {
         up: true,
         drained: false,
         gpus,
+        gpu_model: "gpu".to_owned(),
         cpu_milli: 64_000,
         memory_bytes: 1 << 40,
     }
@@ -227,6 +229,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
             epoch_losses: Vec::new(),
         },
         speeds: Vec::new(),
+        trained_s: 0.0,
         placed_ms: None,
         waiting: None,
     }

@@ -1,22 +1,15 @@
-//! Free GPUs, CPU and memory of the nodes that take tasks: what is free now, and what will be once stopping tasks are gone.
+//! Free GPUs, CPU and memory of the nodes: what is free now, and what will be once stopping tasks are gone.
 //!
 //! It counts; it does not choose.
 
-use crate::snapshot::{Job, Snapshot};
-use muster_model::id::NodeId;
+use crate::snapshot::Node;
 use muster_model::spec::{PsShardResources, WorkerResources};
-use muster_model::task::Role;
 
-/// The free part of every open node, in the snapshot's order.
-#[derive(Debug, Clone)]
-pub(crate) struct Cluster {
-    pub nodes: Vec<FreeNode>,
-}
-
-/// A node's free part. GPUs are bit sets over their indices: an executor offers at most 64.
-#[derive(Debug, Clone, Copy)]
+/// A node's free part. GPUs are bit sets over their indices: an executor offers at most 64. A node that takes no tasks has nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreeNode {
-    pub id: NodeId,
+    pub kind: u16,
+    pub open: bool,
     /// Held by nobody.
     pub now: u64,
     /// Held by tasks that stop.
@@ -27,10 +20,18 @@ pub(crate) struct FreeNode {
     pub later_room: Room,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Room {
     pub cpu_milli: i64,
     pub memory_bytes: i64,
+}
+
+/// What a job's unreleased tasks hold on one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Holding {
+    pub node: u32,
+    pub gpus: u64,
+    pub room: Room,
 }
 
 /// Whether something is to be had at once, or may wait for stopping tasks.
@@ -40,68 +41,42 @@ pub(crate) enum When {
     Later,
 }
 
-impl Cluster {
-    /// All open nodes, nothing held.
-    pub(crate) fn empty(snapshot: &Snapshot) -> Self {
-        let nodes = snapshot
-            .nodes
-            .iter()
-            .filter(|node| node.is_open())
-            .map(|node| {
-                let room = Room {
-                    cpu_milli: signed(node.cpu_milli),
-                    memory_bytes: signed(node.memory_bytes),
-                };
-                FreeNode {
-                    id: node.id,
-                    now: first_bits(node.gpus),
-                    later: 0,
-                    now_room: room,
-                    later_room: room,
-                }
-            })
-            .collect();
-        Self { nodes }
-    }
-
-    /// Takes what the job's tasks hold; `stays` says whether they keep it, or are stopping.
-    pub(crate) fn hold(&mut self, job: &Job, stays: bool) {
-        for task in job.held_tasks() {
-            let Some(node) = self.nodes.iter_mut().find(|node| node.id == task.node) else {
-                continue;
-            };
-            let gpus = bits(&task.gpus) & (node.now | node.later);
-            let room = Room::of(task.role, &job.worker, &job.ps_shard);
-            node.now &= !gpus;
-            node.now_room.take(room);
-            if stays {
-                node.later_room.take(room);
-            } else {
-                node.later |= gpus;
-            }
-        }
-    }
-
-    pub(crate) fn gpus(&self, when: When) -> u32 {
-        self.nodes.iter().map(|node| node.gpus(when)).sum()
-    }
-
-    pub(crate) fn room(&self) -> Room {
-        let mut sum = Room {
-            cpu_milli: 0,
-            memory_bytes: 0,
-        };
-        for node in &self.nodes {
-            sum.give(Room {
-                cpu_milli: node.later_room.cpu_milli.max(0),
-                memory_bytes: node.later_room.memory_bytes.max(0),
-            });
-        }
-        sum
-    }
-}
-
 impl FreeNode {
+    /// The whole node, or nothing if it takes no tasks.
+    pub(crate) fn empty(node: &Node, kind: u16) -> Self {
+        let open = node.is_open();
+        let room = Room {
+            cpu_milli: signed(node.cpu_milli),
+            memory_bytes: signed(node.memory_bytes),
+        };
+        let room = if open { room } else { Room::default() };
+        Self {
+            kind,
+            open,
+            now: if open { first_bits(node.gpus) } else { 0 },
+            later: 0,
+            now_room: room,
+            later_room: room,
+        }
+    }
+
+    /// Takes what running tasks hold.
+    pub(crate) fn hold(&mut self, held: &Holding) {
+        if self.open {
+            self.now &= !held.gpus;
+            self.now_room.take(held.room);
+            self.later_room.take(held.room);
+        }
+    }
+
+    /// What was held goes once its tasks are gone.
+    pub(crate) fn release_later(&mut self, held: &Holding, all: u64) {
+        if self.open {
+            self.later |= held.gpus & all;
+            self.later_room.give(held.room);
+        }
+    }
+
     pub(crate) fn gpus(&self, when: When) -> u32 {
         match when {
             When::Now => self.now.count_ones(),
@@ -121,8 +96,8 @@ impl FreeNode {
     }
 
     /// Takes `count` GPUs: now only free ones; later those that stop first, so that free ones stay for who can start.
-    pub(crate) fn take_gpus(&mut self, count: u32, when: When) -> Vec<u32> {
-        let mut taken = Vec::with_capacity(count as usize);
+    pub(crate) fn take_gpus(&mut self, count: u32, when: When) -> u64 {
+        let mut taken = 0;
         for _ in 0..count {
             let from = if when == When::Later && self.later != 0 {
                 &mut self.later
@@ -130,10 +105,10 @@ impl FreeNode {
                 &mut self.now
             };
             assert!(*from != 0, "a placement takes a GPU that is not there");
-            taken.push(from.trailing_zeros());
-            *from &= *from - 1;
+            let lowest = *from & from.wrapping_neg();
+            taken |= lowest;
+            *from &= !lowest;
         }
-        taken.sort_unstable();
         taken
     }
 
@@ -146,16 +121,17 @@ impl FreeNode {
 }
 
 impl Room {
-    pub(crate) fn of(role: Role, worker: &WorkerResources, ps_shard: &PsShardResources) -> Self {
-        match role {
-            Role::Worker { .. } => Self {
-                cpu_milli: signed(worker.cpu_milli),
-                memory_bytes: signed(worker.memory_bytes),
-            },
-            Role::PsShard { .. } => Self {
-                cpu_milli: signed(ps_shard.cpu_milli),
-                memory_bytes: signed(ps_shard.memory_bytes),
-            },
+    pub(crate) fn worker(worker: &WorkerResources) -> Self {
+        Self {
+            cpu_milli: signed(worker.cpu_milli),
+            memory_bytes: signed(worker.memory_bytes),
+        }
+    }
+
+    pub(crate) fn shard(shard: &PsShardResources) -> Self {
+        Self {
+            cpu_milli: signed(shard.cpu_milli),
+            memory_bytes: signed(shard.memory_bytes),
         }
     }
 
@@ -189,7 +165,17 @@ pub(crate) fn bits(gpus: &[u32]) -> u64 {
         .fold(0, |set, gpu| set | 1 << gpu)
 }
 
-fn first_bits(count: u32) -> u64 {
+/// The indices in a bit set, ascending.
+pub(crate) fn indices(mut set: u64) -> Vec<u32> {
+    let mut found = Vec::with_capacity(set.count_ones() as usize);
+    while set != 0 {
+        found.push(set.trailing_zeros());
+        set &= set - 1;
+    }
+    found
+}
+
+pub(crate) fn first_bits(count: u32) -> u64 {
     if count >= u64::BITS {
         u64::MAX
     } else {

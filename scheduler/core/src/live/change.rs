@@ -1,0 +1,148 @@
+//! What would let a waiting job start: changes of the snapshot, and trials of them on the dense world.
+
+use super::free::FreeNode;
+use super::outlook::Sizing;
+use super::pass::starts;
+use super::world::{World, dense_node, kind_of};
+use crate::estimate::Estimate;
+use crate::snapshot::{Job, Node, Snapshot};
+use muster_model::id::{JobId, NodeId};
+use muster_model::wait::Change;
+use uuid::Uuid;
+
+/// The snapshot after a change; `None` when the change names what is not there.
+#[must_use]
+pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<Snapshot> {
+    let mut changed = snapshot.clone();
+    let job = changed.jobs.iter_mut().find(|one| one.id == job)?;
+    change_job(job, change);
+    match change {
+        Change::RaiseQuota { by_gpus } => {
+            let tenant = job.tenant;
+            let tenant = changed.tenants.iter_mut().find(|one| one.id == tenant)?;
+            tenant.gpu_quota = tenant.gpu_quota.map(|quota| quota.saturating_add(*by_gpus));
+        }
+        Change::UncordonNode { name } => {
+            changed
+                .nodes
+                .iter_mut()
+                .find(|node| node.name == *name)?
+                .drained = false;
+        }
+        Change::AddGpus { gpus } => {
+            let added = added(*gpus, changed.nodes.first());
+            changed.nodes.push(added);
+            changed.sort();
+        }
+        Change::LowerMinWorkers { .. } | Change::LowerGpusPerWorker { .. } | Change::Resume => {}
+    }
+    Some(changed)
+}
+
+fn change_job(job: &mut Job, change: &Change) {
+    match change {
+        Change::LowerMinWorkers { to } => job.workers.min = *to,
+        Change::LowerGpusPerWorker { to } => job.worker.gpus = *to,
+        Change::Resume => job.intent = muster_model::job::Intent::Run,
+        Change::RaiseQuota { .. } | Change::UncordonNode { .. } | Change::AddGpus { .. } => {}
+    }
+}
+
+/// A node like the first one with so many GPUs. Where GPUs are added, CPU and memory come with them. Its name puts it behind all
+/// others.
+fn added(gpus: u32, like: Option<&Node>) -> Node {
+    Node {
+        id: NodeId(Uuid::max()),
+        name: "\u{10ffff}added".to_owned(),
+        up: true,
+        drained: false,
+        gpus,
+        gpu_model: like.map_or_else(|| "gpu".to_owned(), |node| node.gpu_model.clone()),
+        cpu_milli: u64::MAX / 4,
+        memory_bytes: u64::MAX / 4,
+    }
+}
+
+/// Whether the job starts at once after the change. The world is as it was before, whatever comes of it.
+pub(crate) fn would_start(world: &mut World<'_>, index: usize, change: &Change) -> bool {
+    let (free, empty) = (world.free.clone(), world.empty.clone());
+    let (nodes, tenants) = (world.problem.nodes.clone(), world.problem.tenants.clone());
+    let held = world.held.clone();
+    world.journal = Some(Vec::new());
+    world.remember(index);
+    let would = make(world, index, change) && starts(world, index);
+    for (index, live, dense) in world.journal.take().into_iter().flatten().rev() {
+        if let Some((member, dense)) = live.member.zip(dense) {
+            world.problem.jobs[member] = dense;
+        }
+        world.jobs[index] = live;
+    }
+    (world.free, world.empty) = (free, empty);
+    (world.problem.nodes, world.problem.tenants) = (nodes, tenants);
+    world.held = held;
+    would
+}
+
+/// Makes the change in the dense world, as [`apply_change`] makes it in the snapshot.
+fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
+    match change {
+        Change::LowerMinWorkers { .. } | Change::LowerGpusPerWorker { .. } => {
+            let mut job = world.jobs[index].job.clone();
+            change_job(&mut job, change);
+            reshape(world, index, &job);
+        }
+        Change::RaiseQuota { by_gpus } => {
+            let tenant = world.jobs[index].tenant as usize;
+            let quota = &mut world.problem.tenants[tenant].gpu_quota;
+            *quota = quota.map(|quota| quota.saturating_add(*by_gpus));
+        }
+        Change::UncordonNode { name } => {
+            let found = world
+                .snapshot
+                .nodes
+                .iter()
+                .position(|node| node.name == *name);
+            let Some(at) = found else { return false };
+            let mut node = world.snapshot.nodes[at].clone();
+            node.drained = false;
+            open(world, at, &node);
+        }
+        Change::AddGpus { gpus } => {
+            let node = added(*gpus, world.snapshot.nodes.first());
+            let kind = kind_of(&world.problem.kinds, &node);
+            world.free.push(FreeNode::empty(&node, kind));
+            world.empty.push(FreeNode::empty(&node, kind));
+            world.problem.nodes.push(dense_node(&node, kind));
+        }
+        Change::Resume => return false,
+    }
+    true
+}
+
+fn reshape(world: &mut World<'_>, index: usize, job: &Job) {
+    let kinds = world.problem.kinds.len();
+    let policy = world.policy;
+    let live = &mut world.jobs[index];
+    live.shape.workers = job.workers;
+    live.shape.worker = job.worker;
+    live.estimate = Estimate::of(job, policy);
+    live.sizing = Sizing::of(&live.estimate, &live.shape, job.progress.step, 0, kinds);
+    world.refresh(index);
+}
+
+/// Opens a node, less what tasks that have not gone yet hold of it.
+fn open(world: &mut World<'_>, at: usize, node: &Node) {
+    let kind = world.free[at].kind;
+    let mut free = FreeNode::empty(node, kind);
+    for live in &world.jobs {
+        for held in live.holdings.iter().filter(|held| held.node as usize == at) {
+            free.hold(held);
+            if !live.standing.stays() {
+                free.release_later(held, super::free::first_bits(node.gpus));
+            }
+        }
+    }
+    world.free[at] = free;
+    world.empty[at] = FreeNode::empty(node, kind);
+    world.problem.nodes[at] = dense_node(node, kind);
+}

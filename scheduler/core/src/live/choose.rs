@@ -1,0 +1,370 @@
+//! What the policy decides, held to what every live round promises whatever the policy: running jobs are resized only where that
+//! pays and only when nothing else is under way, nobody is stopped for an equal by a policy that does not mean to, a higher priority
+//! need not wait for that calm, and nobody is overtaken for ever.
+//!
+//! A policy is never told of these rules. It is asked again, with more jobs fixed in the problem, until its answer keeps them.
+
+use super::standing::{Standing, Turn};
+use super::world::World;
+use crate::problem::{Decision, Part, gpus_of, nodes_of};
+use muster_model::id::JobId;
+use std::collections::BTreeMap;
+
+/// A policy is asked so often for an answer without doubtful resizes; then nobody is resized.
+const MOST_QUESTIONS: usize = 6;
+
+/// The answer, and whom it keeps waiting behind whom.
+pub(crate) struct Chosen {
+    pub decision: Decision,
+    /// Members that wait because an older job may not be overtaken any more.
+    pub behind: BTreeMap<usize, JobId>,
+}
+
+/// Asks the policy. Members in `blocked` are given nothing.
+pub(crate) fn choose(world: &mut World<'_>, blocked: &[bool]) -> Chosen {
+    let mut choosing = Choosing::new(world, blocked);
+    let calm = choosing.ask(&[]);
+    let paying = choosing.only_what_pays(calm);
+    let urgent = choosing.let_urgent_in(paying);
+    choosing.let_nobody_starve(urgent)
+}
+
+struct Choosing<'w, 'a> {
+    world: &'w mut World<'a>,
+    blocked: &'w [bool],
+    /// Running members that keep what they have, unless a higher priority needs it.
+    held: Vec<bool>,
+}
+
+impl<'w, 'a> Choosing<'w, 'a> {
+    fn new(world: &'w mut World<'a>, blocked: &'w [bool]) -> Self {
+        let quiet = is_quiet(world);
+        let held = world
+            .members
+            .iter()
+            .map(|&index| {
+                let live = &world.jobs[index];
+                live.standing == Standing::Running
+                    && (!quiet || world.ran_ms(live) < world.policy.min_run_ms)
+            })
+            .collect();
+        Self {
+            world,
+            blocked,
+            held,
+        }
+    }
+
+    /// One question to the policy, with these members fixed besides those that must be.
+    fn ask(&mut self, fixed: &[usize]) -> Decision {
+        for member in 0..self.world.members.len() {
+            let starting = self.standing(member) == Standing::Starting;
+            self.world.problem.jobs[member].fixed =
+                starting || self.blocked[member] || self.held[member];
+        }
+        for &member in fixed {
+            self.world.problem.jobs[member].fixed = true;
+        }
+        self.world.share.share(&self.world.problem)
+    }
+
+    fn standing(&self, member: usize) -> Standing {
+        self.world.jobs[self.world.members[member]].standing
+    }
+
+    fn running(&self) -> Vec<usize> {
+        (0..self.world.members.len())
+            .filter(|&member| self.standing(member) == Standing::Running)
+            .collect()
+    }
+
+    /// Running members that a decision moves, resizes or stops.
+    fn moved(&self, decision: &Decision) -> Vec<usize> {
+        (0..self.world.members.len())
+            .filter(|&member| is_moved(self.world, decision, member))
+            .collect()
+    }
+
+    /// Waiting members that a decision gives GPUs.
+    fn given(&self, decision: &Decision) -> Vec<usize> {
+        let problem = &self.world.problem;
+        (0..self.world.members.len())
+            .filter(|&member| self.standing(member).waits())
+            .filter(|&member| !decision.holds(problem, member).is_empty())
+            .collect()
+    }
+
+    /// Leaves running jobs as they are where a change does not pay, unless somebody could not start without it.
+    fn only_what_pays(&mut self, first: Decision) -> Decision {
+        if self.world.promises.restarts_pay || self.moved(&first).is_empty() {
+            return first;
+        }
+        let running = self.running();
+        let base = self.ask(&running);
+        let starters = self.given(&base);
+        let mut fixed = self.unjust(&first);
+        let mut decision = first;
+        if !fixed.is_empty() {
+            decision = self.ask(&fixed);
+        }
+        for _ in 0..MOST_QUESTIONS {
+            let moved = self.moved(&decision);
+            let unjust = self.unjust(&decision);
+            let newly = self.given(&decision).into_iter();
+            let newly: Vec<usize> = newly.filter(|one| !starters.contains(one)).collect();
+            if moved.is_empty() {
+                return decision;
+            }
+            let doubtful = if !unjust.is_empty() {
+                unjust
+            } else if !newly.is_empty() {
+                // Somebody needs the room: those who need not move for that stay.
+                let bystanders = self.bystanders(&decision, &moved);
+                let spared = self.spare(&fixed, &bystanders, &newly);
+                return spared.unwrap_or(decision);
+            } else if self.pays(&decision, &base, &moved) {
+                return decision;
+            } else {
+                let alone = |&member: &usize| {
+                    self.shrinks(&decision, member) || !self.pays(&decision, &base, &[member])
+                };
+                let poor: Vec<usize> = moved.iter().copied().filter(alone).collect();
+                if poor.is_empty() {
+                    return decision;
+                }
+                poor
+            };
+            fixed.extend(doubtful);
+            decision = self.ask(&fixed);
+        }
+        base
+    }
+
+    /// Running members that a decision stops although nobody of higher priority gets anything, by a policy that does not mean to.
+    fn unjust(&self, decision: &Decision) -> Vec<usize> {
+        if self.world.promises.takes_turns {
+            return Vec::new();
+        }
+        let jobs = &self.world.problem.jobs;
+        let given = self.given(decision);
+        let highest = given.iter().map(|&member| jobs[member].priority).max();
+        let stopped = self.moved(decision).into_iter().filter(|&member| {
+            decision.holds(&self.world.problem, member).is_empty()
+                && highest.is_none_or(|highest| highest <= jobs[member].priority)
+        });
+        stopped.collect()
+    }
+
+    /// Moved members that give up nothing.
+    fn bystanders(&self, decision: &Decision, moved: &[usize]) -> Vec<usize> {
+        let stays = |member: &&usize| !self.shrinks(decision, **member);
+        moved.iter().filter(stays).copied().collect()
+    }
+
+    fn shrinks(&self, decision: &Decision, member: usize) -> bool {
+        let problem = &self.world.problem;
+        gpus_of(decision.holds(problem, member)) < problem.jobs[member].held_gpus()
+    }
+
+    /// The answer with these left alone, if all who started before still do.
+    fn spare(
+        &mut self,
+        fixed: &[usize],
+        bystanders: &[usize],
+        newly: &[usize],
+    ) -> Option<Decision> {
+        if bystanders.is_empty() {
+            return None;
+        }
+        let fixed: Vec<usize> = fixed.iter().chain(bystanders).copied().collect();
+        let spared = self.ask(&fixed);
+        let given = self.given(&spared);
+        let fits = newly.iter().all(|one| given.contains(one)) && self.unjust(&spared).is_empty();
+        fits.then_some(spared)
+    }
+
+    /// Whether `moved` save enough time together with those who start anyway, each restart paid.
+    fn pays(&self, decision: &Decision, base: &Decision, moved: &[usize]) -> bool {
+        let problem = &self.world.problem;
+        let policy = self.world.policy;
+        let (mut saved_s, mut before_s) = (0.0, 0.0);
+        for &member in moved {
+            let job = &problem.jobs[member];
+            let now_s = self.time_left_s(member, &job.present);
+            before_s += now_s;
+            saved_s += now_s - self.time_left_s(member, decision.holds(problem, member));
+            saved_s -= job.restart_s;
+        }
+        for member in self.given(base) {
+            let base_s = self.time_left_s(member, base.holds(problem, member));
+            saved_s += base_s - self.time_left_s(member, decision.holds(problem, member));
+        }
+        saved_s > 0.0 && saved_s >= policy.min_gain * before_s
+    }
+
+    fn time_left_s(&self, member: usize, parts: &[Part]) -> f64 {
+        let problem = &self.world.problem;
+        let kind = parts
+            .first()
+            .map_or(0, |part| problem.nodes[part.node as usize].kind);
+        let outlook = &problem.jobs[member].outlook;
+        outlook.time_left_s(kind, gpus_of(parts), nodes_of(parts))
+    }
+
+    /// A job that must wait only because others run undisturbed for a while lets the policy disturb them: those of lower priority,
+    /// and those above their minimum, which go on with less.
+    fn let_urgent_in(&mut self, decision: Decision) -> Decision {
+        let members = 0..self.world.members.len();
+        let problem = &self.world.problem;
+        let waits = |&member: &usize| {
+            self.standing(member).waits()
+                && !self.blocked[member]
+                && decision.holds(problem, member).is_empty()
+        };
+        let urgent: Vec<usize> = members.clone().filter(waits).collect();
+        let Some(highest) = urgent.iter().map(|&m| problem.jobs[m].priority).max() else {
+            return decision;
+        };
+        let gives = |&member: &usize| {
+            let job = &problem.jobs[member];
+            let elastic = !self.world.promises.takes_turns && job.held_gpus() > job.min_gpus;
+            self.held[member] && (job.priority < highest || elastic)
+        };
+        let givers: Vec<usize> = members.filter(gives).collect();
+        if givers.is_empty() {
+            return decision;
+        }
+        let before = self.held.clone();
+        givers.iter().for_each(|&member| self.held[member] = false);
+        let others = self.running().into_iter();
+        let others: Vec<usize> = others.filter(|member| !givers.contains(member)).collect();
+        let disturbed = self.ask(&others);
+        let helped = |given: &Decision| -> Vec<usize> {
+            let is_helped = |m: &usize| !given.holds(&self.world.problem, *m).is_empty();
+            urgent.iter().copied().filter(is_helped).collect()
+        };
+        let newly = helped(&disturbed);
+        if newly.is_empty() || !self.unjust(&disturbed).is_empty() {
+            self.held = before;
+            return decision;
+        }
+        let moved = self.moved(&disturbed);
+        let bystanders = self.bystanders(&disturbed, &moved);
+        let spared = self.spare(&others, &bystanders, &newly);
+        spared.unwrap_or(disturbed)
+    }
+
+    /// An old job that could run on an emptier cluster, and that others would overtake, lets nobody behind it start or grow any more.
+    fn let_nobody_starve(&mut self, decision: Decision) -> Chosen {
+        let mut behind = BTreeMap::new();
+        if !self.world.promises.bounded_waiting {
+            behind = self.barriers(&decision);
+        }
+        let problem = &self.world.problem;
+        let overtakes = behind
+            .keys()
+            .any(|&member| !decision.holds(problem, member).is_empty());
+        let grows = !behind.is_empty() && !self.moved(&decision).is_empty();
+        if !overtakes && !grows {
+            return Chosen { decision, behind };
+        }
+        // Those who make way for somebody in front still do; nobody else is touched, and nobody behind gets anything.
+        let makes_way = |member: &usize| {
+            is_moved(self.world, &decision, *member) && self.shrinks(&decision, *member)
+        };
+        let running = self.running();
+        let stays = running.iter().copied().filter(|member| !makes_way(member));
+        let fixed: Vec<usize> = stays.chain(behind.keys().copied()).collect();
+        let mut decision = self.ask(&fixed);
+        let moved = self.moved(&decision);
+        if !self.bystanders(&decision, &moved).is_empty() || !self.unjust(&decision).is_empty() {
+            let fixed: Vec<usize> = running.into_iter().chain(behind.keys().copied()).collect();
+            decision = self.ask(&fixed);
+        }
+        Chosen { decision, behind }
+    }
+
+    /// Who waits behind whom: all later ones behind a job that waits too long; those of its tenant only, if its quota is what it
+    /// waits for.
+    fn barriers(&self, decision: &Decision) -> BTreeMap<usize, JobId> {
+        let world = &*self.world;
+        let mut waiting: Vec<(Turn, usize)> = (0..world.members.len())
+            .filter(|&member| self.standing(member).waits() && !self.blocked[member])
+            .map(|member| (Turn::of(&world.jobs[world.members[member]]), member))
+            .collect();
+        waiting.sort_unstable();
+        let mut barrier: Option<JobId> = None;
+        let mut of_tenant: BTreeMap<u32, JobId> = BTreeMap::new();
+        let mut behind = BTreeMap::new();
+        for (_, member) in waiting {
+            let live = &world.jobs[world.members[member]];
+            let ahead = barrier.or_else(|| of_tenant.get(&live.tenant).copied());
+            if let Some(ahead) = ahead {
+                behind.insert(member, ahead);
+                continue;
+            }
+            let served = !decision.holds(&world.problem, member).is_empty();
+            let patient = waited_ms(world, member) < world.policy.overtake_ms;
+            if served || patient || !super::place::could_ever_run(world, live) {
+                continue;
+            }
+            if self.quota_is_short(decision, member) {
+                of_tenant.insert(live.tenant, live.job.id);
+            } else {
+                barrier = Some(live.job.id);
+            }
+        }
+        behind
+    }
+
+    /// Whether the tenant's other jobs leave no room for this one's minimum.
+    fn quota_is_short(&self, decision: &Decision, member: usize) -> bool {
+        let world = &*self.world;
+        let job = &world.problem.jobs[member];
+        let Some(quota) = world.problem.tenants[job.tenant as usize].gpu_quota else {
+            return false;
+        };
+        let of_tenant = (0..world.members.len())
+            .filter(|&other| world.problem.jobs[other].tenant == job.tenant)
+            .filter(|&other| self.standing(other).stays());
+        let used: u32 = of_tenant
+            .map(|other| gpus_of(decision.holds(&world.problem, other)))
+            .sum();
+        used.saturating_add(job.min_gpus) > quota
+    }
+}
+
+/// Whether a running job is moved, resized or stopped by a decision.
+pub(crate) fn is_moved(world: &World<'_>, decision: &Decision, member: usize) -> bool {
+    world.jobs[world.members[member]].standing == Standing::Running
+        && decision.parts[member]
+            .as_ref()
+            .is_some_and(|parts| !same(parts, &world.problem.jobs[member].present))
+}
+
+/// Whether these are the same GPUs of the same nodes, in whatever order.
+fn same(a: &[Part], b: &[Part]) -> bool {
+    let on = |parts: &[Part], node: u32| -> u32 {
+        let there = parts.iter().filter(|part| part.node == node);
+        there.map(|part| part.gpus).sum()
+    };
+    let covers = |a: &[Part], b: &[Part]| a.iter().all(|part| on(a, part.node) == on(b, part.node));
+    covers(a, b) && covers(b, a)
+}
+
+/// Whether nothing of an earlier decision is under way: what it rests on is there only when all who stop for it have started again.
+fn is_quiet(world: &World<'_>) -> bool {
+    world.jobs.iter().all(|live| match live.standing {
+        Standing::Starting => world.ran_ms(live) >= world.policy.min_run_ms,
+        Standing::Returning | Standing::Displaced => false,
+        Standing::Resting | Standing::Ending => live.holdings.is_empty(),
+        Standing::Running | Standing::Queued => true,
+    })
+}
+
+/// Milliseconds since the job was submitted or, if it ran, since it was placed last.
+fn waited_ms(world: &World<'_>, member: usize) -> u64 {
+    let live = &world.jobs[world.members[member]];
+    let since_ms = live.placed_ms.unwrap_or(live.job.submitted_ms);
+    u64::try_from(world.now_ms.saturating_sub(since_ms)).unwrap_or(0)
+}

@@ -1,0 +1,286 @@
+//! Why a job does not run, as a typed reason, and the smallest change that would let it start.
+//!
+//! A change is named only if a trial round with it really starts the job: what people are told is tried, not guessed.
+
+use super::change::would_start;
+use super::free::When;
+use super::pass::Rest;
+use super::place::fits_empty;
+use super::standing::{Turn, gpus_of};
+use super::world::{LiveJob, World};
+use crate::problem;
+use muster_model::id::JobId;
+use muster_model::job::{JobPhase, JobState};
+use muster_model::wait::{Change, Wait, Waiting};
+use std::cmp::Reverse;
+use std::collections::BTreeSet;
+
+/// For every job in the snapshot's order: what its owner is to be told; `None` for a job that does not wait. The world is that after
+/// the plan, because people change something after they have read the reason.
+pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>> {
+    let mut queue: Vec<usize> = (0..world.jobs.len())
+        .filter(|&index| world.jobs[index].state.phase() == JobPhase::Queued)
+        .collect();
+    queue.sort_by_key(|&index| Turn::of(&world.jobs[index]));
+    let mut waiting: Vec<Option<Waiting>> = world
+        .jobs
+        .iter()
+        .map(|live| (live.state == JobState::Paused).then(suspended))
+        .collect();
+    let free_gpus = rest.free.iter().map(|node| node.gpus(When::Now)).sum();
+    let holders = holders(world);
+    for (position, index) in (1_u32..).zip(queue) {
+        let explaining = Explaining {
+            world: &*world,
+            rest,
+            free_gpus,
+            holders: &holders,
+        };
+        let why = explaining.why(index);
+        let candidates = if position <= world.policy.explained_jobs {
+            explaining.candidates(&world.jobs[index], &why)
+        } else {
+            Vec::new()
+        };
+        let smallest_change = candidates
+            .into_iter()
+            .find(|change| would_start(world, index, change));
+        waiting[index] = Some(Waiting {
+            why,
+            smallest_change,
+            position,
+        });
+    }
+    waiting
+}
+
+/// A paused job has no place in the order.
+fn suspended() -> Waiting {
+    Waiting {
+        why: Wait::Suspended,
+        smallest_change: Some(Change::Resume),
+        position: 0,
+    }
+}
+
+/// Everybody who holds GPUs, the largest holder first.
+fn holders(world: &World<'_>) -> Vec<(Reverse<u32>, JobId)> {
+    let mut holders: Vec<(Reverse<u32>, JobId)> = world
+        .jobs
+        .iter()
+        .map(|live| (Reverse(gpus_of(&live.holdings)), live.job.id))
+        .filter(|(held, _)| held.0 > 0)
+        .collect();
+    holders.sort_unstable();
+    holders
+}
+
+struct Explaining<'e, 'a> {
+    world: &'e World<'a>,
+    rest: &'e Rest,
+    /// Free after the round and promised to nobody.
+    free_gpus: u32,
+    holders: &'e [(Reverse<u32>, JobId)],
+}
+
+impl Explaining<'_, '_> {
+    fn why(&self, index: usize) -> Wait {
+        let live = &self.world.jobs[index];
+        let not_before_ms = live.not_before_ms;
+        if let Some(until_unix_ms) = not_before_ms.filter(|&at| at > self.world.now_ms) {
+            return Wait::BackingOff { until_unix_ms };
+        }
+        let Some(member) = live.member else {
+            return Wait::NotConsidered;
+        };
+        if let Some(promised) = self.rest.promised.get(&member) {
+            return Wait::WaitingForPreemptedWorkloads {
+                jobs: self.stopping(promised),
+            };
+        }
+        let needed_gpus = live.shape.min_gpus();
+        let quota = self.world.quota(live);
+        if let Some(quota_gpus) = quota.filter(|&quota| needed_gpus > quota) {
+            return Wait::ExceedsMaxQuota {
+                needed_gpus,
+                quota_gpus,
+            };
+        }
+        if let Some(never) = self.never_fits(live) {
+            return never;
+        }
+        let used_gpus = self.used(live.tenant);
+        if let Some(quota_gpus) = quota.filter(|&quota| used_gpus + needed_gpus > quota) {
+            return Wait::WaitingForQuota {
+                needed_gpus,
+                used_gpus,
+                quota_gpus,
+            };
+        }
+        if let Some(&ahead) = self.rest.behind.get(&member) {
+            return Wait::WaitingForGpus {
+                needed_gpus,
+                free_gpus: 0,
+                held_by: vec![ahead],
+            };
+        }
+        if self.free_gpus >= needed_gpus {
+            return Wait::TopologyPlacementFailed {
+                needed_gpus,
+                free_gpus: self.free_gpus,
+            };
+        }
+        Wait::WaitingForGpus {
+            needed_gpus,
+            free_gpus: self.free_gpus,
+            held_by: self.held_by(needed_gpus - self.free_gpus),
+        }
+    }
+
+    /// GPUs that a tenant's jobs hold or are promised.
+    fn used(&self, tenant: u32) -> u32 {
+        let of_tenant = |member: &usize| self.world.problem.jobs[*member].tenant == tenant;
+        let members = (0..self.world.members.len()).filter(of_tenant);
+        members
+            .map(|member| {
+                let held = self.rest.decision.holds(&self.world.problem, member);
+                problem::gpus_of(held)
+            })
+            .sum()
+    }
+
+    /// Why the job could not start even if nobody else were there.
+    fn never_fits(&self, live: &LiveJob<'_>) -> Option<Wait> {
+        if fits_empty(self.world, &live.shape) {
+            return None;
+        }
+        let gpus = || self.world.problem.nodes.iter().map(|node| node.gpus);
+        let (cluster_gpus, largest_node_gpus) = (gpus().sum(), gpus().max().unwrap_or(0));
+        let needed_gpus = live.shape.min_gpus();
+        Some(if largest_node_gpus < live.shape.worker.gpus {
+            Wait::NoMatchingNodes {
+                needed_gpus_per_worker: live.shape.worker.gpus,
+                largest_node_gpus,
+            }
+        } else if cluster_gpus < needed_gpus {
+            Wait::ExceedsCluster {
+                needed_gpus,
+                cluster_gpus,
+            }
+        } else {
+            Wait::TopologyPlacementFailed {
+                needed_gpus,
+                free_gpus: self.free_gpus,
+            }
+        })
+    }
+
+    /// Stopping jobs that hold what is promised; all of them, when it is CPU, memory or quota that they must give up.
+    fn stopping(&self, promised: &[(u32, u64)]) -> Vec<JobId> {
+        let stopping = || {
+            let jobs = self.world.jobs.iter();
+            jobs.filter(|live| live.state.phase() == JobPhase::Stopping)
+        };
+        let holds = |live: &&LiveJob<'_>| {
+            live.holdings.iter().any(|held| {
+                let wanted = promised.iter().filter(|(node, _)| *node == held.node);
+                wanted.clone().any(|(_, gpus)| gpus & held.gpus != 0)
+            })
+        };
+        let jobs: Vec<JobId> = stopping().filter(holds).map(|live| live.job.id).collect();
+        if !jobs.is_empty() {
+            return jobs;
+        }
+        stopping()
+            .filter(|live| !live.holdings.is_empty())
+            .map(|live| live.job.id)
+            .collect()
+    }
+
+    /// The largest holders that together hold what is missing, so that the list stays short on a large cluster.
+    fn held_by(&self, missing_gpus: u32) -> Vec<JobId> {
+        let mut sum = 0;
+        let mut held_by = Vec::new();
+        for &(Reverse(held), job) in self.holders {
+            if sum >= missing_gpus {
+                break;
+            }
+            sum += held;
+            held_by.push(job);
+        }
+        held_by
+    }
+
+    /// Changes worth a trial, the one that asks least of people first.
+    fn candidates(&self, live: &LiveJob<'_>, why: &Wait) -> Vec<Change> {
+        match *why {
+            Wait::WaitingForQuota {
+                needed_gpus,
+                used_gpus,
+                quota_gpus,
+            } => {
+                let by_gpus = (needed_gpus + used_gpus).saturating_sub(quota_gpus);
+                let mut candidates = vec![Change::RaiseQuota { by_gpus }];
+                let left = quota_gpus.saturating_sub(used_gpus);
+                candidates.extend(lower_min_workers(live, left));
+                candidates
+            }
+            Wait::ExceedsMaxQuota {
+                needed_gpus,
+                quota_gpus,
+            } => {
+                let per_worker = quota_gpus / live.shape.workers.min.max(1);
+                let mut candidates: Vec<Change> =
+                    lower_min_workers(live, quota_gpus).into_iter().collect();
+                candidates.extend(lower_gpus_per_worker(live, per_worker));
+                candidates.push(Change::RaiseQuota {
+                    by_gpus: needed_gpus - quota_gpus,
+                });
+                candidates
+            }
+            Wait::WaitingForGpus { needed_gpus, .. }
+            | Wait::NoMatchingNodes {
+                needed_gpus_per_worker: needed_gpus,
+                ..
+            }
+            | Wait::ExceedsCluster { needed_gpus, .. }
+            | Wait::TopologyPlacementFailed { needed_gpus, .. } => self.for_room(live, needed_gpus),
+            Wait::NotConsidered
+            | Wait::Suspended
+            | Wait::WaitingForPreemptedWorkloads { .. }
+            | Wait::BackingOff { .. } => Vec::new(),
+        }
+    }
+
+    fn for_room(&self, live: &LiveJob<'_>, needed_gpus: u32) -> Vec<Change> {
+        const NODES_TRIED: usize = 4;
+        let gaps = self.rest.free.iter().map(|node| node.gpus(When::Now));
+        let largest_gap = gaps.max().unwrap_or(0);
+        let drained = self.world.snapshot.nodes.iter();
+        let drained = drained.filter(|node| node.up && node.drained && node.gpus > 0);
+        let mut candidates: Vec<Change> = drained
+            .take(NODES_TRIED)
+            .map(|node| Change::UncordonNode {
+                name: node.name.clone(),
+            })
+            .collect();
+        candidates.extend(lower_min_workers(live, self.free_gpus));
+        candidates.extend(lower_gpus_per_worker(live, largest_gap));
+        let missing = needed_gpus.saturating_sub(self.free_gpus).max(1);
+        let all = live.shape.min_gpus();
+        let added = BTreeSet::from([missing, all]).into_iter();
+        candidates.extend(added.map(|gpus| Change::AddGpus { gpus }));
+        candidates
+    }
+}
+
+fn lower_min_workers(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
+    let least = live.shape.workers.min;
+    let to = (gpus / live.shape.worker.gpus.max(1)).min(least.saturating_sub(1));
+    (to > 0).then_some(Change::LowerMinWorkers { to })
+}
+
+fn lower_gpus_per_worker(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
+    let to = gpus.min(live.shape.worker.gpus.saturating_sub(1));
+    (to > 0).then_some(Change::LowerGpusPerWorker { to })
+}

@@ -1,0 +1,194 @@
+//! A gang on given GPUs: its workers where the policy put them, its parameter-server shards evenly beside them (Optimus' placement,
+//! Peng et al., EuroSys 2018, section 4.2), CPU and memory counted task by task.
+
+use super::free::{FreeNode, Holding, Room, When, indices};
+use crate::plan::PlannedTask;
+use crate::problem::Part;
+use crate::snapshot::Node;
+use muster_model::spec::{PsShardResources, Range, WorkerResources};
+use muster_model::task::Role;
+use std::cmp::Reverse;
+
+/// What the tasks of a job need, and how many of them there may be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub workers: Range,
+    pub ps_shards: Range,
+    pub worker: WorkerResources,
+    pub ps_shard: PsShardResources,
+}
+
+/// How many workers and shards go to one node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Share {
+    pub node: u32,
+    pub workers: u32,
+    pub ps_shards: u32,
+}
+
+/// GPUs of one worker and of one shard on a node, in the order of their ranks.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Placed {
+    /// Node and GPUs of every worker.
+    pub workers: Vec<(u32, u64)>,
+    /// Node of every shard.
+    pub ps_shards: Vec<u32>,
+}
+
+impl Shape {
+    pub(crate) fn gpus(&self, workers: u32) -> u32 {
+        workers.saturating_mul(self.worker.gpus)
+    }
+
+    pub(crate) fn min_gpus(&self) -> u32 {
+        self.gpus(self.workers.min)
+    }
+}
+
+/// Where the tasks go when the workers stand on `parts`: `None` when there is no room for them. Shards go to the job's own nodes
+/// while there is room, each to the one with the fewest, then to other nodes.
+pub(crate) fn at(
+    free: &[FreeNode],
+    shape: &Shape,
+    parts: &[Part],
+    ps_shards: u32,
+    when: When,
+) -> Option<Vec<Share>> {
+    let mut shares: Vec<Share> = Vec::with_capacity(parts.len());
+    for part in parts {
+        let workers = part.gpus / shape.worker.gpus.max(1);
+        match shares.iter_mut().find(|share| share.node == part.node) {
+            Some(share) => share.workers += workers,
+            None => shares.push(Share {
+                node: part.node,
+                workers,
+                ps_shards: 0,
+            }),
+        }
+    }
+    let worker = Room::worker(&shape.worker);
+    let mut left: Vec<Room> = Vec::with_capacity(shares.len());
+    for share in &shares {
+        let node = &free[share.node as usize];
+        let mut room = node.room(when);
+        if node.gpus(when) < shape.gpus(share.workers) || !room.holds(worker.times(share.workers)) {
+            return None;
+        }
+        room.take(worker.times(share.workers));
+        left.push(room);
+    }
+    let shard = Room::shard(&shape.ps_shard);
+    for _ in 0..ps_shards {
+        let beside = (0..shares.len())
+            .filter(|&at| left[at].holds(shard))
+            .min_by_key(|&at| (shares[at].ps_shards, Reverse(shares[at].workers)));
+        let at = match beside {
+            Some(at) => at,
+            None => {
+                let node = elsewhere(free, &shares, shard, when)?;
+                left.push(free[node as usize].room(when));
+                shares.push(Share {
+                    node,
+                    workers: 0,
+                    ps_shards: 0,
+                });
+                shares.len() - 1
+            }
+        };
+        shares[at].ps_shards += 1;
+        left[at].take(shard);
+    }
+    Some(shares)
+}
+
+/// The node with the most CPU left, of those on which the gang has nothing yet.
+fn elsewhere(free: &[FreeNode], taken: &[Share], shard: Room, when: When) -> Option<u32> {
+    (0_u32..)
+        .zip(free)
+        .filter(|(index, node)| {
+            node.open
+                && node.room(when).holds(shard)
+                && !taken.iter().any(|share| share.node == *index)
+        })
+        .min_by_key(|(index, node)| (Reverse(node.room(when).cpu_milli), *index))
+        .map(|(index, _)| index)
+}
+
+/// Takes what the tasks need. Ranks go round the nodes, so that neighbours in rank are not crowded on one of them.
+pub(crate) fn take(free: &mut [FreeNode], shape: &Shape, shares: &[Share], when: When) -> Placed {
+    let mut placed = Placed::default();
+    let mut left = shares.to_vec();
+    while left.iter().any(|share| share.workers > 0) {
+        for share in left.iter_mut().filter(|share| share.workers > 0) {
+            let node = &mut free[share.node as usize];
+            let gpus = node.take_gpus(shape.worker.gpus, when);
+            node.take_room(Room::worker(&shape.worker), when);
+            placed.workers.push((share.node, gpus));
+            share.workers -= 1;
+        }
+    }
+    while left.iter().any(|share| share.ps_shards > 0) {
+        for share in left.iter_mut().filter(|share| share.ps_shards > 0) {
+            free[share.node as usize].take_room(Room::shard(&shape.ps_shard), when);
+            placed.ps_shards.push(share.node);
+            share.ps_shards -= 1;
+        }
+    }
+    placed
+}
+
+impl Placed {
+    pub(crate) fn size(&self) -> (u32, u32) {
+        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+        (count(self.workers.len()), count(self.ps_shards.len()))
+    }
+
+    /// What it holds, node by node.
+    pub(crate) fn holdings(&self, shape: &Shape) -> Vec<Holding> {
+        let mut holdings: Vec<Holding> = Vec::new();
+        let workers = self.workers.iter().map(|&(node, gpus)| Holding {
+            node,
+            gpus,
+            room: Room::worker(&shape.worker),
+        });
+        let shards = self.ps_shards.iter().map(|&node| Holding {
+            node,
+            gpus: 0,
+            room: Room::shard(&shape.ps_shard),
+        });
+        for one in workers.chain(shards) {
+            add(&mut holdings, one);
+        }
+        holdings
+    }
+
+    /// As a plan names it.
+    pub(crate) fn tasks(&self, nodes: &[Node]) -> Vec<PlannedTask> {
+        let workers = (0..)
+            .zip(&self.workers)
+            .map(|(rank, &(node, gpus))| PlannedTask {
+                role: Role::Worker { rank },
+                node: nodes[node as usize].id,
+                gpus: indices(gpus),
+            });
+        let shards = (0..)
+            .zip(&self.ps_shards)
+            .map(|(index, &node)| PlannedTask {
+                role: Role::PsShard { index },
+                node: nodes[node as usize].id,
+                gpus: Vec::new(),
+            });
+        workers.chain(shards).collect()
+    }
+}
+
+/// Adds to what is held on the same node.
+pub(crate) fn add(holdings: &mut Vec<Holding>, one: Holding) {
+    match holdings.iter_mut().find(|held| held.node == one.node) {
+        Some(held) => {
+            held.gpus |= one.gpus;
+            held.room.give(one.room);
+        }
+        None => holdings.push(one),
+    }
+}

@@ -1,0 +1,48 @@
+//! A live round: from a snapshot of rows to a plan of decisions, through the dense problem that every policy decides on.
+//!
+//! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `choose` (the
+//! policy's answer, held to what live rounds promise), `pass`, `gang` and `place` (who stops and who starts, task by task),
+//! `explain` and `change` (why not, and what would help), `words` (the report).
+
+mod change;
+mod choose;
+mod explain;
+mod free;
+mod gang;
+mod outlook;
+mod pass;
+mod place;
+mod settle;
+mod standing;
+mod words;
+mod world;
+
+use crate::plan::{Action, Decision, Plan};
+use crate::policy::Policy;
+use crate::report::RoundReport;
+use crate::snapshot::Snapshot;
+pub use change::apply_change;
+use world::World;
+
+pub(crate) fn run(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
+    let mut world = World::new(snapshot, policy);
+    let rest = pass::settle_down(&mut world);
+    let waiting = explain::waiting(&mut world, &rest);
+    let report = words::report(&world, &rest, &waiting);
+    let mut decisions = Vec::new();
+    for (live, waiting) in world.jobs.into_iter().zip(waiting) {
+        let (job, silent) = (live.job, live.actions.is_empty());
+        let decided = |action| Decision {
+            job: job.id,
+            expected_revision: job.revision,
+            action,
+        };
+        decisions.extend(live.actions.into_iter().map(decided));
+        // What the job's owner is told is forgotten by every transition.
+        let told = job.waiting.as_ref().filter(|_| silent);
+        if let Some(waiting) = waiting.filter(|waiting| told != Some(waiting)) {
+            decisions.push(decided(Action::Wait { waiting }));
+        }
+    }
+    (Plan { decisions }, report)
+}

@@ -1,0 +1,91 @@
+//! What the estimators know of a job, as a policy reads it: speed at every number of GPUs, each with the number of shards that
+//! brings it.
+
+use super::gang::Shape;
+use crate::estimate::Estimate;
+use crate::problem::{Curve, Outlook};
+
+/// More shards must bring at least this: they cost CPU, memory and connections.
+const ENOUGH: f64 = 0.99;
+/// What several nodes keep of one node's speed while nothing is known: a little less, so that gangs stay together.
+const SPREAD: f64 = 0.98;
+
+/// A job's speeds, and how many shards go with how many workers.
+#[derive(Debug, Clone)]
+pub(crate) struct Sizing {
+    pub outlook: Outlook,
+    /// Of `workers.min + i` workers.
+    ps_shards: Vec<u32>,
+    min_workers: u32,
+}
+
+impl Sizing {
+    /// A size that is no faster than a smaller one is not offered (speed 0), so that a dip in what was measured hides no better size
+    /// behind it; the size that the job has now stays.
+    pub(crate) fn of(
+        estimate: &Estimate,
+        shape: &Shape,
+        step: u64,
+        present_workers: u32,
+        kinds: usize,
+    ) -> Self {
+        let min = shape.workers.min;
+        let present = present_workers.min(shape.workers.max);
+        let max = estimate.most.0.max(min).max(present);
+        let mut best = 0.0;
+        let gpus = shape.worker.gpus.max(1);
+        let mut local = vec![0.0; (max.saturating_mul(gpus)) as usize];
+        let mut ps_shards = Vec::with_capacity((max - min + 1) as usize);
+        for workers in min..=max {
+            let (shards, speed) = best_shards(estimate, shape, workers);
+            ps_shards.push(shards);
+            let offered = speed > best || workers == present_workers;
+            if let Some(entry) = (workers * gpus).checked_sub(1).filter(|_| offered) {
+                local[entry as usize] = speed;
+            }
+            best = speed.max(best);
+        }
+        let spread = local.iter().map(|speed| speed * SPREAD).collect();
+        let curve = Curve { local, spread };
+        let measured = estimate.speed.largest_measured().map_or(0, |size| size.0);
+        Self {
+            outlook: Outlook {
+                work_done: step as f64,
+                work_left: estimate.steps_left,
+                uncertainty: uncertainty(estimate),
+                curves: vec![curve; kinds].into(),
+                largest_gpus: measured.saturating_mul(gpus),
+                loss: None,
+            },
+            ps_shards,
+            min_workers: min,
+        }
+    }
+
+    /// The largest number of workers that it may be given.
+    pub(crate) fn max_workers(&self) -> u32 {
+        self.min_workers + u32::try_from(self.ps_shards.len()).unwrap_or(u32::MAX) - 1
+    }
+
+    /// How many shards serve so many workers best.
+    pub(crate) fn ps_shards(&self, workers: u32) -> u32 {
+        let at = workers.saturating_sub(self.min_workers) as usize;
+        let last = self.ps_shards.last().copied().unwrap_or(1);
+        self.ps_shards.get(at).copied().unwrap_or(last)
+    }
+}
+
+/// The fewest shards that are about as good as the best number of them.
+fn best_shards(estimate: &Estimate, shape: &Shape, workers: u32) -> (u32, f64) {
+    let all = shape.ps_shards.min..=estimate.most.1.max(shape.ps_shards.min);
+    let speed = |shards| estimate.speed.steps_per_s(workers, shards);
+    let best = all.clone().map(speed).fold(0.0, f64::max);
+    all.map(|shards| (shards, speed(shards)))
+        .find(|&(_, speed)| speed >= ENOUGH * best)
+        .unwrap_or((shape.ps_shards.min, best))
+}
+
+/// How far the fit is off where it was measured; a guess is off by half.
+fn uncertainty(estimate: &Estimate) -> f64 {
+    estimate.speed.mean_relative_error.unwrap_or(0.5)
+}

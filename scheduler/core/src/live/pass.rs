@@ -1,0 +1,320 @@
+//! One pass of a round: what the policy chose is carried out on the dense world as far as the facts allow it now. Who is to run on
+//! other GPUs stops; who is given free ones starts; who is given GPUs of stopping tasks waits for them.
+
+use super::choose::{Chosen, choose, is_moved};
+use super::free::{FreeNode, When};
+use super::gang::{self, Share};
+use super::place;
+use super::standing::Standing;
+use super::world::{LiveJob, World};
+use crate::plan::Action;
+use crate::problem::{Decision, Part, gpus_of};
+use muster_model::id::JobId;
+use muster_model::job::{AfterStop, RequeueCause};
+use std::collections::BTreeMap;
+
+/// What the last pass, which changed nothing, leaves: what is promised to whom.
+pub(crate) struct Rest {
+    pub decision: Decision,
+    /// Members that wait because an older job may not be overtaken any more.
+    pub behind: BTreeMap<usize, JobId>,
+    /// GPUs of every member that waits for tasks that stop, by node.
+    pub promised: BTreeMap<usize, Vec<(u32, u64)>>,
+    /// Free now and promised to nobody.
+    pub free: Vec<FreeNode>,
+}
+
+/// A plan is complete: passes follow each other, each on the state that the one before leaves, until one changes nothing. What a
+/// start or a stop leaves is so given away in the same round, and planning again on the state after the plan changes nothing. It
+/// ends, because every pass but the last stops a running job or starts a waiting one, and neither is undone in the same round.
+pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
+    evict(world);
+    loop {
+        if let Some(rest) = pass(world) {
+            return rest;
+        }
+    }
+}
+
+/// The same, to see whether one job starts.
+pub(crate) fn starts(world: &mut World<'_>, index: usize) -> bool {
+    let starts = |world: &World<'_>| world.jobs[index].standing == Standing::Starting;
+    while !starts(world) {
+        if pass(world).is_some() {
+            return false;
+        }
+    }
+    true
+}
+
+/// Everybody leaves a drained node, whether there is room elsewhere or not.
+fn evict(world: &mut World<'_>) {
+    for index in 0..world.jobs.len() {
+        let live = &world.jobs[index];
+        let drained = |node: u32| world.snapshot.nodes[node as usize].drained;
+        if live.standing.stays() && live.holdings.iter().any(|held| drained(held.node)) {
+            let action = requeue(RequeueCause::Resize, "its node is drained".to_owned());
+            world.stop(index, action);
+        }
+    }
+}
+
+fn pass(world: &mut World<'_>) -> Option<Rest> {
+    let mut blocked = vec![false; world.members.len()];
+    loop {
+        let chosen = choose(world, &blocked);
+        let mut carrying = Carrying::new(world, &chosen.decision);
+        carrying.stop();
+        carrying.start();
+        if carrying.changed {
+            return None;
+        }
+        let (free, promised, misfits) = (carrying.free, carrying.promised, carrying.misfits);
+        if misfits.is_empty() {
+            let Chosen { decision, behind } = chosen;
+            return Some(Rest {
+                decision,
+                behind,
+                promised,
+                free,
+            });
+        }
+        // What they were given goes to others.
+        misfits
+            .into_iter()
+            .for_each(|member| blocked[member] = true);
+    }
+}
+
+struct Carrying<'w, 'a, 'd> {
+    world: &'w mut World<'a>,
+    decision: &'d Decision,
+    /// Less what was given or promised in this pass.
+    free: Vec<FreeNode>,
+    promised: BTreeMap<usize, Vec<(u32, u64)>>,
+    misfits: Vec<usize>,
+    changed: bool,
+}
+
+impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
+    fn new(world: &'w mut World<'a>, decision: &'d Decision) -> Self {
+        Self {
+            world,
+            decision,
+            free: Vec::new(),
+            promised: BTreeMap::new(),
+            misfits: Vec::new(),
+            changed: false,
+        }
+    }
+
+    fn stop(&mut self) {
+        let members = 0..self.world.members.len();
+        let moved: Vec<usize> = members
+            .filter(|&member| is_moved(self.world, self.decision, member))
+            .collect();
+        if moved.is_empty() {
+            return;
+        }
+        let newcomers = self.newcomers();
+        for member in moved {
+            let action = self.why_stop(member, &newcomers);
+            self.world.stop(self.world.members[member], action);
+            self.changed = true;
+        }
+    }
+
+    /// Waiting members by the nodes that they are given.
+    fn newcomers(&self) -> BTreeMap<u32, Vec<usize>> {
+        let mut by_node: BTreeMap<u32, Vec<usize>> = BTreeMap::new();
+        for (member, parts) in self.given() {
+            for part in parts {
+                by_node.entry(part.node).or_default().push(member);
+            }
+        }
+        by_node
+    }
+
+    /// Waiting members and what they are given, in order of submission.
+    fn given(&self) -> Vec<(usize, &'d [Part])> {
+        let (world, decision) = (&*self.world, self.decision);
+        let parts = (0..world.members.len()).map(|member| (member, &decision.parts[member]));
+        parts
+            .filter_map(|(member, parts)| Some((member, parts.as_deref()?)))
+            .filter(|(_, parts)| !parts.is_empty())
+            .filter(|&(member, _)| world.jobs[world.members[member]].standing.waits())
+            .collect()
+    }
+
+    fn why_stop(&self, member: usize, newcomers: &BTreeMap<u32, Vec<usize>>) -> Action {
+        let world = &*self.world;
+        let problem = &world.problem;
+        let job = &problem.jobs[member];
+        let live = &world.jobs[world.members[member]];
+        let gets = gpus_of(self.decision.holds(problem, member));
+        let per_worker = live.shape.worker.gpus.max(1);
+        let had = live.size.0;
+        let size = if gets == 0 {
+            format!("from {had} workers to the queue")
+        } else {
+            format!("from {had} to {} workers", gets / per_worker)
+        };
+        let mut gainers = job
+            .present
+            .iter()
+            .filter_map(|part| newcomers.get(&part.node))
+            .flatten();
+        let higher = |&&other: &&usize| problem.jobs[other].priority > job.priority;
+        let name = |&other: &usize| &world.jobs[world.members[other]].job.name;
+        if gets == 0
+            && let Some(gainer) = gainers.clone().find(higher)
+        {
+            let why = format!("{size}: {} has a higher priority", name(gainer));
+            return requeue(RequeueCause::Preempted, why);
+        }
+        let smaller = gets < job.held_gpus();
+        let why = match gainers.next().filter(|_| smaller) {
+            Some(gainer) => format!("{size}: {} needs room to start", name(gainer)),
+            None if smaller => format!("{size}: others gain more by its GPUs"),
+            None if gets == job.held_gpus() => format!("{size}, on other nodes: worth the restart"),
+            None => format!("{size}: worth the restart"),
+        };
+        requeue(RequeueCause::Resize, why)
+    }
+
+    /// Starts whoever can, those first whose GPUs are all free; the others are promised theirs, and start after all if as many are
+    /// free elsewhere that nobody was promised.
+    fn start(&mut self) {
+        self.free.clone_from(&self.world.free);
+        let mut later = Vec::new();
+        for (member, parts) in self.given() {
+            if !self.start_at(member, parts) {
+                later.push((member, parts));
+            }
+        }
+        let mut promises = Vec::new();
+        for (member, parts) in later {
+            match self.promise(member, parts) {
+                Some(shares) => promises.push((member, shares)),
+                None => promises.push((member, Vec::new())),
+            }
+        }
+        for (member, shares) in promises {
+            if !self.start_anywhere(member) && shares.is_empty() {
+                self.misfits.push(member);
+            }
+        }
+    }
+
+    /// Starts the job where it was put, if nothing of that is held by anybody.
+    fn start_at(&mut self, member: usize, parts: &[Part]) -> bool {
+        if !self.may_start(member, gpus_of(parts)) {
+            return false;
+        }
+        let live = &self.world.jobs[self.world.members[member]];
+        let shares = self
+            .best_shards(member, parts)
+            .find_map(|ps_shards| gang::at(&self.free, &live.shape, parts, ps_shards, When::Now));
+        if let Some(shares) = &shares {
+            self.commit(member, shares);
+        }
+        shares.is_some()
+    }
+
+    /// Numbers of shards to try, the best first.
+    fn best_shards(&self, member: usize, parts: &[Part]) -> impl Iterator<Item = u32> + use<> {
+        let live = &self.world.jobs[self.world.members[member]];
+        let workers = gpus_of(parts) / live.shape.worker.gpus.max(1);
+        let least = live.shape.ps_shards.min;
+        (least..=live.sizing.ps_shards(workers).max(least)).rev()
+    }
+
+    /// Whether it holds nothing any more, and its tenant's quota has room beside all that is still held.
+    fn may_start(&self, member: usize, gpus: u32) -> bool {
+        let live = &self.world.jobs[self.world.members[member]];
+        let held = self.world.held[live.tenant as usize];
+        live.standing == Standing::Queued
+            && self
+                .world
+                .quota(live)
+                .is_none_or(|quota| held.saturating_add(gpus) <= quota)
+    }
+
+    /// Keeps what the job was given for it until all of it is free.
+    fn promise(&mut self, member: usize, parts: &[Part]) -> Option<Vec<Share>> {
+        let live = &self.world.jobs[self.world.members[member]];
+        let shape = live.shape;
+        let shares = self
+            .best_shards(member, parts)
+            .find_map(|ps_shards| gang::at(&self.free, &shape, parts, ps_shards, When::Later))?;
+        let placed = gang::take(&mut self.free, &shape, &shares, When::Later);
+        self.promised.insert(member, placed.workers);
+        Some(shares)
+    }
+
+    /// Starts the job on other GPUs than it was promised, if so many are free and promised to nobody.
+    fn start_anywhere(&mut self, member: usize) -> bool {
+        let parts = self.decision.holds(&self.world.problem, member);
+        if !self.may_start(member, gpus_of(parts)) {
+            return false;
+        }
+        let live = &self.world.jobs[self.world.members[member]];
+        let workers = gpus_of(parts) / live.shape.worker.gpus.max(1);
+        let found = self.best_shards(member, parts).find_map(|ps_shards| {
+            place::find(&self.free, &live.shape, (workers, ps_shards), When::Now)
+        });
+        if let Some(shares) = &found {
+            self.commit(member, shares);
+            self.promised.remove(&member);
+        }
+        found.is_some()
+    }
+
+    fn commit(&mut self, member: usize, shares: &[Share]) {
+        let index = self.world.members[member];
+        let shape = self.world.jobs[index].shape;
+        let placed = gang::take(&mut self.free, &shape, shares, When::Now);
+        let why = match &self.world.journal {
+            Some(_) => String::new(),
+            None => why_start(&self.world.jobs[index], placed.size()),
+        };
+        self.world.start(index, &placed, why);
+        self.changed = true;
+    }
+}
+
+/// Why a job starts with this size, with the figures behind it.
+fn why_start(live: &LiveJob<'_>, size: (u32, u32)) -> String {
+    let limit = limit(&live.shape, size.0);
+    let speed = &live.estimate.speed;
+    if speed.points() == 0 {
+        return format!("{limit}; its speed is not measured yet");
+    }
+    let steps_per_s = speed.steps_per_s(size.0, size.1);
+    let time_s = live.estimate.time_s(size);
+    format!("{limit}; about {steps_per_s:.1} steps/s and {time_s:.0} s to its end")
+}
+
+/// Why a job starts with this size.
+fn limit(shape: &gang::Shape, workers: u32) -> String {
+    let range = shape.workers;
+    if workers == range.max {
+        "as many workers as it may have".to_owned()
+    } else if workers == range.min {
+        format!("its minimum of {workers} workers; others gain more by the rest")
+    } else {
+        format!(
+            "{workers} of at most {} workers; others gain more by the rest, or it does not fit",
+            range.max
+        )
+    }
+}
+
+fn requeue(cause: RequeueCause, why: String) -> Action {
+    Action::Stop {
+        then: AfterStop::Requeue { cause },
+        why,
+        charge_failure: false,
+        not_before_ms: None,
+    }
+}

@@ -1,0 +1,136 @@
+//! A place for one gang where the policy's own did not do: as few nodes of one kind as hold it, CPU and memory counted.
+
+use super::free::{FreeNode, Room, When};
+use super::gang::{self, Shape, Share};
+use super::world::{LiveJob, World};
+use crate::problem::Part;
+use std::cmp::Reverse;
+
+/// Where so many workers and shards fit, if they do.
+pub(crate) fn find(
+    free: &[FreeNode],
+    shape: &Shape,
+    (workers, ps_shards): (u32, u32),
+    when: When,
+) -> Option<Vec<Share>> {
+    let mut kinds: Vec<u16> = free
+        .iter()
+        .filter(|node| node.gpus(when) > 0)
+        .map(|node| node.kind)
+        .collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.into_iter().find_map(|kind| {
+        let beside = fill(free, shape, kind, workers, when)
+            .and_then(|parts| gang::at(free, shape, &parts, ps_shards, when));
+        beside.or_else(|| shards_first(free, shape, kind, (workers, ps_shards), when))
+    })
+}
+
+/// Whether the smallest gang fits on the cluster if nobody else were there, and in its tenant's quota.
+pub(crate) fn could_ever_run(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+    world
+        .quota(live)
+        .is_none_or(|quota| live.shape.min_gpus() <= quota)
+        && fits_empty(world, &live.shape)
+}
+
+/// Whether the smallest gang fits on the cluster if nobody else were there.
+pub(crate) fn fits_empty(world: &World<'_>, shape: &Shape) -> bool {
+    let least = (shape.workers.min, shape.ps_shards.min);
+    find(&world.empty, shape, least, When::Now).is_some()
+}
+
+/// The fullest node that holds all workers, so that larger gaps stay whole; else the emptiest nodes, and the rest on the fullest.
+fn fill(
+    free: &[FreeNode],
+    shape: &Shape,
+    kind: u16,
+    workers: u32,
+    when: When,
+) -> Option<Vec<Part>> {
+    let per_worker = shape.worker.gpus.max(1);
+    let mut nodes: Vec<(u32, u32)> = (0_u32..)
+        .zip(free)
+        .filter(|(_, node)| node.kind == kind)
+        .map(|(index, node)| (index, units(node, shape, when)))
+        .filter(|&(_, units)| units > 0)
+        .collect();
+    nodes.sort_by_key(|&(index, units)| (Reverse(units), index));
+    let mut parts = Vec::new();
+    let mut left = workers;
+    for (at, &(node, units)) in nodes.iter().enumerate() {
+        if units >= left {
+            let whole = nodes[at..].iter().filter(|&&(_, units)| units >= left);
+            let (node, _) = *whole.min_by_key(|&&(node, units)| (units, node))?;
+            parts.push(Part {
+                node,
+                gpus: left * per_worker,
+            });
+            return Some(parts);
+        }
+        parts.push(Part {
+            node,
+            gpus: units * per_worker,
+        });
+        left -= units;
+    }
+    None
+}
+
+/// Workers that a node has room for.
+fn units(node: &FreeNode, shape: &Shape, when: When) -> u32 {
+    let room = node.room(when);
+    let worker = Room::worker(&shape.worker);
+    let by = |have: i64, each: i64| match each {
+        0 => i64::MAX,
+        each => have.max(0) / each,
+    };
+    let units = i64::from(node.gpus(when) / shape.worker.gpus.max(1))
+        .min(by(room.cpu_milli, worker.cpu_milli))
+        .min(by(room.memory_bytes, worker.memory_bytes));
+    u32::try_from(units).unwrap_or(0)
+}
+
+/// Who asks for more of the scarce part should come first, and which part is scarce is not known before: the shards where there
+/// are fewest GPUs, the workers on what is left.
+fn shards_first(
+    free: &[FreeNode],
+    shape: &Shape,
+    kind: u16,
+    (workers, ps_shards): (u32, u32),
+    when: When,
+) -> Option<Vec<Share>> {
+    let mut left = free.to_vec();
+    let mut shares: Vec<Share> = Vec::new();
+    let shard = Room::shard(&shape.ps_shard);
+    for _ in 0..ps_shards {
+        let roomy = (0_u32..)
+            .zip(&left)
+            .filter(|(_, node)| node.open && node.room(when).holds(shard));
+        let (node, _) = roomy.min_by_key(|(index, node)| {
+            (node.gpus(when), Reverse(node.room(when).cpu_milli), *index)
+        })?;
+        left[node as usize].take_room(shard, when);
+        match shares.iter_mut().find(|share| share.node == node) {
+            Some(share) => share.ps_shards += 1,
+            None => shares.push(Share {
+                node,
+                workers: 0,
+                ps_shards: 1,
+            }),
+        }
+    }
+    for part in fill(&left, shape, kind, workers, when)? {
+        let workers = part.gpus / shape.worker.gpus.max(1);
+        match shares.iter_mut().find(|share| share.node == part.node) {
+            Some(share) => share.workers = workers,
+            None => shares.push(Share {
+                node: part.node,
+                workers,
+                ps_shards: 0,
+            }),
+        }
+    }
+    Some(shares)
+}

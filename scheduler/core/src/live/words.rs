@@ -1,0 +1,159 @@
+//! Puts a round into words, for people and for the record; no decision reads it.
+
+use super::pass::Rest;
+use super::standing::{Standing, gpus_of};
+use super::world::{LiveJob, World};
+use crate::plan::Action;
+use crate::problem::{Worth, gpus_of as parts_gpus};
+use crate::report::{JobReport, RoundReport, RunnerUp, SpeedReport, Totals};
+use muster_model::job::JobPhase;
+use muster_model::wait::Waiting;
+
+/// The world is that after the plan.
+pub(crate) fn report(world: &World<'_>, rest: &Rest, waiting: &[Option<Waiting>]) -> RoundReport {
+    let runner_up = runner_up(world, rest);
+    let jobs = world.jobs.iter().zip(waiting);
+    RoundReport {
+        round: world.snapshot.round,
+        totals: totals(world),
+        runner_up,
+        jobs: jobs
+            .map(|(live, waiting)| job(world, rest, live, waiting.as_ref(), runner_up))
+            .collect(),
+    }
+}
+
+fn worth(rest: &Rest, live: &LiveJob<'_>) -> Option<Worth> {
+    rest.decision.worth.get(live.member?).copied()
+}
+
+/// Whoever would have got the next GPU.
+fn runner_up(world: &World<'_>, rest: &Rest) -> Option<RunnerUp> {
+    let worths = world.members.iter().zip(&rest.decision.worth);
+    let next = worths.map(|(&index, worth)| (worth.next_gain, index));
+    let best = next
+        .filter(|&(gain, _)| gain > 0.0)
+        .max_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+    best.map(|(gain, index)| RunnerUp {
+        job: world.jobs[index].job.id,
+        gain,
+    })
+}
+
+fn job(
+    world: &World<'_>,
+    rest: &Rest,
+    live: &LiveJob<'_>,
+    waiting: Option<&Waiting>,
+    runner_up: Option<RunnerUp>,
+) -> JobReport {
+    let size = size(world, rest, live);
+    let shown = (size.0.max(1), size.1.max(1));
+    let estimate = &live.estimate;
+    let worth = worth(rest, live).filter(|_| size.0 > 0);
+    JobReport {
+        job: live.job.id,
+        name: live.job.name.clone(),
+        phase: live.state.phase(),
+        workers: size.0,
+        ps_shards: size.1,
+        why: why(live, waiting, worth, runner_up),
+        last_worker_gain: worth
+            .map(|worth| worth.last_gain)
+            .filter(|&gain| gain > 0.0),
+        next_worker_gain: worth
+            .map(|worth| worth.next_gain)
+            .filter(|&gain| gain > 0.0),
+        speed: SpeedReport {
+            coefficients: estimate.speed.coefficients(),
+            points: estimate.speed.points(),
+            mean_relative_error: estimate.speed.mean_relative_error,
+            steps_per_s: estimate.speed.steps_per_s(shown.0, shown.1),
+        },
+        steps_left: estimate.steps_left,
+        steps_left_between: Some(estimate.steps_left_between),
+        time_left_s: estimate.time_s(shown),
+        waiting: waiting.cloned(),
+    }
+}
+
+/// What it has, or will have once room is made.
+fn size(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> (u32, u32) {
+    if live.standing.stays() {
+        return live.size;
+    }
+    let Some(member) = live.member else {
+        return (0, 0);
+    };
+    let gpus = parts_gpus(rest.decision.holds(&world.problem, member));
+    let workers = gpus / live.shape.worker.gpus.max(1);
+    match workers {
+        0 => (0, 0),
+        workers => (workers, live.sizing.ps_shards(workers)),
+    }
+}
+
+fn totals(world: &World<'_>) -> Totals {
+    let is_up = |node: u32| world.snapshot.nodes[node as usize].up;
+    let up = world.snapshot.nodes.iter().filter(|node| node.up);
+    let gpus: u32 = up.map(|node| node.gpus).sum();
+    let held = world.jobs.iter().flat_map(|live| &live.holdings);
+    let held_gpus: u32 = held
+        .filter(|held| is_up(held.node))
+        .map(|held| gpus_of(std::slice::from_ref(held)))
+        .sum();
+    let queued = |live: &&LiveJob<'_>| live.state.phase() == JobPhase::Queued;
+    let waiting_jobs = world.jobs.iter().filter(queued).count();
+    Totals {
+        gpus,
+        held_gpus,
+        free_gpus: gpus.saturating_sub(held_gpus),
+        waiting_jobs: u32::try_from(waiting_jobs).unwrap_or(u32::MAX),
+    }
+}
+
+fn why(
+    live: &LiveJob<'_>,
+    waiting: Option<&Waiting>,
+    worth: Option<Worth>,
+    runner_up: Option<RunnerUp>,
+) -> String {
+    if let Some(waiting) = waiting {
+        return waiting.why.to_string();
+    }
+    let moves = live.actions.iter().rev().find_map(|action| match action {
+        Action::Stop { why, .. } | Action::Start { why, .. } => Some(why.clone()),
+        _ => None,
+    });
+    if let Some(why) = moves {
+        return why;
+    }
+    match live.standing {
+        Standing::Starting => "starts; it is not resized before it is up".to_owned(),
+        Standing::Running => why_this_size(live, worth, runner_up),
+        Standing::Returning | Standing::Displaced => {
+            "comes back once its tasks are gone".to_owned()
+        }
+        Standing::Ending | Standing::Resting | Standing::Queued => "ends or rests".to_owned(),
+    }
+}
+
+/// Its marginal gain beside the runner-up's.
+fn why_this_size(live: &LiveJob<'_>, worth: Option<Worth>, runner_up: Option<RunnerUp>) -> String {
+    let next = worth
+        .map(|worth| worth.next_gain)
+        .filter(|&gain| gain > 0.0);
+    if live.size.0 >= live.shape.workers.max {
+        return "it has as many workers as it may have".to_owned();
+    }
+    match (next, runner_up) {
+        (None, _) => "one worker more would gain nothing, or is not weighed now".to_owned(),
+        (Some(gain), Some(other)) if other.gain > gain => format!(
+            "one worker more would gain {gain:.3} a GPU; another job's gains {:.3}",
+            other.gain
+        ),
+        (Some(gain), _) => format!(
+            "one worker more would gain {gain:.3} a GPU, which is not worth a restart, or finds no room"
+        ),
+    }
+}

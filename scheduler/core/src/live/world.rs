@@ -1,0 +1,414 @@
+//! The cluster in dense numbers while a round is made: what is free, where every job stands, and the problem that the policy sees.
+//!
+//! It is built once from a snapshot; starts and stops then change it in place, so that passes and trials cost what they change.
+
+use super::free::{FreeNode, Holding, Room, bits, first_bits};
+use super::gang::{Placed, Shape, add};
+use super::outlook::Sizing;
+use super::settle::{Settled, settle};
+use super::standing::{Standing, gpus_of};
+use crate::estimate::Estimate;
+use crate::plan::Action;
+use crate::policies::{Promises, Share};
+use crate::policy::Policy;
+use crate::problem::{self, Demand, Part, Problem};
+use crate::snapshot::{Job, Node, Snapshot};
+use muster_model::id::{NodeId, TenantId};
+use muster_model::job::JobState;
+use muster_model::task::Role;
+
+pub(crate) struct World<'a> {
+    pub snapshot: &'a Snapshot,
+    pub policy: &'a Policy,
+    pub share: Box<dyn Share>,
+    pub promises: Promises,
+    pub now_ms: i64,
+    pub free: Vec<FreeNode>,
+    /// The same if nobody were there.
+    pub empty: Vec<FreeNode>,
+    /// In the snapshot's order.
+    pub jobs: Vec<LiveJob<'a>>,
+    pub problem: Problem,
+    /// The job of the snapshot that each job of the problem is.
+    pub members: Vec<usize>,
+    /// GPUs that every tenant's jobs hold now, those of stopping tasks included.
+    pub held: Vec<u32>,
+    /// What was changed since a trial began: the jobs as they were.
+    pub journal: Option<Vec<(usize, LiveJob<'a>, Option<problem::Job>)>>,
+}
+
+/// A job during the round.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveJob<'a> {
+    pub job: &'a Job,
+    pub tenant: u32,
+    pub priority: i32,
+    pub state: JobState,
+    pub standing: Standing,
+    pub not_before_ms: Option<i64>,
+    /// What was decided of it so far, in order.
+    pub actions: Vec<Action>,
+    pub shape: Shape,
+    pub estimate: Estimate,
+    pub sizing: Sizing,
+    pub placed_ms: Option<i64>,
+    pub revision: u64,
+    /// Of its unreleased tasks.
+    pub holdings: Vec<Holding>,
+    /// Workers and shards of its newest revision.
+    pub size: (u32, u32),
+    /// Its place in the problem.
+    pub member: Option<usize>,
+}
+
+impl<'a> World<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy) -> Self {
+        let share = policy.share.share();
+        let kinds = kinds(&snapshot.nodes);
+        let free: Vec<FreeNode> = snapshot
+            .nodes
+            .iter()
+            .map(|node| FreeNode::empty(node, kind_of(&kinds, node)))
+            .collect();
+        let mut world = Self {
+            snapshot,
+            policy,
+            promises: share.promises(),
+            share,
+            now_ms: snapshot.now_ms,
+            empty: free.clone(),
+            free,
+            jobs: Vec::with_capacity(snapshot.jobs.len()),
+            problem: Problem {
+                now_s: seconds(snapshot.now_ms),
+                round_s: 1.0,
+                kinds,
+                ..Problem::default()
+            },
+            members: Vec::new(),
+            held: Vec::new(),
+            journal: None,
+        };
+        world.problem.nodes = snapshot
+            .nodes
+            .iter()
+            .zip(&world.free)
+            .map(|(node, free)| dense_node(node, free.kind))
+            .collect();
+        let tenants = world.tenants();
+        let nodes = NodeIndex::of(snapshot);
+        for settled in settle(snapshot, policy) {
+            let tenant = tenants.find(&mut world, settled.job.tenant);
+            world.add(settled, tenant, &nodes);
+        }
+        world
+    }
+
+    fn tenants(&mut self) -> TenantIndex {
+        let mut index: Vec<(TenantId, u32)> = (0_u32..)
+            .zip(&self.snapshot.tenants)
+            .map(|(place, tenant)| (tenant.id, place))
+            .collect();
+        index.sort_unstable();
+        for tenant in &self.snapshot.tenants {
+            self.problem.tenants.push(problem::Tenant {
+                weight: tenant.weight,
+                gpu_quota: tenant.gpu_quota,
+                parent: None,
+            });
+            self.held.push(0);
+        }
+        TenantIndex(index)
+    }
+
+    fn add(&mut self, settled: Settled<'a>, tenant: u32, nodes: &NodeIndex) {
+        let job = settled.job;
+        let shape = Shape {
+            workers: job.workers,
+            ps_shards: job.ps_shards,
+            worker: job.worker,
+            ps_shard: job.ps_shard,
+        };
+        let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
+        let holdings = holdings(job, nodes);
+        self.held[tenant as usize] += gpus_of(&holdings);
+        for held in &holdings {
+            let node = &mut self.free[held.node as usize];
+            node.hold(held);
+            if !standing.stays() {
+                let gpus = self.snapshot.nodes[held.node as usize].gpus;
+                node.release_later(held, first_bits(gpus));
+            }
+        }
+        let estimate = Estimate::of(job, self.policy);
+        let size = job.size();
+        let kinds = self.problem.kinds.len();
+        let present = if standing.stays() { size.0 } else { 0 };
+        let sizing = Sizing::of(&estimate, &shape, job.progress.step, present, kinds);
+        let index = self.jobs.len();
+        let is_member = standing.stays() || standing.waits();
+        self.jobs.push(LiveJob {
+            job,
+            tenant,
+            priority: job.priority,
+            state: settled.state,
+            standing,
+            not_before_ms: settled.not_before_ms,
+            actions: settled.actions,
+            shape,
+            estimate,
+            sizing,
+            placed_ms: job.placed_ms,
+            revision: job.revision,
+            holdings,
+            size,
+            member: is_member.then_some(self.members.len()),
+        });
+        if is_member {
+            let dense = self.dense(index);
+            self.problem.jobs.push(dense);
+            self.members.push(index);
+        }
+    }
+
+    /// The job as the policy sees it.
+    pub(crate) fn dense(&self, index: usize) -> problem::Job {
+        let live = &self.jobs[index];
+        let (job, shape) = (live.job, &live.shape);
+        let present: Vec<Part> = if live.standing.stays() {
+            parts(&live.holdings)
+        } else {
+            Vec::new()
+        };
+        let per_worker = shape.worker.gpus.max(1);
+        let kind = present
+            .first()
+            .map_or(0, |part| self.free[part.node as usize].kind);
+        let mut held_s = vec![0.0; self.problem.kinds.len()];
+        if let Some(held_s) = held_s.get_mut(usize::from(kind)) {
+            *held_s = job.trained_s;
+        }
+        problem::Job {
+            tenant: live.tenant,
+            priority: live.priority,
+            submitted_s: seconds(job.submitted_ms),
+            unit: unit(shape),
+            min_gpus: shape.min_gpus(),
+            max_gpus: shape.gpus(live.sizing.max_workers()),
+            request_gpus: shape.min_gpus(),
+            present,
+            since_s: seconds(live.placed_ms.unwrap_or(job.submitted_ms)),
+            fixed: false,
+            attained_gpu_s: job.trained_s * f64::from(live.size.0 * per_worker),
+            demoted_s: None,
+            held_s,
+            restarts: u32::try_from(live.revision.saturating_sub(1)).unwrap_or(u32::MAX),
+            restart_s: seconds_of(self.policy.resize_cost_ms),
+            preemptible: true,
+            outlook: live.sizing.outlook.clone(),
+        }
+    }
+
+    /// Starts a job on what was placed.
+    pub(crate) fn start(&mut self, index: usize, placed: &Placed, why: String) {
+        self.remember(index);
+        let now_ms = self.now_ms;
+        // A trial asks only whether there is a start; what it adds to the cluster has no name.
+        let tasks = match &self.journal {
+            Some(_) => Vec::new(),
+            None => placed.tasks(&self.snapshot.nodes),
+        };
+        let live = &mut self.jobs[index];
+        live.take(Action::Start { tasks, why }, now_ms);
+        live.holdings = placed.holdings(&live.shape);
+        live.size = placed.size();
+        live.placed_ms = Some(now_ms);
+        live.revision += 1;
+        self.held[live.tenant as usize] += gpus_of(&live.holdings);
+        for held in &live.holdings {
+            self.free[held.node as usize].hold(held);
+        }
+        self.refresh(index);
+    }
+
+    /// Tells a running job to stop.
+    pub(crate) fn stop(&mut self, index: usize, action: Action) {
+        self.remember(index);
+        let now_ms = self.now_ms;
+        let live = &mut self.jobs[index];
+        live.take(action, now_ms);
+        for held in &live.holdings {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            self.free[held.node as usize].release_later(held, first_bits(gpus));
+        }
+        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, 0, kinds);
+        self.refresh(index);
+    }
+
+    /// Writes down how a job was, for the end of a trial.
+    pub(crate) fn remember(&mut self, index: usize) {
+        if let Some(journal) = &mut self.journal {
+            let live = self.jobs[index].clone();
+            let dense = live.member.map(|member| self.problem.jobs[member].clone());
+            journal.push((index, live, dense));
+        }
+    }
+
+    /// Brings the policy's view of a job up to date.
+    pub(crate) fn refresh(&mut self, index: usize) {
+        if let Some(member) = self.jobs[index].member {
+            self.problem.jobs[member] = self.dense(index);
+        }
+    }
+
+    /// Milliseconds since it was placed.
+    pub(crate) fn ran_ms(&self, live: &LiveJob<'_>) -> u64 {
+        let since_ms = live.placed_ms.unwrap_or(i64::MIN);
+        u64::try_from(self.now_ms.saturating_sub(since_ms)).unwrap_or(0)
+    }
+
+    pub(crate) fn quota(&self, live: &LiveJob<'_>) -> Option<u32> {
+        self.problem.tenants[live.tenant as usize].gpu_quota
+    }
+}
+
+impl LiveJob<'_> {
+    /// Takes a decision and moves the state along.
+    ///
+    /// # Panics
+    /// When the state does not allow it: the planner is then wrong, and nothing of its plan may be carried out.
+    pub(crate) fn take(&mut self, action: Action, now_ms: i64) {
+        if let Some(event) = action.event() {
+            let state = std::mem::replace(&mut self.state, JobState::Queued);
+            self.state = state
+                .apply(event)
+                .unwrap_or_else(|refused| panic!("job {}: {refused}", self.job.id));
+        }
+        self.standing = Standing::of(&self.state, self.not_before_ms, now_ms);
+        self.actions.push(action);
+    }
+}
+
+/// One worker with its part of the shards of the smallest gang.
+fn unit(shape: &Shape) -> Demand {
+    let (workers, shards) = (
+        u64::from(shape.workers.min.max(1)),
+        u64::from(shape.ps_shards.min),
+    );
+    let part = |of_shard: u64| of_shard.saturating_mul(shards).div_ceil(workers);
+    Demand {
+        gpus: shape.worker.gpus.max(1),
+        cpu_milli: shape
+            .worker
+            .cpu_milli
+            .saturating_add(part(shape.ps_shard.cpu_milli)),
+        memory_bytes: shape
+            .worker
+            .memory_bytes
+            .saturating_add(part(shape.ps_shard.memory_bytes)),
+    }
+}
+
+pub(crate) fn dense_node(node: &Node, kind: u16) -> problem::Node {
+    problem::Node {
+        kind,
+        gpus: if node.is_open() { node.gpus } else { 0 },
+        cpu_milli: node.cpu_milli,
+        memory_bytes: node.memory_bytes,
+        rack: 0,
+    }
+}
+
+/// GPUs of every node on which it holds any.
+fn parts(holdings: &[Holding]) -> Vec<Part> {
+    let with_gpus = holdings.iter().filter(|held| held.gpus != 0);
+    with_gpus
+        .map(|held| Part {
+            node: held.node,
+            gpus: held.gpus.count_ones(),
+        })
+        .collect()
+}
+
+fn holdings(job: &Job, nodes: &NodeIndex) -> Vec<Holding> {
+    let mut holdings = Vec::new();
+    for task in job.held_tasks() {
+        let Some(node) = nodes.find(task.node) else {
+            continue;
+        };
+        let room = match task.role {
+            Role::Worker { .. } => Room::worker(&job.worker),
+            Role::PsShard { .. } => Room::shard(&job.ps_shard),
+        };
+        add(
+            &mut holdings,
+            Holding {
+                node,
+                gpus: bits(&task.gpus),
+                room,
+            },
+        );
+    }
+    holdings
+}
+
+/// The GPU models of the cluster, each once.
+fn kinds(nodes: &[Node]) -> Vec<String> {
+    let mut kinds: Vec<&str> = nodes.iter().map(|node| node.gpu_model.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.into_iter().map(str::to_owned).collect()
+}
+
+pub(crate) fn kind_of(kinds: &[String], node: &Node) -> u16 {
+    let found = kinds.binary_search_by(|kind| kind.as_str().cmp(&node.gpu_model));
+    u16::try_from(found.unwrap_or(0)).unwrap_or(0)
+}
+
+/// Unix milliseconds as seconds; they stay exact, far below 2^52.
+pub(crate) fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+pub(crate) fn seconds_of(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+/// Nodes by id.
+struct NodeIndex(Vec<(NodeId, u32)>);
+
+impl NodeIndex {
+    fn of(snapshot: &Snapshot) -> Self {
+        let ids = snapshot.nodes.iter().map(|node| node.id);
+        let mut index: Vec<(NodeId, u32)> = ids.zip(0..).collect();
+        index.sort_unstable();
+        Self(index)
+    }
+
+    fn find(&self, id: NodeId) -> Option<u32> {
+        let at = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
+        Some(self.0[at].1)
+    }
+}
+
+/// Tenants by id; one that the snapshot does not name has no quota.
+struct TenantIndex(Vec<(TenantId, u32)>);
+
+impl TenantIndex {
+    fn find(&self, world: &mut World<'_>, id: TenantId) -> u32 {
+        if let Ok(at) = self.0.binary_search_by_key(&id, |&(id, _)| id) {
+            return self.0[at].1;
+        }
+        let known = self.0.len();
+        if world.problem.tenants.len() == known {
+            world.problem.tenants.push(problem::Tenant {
+                weight: 1.0,
+                gpu_quota: None,
+                parent: None,
+            });
+            world.held.push(0);
+        }
+        u32::try_from(known).unwrap_or(u32::MAX)
+    }
+}
