@@ -1,9 +1,13 @@
 //! The scheduler's settings: a TOML file, then environment variables `MUSTER_SCHEDULER_*`, then flags; read once, in `main`.
 
 use clap::Parser;
+use muster_core::policies::name::{PolicyName, UnknownPolicy};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+
+/// Whoever names no policy gets this one.
+const DEFAULT_POLICY: PolicyName = PolicyName::Optimus;
 
 /// Everything the daemon is told from outside.
 #[derive(Debug, Clone)]
@@ -27,6 +31,8 @@ pub struct Config {
     pub keep_rounds_s: u64,
     /// Logs and samples of a deleted job are kept so long.
     pub keep_deleted_jobs_s: u64,
+    /// Who gets how many GPUs, and on which nodes.
+    pub policy: PolicyName,
 }
 
 /// Flags and environment; each overrides the file.
@@ -70,6 +76,9 @@ pub struct Flags {
     /// Seconds for which logs and samples of a deleted job are kept [default: 2592000, thirty days].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_DELETED_JOBS_S")]
     pub keep_deleted_jobs_s: Option<u64>,
+    /// Who gets how many GPUs, by name [default: optimus].
+    #[arg(long, env = "MUSTER_SCHEDULER_POLICY")]
+    pub policy: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -85,6 +94,7 @@ struct File {
     round_max_interval_ms: Option<u64>,
     keep_rounds_s: Option<u64>,
     keep_deleted_jobs_s: Option<u64>,
+    policy: Option<String>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -106,6 +116,8 @@ pub enum ConfigError {
         field: &'static str,
         env: &'static str,
     },
+    #[error("policy names a way to share the cluster that there is not")]
+    Policy(#[source] UnknownPolicy),
     #[error("{field} is {value}; expected {expected}")]
     Invalid {
         field: &'static str,
@@ -134,7 +146,12 @@ impl Config {
             }
         };
         let missing = |field, env| ConfigError::Missing { field, env };
+        let policy = match flags.policy.or(file.policy) {
+            None => DEFAULT_POLICY,
+            Some(name) => name.parse().map_err(ConfigError::Policy)?,
+        };
         let config = Self {
+            policy,
             listen: flags
                 .listen
                 .or(file.listen)

@@ -54,7 +54,7 @@ async fn lead(
     mut leader: watch::Receiver<bool>,
     registry: &Registry,
 ) {
-    let policy = Policy::optimus();
+    let policy = Policy::named(config.policy);
     while leader.wait_for(|leads| *leads).await.is_ok() {
         tokio::join!(
             round::run(pool, &policy, config, wakes.clone(), leader.clone()),

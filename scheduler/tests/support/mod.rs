@@ -154,6 +154,7 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
         round_max_interval_ms: 200,
         keep_rounds_s: 7 * 86_400,
         keep_deleted_jobs_s: 30 * 86_400,
+        policy: muster_core::policies::name::PolicyName::Optimus,
     }
 }
 
@@ -188,7 +189,7 @@ impl Shell {
                     led.wait_for(|leads| *leads)
                         .await
                         .expect("it leads one day");
-                    let policy = Policy::optimus();
+                    let policy = Policy::named(config.policy);
                     tokio::join!(
                         round::run(&pool, &policy, &config, wakes, leads.clone()),
                         lease::run(&pool, &config, leads.clone()),
