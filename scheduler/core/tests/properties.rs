@@ -4,6 +4,7 @@
 mod scene;
 
 use muster_core::snapshot::{FailedReport, Finished, Snapshot, SpeedPoint, Tenant};
+use muster_core::policies::name::PolicyName;
 use muster_core::{Action, apply, apply_change, check, plan, policy::Policy};
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::spec::{Convergence, Range};
@@ -286,7 +287,7 @@ proptest! {
     #[test]
     fn plans_are_right_stable_and_true_on_random_walks(seed in any::<u64>(), rounds in 1_u32..12) {
         let mut dice = Dice(seed);
-        let policy = Policy::optimus();
+        let policy = Policy::named(PolicyName::ALL[dice.roll(u32::try_from(PolicyName::ALL.len()).expect("few")) as usize]);
         let mut snapshot = world(&mut dice);
         let mut submitted = 0;
         for round in 0..rounds {
