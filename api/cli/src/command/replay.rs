@@ -8,6 +8,7 @@ use crate::clock;
 use crate::output::table;
 use clap::Args;
 use muster_model::view::RoundSummaryView;
+use muster_sim::core::policies::name::{PolicyName, UnknownPolicy};
 use muster_sim::core::policy::Policy;
 use muster_sim::replay::{Difference, Recorded, Replay as Replayed, replay};
 use std::str::FromStr;
@@ -106,12 +107,10 @@ impl Replay {
 }
 
 fn named(name: &str) -> Result<Policy, UsageError> {
-    match name {
-        "optimus" => Ok(Policy::optimus()),
-        _ => Err(UsageError(format!(
-            "--policy is {name:?}; expected optimus"
-        ))),
-    }
+    let share: PolicyName = name
+        .parse()
+        .map_err(|unknown: UnknownPolicy| UsageError(format!("--policy: {unknown}")))?;
+    Ok(Policy::named(share))
 }
 
 fn describe(replays: &[Replayed], policy: Option<&str>) -> String {
