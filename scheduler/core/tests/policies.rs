@@ -44,6 +44,16 @@ fn promises(name: PolicyName) -> Promises {
     }
 }
 
+/// The policies that a case is tried on: a slow one is tried on a part of the cases only.
+fn policies(seed: u64) -> impl Iterator<Item = PolicyName> {
+    let all = PolicyName::ALL.iter().copied();
+    all.filter(move |&name| match name {
+        // A genetic search of 10,000 allocations.
+        PolicyName::Pollux => seed.is_multiple_of(100),
+        _ => true,
+    })
+}
+
 fn config() -> ProptestConfig {
     ProptestConfig {
         cases: 2_000,
@@ -58,7 +68,7 @@ proptest! {
     #[test]
     fn no_policy_gives_what_is_not_there_splits_a_gang_or_moves_what_is_fixed(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
-        for &name in PolicyName::ALL {
+        for name in policies(seed) {
             let decision = name.share().share(&problem);
             let wrong = violations(&problem, &decision);
             prop_assert!(wrong.is_empty(), "{name}: {wrong:?}\n{decision:?}\n{}", told(&problem));
@@ -68,7 +78,7 @@ proptest! {
     #[test]
     fn the_same_problem_gives_the_same_decision(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
-        for &name in PolicyName::ALL {
+        for name in policies(seed) {
             let decide = || name.share().share(&problem.clone());
             prop_assert_eq!(decide(), decide(), "{}", name);
         }
@@ -79,7 +89,7 @@ proptest! {
         let mut dice = Dice(seed);
         let kinds = dice.between(1, 3);
         let problem = random::problem(&mut dice, kinds);
-        for &name in PolicyName::ALL {
+        for name in policies(seed) {
             let decision = name.share().share(&problem);
             let after = carried_out(&problem, &decision);
             let pinned = || {
@@ -108,7 +118,7 @@ proptest! {
     #[test]
     fn nobody_waits_beside_what_he_needs(seed: u64) {
         let problem = random::problem(&mut Dice(seed), 3);
-        for &name in PolicyName::ALL {
+        for name in policies(seed) {
             if !promises(name).work_conserving {
                 continue;
             }

@@ -15,6 +15,7 @@ pub mod name;
 pub mod optimus;
 pub mod order;
 pub mod place;
+pub mod pollux;
 pub mod quota;
 mod resources;
 pub mod room;

@@ -3,10 +3,11 @@
 use super::Share;
 use super::drf::Drf;
 use super::fifo::Fifo;
-use super::muster::Muster;
 use super::gavel::Gavel;
 use super::gittins::TiresiasGittins;
+use super::muster::Muster;
 use super::optimus::Optimus;
+use super::pollux::Pollux;
 use super::sia::Sia;
 use super::slaq::Slaq;
 use super::srtf::Srtf;
@@ -34,6 +35,7 @@ pub enum PolicyName {
     GavelMaxMin,
     GavelMaxSum,
     Sia,
+    Pollux,
 }
 
 /// No policy has that name.
@@ -59,6 +61,7 @@ impl PolicyName {
         Self::GavelMaxMin,
         Self::GavelMaxSum,
         Self::Sia,
+        Self::Pollux,
     ];
 
     /// As it is written.
@@ -78,6 +81,7 @@ impl PolicyName {
             Self::GavelMaxMin => "gavel-max-min",
             Self::GavelMaxSum => "gavel-max-sum",
             Self::Sia => "sia",
+            Self::Pollux => "pollux",
         }
     }
 
@@ -98,6 +102,7 @@ impl PolicyName {
             Self::GavelMaxMin => Box::new(Gavel::max_min()),
             Self::GavelMaxSum => Box::new(Gavel::max_sum()),
             Self::Sia => Box::new(Sia),
+            Self::Pollux => Box::new(Pollux),
         }
     }
 }

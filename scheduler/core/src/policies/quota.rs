@@ -25,6 +25,12 @@ impl<'a> Quota<'a> {
             .all(|of| self.left[of].is_none_or(|left| left >= gpus))
     }
 
+    /// GPUs that the quotas of a tenant and of those above still allow.
+    pub fn room(&self, tenant: u32) -> u32 {
+        let left = self.lineage(tenant).filter_map(|of| self.left[of]);
+        left.min().unwrap_or(u32::MAX)
+    }
+
     /// Takes so many GPUs. A quota that was lowered under its jobs has 0 left.
     pub fn charge(&mut self, tenant: u32, gpus: u32) {
         for of in self.lineage(tenant) {

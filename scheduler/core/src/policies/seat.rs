@@ -30,11 +30,6 @@ pub fn fewest_nodes(room: &Room<'_>, job: &Job, kind: u16, gpus: u32) -> Option<
     (whole > 0).then(|| gpus.div_ceil(whole))
 }
 
-/// Work per second on the fewest nodes of a kind; 0 where it cannot run so.
-pub fn packed_speed(room: &Room<'_>, job: &Job, kind: u16, gpus: u32) -> f64 {
-    fewest_nodes(room, job, kind, gpus).map_or(0.0, |nodes| job.outlook.speed(kind, gpus, nodes))
-}
-
 /// Free GPUs of every kind that has any, by the kind's index.
 pub fn free_by_kind(room: &Room<'_>) -> Vec<u32> {
     let mut free = vec![0; room.problem.kinds.len()];
@@ -51,7 +46,7 @@ pub fn free_by_kind(room: &Room<'_>) -> Vec<u32> {
 /// What a job was given in this decision.
 pub fn wish_of(room: &Room<'_>, job: usize) -> Option<Wish> {
     let parts = room.given(job)?;
-    let kind = room.problem.nodes[parts.first()?.node as usize].kind;
+    let kind = room.kind_of(parts)?;
     let gpus = gpus_of(parts);
     Some(Wish { job, kind, gpus })
 }

@@ -4,7 +4,7 @@ use super::Objective;
 use super::weights::shares;
 use crate::policies::order::request;
 use crate::policies::room::Room;
-use crate::policies::seat::{Wish, free_by_kind, packed_speed};
+use crate::policies::seat::{Wish, free_by_kind};
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, Variable};
 
 /// One variable of the programme: a job on a kind where it can run.
@@ -55,7 +55,7 @@ fn of_job(room: &Room<'_>, job: usize) -> Vec<Chance> {
         .filter(|&&(kind, _)| gpus <= free[usize::from(kind)])
         .map(|&(kind, _)| Chance {
             wish: Wish { job, kind, gpus },
-            speed: packed_speed(room, of, kind, gpus),
+            speed: room.speed(job, kind, gpus),
             fraction: 0.0,
         })
         .filter(|chance| chance.speed > 0.0)

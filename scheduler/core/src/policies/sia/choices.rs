@@ -2,7 +2,7 @@
 
 use crate::policies::order::{maximum, minimum};
 use crate::policies::room::Room;
-use crate::policies::seat::{Wish, free_by_kind, packed_speed};
+use crate::policies::seat::{Wish, free_by_kind};
 use crate::problem::{Job, Worth, gpus_of, nodes_of};
 
 /// How strongly jobs with little goodput are preferred: the exponent of the goodput in the sum that is minimised.
@@ -62,7 +62,7 @@ fn goodputs(room: &Room<'_>, job: usize) -> Vec<(Wish, bool, f64)> {
         for gpus in sizes(of, node_gpus, limit) {
             let wish = Wish { job, kind, gpus };
             if held.is_none_or(|(present, _)| present != wish) {
-                goodputs.push((wish, false, packed_speed(room, of, kind, gpus)));
+                goodputs.push((wish, false, room.speed(job, kind, gpus)));
             }
         }
     }
@@ -80,7 +80,7 @@ fn held(room: &Room<'_>, job: usize) -> Option<(Wish, f64)> {
     if !room.can_keep(job) {
         return None;
     }
-    let kind = room.problem.nodes[parts.first()?.node as usize].kind;
+    let kind = room.kind_of(parts)?;
     let gpus = gpus_of(parts);
     let speed = of.outlook.speed(kind, gpus, nodes_of(parts));
     (minimum(of)..=maximum(of))

@@ -1,0 +1,122 @@
+//! One allocation of all jobs, and how it is made valid.
+
+use super::speedup::Contender;
+use crate::policies::quota::Quota;
+use crate::policies::room::Room;
+use crate::problem::{Part, Tally, gpus_of};
+
+/// Nodes that a job may be spread over at most.
+const NODES: usize = 16;
+
+/// An individual of the population. What holds of every one: whole units, nothing above a node or a quota, one kind for a gang, its
+/// bounds kept, and at most one spread job on a node.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Genome {
+    /// GPUs of every contender by node, in the nodes' order.
+    pub rows: Vec<Vec<Part>>,
+    /// The inverse speedups.
+    costs: Vec<f64>,
+    /// Their sum: the smaller the better.
+    pub cost: f64,
+}
+
+/// What is left while a genome is built.
+struct Left<'a> {
+    tally: Tally,
+    quota: Quota<'a>,
+    /// Has a spread job.
+    spread: Vec<bool>,
+}
+
+/// The ground on which genomes stand.
+pub struct Ground<'r, 'a> {
+    pub room: &'r Room<'a>,
+    pub contenders: Vec<Contender<'a>>,
+    spread: Vec<bool>,
+}
+
+impl<'r, 'a> Ground<'r, 'a> {
+    pub fn new(room: &'r Room<'a>, jobs: &[usize]) -> Self {
+        let mut spread = vec![false; room.problem.nodes.len()];
+        for (job, of) in room.problem.jobs.iter().enumerate() {
+            let fixed = if of.is_movable() {
+                &[][..]
+            } else {
+                &of.present
+            };
+            let parts = room.given(job).unwrap_or(fixed);
+            if parts.iter().any(|part| part.node != parts[0].node) {
+                parts
+                    .iter()
+                    .for_each(|part| spread[part.node as usize] = true);
+            }
+        }
+        Self {
+            room,
+            contenders: jobs.iter().map(|&job| Contender::new(room, job)).collect(),
+            spread,
+        }
+    }
+
+    /// Everybody as they are.
+    pub fn present(&self) -> Genome {
+        let rows = self.contenders.iter().map(|of| of.present.clone());
+        self.repaired(rows.collect(), 0)
+    }
+
+    /// The genome nearest to these rows. Who comes first takes what it wants, from `first` on and then from the beginning; the
+    /// others get what is left of theirs.
+    pub fn repaired(&self, mut rows: Vec<Vec<Part>>, first: usize) -> Genome {
+        let mut left = Left {
+            tally: self.room.tally.clone(),
+            quota: self.room.quota.clone(),
+            spread: self.spread.clone(),
+        };
+        let mut costs = vec![0.0; rows.len()];
+        for index in (first..rows.len()).chain(0..first) {
+            let contender = &self.contenders[index];
+            self.repair(&mut rows[index], contender, &mut left);
+            costs[index] = contender.cost(self.room, &rows[index]);
+        }
+        let cost = costs.iter().sum();
+        Genome { rows, costs, cost }
+    }
+
+    fn repair(&self, row: &mut Vec<Part>, contender: &Contender<'a>, left: &mut Left<'a>) {
+        let Some(kind) = row.first().map(|part| self.kind(part)) else {
+            return;
+        };
+        let unit = &contender.of.unit;
+        let step = unit.gpus.max(1);
+        row.retain(|part| self.kind(part) == kind);
+        if row.len() > 1 {
+            row.retain(|part| !left.spread[part.node as usize]);
+            row.truncate(NODES);
+        }
+        let tenant = contender.of.tenant;
+        let mut room = contender.most.min(left.quota.room(tenant));
+        for part in row.iter_mut() {
+            let free = left.tally.available(part.node as usize, unit);
+            part.gpus = part.gpus.min(free).min(room) / step * step;
+            room -= part.gpus;
+        }
+        row.retain(|part| part.gpus > 0);
+        let gpus = gpus_of(row);
+        let nodes = u32::try_from(row.len()).unwrap_or(u32::MAX);
+        let runs = contender.of.outlook.speed(kind, gpus, nodes) > 0.0;
+        if gpus < contender.least || !runs {
+            row.clear();
+            return;
+        }
+        left.tally.take(row, unit);
+        left.quota.charge(tenant, gpus);
+        if row.len() > 1 {
+            row.iter()
+                .for_each(|part| left.spread[part.node as usize] = true);
+        }
+    }
+
+    pub fn kind(&self, part: &Part) -> u16 {
+        self.room.problem.nodes[part.node as usize].kind
+    }
+}

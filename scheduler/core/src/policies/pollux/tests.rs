@@ -1,0 +1,163 @@
+use super::Pollux;
+use super::genome::Ground;
+use super::speedup::by_node;
+use crate::policies::Share;
+use crate::policies::room::Room;
+use crate::policies::scene::{Dice, after, cluster, holds, job, later, local, part, power, tenant};
+use crate::problem::{Decision, Problem, gpus_of, nodes_of};
+
+fn random(seed: u64, jobs: u32) -> Problem {
+    let mut dice = Dice(seed);
+    let mut problem = cluster(&[(4, 4)]);
+    for _ in 0..jobs {
+        let curve = local(0.1 + dice.part(), 0.3 + 0.7 * dice.part(), 0.8);
+        let mut job = job(vec![curve]);
+        job.submitted_s = 3_000.0 * dice.part();
+        job.since_s = job.submitted_s;
+        problem.jobs.push(job);
+    }
+    problem
+}
+
+/// What the search minimises.
+fn cost(problem: &Problem, decision: &Decision) -> f64 {
+    let room = Room::beside_fixed(problem);
+    let jobs: Vec<usize> = (0..problem.jobs.len()).collect();
+    let rows = jobs
+        .iter()
+        .map(|&job| by_node(decision.holds(problem, job)))
+        .collect();
+    Ground::new(&room, &jobs).repaired(rows, 0).cost
+}
+
+#[test]
+fn more_goodput_is_preferred() {
+    let mut problem = cluster(&[(2, 4)]);
+    problem.jobs = vec![job(vec![power(1.0, 0.95)]), job(vec![power(1.0, 0.1)])];
+    let decision = Pollux.share(&problem);
+    let gpus = [0, 1].map(|job| holds(&problem, &decision, job).expect("runs").1);
+    assert_eq!(gpus[0] + gpus[1], 8, "no GPU idles");
+    assert!(gpus[0] >= 5, "{gpus:?}");
+}
+
+#[test]
+fn a_job_is_not_split_where_that_costs_it_speed() {
+    let mut problem = cluster(&[(4, 4)]);
+    problem.jobs = vec![job(vec![local(1.0, 0.9, 0.3)]); 4];
+    let decision = Pollux.share(&problem);
+    for job in 0..4 {
+        let parts = decision.holds(&problem, job);
+        assert_eq!((gpus_of(parts), nodes_of(parts)), (4, 1), "{parts:?}");
+    }
+}
+
+#[test]
+fn everybody_gets_something_where_there_is_enough() {
+    for seed in 0..10 {
+        let problem = random(seed, 12);
+        let decision = Pollux.share(&problem);
+        let waiting = (0..12).filter(|&job| decision.holds(&problem, job).is_empty());
+        assert_eq!(waiting.count(), 0, "seed {seed}");
+    }
+}
+
+/// On two nodes of two GPUs every allocation can be tried.
+#[test]
+fn a_small_search_finds_the_optimum() {
+    for seed in 0..20 {
+        let mut problem = random(seed, 3);
+        problem.nodes.truncate(2);
+        problem.nodes.iter_mut().for_each(|node| node.gpus = 2);
+        let room = Room::beside_fixed(&problem);
+        let ground = Ground::new(&room, &[0, 1, 2]);
+        let best = (0..3_u32.pow(6)).map(|number| {
+            let digit = |index: u32| number / 3_u32.pow(index) % 3;
+            let row = |job: u32| vec![part(0, digit(2 * job)), part(1, digit(2 * job + 1))];
+            ground.repaired((0..3).map(row).collect(), 0).cost
+        });
+        let best = best.fold(f64::INFINITY, f64::min);
+        let found = cost(&problem, &Pollux.share(&problem));
+        assert!(found <= best * (1.0 + 1e-9), "seed {seed}: {found} {best}");
+    }
+}
+
+#[test]
+fn asked_again_at_the_same_instant_it_changes_nothing() {
+    for seed in 0..10 {
+        let mut problem = random(seed, 9);
+        for _ in 0..3 {
+            let decision = Pollux.share(&problem);
+            assert_eq!(
+                decision,
+                Pollux.share(&problem),
+                "the same problem, seed {seed}"
+            );
+            let worse = cost(&problem, &decision) > cost(&problem, &Decision::keep(&problem));
+            assert!(!worse, "seed {seed}");
+            problem = after(&problem, &decision);
+            let again = Pollux.share(&problem);
+            assert_eq!(again.parts, vec![None; 9], "seed {seed}");
+            problem = later(problem, 60.0);
+        }
+    }
+}
+
+#[test]
+fn a_job_that_was_moved_often_is_not_moved_for_a_little() {
+    let mut problem = cluster(&[(1, 4)]);
+    problem.jobs = vec![job(vec![power(1.0, 0.3)])];
+    problem.jobs[0].present = vec![part(0, 2)];
+    problem.jobs[0].since_s = 600.0;
+    let decision = Pollux.share(&problem);
+    assert_eq!(holds(&problem, &decision, 0), Some((0, 4)), "3,600 s old");
+    problem.jobs[0].restarts = 60;
+    assert_eq!(Pollux.share(&problem).parts, vec![None]);
+}
+
+#[test]
+fn at_most_one_spread_job_on_a_node_and_growth_is_bounded() {
+    for seed in 0..10 {
+        let mut problem = random(seed, 4);
+        for job in &mut problem.jobs {
+            job.outlook.largest_gpus = 3;
+        }
+        let decision = Pollux.share(&problem);
+        let mut spread = [0; 4];
+        for job in 0..4 {
+            let parts = decision.holds(&problem, job);
+            assert!(gpus_of(parts) <= 6, "seed {seed}: {parts:?}");
+            if nodes_of(parts) > 1 {
+                parts
+                    .iter()
+                    .for_each(|part| spread[part.node as usize] += 1);
+            }
+        }
+        assert!(
+            spread.iter().all(|&jobs| jobs <= 1),
+            "seed {seed}: {spread:?}"
+        );
+    }
+}
+
+#[test]
+fn quotas_priorities_kinds_units_and_those_that_may_not_move_stand() {
+    let mut problem = cluster(&[(2, 4), (1, 0), (1, 2)]);
+    problem.tenants = vec![tenant(), tenant()];
+    problem.tenants[0].gpu_quota = Some(3);
+    let curves = vec![power(1.0, 1.0), power(9.0, 1.0), power(0.0, 1.0)];
+    problem.jobs = vec![job(curves); 4];
+    problem.jobs[0].fixed = true;
+    problem.jobs[0].present = vec![part(1, 1)];
+    problem.jobs[2].tenant = 1;
+    problem.jobs[3].tenant = 1;
+    problem.jobs[3].priority = 1;
+    problem.jobs[3].unit.gpus = 3;
+    problem.jobs[3].max_gpus = 4;
+    let decision = Pollux.share(&problem);
+    assert_eq!(decision.parts[0], None, "keeps what it holds");
+    assert_eq!(holds(&problem, &decision, 3), Some((0, 3)), "comes first");
+    let (kind, gpus) = holds(&problem, &decision, 1).expect("runs");
+    assert!(kind == 0 && gpus <= 2, "its tenant has 2 left");
+    let rest = holds(&problem, &decision, 2).expect("runs");
+    assert_eq!(rest, (0, 4 - gpus), "the rest");
+}
