@@ -1,7 +1,9 @@
 //! The one list of routes.
 
 use crate::state::App;
-use crate::{auth, cluster, health, job, layers, metrics, node, openapi, round, tenant, token, web};
+use crate::{
+    auth, cluster, health, job, layers, metrics, node, openapi, round, tenant, token, web,
+};
 use axum::Router;
 use axum::routing::get;
 use utoipa::openapi::OpenApi as Document;
@@ -46,6 +48,7 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(job::resume::resume))
         .routes(routes!(job::tasks::tasks))
         .routes(routes!(job::events::events))
+        .routes(routes!(job::explain::explain))
         .routes(routes!(job::progress::progress))
         .routes(routes!(job::logs::logs))
         .routes(routes!(job::follow_logs::follow_logs))

@@ -5,8 +5,9 @@ use crate::query::{EventQuery, JobQuery};
 use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::view::{
-    CheckpointView, CreatedToken, EventView, JobView, Me, NewTenant, NewToken, NodeView, Page,
-    RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange, TenantView, TokenView,
+    CheckpointView, CreatedToken, EventView, ExplainView, JobView, Me, NewTenant, NewToken,
+    NodeView, Page, RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange, TenantView,
+    TokenView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -110,6 +111,11 @@ impl Client {
     ) -> Result<Page<EventView>, ClientError> {
         self.get(&["jobs", &id.to_string(), "events"], &query.pairs())
             .await
+    }
+
+    /// Why it has its size, or why it waits and what stands in its way.
+    pub async fn explain(&self, id: JobId) -> Result<ExplainView, ClientError> {
+        self.get(&["jobs", &id.to_string(), "explain"], &[]).await
     }
 
     /// The training series after a step, thinned to `max_points`.

@@ -5,6 +5,7 @@ pub mod checkpoints;
 pub mod delete;
 pub mod download;
 pub mod events;
+pub mod explain;
 pub mod follow_logs;
 pub mod get;
 mod intent;

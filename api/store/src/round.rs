@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::number::{signed, unsigned, unsigned32};
+use muster_model::id::JobId;
 use serde_json::Value;
 use sqlx::PgConnection;
 use time::OffsetDateTime;
@@ -28,6 +29,36 @@ pub struct RoundSummary {
     pub decisions: u32,
     /// The report's totals.
     pub totals: Option<Value>,
+}
+
+/// What a round said of one job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    pub round: u64,
+    pub at: OffsetDateTime,
+    /// Its entry in the report.
+    pub job: Value,
+    /// Whoever would have got the next GPU.
+    pub runner_up: Option<Value>,
+}
+
+/// What the newest kept round said of a job of the tenant in scope; `None` when it said nothing, or the job is another tenant's.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn said_of(conn: &mut PgConnection, job: JobId) -> Result<Option<Said>, StoreError> {
+    let row = sqlx::query!(
+        r#"select number as "number!", at as "at!", said as "said!", runner_up from muster_explain($1)"#,
+        job.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| Said {
+        round: unsigned(row.number),
+        at: row.at,
+        job: row.said,
+        runner_up: row.runner_up.filter(|other| !other.is_null()),
+    }))
 }
 
 /// The number of the next round. Only the leader asks; two leaders would collide when they insert.

@@ -4,6 +4,7 @@ mod bad_input;
 mod client;
 mod commands;
 mod document;
+mod explain;
 mod files;
 mod idempotency;
 mod jobs;

@@ -117,6 +117,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{id}/explain": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Say why a job has its size, or why it waits
+         * @description Of a waiting job: the nodes, jobs and the quota in its way, and the smallest change that would start it now. Of a running one:
+         *     what one worker more would gain beside the gain of whoever would have got the next GPU.
+         */
+        get: operations["explainJob"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{id}/logs": {
         parameters: {
             query?: never;
@@ -554,6 +575,39 @@ export interface components {
             /** @enum {string} */
             kind: "cancel";
         };
+        /** @description A job that holds what is missing, or is stopping to give it up. */
+        BlockingJob: {
+            /**
+             * Format: int32
+             * @description GPUs that it holds now.
+             */
+            held_gpus: number;
+            id: components["schemas"]["JobId"];
+            /** @description Null for another tenant's job. */
+            name: string | null;
+        };
+        BlockingNode: {
+            /** Format: int32 */
+            free_gpus: number;
+            /** Format: int32 */
+            gpus: number;
+            name: string;
+            why: components["schemas"]["NodeObstacle"];
+        };
+        BlockingQuota: {
+            /** Format: int32 */
+            gpu_quota: number;
+            /**
+             * Format: int32
+             * @description What the job's minimum needs.
+             */
+            needed_gpus: number;
+            /**
+             * Format: int32
+             * @description What the tenant's other jobs hold.
+             */
+            used_gpus: number;
+        };
         /** @description What a node offers to tasks. */
         Capacity: {
             /** Format: int64 */
@@ -696,6 +750,52 @@ export interface components {
          * @enum {string}
          */
         DatasetName: "fashion-mnist";
+        /** @description What a round said of a job. */
+        DecidedView: {
+            /** Format: date-time */
+            at: string;
+            /**
+             * Format: int32
+             * @description Sizes at which its speed was measured; 0 is a guess.
+             */
+            measured_sizes: number;
+            /**
+             * Format: double
+             * @description Seconds saved per share of the cluster by one worker more; null when it may have no more.
+             */
+            next_worker_gain: number | null;
+            /** Format: int32 */
+            ps_shards: number;
+            /** Format: int64 */
+            round: number;
+            runner_up: components["schemas"]["RunnerUpView"] | null;
+            /**
+             * Format: double
+             * @description Mean relative error of the speed model at those sizes.
+             */
+            speed_error: number | null;
+            /** Format: double */
+            steps_left: number | null;
+            /** @description The 80 % interval of `steps_left`: least and most. */
+            steps_left_between: number[] | null;
+            /**
+             * Format: double
+             * @description Predicted at its size.
+             */
+            steps_per_s: number | null;
+            /**
+             * Format: double
+             * @description Seconds to its end at this size.
+             */
+            time_left_s: number | null;
+            /** @description Why it has this size, or waits, in words. */
+            why: string;
+            /**
+             * Format: int32
+             * @description Its size after the round.
+             */
+            workers: number;
+        };
         Engine: {
             /**
              * Format: int32
@@ -846,6 +946,16 @@ export interface components {
             consistency?: components["schemas"]["Consistency"];
             topology?: components["schemas"]["Topology"];
         };
+        /** @description A job's place in the newest round, and what stands in its way. */
+        ExplainView: {
+            decided: components["schemas"]["DecidedView"] | null;
+            /** @description What keeps a waiting job from starting; empty for others. */
+            in_the_way: components["schemas"]["InTheWay"];
+            job_id: components["schemas"]["JobId"];
+            name: string;
+            phase: components["schemas"]["JobPhase"];
+            waiting: components["schemas"]["WaitingView"] | null;
+        };
         /** @description One thing that is wrong with a document. */
         FieldError: {
             /** @description What would be right. */
@@ -876,6 +986,12 @@ export interface components {
             memory_bytes: number;
             model: string;
             task_id: components["schemas"]["TaskId"] | null;
+        };
+        InTheWay: {
+            jobs: components["schemas"]["BlockingJob"][];
+            /** @description Nodes on which it finds no room, those with most free GPUs first; at most 16. */
+            nodes: components["schemas"]["BlockingNode"][];
+            quota: components["schemas"]["BlockingQuota"] | null;
         };
         /**
          * @description What the user wants of the job; written by the api, obeyed by the next round.
@@ -1081,6 +1197,11 @@ export interface components {
          * @description One machine with an executor.
          */
         NodeId: string;
+        /**
+         * @description Why a node takes no worker of the job.
+         * @enum {string}
+         */
+        NodeObstacle: "busy" | "not_enough" | "too_small" | "drained" | "down";
         /** @enum {string} */
         NodeState: "up" | "lost";
         /** @description A node and what runs on each of its GPUs. */
@@ -1511,6 +1632,17 @@ export interface components {
             report: Record<string, never>;
             /** @description Everything that it knew: nodes, tenants and jobs of one instant. */
             snapshot: Record<string, never>;
+        };
+        /** @description The best step that a round refused for want of room. */
+        RunnerUpView: {
+            /**
+             * Format: double
+             * @description Seconds saved per share of the cluster.
+             */
+            gain: number;
+            job_id: components["schemas"]["JobId"];
+            /** @description Null for another tenant's job. */
+            name: string | null;
         };
         /** @description One point of the training series, sent by the chief worker. Rates and times are means since the point before. */
         Sample: {
@@ -2134,6 +2266,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["Page_EventView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    explainJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Why */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ExplainView"];
                 };
             };
             /** @description A refusal */

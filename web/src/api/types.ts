@@ -28,4 +28,6 @@ export type StoredEvent = Schemas["EventView"];
 export type MusterEvent = Schemas["Event"];
 export type NodeView = Schemas["NodeView"];
 export type GpuView = Schemas["GpuView"];
+export type Explanation = Schemas["ExplainView"];
+export type NodeObstacle = Schemas["NodeObstacle"];
 export type Me = Schemas["Me"];

@@ -1,13 +1,14 @@
-//! `muster explain`: why a job waits and what would start it, or why it has its size; from the newest decisions about it.
+//! `muster explain`: why a job waits, what is in its way and what would start it, or why it has its size; and the newest decisions
+//! about it.
 
 use super::Session;
 use super::events::words;
 use super::list::count;
-use crate::output::fields;
+use crate::output::{duration_s, fields};
 use clap::Args;
 use muster_client::EventQuery;
 use muster_model::event::Event;
-use muster_model::view::{EventView, JobView};
+use muster_model::view::{DecidedView, EventView, ExplainView, InTheWay, JobView};
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -19,6 +20,7 @@ pub struct Explain {
 #[derive(Serialize)]
 struct Explained {
     job: JobView,
+    explanation: ExplainView,
     /// What the scheduler decided about it, oldest first.
     decisions: Vec<EventView>,
 }
@@ -28,6 +30,7 @@ impl Explain {
     /// No such job, or what the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
+        let explanation = session.client.explain(job.id).await?;
         let mut decisions = Vec::new();
         let mut after = None;
         loop {
@@ -55,9 +58,14 @@ impl Explain {
                 break;
             }
         }
-        session
-            .output
-            .print(&Explained { job, decisions }, describe)
+        session.output.print(
+            &Explained {
+                job,
+                explanation,
+                decisions,
+            },
+            describe,
+        )
     }
 }
 
@@ -67,12 +75,16 @@ fn describe(explained: &Explained) -> String {
     let mut rows = vec![
         ("job", job.name.clone()),
         ("phase", job.phase.as_str().to_owned()),
+        ("workers", count(job.workers)),
+        ("ps shards", count(job.ps_shards)),
     ];
+    let explanation = &explained.explanation;
     if let Some(waiting) = &job.waiting {
         rows.push((
             "waits for",
             format!("{} ({})", waiting.message, waiting.reason),
         ));
+        in_the_way(&mut rows, &explanation.in_the_way);
         let change = waiting.smallest_change.clone();
         rows.push((
             "to start it now",
@@ -80,8 +92,9 @@ fn describe(explained: &Explained) -> String {
         ));
         rows.push(("position", waiting.position.to_string()));
     }
-    rows.push(("workers", count(job.workers)));
-    rows.push(("ps shards", count(job.ps_shards)));
+    if let Some(decided) = &explanation.decided {
+        said(&mut rows, decided, job.waiting.is_some());
+    }
     let mut text = fields(&rows);
     if explained.decisions.is_empty() {
         return text;
@@ -92,6 +105,72 @@ fn describe(explained: &Explained) -> String {
         text.push_str(&format!("\n  {}", words(&decision.event)));
     }
     text
+}
+
+/// One line each for the jobs, the quota and the nodes.
+fn in_the_way(rows: &mut Vec<(&'static str, String)>, way: &InTheWay) {
+    if let Some(quota) = way.quota {
+        let text = format!(
+            "the quota: {} of {} GPUs are held, {} are needed",
+            quota.used_gpus, quota.gpu_quota, quota.needed_gpus
+        );
+        rows.push(("in the way", text));
+    }
+    for job in &way.jobs {
+        let name = job.name.clone().unwrap_or_else(|| job.id.to_string());
+        rows.push(("in the way", format!("job {name} ({} GPUs)", job.held_gpus)));
+    }
+    for node in &way.nodes {
+        let text = format!(
+            "node {} ({} of {} GPUs free): {}",
+            node.name,
+            node.free_gpus,
+            node.gpus,
+            node.why.as_words()
+        );
+        rows.push(("in the way", text));
+    }
+}
+
+/// What the newest round made of it.
+fn said(rows: &mut Vec<(&'static str, String)>, decided: &DecidedView, waits: bool) {
+    if !waits {
+        rows.push(("why", decided.why.clone()));
+        if let Some(gain) = decided.next_worker_gain {
+            rows.push(("one worker more", format!("would gain {gain:.0}")));
+        }
+        if let Some(other) = &decided.runner_up {
+            let name = other.name.clone();
+            let name = name.unwrap_or_else(|| other.job_id.to_string());
+            rows.push(("runner-up", format!("{name} would gain {:.0}", other.gain)));
+        }
+    }
+    let Some(speed) = decided.steps_per_s.filter(|_| decided.workers > 0) else {
+        return;
+    };
+    let basis = match (decided.measured_sizes, decided.speed_error) {
+        (0, _) => "a guess, nothing is measured yet".to_owned(),
+        (sizes, Some(error)) => {
+            format!(
+                "measured at {sizes} sizes, {:.0}% off in the mean",
+                error * 100.0
+            )
+        }
+        (sizes, None) => format!("measured at {sizes} sizes"),
+    };
+    rows.push(("speed", format!("{speed:.1} steps/s ({basis})")));
+    if let (Some(steps), Some(time_s)) = (decided.steps_left, decided.time_left_s) {
+        let between = decided
+            .steps_left_between
+            .map_or_else(String::new, |[least, most]| {
+                format!(", 80% between {least:.0} and {most:.0}")
+            });
+        let text = format!(
+            "{steps:.0} steps{between}; {} at this size",
+            duration_s(time_s)
+        );
+        rows.push(("left", text));
+    }
 }
 
 fn is_decision(event: &Event) -> bool {

@@ -13,7 +13,6 @@ use muster_sim::core::policy::Policy;
 use muster_sim::replay::{Difference, Recorded, Replay as Replayed, replay};
 use std::str::FromStr;
 use std::time::Duration;
-use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
 pub struct Replay {

@@ -4,6 +4,7 @@
 //! They live in the model because the client may depend on nothing else of ours, and a twin of them in each crate would drift.
 //! They must never gain behaviour: what they show is decided where they are made, in `muster-api`.
 
+mod explain;
 mod job;
 mod node;
 mod problem;
@@ -11,6 +12,10 @@ mod round;
 mod stream;
 mod tenant;
 
+pub use explain::{
+    BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
+    RunnerUpView,
+};
 pub use job::{
     CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView,
     SeriesView, TaskView, WaitingView,

@@ -1,7 +1,7 @@
 //! Rounds are kept as they were, each number once.
 
 use crate::world::{World, at};
-use muster_store::round::{RoundRecord, get, insert, list, next_number, prune};
+use muster_store::round::{RoundRecord, get, insert, list, next_number, prune, said_of};
 use muster_store::{pool, scope};
 use serde_json::json;
 
@@ -78,5 +78,33 @@ async fn rounds_are_read_by_administrators_alone() -> anyhow::Result<()> {
     scope::admin(&mut tx).await?;
     assert_eq!(get(&mut tx, 1).await?, Some((at(1), round)));
     assert_eq!(list(&mut tx, None, None, 10).await?.len(), 1);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_newest_round_said_of_a_job_is_told_to_its_tenant_alone() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("mine").await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    for (number, why) in [(1, "old"), (2, "new")] {
+        let round = RoundRecord {
+            number,
+            snapshot_zstd: vec![1],
+            policy: None,
+            plan: r#"{"decisions":[]}"#.to_owned(),
+            report: json!({"runner_up": null, "jobs": [{"job": job, "why": why}]}).to_string(),
+        };
+        insert(&mut tx, &round, at(number)).await?;
+    }
+    tx.commit().await?;
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let said = said_of(&mut tx, job)
+        .await?
+        .expect("the round said something");
+    assert_eq!((said.round, said.job["why"].as_str()), (2, Some("new")));
+    assert_eq!(said.runner_up, None);
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    scope::admin(&mut tx).await?;
+    assert_eq!(said_of(&mut tx, job).await?, None);
     Ok(())
 }

@@ -1,8 +1,8 @@
 // All that the job page shows of one job, loaded once and then carried forward by the job's own stream.
 import { useEffect, useRef } from "react";
-import { checkpoints, events, job, progress, tasks } from "../../api/calls";
+import { checkpoints, events, explain, job, progress, tasks } from "../../api/calls";
 import { useResource, type Resource } from "../../api/resource";
-import type { CheckpointView, JobView, Progress, SampleView, StoredEvent, TaskView } from "../../api/types";
+import type { CheckpointView, Explanation, JobView, Progress, SampleView, StoredEvent, TaskView } from "../../api/types";
 import { appendEvaluation, appendEvent, foldEvent, foldSample, replaceAfter } from "../../live/job";
 import { decode } from "../../live/messages";
 import { openStream } from "../../live/stream";
@@ -13,7 +13,11 @@ export interface JobData {
   events: Resource<StoredEvent[]>;
   progress: Resource<Progress>;
   checkpoints: Resource<CheckpointView[]>;
+  explanation: Resource<Explanation>;
 }
+
+/** What a round thinks of a job moves with every round, of which the stream tells only what was decided. */
+const EXPLAIN_EVERY_MS = 10_000;
 
 /** Samples are kept up to this many; then every second one of the older half goes. */
 const KEPT_SAMPLES = 4000;
@@ -25,6 +29,7 @@ export function useJobData(id: string): JobData {
     events: useResource(id, (signal) => events(id, signal)),
     progress: useResource(id, (signal) => progress(id, signal)),
     checkpoints: useResource(id, (signal) => checkpoints(id, signal)),
+    explanation: useResource(id, (signal) => explain(id, signal)),
   };
   const latest = useRef(data);
   useEffect(() => {
@@ -45,6 +50,10 @@ export function useJobData(id: string): JobData {
       },
     });
   }, [id]);
+  useEffect(() => {
+    const timer = setInterval(() => latest.current.explanation.reload(), EXPLAIN_EVERY_MS);
+    return () => clearInterval(timer);
+  }, [id]);
   return data;
 }
 
@@ -55,6 +64,10 @@ function onEvent(data: JobData, event: StoredEvent): void {
     case "task_state_changed":
     case "job_placed":
       data.tasks.reload();
+      data.explanation.reload();
+      break;
+    case "job_waits":
+      data.explanation.reload();
       break;
     case "checkpoint_written":
     case "checkpoint_pruned":
@@ -72,6 +85,7 @@ function onEvent(data: JobData, event: StoredEvent): void {
       // Sums that events do not carry: failures, the total of steps, the task set of the new revision.
       data.job.reload();
       data.tasks.reload();
+      data.explanation.reload();
       break;
     default:
       break;

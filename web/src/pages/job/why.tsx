@@ -1,22 +1,30 @@
-// Why the job is where it is: what it waits for and what would help, or what gave it its size, and the decisions before.
+// Why the job is where it is: what it waits for, what is in the way and what would help, or what gave it its size and what one
+// worker more would bring; and the decisions before.
 import { Link } from "react-router";
-import type { JobView, StoredEvent } from "../../api/types";
+import type { Explanation, JobView, NodeObstacle, StoredEvent } from "../../api/types";
 import { decisions, sizeReason } from "../../live/history";
 import { isWaiting } from "../../live/job";
 import { useNow } from "../../ui/now";
 import { Panel } from "../../ui/panel";
 import { afterStop, eventSentence, size } from "../../words/event";
+import { count, percent, plural, rate } from "../../words/number";
 import { clock, duration, instant } from "../../words/time";
 import { blockers } from "../../words/wait";
 
 const SHOWN = 5;
 
-export function Why({ job, events }: { job: JobView; events: readonly StoredEvent[] }) {
+interface Props {
+  job: JobView;
+  events: readonly StoredEvent[];
+  explanation: Explanation | null;
+}
+
+export function Why({ job, events, explanation }: Props) {
   const now = useNow();
   const past = decisions(events, SHOWN);
   return (
     <Panel title={headline(job)} className={tone(job)}>
-      <Reason job={job} events={events} now={now} />
+      <Reason job={job} events={events} explanation={explanation} now={now} />
       {past.length === 0 ? null : (
         <>
           <h3 className="why-head">Last decisions</h3>
@@ -56,9 +64,9 @@ function tone(job: JobView): string {
   return isWaiting(job.phase) ? "panel-warn" : "";
 }
 
-function Reason({ job, events, now }: { job: JobView; events: readonly StoredEvent[]; now: number }) {
+function Reason({ job, events, explanation, now }: Props & { now: number }) {
   if (job.phase === "failed") return <p className="why-main">{job.failure ?? "No reason was given."}</p>;
-  if (isWaiting(job.phase)) return <WaitReason job={job} now={now} />;
+  if (isWaiting(job.phase)) return <WaitReason job={job} explanation={explanation} now={now} />;
   if (job.state.phase === "stopping") return <p className="why-main">Its tasks were told to stop, {afterStop(job.state.then)}.</p>;
   if (job.phase === "succeeded") {
     const finished = events.findLast((stored) => stored.event.kind === "training_finished")?.event;
@@ -66,20 +74,79 @@ function Reason({ job, events, now }: { job: JobView; events: readonly StoredEve
   }
   if (job.phase === "cancelled") return <p className="why-main">A user cancelled it.</p>;
   const reason = sizeReason(events);
-  if (reason === null) return <p className="why-main">{size(job.workers.running, job.ps_shards.running)}</p>;
   return (
     <>
-      <p className="why-main">{size(reason.workers, reason.psShards)}</p>
-      <p>{reason.why}</p>
+      <p className="why-main">{reason === null ? size(job.workers.running, job.ps_shards.running) : size(reason.workers, reason.psShards)}</p>
+      {reason === null ? null : <p>{reason.why}</p>}
+      <SizeFacts job={job} explanation={explanation} />
     </>
   );
 }
 
-function WaitReason({ job, now }: { job: JobView; now: number }) {
+/** The figures behind a running job's size: its own next step beside the best one that was refused. */
+function SizeFacts({ job, explanation }: { job: JobView; explanation: Explanation | null }) {
+  const decided = explanation?.decided ?? null;
+  if (decided === null) return null;
+  const { next_worker_gain: gain, runner_up: other, steps_per_s: speed, steps_left: left } = decided;
+  return (
+    <dl className="why-facts">
+      {decided.why === "" ? null : (
+        <>
+          <dt>Now</dt>
+          <dd>{decided.why}</dd>
+        </>
+      )}
+      <dt title="Seconds saved per share of the cluster">One worker more</dt>
+      <dd className="num">{gain === null ? "would bring nothing, or is not allowed" : `would gain ${count(gain)}`}</dd>
+      {other === null || other.job_id === job.id ? null : (
+        <>
+          <dt title="Whoever would have got the next GPU">Runner-up</dt>
+          <dd>
+            {other.name === null ? "another tenant's job" : <Link to={`/jobs/${other.job_id}`}>{other.name}</Link>}
+            <span className="num"> would gain {count(other.gain)}</span>
+          </dd>
+        </>
+      )}
+      {speed === null ? null : (
+        <>
+          <dt>Speed</dt>
+          <dd className="num">
+            {rate(speed)} steps/s <span className="muted">{basis(decided.measured_sizes, decided.speed_error)}</span>
+          </dd>
+        </>
+      )}
+      {left === null ? null : (
+        <>
+          <dt>Left</dt>
+          <dd className="num">
+            {count(left)} steps
+            {decided.steps_left_between === null ? null : (
+              <span className="muted" title="The 80 % interval">
+                {" "}
+                ({count(decided.steps_left_between[0] ?? left)} to {count(decided.steps_left_between[1] ?? left)})
+              </span>
+            )}
+            , {duration(decided.time_left_s)} at this size
+          </dd>
+        </>
+      )}
+    </dl>
+  );
+}
+
+function basis(sizes: number, error: number | null): string {
+  if (sizes === 0) return "a guess: nothing is measured yet";
+  const measured = `measured at ${plural(sizes, "size")}`;
+  return error === null ? measured : `${measured}, ${percent(error, 0)} off in the mean`;
+}
+
+function WaitReason({ job, explanation, now }: { job: JobView; explanation: Explanation | null; now: number }) {
   const { waiting } = job;
   if (waiting === null) return <p className="why-main">{job.phase === "paused" ? "A user paused it." : "The next round considers it."}</p>;
   const blocked = blockers(waiting.detail.why);
   const { why } = waiting.detail;
+  const way = explanation?.in_the_way;
+  const known = new Map((way?.jobs ?? []).map((other) => [other.id, other]));
   return (
     <>
       <p className="why-main">{waiting.message}</p>
@@ -103,14 +170,54 @@ function WaitReason({ job, now }: { job: JobView; now: number }) {
             <dd className="why-jobs">
               {blocked.slice(0, 6).map((id) => (
                 <Link key={id} to={`/jobs/${id}`} className="mono" title={id}>
-                  {id.slice(0, 8)}
+                  {known.get(id)?.name ?? id.slice(0, 8)}
+                  {known.has(id) ? <span className="muted"> {plural(known.get(id)?.held_gpus ?? 0, "GPU")}</span> : null}
                 </Link>
               ))}
               {blocked.length > 6 ? <span className="muted">and {blocked.length - 6} more</span> : null}
             </dd>
           </>
         ) : null}
+        {way?.quota ? (
+          <>
+            <dt>Quota</dt>
+            <dd className="num">
+              {way.quota.used_gpus} of {plural(way.quota.gpu_quota, "GPU")} held, {way.quota.needed_gpus} needed
+            </dd>
+          </>
+        ) : null}
+        {way !== undefined && way.nodes.length > 0 ? (
+          <>
+            <dt>Nodes</dt>
+            <dd>
+              {way.nodes.slice(0, 6).map((node) => (
+                <p key={node.name}>
+                  <span className="mono">{node.name}</span>{" "}
+                  <span className="num">
+                    {node.free_gpus} of {node.gpus} free
+                  </span>
+                  <span className="muted"> {obstacle(node.why)}</span>
+                </p>
+              ))}
+            </dd>
+          </>
+        ) : null}
       </dl>
     </>
   );
+}
+
+function obstacle(why: NodeObstacle): string {
+  switch (why) {
+    case "busy":
+      return "other jobs hold the rest";
+    case "not_enough":
+      return "not enough for its minimum";
+    case "too_small":
+      return "too small for one worker";
+    case "drained":
+      return "drained";
+    case "down":
+      return "down";
+  }
 }

@@ -1,0 +1,144 @@
+//! Why a job has what it has, or waits for what it waits for, as answered.
+
+use super::job::WaitingView;
+use crate::id::JobId;
+use crate::job::JobPhase;
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+/// A job's place in the newest round, and what stands in its way.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ExplainView {
+    pub job_id: JobId,
+    pub name: String,
+    pub phase: JobPhase,
+    /// What the newest kept round said; null before a round has considered the job, and after its end.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub decided: Option<DecidedView>,
+    /// Why it does not run; null unless it waits.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub waiting: Option<WaitingView>,
+    /// What keeps a waiting job from starting; empty for others.
+    pub in_the_way: InTheWay,
+}
+
+/// What a round said of a job.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct DecidedView {
+    pub round: u64,
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    /// Why it has this size, or waits, in words.
+    pub why: String,
+    /// Its size after the round.
+    pub workers: u32,
+    pub ps_shards: u32,
+    /// Seconds saved per share of the cluster by one worker more; null when it may have no more.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub next_worker_gain: Option<f64>,
+    /// Whoever would have got the next GPU, had there been one; null when all got what they can use.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub runner_up: Option<RunnerUpView>,
+    /// Predicted at its size.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub steps_per_s: Option<f64>,
+    /// Sizes at which its speed was measured; 0 is a guess.
+    pub measured_sizes: u32,
+    /// Mean relative error of the speed model at those sizes.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub speed_error: Option<f64>,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub steps_left: Option<f64>,
+    /// The 80 % interval of `steps_left`: least and most.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub steps_left_between: Option<[f64; 2]>,
+    /// Seconds to its end at this size.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub time_left_s: Option<f64>,
+}
+
+/// The best step that a round refused for want of room.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct RunnerUpView {
+    pub job_id: JobId,
+    /// Null for another tenant's job.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub name: Option<String>,
+    /// Seconds saved per share of the cluster.
+    pub gain: f64,
+}
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct InTheWay {
+    pub jobs: Vec<BlockingJob>,
+    /// Nodes on which it finds no room, those with most free GPUs first; at most 16.
+    pub nodes: Vec<BlockingNode>,
+    /// The tenant's quota, when that is in the way.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub quota: Option<BlockingQuota>,
+}
+
+/// A job that holds what is missing, or is stopping to give it up.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BlockingJob {
+    pub id: JobId,
+    /// Null for another tenant's job.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub name: Option<String>,
+    /// GPUs that it holds now.
+    pub held_gpus: u32,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BlockingNode {
+    pub name: String,
+    pub gpus: u32,
+    pub free_gpus: u32,
+    pub why: NodeObstacle,
+}
+
+/// Why a node takes no worker of the job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum NodeObstacle {
+    /// Fewer GPUs are free than one worker needs.
+    Busy,
+    /// It has room for a worker, but the job's minimum needs more nodes like it.
+    NotEnough,
+    /// Even empty it has fewer GPUs than one worker needs.
+    TooSmall,
+    Drained,
+    /// Not up.
+    Down,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BlockingQuota {
+    /// What the job's minimum needs.
+    pub needed_gpus: u32,
+    /// What the tenant's other jobs hold.
+    pub used_gpus: u32,
+    pub gpu_quota: u32,
+}
+
+impl NodeObstacle {
+    /// In words, after "node-a (2 of 8 GPUs free)".
+    #[must_use]
+    pub fn as_words(self) -> &'static str {
+        match self {
+            Self::Busy => "other jobs hold its GPUs",
+            Self::NotEnough => "has room, but not for the whole minimum",
+            Self::TooSmall => "too small for one worker",
+            Self::Drained => "drained",
+            Self::Down => "down",
+        }
+    }
+}

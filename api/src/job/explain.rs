@@ -1,0 +1,213 @@
+//! `GET /jobs/{id}/explain`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::id::JobId;
+use muster_model::node::NodeState;
+use muster_model::spec::JobSpec;
+use muster_model::view::{
+    BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
+    RunnerUpView,
+};
+use muster_model::wait::Wait;
+use muster_store::StoreError;
+use muster_store::job;
+use muster_store::node::{self, NodeRow};
+use muster_store::pool::Transaction;
+use muster_store::round::{self, Said};
+use serde::Deserialize;
+use std::cmp::Reverse;
+
+const NODES_SHOWN: usize = 16;
+
+/// What a round's report says of a job, as far as it is shown; other releases may say more or less.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct JobReport {
+    why: String,
+    workers: u32,
+    ps_shards: u32,
+    next_worker_gain: Option<f64>,
+    speed: Speed,
+    steps_left: Option<f64>,
+    steps_left_between: Option<[f64; 2]>,
+    time_left_s: Option<f64>,
+}
+
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+struct Speed {
+    points: u32,
+    mean_relative_error: Option<f64>,
+    steps_per_s: Option<f64>,
+}
+
+#[derive(Debug, Deserialize)]
+struct RunnerUp {
+    job: JobId,
+    gain: f64,
+}
+
+/// Say why a job has its size, or why it waits
+///
+/// Of a waiting job: the nodes, jobs and the quota in its way, and the smallest change that would start it now. Of a running one:
+/// what one worker more would gain beside the gain of whoever would have got the next GPU.
+#[utoipa::path(
+    get, path = "/jobs/{id}/explain", operation_id = "explainJob", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job")),
+    responses((status = 200, description = "Why", body = ExplainView)),
+)]
+pub async fn explain(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(()): Params<()>,
+) -> Result<Json<ExplainView>, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    let row = job::get(&mut tx, id)
+        .await?
+        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+    let spec = row.job.spec.clone();
+    let view = wire::job(row, &caller.tenant_name);
+    let decided = match round::said_of(&mut tx, id).await? {
+        Some(said) if !view.phase.is_terminal() => Some(decided(&mut tx, said).await?),
+        _ => None,
+    };
+    let why = view.waiting.as_ref().map(|waiting| &waiting.detail.why);
+    let in_the_way = match why {
+        Some(why) => in_the_way(&mut tx, &spec, why).await?,
+        None => InTheWay::default(),
+    };
+    Ok(Json(ExplainView {
+        job_id: id,
+        name: view.name,
+        phase: view.phase,
+        decided,
+        waiting: view.waiting,
+        in_the_way,
+    }))
+}
+
+async fn decided(tx: &mut Transaction, said: Said) -> Result<DecidedView, Refusal> {
+    let report = JobReport::deserialize(said.job).map_err(|error| Refusal::internal(&error))?;
+    let runner_up = match said.runner_up.map(RunnerUp::deserialize) {
+        Some(Ok(other)) => Some(RunnerUpView {
+            job_id: other.job,
+            name: name(tx, other.job).await?,
+            gain: other.gain,
+        }),
+        _ => None,
+    };
+    Ok(DecidedView {
+        round: said.round,
+        at: said.at,
+        why: report.why,
+        workers: report.workers,
+        ps_shards: report.ps_shards,
+        next_worker_gain: report.next_worker_gain,
+        runner_up,
+        steps_per_s: report.speed.steps_per_s,
+        measured_sizes: report.speed.points,
+        speed_error: report.speed.mean_relative_error,
+        steps_left: report.steps_left,
+        steps_left_between: report.steps_left_between,
+        time_left_s: report.time_left_s,
+    })
+}
+
+/// Of a job of the tenant in scope; the names of others' jobs are theirs.
+async fn name(tx: &mut Transaction, id: JobId) -> Result<Option<String>, StoreError> {
+    let row = job::get(tx, id).await?;
+    Ok(row.map(|row| row.job.spec.name))
+}
+
+async fn in_the_way(tx: &mut Transaction, spec: &JobSpec, why: &Wait) -> Result<InTheWay, Refusal> {
+    let nodes = node::list(tx).await?;
+    let ids: &[JobId] = match why {
+        Wait::WaitingForGpus { held_by, .. } => held_by,
+        Wait::WaitingForPreemptedWorkloads { jobs } => jobs,
+        _ => &[],
+    };
+    let mut jobs = Vec::new();
+    for id in ids {
+        jobs.push(BlockingJob {
+            id: *id,
+            name: name(tx, *id).await?,
+            held_gpus: held_gpus(&nodes, *id),
+        });
+    }
+    let quota = match *why {
+        Wait::WaitingForQuota {
+            needed_gpus,
+            used_gpus,
+            quota_gpus,
+        } => Some(BlockingQuota {
+            needed_gpus,
+            used_gpus,
+            gpu_quota: quota_gpus,
+        }),
+        Wait::ExceedsMaxQuota {
+            needed_gpus,
+            quota_gpus,
+        } => Some(BlockingQuota {
+            needed_gpus,
+            used_gpus: 0,
+            gpu_quota: quota_gpus,
+        }),
+        _ => None,
+    };
+    let wants_room = matches!(
+        why,
+        Wait::WaitingForGpus { .. }
+            | Wait::NoMatchingNodes { .. }
+            | Wait::ExceedsCluster { .. }
+            | Wait::TopologyPlacementFailed { .. }
+    );
+    let nodes = if wants_room {
+        obstacles(nodes, spec.resources.worker.gpus)
+    } else {
+        Vec::new()
+    };
+    Ok(InTheWay { jobs, nodes, quota })
+}
+
+fn held_gpus(nodes: &[NodeRow], job: JobId) -> u32 {
+    let held = nodes.iter().flat_map(|row| &row.held);
+    u32::try_from(held.filter(|held| held.job_id == job).count()).unwrap_or(u32::MAX)
+}
+
+fn obstacles(nodes: Vec<NodeRow>, gpus_per_worker: u32) -> Vec<BlockingNode> {
+    let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
+    let mut obstacles: Vec<BlockingNode> = nodes
+        .into_iter()
+        .map(|row| {
+            let gpus = count(row.node.capacity.gpus.len());
+            let free_gpus = gpus.saturating_sub(count(row.held.len()));
+            let why = if row.node.state != NodeState::Up {
+                NodeObstacle::Down
+            } else if row.node.drained {
+                NodeObstacle::Drained
+            } else if gpus < gpus_per_worker {
+                NodeObstacle::TooSmall
+            } else if free_gpus < gpus_per_worker {
+                NodeObstacle::Busy
+            } else {
+                NodeObstacle::NotEnough
+            };
+            BlockingNode {
+                name: row.node.name,
+                gpus,
+                free_gpus,
+                why,
+            }
+        })
+        .collect();
+    obstacles.sort_by_key(|node| (Reverse(node.free_gpus), node.why));
+    obstacles.truncate(NODES_SHOWN);
+    obstacles
+}
