@@ -64,6 +64,10 @@ enum Command {
     Down(up::Down),
     /// Keep the token of a server
     Login(command::login::Login),
+    /// Run workloads under policies in a simulated cluster; needs no server
+    Simulate(Box<command::simulate::Simulate>),
+    /// Compare policies on the same workloads: a table, curves, a page; needs no server
+    Compare(Box<command::compare::Compare>),
     /// Print shell completion
     Completion { shell: clap_complete::Shell },
     #[command(flatten)]
@@ -89,16 +93,20 @@ fn main() -> ExitCode {
 }
 
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
-    let store = Store::locate()?;
     match cli.command {
-        Command::Up(options) => up::up(*options, &store).await?,
+        Command::Up(options) => up::up(*options, &Store::locate()?).await?,
         Command::Down(options) => up::down(options).await?,
-        Command::Login(options) => options.run(cli.server, cli.token, &store).await?,
+        Command::Login(options) => {
+            let store = Store::locate()?;
+            options.run(cli.server, cli.token, &store).await?;
+        }
+        Command::Simulate(options) => options.run(cli.output)?,
+        Command::Compare(options) => options.run(cli.output)?,
         Command::Completion { shell } => {
             clap_complete::generate(shell, &mut Cli::command(), "muster", &mut std::io::stdout());
         }
         Command::Remote(command) => {
-            let context = store.resolve(cli.server, cli.token)?;
+            let context = Store::locate()?.resolve(cli.server, cli.token)?;
             let session = Session::connect(&context, cli.output)?;
             return command.run(&session).await;
         }

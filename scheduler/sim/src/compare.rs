@@ -158,6 +158,35 @@ impl Standing {
     }
 }
 
+/// What tells the workloads apart: their paths without the folders that all have in common and without `.csv`.
+#[must_use]
+pub fn labels(workloads: &[&str]) -> Vec<String> {
+    let folders = |path: &str| path.rfind('/').map_or(0, |end| end + 1);
+    let Some((first, others)) = workloads.split_first() else {
+        return Vec::new();
+    };
+    let common = others.iter().fold(folders(first), |common, path| {
+        let same = first
+            .bytes()
+            .zip(path.bytes())
+            .take_while(|(a, b)| a == b)
+            .count();
+        folders(&first[..first.floor_char_boundary(same.min(common))])
+    });
+    let label = |path: &&str| path[common..].trim_end_matches(".csv").to_owned();
+    workloads.iter().map(label).collect()
+}
+
+/// A workload by the last folder and the name of its file: enough for a title.
+#[must_use]
+pub fn title_of(workload: &str) -> &str {
+    let end = workload
+        .rmatch_indices('/')
+        .nth(1)
+        .map_or(0, |(at, _)| at + 1);
+    workload[end..].trim_end_matches(".csv")
+}
+
 /// Each once, in the order in which they first come.
 fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let mut seen = Vec::new();
@@ -171,7 +200,7 @@ fn in_order<'a>(names: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{CompareError, Comparison};
+    use super::{CompareError, Comparison, labels, title_of};
     use crate::measure::Summary;
     use crate::testing::{ran, run};
 
@@ -200,6 +229,20 @@ mod tests {
         assert_eq!((fifo.avg_jct_s, fifo.to_best), (20.0, 2.5));
         assert_eq!((muster.avg_jct_s, muster.to_best), (8.0, 1.0));
         assert_eq!(muster.distance_to_bound, 8.0 / muster.bound_s);
+    }
+
+    #[test]
+    fn labels_are_as_long_as_they_must_be() {
+        assert_eq!(labels(&["a/b/w-1.csv"]), ["w-1"]);
+        assert_eq!(labels(&["a/b/w-1.csv", "a/b/w-2.csv"]), ["w-1", "w-2"]);
+        assert_eq!(
+            labels(&["a/1.0/w-1.csv", "a/1.5/w-1.csv"]),
+            ["1.0/w-1", "1.5/w-1"]
+        );
+        assert_eq!(labels(&["w", "/x/w"]), ["w", "/x/w"]);
+        assert!(labels(&[]).is_empty());
+        assert_eq!(title_of("/a/b/w-1.csv"), "b/w-1");
+        assert_eq!(title_of("w-1.csv"), "w-1");
     }
 
     #[test]

@@ -7,6 +7,8 @@
 pub mod bound;
 pub mod compare;
 mod engine;
+pub mod forecast;
+pub mod lineup;
 pub mod measure;
 pub mod outcome;
 pub mod peers;

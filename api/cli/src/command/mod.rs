@@ -1,6 +1,8 @@
 //! The verbs of `muster`, one file each or a few that belong together. Each asks REST and prints; none decides.
 
 pub mod checkpoints;
+pub mod compare;
+mod contest;
 pub mod events;
 pub mod explain;
 pub mod list;
@@ -9,6 +11,7 @@ pub mod logs;
 pub mod nodes;
 pub mod replay;
 pub mod show;
+pub mod simulate;
 pub mod submit;
 pub mod tenants;
 pub mod verbs;

@@ -8,8 +8,10 @@ use crate::measure::{mean, percentile};
 #[derive(Debug, Clone, PartialEq)]
 pub struct Curve {
     pub name: String,
-    /// Completion times, seconds, in any order.
+    /// Completion times of the jobs that ended, seconds, in any order.
     pub values_s: Vec<f64>,
+    /// Jobs that had not ended when their run was given up: the line ends below the top.
+    pub unfinished: usize,
 }
 
 const WIDTH: f64 = 920.0;
@@ -49,7 +51,11 @@ pub fn cdf(title: &str, curves: &[Curve]) -> String {
 
 /// What the legend says of a line.
 fn entry(curve: &Curve) -> String {
-    format!("{} (mean {})", curve.name, spoken(mean(&curve.values_s)))
+    let mean = spoken(mean(&curve.values_s));
+    match curve.unfinished {
+        0 => format!("{} (mean {mean})", curve.name),
+        count => format!("{} ({count} unfinished)", curve.name),
+    }
 }
 
 /// Index and left edge of every entry, row by row.
@@ -134,13 +140,13 @@ fn draw(svg: &mut Svg, scale: &Scale, index: usize, curve: &Curve) {
     let Some(&first) = sorted.first() else {
         return;
     };
-    let count = sorted.len() as f64;
+    let count = (sorted.len() + curve.unfinished) as f64;
     let mut points = vec![(scale.x(first), y(0.0))];
     for (done, &at_s) in (0_u32..).zip(&sorted) {
         points.push((scale.x(at_s), y(f64::from(done) / count)));
         points.push((scale.x(at_s), y(f64::from(done + 1) / count)));
     }
-    points.push((WIDTH - RIGHT, y(1.0)));
+    points.push((WIDTH - RIGHT, y(sorted.len() as f64 / count)));
     let title = format!(
         "{}: mean {}, median {}, 99th percentile {}",
         curve.name,
@@ -168,6 +174,7 @@ mod tests {
         Curve {
             name: name.to_owned(),
             values_s: values_s.to_vec(),
+            unfinished: 0,
         }
     }
 

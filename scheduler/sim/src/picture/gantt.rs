@@ -3,6 +3,7 @@
 use super::axis::{Ticks, label, linear, spoken};
 use super::lanes::{Bar, bars};
 use super::svg::{Frame, HUES, Svg, hue, width_of};
+use crate::compare::title_of;
 use crate::measure::{completion_times_s, mean};
 use crate::run::{JobRun, Run};
 use std::collections::BTreeMap;
@@ -27,6 +28,8 @@ const GAP: f64 = 3.0;
 /// Below the rows: how many jobs wait.
 const STRIP: f64 = 54.0;
 const MOST_TICKS: f64 = 14.0;
+/// Classes of bars, job by job.
+const SHADES: [&str; 4] = ["bar", "bar s1", "bar s2", "bar s3"];
 
 /// Where everything is.
 struct Layout {
@@ -61,7 +64,7 @@ pub fn gantt(run: &Run, paint: Paint) -> String {
 }
 
 fn title(run: &Run) -> String {
-    format!("{} on {}", run.policy, run.workload)
+    format!("{} on {}", run.policy, title_of(&run.workload))
 }
 
 fn subtitle(run: &Run) -> String {
@@ -186,7 +189,9 @@ fn draw_bar(svg: &mut Svg, run: &Run, layout: &Layout, legend: &Legend, bar: Bar
         spoken(span.from_s),
         spoken(span.to_s)
     );
-    svg.rect(frame, "bar", &legend.colour(job), Some(&what));
+    // Neighbours of one colour are told apart by their shade.
+    let class = SHADES[span.job as usize % SHADES.len()];
+    svg.rect(frame, class, &legend.colour(job), Some(&what));
     let name = width_of(&job.name, 8.0) + 6.0;
     if frame.height >= 9.0 && frame.width >= name {
         let at = (frame.x + 3.0, frame.y + frame.height / 2.0 + 3.0);
@@ -343,7 +348,7 @@ mod tests {
         two.jobs[0].name = "<a>".to_owned();
         two.spans = vec![span(0, 2, 0.0, 10.0), span(1, 2, 0.0, 10.0)];
         let svg = gantt(&two, Paint::Application);
-        assert_eq!(svg.matches("class=\"bar\"").count(), 2);
+        assert_eq!(svg.matches("<rect class=\"bar").count(), 2);
         assert!(svg.contains("&lt;a&gt;") && !svg.contains("<a>"), "{svg}");
         // One row of two GPUs is half the height of all four.
         assert!(

@@ -2,17 +2,18 @@
 
 use super::cdf::{Curve, cdf};
 use super::svg::{Escaped, THEME};
-use crate::compare::{CompareError, Comparison, Recorded, Standing};
-use crate::measure::{Summary, TenantSummary, completion_times_s};
+use crate::compare::{CompareError, Comparison, Recorded, Standing, labels, title_of};
+use crate::measure::{Summary, TenantSummary};
+use crate::run::JobRun;
 use std::fmt::Write as _;
 
 const STYLE: &str = "\
-body{margin:0 auto;max-width:1100px;padding:24px 20px 60px;background:var(--paper);color:var(--ink);\
+body{margin:0 auto;max-width:1180px;padding:24px 20px 60px;background:var(--paper);color:var(--ink);\
 font:15px/1.5 system-ui,-apple-system,'Segoe UI',Roboto,'DejaVu Sans',sans-serif}\
 h1{font-size:26px;margin:8px 0}h2{font-size:19px;margin:36px 0 8px}p{max-width:75ch}.soft{color:var(--soft)}\
 .scroll{overflow-x:auto}table{border-collapse:collapse;font-variant-numeric:tabular-nums;margin:8px 0}\
 th,td{padding:5px 12px 5px 0;text-align:right;border-bottom:1px solid var(--line);white-space:nowrap}\
-th{color:var(--soft);font-weight:600;font-size:13px;vertical-align:bottom}th:first-child,td:first-child{text-align:left}\
+th{color:var(--soft);font-weight:600;font-size:13px;vertical-align:bottom;white-space:normal;max-width:110px}th:first-child,td:first-child{text-align:left}\
 td.best{font-weight:700}svg{max-width:100%;height:auto}details{margin:8px 0}summary{cursor:pointer}\
 dt{font-weight:600}dd{margin:0 0 8px;color:var(--soft);max-width:80ch}";
 
@@ -23,7 +24,8 @@ type Column = (
     fn(&Standing) -> Option<f64>,
 );
 
-const COLUMNS: &[Column] = &[
+/// How soon jobs are done.
+const TIMES: &[Column] = &[
     (
         "mean JCT (s)",
         |s| whole(s.avg_jct_s),
@@ -32,8 +34,9 @@ const COLUMNS: &[Column] = &[
     ("of the best", |s| format!("{:.3}", s.to_best), |_| None),
     (
         "of the bound",
+        // Policies of another freedom have another bound: no best among them.
         |s| format!("{:.2}", s.distance_to_bound),
-        |s| Some(s.distance_to_bound),
+        |_| None,
     ),
     ("median (s)", |s| whole(s.p50_jct_s), |s| Some(s.p50_jct_s)),
     ("p90 (s)", |s| whole(s.p90_jct_s), |s| Some(s.p90_jct_s)),
@@ -43,6 +46,11 @@ const COLUMNS: &[Column] = &[
         |s| whole(s.makespan_s),
         |s| Some(s.makespan_s),
     ),
+    ("unfinished", |s| s.unfinished.to_string(), |_| None),
+];
+
+/// What that takes, and how fair it is.
+const COSTS: &[Column] = &[
     ("GPU-hours", |s| whole(s.gpu_hours), |s| Some(s.gpu_hours)),
     (
         "GPUs in use",
@@ -70,20 +78,32 @@ const COLUMNS: &[Column] = &[
         |s| format!("{:.3}", s.decision_p99_ms),
         |s| Some(s.decision_p99_ms),
     ),
-    ("unfinished", |s| s.unfinished.to_string(), |_| None),
+    (
+        "longest (ms)",
+        |s| format!("{:.3}", s.decision_max_ms),
+        |s| Some(s.decision_max_ms),
+    ),
 ];
 
 /// The curves of every policy over the workloads of the comparison, their jobs taken together.
 #[must_use]
 pub fn curves(runs: &[Recorded], comparison: &Comparison) -> Vec<Curve> {
-    let of_policy = |standing: &Standing| Curve {
-        name: standing.policy.clone(),
-        values_s: runs
+    let of_policy = |standing: &Standing| {
+        let jobs: Vec<&JobRun> = runs
             .iter()
             .filter(|recorded| recorded.run.policy == standing.policy)
             .filter(|recorded| comparison.workloads.contains(&recorded.run.workload))
-            .flat_map(|recorded| completion_times_s(&recorded.run))
-            .collect(),
+            .flat_map(|recorded| &recorded.run.jobs)
+            .collect();
+        let ended = jobs.iter().filter_map(|job| {
+            let finished_s = job.finished_s?;
+            Some(finished_s - job.submitted_s)
+        });
+        Curve {
+            name: standing.policy.clone(),
+            values_s: ended.collect(),
+            unfinished: jobs.iter().filter(|job| job.finished_s.is_none()).count(),
+        }
     };
     comparison.policies.iter().map(of_policy).collect()
 }
@@ -99,14 +119,16 @@ pub fn report(runs: &[Recorded]) -> Result<String, CompareError> {
         .collect();
     let comparison = Comparison::of(&summaries)?;
     let mut page = head(&comparison, &summaries);
-    page.push_str("<h2>Policies</h2>\n");
-    standings(&mut page, &comparison);
-    page.push_str("<h2>Completion times</h2>\n<div class=\"scroll\">");
+    page.push_str("<h2>Completion times</h2>\n");
+    standings(&mut page, &comparison, TIMES);
+    page.push_str("<div class=\"scroll\">");
     page.push_str(&cdf(
         "Completion times of all workloads together",
         &curves(runs, &comparison),
     ));
     page.push_str("</div>\n");
+    page.push_str("<h2>Use, fairness and decisions</h2>\n");
+    standings(&mut page, &comparison, COSTS);
     workloads(&mut page, runs, &comparison, &summaries);
     tenants(&mut page, &summaries);
     page.push_str(GLOSSARY);
@@ -144,15 +166,18 @@ fn count(number: usize, one: &str, many: &str) -> String {
     format!("{number} {}", if number == 1 { one } else { many })
 }
 
-fn standings(page: &mut String, comparison: &Comparison) {
-    let header: Vec<&str> = COLUMNS.iter().map(|column| column.0).collect();
+fn standings(page: &mut String, comparison: &Comparison, columns: &[Column]) {
+    let header: Vec<&str> = columns.iter().map(|column| column.0).collect();
     open_table(page, "policy", &header);
+    // Whoever leaves jobs undone is the best at nothing.
+    let complete = || comparison.policies.iter().filter(|s| s.unfinished == 0);
     for standing in &comparison.policies {
-        let cells = COLUMNS.iter().map(|(_, text, value)| {
-            let least = comparison.policies.iter().filter_map(value);
-            let least = least.fold(f64::INFINITY, f64::min);
-            let is_best = value(standing).is_some_and(|own| own <= least);
-            (text(standing), is_best && comparison.policies.len() > 1)
+        let cells = columns.iter().map(|(_, text, value)| {
+            let least = complete().filter_map(value).fold(f64::INFINITY, f64::min);
+            let is_best = standing.unfinished == 0
+                && value(standing).is_some_and(|own| own <= least)
+                && comparison.policies.len() > 1;
+            (text(standing), is_best)
         });
         row(page, &standing.policy, cells);
     }
@@ -170,7 +195,8 @@ fn workloads(page: &mut String, runs: &[Recorded], comparison: &Comparison, summ
     let mut header = policies.clone();
     header.extend(["bound", "jobs"]);
     open_table(page, "workload", &header);
-    for workload in &comparison.workloads {
+    let names: Vec<&str> = comparison.workloads.iter().map(String::as_str).collect();
+    for (label, workload) in labels(&names).iter().zip(&comparison.workloads) {
         let of_workload = || summaries.iter().filter(|s| s.workload == *workload);
         let least = of_workload().map(|s| s.avg_jct_s);
         let least = least.fold(f64::INFINITY, f64::min);
@@ -190,7 +216,7 @@ fn workloads(page: &mut String, runs: &[Recorded], comparison: &Comparison, summ
             .fold(f64::INFINITY, f64::min);
         let jobs = of_workload().map(|s| s.jobs).max().unwrap_or(0);
         cells.extend([(whole(bound), false), (jobs.to_string(), false)]);
-        row(page, workload, cells.into_iter());
+        row(page, label, cells.into_iter());
     }
     page.push_str("</table></div>\n");
     if comparison.workloads.len() < 2 {
@@ -199,12 +225,12 @@ fn workloads(page: &mut String, runs: &[Recorded], comparison: &Comparison, summ
     for workload in &comparison.workloads {
         let mut only = comparison.clone();
         only.workloads = vec![workload.clone()];
-        let name = Escaped(workload);
+        let name = Escaped(title_of(workload));
         put(
             page,
             format_args!("<details><summary>Curves of {name}</summary><div class=\"scroll\">"),
         );
-        page.push_str(&cdf(workload, &curves(runs, &only)));
+        page.push_str(&cdf(title_of(workload), &curves(runs, &only)));
         page.push_str("</div></details>\n");
     }
 }
@@ -227,7 +253,7 @@ fn tenants(page: &mut String, summaries: &[Summary]) {
     for summary in summaries {
         for tenant in &summary.tenants {
             let cells = tenant_cells(summary, tenant).map(|text| (text, false));
-            row(page, &summary.workload, cells.into_iter());
+            row(page, title_of(&summary.workload), cells.into_iter());
         }
     }
     page.push_str("</table></div>\n");

@@ -19,6 +19,7 @@ const STYLE: &str = "\
 .picture .soft{fill:var(--soft);font-size:11px}.picture .end{text-anchor:end}.picture .middle{text-anchor:middle}\
 .picture .grid{stroke:var(--line);stroke-width:1;fill:none}.picture .axis{stroke:var(--soft);stroke-width:1;fill:none}\
 .picture .band{fill:var(--band)}.picture .bar{stroke:var(--paper);stroke-width:.5}.picture .bar:hover{stroke:var(--ink);stroke-width:1.5}\
+.picture .s1{fill-opacity:.84}.picture .s2{fill-opacity:.7}.picture .s3{fill-opacity:.92}\
 .picture .in-bar{fill:#fff;paint-order:stroke;stroke:rgba(0,0,0,.45);stroke-width:2px;font-size:8px;pointer-events:none}\
 .picture .curve{fill:none;stroke-width:2.2;stroke-linejoin:round}.picture .area{fill:var(--other);opacity:.75}";
 
@@ -73,18 +74,19 @@ height=\"{h}\">\n<title>{}</title>\n<style>{THEME}{STYLE}</style>\n",
 
     /// `title` shows when the pointer rests on it.
     pub fn rect(&mut self, frame: Frame, class: &str, fill: &str, title: Option<&str>) {
-        self.put(format_args!(
-            "<rect x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
-            Px(frame.x),
-            Px(frame.y),
-            Px(frame.width),
-            Px(frame.height)
-        ));
+        self.put(format_args!("<rect"));
         for (name, value) in [("class", class), ("fill", fill)] {
             if !value.is_empty() {
                 self.put(format_args!(" {name}=\"{}\"", Escaped(value)));
             }
         }
+        self.put(format_args!(
+            " x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"",
+            Px(frame.x),
+            Px(frame.y),
+            Px(frame.width),
+            Px(frame.height)
+        ));
         match title {
             Some(title) => self.put(format_args!("><title>{}</title></rect>\n", Escaped(title))),
             None => self.put(format_args!("/>\n")),

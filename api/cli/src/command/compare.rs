@@ -1,0 +1,103 @@
+//! `muster compare`: policies side by side, from results that were kept or from runs made now; needs no server.
+
+use super::UsageError;
+use super::contest::{Inputs, means_table, write};
+use crate::output::Format;
+use anyhow::Context as _;
+use clap::Args;
+use muster_sim::compare::{Comparison, Recorded};
+use muster_sim::measure::Summary;
+use muster_sim::picture::{cdf, curves, report};
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+#[command(
+    override_usage = "muster compare [OPTIONS] <FILE>...\n       muster compare [OPTIONS] --profiles <DIR> --workload <FILE>... \
+--cluster <CLUSTER> --policy <NAMES>"
+)]
+pub struct Compare {
+    /// Results that `muster simulate --runs` or `--json` has written.
+    #[arg(value_name = "FILE", conflicts_with = "Inputs")]
+    results: Vec<PathBuf>,
+    #[command(flatten)]
+    inputs: Option<Inputs>,
+    /// Print JSON, as `--output json` does.
+    #[arg(long)]
+    json: bool,
+    /// Write a page with tables and curves, complete in itself.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Draw the distributions of the completion times, as SVG.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
+}
+
+/// What a file of results holds.
+enum Results {
+    Runs(Vec<Recorded>),
+    /// Measures alone: enough for the table, not for pictures.
+    Summaries(Vec<Summary>),
+}
+
+impl Compare {
+    /// # Errors
+    /// What is not right with the input, or why a file cannot be written.
+    pub fn run(self, output: Format) -> anyhow::Result<()> {
+        let mut runs = Vec::new();
+        let mut summaries = Vec::new();
+        match &self.inputs {
+            Some(inputs) => runs = inputs.run()?,
+            None => {
+                for path in &self.results {
+                    match read(path)? {
+                        Results::Runs(read) => runs.extend(read),
+                        Results::Summaries(_) if self.html.is_some() || self.svg.is_some() => {
+                            return Err(UsageError(format!(
+                                "{} has only measures; pictures need what `muster simulate --runs` writes",
+                                path.display()
+                            ))
+                            .into());
+                        }
+                        Results::Summaries(read) => summaries.extend(read),
+                    }
+                }
+            }
+        }
+        let of_runs = runs.iter().map(|kept| Summary::of(&kept.run, &kept.rules));
+        summaries.extend(of_runs);
+        let comparison =
+            Comparison::of(&summaries).map_err(|error| UsageError(error.to_string()))?;
+        if let Some(path) = &self.html {
+            write(path, &report(&runs)?)?;
+        }
+        if let Some(path) = &self.svg {
+            let title = "Job completion times";
+            write(path, &cdf(title, &curves(&runs, &comparison)))?;
+        }
+        let output = if self.json { Format::Json } else { output };
+        output.print(&comparison, means_table)
+    }
+}
+
+fn read(path: &Path) -> anyhow::Result<Results> {
+    let name = path.display();
+    let text = std::fs::read_to_string(path)
+        .map_err(|error| UsageError(format!("{name} cannot be read: {error}")))?;
+    // A summary names its measures at the top, a whole run has them still to be made.
+    let entries: Vec<serde_json::Value> = serde_json::from_str(&text)
+        .map_err(|error| UsageError(format!("{name} is no list of results: {error}")))?;
+    let has_runs = entries
+        .first()
+        .is_some_and(|entry| entry["run"].is_object());
+    let read = if has_runs {
+        serde_json::from_str(&text).map(Results::Runs)
+    } else {
+        serde_json::from_str(&text).map(Results::Summaries)
+    };
+    read.map_err(|error| {
+        UsageError(format!(
+            "{name} is not what `muster simulate` writes with --runs or --json: {error}"
+        ))
+    })
+    .context("read the results")
+}

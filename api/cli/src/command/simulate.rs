@@ -1,0 +1,115 @@
+//! `muster simulate`: workloads under policies, on this machine; needs no server.
+
+use super::contest::{Inputs, means_table, runs_table, write};
+use crate::output::Format;
+use clap::{Args, ValueEnum};
+use muster_sim::compare::{Comparison, Recorded, labels};
+use muster_sim::measure::Summary;
+use muster_sim::picture::{Paint, gantt};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, Args)]
+pub struct Simulate {
+    #[command(flatten)]
+    inputs: Inputs,
+    /// Print JSON, as `--output json` does: one object for every run.
+    #[arg(long)]
+    json: bool,
+    /// Draw who held which GPU when, as SVG. Of several runs each gets a file, with workload and policy in its name.
+    #[arg(long, value_name = "FILE")]
+    gantt: Option<PathBuf>,
+    /// What the colours of that picture tell.
+    #[arg(long, value_enum, default_value_t = Colour::Application)]
+    colour: Colour,
+    /// Keep the runs whole, as JSON, for `muster compare`.
+    #[arg(long, value_name = "FILE")]
+    runs: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum Colour {
+    Application,
+    Tenant,
+}
+
+impl Simulate {
+    /// # Errors
+    /// What is not right with the input, or why a file cannot be written.
+    pub fn run(self, output: Format) -> anyhow::Result<()> {
+        let recorded = self.inputs.run()?;
+        if let Some(path) = &self.runs {
+            write(path, &serde_json::to_string(&recorded)?)?;
+        }
+        if let Some(path) = &self.gantt {
+            draw(path, self.colour, &recorded)?;
+        }
+        let summaries: Vec<Summary> = recorded
+            .iter()
+            .map(|recorded| Summary::of(&recorded.run, &recorded.rules))
+            .collect();
+        let output = if self.json { Format::Json } else { output };
+        output.print(&summaries, |summaries| tables(summaries))
+    }
+}
+
+/// Every run, and the means of the policies where there are several runs of one.
+fn tables(summaries: &[Summary]) -> String {
+    let mut text = runs_table(summaries);
+    let workloads: BTreeSet<&str> = summaries.iter().map(|s| s.workload.as_str()).collect();
+    if workloads.len() > 1
+        && let Ok(comparison) = Comparison::of(summaries)
+    {
+        text.push_str("\n\n");
+        text.push_str(&means_table(&comparison));
+    } else {
+        text.push_str("\n\nseconds");
+    }
+    text.push_str(
+        "; ftf: finish-time ratio, completion over that on a fair share; dec.: a decision's time",
+    );
+    text
+}
+
+fn draw(path: &Path, colour: Colour, recorded: &[Recorded]) -> anyhow::Result<()> {
+    let paint = match colour {
+        Colour::Application => Paint::Application,
+        Colour::Tenant => Paint::Tenant,
+    };
+    let workloads: Vec<&str> = recorded.iter().map(|r| r.run.workload.as_str()).collect();
+    for (label, recorded) in labels(&workloads).iter().zip(recorded) {
+        let path = if workloads.len() == 1 {
+            path.to_owned()
+        } else {
+            named(path, label, &recorded.run.policy)
+        };
+        write(&path, &gantt(&recorded.run, paint))?;
+        eprintln!("muster: wrote {}", path.display());
+    }
+    Ok(())
+}
+
+/// `out.svg` becomes `out-1.0-workload-1-tiresias.svg`.
+fn named(path: &Path, workload: &str, policy: &str) -> PathBuf {
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let workload = workload.replace(['/', '\\'], "-");
+    let mut name = format!("{stem}-{workload}-{policy}");
+    if let Some(extension) = path.extension() {
+        name.push('.');
+        name.push_str(&extension.to_string_lossy());
+    }
+    path.with_file_name(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::named;
+    use std::path::Path;
+
+    #[test]
+    fn pictures_of_several_runs_lie_beside_each_other() {
+        let path = named(Path::new("d/out.svg"), "1.0/workload-1", "tiresias");
+        assert_eq!(path, Path::new("d/out-1.0-workload-1-tiresias.svg"));
+        assert_eq!(named(Path::new("o"), "w", "p"), Path::new("o-w-p"));
+    }
+}

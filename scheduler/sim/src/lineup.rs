@@ -1,0 +1,128 @@
+//! Who takes part in a comparison: the policies by name, with what each may see and choose.
+
+use crate::peers::{Contestant, Sight};
+use muster_core::policies::name::PolicyName;
+
+/// Policies that choose the number of GPUs; the others give what was asked for.
+const ELASTIC: [&str; 6] = ["optimus", "slaq", "gandiva", "pollux", "sia", "muster"];
+
+/// Of those, the ones that choose the batch size as well.
+const ADAPTIVE: [&str; 3] = ["pollux", "sia", "muster"];
+
+/// Elastic, but its authors' simulators gave it the profiles ("Optimus+Oracle"), and only so it is the published one. The other
+/// elastic ones learn from what their jobs measured.
+const WITH_ORACLE: [&str; 1] = ["optimus"];
+
+/// Variants, behind a policy's name.
+const FIXED: &str = "-fixed";
+const LEARNED: &str = "-learned";
+const ORACLE: &str = "-oracle";
+
+/// No contestant has that name.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "no policy is named \"{given}\"; there are {known}, and behind a name {FIXED} (the user's batch size) where they choose it, {LEARNED} and \
+{ORACLE} (without and with the profiles' speeds) where they choose the number of GPUs"
+)]
+pub struct UnknownContestant {
+    pub given: String,
+    pub known: String,
+}
+
+/// A policy by its name or as a variant: `muster-fixed` keeps the user's batch sizes, `optimus-learned` sees only what its jobs
+/// measured, `muster-oracle` sees the profiles. Policies that run jobs at the size asked for know how long they take there, as a user
+/// does who asks for it.
+///
+/// # Errors
+/// [`UnknownContestant`], with all names that there are, also for a variant that its policy cannot have.
+pub fn contestant(given: &str) -> Result<Contestant, UnknownContestant> {
+    let unknown = || UnknownContestant {
+        given: given.to_owned(),
+        known: names().join(", "),
+    };
+    let (plain, variant) = split(given);
+    let policy: PolicyName = plain.parse().map_err(|_| unknown())?;
+    let (adapts, is_elastic) = (ADAPTIVE.contains(&plain), ELASTIC.contains(&plain));
+    if variant.is_some() && !is_elastic || variant == Some(FIXED) && !adapts {
+        return Err(unknown());
+    }
+    let sees_all = match variant {
+        Some(ORACLE) => true,
+        Some(LEARNED) => false,
+        _ => !is_elastic || WITH_ORACLE.contains(&plain),
+    };
+    Ok(Contestant {
+        name: given.to_owned(),
+        share: policy.share(),
+        sight: if sees_all {
+            Sight::Oracle
+        } else {
+            Sight::Learned
+        },
+        adapts_batch: adapts && variant != Some(FIXED),
+        is_elastic,
+    })
+}
+
+/// Names without variants, but for the fixed ones.
+#[must_use]
+pub fn names() -> Vec<String> {
+    let plain = PolicyName::ALL.iter().map(|name| name.as_str());
+    plain
+        .flat_map(|name| {
+            let fixed = ADAPTIVE.contains(&name).then(|| format!("{name}{FIXED}"));
+            std::iter::once(name.to_owned()).chain(fixed)
+        })
+        .collect()
+}
+
+/// The policy's name and the variant behind it. A policy whose own name ends like a variant is taken by its name.
+fn split(given: &str) -> (&str, Option<&'static str>) {
+    if given.parse::<PolicyName>().is_ok() {
+        return (given, None);
+    }
+    for variant in [FIXED, LEARNED, ORACLE] {
+        if let Some(plain) = given.strip_suffix(variant) {
+            return (plain, Some(variant));
+        }
+    }
+    (given, None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{contestant, names};
+    use crate::peers::Sight;
+
+    #[test]
+    fn every_name_is_a_contestant() {
+        for name in names() {
+            assert_eq!(contestant(&name).expect("it is listed").name, name);
+        }
+    }
+
+    #[test]
+    fn variants_see_more_or_less() {
+        let optimus = contestant("optimus").expect("there");
+        assert!(optimus.sight == Sight::Oracle && optimus.is_elastic && !optimus.adapts_batch);
+        let learned = contestant("optimus-learned").expect("there");
+        assert!(learned.sight == Sight::Learned && learned.name == "optimus-learned");
+        let seeing = contestant("slaq-oracle").expect("there");
+        assert_eq!(seeing.sight, Sight::Oracle);
+        assert_eq!(contestant("slaq").expect("there").sight, Sight::Learned);
+        assert_eq!(contestant("srtf").expect("there").sight, Sight::Oracle);
+    }
+
+    #[test]
+    fn what_is_not_there_is_answered_with_what_is() {
+        let Err(error) = contestant("optimos") else {
+            panic!("nobody has that name");
+        };
+        assert!(error.to_string().contains("tiresias, "), "{error}");
+        assert!(contestant("optimus-fixed").is_err(), "it chooses no batch");
+        assert!(
+            contestant("tiresias-learned").is_err(),
+            "it needs no speeds"
+        );
+    }
+}
