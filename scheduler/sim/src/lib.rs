@@ -7,7 +7,6 @@
 pub mod bound;
 pub mod compare;
 mod engine;
-pub mod forecast;
 pub mod lineup;
 pub mod measure;
 pub mod outcome;
