@@ -17,7 +17,8 @@ use crate::problem::Curve;
 /// Everything learned of one family.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Family {
-    pub limits: BatchLimits,
+    /// By GPU kind: what fits into its memory differs.
+    limits: Vec<BatchLimits>,
     /// By GPU kind.
     throughputs: Vec<Throughput>,
     noises: Noises,
@@ -37,12 +38,12 @@ pub struct Sizes {
 const STRETCHES: usize = 6;
 
 impl Family {
-    /// A family of which nothing is known but its declared limits.
+    /// A family of which nothing is known but its declared limits on every GPU kind.
     #[must_use]
-    pub fn new(limits: BatchLimits, kinds: usize) -> Self {
+    pub fn new(limits: Vec<BatchLimits>) -> Self {
         Self {
+            throughputs: vec![Throughput::default(); limits.len()],
             limits,
-            throughputs: vec![Throughput::default(); kinds],
             noises: Noises::default(),
             version: 0,
         }
@@ -85,17 +86,18 @@ impl Family {
     /// The batch with the best goodput on a shape at this share of the work; the declared first one before anything was measured.
     #[must_use]
     pub fn batch(&self, kind: u16, shape: Shape, share_done: f64, batching: Batching) -> Batch {
+        let limits = self.limits[usize::from(kind)];
         let adaptive = match batching {
-            Batching::Fixed { batch } => return self.limits.split(batch, shape.gpus),
+            Batching::Fixed { batch } => return limits.split(batch, shape.gpus),
             Batching::Adaptive => self.throughput(kind),
         };
         let noise = self.noises.at(share_done);
-        let first = self.limits.first(shape.gpus);
+        let first = limits.first(shape.gpus);
         let (Some(throughput), Some(noise)) = (adaptive, noise) else {
             return first;
         };
-        let goodput = |batch: &Batch| self.goodput(throughput, shape, *batch, noise);
-        self.limits
+        let goodput = |batch: &Batch| goodput(limits, throughput, shape, *batch, noise);
+        limits
             .candidates(shape.gpus)
             .map(|batch| (goodput(&batch), batch))
             .max_by(|a, b| a.0.total_cmp(&b.0))
@@ -110,11 +112,12 @@ impl Family {
             return Curve::default();
         };
         let stretches = self.noises.stretches::<STRETCHES>(share_done);
+        let limits = self.limits[usize::from(kind)];
         let speed = |gpus: u32, nodes: u32| {
             let shape = Shape { nodes, gpus };
-            self.mean_speed(throughput, shape, &stretches, batching)
+            mean_speed(limits, throughput, shape, &stretches, batching)
         };
-        let largest = self.limits.most_gpus(batching).min(sizes.gpus);
+        let largest = limits.most_gpus(batching).min(sizes.gpus);
         let node_gpus = sizes.node_gpus.max(1);
         let local = (1..=largest.min(node_gpus)).map(|gpus| speed(gpus, 1));
         let spread = (1..=largest).map(|gpus| {
@@ -143,44 +146,46 @@ impl Family {
             .filter(|other| other.largest_gpus() > 0);
         measured.max_by_key(|other| other.points())
     }
+}
 
-    fn mean_speed(
-        &self,
-        throughput: &Throughput,
-        shape: Shape,
-        stretches: &[(f64, NoiseScale)],
-        batching: Batching,
-    ) -> f64 {
-        let candidates: Vec<(f64, f64)> = match batching {
-            Batching::Fixed { batch } => vec![self.limits.split(batch, shape.gpus)],
-            Batching::Adaptive => self.limits.candidates(shape.gpus).collect(),
-        }
+/// Speed over stretches of work, each with the batch that is best there.
+fn mean_speed(
+    limits: BatchLimits,
+    throughput: &Throughput,
+    shape: Shape,
+    stretches: &[(f64, NoiseScale)],
+    batching: Batching,
+) -> f64 {
+    let batches: Vec<Batch> = match batching {
+        Batching::Fixed { batch } => vec![limits.split(batch, shape.gpus)],
+        Batching::Adaptive => limits.candidates(shape.gpus).collect(),
+    };
+    let timed: Vec<(f64, f64)> = batches
         .into_iter()
         .map(|batch| {
-            let scale = f64::from(batch.total(shape.gpus)) / f64::from(self.limits.init);
+            let scale = f64::from(batch.total(shape.gpus)) / f64::from(limits.init);
             (scale, throughput.iteration_s(shape, batch))
         })
         .collect();
-        let (mut work, mut time_s) = (0.0, 0.0);
-        for &(share, noise) in stretches {
-            let best = candidates
-                .iter()
-                .map(|&(scale, iteration_s)| noise.gain(scale) / iteration_s)
-                .fold(0.0, f64::max);
-            work += share;
-            time_s += share / best;
-        }
-        if time_s > 0.0 { work / time_s } else { 0.0 }
+    let (mut work, mut time_s) = (0.0, 0.0);
+    for &(share, noise) in stretches {
+        let best = timed
+            .iter()
+            .map(|&(scale, iteration_s)| noise.gain(scale) / iteration_s)
+            .fold(0.0, f64::max);
+        work += share;
+        time_s += share / best;
     }
+    if time_s > 0.0 { work / time_s } else { 0.0 }
+}
 
-    fn goodput(
-        &self,
-        throughput: &Throughput,
-        shape: Shape,
-        batch: Batch,
-        noise: NoiseScale,
-    ) -> f64 {
-        let scale = f64::from(batch.total(shape.gpus)) / f64::from(self.limits.init);
-        noise.gain(scale) / throughput.iteration_s(shape, batch)
-    }
+fn goodput(
+    limits: BatchLimits,
+    throughput: &Throughput,
+    shape: Shape,
+    batch: Batch,
+    noise: NoiseScale,
+) -> f64 {
+    let scale = f64::from(batch.total(shape.gpus)) / f64::from(limits.init);
+    noise.gain(scale) / throughput.iteration_s(shape, batch)
 }

@@ -33,7 +33,6 @@ type Kind = (u16, u32, u32);
 
 pub(super) fn floor(
     application: &Application,
-    limits: BatchLimits,
     rules: Rules,
     nodes: &[Node],
     class: Class,
@@ -41,10 +40,14 @@ pub(super) fn floor(
     let shapes: Vec<(u32, Vec<(Batch, f64)>)> = kinds(nodes)
         .into_iter()
         .filter(|&(kind, ..)| !application.measured[usize::from(kind)].is_empty())
-        .flat_map(|kind| sizes(kind, class, limits).map(move |gpus| (kind, gpus)))
+        .flat_map(|kind| {
+            let limits = rules.limits(application, kind.0);
+            sizes(kind, class, limits).map(move |gpus| (kind, gpus))
+        })
         .map(|((kind, node_gpus, _), gpus)| {
             let placement = packed(gpus, node_gpus);
             let measured = &application.measured[usize::from(kind)];
+            let limits = rules.limits(application, kind);
             let timed = batches(class, limits, gpus).into_iter().map(|batch| {
                 let slow = rules.slowdown(&application.name);
                 (batch, iteration_s(measured, &placement, batch) * slow)

@@ -1,7 +1,8 @@
 //! What the peers' simulators charge for.
 
+use super::application::Application;
 use super::training::Training;
-use muster_core::learn::Batching;
+use muster_core::learn::{BatchLimits, Batching};
 
 /// One of the peers' sets of rules.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,11 +41,25 @@ impl Rules {
         }
     }
 
+    /// The limits that the owner declares; what a GPU takes at once is by its kind where there are several.
+    pub(super) fn limits(self, application: &Application, kind: u16) -> BatchLimits {
+        let by_kind = match self {
+            Self::Pollux => None,
+            Self::Sia => application.measured[usize::from(kind)].largest_local(),
+        };
+        BatchLimits {
+            init: application.init_batch,
+            max: application.max_batch,
+            min_local: application.min_local,
+            max_local: by_kind.unwrap_or(application.max_local),
+        }
+    }
+
     /// More GPUs would not get their least batch each; the artefacts run ncf on one GPU where the user's batch is kept.
     pub(super) fn most_gpus(self, training: &Training<'_>, batching: Batching) -> u32 {
         match batching {
             Batching::Fixed { .. } if training.application.name == "ncf" => 1,
-            _ => training.limits.most_gpus(batching),
+            _ => training.limits().most_gpus(batching),
         }
     }
 

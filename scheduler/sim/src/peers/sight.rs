@@ -67,8 +67,8 @@ impl<'a> Eyes<'a> {
         let gpus = training.gpus();
         let family = self.families.get(training.application.name.as_str());
         match (batching, family) {
-            (Batching::Fixed { batch }, _) => training.limits.split(batch, gpus),
-            (Batching::Adaptive, None) => training.limits.first(gpus),
+            (Batching::Fixed { batch }, _) => training.limits().split(batch, gpus),
+            (Batching::Adaptive, None) => training.limits().first(gpus),
             (Batching::Adaptive, Some(family)) => {
                 let done = training.share_done(training.application.declared_work());
                 family.batch(training.kind, shape(training), done, batching)
@@ -89,11 +89,12 @@ impl<'a> Eyes<'a> {
         let total = f64::from(training.batch.total(training.gpus()));
         let noise = application.noise(total, training.epoch.min(application.epochs - 1));
         let done = training.share_done(application.declared_work());
-        let kinds = self.kinds.len();
+        let limits = (0_u16..).zip(&self.kinds);
+        let limits = limits.map(|(kind, _)| training.rules.limits(application, kind));
         let family = self
             .families
             .entry(&application.name)
-            .or_insert_with(|| Family::new(training.limits, kinds));
+            .or_insert_with(|| Family::new(limits.collect()));
         let time = StepTime {
             step_s: time.step_s * slowdown,
             sync_s: time.sync_s * slowdown,
@@ -156,14 +157,18 @@ impl<'a> Eyes<'a> {
         };
         let key = (application.name.as_str(), batching, 0);
         let curves = self.curves.entry(key).or_insert_with(|| {
-            let curve = |(measured, &sizes)| true_curve(measured, training.limits, batch, sizes);
+            let curve = |(kind, (measured, &sizes))| {
+                let limits = training.rules.limits(application, kind);
+                true_curve(measured, limits, batch, sizes)
+            };
             let slowdown = training.rules.slowdown(&application.name);
             let slow = |mut curve: Curve| {
                 let speeds = curve.local.iter_mut().chain(&mut curve.spread);
                 speeds.for_each(|speed| *speed /= slowdown);
                 curve
             };
-            let curves = application.measured.iter().zip(&self.kinds).map(curve);
+            let curves = (0_u16..).zip(application.measured.iter().zip(&self.kinds));
+            let curves = curves.map(curve);
             (0, curves.map(slow).collect())
         });
         let steps = |epochs| application.iterations(f64::from(batch), epochs);
@@ -207,15 +212,5 @@ fn shape(training: &Training<'_>) -> Shape {
     Shape {
         nodes: u32::try_from(training.parts.len()).unwrap_or(u32::MAX),
         gpus: training.gpus(),
-    }
-}
-
-/// The limits that an application's owner declares.
-pub(super) fn limits(application: &Application) -> BatchLimits {
-    BatchLimits {
-        init: application.init_batch,
-        max: application.max_batch,
-        min_local: application.min_local,
-        max_local: application.max_local,
     }
 }

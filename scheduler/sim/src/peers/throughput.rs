@@ -44,6 +44,13 @@ impl Measured {
         self.placements.is_empty() && self.sizes.is_empty()
     }
 
+    /// The most examples that one GPU was given at once.
+    pub(super) fn largest_local(&self) -> Option<u32> {
+        let alone = self.placements.get(&vec![1])?;
+        // Whole numbers in the files.
+        alone.0.last().map(|&(batch, _)| batch as u32)
+    }
+
     /// Orders what was added; without a table of sizes, takes the means over placements of equal nodes and GPUs.
     pub(super) fn finish(&mut self, sizes_from_placements: bool) {
         if sizes_from_placements {

@@ -5,7 +5,7 @@ use super::contest::{Cluster, ContestError, Contestant};
 use super::floor::{Class, Floor, floor};
 use super::profiles::Profiles;
 use super::rules::{Rules, TICK_S};
-use super::sight::{Eyes, limits};
+use super::sight::Eyes;
 use super::training::Training;
 use crate::run::{JobRun, Run, RunNode, Span};
 use crate::trace::{TraceJob, Work, Workload};
@@ -105,9 +105,9 @@ impl<'a> Ticking<'a> {
             let class = contestant.class(batch, trace.gpus);
             let mut floor_of = |class: Class| {
                 let key = (application.name.as_str(), class);
-                *floors.entry(key).or_insert_with(|| {
-                    floor(application, limits(application), rules, &nodes, class)
-                })
+                *floors
+                    .entry(key)
+                    .or_insert_with(|| floor(application, rules, &nodes, class))
             };
             let request_s = floor_of(Class::Rigid {
                 batch,
@@ -393,7 +393,6 @@ fn fresh(application: &Application, rules: Rules, kinds: usize, submitted_s: f64
     Training {
         application,
         rules,
-        limits: limits(application),
         parts: Vec::new(),
         kind: 0,
         batch: Batch {

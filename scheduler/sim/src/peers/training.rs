@@ -10,7 +10,6 @@ use muster_core::problem::{Part, gpus_of};
 pub(super) struct Training<'a> {
     pub application: &'a Application,
     pub rules: Rules,
-    pub limits: BatchLimits,
     /// What it holds, in order, and the kind of these GPUs.
     pub parts: Vec<Part>,
     pub kind: u16,
@@ -33,6 +32,11 @@ pub(super) struct Training<'a> {
 }
 
 impl Training<'_> {
+    /// The batch limits on the GPUs that it holds.
+    pub(super) fn limits(&self) -> BatchLimits {
+        self.rules.limits(self.application, self.kind)
+    }
+
     pub(super) fn gpus(&self) -> u32 {
         gpus_of(&self.parts)
     }
