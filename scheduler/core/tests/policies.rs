@@ -33,6 +33,8 @@ fn promises(name: PolicyName) -> Promises {
             (Stability::Always, true)
         }
         Name::Drf | Name::Tetris => (Stability::Stoppable, true),
+        // Room for a large gang may be kept free.
+        Name::Gandiva => (Stability::Stoppable, false),
         // A reservation may leave GPUs idle.
         Name::Fifo => (Stability::Always, false),
         Name::Optimus | Name::Slaq => (Stability::OneKind, true),

@@ -6,6 +6,7 @@
 mod affinity;
 pub mod drf;
 pub mod fifo;
+pub mod gandiva;
 pub mod gang;
 pub mod gavel;
 pub mod gittins;

@@ -3,6 +3,7 @@
 use super::Share;
 use super::drf::Drf;
 use super::fifo::Fifo;
+use super::gandiva::Gandiva;
 use super::gavel::Gavel;
 use super::gittins::TiresiasGittins;
 use super::muster::Muster;
@@ -31,6 +32,7 @@ pub enum PolicyName {
     TiresiasGittins,
     Slaq,
     Themis,
+    Gandiva,
     Optimus,
     GavelMaxMin,
     GavelMaxSum,
@@ -57,6 +59,7 @@ impl PolicyName {
         Self::TiresiasGittins,
         Self::Slaq,
         Self::Themis,
+        Self::Gandiva,
         Self::Optimus,
         Self::GavelMaxMin,
         Self::GavelMaxSum,
@@ -77,6 +80,7 @@ impl PolicyName {
             Self::TiresiasGittins => "tiresias-gittins",
             Self::Slaq => "slaq",
             Self::Themis => "themis",
+            Self::Gandiva => "gandiva",
             Self::Optimus => "optimus",
             Self::GavelMaxMin => "gavel-max-min",
             Self::GavelMaxSum => "gavel-max-sum",
@@ -98,6 +102,7 @@ impl PolicyName {
             Self::TiresiasGittins => Box::new(TiresiasGittins),
             Self::Slaq => Box::new(Slaq),
             Self::Themis => Box::new(Themis),
+            Self::Gandiva => Box::new(Gandiva),
             Self::Optimus => Box::new(Optimus),
             Self::GavelMaxMin => Box::new(Gavel::max_min()),
             Self::GavelMaxSum => Box::new(Gavel::max_sum()),

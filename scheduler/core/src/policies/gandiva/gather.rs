@@ -1,0 +1,99 @@
+//! Bringing scattered gangs together.
+
+use super::{is_settled, time_left_s};
+use crate::policies::room::{Room, Style};
+use crate::problem::{Part, gpus_of, nodes_of};
+use std::cmp::Reverse;
+
+/// Moves gangs that lie on several nodes though one could hold them onto one, for which other jobs may have to move. Only where
+/// the gang ends earlier by more than all these restarts cost. `None` when there is nothing to move; `start` tells who holds what
+/// now, `given` what everybody is to hold.
+pub fn scattered<'a>(
+    start: &Room<'a>,
+    given: &[Option<Vec<Part>>],
+) -> Option<Vec<Option<Vec<Part>>>> {
+    let mut room = start.clone();
+    for (job, parts) in given.iter().enumerate() {
+        if let Some(parts) = parts {
+            room.give(job, parts.clone());
+        }
+    }
+    let mut moved = false;
+    // A move may be what the next one needs; each brings one gang together, so this ends.
+    while let Some(next) = (0..given.len()).find_map(|job| gather(start, &room, job)) {
+        room = next;
+        moved = true;
+    }
+    moved.then(|| room.into_given())
+}
+
+/// The room with that gang on one node.
+fn gather<'a>(start: &Room<'a>, room: &Room<'a>, job: usize) -> Option<Room<'a>> {
+    let parts = room.given(job)?;
+    let starts_now = parts != start.present(job);
+    if nodes_of(parts) < 2 || !(starts_now || is_settled(start, job, Some(parts))) {
+        return None;
+    }
+    let own_cost_s = if starts_now {
+        0.0
+    } else {
+        room.problem.jobs[job].restart_s
+    };
+    let mut without = room.clone();
+    without.take_back(job);
+    emptiest_first(&without, room.kind_of(parts)?)
+        .into_iter()
+        .find_map(|node| {
+            let mut trial = without.clone();
+            let together = [Part {
+                node,
+                gpus: gpus_of(parts),
+            }];
+            let cost_s = own_cost_s + vacate(start, &mut trial, job, &together)?;
+            let saved_s = time_left_s(room, job, parts) - time_left_s(room, job, &together);
+            if saved_s <= cost_s {
+                return None;
+            }
+            trial.give(job, together.to_vec());
+            Some(trial)
+        })
+}
+
+fn emptiest_first(room: &Room<'_>, kind: u16) -> Vec<u32> {
+    let nodes = (0..).zip(room.problem.nodes.iter().zip(&room.tally.free));
+    let mut nodes: Vec<(u32, u32)> = nodes
+        .filter(|(_, (node, _))| node.kind == kind)
+        .map(|(index, (_, &free))| (index, free))
+        .collect();
+    nodes.sort_by_key(|&(index, free)| (Reverse(free), index));
+    nodes.into_iter().map(|(index, _)| index).collect()
+}
+
+/// Moves small jobs from the node elsewhere until the gang fits there. What their restarts cost, or `None` if it cannot be done.
+fn vacate(start: &Room<'_>, room: &mut Room<'_>, gang: usize, place: &[Part]) -> Option<f64> {
+    let node = place[0].node;
+    let unit = &room.problem.jobs[gang].unit;
+    let mut movers: Vec<(u32, usize)> = (0..room.problem.jobs.len())
+        .filter(|&job| is_settled(start, job, room.given(job)))
+        .filter_map(|job| match *room.given(job)? {
+            [part] if part.node == node => Some((part.gpus, job)),
+            _ => None,
+        })
+        .collect();
+    movers.sort_unstable();
+    let mut movers = movers.into_iter();
+    let mut cost_s = 0.0;
+    while !room.tally.holds(place, unit) {
+        let (gpus, job) = movers.next()?;
+        let kind = room.problem.nodes[node as usize].kind;
+        // Sought for while the job still stands there, so that what it leaves is not counted as room for it.
+        let elsewhere = room.find(job, kind, gpus, Style::Affine)?;
+        if nodes_of(&elsewhere) > 1 || elsewhere[0].node == node {
+            return None;
+        }
+        room.take_back(job);
+        room.give(job, elsewhere);
+        cost_s += room.problem.jobs[job].restart_s;
+    }
+    Some(cost_s)
+}

@@ -1,0 +1,67 @@
+//! Growing into idle GPUs, and shrinking when they are needed.
+
+use super::{is_settled, time_left_s};
+use crate::policies::order::maximum;
+use crate::policies::room::Room;
+use crate::problem::Part;
+
+/// Who had grown keeps as much of that as nobody took; then others grow, if they end earlier by more than the restart costs.
+/// `start` tells who holds what now but for what it grew into, `given` what everybody is to hold of that, so that all growth can
+/// be given back at any time.
+pub fn into_idle<'a>(start: &Room<'a>, given: Vec<Option<Vec<Part>>>) -> Room<'a> {
+    let mut room = start.clone();
+    // On one node, and where it was: only such jobs grow.
+    let alone = |job: usize| match given[job].as_deref() {
+        Some(&[part]) if start.present(job) == [part] => Some((job, part)),
+        _ => None,
+    };
+    let alone: Vec<(usize, Part)> = (0..given.len()).filter_map(alone).collect();
+    for (job, parts) in given.into_iter().enumerate() {
+        if let Some(parts) = parts {
+            room.give(job, parts);
+        }
+    }
+    for &(job, part) in &alone {
+        let grown = room.problem.jobs[job].held_gpus().saturating_sub(part.gpus);
+        let idle = idle(&room, job, part).min(grown);
+        extend(&mut room, job, part, idle);
+    }
+    for &(job, part) in &alone {
+        let has_grown = room.problem.jobs[job].held_gpus() > part.gpus;
+        if !has_grown && is_settled(start, job, Some(&[part])) {
+            let more = most_useful(&room, job, part);
+            extend(&mut room, job, part, more);
+        }
+    }
+    room
+}
+
+/// GPUs beside a job on its node that it may take.
+fn idle(room: &Room<'_>, job: usize, part: Part) -> u32 {
+    let of = &room.problem.jobs[job];
+    let idle = room.tally.available(part.node as usize, &of.unit);
+    let mut more = idle.min(maximum(of).saturating_sub(part.gpus));
+    while more > 0 && !room.quota_allows(of.tenant, more) {
+        more -= of.unit.gpus.max(1);
+    }
+    more
+}
+
+/// How many more GPUs let the job end soonest; 0 where that does not repay the restart.
+fn most_useful(room: &Room<'_>, job: usize, part: Part) -> u32 {
+    let of = &room.problem.jobs[job];
+    let left_s = |gpus: u32| time_left_s(room, job, &[Part { gpus, ..part }]);
+    let sizes = (1..=idle(room, job, part)).filter(|more| more % of.unit.gpus.max(1) == 0);
+    let paying = sizes.filter(|more| left_s(part.gpus) - left_s(part.gpus + more) > of.restart_s);
+    let best = paying.min_by(|a, b| left_s(part.gpus + a).total_cmp(&left_s(part.gpus + b)));
+    best.unwrap_or(0)
+}
+
+fn extend(room: &mut Room<'_>, job: usize, part: Part, more: u32) {
+    let gpus = part.gpus + more;
+    if more == 0 || room.speed_on(job, &[Part { gpus, ..part }]) <= 0.0 {
+        return;
+    }
+    room.take_back(job);
+    room.give(job, vec![Part { gpus, ..part }]);
+}
