@@ -1,9 +1,9 @@
 //! The configurations that a job may take, and what each is worth.
 
 use crate::policies::order::{maximum, minimum};
-use crate::policies::room::Room;
+use crate::policies::room::{Room, Style};
 use crate::policies::seat::{Wish, free_by_kind};
-use crate::problem::{Job, Worth, gpus_of, nodes_of};
+use crate::problem::{Job, Worth, gpus_of};
 
 /// How strongly jobs with little goodput are preferred: the exponent of the goodput in the sum that is minimised.
 const FAIRNESS: f64 = -0.5;
@@ -25,52 +25,104 @@ pub struct Choice {
     pub present: bool,
 }
 
-/// The configurations that take something off the sum, kind by kind and the smaller ones first.
-pub fn of_job(room: &Room<'_>, job: usize) -> Vec<Choice> {
-    let of = &room.problem.jobs[job];
-    let goodputs = goodputs(room, job);
-    let smallest = goodputs.iter().map(|&(_, _, goodput)| goodput);
-    let smallest = smallest.fold(f64::INFINITY, f64::min);
-    let fewest = goodputs.iter().map(|(wish, ..)| wish.gpus).min();
-    let scale = f64::from(fewest.unwrap_or(1)) / smallest;
-    let discount = discount(of, room.problem.now_s);
-    let gpus = f64::from(room.problem.gpus().max(1));
-    let choice = |(wish, present, goodput): (Wish, bool, f64)| {
-        let kept = if present { 1.0 } else { discount };
-        let cost = ((goodput * scale * kept).powf(FAIRNESS) * 100.0).round() / 100.0;
-        let stays = if present { STAY } else { 0.0 };
-        let gain = IDLE_COST - cost + stays - LEAN * f64::from(wish.gpus) / gpus;
-        Choice {
-            wish,
-            gain,
-            present,
-        }
-    };
-    without_waste(goodputs.into_iter().map(choice).collect())
+/// What one job may choose from.
+#[derive(Debug, Clone)]
+pub struct Choices {
+    /// Kind by kind and the smaller ones first, what it holds last.
+    pub all: Vec<Choice>,
+    /// Makes its smallest goodput the number of GPUs of its smallest configuration.
+    scale: f64,
+    /// What a restart leaves of its goodput.
+    discount: f64,
+    /// GPUs of the cluster.
+    gpus: f64,
 }
 
-/// Configurations with their goodput, and whether the job holds just that.
-fn goodputs(room: &Room<'_>, job: usize) -> Vec<(Wish, bool, f64)> {
+impl Choices {
+    /// The configurations for which the room, as it is, has a place, and that take something off the sum.
+    pub fn of_job(room: &Room<'_>, job: usize) -> Self {
+        let of = &room.problem.jobs[job];
+        let configurations = configurations(room, job);
+        let goodputs = configurations.iter().map(|&(_, goodput)| goodput);
+        let smallest = goodputs.fold(f64::INFINITY, f64::min);
+        let fewest = configurations.iter().map(|(wish, _)| wish.gpus).min();
+        let mut choices = Self {
+            all: Vec::new(),
+            scale: f64::from(fewest.unwrap_or(1)) / smallest,
+            discount: discount(of, room.problem.now_s),
+            gpus: f64::from(room.problem.gpus().max(1)),
+        };
+        let held = held(room, job);
+        let others = configurations.into_iter();
+        let others = others.filter(|(wish, _)| held.is_none_or(|(present, _)| present != *wish));
+        let all = others.map(|(wish, goodput)| (wish, goodput, false));
+        let held = held.map(|(wish, goodput)| (wish, goodput, true));
+        let choice = |(wish, goodput, present)| Choice {
+            wish,
+            gain: choices.gain(goodput, wish.gpus, present),
+            present,
+        };
+        choices.all = without_waste(all.chain(held).map(choice).collect());
+        choices
+    }
+
+    /// What so much goodput takes off the sum, where the job is already or elsewhere.
+    fn gain(&self, goodput: f64, gpus: u32, stays: bool) -> f64 {
+        let kept = if stays { 1.0 } else { self.discount };
+        let cost = ((goodput * self.scale * kept).powf(FAIRNESS) * 100.0).round() / 100.0;
+        let stay = if stays { STAY } else { 0.0 };
+        IDLE_COST - cost + stay - LEAN * f64::from(gpus) / self.gpus
+    }
+
+    /// What the place that the job was given takes off the sum.
+    pub fn gained(&self, room: &Room<'_>, job: usize) -> f64 {
+        room.given(job).map_or(0.0, |parts| {
+            let stays = room.present(job) == parts;
+            self.gain(room.speed_on(job, parts), gpus_of(parts), stays)
+        })
+    }
+
+    /// What the last step to a configuration gained per GPU, and what the next one of the same kind would.
+    pub fn worth(&self, chosen: Wish) -> Worth {
+        let here = self
+            .all
+            .iter()
+            .filter(|choice| choice.wish.kind == chosen.kind);
+        let sizes: Vec<(u32, f64)> = here.map(|choice| (choice.wish.gpus, choice.gain)).collect();
+        let at = sizes.iter().find(|&&(gpus, _)| gpus == chosen.gpus);
+        let &(gpus, gain) = at.unwrap_or(&(chosen.gpus, 0.0));
+        let smaller = sizes.iter().filter(|&&(other, _)| other < gpus);
+        let &(below, least) = smaller
+            .max_by_key(|&&(other, _)| other)
+            .unwrap_or(&(0, 0.0));
+        let larger = sizes.iter().filter(|&&(other, _)| other > gpus);
+        let next = larger.min_by_key(|&&(other, _)| other);
+        let step = |more: f64, gpus: u32| more / f64::from(gpus.max(1));
+        Worth {
+            last_gain: step(gain - least, gpus - below),
+            next_gain: next.map_or(0.0, |&(above, more)| step(more - gain, above - gpus)),
+        }
+    }
+}
+
+/// Configurations and their goodput where the room would seat them now.
+fn configurations(room: &Room<'_>, job: usize) -> Vec<(Wish, f64)> {
     let of = &room.problem.jobs[job];
     let free = free_by_kind(room);
-    let held = held(room, job);
-    let mut goodputs = Vec::new();
+    let mut configurations = Vec::new();
     for &(kind, node_gpus) in room.kinds() {
         let limit = maximum(of)
             .min((GROWTH * of.outlook.largest_gpus).max(minimum(of)))
             .min(free[usize::from(kind)]);
         for gpus in sizes(of, node_gpus, limit) {
-            let wish = Wish { job, kind, gpus };
-            if held.is_none_or(|(present, _)| present != wish) {
-                goodputs.push((wish, false, room.speed(job, kind, gpus)));
+            // None where the quota, CPU or memory forbid it, or where it has no speed.
+            if let Some(parts) = room.find(job, kind, gpus, Style::Packed) {
+                let goodput = room.speed_on(job, &parts);
+                configurations.push((Wish { job, kind, gpus }, goodput));
             }
         }
     }
-    if let Some((present, speed)) = held {
-        goodputs.push((present, true, speed));
-    }
-    goodputs.retain(|&(wish, _, goodput)| goodput > 0.0 && room.quota_allows(of.tenant, wish.gpus));
-    goodputs
+    configurations
 }
 
 /// What it holds and may keep, and its speed there.
@@ -80,12 +132,9 @@ fn held(room: &Room<'_>, job: usize) -> Option<(Wish, f64)> {
     if !room.can_keep(job) {
         return None;
     }
-    let kind = room.kind_of(parts)?;
-    let gpus = gpus_of(parts);
-    let speed = of.outlook.speed(kind, gpus, nodes_of(parts));
-    (minimum(of)..=maximum(of))
-        .contains(&gpus)
-        .then_some((Wish { job, kind, gpus }, speed))
+    let (kind, gpus) = (room.kind_of(parts)?, gpus_of(parts));
+    let right = (minimum(of)..=maximum(of)).contains(&gpus);
+    right.then(|| (Wish { job, kind, gpus }, room.speed_on(job, parts)))
 }
 
 /// Whole units by powers of two on one node, whole nodes above; and the smallest gang, which may be none of these.
@@ -128,25 +177,4 @@ fn without_waste(choices: Vec<Choice>) -> Vec<Choice> {
     };
     let keeps = |choice: &&Choice| choice.gain > 0.0 && !better(choice);
     choices.iter().filter(keeps).copied().collect()
-}
-
-/// What the last step to a configuration gained per GPU, and what the next one of the same kind would.
-pub fn worth(of_job: &[Choice], chosen: Wish) -> Worth {
-    let here = of_job
-        .iter()
-        .filter(|choice| choice.wish.kind == chosen.kind);
-    let sizes: Vec<(u32, f64)> = here.map(|choice| (choice.wish.gpus, choice.gain)).collect();
-    let at = sizes.iter().find(|&&(gpus, _)| gpus == chosen.gpus);
-    let &(gpus, gain) = at.unwrap_or(&(chosen.gpus, 0.0));
-    let smaller = sizes.iter().filter(|&&(other, _)| other < gpus);
-    let &(below, least) = smaller
-        .max_by_key(|&&(other, _)| other)
-        .unwrap_or(&(0, 0.0));
-    let larger = sizes.iter().filter(|&&(other, _)| other > gpus);
-    let next = larger.min_by_key(|&&(other, _)| other);
-    let step = |more: f64, gpus: u32| more / f64::from(gpus.max(1));
-    Worth {
-        last_gain: step(gain - least, gpus - below),
-        next_gain: next.map_or(0.0, |&(above, more)| step(more - gain, above - gpus)),
-    }
 }

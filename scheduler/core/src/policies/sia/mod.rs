@@ -14,7 +14,7 @@ use super::Share;
 use super::room::Room;
 use super::seat::{self, Wish};
 use crate::problem::{Decision, Problem, Worth};
-use choices::Choice;
+use choices::{Choice, Choices};
 
 /// Goodput over GPU kinds by an integer programme.
 #[derive(Debug, Clone, Copy)]
@@ -25,22 +25,17 @@ impl Share for Sia {
         let mut room = Room::beside_fixed(problem);
         let mut worth = vec![Worth::default(); problem.jobs.len()];
         for level in seat::levels(problem) {
-            let choices: Vec<Vec<Choice>> = level
+            let choices: Vec<Choices> = level
                 .iter()
-                .map(|&job| choices::of_job(&room, job))
+                .map(|&job| Choices::of_job(&room, job))
                 .collect();
-            let chosen = programme::solve(&room, &choices);
-            let picked = choices.iter().zip(chosen);
-            let wishes: Vec<Wish> = picked
-                .filter_map(|(of_job, chosen)| chosen.map(|index| of_job[index].wish))
-                .collect();
-            seat::seat(&mut room, &wishes);
+            room = better(
+                chosen(room.clone(), &level, &choices),
+                unmoved(room, &level, &choices),
+            );
             for (&job, of_job) in level.iter().zip(&choices) {
-                if room.given(job).is_none() {
-                    seat_best(&mut room, of_job);
-                }
                 if let Some(wish) = seat::wish_of(&room, job) {
-                    worth[job] = choices::worth(of_job, wish);
+                    worth[job] = of_job.worth(wish);
                 }
             }
         }
@@ -49,6 +44,54 @@ impl Share for Sia {
             ..room.decision()
         }
     }
+}
+
+/// A room in which a level sits, and what that takes off the sum.
+type Seated<'a> = (Room<'a>, f64);
+
+/// What the programme chose, as far as it can be seated.
+fn chosen<'a>(mut room: Room<'a>, level: &[usize], choices: &[Choices]) -> Seated<'a> {
+    let picked = choices.iter().zip(programme::solve(&room, choices));
+    let wishes: Vec<Wish> = picked
+        .filter_map(|(of_job, chosen)| chosen.map(|index| of_job.all[index].wish))
+        .collect();
+    seat::seat(&mut room, &wishes);
+    seat_rest(&mut room, level, choices);
+    let gain = gain(&room, level, choices);
+    (room, gain)
+}
+
+/// Everybody stays, and those who wait take what is left.
+fn unmoved<'a>(mut room: Room<'a>, level: &[usize], choices: &[Choices]) -> Seated<'a> {
+    for of_job in choices {
+        let stays = of_job.all.iter().find(|choice| choice.present);
+        if let Some(choice) = stays.filter(|choice| room.can_keep(choice.wish.job)) {
+            room.keep(choice.wish.job);
+        }
+    }
+    seat_rest(&mut room, level, choices);
+    let gain = gain(&room, level, choices);
+    (room, gain)
+}
+
+/// The programme counts GPUs, but not nodes, CPU and memory: nobody is moved for a choice that, once seated, gains nothing.
+fn better<'a>(chosen: Seated<'a>, unmoved: Seated<'a>) -> Room<'a> {
+    let gains = chosen.1 > unmoved.1 + 1e-9;
+    if gains { chosen.0 } else { unmoved.0 }
+}
+
+fn seat_rest(room: &mut Room<'_>, level: &[usize], choices: &[Choices]) {
+    for (&job, of_job) in level.iter().zip(choices) {
+        if room.given(job).is_none() {
+            seat_best(room, &of_job.all);
+        }
+    }
+}
+
+/// What the places of these jobs take off the sum.
+fn gain(room: &Room<'_>, level: &[usize], choices: &[Choices]) -> f64 {
+    let jobs = level.iter().zip(choices);
+    jobs.map(|(&job, of_job)| of_job.gained(room, job)).sum()
 }
 
 /// Whom fragments, CPU or memory kept from its configuration takes the best of the others that fits.

@@ -1,6 +1,6 @@
 //! Sia's integer programme: one configuration or none for each job, within the GPUs of each kind and the quotas.
 
-use super::choices::Choice;
+use super::choices::{Choice, Choices};
 use crate::policies::room::Room;
 use crate::policies::seat::free_by_kind;
 use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Variable};
@@ -10,7 +10,7 @@ use microlp::{ComparisonOp, LinearExpr, OptimizationDirection, SolveOptions, Var
 const NODES: u64 = 2_000;
 
 /// Which of its choices each job takes.
-pub fn solve(room: &Room<'_>, choices: &[Vec<Choice>]) -> Vec<Option<usize>> {
+pub fn solve(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
     let simple = greedy(room, choices);
     match optimum(room, choices) {
         Some(best) if gain(choices, &best) > gain(choices, &simple) + 1e-9 => best,
@@ -20,18 +20,19 @@ pub fn solve(room: &Room<'_>, choices: &[Vec<Choice>]) -> Vec<Option<usize>> {
 }
 
 /// The programme's solution, or the best that was found within the search's bounds.
-fn optimum(room: &Room<'_>, choices: &[Vec<Choice>]) -> Option<Vec<Option<usize>>> {
+fn optimum(room: &Room<'_>, choices: &[Choices]) -> Option<Vec<Option<usize>>> {
     let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
-    let of_job = |of_job: &Vec<Choice>| -> Vec<Variable> {
+    let of_job = |of_job: &Choices| -> Vec<Variable> {
         let add = |choice: &Choice| programme.add_binary_var(choice.gain);
-        of_job.iter().map(add).collect()
+        of_job.all.iter().map(add).collect()
     };
     let variables: Vec<Vec<Variable>> = choices.iter().map(of_job).collect();
     for of_job in variables.iter().filter(|of_job| of_job.len() > 1) {
         programme.add_constraint(of_job.iter().map(|&x| (x, 1.0)), ComparisonOp::Le, 1.0);
     }
     for (counts, gpus) in limits(room) {
-        let all = choices.iter().flatten().zip(variables.iter().flatten());
+        let all = choices.iter().flat_map(|of_job| &of_job.all);
+        let all = all.zip(variables.iter().flatten());
         let terms: LinearExpr = all
             .filter(|(choice, _)| counts(choice))
             .map(|(choice, &x)| (x, f64::from(choice.wish.gpus)))
@@ -46,12 +47,12 @@ fn optimum(room: &Room<'_>, choices: &[Vec<Choice>]) -> Option<Vec<Option<usize>
 }
 
 /// Everybody stays; the rest goes to the others by gain per GPU.
-fn greedy(room: &Room<'_>, choices: &[Vec<Choice>]) -> Vec<Option<usize>> {
+fn greedy(room: &Room<'_>, choices: &[Choices]) -> Vec<Option<usize>> {
     let all = choices.iter().enumerate();
     let mut all: Vec<(usize, usize)> = all
-        .flat_map(|(job, of_job)| (0..of_job.len()).map(move |index| (job, index)))
+        .flat_map(|(job, of_job)| (0..of_job.all.len()).map(move |index| (job, index)))
         .collect();
-    let choice = |(job, index): (usize, usize)| &choices[job][index];
+    let choice = |(job, index): (usize, usize)| &choices[job].all[index];
     all.sort_by(|&a, &b| {
         let (a, b) = (choice(a), choice(b));
         let density = |choice: &Choice| choice.gain / f64::from(choice.wish.gpus);
@@ -62,7 +63,7 @@ fn greedy(room: &Room<'_>, choices: &[Vec<Choice>]) -> Vec<Option<usize>> {
     let mut quota = room.quota.clone();
     let mut taken = vec![None; choices.len()];
     for (job, index) in all {
-        let wish = choices[job][index].wish;
+        let wish = choices[job].all[index].wish;
         let tenant = room.problem.jobs[wish.job].tenant;
         let left = &mut free[usize::from(wish.kind)];
         if taken[job].is_none() && *left >= wish.gpus && quota.allows(tenant, wish.gpus) {
@@ -74,10 +75,10 @@ fn greedy(room: &Room<'_>, choices: &[Vec<Choice>]) -> Vec<Option<usize>> {
     taken
 }
 
-fn gain(choices: &[Vec<Choice>], taken: &[Option<usize>]) -> f64 {
+fn gain(choices: &[Choices], taken: &[Option<usize>]) -> f64 {
     let taken = choices.iter().zip(taken);
     taken
-        .filter_map(|(of_job, index)| index.map(|index| of_job[index].gain))
+        .filter_map(|(of_job, index)| index.map(|index| of_job.all[index].gain))
         .sum()
 }
 

@@ -1,4 +1,4 @@
-use super::choices::{self, Choice};
+use super::choices::Choices;
 use super::{Sia, programme};
 use crate::policies::Share;
 use crate::policies::room::Room;
@@ -92,23 +92,24 @@ fn the_programme_is_solved_to_the_optimum() {
         problem.jobs[2].tenant = 1;
         problem.jobs[3].outlook.largest_gpus = 2;
         let room = Room::beside_fixed(&problem);
-        let choices: Vec<Vec<Choice>> = (0..4).map(|job| choices::of_job(&room, job)).collect();
+        let choices: Vec<Choices> = (0..4).map(|job| Choices::of_job(&room, job)).collect();
         let gain = |taken: &[Option<usize>]| -> f64 {
             let taken = choices.iter().zip(taken);
-            let gains = taken.filter_map(|(of_job, index)| index.map(|index| of_job[index].gain));
+            let gains =
+                taken.filter_map(|(of_job, index)| index.map(|index| of_job.all[index].gain));
             gains.sum()
         };
         let fits = |taken: &[Option<usize>]| {
             let mut used = [0, 0, 0];
             for (of_job, index) in choices.iter().zip(taken) {
                 let Some(index) = *index else { continue };
-                let wish = of_job[index].wish;
+                let wish = of_job.all[index].wish;
                 used[usize::from(wish.kind)] += wish.gpus;
                 used[2] += wish.gpus * problem.jobs[wish.job].tenant;
             }
             used[0] <= 4 && used[1] <= 4 && used[2] <= 3
         };
-        let sizes: Vec<usize> = choices.iter().map(|of_job| of_job.len() + 1).collect();
+        let sizes: Vec<usize> = choices.iter().map(|of_job| of_job.all.len() + 1).collect();
         let all = (0..sizes.iter().product::<usize>()).map(|mut number| {
             let digit = |&size: &usize| {
                 let digit = number % size;

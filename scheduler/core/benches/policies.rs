@@ -1,0 +1,73 @@
+//! Time of one decision of every policy: 64 GPUs in 16 nodes, with jobs that wait and jobs that run.
+
+#[path = "../tests/dense/mod.rs"]
+mod dense;
+
+use dense::random::Dice;
+use dense::{carried_out, cluster, job};
+use muster_core::policies::name::PolicyName;
+use muster_core::problem::{Curve, Job, Outlook, Problem};
+
+fn main() {
+    divan::main();
+}
+
+/// Every policy with 10, 30 and 160 jobs.
+fn cases() -> impl Iterator<Item = (PolicyName, u32)> {
+    let policies = PolicyName::ALL.iter();
+    policies.flat_map(|&name| [10, 30, 160].map(|jobs| (name, jobs)))
+}
+
+/// Everything is to be decided from nothing.
+#[divan::bench(args = cases(), sample_count = 20, sample_size = 1)]
+fn full_queue(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)) {
+    let problem = queued(jobs);
+    let policy = name.share();
+    bencher.bench(|| policy.share(divan::black_box(&problem)));
+}
+
+/// Six minutes after a decision, when Gavel's next round begins: a tenth of the jobs came since.
+#[divan::bench(args = cases(), sample_count = 20, sample_size = 1)]
+fn busy_cluster(bencher: divan::Bencher<'_, '_>, (name, jobs): (PolicyName, u32)) {
+    let policy = name.share();
+    let mut problem = queued(jobs);
+    let late = problem.jobs.split_off((jobs - jobs / 10) as usize);
+    problem = carried_out(&problem, &policy.share(&problem));
+    problem.now_s += 360.0;
+    problem.jobs.extend(late);
+    bencher.bench(|| policy.share(divan::black_box(&problem)));
+}
+
+/// Jobs of one GPU to 64 of very different scalability, asked for with one to eight.
+fn queued(jobs: u32) -> Problem {
+    let mut dice = Dice(1);
+    let mut problem = cluster(16, 4);
+    problem.jobs = (0..jobs).map(|_| elastic(&mut dice)).collect();
+    let by_age = |a: &Job, b: &Job| a.submitted_s.total_cmp(&b.submitted_s);
+    problem.jobs.sort_by(by_age);
+    problem
+}
+
+fn elastic(dice: &mut Dice) -> Job {
+    let mut percent = |low, high| f64::from(dice.between(low, high)) / 100.0;
+    let (speed, exponent, spread) = (percent(10, 200), percent(30, 98), percent(60, 100));
+    let submitted_s = percent(0, 300_000);
+    let work_left = speed * percent(10_000, 2_000_000);
+    let request = 1 << dice.roll(4);
+    let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
+    let local: Vec<f64> = (1..=64).map(at).collect();
+    let spread = local.iter().map(|speed| speed * spread).collect();
+    let mut job = job(1, 1.0);
+    job.max_gpus = 64;
+    job.request_gpus = request;
+    job.submitted_s = submitted_s;
+    job.since_s = submitted_s;
+    job.restart_s = 30.0;
+    job.outlook = Outlook {
+        work_left,
+        curves: vec![Curve { local, spread }].into(),
+        largest_gpus: 64,
+        ..job.outlook
+    };
+    job
+}
