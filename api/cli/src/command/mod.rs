@@ -5,6 +5,7 @@ pub mod compare;
 mod contest;
 pub mod events;
 pub mod explain;
+pub mod export_trace;
 pub mod list;
 pub mod login;
 pub mod logs;
@@ -75,6 +76,8 @@ pub enum Remote {
     Tokens(tenants::Tokens),
     /// Plan past rounds again: the same bytes, or what another policy would have decided
     Replay(replay::Replay),
+    /// Print the history of all jobs as a job trace (CSV), for simulations
+    ExportTrace(export_trace::ExportTrace),
     /// Say who the token stands for
     Whoami(nodes::Whoami),
 }
@@ -113,6 +116,7 @@ impl Remote {
             Self::Tenants(options) => options.run(session).await?,
             Self::Tokens(options) => options.run(session).await?,
             Self::Replay(options) => options.run(session).await?,
+            Self::ExportTrace(options) => options.run(session).await?,
             Self::Whoami(options) => options.run(session).await?,
         }
         Ok(ExitCode::SUCCESS)

@@ -34,6 +34,55 @@ const NUMBERS: [&str; 5] = [
     "finished_s",
 ];
 
+/// A job of a cluster's own history. Times are seconds since the first submission.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Past {
+    pub id: String,
+    pub tenant: String,
+    pub submitted_s: f64,
+    /// Of its first start; what it asked for, if it never started.
+    pub gpus: u32,
+    pub status: String,
+    /// What it trained.
+    pub kind: String,
+    pub started_s: Option<f64>,
+    pub finished_s: Option<f64>,
+}
+
+/// Writes a history as a common job trace, in the order given. A job that has not ended, or never started, has no duration; the
+/// duration of another is from its first start to its end, whatever it held in between.
+#[must_use]
+pub fn write(history: &[Past]) -> String {
+    let mut writer = csv::Writer::from_writer(Vec::new());
+    let mut record = |fields: &[&str]| {
+        let Ok(()) = writer.write_record(fields) else {
+            unreachable!("a Vec takes whatever is written, and all rows have one length");
+        };
+    };
+    let ours = ["kind", "started_s", "finished_s"];
+    record(&[SCHEMA.required, &ours].concat());
+    let seconds = |s: Option<f64>| s.map(|s| format!("{}", (s * 1e3).round() / 1e3));
+    for past in history {
+        let duration_s = past
+            .started_s
+            .zip(past.finished_s)
+            .map(|(from, to)| to - from);
+        record(&[
+            &past.id,
+            &past.tenant,
+            &seconds(Some(past.submitted_s)).unwrap_or_default(),
+            &past.gpus.to_string(),
+            &seconds(duration_s).unwrap_or_default(),
+            &past.status,
+            &past.kind,
+            &seconds(past.started_s).unwrap_or_default(),
+            &seconds(past.finished_s).unwrap_or_default(),
+        ]);
+    }
+    let bytes = writer.into_inner().unwrap_or_default();
+    String::from_utf8(bytes).unwrap_or_default()
+}
+
 pub(super) fn jobs(table: &Table) -> Result<Vec<TraceJob>, TraceError> {
     table.unique("job_id")?;
     table.rows().map(|row| job(&row)).collect()

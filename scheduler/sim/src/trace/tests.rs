@@ -1,4 +1,6 @@
-use super::{Problem, Work, read};
+use super::common::{Past, write};
+use super::{Problem, TraceError, Work, Workload, read};
+use std::path::PathBuf;
 
 const POLLUX: &str = "name,time,application,num_replicas,batch_size\n\
 a-0,107,cifar10,6,2048\nb-1,110.5,bert,12,384\n";
@@ -36,4 +38,155 @@ fn unknown_and_missing_columns_are_refused() {
         matches!(&error.problem, Problem::Missing { column, .. } if column == "batch_size"),
         "{error}"
     );
+}
+
+fn refused(text: &str) -> TraceError {
+    read("t.csv", "t", text).expect_err(text)
+}
+
+const COMMON: &str = "job_id,vc,submit_s,gpus,duration_s,status\n\
+p1,7f04ca,0,8,2240194,unknown\np2,6214e9,235696,0.46,,Pending\n";
+
+#[test]
+fn a_common_trace_knows_tenants_parts_of_gpus_and_what_is_not_known() {
+    let workload = read("t.csv", "t", COMMON).expect("a right file");
+    let [first, second] = &workload.jobs[..] else {
+        panic!("two jobs: {workload:?}");
+    };
+    assert_eq!((first.tenant.as_str(), first.gpus), ("7f04ca", 8));
+    assert_eq!(
+        first.work,
+        Work::Seconds {
+            seconds: 2_240_194.0
+        }
+    );
+    assert_eq!((second.gpus, second.gpu_share), (1, 0.46));
+    assert_eq!(second.work, Work::Unknown);
+    assert_eq!(second.status.as_deref(), Some("Pending"));
+}
+
+#[test]
+fn gavels_and_alibabas_columns_are_read_and_must_agree() {
+    let gavel = "job_id,vc,submit_s,gpus,duration_s,status,job_type,total_steps\n\
+g0,0e4a51,0,1,,unknown,\"Transformer (batch size 128)\",95121\n";
+    let job = &read("g.csv", "g", gavel).expect("a right file").jobs[0];
+    assert_eq!(job.kind, "Transformer (batch size 128)");
+    assert_eq!(job.work, Work::Steps { steps: 95_121 });
+    let both = gavel.replace(",,unknown", ",10,unknown");
+    assert!(refused(&both).to_string().contains("beside a duration_s"));
+
+    let openb = "job_id,vc,submit_s,gpus,duration_s,status,num_gpu,gpu_milli,gpu_spec\n\
+o,LS,0,0.46,10,Running,1,460,V100M16|V100M32\n";
+    let job = &read("o.csv", "o", openb).expect("a right file").jobs[0];
+    assert_eq!(job.gpu_spec, ["V100M16", "V100M32"]);
+    let apart = openb.replace("460", "500");
+    assert!(
+        refused(&apart)
+            .to_string()
+            .contains("num_gpu * gpu_milli / 1000 is 0.5")
+    );
+}
+
+#[test]
+fn tiresias_list_is_read() {
+    let text = "job_id,num_gpu,submit_time,iterations,model_name,duration,interval\n\
+1,8,30,133,vgg11,147,23\n";
+    let job = &read("60.csv", "60", text).expect("a right file").jobs[0];
+    assert_eq!(
+        (job.kind.as_str(), job.gpus, job.submitted_s),
+        ("vgg11", 8, 30.0)
+    );
+    assert_eq!(job.work, Work::Seconds { seconds: 147.0 });
+}
+
+#[test]
+fn wrong_rows_are_refused_with_their_line() {
+    for (wrong, line, tells) in [
+        (COMMON.replace("8,2240194", "1.5,2240194"), 2, "whole GPUs"),
+        (COMMON.replace("p1", "p2"), 3, "line 2 has it already"),
+        (COMMON.replace("p1", ""), 2, "not empty"),
+        (COMMON.replace("2240194", "-1"), 2, "at least 0"),
+        (COMMON.replace("235696", "NaN"), 3, "at least 0"),
+        (COMMON.replace("2240194", "inf"), 2, "at least 0"),
+        (
+            COMMON.replace(",unknown", ""),
+            2,
+            "has 5 fields; the header has 6",
+        ),
+        (
+            COMMON.replace("job_id,vc", "job_id,job_id"),
+            1,
+            "there twice",
+        ),
+        ("a,b\n1,2\n".to_owned(), 1, "or a common job trace: job_id"),
+        (
+            "job_id,vc,submit_s,gpus,duration_s,status\n".to_owned(),
+            1,
+            "at least one job",
+        ),
+        (String::new(), 1, "at least one job"),
+    ] {
+        let error = refused(&wrong);
+        assert_eq!(error.line, line, "{error}");
+        assert!(error.to_string().contains(tells), "{error}");
+    }
+}
+
+#[test]
+fn a_history_reads_back_as_it_was_written() {
+    let past = Past {
+        id: "a,\"b\"".to_owned(),
+        tenant: "team".to_owned(),
+        submitted_s: 1.5,
+        gpus: 4,
+        status: "succeeded".to_owned(),
+        kind: "mlp".to_owned(),
+        started_s: Some(2.0),
+        finished_s: Some(12.3456),
+    };
+    let waits = Past {
+        id: "c".to_owned(),
+        started_s: None,
+        finished_s: None,
+        ..past.clone()
+    };
+    let text = write(&[past, waits]);
+    let jobs = read("h.csv", "h", &text).expect("our own schema").jobs;
+    assert_eq!((jobs[0].name.as_str(), jobs[0].gpus), ("a,\"b\"", 4));
+    assert_eq!(jobs[0].work, Work::Seconds { seconds: 10.346 });
+    assert_eq!((jobs[0].kind.as_str(), jobs[0].submitted_s), ("mlp", 1.5));
+    assert_eq!(jobs[1].work, Work::Unknown);
+}
+
+/// Every published file, where they are at hand (`MUSTER_TRACES`).
+#[test]
+fn all_published_traces_are_read_whole() {
+    let given = std::env::var_os("MUSTER_TRACES").map(PathBuf::from);
+    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = given.unwrap_or(beside);
+    if !folder.is_dir() {
+        eprintln!("skipped: no traces in {}", folder.display());
+        return;
+    }
+    let published = |path: &str| -> Workload {
+        let text = std::fs::read_to_string(folder.join(path)).expect(path);
+        read(path, path, &text).unwrap_or_else(|error| panic!("{error}"))
+    };
+    for (path, jobs) in [
+        ("pollux/workloads-1.0/workload-1.csv", 160),
+        ("pollux/workloads-2.0/workload-6.csv", 320),
+        ("pollux/workloads-untuned/workload-1.csv", 160),
+        ("sia/workloads-newtrace/workload-1.csv", 960),
+        ("sia/workloads-rate-50/workload-1.csv", 400),
+        ("clusters/philly_2017-09_2017-10.csv", 52_849),
+        ("clusters/alibaba_openb_default.csv", 8_152),
+        ("gavel/philly_vc_0e4a51.csv", 1_181),
+        ("tiresias/60_job.csv", 60),
+    ] {
+        assert_eq!(published(path).jobs.len(), jobs, "{path}");
+    }
+    // A file of nodes is no trace of jobs.
+    let path = "clusters/alibaba_openb_nodes.csv";
+    let text = std::fs::read_to_string(folder.join(path)).expect(path);
+    assert!(read(path, path, &text).is_err());
 }

@@ -1,0 +1,104 @@
+//! `muster export-trace`: the cluster's own history as a job trace, to be simulated like the published ones.
+
+use super::Session;
+use super::contest::write;
+use crate::output::line;
+use clap::Args;
+use futures::{StreamExt as _, TryStreamExt as _};
+use muster_client::{Client, JobQuery};
+use muster_model::spec::Model;
+use muster_model::view::{JobView, TaskView};
+use muster_sim::trace::common::{self, Past};
+use std::path::PathBuf;
+use time::OffsetDateTime;
+
+/// Jobs whose tasks are asked for at a time.
+const AT_ONCE: usize = 8;
+
+#[derive(Debug, Args)]
+pub struct ExportTrace {
+    /// Write it there instead of printing it.
+    #[arg(long, value_name = "FILE")]
+    out: Option<PathBuf>,
+}
+
+impl ExportTrace {
+    /// # Errors
+    /// What the server says, or why the file cannot be written.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let mut jobs = all(&session.client).await?;
+        jobs.sort_by_key(|job| (job.submitted_at, job.id));
+        let first = jobs.first().map(|job| job.submitted_at);
+        let origin = first.unwrap_or(OffsetDateTime::UNIX_EPOCH);
+        let history: Vec<Past> = futures::stream::iter(&jobs)
+            .map(|job| past(&session.client, job, origin))
+            .buffered(AT_ONCE)
+            .try_collect()
+            .await?;
+        let text = common::write(&history);
+        match &self.out {
+            Some(path) => write(path, &text),
+            None => line(text.trim_end()),
+        }
+    }
+}
+
+/// Every job that the token may see.
+async fn all(client: &Client) -> anyhow::Result<Vec<JobView>> {
+    let mut jobs = Vec::new();
+    let mut query = JobQuery {
+        limit: Some(500),
+        ..JobQuery::default()
+    };
+    loop {
+        let page = client.jobs(&query).await?;
+        jobs.extend(page.items);
+        query.after = page.next;
+        if query.after.is_none() {
+            return Ok(jobs);
+        }
+    }
+}
+
+async fn past(client: &Client, job: &JobView, origin: OffsetDateTime) -> anyhow::Result<Past> {
+    let tasks = match job.started_at {
+        Some(_) => client.tasks(job.id).await?,
+        None => Vec::new(),
+    };
+    let since = |at: OffsetDateTime| (at - origin).as_seconds_f64();
+    Ok(Past {
+        id: job.id.to_string(),
+        tenant: job.tenant.clone(),
+        submitted_s: since(job.submitted_at),
+        gpus: first_gpus(&tasks).unwrap_or(job.spec.scale.workers.min * gpus_per_worker(job)),
+        status: job.phase.as_str().to_owned(),
+        kind: kind(job),
+        started_s: job.started_at.map(since),
+        finished_s: job.finished_at.map(since),
+    })
+}
+
+/// GPUs of the earliest revision that the server still knows of.
+fn first_gpus(tasks: &[TaskView]) -> Option<u32> {
+    let first = tasks.iter().map(|task| task.revision).min()?;
+    let gpus = tasks
+        .iter()
+        .filter(|task| task.revision == first)
+        .map(|task| task.gpus.len())
+        .sum::<usize>();
+    u32::try_from(gpus).ok()
+}
+
+fn gpus_per_worker(job: &JobView) -> u32 {
+    job.spec.resources.worker.gpus
+}
+
+/// What jobs of one kind have in common: the network and the data.
+fn kind(job: &JobView) -> String {
+    let engine = &job.spec.engine;
+    let model = match &engine.model {
+        Model::Mlp { .. } => "mlp",
+        Model::Cnn { .. } => "cnn",
+    };
+    format!("{model}/{}", engine.dataset.name)
+}
