@@ -3,9 +3,9 @@
 mod dense;
 
 use dense::random::{self, Dice};
-use dense::{carried_out, told, violations};
+use dense::{carried_out, cluster, job, tenant, told, violations};
 use muster_core::policies::name::PolicyName;
-use muster_core::problem::{Problem, Tally, gpus_of, nodes_of};
+use muster_core::problem::{Job, Problem, Tally, gpus_of, nodes_of};
 use proptest::prelude::*;
 
 /// What a policy promises beside a right decision.
@@ -134,6 +134,86 @@ proptest! {
             }
         }
     }
+}
+
+/// Whether a wide gang starts in the end, although small jobs never cease to come.
+#[derive(Debug, Clone, Copy)]
+struct Patience {
+    /// Seconds that it waits at most for each of those who were there before it, and once more.
+    per_job_s: f64,
+    name: PolicyName,
+}
+
+/// The policies that promise that nobody waits for ever, given that jobs end (FIFO) or may be stopped (Gandiva).
+const PATIENT: [Patience; 2] = [
+    Patience {
+        per_job_s: LONGEST_S + 60.0,
+        name: PolicyName::Fifo,
+    },
+    Patience {
+        per_job_s: 300.0,
+        name: PolicyName::Gandiva,
+    },
+];
+
+const LONGEST_S: f64 = 600.0;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 5_000, ..config() })]
+
+    #[test]
+    fn a_wide_gang_is_not_overtaken_for_ever(seed: u64) {
+        for patience in PATIENT {
+            let waited_s = wait_of_a_wide_gang(patience, &mut Dice(seed));
+            prop_assert!(waited_s.is_some(), "{patience:?}");
+        }
+    }
+}
+
+/// How long it waited; `None` when that was longer than promised.
+fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
+    let policy = patience.name.share();
+    let (nodes, gpus) = (dice.between(1, 4), dice.between(2, 8));
+    let mut problem = cluster(nodes as usize, gpus);
+    problem.now_s = 0.0;
+    let small = |dice: &mut Dice, now_s: f64| Job {
+        submitted_s: now_s,
+        since_s: now_s,
+        ..job(
+            dice.between(1, gpus),
+            f64::from(dice.between(30, LONGEST_S as u32)),
+        )
+    };
+    let before = dice.between(1, 8);
+    problem.jobs = (0..before).map(|_| small(dice, 0.0)).collect();
+    // Told apart by its tenant, since jobs before it come to their ends.
+    problem.tenants.push(tenant());
+    let wide = dice.between(nodes * gpus / 2 + 1, nodes * gpus);
+    problem.jobs.push(Job {
+        tenant: 1,
+        ..job(wide, 100.0)
+    });
+    while problem.now_s <= patience.per_job_s * f64::from(before + 1) {
+        let decision = policy.share(&problem);
+        problem = carried_out(&problem, &decision);
+        let wide = problem.jobs.iter().find(|job| job.tenant == 1)?;
+        if !wide.present.is_empty() {
+            return Some(problem.now_s);
+        }
+        problem.now_s += problem.round_s;
+        for job in &mut problem.jobs {
+            let speed = job
+                .outlook
+                .speed(0, job.held_gpus(), nodes_of(&job.present));
+            job.outlook.work_left -= speed * problem.round_s;
+        }
+        problem.jobs.retain(|job| job.outlook.work_left > 0.0);
+        for _ in 0..dice.roll(4) {
+            let new = small(dice, problem.now_s);
+            problem.jobs.push(new);
+        }
+    }
+    None
 }
 
 /// Whether the gang that was asked for fits into what is free: on one node, or on the emptiest first.

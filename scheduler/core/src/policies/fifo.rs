@@ -67,10 +67,11 @@ fn pass(mut room: Room<'_>) -> Room<'_> {
             first = first.or_else(|| reserve(&room, job));
             continue;
         };
-        let free_to_go = first
-            .as_mut()
-            .is_none_or(|first| spares(&room, first, job, &parts));
-        if free_to_go {
+        let spared = match &mut first {
+            Some(first) => spare(&room, first, job, parts),
+            None => Some(parts),
+        };
+        if let Some(parts) = spared {
             room.give(job, parts);
         }
     }
@@ -127,18 +128,24 @@ fn reserve<'a>(room: &Room<'a>, job: usize) -> Option<Reservation<'a>> {
     None
 }
 
-/// Whether the reservation stands if the job starts there now; if so, it counts with it.
-fn spares(room: &Room<'_>, first: &mut Reservation<'_>, job: usize, parts: &[Part]) -> bool {
-    if end_s(room, job, parts) <= first.at_s {
-        return true;
+/// Where the job may start now without delaying the first in the queue: where it ends in time, or beside it, in which case the
+/// reservation counts with it.
+fn spare(
+    room: &Room<'_>,
+    first: &mut Reservation<'_>,
+    job: usize,
+    parts: Vec<Part>,
+) -> Option<Vec<Part>> {
+    if end_s(room, job, &parts) <= first.at_s {
+        return Some(parts);
     }
+    let mut beside = room.clone();
+    beside.tally = room.tally.common(&first.room.tally);
     let of = &room.problem.jobs[job];
-    let fits = first.room.tally.holds(parts, &of.unit)
-        && first.room.quota_allows(of.tenant, gpus_of(parts));
-    if fits {
-        first.room.give(job, parts.to_vec());
-    }
-    fits
+    let parts = beside.seek(job, request(of), Style::Packed)?;
+    let fits = first.room.quota_allows(of.tenant, gpus_of(&parts));
+    fits.then(|| first.room.give(job, parts.clone()))?;
+    Some(parts)
 }
 
 /// When a job ends on these GPUs, what is left of its start included.

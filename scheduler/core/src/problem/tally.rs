@@ -54,6 +54,22 @@ impl Tally {
         tally
     }
 
+    /// What is free here as well as there.
+    #[must_use]
+    pub fn common(&self, other: &Self) -> Self {
+        let free = self.free.iter().zip(&other.free);
+        let room = self.room.iter().zip(&other.room);
+        Self {
+            free: free.map(|(a, b)| *a.min(b)).collect(),
+            room: room
+                .map(|(a, b)| Room {
+                    cpu_milli: a.cpu_milli.min(b.cpu_milli),
+                    memory_bytes: a.memory_bytes.min(b.memory_bytes),
+                })
+                .collect(),
+        }
+    }
+
     /// GPUs in all.
     #[must_use]
     pub fn gpus(&self) -> u32 {

@@ -1,0 +1,358 @@
+//! One tale or two per policy: what distinguishes it from the others.
+
+mod dense;
+
+use dense::{carried_out, cluster, job, node, power, runs, sizes, tenant, violations};
+use muster_core::policies::name::{PolicyName, UnknownPolicy};
+use muster_core::policies::tiresias::DEMOTED_GPU_S;
+use muster_core::problem::{Curve, Demand, Job, Loss, Problem};
+
+/// GPUs of every job after the policy's decision, which must be a right one.
+fn decide(name: PolicyName, problem: &Problem) -> Vec<u32> {
+    let decision = name.share().share(problem);
+    assert_eq!(violations(problem, &decision), Vec::<String>::new());
+    sizes(problem, &decision)
+}
+
+fn with(mut problem: Problem, jobs: Vec<Job>) -> Problem {
+    problem.jobs = jobs;
+    problem
+}
+
+/// Elastic, from one GPU to 8.
+fn elastic(exponent: f64, work_left: f64) -> Job {
+    let mut job = job(1, work_left);
+    job.max_gpus = 8;
+    job.outlook.curves = vec![power(1.0, exponent)].into();
+    job
+}
+
+#[test]
+fn every_policy_answers_to_its_name_and_to_no_other() {
+    for &name in PolicyName::ALL {
+        assert_eq!(name.as_str().parse(), Ok(name));
+        assert_eq!(serde_json::to_value(name).unwrap(), name.as_str());
+    }
+    let wrong = "nemo".parse::<PolicyName>().unwrap_err();
+    assert_eq!(
+        wrong,
+        UnknownPolicy {
+            given: "nemo".to_owned()
+        }
+    );
+    let told = wrong.to_string();
+    assert!(told.starts_with("no policy is named \"nemo\": there are muster, fifo, "));
+}
+
+#[test]
+fn fifo_backfills_only_what_does_not_delay_the_first_in_the_queue() {
+    let running = || runs(job(3, 100.0), &[(0, 3)], 3_500.0);
+    // The wide job gets its place in 100 s: what ends before may go first, what does not may not.
+    for (left_s, starts) in [(90.0, 1), (110.0, 0)] {
+        let problem = with(cluster(1, 4), vec![running(), job(4, 50.0), job(1, left_s)]);
+        assert_eq!(decide(PolicyName::Fifo, &problem), [3, 0, starts]);
+    }
+    // Beside the place of the wide one there is room for as long as one likes.
+    let beside = vec![running(), job(4, 50.0), job(1, 9e9)];
+    assert_eq!(
+        decide(PolicyName::Fifo, &with(cluster(2, 4), beside)),
+        [3, 4, 1]
+    );
+    let mut kept_apart = vec![
+        running(),
+        runs(job(3, 1e6), &[(1, 3)], 3_500.0),
+        job(4, 50.0),
+    ];
+    kept_apart[2].outlook.curves = vec![Curve {
+        spread: vec![0.0; 64],
+        ..power(1.0, 1.0)
+    }]
+    .into();
+    kept_apart.push(job(2, 9e9));
+    kept_apart.push(job(1, 9e9));
+    // It waits for node 0, since it cannot be spread; one GPU is free on node 1, and stays so beside it.
+    assert_eq!(
+        decide(PolicyName::Fifo, &with(cluster(2, 4), kept_apart)),
+        [3, 3, 0, 0, 1]
+    );
+}
+
+#[test]
+fn fifo_displaces_nobody_but_for_a_higher_priority() {
+    let mut late = job(4, 1.0);
+    let running = runs(job(4, 1e6), &[(0, 4)], 0.0);
+    let problem = with(cluster(1, 4), vec![running.clone(), late.clone()]);
+    assert_eq!(decide(PolicyName::Fifo, &problem), [4, 0]);
+
+    late.priority = 1;
+    let problem = with(cluster(1, 4), vec![running, late]);
+    assert_eq!(decide(PolicyName::Fifo, &problem), [0, 4]);
+}
+
+#[test]
+fn srtf_lets_the_short_displace_the_long() {
+    let long = runs(job(4, 1_000.0), &[(0, 4)], 0.0);
+    let problem = with(cluster(1, 4), vec![long.clone(), job(2, 900.0)]);
+    assert_eq!(decide(PolicyName::Srtf, &problem), [0, 2]);
+    let problem = with(cluster(1, 4), vec![long, job(2, 1_100.0)]);
+    assert_eq!(decide(PolicyName::Srtf, &problem), [4, 0]);
+}
+
+#[test]
+fn drf_equalizes_dominant_shares_as_in_its_paper() {
+    // 9 CPUs and 18 GB; tasks of <1 CPU, 4 GB> and of <3 CPU, 1 GB>: three of the first, two of the second.
+    let mut problem = cluster(1, 100);
+    problem.nodes[0].cpu_milli = 9_000;
+    problem.nodes[0].memory_bytes = 18;
+    problem.tenants = vec![tenant(), tenant()];
+    let task = |tenant: u32, cpus: u64, memory_bytes: u64| Job {
+        tenant,
+        unit: Demand {
+            gpus: 1,
+            cpu_milli: cpus * 1_000,
+            memory_bytes,
+        },
+        ..job(1, 100.0)
+    };
+    problem.jobs = vec![task(0, 1, 4); 6];
+    problem.jobs.extend(vec![task(1, 3, 1); 6]);
+    let gpus = decide(PolicyName::Drf, &problem);
+    assert_eq!(gpus[..6].iter().sum::<u32>(), 3);
+    assert_eq!(gpus[6..].iter().sum::<u32>(), 2);
+}
+
+#[test]
+fn drf_divides_between_organisations_before_their_teams_by_weight() {
+    // One organisation of weight 1 with two teams of which one counts double, and one of weight 2 that has one team.
+    let mut problem = cluster(3, 6);
+    let under = |parent, weight| muster_core::problem::Tenant {
+        parent,
+        weight,
+        ..tenant()
+    };
+    problem.tenants = vec![
+        under(None, 1.0),
+        under(None, 2.0),
+        under(Some(0), 1.0),
+        under(Some(0), 2.0),
+        under(Some(1), 1.0),
+    ];
+    let of = |tenant| Job {
+        tenant,
+        ..job(1, 100.0)
+    };
+    problem.jobs = [2, 3, 4]
+        .into_iter()
+        .flat_map(|team| vec![of(team); 18])
+        .collect();
+    let gpus = decide(PolicyName::Drf, &problem);
+    let held: Vec<u32> = gpus.chunks(18).map(|team| team.iter().sum()).collect();
+    assert_eq!(held, [2, 4, 12]);
+}
+
+#[test]
+fn tetris_takes_the_job_whose_demand_is_like_what_is_free() {
+    let mut problem = cluster(1, 2);
+    problem.nodes[0].cpu_milli = 10_000;
+    problem.nodes[0].memory_bytes = 10;
+    let task = |cpus: u64, memory_bytes: u64| Job {
+        unit: Demand {
+            gpus: 1,
+            cpu_milli: cpus * 1_000,
+            memory_bytes,
+        },
+        ..job(1, 100.0)
+    };
+    // Most of the memory is taken, the CPU is free: the job that wants CPU goes first, though it came last.
+    let mut held = runs(task(1, 7), &[(0, 1)], 0.0);
+    held.fixed = true;
+    problem.jobs = vec![held, task(1, 3), task(5, 1)];
+    assert_eq!(decide(PolicyName::Tetris, &problem), [1, 0, 1]);
+    // If it were much longer it would not.
+    problem.jobs[2].outlook.work_left *= 100.0;
+    assert_eq!(decide(PolicyName::Tetris, &problem), [1, 1, 0]);
+}
+
+#[test]
+fn tiresias_serves_first_who_had_less_than_sixteen_gpu_hours() {
+    let had = |attained_gpu_s: f64| {
+        let mut job = runs(job(4, 1e6), &[(0, 4)], 0.0);
+        job.attained_gpu_s = attained_gpu_s;
+        job
+    };
+    let young = with(cluster(1, 4), vec![had(DEMOTED_GPU_S - 1.0), job(4, 1.0)]);
+    assert_eq!(decide(PolicyName::Tiresias, &young), [4, 0]);
+    let old = with(cluster(1, 4), vec![had(DEMOTED_GPU_S), job(4, 1.0)]);
+    assert_eq!(decide(PolicyName::Tiresias, &old), [0, 4]);
+
+    // Among the old the one that was demoted first comes first, not the one that was submitted first.
+    let demoted = |at_s: f64| Job {
+        attained_gpu_s: DEMOTED_GPU_S,
+        demoted_s: Some(at_s),
+        ..job(4, 1.0)
+    };
+    let both = with(cluster(1, 4), vec![demoted(2_000.0), demoted(1_000.0)]);
+    assert_eq!(decide(PolicyName::Tiresias, &both), [0, 4]);
+}
+
+#[test]
+fn gittins_learns_from_history_whether_old_jobs_are_near_their_end() {
+    let old = Job {
+        attained_gpu_s: 3_600.0,
+        ..job(4, 1.0)
+    };
+    let mut problem = with(cluster(1, 4), vec![job(4, 1.0), old]);
+    problem.history_gpu_s = vec![4_000.0; 100];
+    assert_eq!(decide(PolicyName::TiresiasGittins, &problem), [0, 4]);
+    problem.history_gpu_s = [vec![100.0; 90], vec![1e6; 10]].concat();
+    assert_eq!(decide(PolicyName::TiresiasGittins, &problem), [4, 0]);
+    // Nothing is known: who had least.
+    problem.history_gpu_s.clear();
+    assert_eq!(decide(PolicyName::TiresiasGittins, &problem), [4, 0]);
+}
+
+#[test]
+fn optimus_gives_gpus_where_they_save_most_time() {
+    let scales = elastic(1.0, 1_000.0);
+    let hardly = elastic(0.2, 1_000.0);
+    // Seconds saved by the next GPU: 129, 68, 45 of the first; 500, 167, 83, 50, 33 of the second.
+    let problem = with(cluster(2, 4), vec![hardly, scales.clone()]);
+    assert_eq!(decide(PolicyName::Optimus, &problem), [3, 5]);
+    // A hundredth of that: 5 by the first step, less than the 18 by the last of the long one.
+    let short = elastic(1.0, 10.0);
+    let problem = with(cluster(2, 4), vec![short, scales]);
+    assert_eq!(decide(PolicyName::Optimus, &problem), [1, 7]);
+}
+
+#[test]
+fn optimus_gives_everybody_a_minimum_by_priority_first() {
+    let mut low = elastic(1.0, 1e6);
+    low.min_gpus = 4;
+    let mut high = elastic(1.0, 10.0);
+    high.priority = 1;
+    // The high one grows only into what the minimum of the low one leaves.
+    let problem = with(cluster(2, 4), vec![low.clone(), high.clone()]);
+    assert_eq!(decide(PolicyName::Optimus, &problem), [4, 4]);
+    high.min_gpus = 5;
+    let problem = with(cluster(2, 4), vec![low, high]);
+    assert_eq!(decide(PolicyName::Optimus, &problem), [0, 8]);
+}
+
+#[test]
+fn slaq_gives_gpus_to_the_young_whose_loss_still_falls() {
+    let trained = |work_done: f64| {
+        let mut job = elastic(1.0, 1e6);
+        job.outlook.work_done = work_done;
+        job.outlook.loss = Some(Loss {
+            b0: 0.01,
+            b1: 0.1,
+            b2: 0.5,
+            first: 10.5,
+        });
+        job
+    };
+    let problem = with(cluster(1, 8), vec![trained(1e6), trained(0.0)]);
+    assert_eq!(decide(PolicyName::Slaq, &problem), [1, 7]);
+    // Optimus looks at the time left, which is the same.
+    assert_eq!(decide(PolicyName::Optimus, &problem), [4, 4]);
+}
+
+#[test]
+fn themis_serves_the_worst_off_and_leaves_leases_alone() {
+    let mut problem = cluster(1, 4);
+    // Both are an hour old: for the short one that is far more than it would have taken in its half.
+    let jobs = vec![runs(job(4, 1e5), &[(0, 4)], 3_000.0), job(4, 600.0)];
+    problem.jobs = jobs;
+    assert_eq!(decide(PolicyName::Themis, &problem), [0, 4]);
+    // In the round in which it got them, nobody takes them away.
+    problem.jobs[0].since_s = problem.now_s - 30.0;
+    assert_eq!(decide(PolicyName::Themis, &problem), [4, 0]);
+    // SRTF would not wait.
+    assert_eq!(decide(PolicyName::Srtf, &problem), [0, 4]);
+}
+
+#[test]
+fn gandiva_takes_turns_of_a_quantum() {
+    let waiting = Job {
+        since_s: 3_590.0,
+        ..job(4, 1e6)
+    };
+    let runner = |since_s| runs(job(4, 1e6), &[(0, 4)], since_s);
+    let mut problem = with(cluster(1, 4), vec![runner(3_550.0), waiting]);
+    assert_eq!(
+        decide(PolicyName::Gandiva, &problem),
+        [4, 0],
+        "in its first quantum"
+    );
+    problem.now_s = 3_610.0;
+    let decision = PolicyName::Gandiva.share().share(&problem);
+    assert_eq!(sizes(&problem, &decision), [0, 4], "its turn is over");
+    let mut after = carried_out(&problem, &decision);
+    after.now_s += 59.0;
+    assert_eq!(decide(PolicyName::Gandiva, &after), [0, 4]);
+    after.now_s += 1.0;
+    assert_eq!(
+        decide(PolicyName::Gandiva, &after),
+        [4, 0],
+        "and back again"
+    );
+}
+
+#[test]
+fn gandiva_grows_into_idle_gpus_and_gives_them_back() {
+    let mut growing = runs(elastic(0.9, 1e5), &[(0, 2)], 0.0);
+    growing.request_gpus = 2;
+    let problem = with(cluster(1, 4), vec![growing]);
+    let decision = PolicyName::Gandiva.share().share(&problem);
+    assert_eq!(sizes(&problem, &decision), [4]);
+    let mut after = carried_out(&problem, &decision);
+    after.jobs.push(job(1, 100.0));
+    assert_eq!(decide(PolicyName::Gandiva, &after), [3, 1]);
+}
+
+#[test]
+fn gandiva_migrates_a_small_job_to_bring_a_gang_together() {
+    let mut gang = runs(job(3, 1e5), &[(0, 1), (1, 2)], 0.0);
+    let mut slow_across = power(1.0, 1.0);
+    slow_across
+        .spread
+        .iter_mut()
+        .for_each(|speed| *speed *= 0.5);
+    gang.outlook.curves = vec![slow_across].into();
+    let small = runs(job(1, 1e5), &[(1, 1)], 0.0);
+    let mut held = runs(job(1, 1e5), &[(0, 1)], 0.0);
+    held.fixed = true;
+    // Two nodes of two and three GPUs: one of the gang's on the first, the small job beside its others on the second.
+    let mut problem = cluster(1, 2);
+    problem.nodes.push(node(0, 3));
+    problem.jobs = vec![gang, small, held];
+    let decision = PolicyName::Gandiva.share().share(&problem);
+    let place = |job: usize| -> Vec<(u32, u32)> {
+        let parts = decision.holds(&problem, job).iter();
+        parts.map(|part| (part.node, part.gpus)).collect()
+    };
+    assert_eq!(place(0), [(1, 3)]);
+    assert_eq!(place(1), [(0, 1)]);
+
+    // Not if that costs more than it saves.
+    problem.jobs[1].restart_s = 1e6;
+    let decision = PolicyName::Gandiva.share().share(&problem);
+    assert_eq!(decision.parts, vec![None; 3]);
+}
+
+#[test]
+fn gandiva_puts_like_beside_like() {
+    let mut problem = cluster(3, 4);
+    problem.jobs = vec![
+        runs(job(1, 1e5), &[(0, 1)], 0.0),
+        runs(job(2, 1e5), &[(1, 2)], 0.0),
+        job(2, 1e5),
+        job(1, 1e5),
+        job(4, 1e5),
+    ];
+    let decision = PolicyName::Gandiva.share().share(&problem);
+    let places: Vec<u32> = (2..5)
+        .map(|job| decision.holds(&problem, job)[0].node)
+        .collect();
+    assert_eq!(places, [1, 0, 2]);
+}
