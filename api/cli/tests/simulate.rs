@@ -194,6 +194,32 @@ fn runs_come_in_the_order_of_the_arguments_and_can_be_kept_drawn_and_compared() 
 }
 
 #[test]
+fn a_run_that_is_given_up_says_who_is_left() {
+    let folder = toy();
+    let rest = [
+        "tiresias",
+        "--workload",
+        "one.csv",
+        "--json",
+        "--until",
+        "300",
+    ];
+    let runs = json(&muster(folder.path(), &[&TOY[..], &rest].concat()));
+    assert_eq!(runs[0]["unfinished"], 1);
+    // The one that ended after 280, and the other's 230 until then.
+    assert_eq!(runs[0]["avg_jct_s"], 255.0);
+    refused(
+        folder.path(),
+        &[
+            &TOY[..],
+            &["tiresias", "--workload", "one.csv", "--until", "0"],
+        ]
+        .concat(),
+        &["--until", "above 0"],
+    );
+}
+
+#[test]
 fn without_json_there_are_tables() {
     let folder = toy();
     let rest = ["tiresias", "--workload", "one.csv", "two.csv"];

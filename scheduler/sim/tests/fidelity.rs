@@ -1,7 +1,7 @@
 //! The peers' rules give the peers' published results: per-job completion times of the Pollux artefact, at all loads.
 
 use muster_core::policies::name::PolicyName;
-use muster_sim::peers::{Cluster, Contestant, NodeGroup, Profiles, Rules, Sight, run};
+use muster_sim::peers::{Cluster, Contestant, NodeGroup, Profiles, Rules, Sight, Terms, run};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
@@ -52,8 +52,11 @@ fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
             &profiles,
             &jobs,
             &cluster,
-            Rules::Pollux,
-            0.0,
+            &Terms {
+                rules: Rules::Pollux,
+                interference: 0.0,
+                until_s: Terms::UNTIL_S,
+            },
             &contestant,
             &mut clock,
             &mut |_| {},

@@ -9,7 +9,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use muster_sim::compare::{Comparison, Recorded, labels};
 use muster_sim::lineup::contestant;
 use muster_sim::measure::Summary;
-use muster_sim::peers::{Cluster, NodeGroup, Profiles, Rules, run};
+use muster_sim::peers::{Cluster, NodeGroup, Profiles, Rules, Terms, run};
 use muster_sim::trace::{self, Workload};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -35,6 +35,9 @@ pub struct Inputs {
     /// Share of speed that jobs over several nodes lose when they meet on one, 0 to 1.
     #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
     interference: f64,
+    /// Give a run up after so many simulated seconds; jobs that have not ended by then count with their time until then.
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    until: Option<f64>,
     /// Runs at a time [default: as many as there are cores].
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
     threads: Option<u16>,
@@ -96,8 +99,11 @@ impl Inputs {
             profiles,
             workload,
             &self.cluster,
-            self.rules.rules(),
-            self.interference,
+            &Terms {
+                rules: self.rules.rules(),
+                interference: self.interference,
+                until_s: self.until.unwrap_or(Terms::UNTIL_S),
+            },
             &contestant,
             // The time of this thread alone: other runs beside it do not count.
             &mut clock::thread_s,
@@ -248,6 +254,13 @@ fn share(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|share| (0.0..=1.0).contains(share))
         .ok_or_else(|| "expected a number from 0 to 1".to_owned())
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    text.parse()
+        .ok()
+        .filter(|seconds: &f64| seconds.is_finite() && *seconds > 0.0)
+        .ok_or_else(|| "expected a number of seconds above 0".to_owned())
 }
 
 fn cluster(text: &str) -> Result<Cluster, String> {

@@ -19,4 +19,4 @@ pub use contest::{Cluster, ContestError, Contestant, NodeGroup};
 pub use profiles::{ProfileError, Profiles};
 pub use rules::Rules;
 pub use sight::Sight;
-pub use ticks::{Progress, run};
+pub use ticks::{Progress, Terms, run};

@@ -1,6 +1,5 @@
 //! What a policy may see of the jobs: made into the outlooks of a dense problem.
 
-use super::application::Application;
 use super::throughput::Measured;
 use super::training::{Training, iteration_s, packed};
 use muster_core::learn::{
@@ -25,12 +24,15 @@ const UNKNOWN_S: f64 = 3600.0;
 /// Courses of work are told apart by hundredths.
 const COURSE: f64 = 100.0;
 
+/// By application, batching and hundredths of the course: the version of the family that they were made from, and the curves.
+type Curves<'a> = BTreeMap<(&'a str, Batching, u32), (u64, Arc<[Curve]>)>;
+
 /// Turns trainings into outlooks, and learns from them.
 pub(super) struct Eyes<'a> {
     sight: Sight,
     kinds: Vec<Sizes>,
     families: BTreeMap<&'a str, Family>,
-    curves: BTreeMap<(&'a str, Batching, u32), (u64, Arc<[Curve]>)>,
+    curves: Curves<'a>,
 }
 
 impl<'a> Eyes<'a> {

@@ -22,11 +22,22 @@ pub struct Progress {
     pub jobs: usize,
 }
 
-/// After so many seconds a run is given up: something starves.
-const GIVEN_UP_S: f64 = 3.0e6;
+/// What holds for every contestant.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Terms {
+    pub rules: Rules,
+    /// Share of speed that jobs lose which span several nodes and meet another such job on one.
+    pub interference: f64,
+    /// When a run is given up, seconds after the workload's beginning.
+    pub until_s: f64,
+}
+
+impl Terms {
+    /// Longer than any published run: whoever is not done by then is starving somebody.
+    pub const UNTIL_S: f64 = 3.0e6;
+}
 
 /// Runs a workload under a policy to the end of its last job. `watch` gives seconds on any clock, `tell` hears of every tick.
-/// `interference` is the share of speed that jobs lose which span several nodes and meet another such job on one.
 ///
 /// # Errors
 /// [`ContestError`] when the workload or the cluster is not what the profiles know.
@@ -34,15 +45,14 @@ pub fn run(
     profiles: &Profiles,
     workload: &Workload,
     cluster: &Cluster,
-    rules: Rules,
-    interference: f64,
+    terms: &Terms,
     contestant: &Contestant,
     watch: &mut dyn FnMut() -> f64,
     tell: &mut dyn FnMut(Progress),
 ) -> Result<Run, ContestError> {
-    let mut ticking = Ticking::new(profiles, workload, cluster, rules, contestant)?;
-    while ticking.finished < workload.jobs.len() && ticking.now_s < GIVEN_UP_S {
-        ticking.advance(interference);
+    let mut ticking = Ticking::new(profiles, workload, cluster, terms.rules, contestant)?;
+    while ticking.finished < workload.jobs.len() && ticking.now_s < terms.until_s {
+        ticking.advance(terms.interference);
         ticking.decide(watch);
         tell(Progress {
             now_s: ticking.now_s,
