@@ -3,8 +3,9 @@
 //!
 //! Gangs are rigid: they run at the size that was asked for. A round lasts 360 s. At its beginning everything is decided anew; during
 //! it nobody is displaced, and GPUs that became free go to those who wait, so that an arrival need not wait for the next round when
-//! there is room (the Sia artefact's Gavel lets it wait). Rounds begin at multiples of their length since the problem's origin:
-//! a decision opens a round when such an instant has passed since the previous decision fell due, `round_s` ago at the latest.
+//! there is room (the Sia artefact's Gavel lets it wait, and gives who has no fraction anywhere the first kind with room; here it is
+//! the fastest). Rounds begin at multiples of their length since the problem's origin: a decision opens a round when such an instant
+//! has passed since the previous decision fell due, `round_s` ago at the latest.
 //!
 //! Strict priorities, which Gavel does not know, are levels: each is decided on what the higher ones left.
 

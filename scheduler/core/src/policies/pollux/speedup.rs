@@ -31,7 +31,12 @@ impl<'a> Contender<'a> {
     pub fn new(room: &Room<'a>, job: usize) -> Self {
         let problem = room.problem;
         let of = &problem.jobs[job];
-        let most = maximum(of).min((GROWTH * of.outlook.largest_gpus).max(minimum(of)));
+        let most = maximum(of).min(
+            of.outlook
+                .largest_gpus
+                .saturating_mul(GROWTH)
+                .max(minimum(of)),
+        );
         let mut present = Vec::new();
         if room.can_keep(job) {
             present = by_node(room.present(job));

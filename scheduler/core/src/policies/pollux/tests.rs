@@ -34,6 +34,8 @@ fn cost(problem: &Problem, decision: &Decision) -> f64 {
 fn more_goodput_is_preferred() {
     let mut problem = cluster(&[(2, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 0.95)]), job(vec![power(1.0, 0.1)])];
+    // What is known as a whole has no largest size.
+    problem.jobs[0].outlook.largest_gpus = u32::MAX;
     let decision = Pollux.share(&problem);
     let gpus = [0, 1].map(|job| holds(&problem, &decision, job).expect("runs").1);
     assert_eq!(gpus[0] + gpus[1], 8, "no GPU idles");

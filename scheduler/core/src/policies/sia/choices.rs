@@ -112,7 +112,12 @@ fn configurations(room: &Room<'_>, job: usize) -> Vec<(Wish, f64)> {
     let mut configurations = Vec::new();
     for &(kind, node_gpus) in room.kinds() {
         let limit = maximum(of)
-            .min((GROWTH * of.outlook.largest_gpus).max(minimum(of)))
+            .min(
+                of.outlook
+                    .largest_gpus
+                    .saturating_mul(GROWTH)
+                    .max(minimum(of)),
+            )
             .min(free[usize::from(kind)]);
         for gpus in sizes(of, node_gpus, limit) {
             // None where the quota, CPU or memory forbid it, or where it has no speed.

@@ -36,7 +36,7 @@ fn a_scalable_job_grows_and_one_that_does_not_scale_stays_small() {
 fn a_job_grows_to_at_most_twice_what_was_measured() {
     let mut problem = cluster(&[(4, 4)]);
     problem.jobs = vec![job(vec![power(1.0, 0.95)])];
-    for (measured, gpus) in [(0, 1), (1, 2), (2, 4), (3, 4), (64, 16)] {
+    for (measured, gpus) in [(0, 1), (1, 2), (2, 4), (3, 4), (64, 16), (u32::MAX, 16)] {
         let mut unknown = problem.clone();
         unknown.jobs[0].outlook.largest_gpus = measured;
         let decision = Sia.share(&unknown);
