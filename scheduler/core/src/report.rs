@@ -74,4 +74,10 @@ pub struct SpeedReport {
     pub mean_relative_error: Option<f64>,
     /// Predicted speed at the job's size.
     pub steps_per_s: f64,
+    /// Its standard error as a share of it; `None` in reports from before it was kept.
+    #[serde(default)]
+    pub standard_error: Option<f64>,
+    /// The (workers, shards) whose measurement would tell most of the job's speed; `None` when nothing is measured or enough is.
+    #[serde(default)]
+    pub next_probe: Option<(u32, u32)>,
 }

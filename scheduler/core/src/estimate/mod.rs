@@ -5,10 +5,14 @@
 mod convergence;
 mod loss_curve;
 mod nnls;
+mod probe;
 mod speed;
+mod surface;
+mod trend;
 
 use crate::policy::Policy;
 use crate::snapshot::{Job, Progress};
+use muster_model::spec::Range;
 pub(crate) use speed::Speed;
 
 /// A job's future as far as it can be told.
@@ -47,6 +51,24 @@ impl Estimate {
             speed,
             most,
         }
+    }
+
+    /// The size of `job` that would tell most of its speed if it were measured next, as (workers, shards), among those that it may
+    /// be given now; `None` before anything is measured, and once its probes are spent.
+    pub(crate) fn next_probe(&self, job: &Job) -> Option<(u32, u32)> {
+        let measured = self.speed.sizes();
+        if measured.is_empty() || measured.len() >= probe::BUDGET {
+            return None;
+        }
+        let up_to = |range: Range, max: u32| Range {
+            min: range.min,
+            max,
+        };
+        let candidates = probe::candidates(
+            up_to(job.workers, self.most.0),
+            up_to(job.ps_shards, self.most.1),
+        );
+        probe::next(&measured, &candidates)
     }
 
     /// Seconds to the end with `w` workers and `p` shards.

@@ -1,35 +1,69 @@
-//! How fast a job runs with `w` workers and `p` shards: Optimus' speed model (Peng et al., EuroSys 2018, section 3.2).
+//! How fast a job runs with `w` workers and `p` shards: a formula fitted to what was measured, and what it misses nearby.
 //!
-//! Synchronous: `f = 1 / (th0 M/w + th1 + th2 w/p + th3 w + th4 p)`; asynchronous: `f = w / (th0 + th1 w/p + th2 w + th3 p)`; all
-//! `th >= 0`, `M` the global batch. Fitted by non-negative least squares on the relative error, because slow and fast sizes matter
-//! alike. A size that was measured is taken as measured.
+//! The formula is Optimus' with one term changed (see `trend`). What a measured size misses of it, its neighbours miss in part: that
+//! part is kriged from the residuals (see `surface`), which also gives each prediction its standard error. A size that was measured is
+//! taken as measured.
 //!
 //! Before two sizes are known the curve is assumed to be Amdahl's, which always promises something for one worker more: so a job
-//! explores, and what it then measures replaces the promise. Beside measured sizes the assumed curve stays in the fit with
-//! little weight, so that two points do not promise wonders far from them.
+//! explores, and what it then measures replaces the promise. Beside measured sizes the assumed curve stays in the fit with a
+//! weight that falls with their number, so that two points do not promise wonders far from them and eight are believed.
 
-use super::nnls;
+use super::surface::{Cholesky, NOISE, Place, Size};
+use super::trend::{Formula, Point, Trend};
 use crate::policy::Policy;
 use crate::snapshot::{Job, SpeedPoint};
-use muster_model::spec::Consistency;
+use muster_model::spec::{Consistency, Range};
 use std::collections::BTreeMap;
-
-const TERMS: usize = 5;
 
 /// A job's speed at every size.
 #[derive(Debug, Clone)]
 pub(crate) struct Speed {
-    synchronous: bool,
-    batch: f64,
-    /// Of the assumed curve: seconds a step of one worker with one shard.
+    assumed: Assumed,
+    /// `None` while fewer than two sizes are known.
+    trend: Option<Trend>,
+    /// Of each size in the trend, the share of its residual's roughness that its neighbours get.
+    missed: Vec<(Place, f64)>,
+    /// Seconds a step as measured, with how far that is trusted, 0 to 1.
+    measured: BTreeMap<Size, (f64, f64)>,
+    /// The measured sizes and their covariance.
+    known: Vec<Place>,
+    covariance: Cholesky,
+    pub mean_relative_error: Option<f64>,
+}
+
+/// Amdahl's law for the workers, and a part of the exchange that more shards shorten.
+#[derive(Debug, Clone, Copy)]
+struct Assumed {
+    /// Seconds a step of one worker with one shard.
     base_s: f64,
     serial_share: f64,
     exchange_share: f64,
-    /// `None` while fewer than two sizes are known.
-    coefficients: Option<[f64; TERMS]>,
-    /// Seconds a step as measured, with how far that is trusted, 0 to 1.
-    measured: BTreeMap<(u32, u32), (f64, f64)>,
-    pub mean_relative_error: Option<f64>,
+}
+
+impl Assumed {
+    fn step_s(self, (workers, ps_shards): Size) -> f64 {
+        let parallel = 1.0 - self.serial_share - self.exchange_share;
+        self.base_s
+            * (parallel / f64::from(workers.max(1))
+                + self.serial_share
+                + self.exchange_share / f64::from(ps_shards.max(1)))
+    }
+
+    /// Moved onto what was measured.
+    fn rescaled(self, measured: &BTreeMap<Size, (f64, f64)>) -> Self {
+        let ratio = |(&size, &(step_s, trust)): (&Size, &(f64, f64))| {
+            (trust * step_s / self.step_s(size), trust)
+        };
+        let (sum, weight) = measured.iter().map(ratio).fold((0.0, 0.0), |total, next| {
+            (total.0 + next.0, total.1 + next.1)
+        });
+        let base_s = if weight > 0.0 {
+            self.base_s * sum / weight
+        } else {
+            self.base_s
+        };
+        Self { base_s, ..self }
+    }
 }
 
 impl Speed {
@@ -42,7 +76,7 @@ impl Speed {
                 && point.ps_shards > 0
         };
         let full = policy.full_weight_samples.max(1) as f64;
-        let measured: BTreeMap<(u32, u32), (f64, f64)> = job
+        let measured = job
             .speeds
             .iter()
             .filter(usable)
@@ -54,32 +88,82 @@ impl Speed {
                 )
             })
             .collect();
-        let mut speed = Self {
+        let formula = Formula {
             synchronous: job.consistency == Consistency::Bsp,
             batch: f64::from(job.batch),
+        };
+        Self::from_measured(formula, measured, (job.workers, job.ps_shards), policy)
+    }
+
+    /// `measured` are seconds a step and how far they are trusted, `ranges` what the job may be given.
+    fn from_measured(
+        formula: Formula,
+        measured: BTreeMap<Size, (f64, f64)>,
+        ranges: (Range, Range),
+        policy: &Policy,
+    ) -> Self {
+        let assumed = Assumed {
             base_s: 1.0 / policy.prior_steps_per_s,
             serial_share: policy.prior_serial_share,
             exchange_share: policy.prior_exchange_share,
-            coefficients: None,
+        }
+        .rescaled(&measured);
+        let mut points: Vec<Point> = measured
+            .iter()
+            .map(|(&size, &(step_s, trust))| Point {
+                size,
+                step_s,
+                weight: trust.sqrt(),
+            })
+            .collect();
+        let known: Vec<Place> = points.iter().map(|point| Place::of(point.size)).collect();
+        let covariance = kriging(&points, &known, Place::covariance);
+        let trend = if measured.len() >= 2 {
+            let weight = policy.prior_weight * 2.0 / measured.len() as f64;
+            Trend::fit(formula, &mut points, &promises(assumed, ranges, weight))
+        } else {
+            None
+        };
+        let missed = trend.map_or_else(Vec::new, |trend| {
+            let places: Vec<Place> = points.iter().map(|point| Place::of(point.size)).collect();
+            let shares = kriging(&points, &places, Place::roughness)
+                .solve(points.iter().map(|point| trend.residual(point)));
+            places.into_iter().zip(shares).collect()
+        });
+        let mut speed = Self {
+            assumed,
+            trend,
+            missed,
             measured,
+            known,
+            covariance,
             mean_relative_error: None,
         };
-        speed.rescale();
-        if speed.measured.len() >= 2 {
-            speed.fit(job, policy.prior_weight);
-        }
         speed.mean_relative_error = speed.error();
         speed
     }
 
     /// Steps per second; never 0.
     pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
-        let modelled_s = self.modelled_s(workers, ps_shards);
-        let step_s = match self.measured.get(&(workers, ps_shards)) {
-            None => modelled_s,
-            Some(&(measured_s, trust)) => trust * measured_s + (1.0 - trust) * modelled_s,
+        let size = (workers, ps_shards);
+        let step_s = match self.measured.get(&size) {
+            Some(&(measured_s, trust)) if trust >= 1.0 => measured_s,
+            Some(&(measured_s, trust)) => {
+                trust * measured_s + (1.0 - trust) * self.modelled_s(size)
+            }
+            None => self.modelled_s(size),
         };
         1.0 / step_s.max(1e-9)
+    }
+
+    /// How sure the speed at this size is: the standard error of its logarithm, so 0.1 is about ten per cent.
+    pub(crate) fn standard_error(&self, workers: u32, ps_shards: u32) -> f64 {
+        let place = Place::of((workers, ps_shards));
+        let explained = self
+            .covariance
+            .forward(self.known.iter().map(|known| known.covariance(&place)));
+        let left = place.covariance(&place) - explained.iter().map(|part| part * part).sum::<f64>();
+        left.max(0.0).sqrt()
     }
 
     /// Sizes that were measured.
@@ -87,8 +171,13 @@ impl Speed {
         u32::try_from(self.measured.len()).unwrap_or(u32::MAX)
     }
 
+    /// Sizes that were measured, ascending.
+    pub(crate) fn sizes(&self) -> Vec<Size> {
+        self.measured.keys().copied().collect()
+    }
+
     /// The largest measured number of workers and of shards.
-    pub(crate) fn largest_measured(&self) -> Option<(u32, u32)> {
+    pub(crate) fn largest_measured(&self) -> Option<Size> {
         let workers = self.measured.keys().map(|size| size.0).max()?;
         let ps_shards = self.measured.keys().map(|size| size.1).max()?;
         Some((workers, ps_shards))
@@ -96,98 +185,71 @@ impl Speed {
 
     /// The fitted coefficients in the order of the formula.
     pub(crate) fn coefficients(&self) -> Vec<f64> {
-        let terms = if self.synchronous { TERMS } else { TERMS - 1 };
-        self.coefficients
-            .map_or_else(Vec::new, |found| found[..terms].to_vec())
+        self.trend
+            .map_or_else(Vec::new, |trend| trend.coefficients())
     }
 
     /// Seconds a step by the model, whatever was measured at that size.
-    fn modelled_s(&self, workers: u32, ps_shards: u32) -> f64 {
-        match self.coefficients {
-            None => self.assumed_s(workers, ps_shards),
-            Some(found) => {
-                let (terms, speedup) = self.terms(workers, ps_shards);
-                terms
-                    .iter()
-                    .zip(found)
-                    .map(|(term, th)| term * th)
-                    .sum::<f64>()
-                    / speedup
-            }
-        }
-    }
-
-    /// Amdahl's law for the workers, and a part of the exchange that more shards shorten.
-    fn assumed_s(&self, workers: u32, ps_shards: u32) -> f64 {
-        let parallel = 1.0 - self.serial_share - self.exchange_share;
-        self.base_s
-            * (parallel / f64::from(workers.max(1))
-                + self.serial_share
-                + self.exchange_share / f64::from(ps_shards.max(1)))
-    }
-
-    /// Moves the assumed curve onto what was measured.
-    fn rescale(&mut self) {
-        let (sum, weight) =
-            self.measured
-                .iter()
-                .fold((0.0, 0.0), |(sum, weight), (size, point)| {
-                    (
-                        sum + point.1 * point.0 / self.assumed_s(size.0, size.1),
-                        weight + point.1,
-                    )
-                });
-        if weight > 0.0 {
-            self.base_s *= sum / weight;
-        }
-    }
-
-    /// The terms of the formula, and the numerator of the speed.
-    fn terms(&self, workers: u32, ps_shards: u32) -> ([f64; TERMS], f64) {
-        let (w, p) = (f64::from(workers.max(1)), f64::from(ps_shards.max(1)));
-        if self.synchronous {
-            ([self.batch / w, 1.0, w / p, w, p], 1.0)
-        } else {
-            ([1.0, w / p, w, p, 0.0], w)
-        }
-    }
-
-    fn fit(&mut self, job: &Job, prior_weight: f64) {
-        let row = |size: (u32, u32), step_s: f64, weight: f64| {
-            let (terms, speedup) = self.terms(size.0, size.1);
-            let per_unit = weight / (step_s * speedup);
-            (terms.map(|term| term * per_unit), weight)
+    fn modelled_s(&self, size: Size) -> f64 {
+        let Some(trend) = &self.trend else {
+            return self.assumed.step_s(size);
         };
-        let measured = self
-            .measured
+        let place = Place::of(size);
+        let missed: f64 = self
+            .missed
             .iter()
-            .map(|(&size, &(step_s, trust))| row(size, step_s, trust.sqrt()));
-        let sizes = [
-            job.workers.min,
-            job.workers.max.div_ceil(2),
-            job.workers.max,
-        ];
-        let assumed = sizes
-            .into_iter()
-            .flat_map(|w| [(w, job.ps_shards.min), (w, job.ps_shards.max)])
-            .filter(|_| prior_weight > 0.0)
-            .map(|size| row(size, self.assumed_s(size.0, size.1), prior_weight));
-        let rows: Vec<_> = measured.chain(assumed).collect();
-        let found = nnls::solve(&rows);
-        if found.iter().any(|&th| th > 0.0) {
-            self.coefficients = Some(found);
-        }
+            .map(|(at, share)| share * place.roughness(at))
+            .sum();
+        trend.step_s(size) * missed.exp()
     }
 
+    /// Of the formula alone, because kriging follows the measured sizes whether they are right or not.
     fn error(&self) -> Option<f64> {
         if self.measured.is_empty() {
             return None;
         }
+        let formula_s = |size| match &self.trend {
+            Some(trend) => trend.step_s(size),
+            None => self.assumed.step_s(size),
+        };
         let sum: f64 = self
             .measured
             .iter()
-            .map(|(&(w, p), &(step_s, _))| (step_s / self.modelled_s(w, p) - 1.0).abs())
+            .map(|(&size, &(step_s, _))| (step_s / formula_s(size) - 1.0).abs())
             .sum();
         Some(sum / self.measured.len() as f64)
     }
 }
+
+/// What the assumed curve says at the ends and in the middle of the job's ranges.
+fn promises(assumed: Assumed, (workers, ps_shards): (Range, Range), weight: f64) -> Vec<Point> {
+    [workers.min, workers.max.div_ceil(2), workers.max]
+        .into_iter()
+        .flat_map(|w| [(w, ps_shards.min), (w, ps_shards.max)])
+        .filter(|_| weight > 0.0)
+        .map(|size| Point {
+            size,
+            step_s: assumed.step_s(size),
+            weight,
+        })
+        .collect()
+}
+
+/// The covariance of measurements: that of their sizes and, each for itself, noise that falls with how far they are trusted.
+fn kriging(
+    points: &[Point],
+    places: &[Place],
+    covariance: impl Fn(&Place, &Place) -> f64,
+) -> Cholesky {
+    Cholesky::of(points.len(), |i, j| {
+        let noise = if i == j {
+            NOISE / points[i].weight
+        } else {
+            0.0
+        };
+        covariance(&places[i], &places[j]) + noise * noise
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -69,6 +69,8 @@ fn job(
             points: estimate.speed.points(),
             mean_relative_error: estimate.speed.mean_relative_error,
             steps_per_s: estimate.speed.steps_per_s(shown.0, shown.1),
+            standard_error: Some(estimate.speed.standard_error(shown.0, shown.1)),
+            next_probe: estimate.next_probe(live.job),
         },
         steps_left: estimate.steps_left,
         steps_left_between: Some(estimate.steps_left_between),

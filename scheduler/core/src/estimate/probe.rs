@@ -1,0 +1,138 @@
+//! Which size to measure next, so that the speed at all sizes becomes known best: a deliberate plan in place of Optimus' sample
+//! runs along `w = p` (Peng et al., EuroSys 2018).
+//!
+//! Each probe is the size whose measurement takes the most uncertainty from all candidates together (the least integrated mean
+//! squared error of Sacks et al., Statistical Science 1989, one step ahead), given the sizes measured so far, whoever chose them.
+
+use super::surface::{Cholesky, NOISE, Place, Size};
+use muster_model::spec::Range;
+
+/// A job is measured at so many sizes on purpose at most: beyond them, noise is what is left.
+pub(crate) const BUDGET: usize = 8;
+
+/// So many numbers of workers, and of shards, are candidates at most.
+const LEVELS: u32 = 8;
+
+/// The sizes of these ranges that are worth telling apart: all of them where there are few, else geometrically spaced ones.
+pub(crate) fn candidates(workers: Range, ps_shards: Range) -> Vec<Size> {
+    let ps_shards = levels(ps_shards);
+    levels(workers)
+        .into_iter()
+        .flat_map(|w| ps_shards.iter().map(move |&p| (w, p)))
+        .collect()
+}
+
+fn levels(range: Range) -> Vec<u32> {
+    let (min, max) = (range.min.max(1), range.max.max(range.min).max(1));
+    if max - min < LEVELS {
+        return (min..=max).collect();
+    }
+    let growth = f64::from(max) / f64::from(min);
+    let level = |i: u32| {
+        let share = f64::from(i) / f64::from(LEVELS - 1);
+        // Between `min` and `max`, which are 32 bits.
+        (f64::from(min) * growth.powf(share)).round() as u32
+    };
+    let mut levels: Vec<u32> = (0..LEVELS).map(level).collect();
+    levels.dedup();
+    levels
+}
+
+/// The candidate that tells most beside what is `measured`; `None` when the budget is spent or all candidates are measured. A size
+/// whose probe failed is simply no candidate any more.
+pub(crate) fn next(measured: &[Size], candidates: &[Size]) -> Option<Size> {
+    if measured.len() >= BUDGET {
+        return None;
+    }
+    let known: Vec<Place> = measured.iter().copied().map(Place::of).collect();
+    let cholesky = Cholesky::of(known.len(), |i, j| {
+        let noise = if i == j { NOISE * NOISE } else { 0.0 };
+        known[i].covariance(&known[j]) + noise
+    });
+    let places: Vec<Place> = candidates.iter().copied().map(Place::of).collect();
+    let explained: Vec<Vec<f64>> = places
+        .iter()
+        .map(|place| cholesky.forward(known.iter().map(|known| known.covariance(place))))
+        .collect();
+    let left = |a: usize, b: usize| {
+        let known: f64 = explained[a]
+            .iter()
+            .zip(&explained[b])
+            .map(|(a, b)| a * b)
+            .sum();
+        places[a].covariance(&places[b]) - known
+    };
+    let told = |a: usize| {
+        let all: f64 = (0..places.len()).map(|b| left(a, b).powi(2)).sum();
+        all / (left(a, a) + NOISE * NOISE)
+    };
+    (0..candidates.len())
+        .filter(|&a| !measured.contains(&candidates[a]))
+        .map(|a| (a, told(a)))
+        // The first of equals, whatever the platform's rounding makes of `max_by`.
+        .reduce(|best, next| if next.1 > best.1 { next } else { best })
+        .map(|(a, _)| candidates[a])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const UP_TO_16: Range = Range { min: 1, max: 16 };
+
+    fn plan() -> Vec<Size> {
+        let candidates = candidates(UP_TO_16, UP_TO_16);
+        let mut measured = Vec::new();
+        while let Some(size) = next(&measured, &candidates) {
+            measured.push(size);
+        }
+        measured
+    }
+
+    #[test]
+    fn probes_reach_the_ends_and_repeat_nothing() {
+        let plan = plan();
+        assert_eq!(plan.len(), BUDGET);
+        for (i, size) in plan.iter().enumerate() {
+            assert!(!plan[..i].contains(size), "{plan:?}");
+        }
+        let any = |holds: fn(&Size) -> bool| plan.iter().any(holds);
+        assert!(
+            any(|&(w, p)| w >= 8 * p),
+            "many workers per shard: {plan:?}"
+        );
+        assert!(
+            any(|&(w, p)| p >= 4 * w),
+            "many shards per worker: {plan:?}"
+        );
+        assert!(any(|&(w, p)| w.min(p) >= 12), "much of both: {plan:?}");
+        assert!(any(|&(w, p)| w.max(p) <= 2), "little of both: {plan:?}");
+    }
+
+    #[test]
+    fn a_measured_neighbourhood_is_not_probed_again() {
+        let around: Vec<Size> = vec![(8, 8), (8, 9), (9, 8), (9, 9)];
+        let found = next(&around, &candidates(UP_TO_16, UP_TO_16)).expect("a probe is left");
+        assert!(
+            found.0.abs_diff(8) > 2 || found.1.abs_diff(8) > 2,
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn wide_ranges_have_few_candidates_with_both_ends_among_them() {
+        let wide = Range { min: 2, max: 500 };
+        let found = candidates(wide, Range { min: 3, max: 5 });
+        assert_eq!(found.len(), 8 * 3);
+        assert!(found.contains(&(2, 3)) && found.contains(&(500, 5)));
+        assert_eq!(
+            candidates(Range { min: 4, max: 4 }, Range { min: 1, max: 1 }),
+            [(4, 1)]
+        );
+    }
+
+    #[test]
+    fn nothing_is_left_to_probe_of_a_fixed_job() {
+        assert_eq!(next(&[(4, 1)], &[(4, 1)]), None);
+    }
+}

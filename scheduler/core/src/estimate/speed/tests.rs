@@ -1,0 +1,213 @@
+//! The speed model from eight chosen probes on the configurations that Optimus' authors measured. They are read from the folder
+//! that `MUSTER_TRACES` names, or from `shared/traces` beside the repository; without it nothing is compared.
+
+use super::*;
+use crate::estimate::nnls;
+use crate::estimate::probe::{BUDGET, next};
+use std::path::PathBuf;
+
+/// The measured configurations of one model: examples per second by size; 0 is a run that failed.
+struct Model {
+    name: String,
+    batch: u32,
+    speeds: BTreeMap<Size, f64>,
+}
+
+fn models() -> Option<Vec<Model>> {
+    let folder = std::env::var_os("MUSTER_TRACES").map_or_else(
+        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
+        PathBuf::from,
+    );
+    let file = folder.join("ps/ps_speed_measured.csv");
+    let Ok(text) = std::fs::read_to_string(&file) else {
+        println!("skipped: {} is not there", file.display());
+        return None;
+    };
+    let mut models: Vec<Model> = Vec::new();
+    for line in text.lines().skip(1) {
+        let field: Vec<&str> = line.split(',').collect();
+        let number = |i: usize| field[i].parse::<u32>().expect("a whole number");
+        if models.last().is_none_or(|model| model.name != field[0]) {
+            models.push(Model {
+                name: field[0].to_owned(),
+                batch: number(2),
+                speeds: BTreeMap::new(),
+            });
+        }
+        let speed = field[5].parse().expect("a speed");
+        let model = models.last_mut().expect("one was pushed");
+        model.speeds.insert((number(4), number(3)), speed);
+    }
+    Some(models)
+}
+
+impl Model {
+    /// Measures `BUDGET` sizes, one after the other; a failed run counts.
+    fn probe(&self) -> Vec<Size> {
+        let mut candidates: Vec<Size> = self.speeds.keys().copied().collect();
+        let (mut measured, mut runs) = (Vec::new(), 0);
+        while let Some(size) = next(&measured, &candidates).filter(|_| runs < BUDGET) {
+            runs += 1;
+            if self.speeds[&size] > 0.0 {
+                measured.push(size);
+            } else {
+                candidates.retain(|&candidate| candidate != size);
+            }
+        }
+        measured
+    }
+
+    fn step_s(&self, size: Size) -> f64 {
+        f64::from(self.batch) / self.speeds[&size]
+    }
+
+    /// As the scheduler would know it.
+    fn speed(&self, probes: &[Size]) -> Speed {
+        let measured = probes
+            .iter()
+            .map(|&size| (size, (self.step_s(size), 1.0)))
+            .collect();
+        let most = |number: fn(&Size) -> u32| self.speeds.keys().map(number).max().unwrap_or(1);
+        let ranges = (
+            Range {
+                min: 1,
+                max: most(|size| size.0),
+            },
+            Range {
+                min: 1,
+                max: most(|size| size.1),
+            },
+        );
+        let formula = Formula {
+            synchronous: true,
+            batch: f64::from(self.batch),
+        };
+        Speed::from_measured(formula, measured, ranges, &Policy::optimus())
+    }
+
+    /// Optimus' own formula, fitted to the relative error, measured sizes taken as measured.
+    fn optimus(&self, probes: &[Size]) -> impl Fn(Size) -> f64 {
+        let terms = |(w, p): Size| {
+            let (w, p) = (f64::from(w), f64::from(p));
+            [1.0 / w, 1.0, w / p, w, p]
+        };
+        let rows: Vec<([f64; 5], f64)> = probes
+            .iter()
+            .map(|&size| (terms(size).map(|term| term / self.step_s(size)), 1.0))
+            .collect();
+        let th = nnls::solve(&rows);
+        let known: BTreeMap<Size, f64> = probes
+            .iter()
+            .map(|&size| (size, 1.0 / self.step_s(size)))
+            .collect();
+        move |size| {
+            known.get(&size).copied().unwrap_or_else(|| {
+                1.0 / terms(size).iter().zip(th).map(|(a, b)| a * b).sum::<f64>()
+            })
+        }
+    }
+
+    /// Relative errors of the predicted steps per second at all sizes that ran.
+    fn errors(&self, predicted: impl Fn(Size) -> f64) -> Vec<f64> {
+        self.speeds
+            .iter()
+            .filter(|(_, speed)| **speed > 0.0)
+            .map(|(&size, _)| (predicted(size) * self.step_s(size) - 1.0).abs())
+            .collect()
+    }
+}
+
+fn percent(errors: &[f64]) -> f64 {
+    100.0 * errors.iter().sum::<f64>() / errors.len() as f64
+}
+
+/// Five per cent would lie below the noise of these measurements: see the next test.
+#[test]
+fn eight_probes_tell_the_speed_at_hundreds_of_sizes() {
+    let Some(models) = models() else { return };
+    let (mut ours, mut theirs, mut failed) = (Vec::new(), Vec::new(), 0);
+    for model in &models {
+        let probes = model.probe();
+        let speed = model.speed(&probes);
+        let errors = model.errors(|(w, p)| speed.steps_per_s(w, p));
+        let optimus = model.errors(model.optimus(&probes));
+        println!(
+            "{:24} {:3} sizes: {:5.2} % (Optimus' formula {:5.2} %) from (w, p) = {probes:?}",
+            model.name,
+            errors.len(),
+            percent(&errors),
+            percent(&optimus)
+        );
+        failed += model.speeds.len() - errors.len();
+        ours.extend(errors);
+        theirs.extend(optimus);
+    }
+    println!(
+        "{} sizes, {failed} failed runs left out: {:.2} % (Optimus' formula {:.2} %)",
+        ours.len(),
+        percent(&ours),
+        percent(&theirs)
+    );
+    assert!(percent(&ours) < 6.5, "{}", percent(&ours));
+    assert!(percent(&ours) < 0.9 * percent(&theirs));
+}
+
+/// What measuring nearly everything would bring: each fifth of the sizes from the other four. This is the floor for eight probes.
+#[test]
+fn hundreds_of_probes_would_tell_little_more_than_eight() {
+    const FOLDS: usize = 5;
+    let Some(models) = models() else { return };
+    let (mut from_most, mut from_eight) = (Vec::new(), Vec::new());
+    for model in &models {
+        let speed = model.speed(&model.probe());
+        from_eight.extend(model.errors(|(w, p)| speed.steps_per_s(w, p)));
+        let ran: Vec<Size> = model
+            .speeds
+            .iter()
+            .filter(|(_, speed)| **speed > 0.0)
+            .map(|(&size, _)| size)
+            .collect();
+        for fold in 0..FOLDS {
+            let known: Vec<Size> = ran
+                .iter()
+                .enumerate()
+                .filter(|(i, _)| i % FOLDS != fold)
+                .map(|(_, &size)| size)
+                .collect();
+            let speed = model.speed(&known);
+            let left_out = ran.iter().skip(fold).step_by(FOLDS);
+            from_most.extend(
+                left_out
+                    .map(|&(w, p)| (speed.steps_per_s(w, p) * model.step_s((w, p)) - 1.0).abs()),
+            );
+        }
+    }
+    let (most, eight) = (percent(&from_most), percent(&from_eight));
+    println!("from four fifths of the sizes {most:.2} %, from eight probes {eight:.2} %");
+    assert!(eight < 1.3 * most, "{eight} and {most}");
+}
+
+#[test]
+fn standard_errors_are_as_large_as_the_errors() {
+    let Some(models) = models() else { return };
+    let (mut within, mut within_two, mut count) = (0, 0, 0);
+    for model in &models {
+        let probes = model.probe();
+        let speed = model.speed(&probes);
+        for (&(w, p), _) in model.speeds.iter().filter(|(_, speed)| **speed > 0.0) {
+            if probes.contains(&(w, p)) {
+                continue;
+            }
+            // What was measured has its own noise.
+            let expected = speed.standard_error(w, p).hypot(NOISE);
+            let missed = (speed.steps_per_s(w, p) * model.step_s((w, p))).ln().abs();
+            within += u32::from(missed <= expected);
+            within_two += u32::from(missed <= 2.0 * expected);
+            count += 1;
+        }
+    }
+    println!("of {count} errors {within} are within one standard error, {within_two} within two");
+    let share = |number: u32| f64::from(number) / f64::from(count);
+    assert!((0.6..=0.85).contains(&share(within)), "{}", share(within));
+    assert!(share(within_two) >= 0.9, "{}", share(within_two));
+}
