@@ -12,6 +12,9 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Seconds of mean completion time that no policy goes below.
+///
+/// `JobRun::alone_s` has waiting for the first decision and starting in it. The middle of the work is later by that much too, so half
+/// of it in `busy_s` claims nothing, as long as no job starts more than twice as slowly as the quickest does: true to seconds.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Bounds {
