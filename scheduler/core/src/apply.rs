@@ -2,9 +2,10 @@
 
 use crate::plan::{Action, Decision, Plan, PlannedTask};
 use crate::snapshot::{Job, Snapshot, Task};
-use muster_model::id::TaskId;
+use muster_model::id::{JobId, TaskId};
 use muster_model::job::InvalidTransition;
 use muster_model::task::{TaskEvent, TaskState};
+use std::collections::BTreeMap;
 use uuid::Uuid;
 
 /// A decision that the snapshot does not bear.
@@ -21,19 +22,17 @@ pub enum ApplyError {
 /// # Errors
 /// [`ApplyError`] when a decision names an unknown job or an event that the job's state refuses; the snapshot is then half changed.
 pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
+    let now_ms = snapshot.now_ms;
+    let ids = snapshot.jobs.iter().map(|job| job.id);
+    let places: BTreeMap<JobId, usize> = ids.zip(0..).collect();
     for decision in &plan.decisions {
-        apply_one(snapshot, decision)?;
+        let place = places.get(&decision.job).ok_or(ApplyError::UnknownJob)?;
+        apply_one(&mut snapshot.jobs[*place], decision, now_ms)?;
     }
     Ok(())
 }
 
-fn apply_one(snapshot: &mut Snapshot, decision: &Decision) -> Result<(), ApplyError> {
-    let now_ms = snapshot.now_ms;
-    let job = snapshot
-        .jobs
-        .iter_mut()
-        .find(|job| job.id == decision.job)
-        .ok_or(ApplyError::UnknownJob)?;
+fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), ApplyError> {
     if let Some(event) = decision.action.event() {
         job.state = job
             .state

@@ -259,12 +259,8 @@ impl<'s> Checker<'s> {
     }
 
     fn place(&mut self, job: &'s Job, task: &PlannedTask) {
-        let open = self
-            .snapshot
-            .nodes
-            .iter()
-            .any(|node| node.id == task.node && node.up && !node.drained);
-        if !open {
+        // Only nodes that take tasks have any CPU to give.
+        if !self.cpu_milli.contains_key(&task.node) {
             self.violations.push(Violation::ClosedNode {
                 job: job.id,
                 node: task.node,
