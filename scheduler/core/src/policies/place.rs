@@ -38,6 +38,14 @@ pub fn pack(
     unit: &Demand,
     gpus: u32,
 ) -> Option<Vec<Part>> {
+    // Most gangs fit on one node, and that one is found without putting all nodes in order.
+    let holds = |node: u32| {
+        let free = available(tally, problem, kind, unit, node, gpus)?;
+        (free >= gpus).then_some((free, node))
+    };
+    if let Some((_, node)) = ids(problem).filter_map(holds).min() {
+        return Some(vec![Part { node, gpus }]);
+    }
     let nodes = emptiest_first(tally, problem, kind, unit);
     let mut parts = fill(nodes.iter().copied(), gpus)?;
     if let Some(last) = parts.last_mut() {
@@ -59,7 +67,37 @@ pub fn emptiest(
     unit: &Demand,
     gpus: u32,
 ) -> Option<Vec<Part>> {
+    let free = |node: u32| {
+        Some((
+            available(tally, problem, kind, unit, node, 1)?,
+            Reverse(node),
+        ))
+    };
+    match ids(problem).filter_map(free).max() {
+        Some((free, Reverse(node))) if free >= gpus => return Some(vec![Part { node, gpus }]),
+        _ => {}
+    }
     fill(emptiest_first(tally, problem, kind, unit).into_iter(), gpus)
+}
+
+fn ids(problem: &Problem) -> impl Iterator<Item = u32> {
+    (0..).zip(&problem.nodes).map(|(node, _)| node)
+}
+
+/// GPUs that the unit may take on a node of this kind with so many free ones, if there are any.
+fn available(
+    tally: &Tally,
+    problem: &Problem,
+    kind: u16,
+    unit: &Demand,
+    node: u32,
+    least: u32,
+) -> Option<u32> {
+    let index = node as usize;
+    if tally.free[index] < least || problem.nodes[index].kind != kind {
+        return None;
+    }
+    Some(tally.available(index, unit)).filter(|&free| free > 0)
 }
 
 /// The nodes of a kind on which there is room for the unit, and the GPUs that it may take there.
@@ -90,4 +128,61 @@ fn fill(nodes: impl Iterator<Item = (u32, u32)>, gpus: u32) -> Option<Vec<Part>>
         parts.push(part);
     }
     (left == 0).then_some(parts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::Node;
+
+    /// Nodes of two kinds, partly taken, with CPU that runs out before the GPUs do on some.
+    fn fragmented(seed: u64) -> (Problem, Tally) {
+        let dice = |salt: u64, sides: u64| {
+            let mixed = (seed * 31 + salt + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            u32::try_from((mixed >> 33) % sides).expect("small")
+        };
+        let nodes = (0..12).map(|node| Node {
+            kind: u16::try_from(dice(node, 2)).expect("small"),
+            gpus: dice(node + 100, 9),
+            cpu_milli: u64::from(dice(node + 200, 9)) * 100,
+            memory_bytes: 1 << 30,
+            rack: 0,
+        });
+        let problem = Problem {
+            nodes: nodes.collect(),
+            ..Problem::default()
+        };
+        let tally = Tally::empty(&problem);
+        (problem, tally)
+    }
+
+    #[test]
+    fn the_short_ways_lead_where_the_long_ones_do() {
+        let mut alone = 0;
+        for seed in 0..2_000 {
+            let (problem, tally) = fragmented(seed);
+            let unit = Demand {
+                gpus: 1 + u32::try_from(seed % 3).expect("small"),
+                cpu_milli: 100 * (seed % 4),
+                memory_bytes: 0,
+            };
+            for units in 1..8 {
+                let gpus = units * unit.gpus;
+                let nodes = emptiest_first(&tally, &problem, 0, &unit);
+                let long = fill(nodes.iter().copied(), gpus);
+                assert_eq!(emptiest(&tally, &problem, 0, &unit, gpus), long);
+                let whole = nodes.iter().filter(|&&(_, free)| free >= gpus);
+                let fullest = whole.min_by_key(|&&(node, free)| (free, node));
+                let packed = pack(&tally, &problem, 0, &unit, gpus);
+                if let Some(&(node, _)) = fullest {
+                    assert_eq!(packed, Some(vec![Part { node, gpus }]));
+                    alone += 1;
+                } else {
+                    let count = |parts: &Option<Vec<Part>>| parts.as_ref().map(Vec::len);
+                    assert_eq!(count(&packed), count(&long));
+                }
+            }
+        }
+        assert!(alone > 1_000, "{alone} gangs went on one node");
+    }
 }

@@ -81,13 +81,14 @@ impl Tally {
     pub fn available(&self, node: usize, unit: &Demand) -> u32 {
         let gpus = unit.gpus.max(1);
         let mut units = u64::from(self.free[node] / gpus);
+        // Most nodes have more CPU and memory than their GPUs need, which a product tells faster than a quotient.
+        let fit = |have: u64, each: u64, units: u64| match each.checked_mul(units) {
+            Some(all) if all <= have => units,
+            _ => have / each,
+        };
         let room = self.room[node];
-        if let Some(by_cpu) = room.cpu_milli.checked_div(unit.cpu_milli) {
-            units = units.min(by_cpu);
-        }
-        if let Some(by_memory) = room.memory_bytes.checked_div(unit.memory_bytes) {
-            units = units.min(by_memory);
-        }
+        units = fit(room.cpu_milli, unit.cpu_milli, units);
+        units = fit(room.memory_bytes, unit.memory_bytes, units);
         // Not more than the free GPUs, which are a u32.
         u32::try_from(units).unwrap_or(u32::MAX) * gpus
     }
