@@ -1,0 +1,164 @@
+//! Time of one round: a full queue planned from nothing, a busy cluster in which nothing changes, and one in which a job arrives.
+//! Each with the explanations, and without them (`decide`): those are trial rounds for the jobs in front of the queue.
+
+#[path = "../tests/scene/mod.rs"]
+mod scene;
+
+use muster_core::policies::name::PolicyName;
+use muster_core::snapshot::{Snapshot, SpeedPoint};
+use muster_core::{apply, plan, policy::Policy};
+use scene::Scene;
+
+fn main() {
+    divan::main();
+}
+
+/// Nodes, GPUs per node, jobs.
+#[derive(Debug, Clone, Copy)]
+struct Size(u32, u32, u32);
+
+impl std::fmt::Display for Size {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} GPUs, {} jobs", self.0 * self.1, self.2)
+    }
+}
+
+const SIZES: [Size; 3] = [
+    Size(16, 4, 160),
+    Size(256, 8, 1_280),
+    Size(12_500, 8, 10_000),
+];
+
+const SMALL: [Size; 2] = [SIZES[0], SIZES[1]];
+
+fn policy(share: PolicyName, explained_jobs: u32) -> Policy {
+    Policy {
+        explained_jobs,
+        ..Policy::named(share)
+    }
+}
+
+fn queued(Size(nodes, gpus, jobs): Size) -> Scene {
+    let mut scene = Scene::cluster(nodes, gpus);
+    // As many workers as there are GPUs, and more: forty GPUs a job at the largest size, one and a half at the others.
+    let most = (2 * nodes * gpus / jobs).max(8);
+    for number in 0..jobs {
+        let job = scene
+            .job(&format!("j{number}"))
+            .workers(1, 1 + number % most);
+        job.ps_shards(1, 1 + number % 4)
+            .steps(10_000 + 997 * u64::from(number % 1_000));
+    }
+    scene.snapshot.sort();
+    scene
+}
+
+/// A round and its consequences; the independent check has its own cost.
+fn round(scene: &mut Scene) {
+    let (plan, _) = plan(&scene.snapshot, &scene.policy);
+    apply(&mut scene.snapshot, &plan).expect("the plan follows the states");
+}
+
+/// All that fits runs and has been measured at two sizes, for longer than a resize needs.
+fn busy(size: Size) -> Snapshot {
+    let mut scene = queued(size);
+    scene.policy = policy(PolicyName::Optimus, 0);
+    for _ in 0..3 {
+        round(&mut scene);
+        scene.obey();
+    }
+    for (number, job) in (0..).zip(&mut scene.snapshot.jobs) {
+        job.progress.step = 500 + number % 1_000;
+        let (workers, ps_shards) = job.size();
+        let point = |workers: u32| SpeedPoint {
+            workers,
+            ps_shards,
+            steps_per_s: 4.0 * f64::from(workers).powf(0.6 + 0.03 * (number % 10) as f64),
+            samples: 40,
+        };
+        if workers > 0 {
+            job.speeds = vec![point(workers)];
+            if workers > 1 {
+                job.speeds.insert(0, point(workers / 2));
+            }
+        }
+    }
+    scene.later(60_000);
+    // One round more lets what pays be resized.
+    round(&mut scene);
+    scene.obey();
+    round(&mut scene);
+    scene.obey();
+    round(&mut scene);
+    scene.later(60_000);
+    scene.snapshot.sort();
+    scene.snapshot
+}
+
+/// The same, and one more job.
+fn arrival(size: Size) -> Snapshot {
+    let mut snapshot = busy(size);
+    let number = u32::try_from(snapshot.jobs.len()).expect("few jobs");
+    let mut job = scene::job(number, "new", snapshot.now_ms);
+    job.workers.max = 4;
+    snapshot.jobs.push(job);
+    snapshot.sort();
+    snapshot
+}
+
+mod decide {
+    use super::*;
+
+    #[divan::bench(args = SIZES, max_time = 4)]
+    fn full_queue_optimus(bencher: divan::Bencher<'_, '_>, size: Size) {
+        let snapshot = queued(size).snapshot;
+        let policy = policy(PolicyName::Optimus, 0);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+
+    #[divan::bench(args = SIZES, max_time = 4)]
+    fn busy_optimus(bencher: divan::Bencher<'_, '_>, size: Size) {
+        let snapshot = busy(size);
+        let policy = policy(PolicyName::Optimus, 0);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+
+    #[divan::bench(args = SIZES, max_time = 4)]
+    fn full_queue_muster(bencher: divan::Bencher<'_, '_>, size: Size) {
+        let snapshot = queued(size).snapshot;
+        let policy = policy(PolicyName::Muster, 0);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+
+    #[divan::bench(args = SIZES, max_time = 4)]
+    fn busy_muster(bencher: divan::Bencher<'_, '_>, size: Size) {
+        let snapshot = busy(size);
+        let policy = policy(PolicyName::Muster, 0);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+
+    #[divan::bench(args = SIZES, max_time = 4)]
+    fn arrival_muster(bencher: divan::Bencher<'_, '_>, size: Size) {
+        let snapshot = arrival(size);
+        let policy = policy(PolicyName::Muster, 0);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+}
+
+mod explained {
+    use super::*;
+
+    #[divan::bench(args = SMALL, max_time = 4)]
+    fn full_queue(bencher: divan::Bencher<'_, '_>, size: Size) {
+        let snapshot = queued(size).snapshot;
+        let policy = policy(PolicyName::Muster, 16);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+
+    #[divan::bench(args = SMALL, max_time = 4)]
+    fn busy_cluster(bencher: divan::Bencher<'_, '_>, size: Size) {
+        let snapshot = busy(size);
+        let policy = policy(PolicyName::Muster, 16);
+        bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+    }
+}
