@@ -61,6 +61,47 @@ fn nobody_moves_when_nothing_changed() {
 }
 
 #[test]
+fn those_who_gain_nothing_stay_while_another_grows() {
+    let mut problem = cluster(&[(2, 4), (2, 4)]);
+    let equal = || job(vec![power(1.0, 0.9), power(1.0, 0.9)]);
+    problem.jobs = (0..6).map(|_| equal()).collect();
+    for (index, job) in (0..).zip(&mut problem.jobs) {
+        // Nothing but the tie keeps them: a restart costs them nothing.
+        job.restart_s = 0.0;
+        job.max_gpus = 1;
+        job.present = vec![part(index % 4, 1)];
+    }
+    problem.jobs[5].max_gpus = 2;
+    let decision = Sia.share(&problem);
+    assert_eq!(decision.parts[..5], vec![None; 5]);
+    assert_eq!(holds(&problem, &decision, 5).map(|(_, gpus)| gpus), Some(2));
+}
+
+/// Where nodes are of different sizes and units are of three GPUs, what the programme counts cannot always be seated.
+#[test]
+fn decisions_come_to_rest_where_gpus_do_not_fit_together() {
+    let mut late = 0;
+    for seed in 0..100 {
+        let mut dice = Dice(seed);
+        let mut problem = random(seed, &[(5, 8)], 7);
+        for node in &mut problem.nodes {
+            node.gpus = 1 + (dice.part() * 8.0) as u32;
+        }
+        for job in &mut problem.jobs {
+            job.unit.gpus = [1, 1, 2, 3][(dice.part() * 4.0) as usize];
+            job.min_gpus = 1 + (dice.part() * 4.0) as u32;
+        }
+        for round in 0..10 {
+            let decision = Sia.share(&problem);
+            let changes = decision.parts.iter().flatten().count();
+            late += if round < 4 { 0 } else { changes };
+            problem = later(after(&problem, &decision), 60.0);
+        }
+    }
+    assert!(late <= 30, "{late} changes in 600 rounds");
+}
+
+#[test]
 fn the_fast_kind_goes_to_the_job_that_profits_most() {
     let mut problem = cluster(&[(1, 1), (1, 1)]);
     let on_both = |fast| job(vec![power(1.0, 1.0), power(fast, 1.0)]);
