@@ -176,6 +176,7 @@ fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
     let (nodes, gpus) = (dice.between(1, 4), dice.between(2, 8));
     let mut problem = cluster(nodes as usize, gpus);
     problem.now_s = 0.0;
+    problem.round_s = f64::from(dice.between(10, 60));
     let small = |dice: &mut Dice, now_s: f64| Job {
         submitted_s: now_s,
         since_s: now_s,
