@@ -190,8 +190,11 @@ fn draw_bar(svg: &mut Svg, run: &Run, layout: &Layout, legend: &Legend, bar: Bar
         spoken(span.to_s)
     );
     // Neighbours of one colour are told apart by their shade.
-    let class = SHADES[span.job as usize % SHADES.len()];
-    svg.rect(frame, class, &legend.colour(job), Some(&what));
+    let shade = SHADES[span.job as usize % SHADES.len()];
+    // An edge would leave nothing of it.
+    let is_thin = frame.width < 2.0 || frame.height < 2.0;
+    let class = format!("{shade}{}", if is_thin { " thin" } else { "" });
+    svg.rect(frame, &class, &legend.colour(job), Some(&what));
     let name = width_of(&job.name, 8.0) + 6.0;
     if frame.height >= 9.0 && frame.width >= name {
         let at = (frame.x + 3.0, frame.y + frame.height / 2.0 + 3.0);

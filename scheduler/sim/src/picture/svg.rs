@@ -19,7 +19,7 @@ const STYLE: &str = "\
 .picture .soft{fill:var(--soft);font-size:11px}.picture .end{text-anchor:end}.picture .middle{text-anchor:middle}\
 .picture .grid{stroke:var(--line);stroke-width:1;fill:none}.picture .axis{stroke:var(--soft);stroke-width:1;fill:none}\
 .picture .band{fill:var(--band)}.picture .bar{stroke:var(--paper);stroke-width:.5}.picture .bar:hover{stroke:var(--ink);stroke-width:1.5}\
-.picture .s1{fill-opacity:.84}.picture .s2{fill-opacity:.7}.picture .s3{fill-opacity:.92}\
+.picture .thin{stroke:none}.picture .s1{fill-opacity:.84}.picture .s2{fill-opacity:.7}.picture .s3{fill-opacity:.92}\
 .picture .in-bar{fill:#fff;paint-order:stroke;stroke:rgba(0,0,0,.45);stroke-width:2px;font-size:8px;pointer-events:none}\
 .picture .curve{fill:none;stroke-width:2.2;stroke-linejoin:round}.picture .area{fill:var(--other);opacity:.75}";
 
