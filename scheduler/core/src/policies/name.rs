@@ -93,7 +93,7 @@ impl PolicyName {
     #[must_use]
     pub fn share(self) -> Box<dyn Share> {
         match self {
-            Self::Muster => Box::new(Muster::default()),
+            Self::Muster => Box::new(Muster::STANDARD),
             Self::Fifo => Box::new(Fifo),
             Self::Tiresias => Box::new(Tiresias),
             Self::Srtf => Box::new(Srtf),

@@ -1,152 +1,231 @@
-//! Which size every job gets, before it is known on which nodes: the steps that are worth most per GPU first, then whatever improves.
+//! Which size every job gets, before it is known on which nodes: on one GPU kind the steps that are worth most per GPU first, on
+//! several the best that an exact search or, for many jobs, prices find; then whatever still improves.
 
-use super::menu::Dish;
+use super::menu::{Dish, Menu};
+use super::shares::Classes;
+use super::{exact, prices};
 use crate::policies::quota::Quota;
 use crate::problem::{Problem, Tally};
-use std::cmp::Reverse;
 
 /// The dish that a job gets, as an index into its menu.
 pub(super) type Choice = Option<usize>;
 
-/// A step up the upper hull of a job's menu on one kind.
+/// Rounds of single improvements at most.
+const ROUNDS: usize = 4;
+
+/// A step up the upper hull of a job's menu.
 #[derive(Debug, Clone, Copy)]
 struct Step {
-    /// Only first steps of higher classes go before others.
-    class: i32,
+    /// Only first steps are served by class; what jobs get beyond is all of one class.
+    class: i64,
     density: f64,
     job: u32,
     from: Choice,
     to: usize,
 }
 
-pub(super) fn choose(problem: &Problem, menus: &[Vec<Dish>]) -> Vec<Choice> {
-    let mut quota = Quota::whole(problem);
-    let mut left: Vec<u32> = Vec::new();
-    let tally = Tally::beside_fixed(problem);
-    for (node, free) in problem.nodes.iter().zip(&tally.free) {
-        let kind = usize::from(node.kind);
-        if left.len() <= kind {
-            left.resize(kind + 1, 0);
+/// What is left to give while sizes are chosen.
+struct Giving<'a> {
+    problem: &'a Problem,
+    menus: &'a [Menu],
+    quota: Quota<'a>,
+    /// GPUs by kind.
+    left: Vec<u32>,
+    chosen: Vec<Choice>,
+}
+
+pub(super) fn choose(problem: &Problem, menus: &[Menu], classes: &Classes) -> Vec<Choice> {
+    let mut giving = Giving::new(problem, menus);
+    if giving.left.iter().filter(|gpus| **gpus > 0).count() > 1 {
+        let wanted = exact::best(problem, menus, classes, &giving.left, &giving.quota)
+            .unwrap_or_else(|| prices::at_prices(menus, classes, &giving.left));
+        for (job, choice) in wanted.into_iter().enumerate() {
+            if let Some(to) = choice {
+                giving.change(job, to);
+            }
         }
-        left[kind] += free;
+    } else {
+        for step in steps(menus, classes) {
+            if giving.chosen[step.job as usize] == step.from {
+                giving.change(step.job as usize, step.to);
+            }
+        }
     }
-    for job in problem.jobs.iter().filter(|job| !job.is_movable()) {
-        quota.charge(job.tenant, job.held_gpus());
+    giving.improve();
+    giving.chosen
+}
+
+/// Everybody keeps what it has, and what is free is given away; `None` when nobody has anything.
+pub(super) fn stay(problem: &Problem, menus: &[Menu]) -> Option<Vec<Choice>> {
+    let mut giving = Giving::new(problem, menus);
+    let mut any = false;
+    for (job, menu) in menus.iter().enumerate() {
+        if let Some(present) = menu.present {
+            any |= giving.change(job, present);
+        }
     }
-    let lowest = problem.jobs.iter().map(|job| job.priority).min();
-    let mut steps: Vec<Step> = Vec::new();
-    for (index, (job, menu)) in problem.jobs.iter().zip(menus).enumerate() {
-        let class = if Some(job.priority) == lowest { i32::MIN } else { job.priority };
-        hulls(menu, class, u32::try_from(index).unwrap_or(u32::MAX), &mut steps);
+    if !any {
+        return None;
+    }
+    let waiting: Vec<Menu> = menus
+        .iter()
+        .zip(&giving.chosen)
+        .map(|(menu, chosen)| {
+            if chosen.is_some() {
+                Menu::default()
+            } else {
+                menu.clone()
+            }
+        })
+        .collect();
+    for step in steps(&waiting, &vec![0; menus.len()]) {
+        if giving.chosen[step.job as usize] == step.from {
+            giving.change(step.job as usize, step.to);
+        }
+    }
+    giving.improve();
+    Some(giving.chosen)
+}
+
+/// Whether more jobs of a higher class are served, or the same are worth more together.
+pub(super) fn is_better(
+    menus: &[Menu],
+    classes: &Classes,
+    one: &[Choice],
+    other: &[Choice],
+) -> bool {
+    let mut by_class: std::collections::BTreeMap<i64, i64> = std::collections::BTreeMap::new();
+    let (mut gained, mut total) = (0.0, 0.0);
+    for (job, (a, b)) in one.iter().zip(other).enumerate() {
+        let served = i64::from(a.is_some()) - i64::from(b.is_some());
+        *by_class.entry(classes[job]).or_default() += served;
+        let value = |choice: &Choice| choice.map_or(0.0, |dish| menus[job].dishes[dish].value);
+        gained += value(a) - value(b);
+        total += value(b);
+    }
+    // In the lowest class the value says who is served.
+    let lowest = by_class.keys().next().copied();
+    let higher = by_class
+        .into_iter()
+        .rev()
+        .filter(|&(class, _)| Some(class) != lowest);
+    match higher.map(|(_, served)| served).find(|&served| served != 0) {
+        Some(served) => served > 0,
+        None => gained > 1e-9 * total,
+    }
+}
+
+impl<'a> Giving<'a> {
+    fn new(problem: &'a Problem, menus: &'a [Menu]) -> Self {
+        let mut quota = Quota::whole(problem);
+        let kinds = problem.nodes.iter().map(|node| usize::from(node.kind) + 1);
+        let mut left = vec![0; kinds.max().unwrap_or(0)];
+        let tally = Tally::beside_fixed(problem);
+        for (node, free) in problem.nodes.iter().zip(&tally.free) {
+            left[usize::from(node.kind)] += free;
+        }
+        for job in problem.jobs.iter().filter(|job| !job.is_movable()) {
+            quota.charge(job.tenant, job.held_gpus());
+        }
+        Self {
+            problem,
+            menus,
+            quota,
+            left,
+            chosen: vec![None; menus.len()],
+        }
+    }
+
+    fn dish(&self, job: usize) -> Option<Dish> {
+        self.chosen[job].map(|dish| self.menus[job].dishes[dish])
+    }
+
+    /// Gives a job another dish if there is room for it.
+    fn change(&mut self, job: usize, to: usize) -> bool {
+        let tenant = self.problem.jobs[job].tenant;
+        let (old, new) = (self.dish(job), self.menus[job].dishes[to]);
+        if let Some(old) = old {
+            self.left[usize::from(old.kind)] += old.gpus;
+            self.quota.refund(tenant, old.gpus);
+        }
+        let fits =
+            self.left[usize::from(new.kind)] >= new.gpus && self.quota.allows(tenant, new.gpus);
+        if let Some(dish) = if fits { Some(new) } else { old } {
+            self.left[usize::from(dish.kind)] -= dish.gpus;
+            self.quota.charge(tenant, dish.gpus);
+        }
+        if fits {
+            self.chosen[job] = Some(to);
+        }
+        fits
+    }
+
+    /// Any change of one job that fits into what is left and is worth something.
+    fn improve(&mut self) {
+        for _ in 0..ROUNDS {
+            let mut improved = false;
+            for job in 0..self.menus.len() {
+                if let Some(to) = self.improvement(job) {
+                    improved |= self.change(job, to);
+                }
+            }
+            if !improved || self.left.iter().all(|gpus| *gpus == 0) {
+                break;
+            }
+        }
+    }
+
+    fn improvement(&self, job: usize) -> Choice {
+        let has = self.dish(job);
+        let value = has.map_or(0.0, |dish| dish.value);
+        let free = |dish: &Dish| {
+            let own = has.filter(|has| has.kind == dish.kind);
+            self.left[usize::from(dish.kind)] + own.map_or(0, |has| has.gpus) >= dish.gpus
+        };
+        let dishes = self.menus[job].dishes.iter().enumerate();
+        dishes
+            .filter(|(_, dish)| dish.value > value * (1.0 + 1e-9) && free(dish))
+            .max_by(|a, b| a.1.value.total_cmp(&b.1.value).then(b.0.cmp(&a.0)))
+            .map(|(index, _)| index)
+    }
+}
+
+/// The steps from nothing up the upper concave hulls of all menus, in the order in which they are taken.
+fn steps(menus: &[Menu], classes: &[i64]) -> Vec<Step> {
+    let lowest = classes.iter().min().copied().unwrap_or(0);
+    let mut steps = Vec::with_capacity(2 * menus.len());
+    for (job, (menu, &class)) in (0..).zip(menus.iter().zip(classes)) {
+        hull(&menu.dishes, class.max(lowest), lowest, job, &mut steps);
     }
     steps.sort_unstable_by(|a, b| {
         let by_worth = b.class.cmp(&a.class).then(b.density.total_cmp(&a.density));
         by_worth.then(a.job.cmp(&b.job)).then(a.to.cmp(&b.to))
     });
-    let mut chosen: Vec<Choice> = vec![None; menus.len()];
-    for step in &steps {
-        let job = step.job as usize;
-        if chosen[job] != step.from {
-            continue;
-        }
-        try_change(problem, menus, &mut quota, &mut left, &mut chosen, job, step.to);
-    }
-    improve(problem, menus, &mut quota, &mut left, &mut chosen);
-    chosen
+    steps
 }
 
-/// Changes a job's dish if there is room for it.
-fn try_change(
-    problem: &Problem,
-    menus: &[Vec<Dish>],
-    quota: &mut Quota<'_>,
-    left: &mut [u32],
-    chosen: &mut [Choice],
-    job: usize,
-    to: usize,
-) -> bool {
-    let tenant = problem.jobs[job].tenant;
-    let new = menus[job][to];
-    let old = chosen[job].map(|dish| menus[job][dish]);
-    if let Some(old) = old {
-        left[usize::from(old.kind)] += old.gpus;
-        quota.refund(tenant, old.gpus);
-    }
-    let fits = left[usize::from(new.kind)] >= new.gpus && quota.allows(tenant, new.gpus);
-    let taken = if fits { Some(new) } else { old };
-    if let Some(dish) = taken {
-        left[usize::from(dish.kind)] -= dish.gpus;
-        quota.charge(tenant, dish.gpus);
-    }
-    if fits {
-        chosen[job] = Some(to);
-    }
-    fits
-}
-
-/// The steps from nothing up the upper concave hull, kind by kind.
-fn hulls(menu: &[Dish], class: i32, job: u32, steps: &mut Vec<Step>) {
-    let mut start = 0;
-    for of_kind in menu.chunk_by(|a, b| a.kind == b.kind) {
-        let mut from: (Choice, u32, f64) = (None, 0, 0.0);
-        let mut first = true;
-        loop {
-            let best = of_kind
-                .iter()
-                .enumerate()
-                .filter(|(_, dish)| dish.gpus > from.1 && dish.value > from.2)
-                .map(|(index, dish)| {
-                    let density = (dish.value - from.2) / f64::from(dish.gpus - from.1);
-                    (density, Reverse(index))
-                })
-                .max_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            let Some((density, Reverse(index))) = best else {
-                break;
-            };
-            let to = start + index;
-            steps.push(Step {
-                class: if first { class } else { i32::MIN },
-                density,
-                job,
-                from: from.0,
-                to,
-            });
-            first = false;
-            from = (Some(to), menu[to].gpus, menu[to].value);
-        }
-        start += of_kind.len();
-    }
-}
-
-/// Any change of one job that fits into what is left and is worth something.
-fn improve(
-    problem: &Problem,
-    menus: &[Vec<Dish>],
-    quota: &mut Quota<'_>,
-    left: &mut [u32],
-    chosen: &mut [Choice],
-) {
-    for _ in 0..4 {
-        let mut improved = false;
-        for job in 0..menus.len() {
-            let has = chosen[job].map(|dish| menus[job][dish]);
-            let value = has.map_or(0.0, |dish| dish.value);
-            let free = |dish: &Dish| {
-                let own = has.filter(|has| has.kind == dish.kind).map_or(0, |has| has.gpus);
-                left[usize::from(dish.kind)] + own >= dish.gpus
-            };
-            let best = menus[job]
-                .iter()
-                .enumerate()
-                .filter(|(_, dish)| dish.value > value * (1.0 + 1e-9) && free(dish))
-                .max_by(|a, b| a.1.value.total_cmp(&b.1.value).then(b.0.cmp(&a.0)))
-                .map(|(index, _)| index);
-            if let Some(to) = best {
-                improved |= try_change(problem, menus, quota, left, chosen, job, to);
+/// The menu of one kind ascends in GPUs; each step goes to where the value rises most per GPU.
+fn hull(dishes: &[Dish], class: i64, lowest: i64, job: u32, steps: &mut Vec<Step>) {
+    let (mut from, mut gpus, mut value): (Choice, u32, f64) = (None, 0, 0.0);
+    let mut class = class;
+    loop {
+        let start = from.map_or(0, |dish| dish + 1);
+        let mut best: Option<(f64, usize)> = None;
+        for (index, dish) in dishes.iter().enumerate().skip(start) {
+            let density = (dish.value - value) / f64::from(dish.gpus - gpus);
+            if density > best.map_or(0.0, |best| best.0) {
+                best = Some((density, index));
             }
         }
-        if !improved {
-            break;
-        }
+        let Some((density, to)) = best else { return };
+        steps.push(Step {
+            class,
+            density,
+            job,
+            from,
+            to,
+        });
+        class = lowest;
+        (from, gpus, value) = (Some(to), dishes[to].gpus, dishes[to].value);
     }
 }

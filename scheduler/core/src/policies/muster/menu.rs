@@ -8,86 +8,149 @@ use crate::problem::{Job, Problem};
 pub(super) struct Dish {
     pub kind: u16,
     pub gpus: u32,
+    /// Nodes on which it is meant to lie, the fewest.
+    pub nodes: u32,
     pub value: f64,
+}
+
+/// What a job could have, by kind and size; and which of that it has, if it is on the menu.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Menu {
+    pub dishes: Vec<Dish>,
+    pub present: Option<usize>,
 }
 
 /// A kind of GPU in this problem.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
-    pub index: u16,
-    pub node_gpus: u32,
-    pub gpus: u32,
+struct Kind {
+    index: u16,
+    node_gpus: u32,
+    gpus: u32,
 }
 
 /// What the movable jobs could have; empty for others.
-pub(super) fn menus(problem: &Problem, policy: &Muster) -> Vec<Vec<Dish>> {
+pub(super) fn menus(problem: &Problem, policy: &Muster) -> Vec<Menu> {
     let kinds = kinds(problem);
-    problem
-        .jobs
-        .iter()
-        .map(|job| menu(problem, policy, &kinds, job))
-        .collect()
+    let of = |job| menu(problem, policy, &kinds, job);
+    problem.jobs.iter().map(of).collect()
 }
 
-pub(super) fn kinds(problem: &Problem) -> Vec<Kind> {
+fn kinds(problem: &Problem) -> Vec<Kind> {
     let most = problem.nodes.iter().map(|node| node.kind).max();
-    (0..=most.unwrap_or(0))
+    let mut kinds: Vec<Kind> = (0..=most.unwrap_or(0))
         .map(|index| Kind {
             index,
-            node_gpus: problem.node_gpus(index),
-            gpus: problem.gpus_of_kind(index),
+            node_gpus: 0,
+            gpus: 0,
         })
-        .filter(|kind| kind.gpus > 0)
-        .collect()
+        .collect();
+    for node in &problem.nodes {
+        let kind = &mut kinds[usize::from(node.kind)];
+        kind.node_gpus = kind.node_gpus.max(node.gpus);
+        kind.gpus += node.gpus;
+    }
+    kinds.retain(|kind| kind.gpus > 0);
+    kinds
 }
 
-fn menu(problem: &Problem, policy: &Muster, kinds: &[Kind], job: &Job) -> Vec<Dish> {
+fn menu(problem: &Problem, policy: &Muster, kinds: &[Kind], job: &Job) -> Menu {
     if !job.is_movable() {
-        return Vec::new();
+        return Menu::default();
     }
-    let present = job.present.first().map(|part| {
-        let kind = problem.nodes[part.node as usize].kind;
-        (kind, job.held_gpus())
-    });
+    let held = job.held_gpus();
+    let present = job.present.first();
+    let present = present.map(|part| (problem.nodes[part.node as usize].kind, held));
+    let mut dishes = sizes(policy, kinds, job, held);
+    // Every dish has its speed as its value so far.
+    let per_gpu = |dish: &Dish| dish.value / f64::from(dish.gpus);
+    let best = dishes.iter().map(per_gpu).fold(0.0, f64::max);
+    worth_their_gpus(&mut dishes, policy.floor * best, present);
+    let restart_s = job.restart_s.max(1e-3);
+    let offset_s = policy.offset_restarts * restart_s;
+    let work = job.outlook.work_left / (1.0 + policy.optimism * job.outlook.uncertainty);
+    let age = job.age_s(problem.now_s) / (policy.patience_restarts * restart_s);
+    let esteem = policy.ageing * (1.0 + age).ln() - policy.thrift * best.ln();
+    for dish in &mut dishes {
+        let speed = dish.value;
+        let stays = present == Some((dish.kind, dish.gpus));
+        let cost_s = if stays {
+            0.0
+        } else {
+            policy.caution * restart_s
+        };
+        let time_s = work / speed + cost_s + offset_s;
+        let thrift = policy.thrift * (speed / f64::from(dish.gpus)).ln();
+        dish.value = (esteem + thrift - policy.power * time_s.ln()).exp();
+    }
+    dishes.retain(|dish| dish.value.is_finite() && dish.value > 0.0);
+    let has = |dish: &Dish| present == Some((dish.kind, dish.gpus));
+    Menu {
+        present: dishes.iter().position(has),
+        dishes,
+    }
+}
+
+/// On one node any number of units, on several only whole nodes; the minimum and what it has in any case. Their value is the speed.
+fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32) -> Vec<Dish> {
     let unit = job.unit.gpus.max(1);
     let least = job.min_gpus.max(1).div_ceil(unit) * unit;
-    let explored = job.outlook.largest_gpus.max(1).saturating_mul(policy.explore_factor);
+    let measured = job.outlook.largest_gpus.max(1);
+    let explored = measured.saturating_mul(policy.explore_factor);
     let most = job.max_gpus.min(explored.max(least));
-    let mut menu = Vec::new();
+    let mut dishes = Vec::new();
     for kind in kinds {
-        for gpus in sizes(kind, unit, least, most) {
-            let speed = speed(job, kind, gpus);
-            if speed <= 0.0 {
-                continue;
+        let whole = kind.node_gpus / unit * unit;
+        let Some(curve) = job.outlook.curves.get(usize::from(kind.index)) else {
+            continue;
+        };
+        if whole == 0 {
+            continue;
+        }
+        let mut add = |gpus: u32| {
+            let nodes = gpus.div_ceil(whole);
+            let speed = curve.speed(gpus, nodes);
+            if speed > 0.0 && speed.is_finite() {
+                dishes.push(Dish {
+                    kind: kind.index,
+                    gpus,
+                    nodes,
+                    value: speed,
+                });
             }
-            let stays = present == Some((kind.index, gpus));
-            let cost_s = if stays { 0.0 } else { job.restart_s };
-            let time_s = job.outlook.work_left / speed + cost_s + policy.offset_s;
-            let time_s = (time_s - policy.ageing * job.age_s(problem.now_s)).max(0.1 * time_s);
-            menu.push(Dish {
-                kind: kind.index,
-                gpus,
-                value: time_s.powf(-policy.power),
-            });
+        };
+        let top = most
+            .min(kind.gpus)
+            .max(if least <= kind.gpus { least } else { 0 });
+        let mut gpus = least;
+        while gpus <= top {
+            add(gpus);
+            // To the next unit on one node, from there to the next whole node; what it has lies on the way.
+            let next = if gpus < whole {
+                gpus + unit
+            } else {
+                (gpus / whole + 1) * whole
+            };
+            gpus = if (gpus + 1..next).contains(&held) {
+                held
+            } else {
+                next
+            };
         }
     }
-    menu
+    dishes
 }
 
-/// On one node any number of units, on several only whole nodes.
-fn sizes(kind: &Kind, unit: u32, least: u32, most: u32) -> impl Iterator<Item = u32> + use<> {
-    let whole = kind.node_gpus / unit * unit;
-    let most = most.min(kind.gpus);
-    let is_asked = move |gpus: &u32| *gpus <= whole || (whole > 0 && gpus.is_multiple_of(whole));
-    (least..=most)
-        .step_by(unit as usize)
-        .filter(move |gpus| is_asked(gpus) || *gpus == least)
-}
-
-fn speed(job: &Job, kind: &Kind, gpus: u32) -> f64 {
-    let whole = kind.node_gpus / job.unit.gpus.max(1) * job.unit.gpus.max(1);
-    if whole == 0 {
-        return 0.0;
+/// Leaves out sizes whose further GPUs add less than `least` each to the speed of some smaller size that stays.
+fn worth_their_gpus(dishes: &mut Vec<Dish>, least: f64, present: Option<(u16, u32)>) {
+    let mut kept: Vec<Dish> = Vec::with_capacity(dishes.len());
+    for dish in dishes.drain(..) {
+        let adds = |less: &Dish| {
+            let gpus = f64::from(dish.gpus - less.gpus);
+            less.kind != dish.kind || dish.value - less.value >= least * gpus
+        };
+        if present == Some((dish.kind, dish.gpus)) || kept.iter().all(adds) {
+            kept.push(dish);
+        }
     }
-    job.outlook.speed(kind.index, gpus, gpus.div_ceil(whole))
+    *dishes = kept;
 }

@@ -1,55 +1,173 @@
-//! On which nodes: who keeps its size keeps its nodes, the others are packed, and small jobs move aside where a larger one needs a
-//! whole node.
+//! On which nodes: who keeps its size keeps its nodes, the others are packed, the largest first. Where a gang would be torn apart, a
+//! smaller one of those that were seated moves aside; where that does not help, the gang takes the next best size.
 
 use super::choose::Choice;
-use super::menu::Dish;
-use crate::policies::room::{Room, Style};
-use crate::problem::{Decision, Problem, Worth};
+use super::floor::Floor;
+use super::menu::{Dish, Menu};
+use crate::problem::{Decision, Part, Problem, Worth};
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 
-pub(super) fn seat(problem: &Problem, menus: &[Vec<Dish>], chosen: Vec<Choice>) -> Decision {
-    let mut room = Room::beside_fixed(problem);
-    let mut anew: Vec<(u32, usize)> = Vec::new();
+/// Who sits where.
+pub(super) struct Seating {
+    /// The dish that each job really has.
+    pub held: Vec<Choice>,
+    parts: Vec<Option<Vec<Part>>>,
+}
+
+/// Kept gangs that are tried as the one to move aside, for one gang.
+const MOST_ASIDE: usize = 8;
+
+pub(super) fn seat(problem: &Problem, menus: &[Menu], chosen: Vec<Choice>) -> Seating {
+    let mut floor = Floor::new(problem);
+    let mut held: Vec<Choice> = vec![None; chosen.len()];
+    let mut parts: Vec<Option<Vec<Part>>> = vec![None; chosen.len()];
+    let mut waiting: BinaryHeap<(u32, Reverse<usize>)> = BinaryHeap::new();
     for (job, choice) in chosen.iter().enumerate() {
-        let Some(dish) = choice.map(|dish| menus[job][dish]) else {
-            continue;
-        };
-        let present = &problem.jobs[job].present;
-        let same = problem.jobs[job].held_gpus() == dish.gpus
-            && room.kind_of(present) == Some(dish.kind);
-        if same && room.can_keep(job) {
-            room.keep(job);
+        let Some(dish) = *choice else { continue };
+        let of = &problem.jobs[job];
+        let stays = menus[job].present == Some(dish) && floor.take(&of.present, &of.unit);
+        if stays {
+            held[job] = Some(dish);
         } else {
-            anew.push((dish.gpus, job));
+            waiting.push((menus[job].dishes[dish].gpus, Reverse(job)));
         }
     }
-    anew.sort_unstable_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(&b.1)));
-    for (_, job) in anew {
-        let wanted = chosen[job].map(|dish| menus[job][dish]);
-        let Some(wanted) = wanted else { continue };
-        place(&mut room, &menus[job], job, wanted);
+    floor.open();
+    let mut kept = Kept::of(problem, &held);
+    while let Some((_, Reverse(job))) = waiting.pop() {
+        let of = &problem.jobs[job];
+        let Some(wanted) = chosen[job] else { continue };
+        for dish in downwards(&menus[job], wanted) {
+            if menus[job].present == Some(dish) && floor.take(&of.present, &of.unit) {
+                held[job] = Some(dish);
+                break;
+            }
+            let Dish {
+                kind, gpus, nodes, ..
+            } = menus[job].dishes[dish];
+            let mut found = floor.find(kind, gpus, nodes, &of.unit);
+            if found.is_none() && dish == wanted {
+                let aside = kept.aside(problem, &mut floor, &menus[job].dishes[dish], &of.unit);
+                if let Some((moved, place)) = aside {
+                    held[moved] = None;
+                    waiting.push((problem.jobs[moved].held_gpus(), Reverse(moved)));
+                    found = Some(place);
+                }
+            }
+            if let Some(found) = found {
+                floor.take(&found, &of.unit);
+                parts[job] = Some(found);
+                held[job] = Some(dish);
+                break;
+            }
+        }
     }
-    let mut decision = room.decision();
+    Seating { held, parts }
+}
+
+/// The wanted dish, then those of no more GPUs by their value.
+fn downwards(menu: &Menu, wanted: usize) -> impl Iterator<Item = usize> + use<> {
+    let most = menu.dishes[wanted].gpus;
+    let mut rest: Vec<(f64, usize)> = Vec::new();
+    for (index, dish) in menu.dishes.iter().enumerate() {
+        if index != wanted && dish.gpus <= most {
+            rest.push((dish.value, index));
+        }
+    }
+    rest.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
+    std::iter::once(wanted).chain(rest.into_iter().map(|(_, index)| index))
+}
+
+/// Gangs on one node that stay where they are, the smallest first.
+struct Kept {
+    jobs: Vec<(u32, usize)>,
+}
+
+impl Kept {
+    fn of(problem: &Problem, held: &[Choice]) -> Self {
+        let stays = |&job: &usize| held[job].is_some() && problem.jobs[job].present.len() == 1;
+        let jobs = (0..held.len()).filter(stays);
+        let mut jobs: Vec<(u32, usize)> = jobs
+            .map(|job| (problem.jobs[job].held_gpus(), job))
+            .collect();
+        jobs.sort_unstable();
+        Self { jobs }
+    }
+
+    /// The smallest gang that makes room by moving aside, and the place that it makes. It is not kept any more.
+    fn aside(
+        &mut self,
+        problem: &Problem,
+        floor: &mut Floor<'_>,
+        dish: &Dish,
+        unit: &crate::problem::Demand,
+    ) -> Option<(usize, Vec<Part>)> {
+        let kind = |job: usize| problem.nodes[problem.jobs[job].present[0].node as usize].kind;
+        let mut tried = 0;
+        for index in 0..self.jobs.len() {
+            let (gpus, job) = self.jobs[index];
+            if gpus >= dish.gpus || tried == MOST_ASIDE {
+                break;
+            }
+            if kind(job) != dish.kind {
+                continue;
+            }
+            tried += 1;
+            let of = &problem.jobs[job];
+            floor.give(&of.present, &of.unit);
+            if let Some(place) = floor.find(dish.kind, dish.gpus, dish.nodes, unit) {
+                self.jobs.remove(index);
+                return Some((job, place));
+            }
+            floor.take(&of.present, &of.unit);
+        }
+        None
+    }
+}
+
+/// Puts a seating in the words of a decision.
+pub(super) fn decision(problem: &Problem, menus: &[Menu], seating: Seating) -> Decision {
+    let mut decision = Decision::keep(problem);
     decision.worth = vec![Worth::default(); problem.jobs.len()];
+    let seats = seating.held.into_iter().zip(seating.parts);
+    for (job, (held, parts)) in seats.enumerate() {
+        let of = &problem.jobs[job];
+        if !of.is_movable() {
+            continue;
+        }
+        decision.parts[job] = match (held, parts) {
+            (Some(_), parts) => parts.filter(|parts| *parts != of.present),
+            (None, _) => (!of.present.is_empty()).then(Vec::new),
+        };
+        decision.worth[job] = worth(&menus[job], held);
+    }
     decision
 }
 
-/// The wanted size, else the best smaller one that fits without being torn apart.
-fn place(room: &mut Room<'_>, menu: &[Dish], job: usize, wanted: Dish) {
-    let mut dishes: Vec<Dish> = menu
+/// What the last step to a dish gained per GPU, and what the next would.
+fn worth(menu: &Menu, held: Choice) -> Worth {
+    let (gpus, value, kind) = held.map_or((0, 0.0, None), |dish| {
+        let dish = menu.dishes[dish];
+        (dish.gpus, dish.value, Some(dish.kind))
+    });
+    let same = menu
+        .dishes
         .iter()
-        .copied()
-        .filter(|dish| dish.value <= wanted.value && dish.gpus <= wanted.gpus)
-        .collect();
-    dishes.sort_by(|a, b| b.value.total_cmp(&a.value).then(a.gpus.cmp(&b.gpus)));
-    for dish in dishes {
-        let Some(parts) = room.find(job, dish.kind, dish.gpus, Style::Packed) else {
-            continue;
-        };
-        let node_gpus = room.problem.node_gpus(dish.kind);
-        let torn = parts.len() > dish.gpus.div_ceil(node_gpus.max(1)) as usize;
-        if !torn {
-            room.give(job, parts);
-            return;
+        .filter(|dish| kind.is_none_or(|kind| dish.kind == kind));
+    let mut worth = Worth::default();
+    let mut below = (0, 0.0);
+    for dish in same {
+        if dish.gpus < gpus && dish.gpus > below.0 {
+            below = (dish.gpus, dish.value);
+        }
+        if dish.gpus > gpus {
+            let gain = (dish.value - value) / f64::from(dish.gpus - gpus);
+            worth.next_gain = worth.next_gain.max(gain);
         }
     }
+    if gpus > 0 {
+        worth.last_gain = (value - below.1) / f64::from(gpus - below.0);
+    }
+    worth
 }
