@@ -1,10 +1,12 @@
-//! Time of one round: a full queue planned from nothing, and a busy cluster in which nothing changes.
+//! Time of one round: a full queue planned from nothing, a busy cluster in which nothing changes, and one whose jobs have been
+//! measured at many sizes and epochs, where the estimators have most to do.
 
 #[path = "../tests/scene/mod.rs"]
 mod scene;
 
-use muster_core::snapshot::Snapshot;
+use muster_core::snapshot::{Snapshot, SpeedPoint};
 use muster_core::{plan, policy::Policy};
+use muster_model::spec::Convergence;
 use scene::Scene;
 
 fn main() {
@@ -47,6 +49,38 @@ fn full_queue(bencher: divan::Bencher<'_, '_>, (nodes, gpus, jobs): (u32, u32, u
 #[divan::bench(args = CLUSTERS, sample_count = 10)]
 fn busy_cluster(bencher: divan::Bencher<'_, '_>, (nodes, gpus, jobs): (u32, u32, u32)) {
     let snapshot = busy(nodes, gpus, jobs);
+    let policy = Policy::optimus();
+    bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
+}
+
+/// Every job measured at eight sizes and over forty epochs, and to end when its loss does not fall.
+fn learned(nodes: u32, gpus: u32, jobs: u32) -> Snapshot {
+    let mut snapshot = busy(nodes, gpus, jobs);
+    for job in &mut snapshot.jobs {
+        let size = |number: u32| (1 + number % 4, 1 + number / 4);
+        job.speeds = (0..8)
+            .map(size)
+            .map(|(workers, ps_shards)| SpeedPoint {
+                workers,
+                ps_shards,
+                steps_per_s: 10.0 / (0.9 / f64::from(workers) + 0.1 / f64::from(ps_shards)),
+                samples: 100,
+            })
+            .collect();
+        job.progress.epoch_losses = (1..=40)
+            .map(|epoch| (epoch, 1.0 / (0.1 * epoch as f64 + 0.4) + 0.25))
+            .collect();
+        job.progress.convergence = Some(Convergence {
+            relative_loss_drop: 0.005,
+            epochs: 3,
+        });
+    }
+    snapshot
+}
+
+#[divan::bench(args = CLUSTERS, sample_count = 10)]
+fn learned_cluster(bencher: divan::Bencher<'_, '_>, (nodes, gpus, jobs): (u32, u32, u32)) {
+    let snapshot = learned(nodes, gpus, jobs);
     let policy = Policy::optimus();
     bencher.bench(|| plan(divan::black_box(&snapshot), &policy));
 }

@@ -2,18 +2,18 @@
 //! the losses leave it open.
 //!
 //! For a given asymptote `b2` the curve is fitted by Gauss and Newton's method, each step a non-negative least squares problem in
-//! `b0` and `b1`; the asymptote itself is searched on a grid. That search is also what the confidence region is made of: the
+//! `b0` and `b1`, small enough to be solved on paper; the asymptote itself is searched on a grid. That search is also what the confidence region is made of: the
 //! asymptote is what few epochs tell least, so the curves whose asymptote fits nearly as well are the plausible ones (the
 //! profile likelihood of `b2`).
-
-use super::nnls;
 
 /// Fewer losses than this tell nothing.
 pub(super) const FEWEST: usize = 3;
 /// Asymptotes tried between 0 and the newest losses, and then about the best of them.
-const COARSE: u32 = 40;
-const FINE: u32 = 20;
-const NEWTON_STEPS: u32 = 6;
+const COARSE: u32 = 16;
+const FINE: u32 = 12;
+const NEWTON_STEPS: u32 = 4;
+/// A step that lowers the error by a smaller share is the last.
+const ENOUGH: f64 = 1e-3;
 
 /// Loss per epoch.
 #[derive(Debug, Clone, Copy)]
@@ -122,38 +122,61 @@ fn with_asymptote(points: &[Point], b2: f64) -> Option<(Curve, f64)> {
     // 1 / (loss - b2) is linear in b0 and b1. Noise may put a loss below the asymptote: it then counts as just above.
     let highest = points.iter().map(|point| point.loss).fold(0.0, f64::max);
     let least_above = (highest - b2) * 0.01;
-    let start: Vec<([f64; 2], f64)> = points
-        .iter()
-        .map(|point| {
-            let above = (point.loss - b2).max(least_above);
-            // d(1/y) = dy / y^2: this factor makes the rows measure the error in the loss.
-            let weight = point.weight * above * above;
-            ([weight * point.epoch, weight], weight / above)
-        })
-        .collect();
-    let mut found = curve(nnls::solve(&start));
+    let mut found = curve(non_negative(points.iter().map(|point| {
+        let above = (point.loss - b2).max(least_above);
+        // d(1/y) = dy / y^2: this factor makes the rows measure the error in the loss.
+        let weight = point.weight * above * above;
+        ([weight * point.epoch, weight], weight / above)
+    })));
     let mut error = squared_error(points, found);
     for _ in 0..NEWTON_STEPS {
-        let rows: Vec<([f64; 2], f64)> = points
-            .iter()
-            .map(|point| {
-                let [by_b0, by_b1, _] = found.slopes(point.epoch).map(|by| by * point.weight);
-                let residual = (point.loss - found.at(point.epoch)) * point.weight;
-                (
-                    [by_b0, by_b1],
-                    by_b0 * found.b0 + by_b1 * found.b1 + residual,
-                )
-            })
-            .collect();
-        let next = curve(nnls::solve(&rows));
+        let next = curve(non_negative(points.iter().map(|point| {
+            let [by_b0, by_b1, _] = found.slopes(point.epoch).map(|by| by * point.weight);
+            let residual = (point.loss - found.at(point.epoch)) * point.weight;
+            let target = by_b0 * found.b0 + by_b1 * found.b1 + residual;
+            ([by_b0, by_b1], target)
+        })));
         let next_error = squared_error(points, next);
-        let better = next_error < error * (1.0 - 1e-9);
-        if !better {
+        let better = next_error < error;
+        let enough = next_error > error * (1.0 - ENOUGH);
+        if better {
+            (found, error) = (next, next_error);
+        }
+        if !better || enough {
             break;
         }
-        (found, error) = (next, next_error);
     }
     (found.b0 > 0.0 && error.is_finite()).then_some((found, error))
+}
+
+/// The `x >= 0` that minimises `|A x - b|` over rows of two columns. Either both are positive and solve the normal equations, or one
+/// is 0 and the other the better of the two that can stand alone.
+fn non_negative(rows: impl Iterator<Item = ([f64; 2], f64)>) -> [f64; 2] {
+    let (mut aa, mut ab, mut bb, mut ar, mut br) = (0.0, 0.0, 0.0, 0.0, 0.0);
+    for ([a, b], right) in rows {
+        aa += a * a;
+        ab += a * b;
+        bb += b * b;
+        ar += a * right;
+        br += b * right;
+    }
+    let determinant = aa * bb - ab * ab;
+    if determinant > aa * bb * 1e-14 {
+        let both = [
+            (ar * bb - br * ab) / determinant,
+            (br * aa - ar * ab) / determinant,
+        ];
+        if both.iter().all(|&x| x >= 0.0) {
+            return both;
+        }
+    }
+    // What a column alone takes off the squared error.
+    let (by_a, by_b) = (ar.max(0.0).powi(2) * bb, br.max(0.0).powi(2) * aa);
+    if by_a >= by_b {
+        [ar.max(0.0) / aa, 0.0]
+    } else {
+        [0.0, br.max(0.0) / bb]
+    }
 }
 
 fn squared_error(points: &[Point], curve: Curve) -> f64 {
