@@ -38,6 +38,8 @@ fn promises(name: PolicyName) -> Promises {
         // A reservation may leave GPUs idle.
         Name::Fifo => (Stability::Always, false),
         Name::Optimus | Name::Slaq => (Stability::OneKind, true),
+        // It is asked once at an instant.
+        Name::Pollux => (Stability::Always, false),
         _ => (Stability::No, false),
     };
     Promises {
