@@ -11,6 +11,8 @@ pub(super) struct Dish {
     /// Nodes on which it is meant to lie, the fewest.
     pub nodes: u32,
     pub value: f64,
+    /// Logarithm of the first factor of the value alone.
+    haste: f64,
 }
 
 /// What a job could have, by kind and size; and which of that it has, if it is on the menu.
@@ -27,6 +29,9 @@ struct Kind {
     node_gpus: u32,
     gpus: u32,
 }
+
+/// What being faster on idle GPUs counts beside being faster on GPUs that are well used.
+const IDLE_WORTH: f64 = 0.01;
 
 /// What the movable jobs could have; empty for others.
 pub(super) fn menus(problem: &Problem, policy: &Muster) -> Vec<Menu> {
@@ -80,8 +85,10 @@ fn menu(problem: &Problem, policy: &Muster, kinds: &[Kind], job: &Job) -> Menu {
         };
         let time_s = work / speed + cost_s + offset_s;
         let thrift = policy.thrift * (speed / f64::from(dish.gpus)).ln();
-        dish.value = (esteem + thrift - policy.power * time_s.ln()).exp();
+        dish.haste = -policy.power * time_s.ln();
+        dish.value = (esteem + thrift + dish.haste).exp();
     }
+    idle_growth(&mut dishes);
     dishes.retain(|dish| dish.value.is_finite() && dish.value > 0.0);
     let has = |dish: &Dish| present == Some((dish.kind, dish.gpus));
     Menu {
@@ -115,6 +122,7 @@ fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32) -> Vec<Dish> {
                     gpus,
                     nodes,
                     value: speed,
+                    haste: 0.0,
                 });
             }
         };
@@ -138,6 +146,22 @@ fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32) -> Vec<Dish> {
         }
     }
     dishes
+}
+
+/// A larger size that is faster, but not by enough to be worth its GPUs to anybody else, is worth a little more than the smaller one:
+/// it is taken when its GPUs would be idle.
+fn idle_growth(dishes: &mut [Dish]) {
+    for of_kind in dishes.chunk_by_mut(|a, b| a.kind == b.kind) {
+        let (mut value, mut haste) = (0.0, f64::NEG_INFINITY);
+        for dish in of_kind {
+            if dish.haste > haste && dish.value <= value {
+                dish.value = value * (1.0 + IDLE_WORTH * (dish.haste - haste));
+            }
+            if dish.value > value {
+                (value, haste) = (dish.value, dish.haste);
+            }
+        }
+    }
 }
 
 /// Leaves out sizes whose further GPUs add less than `least` each to the speed of some smaller size that stays.

@@ -51,11 +51,11 @@ impl Muster {
     /// The numbers that we stand by.
     pub const STANDARD: Self = Self {
         power: 0.85,
-        thrift: 0.6,
-        ageing: 1.25,
+        thrift: 0.45,
+        ageing: 1.5,
         patience_restarts: 120.0,
         offset_restarts: 6.5,
-        caution: 4.0,
+        caution: 5.0,
         floor: 0.2,
         explore_factor: 2,
         optimism: 1.0,
