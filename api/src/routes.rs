@@ -49,6 +49,8 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(job::tasks::tasks))
         .routes(routes!(job::events::events))
         .routes(routes!(job::explain::explain))
+        .routes(routes!(job::forecast::forecast))
+        .routes(routes!(job::forecast::accuracy))
         .routes(routes!(job::progress::progress))
         .routes(routes!(job::logs::logs))
         .routes(routes!(job::follow_logs::follow_logs))

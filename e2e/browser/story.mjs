@@ -81,7 +81,7 @@ async function liveList() {
     last = await steps();
   }
   check(lists.length === asked, "the list follows its job without asking again");
-  check(/^\d+s$|^\d+m/.test(await row.locator('[data-label="ETA"]').innerText()), "the list says how long it will take");
+  check(/^\d+s$|^\d+m/.test(await row.locator('[data-label="Ends in"]').innerText()), "the list says how long it will take");
 }
 
 async function openByKeyboard() {

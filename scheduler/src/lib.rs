@@ -5,6 +5,7 @@
 
 pub mod clock;
 pub mod config;
+pub mod forecast;
 pub mod leader;
 pub mod lease;
 pub mod retention;

@@ -4,7 +4,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::session::chain;
 use muster_store::pool::{self, Pool};
-use muster_store::{StoreError, idempotency, job, round};
+use muster_store::{StoreError, forecast, idempotency, job, round};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -41,7 +41,7 @@ pub async fn run(pool: &Pool, config: &Config, mut leader: watch::Receiver<bool>
     }
 }
 
-/// Forgets once: old rounds, answers under expired idempotency keys, and what jobs deleted long ago had left. Each in a
+/// Forgets once: old rounds and forecasts, answers under expired idempotency keys, and what jobs deleted long ago had left. Each in a
 /// transaction of its own, so that none holds its locks longer than it needs.
 ///
 /// # Errors
@@ -52,6 +52,7 @@ pub async fn once(pool: &Pool, config: &Config) -> Result<Forgotten, StoreError>
     let jobs_before = now - Duration::from_secs(config.keep_deleted_jobs_s);
     let mut tx = pool::begin(pool).await?;
     let rounds = round::prune(&mut tx, rounds_before).await?;
+    forecast::prune(&mut tx, rounds_before).await?;
     tx.commit().await.map_err(StoreError::from)?;
     let mut tx = pool::begin(pool).await?;
     let answers = idempotency::sweep(&mut tx, now).await?;

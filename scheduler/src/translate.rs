@@ -170,11 +170,16 @@ fn progress(loaded: &store::LoadedJob) -> core::Progress {
     }
 }
 
-fn unix_ms(at: OffsetDateTime) -> i64 {
+/// Milliseconds since 1970.
+#[must_use]
+pub fn unix_ms(at: OffsetDateTime) -> i64 {
     i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("dates of this era fit")
 }
 
-fn date(unix_ms: i64) -> OffsetDateTime {
+/// # Panics
+/// Thousands of years from now.
+#[must_use]
+pub fn date(unix_ms: i64) -> OffsetDateTime {
     OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000)
         .expect("the core adds at most hours to the present")
 }

@@ -3,10 +3,13 @@
 
 mod support;
 
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::job::JobPhase;
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::Wait;
+use muster_scheduler::forecast;
 use muster_sim::replay::{Recorded, replay};
 use support::{Node, Shell, Store, TOKEN};
 
@@ -314,4 +317,34 @@ async fn old_rounds_are_forgotten_and_the_newest_kept() {
         left.iter().map(|round| round.number).collect::<Vec<_>>(),
         [3]
     );
+}
+
+#[tokio::test]
+async fn a_live_job_is_forecast_and_the_forecast_is_kept_when_it_is_news() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let _node = Node::dial(shell.address, "node-1", TOKEN, 2)
+        .await
+        .expect("welcome");
+    let job = store.submit((1, 2)).await;
+    store
+        .until(job, "starting", |job| {
+            job.state.phase() == JobPhase::Starting
+        })
+        .await;
+    let policy = Policy::named(PolicyName::Muster);
+    let mut told = forecast::Told::default();
+    let kept = forecast::once(&store.pool, &policy, &mut told).await;
+    assert_eq!(kept.expect("a forecast"), 1);
+    let again = forecast::once(&store.pool, &policy, &mut told).await;
+    assert_eq!(again.expect("a forecast"), 0, "nothing has changed");
+    let made = store.forecast(job).await.expect("it was kept");
+    assert_eq!(made.start, None, "it was placed already");
+    let finish = made.finish.expect("an end");
+    assert!(
+        finish.p10 < finish.p50 && finish.p50 < finish.p90,
+        "{finish:?}"
+    );
+    assert!(made.gpu_s > 0.0);
 }

@@ -5,9 +5,9 @@ use crate::query::{EventQuery, JobQuery};
 use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::view::{
-    CheckpointView, CreatedToken, EventView, ExplainView, JobView, Me, NewTenant, NewToken,
-    NodeView, Page, RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange, TenantView,
-    TokenView,
+    AccuracyView, CheckpointView, CreatedToken, EventView, ExplainView, JobView, Me, NewTenant,
+    NewToken, NodeView, Page, RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange,
+    TenantView, TokenView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -116,6 +116,12 @@ impl Client {
     /// Why it has its size, or why it waits and what stands in its way.
     pub async fn explain(&self, id: JobId) -> Result<ExplainView, ClientError> {
         self.get(&["jobs", &id.to_string(), "explain"], &[]).await
+    }
+
+    /// How often forecasts of the last so many days held.
+    pub async fn forecast_accuracy(&self, days: u32) -> Result<AccuracyView, ClientError> {
+        self.get(&["forecasts", "accuracy"], &[("days", days.to_string())])
+            .await
     }
 
     /// The training series after a step, thinned to `max_points`.

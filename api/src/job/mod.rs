@@ -7,6 +7,7 @@ pub mod download;
 pub mod events;
 pub mod explain;
 pub mod follow_logs;
+pub mod forecast;
 pub mod get;
 mod intent;
 pub mod list;

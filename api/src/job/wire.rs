@@ -66,6 +66,7 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         },
         progress,
         model_path: row.model_path,
+        forecast: row.forecast,
         resume_step: row.resume_step,
         submitted_by: row.submitted_by,
         submitted_at,
@@ -86,6 +87,7 @@ pub fn submitted(job: Job, user: &str) -> JobRow {
         ps_shards: 0,
         model_path: None,
         submitted_by: user.to_owned(),
+        forecast: None,
         resume_step: None,
     }
 }

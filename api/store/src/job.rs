@@ -9,6 +9,7 @@ use crate::event::{self, of_job};
 use crate::number::{unsigned, unsigned32};
 use crate::wake::{self, Channel};
 use muster_model::event::Event;
+use muster_model::forecast::{Forecast, Interval};
 use muster_model::id::{JobId, TenantId, UserId};
 use muster_model::job::{Intent, Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Sample};
@@ -45,6 +46,8 @@ pub struct JobRow {
     pub model_path: Option<String>,
     /// Name of the user who submitted it.
     pub submitted_by: String,
+    /// The newest; `None` before the first, and once it has ended.
+    pub forecast: Option<Forecast>,
     /// Newest step that it can continue from.
     pub resume_step: Option<u64>,
 }
@@ -104,6 +107,14 @@ struct Row {
     model_path: Option<String>,
     user_name: String,
     resume_step: Option<i64>,
+    forecast_at: Option<OffsetDateTime>,
+    start_p10: Option<OffsetDateTime>,
+    start_p50: Option<OffsetDateTime>,
+    start_p90: Option<OffsetDateTime>,
+    finish_p10: Option<OffsetDateTime>,
+    finish_p50: Option<OffsetDateTime>,
+    finish_p90: Option<OffsetDateTime>,
+    gpu_s: Option<f64>,
 }
 
 /// One text for every query of jobs; `query_as!` takes only literals.
@@ -118,7 +129,10 @@ macro_rules! select_jobs {
                    j.latest_evaluation as "latest_evaluation: Json<Evaluation>",
                    live.workers as "workers!", live.ps_shards as "ps_shards!",
                    case when j.phase = 'succeeded' then j.finished ->> 'model_path' end as "model_path",
-                   u.name as user_name, newest.step as "resume_step?"
+                   u.name as user_name, newest.step as "resume_step?", f.made_at as "forecast_at?",
+                   f.start_p10 as "start_p10?", f.start_p50 as "start_p50?", f.start_p90 as "start_p90?",
+                   f.finish_p10 as "finish_p10?", f.finish_p50 as "finish_p50?", f.finish_p90 as "finish_p90?",
+                   f.gpu_s as "gpu_s?"
                from job j
                join app_user u on u.id = j.submitted_by
                cross join lateral (
@@ -129,7 +143,12 @@ macro_rules! select_jobs {
                ) live
                cross join lateral (
                    select max(step) as step from checkpoint where job_id = j.id and retained
-               ) newest "# + $rest,
+               ) newest
+               left join lateral (
+                   select * from forecast
+                   where job_id = j.id and j.phase not in ('succeeded', 'failed', 'cancelled')
+                   order by made_at desc limit 1
+               ) f on true "# + $rest,
             $($argument),*
         )
     };
@@ -398,6 +417,7 @@ pub(crate) fn intent(text: &str) -> Intent {
 impl From<Row> for JobRow {
     fn from(row: Row) -> Self {
         Self {
+            forecast: forecast(&row),
             job: Job {
                 id: row.id.into(),
                 tenant_id: row.tenant_id.into(),
@@ -423,4 +443,20 @@ impl From<Row> for JobRow {
             resume_step: row.resume_step.map(unsigned),
         }
     }
+}
+
+fn forecast(row: &Row) -> Option<Forecast> {
+    let interval = |p10: Option<_>, p50: Option<_>, p90: Option<_>| {
+        Some(Interval {
+            p10: p10?,
+            p50: p50?,
+            p90: p90?,
+        })
+    };
+    Some(Forecast {
+        made_at: row.forecast_at?,
+        start: interval(row.start_p10, row.start_p50, row.start_p90),
+        finish: interval(row.finish_p10, row.finish_p50, row.finish_p90),
+        gpu_s: row.gpu_s?,
+    })
 }

@@ -407,7 +407,7 @@ impl<'s> Engine<'s> {
     }
 }
 
-fn follow(state: &mut TaskState, event: TaskEvent) {
+pub(crate) fn follow(state: &mut TaskState, event: TaskEvent) {
     // An event that the task's state refuses (up after gone) changes nothing.
     if let Ok(next) = state.clone().apply(event) {
         *state = next;
@@ -421,7 +421,7 @@ fn roll_back(job: &mut Job, live: &mut Live, checkpoint_steps: u64) {
     live.steps = kept as f64;
 }
 
-fn measure(job: &mut Job, steps_per_s: f64) {
+pub(crate) fn measure(job: &mut Job, steps_per_s: f64) {
     let (workers, ps_shards) = job.size();
     let known = job
         .speeds

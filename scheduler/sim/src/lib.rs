@@ -7,6 +7,7 @@
 pub mod bound;
 pub mod compare;
 mod engine;
+pub mod forecast;
 pub mod lineup;
 pub mod measure;
 pub mod outcome;
@@ -18,6 +19,7 @@ pub mod scenario;
 #[cfg(test)]
 mod testing;
 pub mod trace;
+pub mod what_if;
 
 pub use engine::{SimError, simulate};
 pub use muster_core as core;

@@ -120,6 +120,15 @@ impl Store {
             .job
     }
 
+    /// The newest forecast of the job.
+    pub async fn forecast(&self, id: JobId) -> Option<muster_model::forecast::Forecast> {
+        let mut tx = muster_store::pool::begin(&self.owner)
+            .await
+            .expect("a transaction");
+        let row = muster_store::job::get(&mut tx, id).await.expect("read");
+        row.expect("the job is there").forecast
+    }
+
     /// Waits until the job is as `right` says.
     pub async fn until(&self, id: JobId, what: &str, right: impl Fn(&Job) -> bool) -> Job {
         let reached = async {

@@ -1,6 +1,6 @@
 // Every call that the page makes, by what it is for.
 import { client, take, takeAnswer } from "./client";
-import type { CheckpointView, Explanation, JobPhase, JobSpec, JobView, Me, NodeView, Progress, StoredEvent, TaskView } from "./types";
+import type { Accuracy, CheckpointView, Explanation, JobPhase, JobSpec, JobView, Me, NodeView, Progress, StoredEvent, TaskView } from "./types";
 
 export interface Page<T> {
   items: T[];
@@ -39,6 +39,10 @@ export function job(id: string, signal?: AbortSignal): Promise<JobView> {
 
 export function explain(id: string, signal?: AbortSignal): Promise<Explanation> {
   return take(client.GET("/api/v1/jobs/{id}/explain", { params: { path: { id } }, ...cut(signal) }));
+}
+
+export function accuracy(signal?: AbortSignal): Promise<Accuracy> {
+  return take(client.GET("/api/v1/forecasts/accuracy", { ...cut(signal) }));
 }
 
 export type Verb = "pause" | "resume" | "cancel" | "delete";

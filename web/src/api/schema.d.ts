@@ -1,5 +1,25 @@
 // Generated from api/openapi.json by `npm run generate`. Do not edit.
 export interface paths {
+    "/api/v1/forecasts/accuracy": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Say how often forecasts held
+         * @description Of the forecasts of the tenant's jobs that have succeeded: how often the interval held what came. The target is 80 %.
+         */
+        get: operations["forecastAccuracy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs": {
         parameters: {
             query?: never;
@@ -130,6 +150,27 @@ export interface paths {
          *     what one worker more would gain beside the gain of whoever would have got the next GPU.
          */
         get: operations["explainJob"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}/forecast": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Say when a job is expected to start and to end
+         * @description The scheduler runs its own planner forward from the present state of the cluster, many times, each time with other speeds and
+         *     other work left, as far apart as its estimates are unsure. An interval is to hold in eight cases of ten.
+         */
+        get: operations["forecastJob"];
         put?: never;
         post?: never;
         delete?: never;
@@ -556,6 +597,21 @@ export interface components {
          * @enum {string}
          */
         Access: "member" | "admin";
+        /** @description How often the intervals of forecasts held. */
+        AccuracyView: {
+            finish: components["schemas"]["HitRate"];
+            /**
+             * Format: date-time
+             * @description Forecasts made since then.
+             */
+            since: string;
+            start: components["schemas"]["HitRate"];
+            /**
+             * Format: double
+             * @description The share that is to hold.
+             */
+            target: number;
+        };
         /** @description What becomes of a stopping job once its last task is gone. */
         AfterStop: {
             cause: components["schemas"]["RequeueCause"];
@@ -965,6 +1021,18 @@ export interface components {
             /** @description The value found, as JSON. */
             value: string;
         };
+        /** @description What was expected of a job at one instant. */
+        Forecast: {
+            finish: components["schemas"]["Interval"] | null;
+            /**
+             * Format: double
+             * @description GPU-seconds that it will still hold, in the mean.
+             */
+            gpu_s: number;
+            /** Format: date-time */
+            made_at: string;
+            start: components["schemas"]["Interval"] | null;
+        };
         Gpu: {
             /** Format: int32 */
             index: number;
@@ -987,6 +1055,20 @@ export interface components {
             model: string;
             task_id: components["schemas"]["TaskId"] | null;
         };
+        HitRate: {
+            /**
+             * Format: int64
+             * @description Of jobs that have succeeded since.
+             */
+            forecasts: number;
+            /** Format: int64 */
+            held: number;
+            /**
+             * Format: double
+             * @description Null while there are none.
+             */
+            share: number | null;
+        };
         InTheWay: {
             jobs: components["schemas"]["BlockingJob"][];
             /** @description Nodes on which it finds no room, those with most free GPUs first; at most 16. */
@@ -998,6 +1080,15 @@ export interface components {
          * @enum {string}
          */
         Intent: "run" | "pause" | "cancel";
+        /** @description In eight cases of ten it falls between `p10` and `p90`, in half of them before `p50`. */
+        Interval: {
+            /** Format: date-time */
+            p10: string;
+            /** Format: date-time */
+            p50: string;
+            /** Format: date-time */
+            p90: string;
+        };
         /**
          * Format: uuid
          * @description What was submitted.
@@ -1073,6 +1164,7 @@ export interface components {
             failures: number;
             /** Format: date-time */
             finished_at: string | null;
+            forecast: components["schemas"]["Forecast"] | null;
             id: components["schemas"]["JobId"];
             /** @description What its users want of it; the next round obeys. */
             intent: components["schemas"]["Intent"];
@@ -1328,6 +1420,7 @@ export interface components {
                 failures: number;
                 /** Format: date-time */
                 finished_at: string | null;
+                forecast: components["schemas"]["Forecast"] | null;
                 id: components["schemas"]["JobId"];
                 /** @description What its users want of it; the next round obeys. */
                 intent: components["schemas"]["Intent"];
@@ -1984,6 +2077,38 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    forecastAccuracy: {
+        parameters: {
+            query?: {
+                /** @description Forecasts made in so many days. */
+                days?: number;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Hit rates */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AccuracyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listJobs: {
         parameters: {
             query?: {
@@ -2298,6 +2423,38 @@ export interface operations {
                 };
                 content: {
                     "application/json": components["schemas"]["ExplainView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    forecastJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The newest forecast; null before the first, and once the job has ended */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Forecast"] | null;
                 };
             };
             /** @description A refusal */

@@ -37,6 +37,7 @@ export function job(change: Partial<JobView> = {}): JobView {
     model_path: null,
     failure: null,
     resume_step: null,
+    forecast: null,
     submitted_by: "ada",
     submitted_at: at(0),
     started_at: at(1),

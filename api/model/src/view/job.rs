@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Written;
 use crate::event::Event;
+use crate::forecast::Forecast;
 use crate::id::{CheckpointId, JobId, NodeId, TaskId, TenantId};
 use crate::job::{Intent, JobPhase, JobState};
 use crate::progress::{Evaluation, Sample};
@@ -45,6 +46,10 @@ pub struct JobView {
     /// Why it failed; null unless it did.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub failure: Option<String>,
+    /// When it is expected to start and to end; null before the first forecast, and once it has ended.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[serde(default)]
+    pub forecast: Option<Forecast>,
     /// Newest step that it can continue from; null before the first checkpoint.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub resume_step: Option<u64>,

@@ -5,6 +5,7 @@
 //! They must never gain behaviour: what they show is decided where they are made, in `muster-api`.
 
 mod explain;
+mod forecast;
 mod job;
 mod node;
 mod problem;
@@ -16,6 +17,7 @@ pub use explain::{
     BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
     RunnerUpView,
 };
+pub use forecast::{AccuracyView, HitRate};
 pub use job::{
     CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView,
     SeriesView, TaskView, WaitingView,

@@ -1,8 +1,8 @@
 // All that the job page shows of one job, loaded once and then carried forward by the job's own stream.
 import { useEffect, useRef } from "react";
-import { checkpoints, events, explain, job, progress, tasks } from "../../api/calls";
+import { accuracy, checkpoints, events, explain, job, progress, tasks } from "../../api/calls";
 import { useResource, type Resource } from "../../api/resource";
-import type { CheckpointView, Explanation, JobView, Progress, SampleView, StoredEvent, TaskView } from "../../api/types";
+import type { Accuracy, CheckpointView, Explanation, JobView, Progress, SampleView, StoredEvent, TaskView } from "../../api/types";
 import { appendEvaluation, appendEvent, foldEvent, foldSample, replaceAfter } from "../../live/job";
 import { decode } from "../../live/messages";
 import { openStream } from "../../live/stream";
@@ -14,6 +14,7 @@ export interface JobData {
   progress: Resource<Progress>;
   checkpoints: Resource<CheckpointView[]>;
   explanation: Resource<Explanation>;
+  accuracy: Resource<Accuracy>;
 }
 
 /** What a round thinks of a job moves with every round, of which the stream tells only what was decided. */
@@ -30,6 +31,7 @@ export function useJobData(id: string): JobData {
     progress: useResource(id, (signal) => progress(id, signal)),
     checkpoints: useResource(id, (signal) => checkpoints(id, signal)),
     explanation: useResource(id, (signal) => explain(id, signal)),
+    accuracy: useResource(id, (signal) => accuracy(signal)),
   };
   const latest = useRef(data);
   useEffect(() => {
@@ -51,7 +53,11 @@ export function useJobData(id: string): JobData {
     });
   }, [id]);
   useEffect(() => {
-    const timer = setInterval(() => latest.current.explanation.reload(), EXPLAIN_EVERY_MS);
+    const timer = setInterval(() => {
+      latest.current.explanation.reload();
+      // Its forecast is in the job.
+      latest.current.job.reload();
+    }, EXPLAIN_EVERY_MS);
     return () => clearInterval(timer);
   }, [id]);
   return data;

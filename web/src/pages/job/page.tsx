@@ -113,7 +113,7 @@ function Body({ tab, job, data }: { tab: Tab; job: JobView; data: JobData }) {
     case "overview":
       return (
         <div className="overview">
-          <Why job={job} events={data.events.data ?? []} explanation={data.explanation.data} />
+          <Why job={job} events={data.events.data ?? []} explanation={data.explanation.data} accuracy={data.accuracy.data} />
           <Curves job={job} data={data} />
         </div>
       );

@@ -1,12 +1,13 @@
 // Why the job is where it is: what it waits for, what is in the way and what would help, or what gave it its size and what one
 // worker more would bring; and the decisions before.
 import { Link } from "react-router";
-import type { Explanation, JobView, NodeObstacle, StoredEvent } from "../../api/types";
+import type { Accuracy, Explanation, JobView, NodeObstacle, StoredEvent } from "../../api/types";
 import { decisions, sizeReason } from "../../live/history";
 import { isWaiting } from "../../live/job";
 import { useNow } from "../../ui/now";
 import { Panel } from "../../ui/panel";
 import { afterStop, eventSentence, size } from "../../words/event";
+import { dates, expected, heldSentence } from "../../words/forecast";
 import { count, percent, plural, rate } from "../../words/number";
 import { clock, duration, instant } from "../../words/time";
 import { blockers } from "../../words/wait";
@@ -17,14 +18,16 @@ interface Props {
   job: JobView;
   events: readonly StoredEvent[];
   explanation: Explanation | null;
+  accuracy: Accuracy | null;
 }
 
-export function Why({ job, events, explanation }: Props) {
+export function Why({ job, events, explanation, accuracy }: Props) {
   const now = useNow();
   const past = decisions(events, SHOWN);
   return (
     <Panel title={headline(job)} className={tone(job)}>
       <Reason job={job} events={events} explanation={explanation} now={now} />
+      <Expected job={job} accuracy={accuracy} now={now} />
       {past.length === 0 ? null : (
         <>
           <h3 className="why-head">Last decisions</h3>
@@ -64,7 +67,7 @@ function tone(job: JobView): string {
   return isWaiting(job.phase) ? "panel-warn" : "";
 }
 
-function Reason({ job, events, explanation, now }: Props & { now: number }) {
+function Reason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { now: number }) {
   if (job.phase === "failed") return <p className="why-main">{job.failure ?? "No reason was given."}</p>;
   if (isWaiting(job.phase)) return <WaitReason job={job} explanation={explanation} now={now} />;
   if (job.state.phase === "stopping") return <p className="why-main">Its tasks were told to stop, {afterStop(job.state.then)}.</p>;
@@ -138,6 +141,39 @@ function basis(sizes: number, error: number | null): string {
   if (sizes === 0) return "a guess: nothing is measured yet";
   const measured = `measured at ${plural(sizes, "size")}`;
   return error === null ? measured : `${measured}, ${percent(error, 0)} off in the mean`;
+}
+
+/** When it will start and end, and how much such a forecast is worth. */
+function Expected({ job, accuracy, now }: { job: JobView; accuracy: Accuracy | null; now: number }) {
+  const { forecast } = job;
+  if (forecast === null || (forecast.start === null && forecast.finish === null)) return null;
+  const held = heldSentence(accuracy);
+  return (
+    <>
+      <h3 className="why-head">Forecast</h3>
+      <dl className="why-facts why-forecast">
+        {forecast.start === null ? null : (
+          <>
+            <dt>Starts in</dt>
+            <dd className="num" title={dates(forecast.start)}>
+              {expected(forecast.start, now)}
+            </dd>
+          </>
+        )}
+        {forecast.finish === null ? null : (
+          <>
+            <dt>Ends in</dt>
+            <dd className="num" title={dates(forecast.finish)}>
+              {expected(forecast.finish, now)}
+            </dd>
+          </>
+        )}
+        <dt>Will take</dt>
+        <dd className="num">{(forecast.gpu_s / 3600).toPrecision(2)} GPU-hours</dd>
+      </dl>
+      {held === null ? null : <p className="muted why-held">{held}</p>}
+    </>
+  );
 }
 
 function WaitReason({ job, explanation, now }: { job: JobView; explanation: Explanation | null; now: number }) {

@@ -5,6 +5,7 @@ import { isTerminal, isWaiting } from "../../live/job";
 import { PhaseChip } from "../../ui/phase";
 import { ProgressBar } from "../../ui/progress";
 import { useNow } from "../../ui/now";
+import { dates, range } from "../../words/forecast";
 import { NONE, loss, percent } from "../../words/number";
 import { age, duration, instant } from "../../words/time";
 
@@ -31,8 +32,8 @@ export function JobTable({ jobs }: { jobs: readonly JobView[] }) {
             <th scope="col" className="right" title="On the test split; in brackets on training data, until there is a test">
               Accuracy
             </th>
-            <th scope="col" className="right">
-              ETA
+            <th scope="col" className="right" title="Between the two in four cases of five, by the scheduler's forecast">
+              Ends in
             </th>
             <th scope="col" className="right">
               Age
@@ -77,8 +78,8 @@ function JobRow({ job, now }: { job: JobView; now: number }) {
       <td className="right num" data-label="Accuracy">
         <Accuracy job={job} />
       </td>
-      <td className="right num" data-label="ETA">
-        {job.phase === "running" ? duration(job.progress?.eta_s) : NONE}
+      <td className="right num" data-label="Ends in" {...(job.forecast?.finish ? { title: dates(job.forecast.finish) } : {})}>
+        {job.forecast?.finish ? range(job.forecast.finish, now) : job.phase === "running" ? duration(job.progress?.eta_s) : NONE}
       </td>
       <td className="right num" data-label="Age" title={`Submitted ${instant(job.submitted_at)}`}>
         {age(job.submitted_at, now)}

@@ -1,0 +1,90 @@
+//! `GET /jobs/{id}/forecast` and `GET /forecasts/accuracy`.
+
+use crate::auth::Caller;
+use crate::clock;
+use crate::problem::Refusal;
+use crate::query::{FromQuery, Named, Params, Query};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::forecast::Forecast;
+use muster_model::id::JobId;
+use muster_model::view::{AccuracyView, HitRate};
+use muster_store::{forecast, job};
+use std::time::Duration;
+
+const DAYS_DEFAULT: u64 = 7;
+const DAYS_MAX: u64 = 365;
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct AccuracyParams {
+    /// Forecasts made in so many days.
+    #[param(minimum = 1, maximum = 365, default = 7, required = false)]
+    pub days: u64,
+}
+
+impl FromQuery for AccuracyParams {
+    const NAMES: &'static [&'static str] = &["days"];
+
+    fn take(query: &mut Query) -> Self {
+        Self {
+            days: query.number("days", DAYS_DEFAULT, 1..=DAYS_MAX),
+        }
+    }
+}
+
+/// Say when a job is expected to start and to end
+///
+/// The scheduler runs its own planner forward from the present state of the cluster, many times, each time with other speeds and
+/// other work left, as far apart as its estimates are unsure. An interval is to hold in eight cases of ten.
+#[utoipa::path(
+    get, path = "/jobs/{id}/forecast", operation_id = "forecastJob", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job")),
+    responses((status = 200, description = "The newest forecast; null before the first, and once the job has ended", body = Option<Forecast>)),
+)]
+pub async fn forecast(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(()): Params<()>,
+) -> Result<Json<Option<Forecast>>, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    let row = job::get(&mut tx, id)
+        .await?
+        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+    Ok(Json(row.forecast))
+}
+
+/// Say how often forecasts held
+///
+/// Of the forecasts of the tenant's jobs that have succeeded: how often the interval held what came. The target is 80 %.
+#[utoipa::path(
+    get, path = "/forecasts/accuracy", operation_id = "forecastAccuracy", tag = "jobs", params(AccuracyParams),
+    responses((status = 200, description = "Hit rates", body = AccuracyView)),
+)]
+pub async fn accuracy(
+    State(app): State<App>,
+    caller: Caller,
+    Params(params): Params<AccuracyParams>,
+) -> Result<Json<AccuracyView>, Refusal> {
+    let since = clock::now() - Duration::from_secs(params.days * 86_400);
+    let mut tx = app.begin(&caller).await?;
+    let tally = forecast::tally(&mut tx, since).await?;
+    Ok(Json(AccuracyView {
+        since,
+        target: 0.8,
+        finish: rate(tally.finishes, tally.finishes_held),
+        start: rate(tally.starts, tally.starts_held),
+    }))
+}
+
+fn rate(forecasts: u64, held: u64) -> HitRate {
+    // Counts of rows stay far below 2^52.
+    let share = (forecasts > 0).then(|| held as f64 / forecasts as f64);
+    HitRate {
+        forecasts,
+        held,
+        share,
+    }
+}

@@ -1,0 +1,317 @@
+//! The core at work on a cluster as it is, until its jobs have ended: from event to event, with a round after each.
+
+use super::truth::Truth;
+use crate::engine::{follow, measure};
+use muster_core::policy::Policy;
+use muster_core::snapshot::{Finished, Job, Snapshot};
+use muster_core::{Action, ApplyError, apply, plan};
+use muster_model::id::JobId;
+use muster_model::job::{AfterStop, JobState};
+use muster_model::task::{Outcome, TaskEvent, TaskState};
+use std::collections::BTreeMap;
+
+/// How fast the cluster obeys, and how far to look.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Pace {
+    /// From a start to all tasks up.
+    pub launch_ms: i64,
+    /// From an order to stop until the tasks are gone.
+    pub stop_ms: i64,
+    /// Between rounds that nothing else causes.
+    pub round_ms: i64,
+    /// From the snapshot's instant on; what has not ended by then has no end.
+    pub horizon_ms: i64,
+}
+
+impl Pace {
+    /// What a cluster takes to start and to stop tasks; what it really takes, the calibration learns.
+    pub const LIVE: Self = Self {
+        launch_ms: 3_000,
+        stop_ms: 2_000,
+        round_ms: 300_000,
+        horizon_ms: 90 * 86_400_000,
+    };
+}
+
+/// A job that is submitted while the run goes on.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Arrival {
+    /// Its `submitted_ms` says when.
+    pub job: Job,
+    pub truth: Truth,
+}
+
+/// What became of a job. Unix time, milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Fate {
+    pub job: JobId,
+    /// When its first tasks were placed; `None` when they had been before, or never were.
+    pub start_ms: Option<i64>,
+    pub finish_ms: Option<i64>,
+    /// GPU-seconds held.
+    pub gpu_s: f64,
+    /// Times that it was stopped to go on later.
+    pub stops: u32,
+}
+
+/// A run.
+#[derive(Debug)]
+pub struct Ahead {
+    snapshot: Snapshot,
+    truths: BTreeMap<JobId, Truth>,
+    live: BTreeMap<JobId, Live>,
+    /// The next one last.
+    arrivals: Vec<Arrival>,
+    fates: BTreeMap<JobId, Fate>,
+    pace: Pace,
+    until_ms: i64,
+}
+
+#[derive(Debug, Clone, Copy, Default)]
+struct Live {
+    /// When the tasks of the present revision will be up, or gone.
+    due_ms: Option<i64>,
+    /// Steps done before the run, and since.
+    before: u64,
+    steps: f64,
+    /// It was never placed.
+    fresh: bool,
+}
+
+impl Ahead {
+    /// Of every job of the snapshot there must be a truth.
+    #[must_use]
+    pub fn new(
+        snapshot: Snapshot,
+        truths: BTreeMap<JobId, Truth>,
+        mut arrivals: Vec<Arrival>,
+        pace: Pace,
+    ) -> Self {
+        arrivals.sort_by_key(|arrival| std::cmp::Reverse(arrival.job.submitted_ms));
+        let mut ahead = Self {
+            until_ms: snapshot.now_ms.saturating_add(pace.horizon_ms),
+            truths,
+            live: BTreeMap::new(),
+            arrivals,
+            fates: BTreeMap::new(),
+            pace,
+            snapshot: Snapshot {
+                jobs: Vec::new(),
+                ..snapshot.clone()
+            },
+        };
+        for job in snapshot.jobs {
+            ahead.admit(job);
+        }
+        ahead
+    }
+
+    /// To the end of all jobs, or of the horizon.
+    ///
+    /// # Errors
+    /// [`ApplyError`] when the core made a plan that its own snapshot does not bear.
+    pub fn run(&mut self, policy: &Policy) -> Result<(), ApplyError> {
+        self.run_until(self.until_ms, policy)
+    }
+
+    /// As far as this instant; a later call goes on from there.
+    ///
+    /// # Errors
+    /// As [`run`](Self::run).
+    pub fn run_until(&mut self, until_ms: i64, policy: &Policy) -> Result<(), ApplyError> {
+        let until_ms = until_ms.min(self.until_ms);
+        self.round(policy)?;
+        while self.snapshot.now_ms < until_ms && !self.is_done() {
+            self.advance(until_ms);
+            self.round(policy)?;
+        }
+        Ok(())
+    }
+
+    /// The cluster as it is now.
+    #[must_use]
+    pub fn snapshot(&self) -> &Snapshot {
+        &self.snapshot
+    }
+
+    /// Of every job that was there or came, by id.
+    pub fn fates(&self) -> impl Iterator<Item = Fate> {
+        self.fates.values().copied()
+    }
+
+    fn is_done(&self) -> bool {
+        self.snapshot.jobs.is_empty() && self.arrivals.is_empty()
+    }
+
+    fn admit(&mut self, job: Job) {
+        let now_ms = self.snapshot.now_ms;
+        let states = || job.tasks.iter().map(|task| &task.state);
+        let due_ms = if states().any(|state| *state == TaskState::Stopping) {
+            Some(now_ms + self.pace.stop_ms)
+        } else if states().any(|state| *state == TaskState::Assigned) {
+            let up_ms = job.placed_ms.unwrap_or(now_ms) + self.pace.launch_ms;
+            Some(up_ms.max(now_ms + 1))
+        } else {
+            None
+        };
+        let live = Live {
+            due_ms,
+            before: job.progress.step,
+            steps: 0.0,
+            fresh: job.revision == 0,
+        };
+        self.live.insert(job.id, live);
+        let fate = Fate {
+            job: job.id,
+            start_ms: None,
+            finish_ms: None,
+            gpu_s: 0.0,
+            stops: 0,
+        };
+        self.fates.insert(job.id, fate);
+        self.snapshot.jobs.push(job);
+    }
+
+    /// Moves to the next instant at which something happens, and lets it happen.
+    fn advance(&mut self, until_ms: i64) {
+        let now_ms = self.snapshot.now_ms;
+        let jobs = &self.snapshot.jobs;
+        let next_ms = jobs
+            .iter()
+            .filter_map(|job| self.live[&job.id].due_ms)
+            .chain(jobs.iter().filter_map(|job| job.not_before_ms))
+            .chain(jobs.iter().filter_map(|job| self.ends_ms(job)))
+            .chain(self.arrivals.last().map(|next| next.job.submitted_ms))
+            .filter(|&at_ms| at_ms > now_ms)
+            .min()
+            .unwrap_or(i64::MAX)
+            .min(now_ms.saturating_add(self.pace.round_ms))
+            .min(until_ms);
+        self.train(next_ms - now_ms);
+        self.snapshot.now_ms = next_ms;
+        self.tasks_follow();
+        let mut came = false;
+        while let Some(next) = self
+            .arrivals
+            .pop_if(|next| next.job.submitted_ms <= next_ms)
+        {
+            self.truths.insert(next.job.id, next.truth);
+            self.admit(next.job);
+            came = true;
+        }
+        if came {
+            self.snapshot.sort();
+        }
+    }
+
+    /// True steps per second of a job that trains; `None` for one that does not.
+    fn speed(&self, job: &Job) -> Option<f64> {
+        let trains = job.finished.is_none()
+            && job.state == JobState::Running
+            && job
+                .tasks
+                .iter()
+                .all(|task| task.state == TaskState::Running);
+        let (workers, ps_shards) = job.size();
+        trains.then(|| self.truths[&job.id].curve.steps_per_s(workers, ps_shards))
+    }
+
+    fn ends_ms(&self, job: &Job) -> Option<i64> {
+        let speed = self.speed(job)?;
+        let left = self.truths[&job.id].steps_left - self.live[&job.id].steps;
+        let left_ms = (left / speed * 1000.0).ceil().max(1.0);
+        Some(self.snapshot.now_ms.saturating_add(left_ms as i64))
+    }
+
+    fn train(&mut self, elapsed_ms: i64) {
+        let elapsed_s = elapsed_ms as f64 / 1000.0;
+        let speeds: Vec<Option<f64>> = self
+            .snapshot
+            .jobs
+            .iter()
+            .map(|job| self.speed(job))
+            .collect();
+        for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
+            if let Some(fate) = self.fates.get_mut(&job.id) {
+                fate.gpu_s += f64::from(job.held_gpus()) * elapsed_s;
+            }
+            let (Some(speed), Some(live)) = (speed, self.live.get_mut(&job.id)) else {
+                continue;
+            };
+            let left = self.truths[&job.id].steps_left;
+            job.trained_s += elapsed_s;
+            live.steps = (live.steps + speed * elapsed_s).min(left);
+            // A thousandth of a step is rounding of the clock.
+            job.progress.step = live.before + (live.steps + 1e-3).floor() as u64;
+            measure(job, speed);
+            if live.steps + 1e-3 >= left {
+                job.finished = Some(Finished {
+                    step: job.progress.step,
+                    reason: "its work is done".to_owned(),
+                });
+            }
+        }
+    }
+
+    /// Tasks come up and go away when their time has come.
+    fn tasks_follow(&mut self) {
+        let now_ms = self.snapshot.now_ms;
+        for job in &mut self.snapshot.jobs {
+            let live = self.live.entry(job.id).or_default();
+            if live.due_ms.is_none_or(|due_ms| due_ms > now_ms) {
+                continue;
+            }
+            live.due_ms = None;
+            for task in &mut job.tasks {
+                let event = match task.state {
+                    TaskState::Assigned => TaskEvent::Up,
+                    TaskState::Stopping => TaskEvent::Gone {
+                        outcome: Outcome::Exited { code: 0 },
+                    },
+                    TaskState::Running | TaskState::Released { .. } => continue,
+                };
+                follow(&mut task.state, event);
+            }
+        }
+    }
+
+    fn round(&mut self, policy: &Policy) -> Result<(), ApplyError> {
+        let now_ms = self.snapshot.now_ms;
+        let (plan, _) = plan(&self.snapshot, policy);
+        apply(&mut self.snapshot, &plan)?;
+        self.snapshot.round += 1;
+        for decision in &plan.decisions {
+            let live = self.live.entry(decision.job).or_default();
+            match &decision.action {
+                Action::Start { .. } => {
+                    live.due_ms = Some(now_ms + self.pace.launch_ms);
+                    if let (true, Some(fate)) = (live.fresh, self.fates.get_mut(&decision.job)) {
+                        fate.start_ms = Some(now_ms);
+                    }
+                    live.fresh = false;
+                }
+                Action::Stop { then, .. } => {
+                    live.due_ms = Some(now_ms + self.pace.stop_ms);
+                    if let (AfterStop::Requeue { .. }, Some(fate)) =
+                        (then, self.fates.get_mut(&decision.job))
+                    {
+                        fate.stops += 1;
+                    }
+                }
+                _ => {}
+            }
+        }
+        for job in &self.snapshot.jobs {
+            let Some(fate) = self.fates.get_mut(&job.id) else {
+                continue;
+            };
+            if job.state.phase().is_terminal() {
+                fate.finish_ms = Some(now_ms);
+            }
+        }
+        self.snapshot
+            .jobs
+            .retain(|job| !job.state.phase().is_terminal());
+        Ok(())
+    }
+}

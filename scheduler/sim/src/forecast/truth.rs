@@ -1,0 +1,153 @@
+//! What a run takes for true of a job: its speed at every size and the work it has left; what the estimators believe, thrown off as far
+//! as they are unsure.
+
+use muster_core::report::JobReport;
+use muster_core::snapshot::{Job, SpeedPoint};
+use muster_model::id::JobId;
+
+/// Share of a step that more workers do not shorten, and share that only more shards do, where nothing was measured: those of the
+/// core's prior.
+const SERIAL: f64 = 0.05;
+const EXCHANGE: f64 = 0.02;
+/// Relative spread (standard deviation of the logarithm) of a speed that nobody measured, and of one measured well.
+const UNMEASURED: f64 = 0.6;
+const MEASURED: f64 = 0.03;
+/// Between the 10 % and the 90 % quantile of a normal distribution lie so many standard deviations.
+const QUANTILES_APART: f64 = 2.563;
+
+/// One job as a run has it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Truth {
+    pub curve: Curve,
+    pub steps_left: f64,
+    /// Standard deviations of the logarithms of both.
+    pub speed_spread: f64,
+    pub steps_spread: f64,
+}
+
+/// Speed at every size, from that at some: between and beyond them Amdahl's law holds.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Curve {
+    points: Vec<SpeedPoint>,
+    /// By which all is faster.
+    pub factor: f64,
+}
+
+impl Curve {
+    /// # Panics
+    /// Without a point.
+    #[must_use]
+    pub fn through(points: Vec<SpeedPoint>) -> Self {
+        assert!(!points.is_empty(), "a curve goes through something");
+        Self {
+            points,
+            factor: 1.0,
+        }
+    }
+
+    /// Steps per second; never 0.
+    #[must_use]
+    pub fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
+        let size = (f64::from(workers.max(1)), f64::from(ps_shards.max(1)));
+        let distance = |point: &SpeedPoint| {
+            let known = (
+                f64::from(point.workers.max(1)),
+                f64::from(point.ps_shards.max(1)),
+            );
+            (size.0 / known.0).ln().abs() + (size.1 / known.1).ln().abs()
+        };
+        let nearest = self
+            .points
+            .iter()
+            .min_by(|a, b| distance(a).total_cmp(&distance(b)))
+            .expect("a curve goes through something");
+        let known = (
+            f64::from(nearest.workers.max(1)),
+            f64::from(nearest.ps_shards.max(1)),
+        );
+        let speed = nearest.steps_per_s * step_share(known) / step_share(size) * self.factor;
+        speed.max(1e-9)
+    }
+}
+
+/// Relative duration of a step.
+fn step_share((workers, ps_shards): (f64, f64)) -> f64 {
+    (1.0 - SERIAL - EXCHANGE) / workers + SERIAL + EXCHANGE / ps_shards
+}
+
+impl Truth {
+    /// What the round's report says of a job.
+    #[must_use]
+    pub fn believed(job: &Job, said: &JobReport) -> Self {
+        let measured: Vec<SpeedPoint> = job
+            .speeds
+            .iter()
+            .filter(|point| point.samples > 0 && point.steps_per_s > 0.0)
+            .copied()
+            .collect();
+        let speed_spread = if measured.is_empty() {
+            UNMEASURED
+        } else {
+            let error = said.speed.mean_relative_error.unwrap_or(0.0);
+            error.clamp(MEASURED, UNMEASURED)
+        };
+        let curve = if measured.is_empty() {
+            Curve::through(vec![SpeedPoint {
+                workers: said.workers.max(1),
+                ps_shards: said.ps_shards.max(1),
+                steps_per_s: said.speed.steps_per_s.max(1e-9),
+                samples: 0,
+            }])
+        } else {
+            Curve::through(measured)
+        };
+        let steps_spread = match said.steps_left_between {
+            Some((least, most)) => (most.max(1.0) / least.max(1.0)).ln() / QUANTILES_APART,
+            None => 0.0,
+        };
+        Self {
+            curve,
+            steps_left: said.steps_left.max(1.0),
+            speed_spread,
+            steps_spread: steps_spread.clamp(0.0, 2.0),
+        }
+    }
+
+    /// One of the jobs that it may be.
+    #[must_use]
+    pub(super) fn thrown(&self, dice: &mut Dice) -> Self {
+        let mut thrown = self.clone();
+        thrown.curve.factor *= (self.speed_spread * dice.normal()).exp();
+        thrown.steps_left *= (self.steps_spread * dice.normal()).exp();
+        thrown
+    }
+}
+
+/// Numbers from a seed (SplitMix64; Steele, Lea and Flood, OOPSLA 2014).
+#[derive(Debug)]
+pub(super) struct Dice(u64);
+
+impl Dice {
+    pub(super) fn new(seed: u64, job: JobId, run: u32) -> Self {
+        let (high, low) = job.0.as_u64_pair();
+        let job = high.rotate_left(32) ^ low.wrapping_mul(0x9fb2_1c65_1e98_df25);
+        Self(seed ^ job ^ u64::from(run).wrapping_mul(0xd134_2543_de82_ef95))
+    }
+
+    /// Between 0 and 1, both excluded.
+    fn uniform(&mut self) -> f64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^= z >> 31;
+        // The upper 53 bits, which a float holds exactly.
+        ((z >> 11) as f64 + 0.5) / (1_u64 << 53) as f64
+    }
+
+    /// Of mean 0 and variance 1 (Box and Muller).
+    pub(super) fn normal(&mut self) -> f64 {
+        let (radius, angle) = (self.uniform(), self.uniform());
+        (-2.0 * radius.ln()).sqrt() * (std::f64::consts::TAU * angle).cos()
+    }
+}

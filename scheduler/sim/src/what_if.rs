@@ -1,0 +1,266 @@
+//! What would come of a change: the present, forecast as it is and as it would be, by the same dice.
+
+use crate::forecast::{Ahead, Forecast, Interval, Pace, Settings, believed, forecast};
+use muster_core::ApplyError;
+use muster_core::policy::Policy;
+use muster_core::snapshot::{Job, Node, Progress, Snapshot};
+use muster_model::id::{JobId, NodeId, TenantId};
+use muster_model::job::{Intent, JobState};
+use muster_model::spec::JobSpec;
+use serde::Serialize;
+use uuid::Uuid;
+
+/// Something that could be changed.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Change {
+    /// Nodes like the largest one there is, with so many GPUs each.
+    AddNodes {
+        nodes: u32,
+        gpus: u32,
+    },
+    /// `None` lifts the limit.
+    Quota {
+        tenant: String,
+        gpu_quota: Option<u32>,
+    },
+    AddJob {
+        tenant: String,
+        spec: Box<JobSpec>,
+    },
+}
+
+/// What is to be expected without the changes and with them.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Comparison {
+    /// The instant from which is looked ahead, Unix time.
+    pub now_ms: i64,
+    pub tenants: Vec<TenantOutlook>,
+    /// Those that are there, by submission, then the added ones.
+    pub jobs: Vec<JobOutlook>,
+}
+
+/// Means over a tenant's jobs whose end is foreseen in both cases, seconds since submission.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TenantOutlook {
+    pub tenant: String,
+    pub jobs: u32,
+    /// Until the first start, of jobs that have not started; `None` when there is none.
+    pub wait_s: Option<Pair>,
+    pub jct_s: Option<Pair>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Pair {
+    pub before: f64,
+    pub after: f64,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct JobOutlook {
+    pub job: JobId,
+    pub name: String,
+    pub tenant: String,
+    /// `None` for a job that is added.
+    pub before: Option<Forecast>,
+    pub after: Forecast,
+}
+
+/// The question names what is not there.
+#[derive(Debug, thiserror::Error)]
+pub enum WhatIfError {
+    #[error("there is no tenant {name}")]
+    NoSuchTenant { name: String },
+    #[error("there is no node to take for a model of the added ones")]
+    NoNode,
+    #[error("run the core forward")]
+    Run(#[from] ApplyError),
+}
+
+/// The cluster at `now_ms`, from a snapshot of before in which nothing has been decided since: it went on as was believed.
+///
+/// # Errors
+/// [`ApplyError`].
+pub fn present(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    pace: Pace,
+    now_ms: i64,
+) -> Result<Snapshot, ApplyError> {
+    let mut ahead = Ahead::new(
+        snapshot.clone(),
+        believed(snapshot, policy),
+        Vec::new(),
+        pace,
+    );
+    ahead.run_until(now_ms, policy)?;
+    let mut present = ahead.snapshot().clone();
+    // It stops earlier where nothing is left to do.
+    present.now_ms = present.now_ms.max(now_ms);
+    Ok(present)
+}
+
+/// Forecasts the snapshot as it is and after the changes.
+///
+/// # Errors
+/// [`WhatIfError`].
+pub fn what_if(
+    snapshot: &Snapshot,
+    changes: &[Change],
+    policy: &Policy,
+    settings: &Settings,
+) -> Result<Comparison, WhatIfError> {
+    let mut changed = snapshot.clone();
+    for (number, change) in (0_u64..).zip(changes) {
+        carry_out(&mut changed, change, number)?;
+    }
+    changed.sort();
+    let before = forecast(snapshot, &[], policy, settings)?;
+    let after = forecast(&changed, &[], policy, settings)?;
+    let tenant = |id: TenantId| {
+        let found = snapshot.tenants.iter().find(|tenant| tenant.id == id);
+        found.map_or_else(|| id.to_string(), |tenant| tenant.name.clone())
+    };
+    let jobs: Vec<JobOutlook> = changed
+        .jobs
+        .iter()
+        .zip(after)
+        .map(|(job, after)| JobOutlook {
+            job: job.id,
+            name: job.name.clone(),
+            tenant: tenant(job.tenant),
+            before: before.iter().find(|one| one.job == job.id).cloned(),
+            after,
+        })
+        .collect();
+    let tenants = changed
+        .tenants
+        .iter()
+        .map(|tenant| outlook(&tenant.name, &jobs, &changed))
+        .filter(|outlook| outlook.jobs > 0);
+    Ok(Comparison {
+        now_ms: snapshot.now_ms,
+        tenants: tenants.collect(),
+        jobs,
+    })
+}
+
+fn carry_out(snapshot: &mut Snapshot, change: &Change, number: u64) -> Result<(), WhatIfError> {
+    match change {
+        Change::AddNodes { nodes, gpus } => {
+            let open = snapshot.nodes.iter().filter(|node| node.is_open());
+            let model = open.max_by_key(|node| node.gpus).cloned();
+            let model = model.ok_or(WhatIfError::NoNode)?;
+            snapshot.nodes.extend((0..*nodes).map(|index| Node {
+                id: NodeId(Uuid::from_u64_pair(u64::MAX - number, u64::from(index))),
+                name: format!("added-{number}-{index}"),
+                gpus: *gpus,
+                ..model.clone()
+            }));
+        }
+        Change::Quota { tenant, gpu_quota } => {
+            let id = tenant_id(snapshot, tenant)?;
+            let mut tenants = snapshot.tenants.iter_mut();
+            if let Some(found) = tenants.find(|one| one.id == id) {
+                found.gpu_quota = *gpu_quota;
+            }
+        }
+        Change::AddJob { tenant, spec } => {
+            let id = tenant_id(snapshot, tenant)?;
+            let job = JobId(Uuid::from_u64_pair(u64::MAX - number, 0));
+            let job = submitted(job, id, spec, snapshot.now_ms);
+            snapshot.jobs.push(job);
+        }
+    }
+    Ok(())
+}
+
+fn tenant_id(snapshot: &Snapshot, name: &str) -> Result<TenantId, WhatIfError> {
+    let found = snapshot.tenants.iter().find(|tenant| tenant.name == name);
+    found
+        .map(|tenant| tenant.id)
+        .ok_or_else(|| WhatIfError::NoSuchTenant {
+            name: name.to_owned(),
+        })
+}
+
+/// A job as a round would see it right after its submission.
+fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
+    let steps_per_epoch = spec.engine.steps_per_epoch();
+    let by_epochs = spec.stop.epochs.map(|n| n.saturating_mul(steps_per_epoch));
+    Job {
+        id,
+        tenant,
+        name: spec.name.clone(),
+        priority: spec.priority,
+        submitted_ms: now_ms,
+        intent: Intent::Run,
+        state: JobState::Queued,
+        revision: 0,
+        failures: 0,
+        retries: spec.retries,
+        not_before_ms: None,
+        workers: spec.scale.workers,
+        ps_shards: spec.scale.ps_shards,
+        worker: spec.resources.worker,
+        ps_shard: spec.resources.ps_shard,
+        consistency: spec.exchange.consistency,
+        batch: spec.engine.batch,
+        tasks: Vec::new(),
+        finished: None,
+        failed: None,
+        progress: Progress {
+            step: 0,
+            steps_per_epoch,
+            max_steps: [by_epochs, spec.stop.steps].into_iter().flatten().min(),
+            convergence: spec.stop.convergence,
+            epoch_losses: Vec::new(),
+        },
+        speeds: Vec::new(),
+        trained_s: 0.0,
+        placed_ms: None,
+        waiting: None,
+    }
+}
+
+fn outlook(tenant: &str, jobs: &[JobOutlook], snapshot: &Snapshot) -> TenantOutlook {
+    let own: Vec<&JobOutlook> = jobs.iter().filter(|job| job.tenant == tenant).collect();
+    let mean = |time: fn(&Forecast) -> Option<Interval>| {
+        let pairs: Vec<Pair> = own
+            .iter()
+            .filter_map(|one| {
+                let job = snapshot.jobs.iter().find(|job| job.id == one.job)?;
+                let since_s = |at: Interval| (at.p50_ms - job.submitted_ms) as f64 / 1000.0;
+                Some(Pair {
+                    before: since_s(time(one.before.as_ref()?)?),
+                    after: since_s(time(&one.after)?),
+                })
+            })
+            .collect();
+        let count = pairs.len() as f64;
+        (!pairs.is_empty()).then(|| Pair {
+            before: pairs.iter().map(|pair| pair.before).sum::<f64>() / count,
+            after: pairs.iter().map(|pair| pair.after).sum::<f64>() / count,
+        })
+    };
+    TenantOutlook {
+        tenant: tenant.to_owned(),
+        jobs: u32::try_from(own.len()).unwrap_or(u32::MAX),
+        wait_s: mean(|one| one.start),
+        jct_s: mean(|one| one.finish),
+    }
+}
+
+impl JobOutlook {
+    /// Milliseconds by which the changes move its expected end; positive is later.
+    #[must_use]
+    pub fn moved_ms(&self) -> Option<i64> {
+        Some(self.after.finish?.p50_ms - self.before.as_ref()?.finish?.p50_ms)
+    }
+
+    /// Whether it would be stopped for the sake of others more often than without the changes.
+    #[must_use]
+    pub fn is_displaced(&self) -> bool {
+        let before = self.before.as_ref();
+        before.is_some_and(|before| self.after.stops >= before.stops + 0.5)
+    }
+}

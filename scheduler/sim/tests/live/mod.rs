@@ -1,0 +1,79 @@
+//! A live cluster as the store would show it: small nodes, one tenant, jobs that nobody has measured.
+
+use muster_core::snapshot::{Job, Node, Progress, Snapshot, Tenant};
+use muster_model::id::{JobId, NodeId, TenantId};
+use muster_model::job::{Intent, JobState};
+use muster_model::spec::{Consistency, PsShardResources, Range, WorkerResources};
+use uuid::Uuid;
+
+/// So many nodes of four GPUs.
+pub fn cluster(nodes: u128) -> Snapshot {
+    let nodes = (0..nodes).map(|n| Node {
+        id: NodeId(Uuid::from_u128(0x10 + n)),
+        name: format!("node-{n}"),
+        up: true,
+        drained: false,
+        gpu_model: "T4".to_owned(),
+        gpus: 4,
+        cpu_milli: 1_000_000,
+        memory_bytes: 1 << 44,
+    });
+    Snapshot {
+        round: 0,
+        now_ms: 0,
+        nodes: nodes.collect(),
+        tenants: vec![tenant()],
+        jobs: Vec::new(),
+    }
+}
+
+const TENANT_ID: TenantId = TenantId(Uuid::from_u128(7));
+
+fn tenant() -> Tenant {
+    Tenant {
+        id: TENANT_ID,
+        name: "team".to_owned(),
+        gpu_quota: None,
+        weight: 1.0,
+    }
+}
+
+/// One to eight workers of a GPU each, at most `bound` steps.
+pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
+    Job {
+        id: JobId(Uuid::from_u128(0x1000 + ((number as u128) << 64))),
+        tenant: TENANT_ID,
+        name: format!("job-{number}"),
+        priority: 0,
+        submitted_ms,
+        intent: Intent::Run,
+        state: JobState::Queued,
+        revision: 0,
+        failures: 0,
+        retries: 3,
+        not_before_ms: None,
+        workers: Range { min: 1, max: 8 },
+        ps_shards: Range { min: 1, max: 1 },
+        worker: WorkerResources {
+            gpus: 1,
+            ..WorkerResources::default()
+        },
+        ps_shard: PsShardResources::default(),
+        consistency: Consistency::Bsp,
+        batch: 64,
+        tasks: Vec::new(),
+        finished: None,
+        failed: None,
+        progress: Progress {
+            step: 0,
+            steps_per_epoch: (bound / 20).max(1),
+            max_steps: Some(bound.max(1)),
+            convergence: None,
+            epoch_losses: Vec::new(),
+        },
+        speeds: Vec::new(),
+        trained_s: 0.0,
+        placed_ms: None,
+        waiting: None,
+    }
+}

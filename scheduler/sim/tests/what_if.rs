@@ -1,0 +1,113 @@
+//! Questions about a cluster that is full: what nodes, a quota or a job would change.
+
+mod live;
+
+use live::{cluster, job};
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
+use muster_core::snapshot::Snapshot;
+use muster_model::spec::{JobSpec, Range};
+use muster_sim::forecast::{Pace, Settings};
+use muster_sim::what_if::{Change, WhatIfError, present, what_if};
+
+const SETTINGS: Settings = Settings {
+    runs: 15,
+    seed: 1,
+    widen: 1.0,
+    pace: Pace::LIVE,
+};
+
+fn policy() -> Policy {
+    Policy::named(PolicyName::Muster)
+}
+
+/// One node of four GPUs; four jobs that want it whole, three of which wait.
+fn full() -> Snapshot {
+    let mut snapshot = cluster(1);
+    for number in 0..4 {
+        let mut job = job(number, 0, 20_000);
+        job.workers = Range { min: 4, max: 4 };
+        snapshot.jobs.push(job);
+    }
+    present(&snapshot, &policy(), Pace::LIVE, 60_000).expect("the core keeps its own rules")
+}
+
+#[test]
+fn the_present_goes_on_from_what_was_kept() {
+    let present = full();
+    assert_eq!(present.now_ms, 60_000);
+    let running = present.jobs.iter().filter(|job| job.progress.step > 0);
+    assert_eq!(running.count(), 1);
+}
+
+#[test]
+fn more_nodes_shorten_every_wait_and_no_change_changes_nothing() {
+    let snapshot = full();
+    let same = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    assert!(
+        same.jobs.iter().all(|job| job.moved_ms() == Some(0)),
+        "{same:?}"
+    );
+    let nodes = Change::AddNodes { nodes: 3, gpus: 4 };
+    let more = what_if(&snapshot, &[nodes], &policy(), &SETTINGS).expect("an answer");
+    let team = &more.tenants[0];
+    let (wait, jct) = (
+        team.wait_s.expect("three wait"),
+        team.jct_s.expect("all end"),
+    );
+    assert!(wait.after * 5.0 < wait.before, "{wait:?}");
+    assert!(jct.after < jct.before, "{jct:?}");
+    assert!(more.jobs.iter().all(|job| job.moved_ms() <= Some(0)));
+}
+
+#[test]
+fn a_job_is_told_its_start_end_and_price_and_whom_it_displaces() {
+    let mut spec: JobSpec = serde_json::from_value(serde_json::json!({
+        "version": "muster/v1", "name": "urgent", "priority": 50,
+        "engine": {
+            "model": { "kind": "mlp", "hidden": [8] }, "dataset": { "name": "fashion-mnist" },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.1 }, "batch": 64,
+        },
+        "scale": { "workers": { "min": 4, "max": 4 } },
+        "stop": { "steps": 5000 },
+    }))
+    .expect("a document");
+    let snapshot = full();
+    let add = |spec: &JobSpec| Change::AddJob {
+        tenant: "team".to_owned(),
+        spec: Box::new(spec.clone()),
+    };
+    let urgent = what_if(&snapshot, &[add(&spec)], &policy(), &SETTINGS).expect("an answer");
+    let added = urgent.jobs.last().expect("the added one");
+    assert!(added.before.is_none() && added.name == "urgent");
+    let (start, finish) = (
+        added.after.start.expect("starts"),
+        added.after.finish.expect("ends"),
+    );
+    assert!(start.p50_ms < finish.p10_ms && added.after.gpu_s > 0.0);
+    let displaced = urgent.jobs.iter().filter(|job| job.is_displaced());
+    assert_eq!(displaced.count(), 1, "the running one makes way");
+
+    spec.priority = -50;
+    let patient = what_if(&snapshot, &[add(&spec)], &policy(), &SETTINGS).expect("an answer");
+    let added = patient.jobs.last().expect("the added one");
+    assert!(added.after.start.expect("starts").p50_ms > start.p50_ms);
+    assert!(patient.jobs.iter().all(|job| !job.is_displaced()));
+}
+
+#[test]
+fn a_quota_below_a_minimum_leaves_no_end_and_a_strange_tenant_is_told() {
+    let snapshot = full();
+    let quota = |tenant: &str| Change::Quota {
+        tenant: tenant.to_owned(),
+        gpu_quota: Some(2),
+    };
+    let less = what_if(&snapshot, &[quota("team")], &policy(), &SETTINGS).expect("an answer");
+    let waiting = &less.jobs[1..];
+    assert!(
+        waiting.iter().all(|job| job.after.finish.is_none()),
+        "{less:?}"
+    );
+    let strange = what_if(&snapshot, &[quota("nobody")], &policy(), &SETTINGS);
+    assert!(matches!(strange, Err(WhatIfError::NoSuchTenant { .. })));
+}

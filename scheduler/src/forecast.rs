@@ -1,0 +1,187 @@
+//! Forecasts in the background: now and then the real core runs forward from the live snapshot, and what it says of each job's start
+//! and end is kept, for its owner now and for the calibration later. No decision reads it.
+
+use crate::clock;
+use crate::session::chain;
+use crate::translate::{self, date};
+use muster_core::ApplyError;
+use muster_core::policy::Policy;
+use muster_core::snapshot::Snapshot;
+use muster_model::forecast::{Forecast, Interval};
+use muster_model::id::JobId;
+use muster_sim::forecast as sim;
+use muster_store::StoreError;
+use muster_store::forecast::{self, NewForecast, Outcome};
+use muster_store::pool::Pool;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// Between two looks at the cluster.
+const EVERY: Duration = Duration::from_secs(5);
+/// A forecast that says nothing new is made anew after so long, so that people see that it is of today.
+const STALE_MS: i64 = 120_000;
+/// An end that moves by less than this share of the time left is no news.
+const MOVED: f64 = 0.1;
+/// Outcomes by which the intervals are calibrated.
+const OUTCOMES: u32 = 500;
+/// Runs of a forecast: few jobs are run often.
+const RUNS: (u32, u32) = (5, 41);
+const JOBS_RUN: u32 = 1_500;
+/// The same always: forecasts then move with what happens and not by chance.
+const SEED: u64 = 1;
+
+/// What was last said of each job.
+#[derive(Debug, Default)]
+pub struct Told(BTreeMap<JobId, (i64, Option<sim::Interval>)>);
+
+/// No forecast came about; rounds go on without.
+#[derive(Debug, thiserror::Error)]
+pub enum ForecastError {
+    #[error("the store failed during the forecast")]
+    Store(#[from] StoreError),
+    #[error("run the core forward")]
+    Run(#[from] ApplyError),
+    #[error("the run ahead broke off")]
+    Broken(#[from] tokio::task::JoinError),
+}
+
+/// Forecasts until this process stops leading.
+pub async fn run(pool: &Pool, policy: &Policy, mut leader: watch::Receiver<bool>) {
+    let mut told = Told::default();
+    loop {
+        tokio::select! {
+            _ = leader.wait_for(|leads| !leads) => return,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+        if let Err(error) = once(pool, policy, &mut told).await {
+            tracing::warn!(error = %chain(&error), "no forecast; the next one comes");
+        }
+    }
+}
+
+/// Forecasts once; how many forecasts said something new and were kept.
+///
+/// # Errors
+/// [`ForecastError`].
+#[tracing::instrument(name = "scheduler.forecast", skip_all)]
+pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize, ForecastError> {
+    let (snapshot, widen) = live(pool).await?;
+    if snapshot.jobs.is_empty() {
+        told.0.clear();
+        return Ok(0);
+    }
+    let now_ms = snapshot.now_ms;
+    let settings = settings(&snapshot, widen);
+    let policy = policy.clone();
+    let made =
+        tokio::task::spawn_blocking(move || sim::forecast(&snapshot, &[], &policy, &settings));
+    let fresh: Vec<NewForecast> = told
+        .news(made.await??, now_ms)
+        .into_iter()
+        .map(|one| NewForecast {
+            job: one.job,
+            forecast: shown(&one, now_ms),
+            widen,
+        })
+        .collect();
+    if !fresh.is_empty() {
+        let mut tx = muster_store::pool::begin(pool).await?;
+        forecast::insert(&mut tx, &fresh).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+    }
+    Ok(fresh.len())
+}
+
+/// The cluster as it is, and by how much intervals are to be widened.
+///
+/// # Errors
+/// [`StoreError`].
+pub async fn live(pool: &Pool) -> Result<(Snapshot, f64), StoreError> {
+    let mut tx = muster_store::pool::begin_snapshot(pool).await?;
+    let loaded = muster_store::plan::load(&mut tx, clock::now()).await?;
+    let outcomes = forecast::outcomes(&mut tx, OUTCOMES).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let scores: Vec<sim::Score> = outcomes.iter().map(score).collect();
+    Ok((translate::snapshot(0, loaded), sim::widening(&scores)))
+}
+
+/// Fewer runs of many jobs: a forecast takes seconds, not minutes.
+#[must_use]
+pub fn settings(snapshot: &Snapshot, widen: f64) -> sim::Settings {
+    let jobs = u32::try_from(snapshot.jobs.len()).unwrap_or(u32::MAX);
+    sim::Settings {
+        runs: (JOBS_RUN / jobs.max(1)).clamp(RUNS.0, RUNS.1),
+        seed: SEED,
+        widen,
+        pace: sim::Pace::LIVE,
+    }
+}
+
+/// As it is kept and shown.
+#[must_use]
+pub fn shown(made: &sim::Forecast, now_ms: i64) -> Forecast {
+    let interval = |interval: sim::Interval| Interval {
+        p10: date(interval.p10_ms),
+        p50: date(interval.p50_ms),
+        p90: date(interval.p90_ms),
+    };
+    Forecast {
+        made_at: date(now_ms),
+        start: made.start.map(interval),
+        finish: made.finish.map(interval),
+        gpu_s: made.gpu_s,
+    }
+}
+
+fn score(outcome: &Outcome) -> sim::Score {
+    let ms = translate::unix_ms;
+    let interval = sim::Interval {
+        p10_ms: ms(outcome.finish.p10),
+        p50_ms: ms(outcome.finish.p50),
+        p90_ms: ms(outcome.finish.p90),
+    };
+    sim::Score::of(
+        interval,
+        ms(outcome.made_at),
+        outcome.widen,
+        ms(outcome.finished_at),
+    )
+}
+
+impl Told {
+    /// Those that say something new, and from now on count as told.
+    fn news(&mut self, made: Vec<sim::Forecast>, now_ms: i64) -> Vec<sim::Forecast> {
+        let before = std::mem::take(&mut self.0);
+        let mut news = Vec::new();
+        for one in made {
+            let known = before.get(&one.job);
+            let same = known.is_some_and(|&(at_ms, finish)| {
+                now_ms - at_ms < STALE_MS && !moved(finish, one.finish, now_ms)
+            });
+            match known {
+                Some(known) if same => {
+                    self.0.insert(one.job, *known);
+                }
+                _ => {
+                    self.0.insert(one.job, (now_ms, one.finish));
+                    news.push(one);
+                }
+            }
+        }
+        news
+    }
+}
+
+fn moved(before: Option<sim::Interval>, now: Option<sim::Interval>, now_ms: i64) -> bool {
+    let (Some(before), Some(now)) = (before, now) else {
+        return before.is_some() != now.is_some();
+    };
+    let far = (now.p50_ms - now_ms).max(1_000) as f64 * MOVED;
+    let shifts = [
+        now.p10_ms - before.p10_ms,
+        now.p50_ms - before.p50_ms,
+        now.p90_ms - before.p90_ms,
+    ];
+    shifts.iter().any(|shift| shift.abs() as f64 > far)
+}
