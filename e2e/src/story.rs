@@ -107,3 +107,21 @@ pub async fn training_is_continuous(cluster: &Cluster, job: JobId, steps: u64) {
             .all(|point| point.sample.loss.is_finite())
     );
 }
+
+/// Every round that was kept gives the same bytes again, by the word of the command line.
+pub fn every_round_replays(cluster: &Cluster) {
+    let output = cluster
+        .muster()
+        .args(["replay", "--since", "1h"])
+        .output()
+        .expect("muster replay runs");
+    let said = String::from_utf8_lossy(&output.stdout);
+    let complaint = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}{complaint}");
+    let rounds = said.lines().count();
+    assert!(rounds >= 4, "{said}");
+    assert!(
+        said.lines().all(|line| line.ends_with("the same bytes")),
+        "{said}"
+    );
+}

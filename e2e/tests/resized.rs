@@ -2,7 +2,9 @@
 //! never resized.
 
 use muster_e2e::cluster::{Cluster, Options};
-use muster_e2e::story::{document, no_gpu_was_held_twice, training_is_continuous};
+use muster_e2e::story::{
+    document, every_round_replays, no_gpu_was_held_twice, training_is_continuous,
+};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
@@ -103,6 +105,9 @@ async fn a_paused_job_waits_without_gpus_and_goes_on_where_it_was() {
         .until(job, "the pause", |job| job.phase == JobPhase::Paused)
         .await;
     let stopped_at = paused.resume_step.expect("a checkpoint was written");
+    cluster
+        .until(job, "a forecast", |job| job.forecast.is_some())
+        .await;
     let nodes = cluster.client().nodes().await.expect("nodes");
     assert!(
         nodes
@@ -120,6 +125,7 @@ async fn a_paused_job_waits_without_gpus_and_goes_on_where_it_was() {
         .until(job, "success", |job| job.phase == JobPhase::Succeeded)
         .await;
     assert_eq!(cluster.resumed_at(job).await, [stopped_at]);
+    every_round_replays(&cluster);
     cluster.down();
 }
 

@@ -3,7 +3,9 @@
 
 use super::Session;
 use super::events::words;
+use super::forecast::lines;
 use super::list::count;
+use crate::clock;
 use crate::output::{duration_s, fields};
 use clap::Args;
 use muster_client::EventQuery;
@@ -94,6 +96,9 @@ fn describe(explained: &Explained) -> String {
     }
     if let Some(decided) = &explanation.decided {
         said(&mut rows, decided, job.waiting.is_some());
+    }
+    if let Some(expected) = &job.forecast {
+        rows.extend(lines(expected, clock::now()));
     }
     let mut text = fields(&rows);
     if explained.decisions.is_empty() {

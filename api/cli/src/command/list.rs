@@ -1,5 +1,6 @@
 //! `muster list`: jobs, newest first.
 
+use super::forecast::column;
 use super::{Session, UsageError};
 use crate::clock;
 use crate::output::{age, duration_s, table};
@@ -61,8 +62,8 @@ impl List {
             }
             let mut text = table(
                 [
-                    "name", "phase", "workers", "ps", "progress", "loss", "accuracy", "eta", "age",
-                    "id",
+                    "name", "phase", "workers", "ps", "progress", "loss", "accuracy", "start",
+                    "finish", "age", "id",
                 ],
                 jobs.items.iter().map(row),
             );
@@ -74,7 +75,9 @@ impl List {
     }
 }
 
-fn row(job: &JobView) -> [String; 10] {
+fn row(job: &JobView) -> [String; 11] {
+    let now = clock::now();
+    let expected = job.forecast.as_ref();
     let progress = job.progress.as_ref();
     let missing = || "-".to_owned();
     [
@@ -90,10 +93,14 @@ fn row(job: &JobView) -> [String; 10] {
         progress
             .and_then(|p| p.test_accuracy)
             .map_or_else(missing, |accuracy| format!("{:.2}%", accuracy * 100.0)),
-        progress
-            .and_then(|p| p.eta_s)
-            .map_or_else(missing, duration_s),
-        age(job.submitted_at, clock::now()),
+        column(expected.and_then(|one| one.start.as_ref()), now),
+        match expected.and_then(|one| one.finish.as_ref()) {
+            Some(finish) => column(Some(finish), now),
+            None => progress
+                .and_then(|p| p.eta_s)
+                .map_or_else(missing, duration_s),
+        },
+        age(job.submitted_at, now),
         job.id.to_string(),
     ]
 }

@@ -5,6 +5,7 @@ pub mod compare;
 mod contest;
 pub mod events;
 pub mod explain;
+pub mod forecast;
 pub mod export_trace;
 pub mod list;
 pub mod login;
@@ -17,6 +18,7 @@ pub mod submit;
 pub mod tenants;
 pub mod verbs;
 pub mod wait;
+pub mod what_if;
 
 use crate::config::Context;
 use crate::output::Format;
@@ -52,6 +54,8 @@ pub enum Remote {
     Wait(wait::Wait),
     /// Say why a job runs as it does, or why it waits and what would let it start
     Explain(explain::Explain),
+    /// Say when a job will start and end, and how often such forecasts held
+    Forecast(forecast::Forecast),
     /// Take a job from its GPUs; it keeps a checkpoint to continue from
     Pause(verbs::OnJob),
     /// Let a paused job run again
@@ -78,6 +82,10 @@ pub enum Remote {
     Replay(replay::Replay),
     /// Print the history of all jobs as a job trace (CSV), for simulations
     ExportTrace(export_trace::ExportTrace),
+    /// Say when a job would start and end, who would be displaced and what it would cost, before it is submitted
+    Plan(what_if::Plan),
+    /// Say what more nodes, another quota or another job would do to everybody's waits
+    WhatIf(what_if::WhatIf),
     /// Say who the token stands for
     Whoami(nodes::Whoami),
 }
@@ -104,6 +112,7 @@ impl Remote {
             Self::Logs(options) => options.run(session).await?,
             Self::Events(options) => options.run(session).await?,
             Self::Explain(options) => options.run(session).await?,
+            Self::Forecast(options) => options.run(session).await?,
             Self::Pause(job) => job.run(session, verbs::Verb::Pause).await?,
             Self::Resume(job) => job.run(session, verbs::Verb::Resume).await?,
             Self::Cancel(job) => job.run(session, verbs::Verb::Cancel).await?,
@@ -117,6 +126,8 @@ impl Remote {
             Self::Tokens(options) => options.run(session).await?,
             Self::Replay(options) => options.run(session).await?,
             Self::ExportTrace(options) => options.run(session).await?,
+            Self::Plan(options) => options.run(session).await?,
+            Self::WhatIf(options) => options.run(session).await?,
             Self::Whoami(options) => options.run(session).await?,
         }
         Ok(ExitCode::SUCCESS)

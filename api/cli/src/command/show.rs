@@ -1,6 +1,7 @@
 //! `muster show`: one job, whole.
 
 use super::Session;
+use super::forecast::lines;
 use super::list::{count, phase_and_reason};
 use crate::clock;
 use crate::output::{age, duration_s, fields, table};
@@ -107,6 +108,9 @@ fn describe(job: &JobView) -> String {
         if let Some(eta_s) = progress.eta_s {
             rows.push(("eta", duration_s(eta_s)));
         }
+    }
+    if let Some(expected) = &job.forecast {
+        rows.extend(lines(expected, clock::now()));
     }
     if let Some(model) = &job.model_path {
         rows.push(("model", model.clone()));

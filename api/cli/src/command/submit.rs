@@ -51,7 +51,10 @@ impl Submit {
 }
 
 /// YAML, of which JSON is a part, as the JSON that REST takes.
-fn read(file: &PathBuf) -> anyhow::Result<serde_json::Value> {
+///
+/// # Errors
+/// When the file cannot be read, or is neither.
+pub fn read(file: &PathBuf) -> anyhow::Result<serde_json::Value> {
     let mut text = String::new();
     if file.as_os_str() == "-" {
         std::io::stdin()

@@ -1,0 +1,133 @@
+//! `muster forecast`: when a job is expected to start and to end, and how often such forecasts have held.
+
+use super::Session;
+use crate::clock;
+use crate::output::{duration_s, fields};
+use clap::Args;
+use muster_model::forecast::{Forecast as Expected, Interval};
+use muster_model::view::{AccuracyView, HitRate, JobView};
+use serde::Serialize;
+use time::OffsetDateTime;
+
+#[derive(Debug, Args)]
+pub struct Forecast {
+    /// Name (the newest of it) or id; without it only how often forecasts held.
+    job: Option<String>,
+    /// Count forecasts made in so many days.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=365))]
+    days: u32,
+}
+
+#[derive(Serialize)]
+struct Shown {
+    job: Option<JobView>,
+    accuracy: AccuracyView,
+}
+
+impl Forecast {
+    /// # Errors
+    /// No such job, or what the server says.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let job = match &self.job {
+            Some(named) => Some(session.job(named).await?),
+            None => None,
+        };
+        let accuracy = session.client.forecast_accuracy(self.days).await?;
+        session.output.print(&Shown { job, accuracy }, describe)
+    }
+}
+
+fn describe(shown: &Shown) -> String {
+    let mut rows = Vec::new();
+    if let Some(job) = &shown.job {
+        rows.push(("job", job.name.clone()));
+        rows.push(("phase", job.phase.as_str().to_owned()));
+        match &job.forecast {
+            None => rows.push(("forecast", "none yet, or it has ended".to_owned())),
+            Some(expected) => rows.extend(lines(expected, clock::now())),
+        }
+    }
+    rows.push(("80% of ends hold", rate(&shown.accuracy.finish)));
+    rows.push(("80% of starts hold", rate(&shown.accuracy.start)));
+    fields(&rows)
+}
+
+/// Start, end and price of a job, from `now`.
+#[must_use]
+pub fn lines(expected: &Expected, now: OffsetDateTime) -> Vec<(&'static str, String)> {
+    let mut rows = Vec::new();
+    if let Some(start) = &expected.start {
+        rows.push(("starts in", span(start, now)));
+    }
+    let finish = expected.finish.as_ref();
+    rows.push((
+        "ends in",
+        finish.map_or_else(|| "nobody can tell".to_owned(), |finish| span(finish, now)),
+    ));
+    rows.push((
+        "will take",
+        format!("{:.2} GPU-hours", expected.gpu_s / 3_600.0),
+    ));
+    rows
+}
+
+/// `12m (80%: 9m to 20m)`.
+#[must_use]
+pub fn span(interval: &Interval, now: OffsetDateTime) -> String {
+    let left = |at: OffsetDateTime| duration_s((at - now).as_seconds_f64());
+    format!(
+        "{} (80%: {} to {})",
+        left(interval.p50),
+        left(interval.p10),
+        left(interval.p90)
+    )
+}
+
+/// For a column: `9m..20m`, or `-`.
+#[must_use]
+pub fn column(interval: Option<&Interval>, now: OffsetDateTime) -> String {
+    let left = |at: OffsetDateTime| duration_s((at - now).as_seconds_f64());
+    interval.map_or_else(
+        || "-".to_owned(),
+        |interval| {
+            let (least, most) = (left(interval.p10), left(interval.p90));
+            if least == most {
+                least
+            } else {
+                format!("{least}..{most}")
+            }
+        },
+    )
+}
+
+fn rate(rate: &HitRate) -> String {
+    match rate.share {
+        None => "no job that was forecast has succeeded yet".to_owned(),
+        Some(share) => format!(
+            "{:.0}% of the time ({} of {})",
+            share * 100.0,
+            rate.held,
+            rate.forecasts
+        ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{column, span};
+    use muster_model::forecast::Interval;
+    use time::macros::datetime;
+
+    #[test]
+    fn intervals_read_at_a_glance() {
+        let now = datetime!(2026-01-01 0:00 UTC);
+        let interval = Interval {
+            p10: datetime!(2026-01-01 0:05 UTC),
+            p50: datetime!(2026-01-01 0:10 UTC),
+            p90: datetime!(2026-01-01 0:30 UTC),
+        };
+        assert_eq!(span(&interval, now), "10m (80%: 5m to 30m)");
+        assert_eq!(column(Some(&interval), now), "5m..30m");
+        assert_eq!(column(None, now), "-");
+    }
+}
