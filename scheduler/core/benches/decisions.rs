@@ -1,0 +1,130 @@
+//! Time of one decision of the muster policy, sizes and nodes, at the sizes for which it is promised: from nothing, of a busy cluster
+//! after an hour, and after a single event. The problem, what a live round makes of the store's facts, is there already; what making
+//! it costs is measured by `round`.
+//!
+//! `cargo bench -p muster-core --bench decisions` prints the median, the 99th percentile and the most of many decisions, and the
+//! bytes that a problem takes.
+
+#[path = "../tests/dense/mod.rs"]
+mod dense;
+
+use dense::carried_out;
+use dense::random::Dice;
+use muster_core::policies::Share;
+use muster_core::policies::muster::Muster;
+use muster_core::problem::{Curve, Demand, Job, Node, Outlook, Problem};
+use std::hint::black_box;
+use std::time::Instant;
+
+/// Nodes, GPUs of each, jobs, the most GPUs of a job, decisions that are timed.
+const SIZES: [(u32, u32, u32, u32, usize); 4] = [
+    (16, 4, 160, 64, 2_000),
+    (256, 8, 1_280, 64, 500),
+    (12_500, 8, 10_000, 64, 40),
+    (125_000, 8, 100_000, 64, 5),
+];
+
+#[expect(clippy::disallowed_methods, reason = "a benchmark measures time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+fn main() {
+    println!(
+        "{:<46} {:>10} {:>10} {:>10}",
+        "one decision of muster, one core", "median ms", "p99 ms", "most ms"
+    );
+    for (nodes, node_gpus, jobs, most, times) in SIZES {
+        let size = format!("{} GPUs, {jobs} jobs", nodes * node_gpus);
+        let mut queued = cluster(nodes, node_gpus);
+        let mut dice = Dice(1);
+        queued.jobs = (0..jobs).map(|_| elastic(&mut dice, most)).collect();
+        queued
+            .jobs
+            .sort_by(|a, b| a.submitted_s.total_cmp(&b.submitted_s));
+        report(&format!("{size}: from nothing"), &queued, times);
+        let mut busy = queued;
+        let late = busy.jobs.split_off((jobs - jobs / 10) as usize);
+        busy = carried_out(&busy, &Muster::STANDARD.share(&busy));
+        busy.now_s += 3_600.0;
+        busy.jobs.extend(late);
+        report(&format!("{size}: a tenth of the jobs came"), &busy, times);
+        let mut event = carried_out(&busy, &Muster::STANDARD.share(&busy));
+        event.now_s += 1.0;
+        event.jobs.push(elastic(&mut dice, most));
+        report(&format!("{size}: one job came"), &event, times);
+        let bytes: usize = event.jobs.iter().map(bytes).sum();
+        let per_node = std::mem::size_of::<Node>() * event.nodes.len();
+        println!(
+            "{:<46} {:>10.1} MiB",
+            format!("{size}: the problem"),
+            (bytes + per_node) as f64 / f64::from(1 << 20)
+        );
+    }
+}
+
+fn report(what: &str, problem: &Problem, times: usize) {
+    let mut took_ms: Vec<f64> = (0..times)
+        .map(|_| {
+            let began = now();
+            black_box(Muster::STANDARD.share(black_box(problem)));
+            began.elapsed().as_secs_f64() * 1e3
+        })
+        .collect();
+    took_ms.sort_by(f64::total_cmp);
+    let at = |share: f64| took_ms[((took_ms.len() - 1) as f64 * share) as usize];
+    println!(
+        "{what:<46} {:>10.3} {:>10.3} {:>10.3}",
+        at(0.5),
+        at(0.99),
+        at(1.0)
+    );
+}
+
+fn cluster(nodes: u32, gpus: u32) -> Problem {
+    let node = Node {
+        kind: 0,
+        gpus,
+        cpu_milli: u64::from(gpus) * 8_000,
+        memory_bytes: u64::from(gpus) << 35,
+        rack: 0,
+    };
+    Problem {
+        nodes: vec![node; nodes as usize],
+        ..dense::cluster(1, gpus)
+    }
+}
+
+/// Jobs of one GPU to `most` of very different length and scalability; each has a curve of its own.
+fn elastic(dice: &mut Dice, most: u32) -> Job {
+    let mut percent = |low, high| f64::from(dice.between(low, high)) / 100.0;
+    let (speed, exponent, torn) = (percent(10, 200), percent(30, 98), percent(60, 100));
+    let submitted_s = percent(0, 300_000);
+    let work_left = speed * percent(10_000, 2_000_000);
+    let at = |gpus: u32| speed * f64::from(gpus).powf(exponent);
+    let local: Vec<f64> = (1..=most).map(at).collect();
+    let spread = local.iter().map(|speed| speed * torn).collect();
+    let mut job = dense::job(1, 1.0);
+    job.submitted_s = submitted_s;
+    job.max_gpus = most;
+    job.unit = Demand {
+        gpus: 1,
+        cpu_milli: 4_000,
+        memory_bytes: 1 << 34,
+    };
+    job.outlook = Outlook {
+        work_left,
+        largest_gpus: most,
+        curves: vec![Curve { local, spread }].into(),
+        ..job.outlook
+    };
+    job
+}
+
+fn bytes(job: &Job) -> usize {
+    let curves = job.outlook.curves.iter();
+    let speeds: usize = curves
+        .map(|curve| curve.local.len() + curve.spread.len())
+        .sum();
+    std::mem::size_of::<Job>() + 8 * speeds + 8 * job.present.len() + 8 * job.held_s.len()
+}

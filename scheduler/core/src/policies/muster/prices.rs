@@ -1,0 +1,89 @@
+//! Sizes on several GPU kinds by prices: a kind costs so much per GPU that what the jobs then want of it is there.
+//!
+//! It is the Lagrangian of "most value within the GPUs of every kind". Prices are found kind by kind by bisection, round and round;
+//! what they leave free is given away afterwards. For more jobs than an exact search can look through.
+
+use super::choose::Choice;
+use super::menu::{Dish, Menu};
+use super::shares::Classes;
+
+/// Rounds over the kinds, and halvings of each price.
+const SWEEPS: usize = 4;
+const HALVINGS: usize = 20;
+
+/// What every job takes at prices at which no kind is asked for more than is left of it, class by class: the higher first, and the
+/// GPUs that it takes are gone for the lower.
+pub(super) fn at_prices(menus: &[Menu], classes: &Classes, left: &[u32]) -> Vec<Choice> {
+    let mut left = left.to_vec();
+    let mut chosen = vec![None; menus.len()];
+    let mut order: Vec<i64> = classes.clone();
+    order.sort_unstable();
+    order.dedup();
+    for class in order.into_iter().rev() {
+        let of_class: Vec<usize> = (0..menus.len())
+            .filter(|&job| classes[job] == class)
+            .collect();
+        let dishes: Vec<&[Dish]> = of_class.iter().map(|&job| &menus[job].dishes[..]).collect();
+        for (job, choice) in of_class.into_iter().zip(within(&dishes, &left)) {
+            chosen[job] = choice;
+            if let Some(dish) = choice.map(|dish| menus[job].dishes[dish]) {
+                left[usize::from(dish.kind)] -= dish.gpus;
+            }
+        }
+    }
+    chosen
+}
+
+fn within(menus: &[&[Dish]], left: &[u32]) -> Vec<Choice> {
+    let mut prices = vec![0.0; left.len()];
+    let dishes = menus.iter().copied().flatten();
+    let dearest = dishes
+        .map(|dish| dish.value / f64::from(dish.gpus))
+        .fold(0.0, f64::max);
+    for _ in 0..SWEEPS {
+        for kind in 0..left.len() {
+            prices[kind] = 0.0;
+            if demand(menus, &prices, kind) <= left[kind] {
+                continue;
+            }
+            let (mut low, mut high) = (0.0, dearest * 1.01);
+            for _ in 0..HALVINGS {
+                prices[kind] = f64::midpoint(low, high);
+                if demand(menus, &prices, kind) <= left[kind] {
+                    high = prices[kind];
+                } else {
+                    low = prices[kind];
+                }
+            }
+            prices[kind] = high;
+        }
+    }
+    // A price that was found first may be too low for what the others drove there since.
+    let mut left = left.to_vec();
+    let take = |menu: &&[Dish]| {
+        let choice = best(menu, &prices)?;
+        let free = &mut left[usize::from(menu[choice].kind)];
+        *free = free.checked_sub(menu[choice].gpus)?;
+        Some(choice)
+    };
+    menus.iter().map(take).collect()
+}
+
+fn demand(menus: &[&[Dish]], prices: &[f64], kind: usize) -> u32 {
+    let wanted = menus
+        .iter()
+        .filter_map(|menu| Some(menu[best(menu, prices)?]));
+    let of_kind = wanted.filter(|dish| usize::from(dish.kind) == kind);
+    of_kind.map(|dish| dish.gpus).sum()
+}
+
+fn best(menu: &[Dish], prices: &[f64]) -> Choice {
+    let mut best: Option<(f64, usize)> = None;
+    for (index, dish) in menu.iter().enumerate() {
+        let profit = dish.value - prices[usize::from(dish.kind)] * f64::from(dish.gpus);
+        if profit > best.map_or(0.0, |best| best.0) {
+            best = Some((profit, index));
+        }
+    }
+    best.map(|(_, index)| index)
+}
