@@ -46,7 +46,7 @@ pub fn pack(
     if let Some((_, node)) = ids(problem).filter_map(holds).min() {
         return Some(vec![Part { node, gpus }]);
     }
-    let nodes = emptiest_first(tally, problem, kind, unit);
+    let nodes = emptiest_first(tally, problem, kind, unit, gpus);
     let mut parts = fill(nodes.iter().copied(), gpus)?;
     if let Some(last) = parts.last_mut() {
         // The nodes taken whole stand first, so the rest may go to any node behind them.
@@ -77,7 +77,10 @@ pub fn emptiest(
         Some((free, Reverse(node))) if free >= gpus => return Some(vec![Part { node, gpus }]),
         _ => {}
     }
-    fill(emptiest_first(tally, problem, kind, unit).into_iter(), gpus)
+    fill(
+        emptiest_first(tally, problem, kind, unit, gpus).into_iter(),
+        gpus,
+    )
 }
 
 fn ids(problem: &Problem) -> impl Iterator<Item = u32> {
@@ -100,14 +103,24 @@ fn available(
     Some(tally.available(index, unit)).filter(|&free| free > 0)
 }
 
-/// The nodes of a kind on which there is room for the unit, and the GPUs that it may take there.
-fn emptiest_first(tally: &Tally, problem: &Problem, kind: u16, unit: &Demand) -> Vec<(u32, u32)> {
+/// The nodes of a kind on which there is room for the unit, and the GPUs that it may take there; none if all of them are too few,
+/// which in a full cluster is the rule and not worth sorting for.
+fn emptiest_first(
+    tally: &Tally,
+    problem: &Problem,
+    kind: u16,
+    unit: &Demand,
+    gpus: u32,
+) -> Vec<(u32, u32)> {
     let mut nodes: Vec<(u32, u32)> = (0..)
         .zip(problem.nodes.iter().enumerate())
         .filter(|(_, (_, node))| node.kind == kind)
         .map(|(node, (index, _))| (node, tally.available(index, unit)))
         .filter(|&(_, free)| free > 0)
         .collect();
+    if nodes.iter().map(|&(_, free)| free).sum::<u32>() < gpus {
+        return Vec::new();
+    }
     nodes.sort_by_key(|&(node, free)| (Reverse(free), node));
     nodes
 }
