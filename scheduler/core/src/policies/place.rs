@@ -181,7 +181,7 @@ mod tests {
             };
             for units in 1..8 {
                 let gpus = units * unit.gpus;
-                let nodes = emptiest_first(&tally, &problem, 0, &unit);
+                let nodes = emptiest_first(&tally, &problem, 0, &unit, gpus);
                 let long = fill(nodes.iter().copied(), gpus);
                 assert_eq!(emptiest(&tally, &problem, 0, &unit, gpus), long);
                 let whole = nodes.iter().filter(|&&(_, free)| free >= gpus);
