@@ -45,7 +45,7 @@ pub(super) fn choose(problem: &Problem, menus: &[Menu], classes: &Classes) -> Ve
             }
         }
     } else {
-        for step in steps(menus, classes) {
+        for step in steps(menus, classes, |_| true) {
             if giving.chosen[step.job as usize] == step.from {
                 giving.change(step.job as usize, step.to);
             }
@@ -67,18 +67,9 @@ pub(super) fn stay(problem: &Problem, menus: &[Menu]) -> Option<Vec<Choice>> {
     if !any {
         return None;
     }
-    let waiting: Vec<Menu> = menus
-        .iter()
-        .zip(&giving.chosen)
-        .map(|(menu, chosen)| {
-            if chosen.is_some() {
-                Menu::default()
-            } else {
-                menu.clone()
-            }
-        })
-        .collect();
-    for step in steps(&waiting, &vec![0; menus.len()]) {
+    for step in steps(menus, &vec![0; menus.len()], |job| {
+        giving.chosen[job].is_none()
+    }) {
         if giving.chosen[step.job as usize] == step.from {
             giving.change(step.job as usize, step.to);
         }
@@ -163,13 +154,16 @@ impl<'a> Giving<'a> {
     /// Any change of one job that fits into what is left and is worth something.
     fn improve(&mut self) {
         for _ in 0..ROUNDS {
+            if self.left.iter().all(|gpus| *gpus == 0) {
+                break;
+            }
             let mut improved = false;
             for job in 0..self.menus.len() {
                 if let Some(to) = self.improvement(job) {
                     improved |= self.change(job, to);
                 }
             }
-            if !improved || self.left.iter().all(|gpus| *gpus == 0) {
+            if !improved {
                 break;
             }
         }
@@ -191,11 +185,15 @@ impl<'a> Giving<'a> {
 }
 
 /// The steps from nothing up the upper concave hulls of all menus, in the order in which they are taken.
-fn steps(menus: &[Menu], classes: &[i64]) -> Vec<Step> {
+fn steps(menus: &[Menu], classes: &[i64], of: impl Fn(usize) -> bool) -> Vec<Step> {
     let lowest = classes.iter().min().copied().unwrap_or(0);
-    let mut steps = Vec::with_capacity(2 * menus.len());
-    for (job, (menu, &class)) in (0..).zip(menus.iter().zip(classes)) {
-        hull(&menu.dishes, class.max(lowest), lowest, job, &mut steps);
+    let mut steps = Vec::with_capacity(4 * menus.len());
+    let mut corners = Vec::new();
+    for (index, (menu, &class)) in menus.iter().zip(classes).enumerate() {
+        if of(index) {
+            hull(&menu.dishes, &mut corners);
+            climb(&menu.dishes, &corners, class, lowest, index, &mut steps);
+        }
     }
     steps.sort_unstable_by(|a, b| {
         let by_worth = b.class.cmp(&a.class).then(b.density.total_cmp(&a.density));
@@ -204,28 +202,51 @@ fn steps(menus: &[Menu], classes: &[i64]) -> Vec<Step> {
     steps
 }
 
-/// The menu of one kind ascends in GPUs; each step goes to where the value rises most per GPU.
-fn hull(dishes: &[Dish], class: i64, lowest: i64, job: u32, steps: &mut Vec<Step>) {
-    let (mut from, mut gpus, mut value): (Choice, u32, f64) = (None, 0, 0.0);
-    let mut class = class;
-    loop {
-        let start = from.map_or(0, |dish| dish + 1);
-        let mut best: Option<(f64, usize)> = None;
-        for (index, dish) in dishes.iter().enumerate().skip(start) {
-            let density = (dish.value - value) / f64::from(dish.gpus - gpus);
-            if density > best.map_or(0.0, |best| best.0) {
-                best = Some((density, index));
-            }
+/// The corners of the upper concave hull over nothing and the dishes of one kind, which ascend in GPUs.
+fn hull(dishes: &[Dish], corners: &mut Vec<usize>) {
+    corners.clear();
+    let point = |corner: Option<&usize>| {
+        corner.map_or((0.0, 0.0), |&dish| {
+            (f64::from(dishes[dish].gpus), dishes[dish].value)
+        })
+    };
+    for (index, dish) in dishes.iter().enumerate() {
+        if dish.value <= point(corners.last()).1 {
+            continue;
         }
-        let Some((density, to)) = best else { return };
+        let new = (f64::from(dish.gpus), dish.value);
+        while let Some(last) = corners.last() {
+            let (last, before) = (point(Some(last)), point(corners.iter().rev().nth(1)));
+            let bends =
+                (last.1 - before.1) * (new.0 - before.0) > (new.1 - before.1) * (last.0 - before.0);
+            if bends {
+                break;
+            }
+            corners.pop();
+        }
+        corners.push(index);
+    }
+}
+
+/// A step to every corner, the first in the job's class.
+fn climb(
+    dishes: &[Dish],
+    corners: &[usize],
+    class: i64,
+    lowest: i64,
+    job: usize,
+    steps: &mut Vec<Step>,
+) {
+    let mut from: Choice = None;
+    for &to in corners {
+        let (gpus, value) = from.map_or((0, 0.0), |dish| (dishes[dish].gpus, dishes[dish].value));
         steps.push(Step {
-            class,
-            density,
-            job,
+            class: if from.is_none() { class } else { lowest },
+            density: (dishes[to].value - value) / f64::from(dishes[to].gpus - gpus),
+            job: u32::try_from(job).unwrap_or(u32::MAX),
             from,
             to,
         });
-        class = lowest;
-        (from, gpus, value) = (Some(to), dishes[to].gpus, dishes[to].value);
+        from = Some(to);
     }
 }

@@ -164,17 +164,19 @@ fn idle_growth(dishes: &mut [Dish]) {
     }
 }
 
-/// Leaves out sizes whose further GPUs add less than `least` each to the speed of some smaller size that stays.
+/// Leaves out sizes whose further GPUs add less than `least` each to the speed of the next smaller one that stays.
 fn worth_their_gpus(dishes: &mut Vec<Dish>, least: f64, present: Option<(u16, u32)>) {
-    let mut kept: Vec<Dish> = Vec::with_capacity(dishes.len());
-    for dish in dishes.drain(..) {
-        let adds = |less: &Dish| {
-            let gpus = f64::from(dish.gpus - less.gpus);
-            less.kind != dish.kind || dish.value - less.value >= least * gpus
+    let mut last: Option<Dish> = None;
+    dishes.retain(|dish| {
+        let adds = match last.filter(|last| last.kind == dish.kind) {
+            Some(last) => dish.value - last.value >= least * f64::from(dish.gpus - last.gpus),
+            None => true,
         };
-        if present == Some((dish.kind, dish.gpus)) || kept.iter().all(adds) {
-            kept.push(dish);
+        let stays = adds || present == Some((dish.kind, dish.gpus));
+        // What only stays because it is there is no measure for others.
+        if adds {
+            last = Some(*dish);
         }
-    }
-    *dishes = kept;
+        stays
+    });
 }
