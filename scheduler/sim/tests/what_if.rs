@@ -18,7 +18,7 @@ const SETTINGS: Settings = Settings {
 };
 
 fn policy() -> Policy {
-    Policy::named(PolicyName::Muster)
+    Policy::named(PolicyName::Optimus)
 }
 
 /// One node of four GPUs; four jobs that want it whole, three of which wait.
@@ -29,13 +29,13 @@ fn full() -> Snapshot {
         job.workers = Range { min: 4, max: 4 };
         snapshot.jobs.push(job);
     }
-    present(&snapshot, &policy(), Pace::LIVE, 60_000).expect("the core keeps its own rules")
+    present(&snapshot, &policy(), Pace::LIVE, 45_000).expect("the core keeps its own rules")
 }
 
 #[test]
 fn the_present_goes_on_from_what_was_kept() {
     let present = full();
-    assert_eq!(present.now_ms, 60_000);
+    assert_eq!(present.now_ms, 45_000);
     let running = present.jobs.iter().filter(|job| job.progress.step > 0);
     assert_eq!(running.count(), 1);
 }
