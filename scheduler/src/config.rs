@@ -7,7 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Whoever names no policy gets this one.
-const DEFAULT_POLICY: PolicyName = PolicyName::Optimus;
+const DEFAULT_POLICY: PolicyName = PolicyName::Muster;
 
 /// Everything the daemon is told from outside.
 #[derive(Debug, Clone)]
@@ -76,7 +76,7 @@ pub struct Flags {
     /// Seconds for which logs and samples of a deleted job are kept [default: 2592000, thirty days].
     #[arg(long, env = "MUSTER_SCHEDULER_KEEP_DELETED_JOBS_S")]
     pub keep_deleted_jobs_s: Option<u64>,
-    /// Who gets how many GPUs, by name [default: optimus].
+    /// Who gets how many GPUs, by name [default: muster].
     #[arg(long, env = "MUSTER_SCHEDULER_POLICY")]
     pub policy: Option<String>,
 }

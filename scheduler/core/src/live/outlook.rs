@@ -47,7 +47,8 @@ impl Sizing {
         }
         let spread = local.iter().map(|speed| speed * SPREAD).collect();
         let curve = Curve { local, spread };
-        let measured = estimate.speed.largest_measured().map_or(0, |size| size.0);
+        // A job that never ran may start at any size: its owner has stated the bounds, and a wrong size costs one restart.
+        let measured = estimate.speed.largest_measured().map_or(max, |size| size.0);
         Self {
             outlook: Outlook {
                 work_done: step as f64,
