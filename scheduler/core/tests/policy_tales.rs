@@ -356,3 +356,101 @@ fn gandiva_puts_like_beside_like() {
         .collect();
     assert_eq!(places, [1, 0, 2]);
 }
+
+#[test]
+fn muster_lets_who_ends_soon_go_first_and_grows_only_who_gains() {
+    // One GPU: the short job runs, the long one waits.
+    let problem = with(cluster(1, 1), vec![job(1, 1e5), job(1, 600.0)]);
+    assert_eq!(decide(PolicyName::Muster, &problem), [0, 1]);
+    // Idle GPUs go to the job that gets faster by them, not to the one that does not.
+    let problem = with(
+        cluster(1, 8),
+        vec![elastic(0.05, 5_000.0), elastic(0.95, 5_000.0)],
+    );
+    let mut problem = problem;
+    problem
+        .jobs
+        .iter_mut()
+        .for_each(|job| job.outlook.largest_gpus = 8);
+    let sizes = decide(PolicyName::Muster, &problem);
+    assert!(sizes[0] <= 2 && sizes[1] >= 6, "{sizes:?}");
+}
+
+#[test]
+fn muster_explores_to_twice_the_largest_measured_size() {
+    let mut problem = with(cluster(1, 8), vec![elastic(0.95, 5_000.0)]);
+    problem.jobs[0].outlook.largest_gpus = 2;
+    assert_eq!(decide(PolicyName::Muster, &problem), [4]);
+}
+
+#[test]
+fn muster_gives_a_long_wait_its_turn() {
+    let waiting = |age_s: f64| {
+        let mut old = job(1, 20_000.0);
+        old.restart_s = 30.0;
+        old.submitted_s = 3_600.0 - age_s;
+        let mut new = job(1, 2_000.0);
+        new.restart_s = 30.0;
+        new.submitted_s = 3_600.0;
+        decide(PolicyName::Muster, &with(cluster(1, 1), vec![old, new]))
+    };
+    assert_eq!(waiting(0.0), [0, 1]);
+    assert_eq!(waiting(100_000.0), [1, 0]);
+}
+
+#[test]
+fn muster_keeps_a_running_job_where_it_is_unless_a_move_pays() {
+    let mut problem = with(
+        cluster(2, 4),
+        vec![
+            runs(elastic(0.6, 5_000.0), &[(0, 4)], 3_000.0),
+            runs(elastic(0.6, 5_000.0), &[(1, 4)], 3_000.0),
+        ],
+    );
+    for job in &mut problem.jobs {
+        job.outlook.largest_gpus = 8;
+        job.restart_s = 60.0;
+    }
+    let decision = PolicyName::Muster.share().share(&problem);
+    assert_eq!(decision.parts, [None, None]);
+}
+
+#[test]
+fn muster_serves_a_tenant_that_is_owed_its_share_before_anothers_second_job() {
+    let mut problem = cluster(1, 4);
+    problem.tenants = vec![tenant(), tenant()];
+    let of = |owner: u32, left_s: f64| {
+        let mut job = job(1, left_s);
+        job.tenant = owner;
+        job
+    };
+    // By value alone the first tenant's four short jobs would have it all.
+    problem.jobs = vec![
+        of(0, 600.0),
+        of(0, 600.0),
+        of(0, 600.0),
+        of(0, 600.0),
+        of(1, 1e6),
+        of(1, 1e6),
+    ];
+    let sizes = decide(PolicyName::Muster, &problem);
+    assert_eq!(sizes[4] + sizes[5], 2, "{sizes:?}");
+    assert_eq!(sizes.iter().sum::<u32>(), 4, "{sizes:?}");
+}
+
+#[test]
+fn muster_puts_each_job_on_the_gpu_kind_that_serves_all_best() {
+    let mut problem = cluster(1, 1);
+    problem.kinds = vec!["slow".to_owned(), "fast".to_owned()];
+    problem.nodes = vec![node(0, 1), node(1, 1)];
+    let gains = |factor: f64| {
+        let mut job = job(1, 5_000.0);
+        job.outlook.curves = vec![power(1.0, 1.0), power(factor, 1.0)].into();
+        job.held_s = vec![0.0, 0.0];
+        job
+    };
+    problem.jobs = vec![gains(1.1), gains(8.0)];
+    let decision = PolicyName::Muster.share().share(&problem);
+    let on = |job: usize| decision.holds(&problem, job)[0].node;
+    assert_eq!((on(0), on(1)), (0, 1));
+}
