@@ -12,8 +12,8 @@ pub mod lineup;
 pub mod measure;
 pub mod outcome;
 pub mod peers;
-pub mod replay;
 pub mod picture;
+pub mod replay;
 pub mod run;
 pub mod scenario;
 #[cfg(test)]
