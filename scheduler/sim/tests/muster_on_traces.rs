@@ -1,0 +1,129 @@
+//! What the muster policy is promised to reach on the peers' own workloads, having learned only what its jobs measured.
+
+use muster_sim::measure::Summary;
+use muster_sim::peers::{Cluster, NodeGroup, Profiles, Rules, Terms, run};
+use muster_sim::{lineup, trace};
+use std::path::{Path, PathBuf};
+
+/// The folder of published traces; the tests here prove nothing without it.
+fn traces() -> Option<PathBuf> {
+    let given = std::env::var_os("MUSTER_TRACES").map(PathBuf::from);
+    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
+    let folder = given.unwrap_or_else(beside);
+    if folder.join("pollux").is_dir() {
+        return Some(folder);
+    }
+    eprintln!(
+        "skipped: there are no traces in {} (MUSTER_TRACES)",
+        folder.display()
+    );
+    None
+}
+
+/// Means over the workloads of a folder.
+#[derive(Debug, Clone, Copy)]
+struct Means {
+    jct_s: f64,
+    p99_s: f64,
+    gpu_hours: f64,
+}
+
+fn means(profiles: &Path, workloads: &Path, numbers: &[u32], rules: Rules, policy: &str) -> Means {
+    let known = Profiles::read(profiles).unwrap();
+    let group = |kind: Option<&str>, nodes, gpus| NodeGroup {
+        kind: kind.map(str::to_owned),
+        nodes,
+        gpus,
+    };
+    let groups = match rules {
+        Rules::Pollux => vec![group(None, 16, 4)],
+        Rules::Sia => vec![
+            group(Some("aws"), 6, 4),
+            group(Some("dgx-ext"), 2, 8),
+            group(Some("rtx"), 3, 8),
+        ],
+    };
+    let cluster = Cluster { groups };
+    let terms = Terms {
+        rules,
+        interference: 0.0,
+        until_s: Terms::UNTIL_S,
+    };
+    let contestant = lineup::contestant(policy).unwrap();
+    let mut sum = Means {
+        jct_s: 0.0,
+        p99_s: 0.0,
+        gpu_hours: 0.0,
+    };
+    for number in numbers {
+        let path = workloads.join(format!("workload-{number}.csv"));
+        let text = std::fs::read_to_string(&path).unwrap();
+        let file = path.display().to_string();
+        let jobs = trace::read(&file, &file, &text).unwrap();
+        let mut clock = || 0.0;
+        let done = run(
+            &known,
+            &jobs,
+            &cluster,
+            &terms,
+            &contestant,
+            &mut clock,
+            &mut |_| {},
+        );
+        let summary = Summary::of(&done.unwrap(), "peers");
+        assert_eq!(summary.unfinished, 0);
+        let share = 1.0 / numbers.len() as f64;
+        sum.jct_s += summary.avg_jct_s * share;
+        sum.p99_s += summary.p99_jct_s * share;
+        sum.gpu_hours += summary.gpu_hours * share;
+    }
+    eprintln!("{policy} on {}: {sum:?}", workloads.display());
+    sum
+}
+
+fn pollux(load: &str, policy: &str) -> Option<Means> {
+    let folder = traces()?.join("pollux");
+    let workloads = folder.join(format!("workloads-{load}"));
+    Some(means(
+        &folder,
+        &workloads,
+        &[1, 2, 3, 6],
+        Rules::Pollux,
+        policy,
+    ))
+}
+
+/// Pollux' published 99th percentiles have the means 33,348 s at load 1.0 and 61,571 s at load 2.0 on these four workloads.
+#[test]
+fn it_ends_jobs_sooner_than_pollux_in_the_mean_and_in_the_tail() {
+    let Some(one) = pollux("1.0", "muster") else {
+        return;
+    };
+    assert!(one.jct_s <= 2_315.0 && one.p99_s <= 33_348.0, "{one:?}");
+    let two = pollux("2.0", "muster").unwrap();
+    assert!(two.jct_s <= 4_050.0 && two.p99_s <= 61_571.0, "{two:?}");
+}
+
+#[test]
+fn it_ends_jobs_sooner_than_tiresias_and_optimus_with_the_users_batches() {
+    let Some(one) = pollux("1.0", "muster-fixed") else {
+        return;
+    };
+    assert!(one.jct_s <= 3_300.0, "{one:?}");
+    let two = pollux("2.0", "muster-fixed").unwrap();
+    assert!(two.jct_s <= 6_000.0, "{two:?}");
+}
+
+/// Sia took 2,219 s and 541 GPU-hours in its own simulator.
+#[test]
+fn on_several_gpu_kinds_it_ends_jobs_sooner_than_sia_with_no_more_gpu_hours() {
+    let Some(folder) = traces().map(|folder| folder.join("sia")) else {
+        return;
+    };
+    let workloads = folder.join("workloads-philly");
+    let means = means(&folder, &workloads, &[1, 2, 3], Rules::Sia, "muster");
+    assert!(
+        means.jct_s <= 2_000.0 && means.gpu_hours <= 541.0,
+        "{means:?}"
+    );
+}
