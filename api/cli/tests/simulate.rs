@@ -298,6 +298,21 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
         &with(&["fifo", "--workload", "other.csv"]),
         &["other", "toy"],
     );
+    let live = |policy: &'static str, more: &'static [&'static str]| {
+        let what = ["simulate", "--workload", "one.csv", "--cluster", "2x2"];
+        [&what, &["--policy", policy][..], more].concat()
+    };
+    refused(here, &live("fifo", &[]), &["--rules pollux", "--profiles"]);
+    refused(
+        here,
+        &live("fifo", &["--rules", "live"]),
+        &["profiled application", "--profiles"],
+    );
+    refused(
+        here,
+        &live("muster-fixed", &["--rules", "live"]),
+        &["muster-fixed", "no variants"],
+    );
     refused(here, &["compare"], &["muster compare [OPTIONS] <FILE>..."]);
     refused(
         here,

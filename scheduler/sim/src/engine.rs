@@ -1,5 +1,6 @@
 //! The virtual clock: moves from one thing that happens to the next, and holds a round after each.
 
+use crate::course::{Course, Holds};
 use crate::outcome::{Entry, JobOutcome, Outcome};
 use crate::scenario::{Incident, Scenario, SimJob, What};
 use muster_core::policy::Policy;
@@ -9,8 +10,13 @@ use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{PsShardResources, WorkerResources};
 use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
-use std::collections::BTreeMap;
 use uuid::Uuid;
+
+/// Where the nodes' ids begin.
+const NODES: u128 = 0x1000;
+
+/// What sums of steps may be off by, so that a job does not end a millisecond late for it.
+const ROUNDING_MS: f64 = 1e-4;
 
 /// The planner broke a rule; the simulation is worthless from there on.
 #[derive(Debug, thiserror::Error)]
@@ -34,11 +40,41 @@ pub enum SimError {
 /// [`SimError`] when a plan breaks a rule.
 pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<Outcome, SimError> {
     let mut engine = Engine::new(scenario);
-    while !engine.is_done() && engine.snapshot.now_ms < scenario.until_ms {
+    while engine.goes_on() {
         engine.advance();
-        engine.round(policy)?;
+        engine.round(policy, &mut || 0.0)?;
     }
     Ok(engine.outcome())
+}
+
+/// The same with who held what and how long each decision took, by `watch`, which gives seconds on any clock; `tell` hears after
+/// every round how many jobs have ended. The timeline stays empty: of a long workload it would be larger than all else.
+pub(crate) fn run_course(
+    scenario: &Scenario,
+    policy: &Policy,
+    watch: &mut dyn FnMut() -> f64,
+    tell: &mut dyn FnMut(usize),
+) -> Result<Course, SimError> {
+    let mut engine = Engine::new(scenario);
+    engine.keeps_timeline = false;
+    while engine.goes_on() {
+        engine.advance();
+        engine.round(policy, watch)?;
+        tell(engine.submitted - engine.snapshot.jobs.len());
+    }
+    let now_ms = engine.snapshot.now_ms;
+    let (mut holds, decision_s) = (
+        std::mem::take(&mut engine.holds),
+        std::mem::take(&mut engine.decision_s),
+    );
+    for number in 0..scenario.jobs.len() {
+        holds.close(number, now_ms);
+    }
+    Ok(Course {
+        outcome: engine.outcome(),
+        holds: holds.closed,
+        decision_s,
+    })
 }
 
 struct Engine<'s> {
@@ -46,11 +82,16 @@ struct Engine<'s> {
     snapshot: Snapshot,
     /// Incidents to come, the next one last.
     incidents: Vec<Incident>,
-    live: BTreeMap<JobId, Live>,
+    /// By the job's number in the scenario, as are `jobs`.
+    live: Vec<Live>,
     jobs: Vec<JobOutcome>,
     timeline: Vec<Entry>,
-    /// Index of every job that was submitted.
-    index: BTreeMap<JobId, usize>,
+    keeps_timeline: bool,
+    /// Numbers of the jobs in order of submission, and how many of them were submitted.
+    order: Vec<usize>,
+    submitted: usize,
+    holds: Holds,
+    decision_s: Vec<f64>,
 }
 
 /// What the simulator knows of a job beyond the snapshot.
@@ -66,6 +107,8 @@ impl<'s> Engine<'s> {
     fn new(scenario: &'s Scenario) -> Self {
         let mut incidents = scenario.incidents.clone();
         incidents.sort_by_key(|incident| std::cmp::Reverse(incident.at_ms));
+        let mut order: Vec<usize> = (0..scenario.jobs.len()).collect();
+        order.sort_by_key(|&number| scenario.jobs[number].submitted_ms);
         let jobs = scenario.jobs.iter().map(|job| JobOutcome {
             name: job.name.clone(),
             state: JobState::Queued,
@@ -103,42 +146,48 @@ impl<'s> Engine<'s> {
                 jobs: Vec::new(),
             },
             incidents,
-            live: BTreeMap::new(),
+            live: vec![Live::default(); scenario.jobs.len()],
             jobs: jobs.collect(),
             timeline: Vec::new(),
-            index: BTreeMap::new(),
+            keeps_timeline: true,
+            order,
+            submitted: 0,
+            holds: Holds::of(scenario.jobs.len()),
+            decision_s: Vec::new(),
         };
         engine.snapshot.sort();
         engine
     }
 
-    fn is_done(&self) -> bool {
-        self.index.len() == self.scenario.jobs.len() && self.snapshot.jobs.is_empty()
+    fn goes_on(&self) -> bool {
+        let is_done = self.submitted == self.order.len() && self.snapshot.jobs.is_empty();
+        !is_done && self.snapshot.now_ms < self.scenario.until_ms
+    }
+
+    /// When the next job is submitted.
+    fn arrives_ms(&self) -> Option<i64> {
+        let number = *self.order.get(self.submitted)?;
+        Some(self.scenario.jobs[number].submitted_ms)
     }
 
     /// Moves to the next instant at which something happens, and lets it happen.
     fn advance(&mut self) {
         let now_ms = self.snapshot.now_ms;
-        let submissions = self.scenario.jobs.iter().map(|job| job.submitted_ms);
-        let next_ms = submissions
-            .chain(self.incidents.iter().map(|incident| incident.at_ms))
-            .chain(self.live.values().filter_map(|live| live.due_ms))
-            .chain(
-                self.snapshot
-                    .jobs
-                    .iter()
-                    .filter_map(|job| job.not_before_ms),
-            )
-            .chain(
-                self.snapshot
-                    .jobs
-                    .iter()
-                    .filter_map(|job| self.ends_ms(job)),
-            )
+        // Nobody there, nothing to decide: the clock runs to the next submission at once.
+        let round_ms =
+            (!self.snapshot.jobs.is_empty()).then(|| now_ms.saturating_add(self.scenario.round_ms));
+        let of_job = |job: &Job| {
+            let due_ms = self.live[job_number(job.id)].due_ms;
+            [due_ms, job.not_before_ms, self.ends_ms(job)]
+        };
+        let next_ms = self.snapshot.jobs.iter().flat_map(of_job).flatten();
+        let next_ms = next_ms
+            .chain(self.arrives_ms())
+            .chain(self.incidents.last().map(|incident| incident.at_ms))
+            .chain(round_ms)
             .filter(|&at_ms| at_ms > now_ms)
             .min()
-            .unwrap_or(i64::MAX)
-            .min(now_ms.saturating_add(self.scenario.round_ms));
+            .unwrap_or(self.scenario.until_ms);
         self.train(next_ms - now_ms);
         self.snapshot.now_ms = next_ms;
         self.tasks_follow();
@@ -156,12 +205,12 @@ impl<'s> Engine<'s> {
 
     /// When a running job will have done its steps.
     fn ends_ms(&self, job: &Job) -> Option<i64> {
-        let (speed, live) = (self.speed(job)?, self.live.get(&job.id)?);
+        let (speed, live) = (self.speed(job)?, &self.live[job_number(job.id)]);
         let left = self.spec(job).steps as f64 - live.steps;
         Some(
             self.snapshot
                 .now_ms
-                .saturating_add((left / speed * 1000.0).ceil().max(1.0) as i64),
+                .saturating_add((left / speed * 1000.0 - ROUNDING_MS).ceil().max(1.0) as i64),
         )
     }
 
@@ -178,7 +227,7 @@ impl<'s> Engine<'s> {
     }
 
     fn spec(&self, job: &Job) -> &'s SimJob {
-        &self.scenario.jobs[self.index[&job.id]]
+        &self.scenario.jobs[job_number(job.id)]
     }
 
     fn train(&mut self, elapsed_ms: i64) {
@@ -191,8 +240,8 @@ impl<'s> Engine<'s> {
         let elapsed_s = elapsed_ms as f64 / 1000.0;
         for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
             let Some(speed) = speed else { continue };
-            let spec = &self.scenario.jobs[self.index[&job.id]];
-            let live = self.live.entry(job.id).or_default();
+            let spec = &self.scenario.jobs[job_number(job.id)];
+            let live = &mut self.live[job_number(job.id)];
             job.trained_s += elapsed_s;
             live.steps = (live.steps + speed * elapsed_s).min(spec.steps as f64);
             // A thousandth of a step is rounding of the clock.
@@ -210,7 +259,7 @@ impl<'s> Engine<'s> {
     /// Tasks come up and go away when their time has come.
     fn tasks_follow(&mut self) {
         for job in &mut self.snapshot.jobs {
-            let live = self.live.entry(job.id).or_default();
+            let live = &mut self.live[job_number(job.id)];
             if live
                 .due_ms
                 .is_none_or(|due_ms| due_ms > self.snapshot.now_ms)
@@ -255,20 +304,20 @@ impl<'s> Engine<'s> {
     }
 
     fn node(&mut self, number: usize, what: &str, change: impl Fn(&mut Node)) {
-        let name = self.scenario.nodes[number].name.clone();
+        let name = &self.scenario.nodes[number].name;
         self.snapshot
             .nodes
             .iter_mut()
-            .filter(|node| node.name == name)
+            .filter(|node| node.name == *name)
             .for_each(change);
-        self.tell(name, what.to_owned());
+        self.tell(name, || what.to_owned());
     }
 
     fn lose(&mut self, number: usize) {
         self.node(number, "lost", |node| node.up = false);
         let id = node_id(number as u128);
         for job in &mut self.snapshot.jobs {
-            let checkpoint_steps = self.scenario.jobs[self.index[&job.id]].checkpoint_steps;
+            let checkpoint_steps = self.scenario.jobs[job_number(job.id)].checkpoint_steps;
             let lost = job
                 .tasks
                 .iter_mut()
@@ -284,7 +333,7 @@ impl<'s> Engine<'s> {
                 any = true;
             }
             if any {
-                roll_back(job, self.live.entry(job.id).or_default(), checkpoint_steps);
+                roll_back(job, &mut self.live[job_number(job.id)], checkpoint_steps);
             }
         }
     }
@@ -313,26 +362,29 @@ impl<'s> Engine<'s> {
                     outcome: TaskOutcome::Exited { code: 1 },
                 },
             );
-            roll_back(job, self.live.entry(job.id).or_default(), checkpoint_steps);
+            roll_back(job, &mut self.live[job_number(job.id)], checkpoint_steps);
         }
     }
 
     fn submit(&mut self) {
-        for (number, spec) in self.scenario.jobs.iter().enumerate() {
-            let id = job_id(number);
-            if spec.submitted_ms > self.snapshot.now_ms || self.index.contains_key(&id) {
-                continue;
-            }
-            self.index.insert(id, number);
-            self.snapshot.jobs.push(job(id, spec));
-            self.tell(spec.name.clone(), "submitted".to_owned());
+        while self
+            .arrives_ms()
+            .is_some_and(|at_ms| at_ms <= self.snapshot.now_ms)
+        {
+            let number = self.order[self.submitted];
+            self.submitted += 1;
+            let spec = &self.scenario.jobs[number];
+            self.snapshot.jobs.push(job(job_id(number), spec));
+            self.tell(&spec.name, || "submitted".to_owned());
         }
         self.snapshot.sort();
     }
 
-    fn round(&mut self, policy: &Policy) -> Result<(), SimError> {
+    fn round(&mut self, policy: &Policy, watch: &mut dyn FnMut() -> f64) -> Result<(), SimError> {
         let round = self.snapshot.round;
+        let began_s = watch();
         let (plan, _) = plan(&self.snapshot, policy);
+        self.decision_s.push(watch() - began_s);
         let violations = check(&self.snapshot, &plan);
         if !violations.is_empty() {
             return Err(SimError::Check { round, violations });
@@ -343,11 +395,11 @@ impl<'s> Engine<'s> {
         let now_ms = self.snapshot.now_ms;
         let ended = |job: &Job| job.state.phase().is_terminal();
         for job in self.snapshot.jobs.iter().filter(|job| ended(job)) {
-            let outcome = &mut self.jobs[self.index[&job.id]];
+            let outcome = &mut self.jobs[job_number(job.id)];
             outcome.jct_ms = Some(now_ms - job.submitted_ms);
         }
         for job in &self.snapshot.jobs {
-            self.jobs[self.index[&job.id]].state = job.state.clone();
+            self.jobs[job_number(job.id)].state = job.state.clone();
         }
         self.snapshot.jobs.retain(|job| !ended(job));
         Ok(())
@@ -357,10 +409,10 @@ impl<'s> Engine<'s> {
     fn record(&mut self, plan: &Plan) {
         let now_ms = self.snapshot.now_ms;
         for decision in &plan.decisions {
-            let index = self.index[&decision.job];
-            let name = self.scenario.jobs[index].name.clone();
-            let live = self.live.entry(decision.job).or_default();
-            let what = match &decision.action {
+            let index = job_number(decision.job);
+            let name = &self.scenario.jobs[index].name;
+            let live = &mut self.live[index];
+            match &decision.action {
                 Action::Start { tasks, .. } => {
                     live.due_ms = Some(now_ms + self.scenario.launch_ms);
                     let shards = tasks
@@ -372,29 +424,36 @@ impl<'s> Engine<'s> {
                     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
                     let (workers, ps_shards) = (count(tasks.len() - shards), count(shards));
                     outcome.sizes.push((now_ms, workers, ps_shards));
-                    format!("start {workers} workers, {ps_shards} shards")
+                    self.holds.open(index, now_ms, tasks);
+                    self.tell(name, || {
+                        format!("start {workers} workers, {ps_shards} shards")
+                    });
                 }
                 Action::Stop { why, .. } => {
                     live.due_ms = Some(now_ms + self.scenario.stop_ms);
-                    format!("stop: {why}")
+                    self.tell(name, || format!("stop: {why}"));
                 }
-                Action::Up => "up".to_owned(),
-                Action::Release => "released".to_owned(),
-                Action::Hold => "held".to_owned(),
-                Action::Resume => "resumed".to_owned(),
-                Action::Cancel => "cancelled".to_owned(),
-                Action::Wait { waiting } => format!("waits: {}", waiting.why),
-            };
-            self.tell(name, what);
+                Action::Release => {
+                    self.holds.close(index, now_ms);
+                    self.tell(name, || "released".to_owned());
+                }
+                Action::Up => self.tell(name, || "up".to_owned()),
+                Action::Hold => self.tell(name, || "held".to_owned()),
+                Action::Resume => self.tell(name, || "resumed".to_owned()),
+                Action::Cancel => self.tell(name, || "cancelled".to_owned()),
+                Action::Wait { waiting } => self.tell(name, || format!("waits: {}", waiting.why)),
+            }
         }
     }
 
-    fn tell(&mut self, subject: String, what: String) {
-        self.timeline.push(Entry {
-            at_ms: self.snapshot.now_ms,
-            subject,
-            what,
-        });
+    fn tell(&mut self, subject: &str, what: impl FnOnce() -> String) {
+        if self.keeps_timeline {
+            self.timeline.push(Entry {
+                at_ms: self.snapshot.now_ms,
+                subject: subject.to_owned(),
+                what: what(),
+            });
+        }
     }
 
     fn outcome(self) -> Outcome {
@@ -478,7 +537,12 @@ fn job(id: JobId, spec: &SimJob) -> Job {
 }
 
 fn node_id(number: u128) -> NodeId {
-    NodeId(Uuid::from_u128(0x1000 + number))
+    NodeId(Uuid::from_u128(NODES + number))
+}
+
+/// A node's number in the scenario.
+pub(crate) fn node_number(id: NodeId) -> u32 {
+    u32::try_from(id.0.as_u128() - NODES).unwrap_or(u32::MAX)
 }
 
 fn tenant_id(number: u128) -> TenantId {
@@ -487,4 +551,9 @@ fn tenant_id(number: u128) -> TenantId {
 
 fn job_id(number: usize) -> JobId {
     JobId(Uuid::from_u128(0x3000_0000 + ((number as u128) << 64)))
+}
+
+/// Its number in the scenario, which its id carries.
+fn job_number(id: JobId) -> usize {
+    usize::try_from(id.0.as_u128() >> 64).unwrap_or(usize::MAX)
 }

@@ -6,9 +6,11 @@
 
 pub mod bound;
 pub mod compare;
+mod course;
 mod engine;
 pub mod forecast;
 pub mod lineup;
+pub mod live;
 pub mod measure;
 pub mod outcome;
 pub mod peers;

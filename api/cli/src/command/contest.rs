@@ -7,9 +7,12 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_sim::compare::{Comparison, Recorded, labels};
+use muster_sim::core::policies::name::PolicyName;
 use muster_sim::lineup::contestant;
+use muster_sim::live;
 use muster_sim::measure::Summary;
 use muster_sim::peers::{Cluster, NodeGroup, Profiles, Rules, Terms, run};
+use muster_sim::run::Run;
 use muster_sim::trace::{self, Workload};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
@@ -17,10 +20,10 @@ use std::path::{Path, PathBuf};
 /// What is to be run: every workload under every policy.
 #[derive(Debug, Args)]
 pub struct Inputs {
-    /// Folder with the measured profiles of the applications.
+    /// Folder with the measured profiles of the applications; clusters' traces under the live rules need none.
     #[arg(long, value_name = "DIR")]
-    profiles: PathBuf,
-    /// Workload files: CSV with the columns name,time,application,num_replicas,batch_size.
+    profiles: Option<PathBuf>,
+    /// Workload files: CSV of one of the documented schemas; the peers' rules take those of Pollux and Sia.
     #[arg(long, value_name = "FILE", num_args = 1.., required = true)]
     workload: Vec<PathBuf>,
     /// Nodes x GPUs of each, such as 16x4; of several kinds aws:6x4,dgx-ext:2x8,rtx:3x8.
@@ -32,9 +35,15 @@ pub struct Inputs {
     /// Policies, separated by commas, such as optimus,tiresias.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', required = true, value_parser = policy)]
     policy: Vec<String>,
+    /// Only the first N jobs of every workload.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    jobs: Option<u32>,
+    /// Under the live rules: jobs may have up to twice the GPUs that they ask for.
+    #[arg(long)]
+    elastic: bool,
     /// Share of speed that jobs over several nodes lose when they meet on one, 0 to 1.
-    #[arg(long, value_name = "SHARE", default_value_t = 0.0, value_parser = share)]
-    interference: f64,
+    #[arg(long, value_name = "SHARE", value_parser = share)]
+    interference: Option<f64>,
     /// Give a run up after so many simulated seconds; jobs that have not ended by then count with their time until then.
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     until: Option<f64>,
@@ -49,6 +58,8 @@ enum RuleSet {
     Pollux,
     /// Of the Sia artefact (SOSP 2023): kinds of GPUs, restarts by application.
     Sia,
+    /// Our own: the planner that decides live, event by event, starts and stops at what they cost us.
+    Live,
 }
 
 impl Inputs {
@@ -57,12 +68,15 @@ impl Inputs {
     /// # Errors
     /// [`UsageError`] when something given is not right.
     pub fn run(&self) -> anyhow::Result<Vec<Recorded>> {
-        let profiles = Profiles::read(&self.profiles)
+        self.agree()?;
+        let profiles = self.profiles.as_deref().map(Profiles::read);
+        let profiles = profiles
+            .transpose()
             .map_err(|error| UsageError(format!("--profiles: {:#}", anyhow::Error::from(error))))?;
         let workloads: Vec<Workload> = self
             .workload
             .iter()
-            .map(|path| workload(path))
+            .map(|path| workload(path).map(|workload| self.sample(workload)))
             .collect::<Result<_, _>>()?;
         let jobs: usize = workloads.iter().map(|workload| workload.jobs.len()).sum();
         let bar = bar(jobs * self.policy.len());
@@ -79,20 +93,71 @@ impl Inputs {
             .build()
             .context("start the threads of the simulation")?;
         let runs = pool.install(|| {
-            let one = |&(workload, policy)| self.one(&profiles, workload, policy, &bar);
+            let one = |&(workload, policy)| {
+                let run = match (self.rules.peers(), &profiles) {
+                    (Some(rules), Some(profiles)) => {
+                        self.as_peers(rules, profiles, workload, policy, &bar)
+                    }
+                    (_, profiles) => self.live(profiles.as_ref(), workload, policy, &bar),
+                };
+                run.map(|run| Recorded {
+                    rules: self.rules.name().to_owned(),
+                    run,
+                })
+            };
             pairs.par_iter().map(one).collect()
         });
         bar.finish_and_clear();
         runs
     }
 
-    fn one(
+    /// Whether what was given goes with the rules.
+    fn agree(&self) -> Result<(), UsageError> {
+        let wrong = |text: String| Err(UsageError(text));
+        let rules = self.rules.name();
+        if self.rules.peers().is_some() {
+            return match (&self.profiles, self.elastic) {
+                (None, _) => wrong(format!("--rules {rules} needs --profiles")),
+                (_, true) => wrong("--elastic goes with --rules live".to_owned()),
+                _ => Ok(()),
+            };
+        }
+        if self.interference.is_some() {
+            return wrong("--interference goes with the peers' rules".to_owned());
+        }
+        let variant = self.policy.iter().find(|name| live_policy(name).is_err());
+        match variant {
+            Some(name) => wrong(format!(
+                "--policy {name}: under --rules live policies have no variants"
+            )),
+            None => Ok(()),
+        }
+    }
+
+    fn sample(&self, mut workload: Workload) -> Workload {
+        let most = self.jobs.map_or(usize::MAX, |jobs| jobs as usize);
+        if self.rules.peers().is_some() {
+            workload.jobs.truncate(most);
+            return workload;
+        }
+        let name = workload.name.clone();
+        let (workload, left_out) = live::sample(workload, most);
+        if left_out > 0 {
+            eprintln!(
+                "muster: {name}: {left_out} jobs without a GPU or without a known length are left out"
+            );
+        }
+        workload
+    }
+
+    fn as_peers(
         &self,
+        rules: Rules,
         profiles: &Profiles,
         workload: &Workload,
         policy: &str,
         bar: &ProgressBar,
-    ) -> anyhow::Result<Recorded> {
+    ) -> anyhow::Result<Run> {
         let contestant = contestant(policy)?;
         let mut finished = 0;
         let run = run(
@@ -100,8 +165,8 @@ impl Inputs {
             workload,
             &self.cluster,
             &Terms {
-                rules: self.rules.rules(),
-                interference: self.interference,
+                rules,
+                interference: self.interference.unwrap_or(0.0),
                 until_s: self.until.unwrap_or(Terms::UNTIL_S),
             },
             &contestant,
@@ -111,20 +176,56 @@ impl Inputs {
                 bar.inc((progress.finished - finished) as u64);
                 finished = progress.finished;
             },
-        )
-        .map_err(|error| UsageError(format!("{}: {error}", workload.name)))?;
-        Ok(Recorded {
-            rules: self.rules.name().to_owned(),
-            run,
-        })
+        );
+        Ok(run.map_err(|error| UsageError(format!("{}: {error}", workload.name)))?)
+    }
+
+    fn live(
+        &self,
+        profiles: Option<&Profiles>,
+        workload: &Workload,
+        policy: &str,
+        bar: &ProgressBar,
+    ) -> anyhow::Result<Run> {
+        let terms = live::Terms {
+            policy: live_policy(policy)?,
+            is_elastic: self.elastic,
+            until_s: self.until.unwrap_or(live::Terms::UNTIL_S),
+        };
+        let mut finished = 0;
+        let run = live::run(
+            profiles,
+            workload,
+            &self.cluster,
+            &terms,
+            &mut clock::thread_s,
+            &mut |ended| {
+                bar.inc((ended - finished) as u64);
+                finished = ended;
+            },
+        );
+        match run {
+            // The planner's fault, not the user's.
+            Err(error @ live::LiveError::Simulate(_)) => {
+                Err(anyhow::Error::from(error).context(workload.name.clone()))
+            }
+            run => Ok(run.map_err(|error| UsageError(format!("{}: {error}", workload.name)))?),
+        }
     }
 }
 
+/// A policy by its plain name.
+fn live_policy(name: &str) -> anyhow::Result<PolicyName> {
+    Ok(name.parse::<PolicyName>()?)
+}
+
 impl RuleSet {
-    fn rules(self) -> Rules {
+    /// `None` when they are not a peer's.
+    fn peers(self) -> Option<Rules> {
         match self {
-            Self::Pollux => Rules::Pollux,
-            Self::Sia => Rules::Sia,
+            Self::Pollux => Some(Rules::Pollux),
+            Self::Sia => Some(Rules::Sia),
+            Self::Live => None,
         }
     }
 
@@ -132,6 +233,7 @@ impl RuleSet {
         match self {
             Self::Pollux => "pollux",
             Self::Sia => "sia",
+            Self::Live => "live",
         }
     }
 }

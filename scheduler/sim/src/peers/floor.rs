@@ -2,8 +2,12 @@
 //! policies may choose.
 
 use super::application::Application;
+use super::contest::{Cluster, ContestError};
+use super::profiles::Profiles;
 use super::rules::Rules;
+use super::ticks::training_of;
 use super::training::{iteration_s, packed};
+use crate::trace::TraceJob;
 use muster_core::learn::{Batch, BatchLimits};
 use muster_core::problem::Node;
 
@@ -30,6 +34,25 @@ const BATCHES: u32 = 30;
 
 /// A kind's index, GPUs of its largest node, and GPUs in all.
 type Kind = (u16, u32, u32);
+
+/// Seconds that a job of Pollux' or Sia's workloads trains on the GPUs and at the batch size that its owner asks for, with nobody else
+/// on the cluster.
+///
+/// # Errors
+/// [`ContestError`] when the job, or the cluster, is not what the profiles know.
+pub fn seconds_at_request(
+    profiles: &Profiles,
+    cluster: &Cluster,
+    job: &TraceJob,
+) -> Result<f64, ContestError> {
+    let (application, batch) = training_of(profiles, cluster, job)?;
+    let class = Class::Rigid {
+        batch,
+        gpus: job.gpus,
+    };
+    let nodes = cluster.nodes(profiles)?;
+    Ok(floor(application, Rules::Pollux, &nodes, class).alone_s)
+}
 
 pub(super) fn floor(
     application: &Application,

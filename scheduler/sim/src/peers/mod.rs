@@ -16,6 +16,7 @@ mod training;
 
 pub use application::{Application, Epoch, Noise};
 pub use contest::{Cluster, ContestError, Contestant, NodeGroup};
+pub use floor::seconds_at_request;
 pub use profiles::{ProfileError, Profiles};
 pub use rules::Rules;
 pub use sight::Sight;

@@ -365,7 +365,7 @@ impl Contestant {
     }
 }
 
-fn training_of<'a>(
+pub(super) fn training_of<'a>(
     profiles: &'a Profiles,
     cluster: &Cluster,
     trace: &TraceJob,

@@ -1,0 +1,300 @@
+//! Workloads under our own rules: event by event through the planner that decides live, at the costs that were measured of our own
+//! executors, with a tenant for every one that the trace names.
+//!
+//! A trace says how long a job ran on the GPUs that it asked for, and nothing of other sizes. So a job runs at that size only,
+//! unless it is declared elastic; then it may have up to twice as many, and is taken to follow Amdahl's law (see [`SERIAL_SHARE`]).
+//! The planner knows a job's steps, as its owner declares them, and learns its speed by running it.
+
+use crate::course::Course;
+use crate::engine::{SimError, run_course};
+use crate::peers::{Cluster, ContestError, Profiles, seconds_at_request};
+use crate::run::{JobRun, Run, RunNode, Span};
+use crate::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
+use crate::trace::{TraceJob, Work, Workload};
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
+use muster_model::spec::{Consistency, Range};
+
+/// From a start until all tasks train: about a second, as seen of small models' processes in our stories on one machine. A large
+/// model reads its checkpoint longer.
+pub const LAUNCH_MS: i64 = 1_000;
+
+/// From the order to stop until the checkpoint is written and the processes are gone: about a second, seen of the same.
+pub const STOP_MS: i64 = 1_000;
+
+/// Between rounds that no event causes. Live it is a second, and a trace of months would take months of them; what waits for such a
+/// round is growing, which is decided anew at every event anyway.
+pub const ROUND_MS: i64 = 300_000;
+
+/// The same for policies under which jobs take turns, the shortest of which is a minute (Gandiva's quantum).
+pub const TURN_MS: i64 = 60_000;
+
+/// What a job does a second at the size asked for; the planner's own guess for a job of one worker that never ran.
+const STEPS_PER_S: f64 = 10.0;
+
+/// Share of a step's time at the size asked for that no further worker shortens: twice the workers are 1.82 times as fast. An
+/// assumption, since the traces do not tell.
+pub const SERIAL_SHARE: f64 = 0.1;
+
+/// An elastic job may have so many times the GPUs asked for.
+pub const MOST_TIMES: u32 = 2;
+
+/// How a workload is run.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Terms {
+    pub policy: PolicyName,
+    /// Jobs may grow; see [`SERIAL_SHARE`].
+    pub is_elastic: bool,
+    /// When the run is given up, seconds after the workload's beginning.
+    pub until_s: f64,
+}
+
+impl Terms {
+    /// Eleven years: traces go on for months, and some of their jobs for weeks.
+    pub const UNTIL_S: f64 = 3.5e8;
+}
+
+/// The workload cannot be run so, or the planner broke a rule.
+#[derive(Debug, thiserror::Error)]
+pub enum LiveError {
+    #[error(
+        "job {job} does not say how long it runs on how many GPUs; the live rules take jobs with a GPU and a duration"
+    )]
+    NoLength { job: String },
+    #[error(
+        "job {job} says how many steps it does and not how long it runs; the live rules take durations"
+    )]
+    Steps { job: String },
+    #[error("job {job} trains a profiled application: its length is in the profiles (--profiles)")]
+    NoProfiles { job: String },
+    #[error("job {job} asks for {gpus} GPUs, the cluster has {most}")]
+    TooLarge { job: String, gpus: u32, most: u32 },
+    #[error("the cluster has GPUs of several kinds; traces say how long a job runs on one")]
+    Kinds,
+    #[error(transparent)]
+    Profiles(#[from] ContestError),
+    #[error("simulate the workload")]
+    Simulate(#[from] SimError),
+}
+
+/// The first `most` jobs of a workload that have a GPU and a known length, and how many before them were left out because they have
+/// none: clusters' traces hold jobs that never ran.
+#[must_use]
+pub fn sample(workload: Workload, most: usize) -> (Workload, usize) {
+    let Workload { name, jobs } = workload;
+    let runs = |job: &TraceJob| job.gpus > 0 && job.work != Work::Unknown;
+    let mut left_out = 0;
+    let mut kept = Vec::new();
+    for job in jobs {
+        if kept.len() == most {
+            break;
+        }
+        if runs(&job) {
+            kept.push(job);
+        } else {
+            left_out += 1;
+        }
+    }
+    (Workload { name, jobs: kept }, left_out)
+}
+
+/// Runs a workload to the end of its last job. `profiles` are needed for Pollux' and Sia's workloads. `watch` gives seconds on any
+/// clock, `tell` hears how many jobs have ended.
+///
+/// # Errors
+/// [`LiveError`].
+pub fn run(
+    profiles: Option<&Profiles>,
+    workload: &Workload,
+    cluster: &Cluster,
+    terms: &Terms,
+    watch: &mut dyn FnMut() -> f64,
+    tell: &mut dyn FnMut(usize),
+) -> Result<Run, LiveError> {
+    if cluster.groups.len() > 1 {
+        return Err(LiveError::Kinds);
+    }
+    let nodes = nodes(cluster);
+    let mut tenants: Vec<&str> = workload.jobs.iter().map(|job| &*job.tenant).collect();
+    tenants.sort_unstable();
+    tenants.dedup();
+    let mut jobs = Vec::with_capacity(workload.jobs.len());
+    for job in &workload.jobs {
+        let length_s = length_s(profiles, cluster, job)?;
+        // Not missing: it is the list of all of them.
+        let tenant = tenants.binary_search(&&*job.tenant).unwrap_or(0);
+        jobs.push(sim_job(job, length_s, tenant, terms.is_elastic));
+    }
+    let takes_turns = terms.policy.share().promises().takes_turns;
+    let round_ms = if takes_turns { TURN_MS } else { ROUND_MS };
+    let scenario = Scenario {
+        nodes: nodes
+            .iter()
+            .map(|node| SimNode {
+                name: node.name.clone(),
+                gpus: node.gpus,
+            })
+            .collect(),
+        tenants: tenants
+            .into_iter()
+            .map(|name| SimTenant {
+                name: name.to_owned(),
+                gpu_quota: None,
+            })
+            .collect(),
+        jobs,
+        incidents: Vec::new(),
+        launch_ms: LAUNCH_MS,
+        stop_ms: STOP_MS,
+        round_ms,
+        until_ms: ms(terms.until_s),
+    };
+    let policy = Policy {
+        // Nobody reads here why a job waits; each reason costs trial rounds, and changes no decision.
+        explained_jobs: 0,
+        ..Policy::named(terms.policy)
+    };
+    let course = run_course(&scenario, &policy, watch, tell)?;
+    Ok(into_run(workload, terms, &scenario, nodes, course))
+}
+
+fn nodes(cluster: &Cluster) -> Vec<RunNode> {
+    let of_group = cluster.groups.iter().flat_map(|group| {
+        let kind = group.kind.clone().unwrap_or_else(|| "gpu".to_owned());
+        let gpus = group.gpus;
+        (0..group.nodes).map(move |number| RunNode {
+            // The planner keeps nodes by name, and pictures show them in that order.
+            name: format!("{kind}-{number:05}"),
+            kind: kind.clone(),
+            gpus,
+        })
+    });
+    of_group.collect()
+}
+
+/// Seconds that the job trains on the GPUs asked for.
+fn length_s(
+    profiles: Option<&Profiles>,
+    cluster: &Cluster,
+    job: &TraceJob,
+) -> Result<f64, LiveError> {
+    let name = || job.name.clone();
+    let most = cluster.gpus();
+    if job.gpus == 0 {
+        return Err(LiveError::NoLength { job: name() });
+    }
+    if job.gpus > most {
+        return Err(LiveError::TooLarge {
+            job: name(),
+            gpus: job.gpus,
+            most,
+        });
+    }
+    match job.work {
+        Work::Seconds { seconds } => Ok(seconds),
+        Work::Training { .. } => {
+            let profiles = profiles.ok_or_else(|| LiveError::NoProfiles { job: name() })?;
+            Ok(seconds_at_request(profiles, cluster, job)?)
+        }
+        Work::Steps { .. } => Err(LiveError::Steps { job: name() }),
+        Work::Unknown => Err(LiveError::NoLength { job: name() }),
+    }
+}
+
+fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, is_elastic: bool) -> SimJob {
+    let times = if is_elastic { MOST_TIMES } else { 1 };
+    let step_s = 1.0 / STEPS_PER_S;
+    SimJob {
+        name: job.name.clone(),
+        tenant,
+        priority: 0,
+        submitted_ms: ms(job.submitted_s),
+        workers: Range {
+            min: job.gpus,
+            max: job.gpus.saturating_mul(times),
+        },
+        ps_shards: Range { min: 1, max: 1 },
+        gpus_per_worker: 1,
+        retries: 0,
+        consistency: Consistency::Bsp,
+        batch: job.gpus,
+        // Lengths are years at most.
+        steps: ((length_s * STEPS_PER_S).round() as u64).max(1),
+        checkpoint_steps: 1,
+        speed: TrueSpeed {
+            parallel_s: (1.0 - SERIAL_SHARE) * step_s * f64::from(job.gpus),
+            serial_s: SERIAL_SHARE * step_s,
+            exchange_s: 0.0,
+            per_worker_s: 0.0,
+            useful_workers: u32::MAX,
+        },
+    }
+}
+
+fn into_run(
+    workload: &Workload,
+    terms: &Terms,
+    scenario: &Scenario,
+    nodes: Vec<RunNode>,
+    course: Course,
+) -> Run {
+    let mut gpu_s = vec![0.0; workload.jobs.len()];
+    let mut spans = Vec::with_capacity(course.holds.len());
+    for hold in &course.holds {
+        gpu_s[hold.job] += f64::from(hold.gpus) * seconds(hold.to_ms - hold.from_ms);
+        spans.push(Span {
+            job: u32::try_from(hold.job).unwrap_or(u32::MAX),
+            node: hold.node,
+            gpus: hold.gpus,
+            from_s: seconds(hold.from_ms),
+            to_s: seconds(hold.to_ms),
+        });
+    }
+    let outcomes = course.outcome.jobs.iter().zip(&scenario.jobs).zip(gpu_s);
+    let jobs = workload.jobs.iter().zip(outcomes);
+    let jobs = jobs.map(|(trace, ((outcome, job), gpu_s))| {
+        let takes_s = |workers: u32| {
+            let steps_s = job.steps as f64 / job.speed.steps_per_s(workers, 1);
+            seconds(ms(steps_s) + LAUNCH_MS + STOP_MS)
+        };
+        let request_s = takes_s(trace.gpus);
+        JobRun {
+            name: trace.name.clone(),
+            application: trace.kind.clone(),
+            tenant: trace.tenant.clone(),
+            submitted_s: seconds(job.submitted_ms),
+            started_s: outcome.sizes.first().map(|&(at_ms, ..)| seconds(at_ms)),
+            finished_s: outcome
+                .jct_ms
+                .map(|jct_ms| seconds(job.submitted_ms + jct_ms)),
+            restarts: u32::try_from(outcome.restarts).unwrap_or(u32::MAX),
+            gpu_s,
+            alone_s: takes_s(job.workers.max),
+            // By Amdahl's law the smallest size wastes least.
+            least_gpu_s: request_s * f64::from(trace.gpus),
+            request_gpus: trace.gpus,
+            request_s,
+        }
+    });
+    Run {
+        policy: terms.policy.as_str().to_owned(),
+        workload: workload.name.clone(),
+        nodes,
+        jobs: jobs.collect(),
+        spans,
+        decision_s: course.decision_s,
+        end_s: seconds(course.outcome.makespan_ms),
+    }
+}
+
+/// Times of traces are years at most, far inside an i64 of milliseconds.
+fn ms(s: f64) -> i64 {
+    (s * 1000.0).round() as i64
+}
+
+fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+#[cfg(test)]
+mod tests;

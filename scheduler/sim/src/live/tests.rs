@@ -1,0 +1,97 @@
+use super::{LiveError, Terms, run, sample};
+use crate::peers::{Cluster, NodeGroup};
+use crate::run::{Run, Span};
+use crate::trace::{Workload, read};
+use muster_core::policies::name::PolicyName;
+
+const HEADER: &str = "job_id,vc,submit_s,gpus,duration_s,status";
+
+fn trace(rows: &[&str]) -> Workload {
+    let text = format!("{HEADER}\n{}\n", rows.join("\n"));
+    read("t.csv", "t", &text).expect("a trace")
+}
+
+fn under(policy: PolicyName, is_elastic: bool, workload: &Workload) -> Result<Run, LiveError> {
+    let cluster = Cluster {
+        groups: vec![NodeGroup {
+            kind: None,
+            nodes: 1,
+            gpus: 4,
+        }],
+    };
+    let terms = Terms {
+        policy,
+        is_elastic,
+        until_s: Terms::UNTIL_S,
+    };
+    run(None, workload, &cluster, &terms, &mut || 0.0, &mut |_| {})
+}
+
+/// a holds all GPUs from 10 s on: 1 s to launch, 100 s of training, 1 s to stop. b waits for it until 112 s. The lengths of c and of
+/// nothing else overlap with b's.
+#[test]
+fn a_trace_by_hand_has_these_times() {
+    let workload = trace(&["a,x,10,4,100,ok", "b,y,20,2,50,ok", "c,x,30,1,7.5,ok"]);
+    let run = under(PolicyName::Fifo, false, &workload).expect("it runs");
+    let times: Vec<_> = run
+        .jobs
+        .iter()
+        .map(|job| (job.started_s, job.finished_s, job.gpu_s, job.request_s))
+        .collect();
+    assert_eq!(
+        times,
+        [
+            (Some(10.0), Some(112.0), 408.0, 102.0),
+            (Some(112.0), Some(164.0), 104.0, 52.0),
+            (Some(112.0), Some(121.5), 9.5, 9.5),
+        ]
+    );
+    let span = |job, gpus, from_s, to_s| Span {
+        job,
+        node: 0,
+        gpus,
+        from_s,
+        to_s,
+    };
+    assert_eq!(
+        run.spans,
+        [
+            span(0, 4, 10.0, 112.0),
+            span(2, 1, 112.0, 121.5),
+            span(1, 2, 112.0, 164.0)
+        ]
+    );
+    assert_eq!((run.end_s, run.jobs[1].tenant.as_str()), (164.0, "y"));
+    assert!(run.jobs.iter().all(|job| job.restarts == 0));
+}
+
+/// Alone on four GPUs with two asked for: at four from the start, a step takes 0.055 s in place of 0.1 s.
+#[test]
+fn an_elastic_job_takes_what_is_there() {
+    let workload = trace(&["a,x,0,2,1000,ok"]);
+    let run = under(PolicyName::Optimus, true, &workload).expect("it runs");
+    let job = &run.jobs[0];
+    assert_eq!((job.finished_s, job.gpu_s), (Some(552.0), 4.0 * 552.0));
+    assert_eq!((job.alone_s, job.least_gpu_s), (552.0, 2.0 * 1002.0));
+}
+
+#[test]
+fn what_has_no_length_is_left_out_of_samples_and_refused_in_runs() {
+    let workload = trace(&[
+        "a,x,0,1,,ok",
+        "b,x,0,0,9,ok",
+        "c,x,0,1,9,ok",
+        "d,x,0,8,9,ok",
+    ]);
+    let refused = under(PolicyName::Fifo, false, &workload);
+    assert!(matches!(refused, Err(LiveError::NoLength { job }) if job == "a"));
+    let (kept, left_out) = sample(workload.clone(), 1);
+    assert_eq!((kept.jobs.len(), left_out), (1, 2));
+    assert_eq!(kept.jobs[0].name, "c");
+    let (all, _) = sample(workload, usize::MAX);
+    let refused = under(PolicyName::Fifo, false, &all).expect_err("d is too large");
+    assert_eq!(
+        refused.to_string(),
+        "job d asks for 8 GPUs, the cluster has 4"
+    );
+}
