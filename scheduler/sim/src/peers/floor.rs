@@ -3,9 +3,9 @@
 
 use super::application::Application;
 use super::contest::{Cluster, ContestError};
+use super::entry::training_of;
 use super::profiles::Profiles;
 use super::rules::Rules;
-use super::ticks::training_of;
 use super::training::{iteration_s, packed};
 use crate::trace::TraceJob;
 use muster_core::learn::{Batch, BatchLimits};

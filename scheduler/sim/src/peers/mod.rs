@@ -6,6 +6,7 @@
 
 mod application;
 mod contest;
+mod entry;
 mod floor;
 mod profiles;
 mod rules;

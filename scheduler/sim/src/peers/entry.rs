@@ -1,0 +1,125 @@
+//! A job in the loop: as it was submitted, as it trains, and what is left of it in the end.
+
+use super::application::Application;
+use super::contest::{Cluster, ContestError, Contestant};
+use super::floor::{Class, Floor};
+use super::profiles::Profiles;
+use super::rules::{Rules, TICK_S};
+use super::training::Training;
+use crate::run::JobRun;
+use crate::trace::{TraceJob, Work};
+use muster_core::learn::{Batch, Batching};
+
+pub(super) struct Entry<'a> {
+    pub trace: &'a TraceJob,
+    pub tenant: u32,
+    pub batching: Batching,
+    pub training: Training<'a>,
+    pub floor: Floor,
+    pub request_s: f64,
+    /// When a decision first saw that it had taken Tiresias' threshold of service.
+    pub demoted_s: Option<f64>,
+}
+
+impl Entry<'_> {
+    pub(super) fn outcome(&self, rules: Rules) -> JobRun {
+        let training = &self.training;
+        let submitted_s = self.trace.submitted_s;
+        // A job can start at the next tick, and at the first one at the earliest.
+        let first_tick_s = (submitted_s / TICK_S).ceil().max(1.0) * TICK_S;
+        let start_s = first_tick_s - submitted_s + rules.restart_s(&training.application.name);
+        JobRun {
+            name: self.trace.name.clone(),
+            application: training.application.name.clone(),
+            tenant: self.trace.tenant.clone(),
+            submitted_s,
+            started_s: training.started_s,
+            finished_s: training.finished_s,
+            restarts: training.restarts.unwrap_or(0),
+            gpu_s: training.held_gpu_s,
+            alone_s: self.floor.alone_s + start_s,
+            least_gpu_s: self.floor.gpu_s,
+            request_gpus: self.trace.gpus,
+            request_s: self.request_s,
+        }
+    }
+}
+
+impl Contestant {
+    pub(super) fn class(&self, batch: u32, gpus: u32) -> Class {
+        match (self.adapts_batch, self.is_elastic) {
+            (true, _) => Class::Adaptive,
+            (false, true) => Class::Elastic { batch },
+            (false, false) => Class::Rigid { batch, gpus },
+        }
+    }
+
+    pub(super) fn batching(&self, batch: u32) -> Batching {
+        if self.adapts_batch {
+            Batching::Adaptive
+        } else {
+            Batching::Fixed { batch }
+        }
+    }
+}
+
+pub(super) fn training_of<'a>(
+    profiles: &'a Profiles,
+    cluster: &Cluster,
+    trace: &TraceJob,
+) -> Result<(&'a Application, u32), ContestError> {
+    let Work::Training { batch } = trace.work else {
+        return Err(ContestError::NoTraining {
+            job: trace.name.clone(),
+        });
+    };
+    let application =
+        profiles
+            .applications
+            .get(&trace.kind)
+            .ok_or_else(|| ContestError::UnknownApplication {
+                job: trace.name.clone(),
+                application: trace.kind.clone(),
+                known: profiles
+                    .applications
+                    .keys()
+                    .cloned()
+                    .collect::<Vec<_>>()
+                    .join(", "),
+            })?;
+    if trace.gpus > cluster.gpus() {
+        return Err(ContestError::TooLarge {
+            job: trace.name.clone(),
+            gpus: trace.gpus,
+            most: cluster.gpus(),
+        });
+    }
+    Ok((application, batch))
+}
+
+pub(super) fn fresh(
+    application: &Application,
+    rules: Rules,
+    kinds: usize,
+    submitted_s: f64,
+) -> Training<'_> {
+    Training {
+        application,
+        rules,
+        parts: Vec::new(),
+        kind: 0,
+        batch: Batch {
+            local: application.min_local,
+            accumulated: 0,
+        },
+        restarting_s: 0.0,
+        progress: 0.0,
+        epoch: 0,
+        finished_s: None,
+        held_gpu_s: 0.0,
+        held_s: vec![0.0; kinds],
+        restarts: None,
+        started_s: None,
+        since_s: submitted_s,
+    }
+}
