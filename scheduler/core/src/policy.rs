@@ -42,13 +42,15 @@ pub struct Policy {
 
 impl Policy {
     /// A policy with the damping that a cluster of any size needs: a restart takes about five seconds, a job runs half a minute
-    /// before it is resized for speed and must then save a tenth of its remaining time.
+    /// before it is resized for speed and must then save a tenth of its remaining time. A policy that weighs restarts by itself is
+    /// told what one takes on a local cluster, three seconds, and may think again after ten.
     #[must_use]
     pub fn named(share: PolicyName) -> Self {
+        let weighs = share.share().promises().restarts_pay;
         Self {
             share,
-            resize_cost_ms: 5_000,
-            min_run_ms: 30_000,
+            resize_cost_ms: if weighs { 3_000 } else { 5_000 },
+            min_run_ms: if weighs { 10_000 } else { 30_000 },
             min_gain: 0.1,
             backoff_base_ms: 1_000,
             backoff_max_ms: 300_000,
