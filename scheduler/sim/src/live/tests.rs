@@ -27,8 +27,7 @@ fn under(policy: PolicyName, is_elastic: bool, workload: &Workload) -> Result<Ru
     run(None, workload, &cluster, &terms, &mut || 0.0, &mut |_| {})
 }
 
-/// a holds all GPUs from 10 s on: 1 s to launch, 100 s of training, 1 s to stop. b waits for it until 112 s. The lengths of c and of
-/// nothing else overlap with b's.
+/// a holds all GPUs from 10 s on: 1 s to launch, 100 s of training, 1 s to stop. b and c wait for it until 112 s and run side by side.
 #[test]
 fn a_trace_by_hand_has_these_times() {
     let workload = trace(&["a,x,10,4,100,ok", "b,y,20,2,50,ok", "c,x,30,1,7.5,ok"]);
