@@ -1,28 +1,16 @@
 //! The peers' rules give the peers' published results: per-job completion times of the Pollux artefact, at all loads.
 
+mod traces;
+
 use muster_core::policies::name::PolicyName;
 use muster_sim::peers::{Cluster, Contestant, NodeGroup, Profiles, Rules, Sight, Terms, run};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-
-/// The folder of published traces; the tests here prove nothing without it.
-fn traces() -> Option<PathBuf> {
-    let given = std::env::var_os("MUSTER_TRACES").map(PathBuf::from);
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = given.unwrap_or_else(beside);
-    if folder.join("pollux").is_dir() {
-        return Some(folder);
-    }
-    eprintln!(
-        "skipped: there are no traces in {} (MUSTER_TRACES)",
-        folder.display()
-    );
-    None
-}
 
 /// All workloads but `exceptions` have a mean within `most` of the published one.
 fn compare(policy: PolicyName, is_elastic: bool, most: f64, exceptions: usize) {
-    let Some(folder) = traces() else { return };
+    let Some(folder) = traces::folder() else {
+        return;
+    };
     let pollux = folder.join("pollux");
     let profiles = Profiles::read(&pollux).unwrap();
     let cluster = Cluster {

@@ -1,24 +1,11 @@
 //! What the muster policy is promised to reach on the peers' own workloads, having learned only what its jobs measured.
 
+mod traces;
+
 use muster_sim::measure::Summary;
 use muster_sim::peers::{Cluster, NodeGroup, Profiles, Rules, Terms, run};
 use muster_sim::{lineup, trace};
-use std::path::{Path, PathBuf};
-
-/// The folder of published traces; the tests here prove nothing without it.
-fn traces() -> Option<PathBuf> {
-    let given = std::env::var_os("MUSTER_TRACES").map(PathBuf::from);
-    let beside = || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = given.unwrap_or_else(beside);
-    if folder.join("pollux").is_dir() {
-        return Some(folder);
-    }
-    eprintln!(
-        "skipped: there are no traces in {} (MUSTER_TRACES)",
-        folder.display()
-    );
-    None
-}
+use std::path::Path;
 
 /// Means over the workloads of a folder.
 #[derive(Debug, Clone, Copy)]
@@ -82,7 +69,7 @@ fn means(profiles: &Path, workloads: &Path, numbers: &[u32], rules: Rules, polic
 }
 
 fn pollux(load: &str, policy: &str) -> Option<Means> {
-    let folder = traces()?.join("pollux");
+    let folder = traces::folder()?.join("pollux");
     let workloads = folder.join(format!("workloads-{load}"));
     Some(means(
         &folder,
@@ -117,7 +104,7 @@ fn it_ends_jobs_sooner_than_tiresias_and_optimus_with_the_users_batches() {
 /// Sia took 2,219 s and 541 GPU-hours in its own simulator.
 #[test]
 fn on_several_gpu_kinds_it_ends_jobs_sooner_than_sia_with_no_more_gpu_hours() {
-    let Some(folder) = traces().map(|folder| folder.join("sia")) else {
+    let Some(folder) = traces::folder().map(|folder| folder.join("sia")) else {
         return;
     };
     let workloads = folder.join("workloads-philly");
