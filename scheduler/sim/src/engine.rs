@@ -4,7 +4,7 @@ use crate::course::{Course, Holds};
 use crate::outcome::{Entry, JobOutcome, Outcome};
 use crate::scenario::{Incident, Scenario, SimJob, What};
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Finished, Job, Node, Progress, Snapshot, SpeedPoint, Tenant};
+use muster_core::snapshot::{Finished, Job, Node, Progress, Snapshot, SpeedPoint, Task, Tenant};
 use muster_core::{Action, ApplyError, Plan, Violation, apply, check, plan};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobState};
@@ -267,16 +267,7 @@ impl<'s> Engine<'s> {
                 continue;
             }
             live.due_ms = None;
-            for task in &mut job.tasks {
-                let event = match task.state {
-                    TaskState::Assigned => TaskEvent::Up,
-                    TaskState::Stopping => TaskEvent::Gone {
-                        outcome: TaskOutcome::Exited { code: 0 },
-                    },
-                    TaskState::Running | TaskState::Released { .. } => continue,
-                };
-                follow(&mut task.state, event);
-            }
+            come_due(&mut job.tasks);
         }
     }
 
@@ -466,7 +457,21 @@ impl<'s> Engine<'s> {
     }
 }
 
-pub(crate) fn follow(state: &mut TaskState, event: TaskEvent) {
+/// The time of these tasks has come: those that start are up, those that stop are gone in order.
+pub(crate) fn come_due(tasks: &mut [Task]) {
+    for task in tasks {
+        let event = match task.state {
+            TaskState::Assigned => TaskEvent::Up,
+            TaskState::Stopping => TaskEvent::Gone {
+                outcome: TaskOutcome::Exited { code: 0 },
+            },
+            TaskState::Running | TaskState::Released { .. } => continue,
+        };
+        follow(&mut task.state, event);
+    }
+}
+
+fn follow(state: &mut TaskState, event: TaskEvent) {
     // An event that the task's state refuses (up after gone) changes nothing.
     if let Ok(next) = state.clone().apply(event) {
         *state = next;

@@ -77,12 +77,6 @@ impl Family {
         largest.max().unwrap_or(0)
     }
 
-    /// Whether any step was measured on this kind.
-    #[must_use]
-    pub fn is_measured(&self, kind: u16) -> bool {
-        self.throughputs[usize::from(kind)].largest_gpus() > 0
-    }
-
     /// The batch with the best goodput on a shape at this share of the work; the declared first one before anything was measured.
     #[must_use]
     pub fn batch(&self, kind: u16, shape: Shape, share_done: f64, batching: Batching) -> Batch {

@@ -3,19 +3,6 @@
 use crate::problem::{Demand, Part, Problem, Tally};
 use std::cmp::Reverse;
 
-/// The node with the most free GPUs first, the first of equals, and so on until the gang is complete, whatever the kind: what the
-/// peers' simulators do for jobs that are placed anew. `None`, and nothing taken, when it does not fit.
-pub fn most_free(tally: &mut Tally, unit: &Demand, gpus: u32) -> Option<Vec<Part>> {
-    let mut nodes: Vec<(u32, u32)> = (0..)
-        .zip(0..tally.free.len())
-        .map(|(node, index)| (node, tally.available(index, unit)))
-        .collect();
-    nodes.sort_by_key(|&(node, free)| (Reverse(free), node));
-    let parts = fill(nodes.into_iter(), gpus)?;
-    tally.take(&parts, unit);
-    Some(parts)
-}
-
 /// On as few nodes of one kind as can be: the fullest node that holds all of it; else the emptiest first and the rest on the fullest
 /// that holds it. `None`, and nothing taken, when it does not fit.
 pub fn packed(
@@ -59,7 +46,8 @@ pub fn pack(
     Some(parts)
 }
 
-/// Where [`most_free`] would go if there were nodes of one kind only.
+/// The node of a kind with the most free GPUs first, the first of equals, and so on until the gang is complete, as the peers' simulators
+/// place jobs anew.
 pub fn emptiest(
     tally: &Tally,
     problem: &Problem,

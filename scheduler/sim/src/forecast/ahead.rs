@@ -1,13 +1,13 @@
 //! The core at work on a cluster as it is, until its jobs have ended: from event to event, with a round after each.
 
 use super::truth::Truth;
-use crate::engine::{follow, measure};
+use crate::engine::{come_due, measure};
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Finished, Job, Snapshot};
 use muster_core::{Action, ApplyError, apply, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState};
-use muster_model::task::{Outcome, TaskEvent, TaskState};
+use muster_model::task::TaskState;
 use std::collections::BTreeMap;
 
 /// How fast the cluster obeys, and how far to look.
@@ -262,16 +262,7 @@ impl Ahead {
                 continue;
             }
             live.due_ms = None;
-            for task in &mut job.tasks {
-                let event = match task.state {
-                    TaskState::Assigned => TaskEvent::Up,
-                    TaskState::Stopping => TaskEvent::Gone {
-                        outcome: Outcome::Exited { code: 0 },
-                    },
-                    TaskState::Running | TaskState::Released { .. } => continue,
-                };
-                follow(&mut task.state, event);
-            }
+            come_due(&mut job.tasks);
         }
     }
 
