@@ -109,6 +109,8 @@ pub enum RequeueCause {
     Resize,
     /// Its GPUs go to a job that comes before it.
     Preempted,
+    /// Its tenant's quota was lowered below what its jobs hold.
+    OverQuota,
     /// A task failed; charged to `retries`.
     TaskFailed,
     /// A node was lost; not charged.

@@ -77,6 +77,7 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
         checker.decision(decision);
     }
     checker.quotas();
+    checker.lowered_quotas();
     checker.violations
 }
 
@@ -360,6 +361,26 @@ impl<'s> Checker<'s> {
             if let Some(quota) = quota.filter(|&quota| started > 0 && held > quota) {
                 self.violations.push(Violation::QuotaExceeded {
                     tenant,
+                    held,
+                    quota,
+                });
+            }
+        }
+    }
+
+    /// Who keeps running after the plan stays within the quota, also where it was lowered since.
+    fn lowered_quotas(&mut self) {
+        let mut kept: BTreeMap<TenantId, u32> = BTreeMap::new();
+        for (job, state, _) in self.states.values() {
+            if matches!(state, JobState::Starting | JobState::Running) {
+                *kept.entry(job.tenant).or_default() += job.held_gpus();
+            }
+        }
+        for tenant in &self.snapshot.tenants {
+            let held = kept.get(&tenant.id).copied().unwrap_or(0);
+            if let Some(quota) = tenant.gpu_quota.filter(|&quota| held > quota) {
+                self.violations.push(Violation::QuotaExceeded {
+                    tenant: tenant.id,
                     held,
                     quota,
                 });

@@ -90,6 +90,11 @@ fn happen(snapshot: &mut Snapshot, dice: &mut Dice) {
             task.state = gone(Outcome::NodeLost);
         }
     }
+    for tenant in &mut snapshot.tenants {
+        if dice.one_in(12) {
+            tenant.gpu_quota = (!dice.one_in(4)).then(|| dice.roll(10));
+        }
+    }
     for job in &mut snapshot.jobs {
         if dice.one_in(15) {
             job.intent =

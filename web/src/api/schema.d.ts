@@ -1664,7 +1664,7 @@ export interface components {
          * @description Why a job left its GPUs although it wants to go on.
          * @enum {string}
          */
-        RequeueCause: "resize" | "preempted" | "task_failed" | "node_lost";
+        RequeueCause: "resize" | "preempted" | "over_quota" | "task_failed" | "node_lost";
         /** @description What one task of each role takes of its node. */
         Resources: {
             ps_shard?: components["schemas"]["PsShardResources"];

@@ -63,6 +63,7 @@ const INTENTS = {
 const CAUSES: Record<RequeueCause, string> = {
   resize: "to start again in another size",
   preempted: "because its GPUs go to a job that comes first",
+  over_quota: "because its tenant holds more than its quota",
   task_failed: "to start again after a failure",
   node_lost: "to start again after losing a node",
 };

@@ -178,6 +178,9 @@ fn after_stop(then: &AfterStop) -> String {
             muster_model::job::RequeueCause::Preempted => {
                 "for a job that comes before it".to_owned()
             }
+            muster_model::job::RequeueCause::OverQuota => {
+                "because its tenant holds more than its quota".to_owned()
+            }
             muster_model::job::RequeueCause::TaskFailed => {
                 "to start again after a failure".to_owned()
             }

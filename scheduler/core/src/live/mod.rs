@@ -1,6 +1,7 @@
 //! A live round: from a snapshot of rows to a plan of decisions, through the dense problem that every policy decides on.
 //!
-//! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `choose` (the
+//! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a quota lowered
+//! under running jobs), `choose` (the
 //! policy's answer, held to what live rounds promise), `pass`, `gang` and `place` (who stops and who starts, task by task),
 //! `explain` and `change` (why not, and what would help), `words` (the report).
 
@@ -10,6 +11,7 @@ mod explain;
 mod free;
 mod gang;
 mod outlook;
+mod over_quota;
 mod pass;
 mod place;
 mod settle;

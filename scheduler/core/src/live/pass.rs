@@ -4,6 +4,7 @@
 use super::choose::{Chosen, choose, is_moved};
 use super::free::{FreeNode, When};
 use super::gang::{self, Share};
+use super::over_quota;
 use super::place;
 use super::standing::Standing;
 use super::world::{LiveJob, World};
@@ -29,6 +30,7 @@ pub(crate) struct Rest {
 /// ends, because every pass but the last stops a running job or starts a waiting one, and neither is undone in the same round.
 pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     evict(world);
+    over_quota::obey(world);
     loop {
         if let Some(rest) = pass(world) {
             return rest;
@@ -310,7 +312,7 @@ fn limit(shape: &gang::Shape, workers: u32) -> String {
     }
 }
 
-fn requeue(cause: RequeueCause, why: String) -> Action {
+pub(crate) fn requeue(cause: RequeueCause, why: String) -> Action {
     Action::Stop {
         then: AfterStop::Requeue { cause },
         why,

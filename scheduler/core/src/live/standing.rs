@@ -15,7 +15,7 @@ pub(crate) enum Standing {
     Starting,
     /// Stops, and comes back as soon as there is room for it.
     Returning,
-    /// Stops for a job of higher priority, and waits in its turn like a queued one.
+    /// Stops for a job of higher priority or a lowered quota, and waits in its turn like a queued one.
     Displaced,
     /// Waits, and holds nothing.
     Queued,
@@ -63,7 +63,7 @@ impl Standing {
             JobState::Stopping {
                 then: AfterStop::Requeue { cause },
             } => match cause {
-                RequeueCause::Preempted => Self::Displaced,
+                RequeueCause::Preempted | RequeueCause::OverQuota => Self::Displaced,
                 RequeueCause::Resize | RequeueCause::TaskFailed | RequeueCause::NodeLost => {
                     Self::Returning
                 }

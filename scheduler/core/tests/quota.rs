@@ -1,0 +1,151 @@
+//! A quota that is lowered under running jobs: who shrinks, who stops, and what they are told.
+
+mod scene;
+
+use muster_core::policies::name::PolicyName;
+use muster_core::{Action, Plan, policy::Policy};
+use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
+use muster_model::wait::Wait;
+use scene::Scene;
+
+const POLICIES: [PolicyName; 6] = [
+    PolicyName::Muster,
+    PolicyName::Optimus,
+    PolicyName::Fifo,
+    PolicyName::Tiresias,
+    PolicyName::Drf,
+    PolicyName::Themis,
+];
+
+/// One node of eight GPUs, decided by a policy.
+fn cluster(share: PolicyName) -> Scene {
+    let mut scene = Scene::cluster(1, 8);
+    scene.policy = Policy::named(share);
+    scene
+}
+
+fn lower(scene: &mut Scene, gpus: u32) {
+    scene.snapshot.tenants[0].gpu_quota = Some(gpus);
+}
+
+fn held(scene: &Scene) -> u32 {
+    scene.snapshot.jobs.iter().map(|job| job.held_gpus()).sum()
+}
+
+fn stopped(plan: &Plan, scene: &Scene) -> Vec<String> {
+    let name = |id| {
+        let job = scene.snapshot.jobs.iter().find(|job| job.id == id);
+        job.expect("is there").name.clone()
+    };
+    plan.decisions
+        .iter()
+        .filter(|one| matches!(one.action, Action::Stop { .. }))
+        .map(|one| name(one.job))
+        .collect()
+}
+
+#[test]
+fn an_elastic_job_shrinks_into_a_lowered_quota() {
+    for share in POLICIES {
+        let mut scene = cluster(share);
+        scene.job("a").workers(4, 8);
+        scene.settle();
+        scene.measured("a", scene.snapshot.jobs[0].size().0, 20.0);
+        assert!(scene.workers("a") >= 4);
+        lower(&mut scene, 6);
+        scene.settle();
+        let now = scene.workers("a");
+        assert!((4..=6).contains(&now), "{share}: {now} workers");
+    }
+}
+
+#[test]
+fn rigid_jobs_above_a_lowered_quota_stop_the_newest_first() {
+    for share in POLICIES {
+        let mut scene = cluster(share);
+        for name in ["first", "second", "third"] {
+            scene.job(name).workers(2, 2);
+        }
+        scene.settle();
+        assert_eq!(held(&scene), 6, "{share}");
+        lower(&mut scene, 5);
+        let plan = scene.round();
+        assert_eq!(stopped(&plan, &scene), ["third"], "{share}");
+        assert_eq!(
+            scene.find("third").state,
+            JobState::Stopping {
+                then: AfterStop::Requeue {
+                    cause: RequeueCause::OverQuota
+                }
+            }
+        );
+        scene.obey();
+        scene.settle();
+        assert_eq!(held(&scene), 4, "{share}");
+        let waiting = scene.find("third").waiting.clone().expect("it waits");
+        let short = Wait::WaitingForQuota {
+            needed_gpus: 2,
+            used_gpus: 4,
+            quota_gpus: 5,
+        };
+        assert_eq!(waiting.why, short, "{share}");
+    }
+}
+
+#[test]
+fn the_lowest_priority_stops_before_the_newest_and_elastic_ones_shrink_before_any_stops() {
+    for share in POLICIES {
+        let mut scene = cluster(share);
+        scene.job("low").workers(2, 2).priority(-1);
+        scene.job("elastic").workers(1, 2);
+        scene.job("new").workers(2, 2);
+        scene.settle();
+        let full = held(&scene);
+        // A policy without elasticity gave it one.
+        assert!(full == 6 || full == 5, "{share}: {full}");
+        if full == 6 {
+            lower(&mut scene, 5);
+            let plan = scene.round();
+            assert_eq!(stopped(&plan, &scene), ["elastic"], "{share}");
+            scene.obey();
+            scene.settle();
+            assert_eq!(scene.workers("elastic"), 1, "{share}");
+        }
+        lower(&mut scene, 4);
+        let plan = scene.round();
+        assert_eq!(stopped(&plan, &scene), ["low"], "{share}");
+        scene.obey();
+        scene.settle();
+        assert_eq!(scene.phase("low"), JobPhase::Queued, "{share}");
+        assert!(held(&scene) <= 4, "{share}");
+    }
+}
+
+#[test]
+fn whoever_would_shrink_for_nothing_is_left_alone() {
+    let mut scene = cluster(PolicyName::Optimus);
+    scene.job("elastic").workers(1, 2);
+    scene.job("rigid").workers(4, 4);
+    scene.settle();
+    assert_eq!(held(&scene), 6);
+    lower(&mut scene, 2);
+    let plan = scene.round();
+    assert_eq!(stopped(&plan, &scene), ["rigid"]);
+}
+
+#[test]
+fn a_quota_of_nothing_stops_everybody_and_tells_them() {
+    for share in POLICIES {
+        let mut scene = cluster(share);
+        scene.job("a").workers(1, 4);
+        scene.settle();
+        lower(&mut scene, 0);
+        scene.settle();
+        assert_eq!(held(&scene), 0, "{share}");
+        let waiting = scene.find("a").waiting.clone().expect("it waits");
+        assert!(
+            matches!(waiting.why, Wait::ExceedsMaxQuota { quota_gpus: 0, .. }),
+            "{waiting:?}"
+        );
+    }
+}
