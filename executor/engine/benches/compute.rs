@@ -2,7 +2,7 @@
 
 use divan::counter::ItemsCount;
 use divan::{Bencher, black_box};
-use muster_engine::model::{Architecture, InputShape, Network};
+use muster_engine::model::{Batch, InputShape, Network, zoo};
 
 const BATCH: usize = 128;
 const FASHION: InputShape = InputShape {
@@ -16,20 +16,18 @@ fn main() {
 }
 
 fn mlp() -> Network {
-    let hidden = vec![1024, 1024];
-    Network::build(&Architecture::Mlp { hidden }, FASHION, 10).unwrap()
+    zoo::mlp(FASHION, &[1024, 1024], 10).unwrap()
 }
 
 fn cnn(channels: [usize; 2], dense: usize) -> Network {
-    let (channels, dense) = (channels.to_vec(), vec![dense]);
-    Network::build(&Architecture::Cnn { channels, dense }, FASHION, 10).unwrap()
+    zoo::cnn(FASHION, &channels, &[dense], 10).unwrap()
 }
 
-fn examples(network: &Network) -> (Vec<f32>, Vec<u8>) {
+fn examples(network: &Network) -> (Vec<f32>, Vec<u32>) {
     let images = (0..BATCH * network.input().len()).map(|i| (i * 37 % 255) as f32 / 255.0 - 0.5);
     (
         images.collect(),
-        (0..BATCH).map(|i| (i % 10) as u8).collect(),
+        (0..BATCH).map(|i| (i % 10) as u32).collect(),
     )
 }
 
@@ -42,8 +40,7 @@ fn step(bencher: Bencher, network: &Network) {
         network.loss_and_grad(
             &mut workspace,
             black_box(&params),
-            &images,
-            &labels,
+            &Batch::classes(&images, &labels),
             &mut grads,
         )
     });
@@ -70,7 +67,11 @@ fn evaluate_cnn_c32_c64_fc128(bencher: Bencher) {
     let params = network.init(1);
     let (images, labels) = examples(&network);
     let mut workspace = network.workspace(BATCH, 1);
-    bencher
-        .counter(ItemsCount::new(BATCH))
-        .bench_local(|| network.evaluate(&mut workspace, black_box(&params), &images, &labels));
+    bencher.counter(ItemsCount::new(BATCH)).bench_local(|| {
+        network.evaluate(
+            &mut workspace,
+            black_box(&params),
+            &Batch::classes(&images, &labels),
+        )
+    });
 }

@@ -11,6 +11,7 @@ use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
 use muster_engine::data::{GlobalBatches, slice};
 use muster_engine::document;
+use muster_engine::model::Batch;
 use muster_engine::optimizer::Optimizer;
 use muster_engine::shard::{Exchange, Identity, Shard, Tensors};
 use muster_engine::stop::StopFlag;
@@ -273,8 +274,7 @@ fn bare_loop(job: &JobSpec, data: &Path, steps: u64) -> f64 {
         network.loss_and_grad(
             &mut workspace,
             &parameters,
-            &images,
-            &labels,
+            &Batch::classes(&images, &labels),
             &mut gradients,
         );
         optimizer.update(

@@ -1,7 +1,7 @@
 //! The job document's engine part as the types that compute.
 
 use crate::data::{Dataset, DatasetError, Kind, Limits};
-use crate::model::{Architecture, BuildError, Network};
+use crate::model::{BuildError, Network, zoo};
 use crate::optimizer::{Optimizer, Rule};
 use muster_model::spec;
 use std::path::Path;
@@ -11,18 +11,16 @@ use std::path::Path;
 /// # Errors
 /// Names the layer that cannot be.
 pub fn network(engine: &spec::Engine) -> Result<Network, BuildError> {
-    let widths = |list: &[u32]| list.iter().map(|&width| width as usize).collect();
-    let architecture = match &engine.model {
-        spec::Model::Mlp { hidden } => Architecture::Mlp {
-            hidden: widths(hidden),
-        },
-        spec::Model::Cnn { channels, dense } => Architecture::Cnn {
-            channels: widths(channels),
-            dense: widths(dense),
-        },
-    };
+    let widths =
+        |list: &[u32]| -> Vec<usize> { list.iter().map(|&width| width as usize).collect() };
     let kind = kind(engine.dataset.name);
-    Network::build(&architecture, kind.shape(), kind.classes())
+    let (input, classes) = (kind.shape(), kind.classes());
+    match &engine.model {
+        spec::Model::Mlp { hidden } => zoo::mlp(input, &widths(hidden), classes),
+        spec::Model::Cnn { channels, dense } => {
+            zoo::cnn(input, &widths(channels), &widths(dense), classes)
+        }
+    }
 }
 
 /// Reads the document's data set from below `root`.

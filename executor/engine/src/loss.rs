@@ -1,4 +1,6 @@
-//! Softmax cross-entropy over class scores.
+//! What networks are trained to make small.
+
+use crate::model::Targets;
 
 /// What a pass over some examples found. Sums, so that parts of a batch add up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
@@ -16,16 +18,53 @@ impl std::ops::AddAssign for StepLoss {
     }
 }
 
-/// `scores` is batch × classes. With `gradient`, each row of `scores` is replaced by the gradient of that example's loss with respect
-/// to it: softmax minus one-hot.
-///
-/// # Panics
-/// When a label is not below `classes`; data sets are checked when they are read.
-pub(crate) fn cross_entropy(
-    scores: &mut [f32],
-    labels: &[u8],
+/// What a network is trained to make small. Per example it is the mean over the example's targets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loss {
+    /// −ln of the softmax of the right class, in nats.
+    CrossEntropy { classes: usize },
+}
+
+impl Loss {
+    /// Targets per example of so many outputs.
+    pub(crate) fn targets(self, outputs: usize) -> usize {
+        match self {
+            Self::CrossEntropy { classes } => outputs / classes,
+        }
+    }
+
+    pub(crate) fn wants_classes(self) -> bool {
+        match self {
+            Self::CrossEntropy { .. } => true,
+        }
+    }
+
+    /// Of `output`, examples × outputs. With `d_output`, that is overwritten by the gradient of each example's loss with respect to
+    /// the output.
+    ///
+    /// # Panics
+    /// When targets are of another kind or number, or a class is none; data sets are checked when they are read.
+    pub(crate) fn of(
+        self,
+        output: &[f32],
+        targets: Targets<'_>,
+        d_output: Option<&mut [f32]>,
+    ) -> StepLoss {
+        match (self, targets) {
+            (Self::CrossEntropy { classes }, Targets::Classes(labels)) => {
+                cross_entropy(output, labels, classes, d_output)
+            }
+            (_, targets) => panic!("a network of {self:?} was given {targets:?}"),
+        }
+    }
+}
+
+/// `scores` is rows × classes; softmax minus one-hot is the gradient.
+fn cross_entropy(
+    scores: &[f32],
+    labels: &[u32],
     classes: usize,
-    gradient: bool,
+    d_scores: Option<&mut [f32]>,
 ) -> StepLoss {
     assert_eq!(
         scores.len(),
@@ -33,8 +72,9 @@ pub(crate) fn cross_entropy(
         "one row of scores per label"
     );
     let mut total = StepLoss::default();
-    for (row, label) in scores.chunks_exact_mut(classes).zip(labels) {
-        let label = usize::from(*label);
+    let mut d_rows = d_scores.map(|d_scores| d_scores.chunks_exact_mut(classes));
+    for (row, label) in scores.chunks_exact(classes).zip(labels) {
+        let label = *label as usize;
         let (mut best, mut max) = (0, row[0]);
         for (class, score) in row.iter().enumerate() {
             if *score > max {
@@ -42,17 +82,17 @@ pub(crate) fn cross_entropy(
             }
         }
         let mut sum = 0.0_f64;
-        for score in row.iter() {
+        for score in row {
             sum += f64::from((score - max).exp());
         }
         let log_sum = sum.ln();
         total.loss_sum += log_sum - f64::from(row[label] - max);
         total.correct += usize::from(best == label && !sum.is_nan());
-        if gradient {
-            for score in row.iter_mut() {
-                *score = (f64::from((*score - max).exp()) / sum) as f32;
+        if let Some(d_row) = d_rows.as_mut().and_then(Iterator::next) {
+            for (d, score) in d_row.iter_mut().zip(row) {
+                *d = (f64::from((score - max).exp()) / sum) as f32;
             }
-            row[label] -= 1.0;
+            d_row[label] -= 1.0;
         }
     }
     total
@@ -64,25 +104,26 @@ mod tests {
 
     #[test]
     fn even_scores_cost_the_logarithm_of_the_classes() {
-        let mut scores = vec![3.0; 8];
-        let loss = cross_entropy(&mut scores, &[0, 3], 4, true);
+        let mut d_scores = vec![f32::NAN; 8];
+        let loss = cross_entropy(&[3.0; 8], &[0, 3], 4, Some(&mut d_scores));
         assert!((loss.loss_sum - 2.0 * 4.0_f64.ln()).abs() < 1e-12);
         assert_eq!(loss.correct, 1, "a tie goes to the lower class");
-        assert_eq!(scores, [-0.75, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, -0.75]);
+        assert_eq!(d_scores, [-0.75, 0.25, 0.25, 0.25, 0.25, 0.25, 0.25, -0.75]);
     }
 
     #[test]
     fn huge_scores_neither_overflow_nor_lose_the_loss() {
-        let mut scores = vec![1e30, 0.0, -1e30, 5e4, 5e4, 0.0];
-        let loss = cross_entropy(&mut scores, &[0, 1], 3, true);
+        let scores = [1e30, 0.0, -1e30, 5e4, 5e4, 0.0];
+        let mut d_scores = [f32::NAN; 6];
+        let loss = cross_entropy(&scores, &[0, 1], 3, Some(&mut d_scores));
         assert!((loss.loss_sum - 2.0_f64.ln()).abs() < 1e-12);
-        assert!(scores.iter().all(|d| d.is_finite()));
+        assert!(d_scores.iter().all(|d| d.is_finite()));
     }
 
     #[test]
     fn a_diverged_network_shows() {
         for bad in [f32::NAN, f32::INFINITY] {
-            let loss = cross_entropy(&mut [0.0, bad, 1.0], &[0], 3, false);
+            let loss = cross_entropy(&[0.0, bad, 1.0], &[0], 3, None);
             assert!(!loss.loss_sum.is_finite());
             assert_eq!(loss.correct, 0);
         }

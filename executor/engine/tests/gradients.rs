@@ -2,7 +2,29 @@
 //!
 //! Differences are taken on the f64 network: there a step can be so small that no ReLU or pooling window changes its mind.
 
-use muster_engine::model::{Architecture, Block, InputShape, Network};
+use muster_engine::model::{self, Block, InputShape, Network, zoo};
+use std::ops::Range;
+
+#[derive(Debug, Clone)]
+enum Architecture {
+    Mlp {
+        hidden: Vec<usize>,
+    },
+    Cnn {
+        channels: Vec<usize>,
+        dense: Vec<usize>,
+    },
+}
+
+impl Architecture {
+    fn network(&self, input: InputShape, classes: usize) -> Network {
+        let built = match self {
+            Self::Mlp { hidden } => zoo::mlp(input, hidden, classes),
+            Self::Cnn { channels, dense } => zoo::cnn(input, channels, dense, classes),
+        };
+        built.unwrap()
+    }
+}
 
 struct Reference<'a> {
     architecture: &'a Architecture,
@@ -11,10 +33,10 @@ struct Reference<'a> {
 }
 
 impl Reference<'_> {
-    fn loss(&self, params: &[f64], images: &[f32], labels: &[u8]) -> f64 {
+    fn loss(&self, params: &[f64], images: &[f32], labels: &[u32]) -> f64 {
         let images = images.chunks(self.input.len()).zip(labels);
         images
-            .map(|(image, label)| self.example(params, image, usize::from(*label)))
+            .map(|(image, label)| self.example(params, image, *label as usize))
             .sum()
     }
 
@@ -171,7 +193,13 @@ fn numbers(seed: u64, len: usize) -> Vec<f32> {
 struct Batch {
     params: Vec<f32>,
     images: Vec<f32>,
-    labels: Vec<u8>,
+    labels: Vec<u32>,
+}
+
+impl Batch {
+    fn examples(&self) -> model::Batch<'_> {
+        model::Batch::classes(&self.images, &self.labels)
+    }
 }
 
 /// Biases are set too: with those of `init`, all 0, an error in them could hide.
@@ -190,7 +218,7 @@ fn batch(network: &Network, seed: u64, examples: usize) -> Batch {
     }
     let images = numbers(seed + 100, examples * network.input().len());
     let labels = (0..examples)
-        .map(|i| ((i * 7 + 3) % network.classes()) as u8)
+        .map(|i| ((i * 7 + 3) % network.outputs()) as u32)
         .collect();
     Batch {
         params,
@@ -207,13 +235,7 @@ fn step(
 ) -> (f64, usize, Vec<f32>) {
     let mut workspace = network.workspace(max_batch, threads);
     let mut grads = vec![f32::NAN; network.parameter_count()];
-    let loss = network.loss_and_grad(
-        &mut workspace,
-        &batch.params,
-        &batch.images,
-        &batch.labels,
-        &mut grads,
-    );
+    let loss = network.loss_and_grad(&mut workspace, &batch.params, &batch.examples(), &mut grads);
     (loss.loss_sum, loss.correct, grads)
 }
 
@@ -230,7 +252,7 @@ fn assert_close(actual: &[f32], expected: &[f32], tolerance: f32, what: &str) {
 #[test]
 fn every_gradient_is_the_difference_quotient() {
     for (case, (architecture, input, classes)) in cases().into_iter().enumerate() {
-        let network = Network::build(&architecture, input, classes).unwrap();
+        let network = architecture.network(input, classes);
         // Not a multiple of the convolution's groups of 16, and more than one of them.
         let batch = batch(&network, case as u64 + 1, 19);
         let (loss, _, grads) = step(&network, &batch, 19, 1);
@@ -277,7 +299,7 @@ fn every_gradient_is_the_difference_quotient() {
 #[test]
 fn slices_add_up_to_the_batch() {
     for (architecture, input, classes) in cases() {
-        let network = Network::build(&architecture, input, classes).unwrap();
+        let network = architecture.network(input, classes);
         let whole = batch(&network, 5, 37);
         let (loss, correct, grads) = step(&network, &whole, 64, 1);
         let mut sum = (0.0, 0, vec![0.0; grads.len()]);
@@ -301,7 +323,7 @@ fn slices_add_up_to_the_batch() {
 #[test]
 fn a_batch_larger_than_the_workspace_runs_in_parts() {
     for (architecture, input, classes) in cases() {
-        let network = Network::build(&architecture, input, classes).unwrap();
+        let network = architecture.network(input, classes);
         let batch = batch(&network, 6, 37);
         let (loss, correct, grads) = step(&network, &batch, 64, 1);
         let parts = step(&network, &batch, 8, 1);
@@ -309,8 +331,7 @@ fn a_batch_larger_than_the_workspace_runs_in_parts() {
         assert_eq!(correct, parts.1);
         assert_close(&parts.2, &grads, 1e-5, "in parts");
         let mut workspace = network.workspace(8, 1);
-        let evaluated =
-            network.evaluate(&mut workspace, &batch.params, &batch.images, &batch.labels);
+        let evaluated = network.evaluate(&mut workspace, &batch.params, &batch.examples());
         assert_eq!((evaluated.loss_sum, evaluated.correct), (parts.0, parts.1));
     }
 }
@@ -321,26 +342,15 @@ fn a_repeated_step_has_the_same_bits_on_any_number_of_threads() {
     let mut cases = cases();
     cases.push((cnn(&[16, 32], &[64]), shape(28, 28, 1), 10));
     for (architecture, input, classes) in cases {
-        let network = Network::build(&architecture, input, classes).unwrap();
+        let network = architecture.network(input, classes);
         let (batch, other) = (batch(&network, 7, 75), batch(&network, 8, 50));
         let expected = step(&network, &batch, 80, 1);
         for threads in [1, 2, 3] {
             let mut workspace = network.workspace(80, threads);
             let mut grads = vec![0.0; network.parameter_count()];
-            network.loss_and_grad(
-                &mut workspace,
-                &other.params,
-                &other.images,
-                &other.labels,
-                &mut grads,
-            );
-            let loss = network.loss_and_grad(
-                &mut workspace,
-                &batch.params,
-                &batch.images,
-                &batch.labels,
-                &mut grads,
-            );
+            network.loss_and_grad(&mut workspace, &other.params, &other.examples(), &mut grads);
+            let loss =
+                network.loss_and_grad(&mut workspace, &batch.params, &batch.examples(), &mut grads);
             assert_eq!(
                 loss.loss_sum.to_bits(),
                 expected.0.to_bits(),
@@ -352,5 +362,31 @@ fn a_repeated_step_has_the_same_bits_on_any_number_of_threads() {
                 .all(|(a, b)| a.to_bits() == b.to_bits());
             assert!(same, "{architecture:?} on {threads} threads");
         }
+    }
+}
+
+/// A network that sends gradients while it still computes relies on each range being final when it is told.
+#[test]
+fn gradients_are_told_from_the_last_layer_to_the_first_and_final() {
+    for (architecture, input, classes) in cases() {
+        let network = architecture.network(input, classes);
+        let batch = batch(&network, 9, 21);
+        let (_, _, expected) = step(&network, &batch, 8, 1);
+        let mut told: Vec<(Range<usize>, Vec<f32>)> = Vec::new();
+        let mut grads = vec![f32::NAN; network.parameter_count()];
+        network.loss_and_grad_telling(
+            &mut network.workspace(8, 1),
+            &batch.params,
+            &batch.examples(),
+            &mut grads,
+            &mut |range, grads| told.push((range.clone(), grads[range].to_vec())),
+        );
+        let mut end = network.parameter_count();
+        for (range, grads) in told {
+            assert_eq!(range.end, end, "{architecture:?}");
+            assert_eq!(grads, expected[range.clone()], "{architecture:?} {range:?}");
+            end = range.start;
+        }
+        assert_eq!(end, 0, "{architecture:?}");
     }
 }

@@ -5,7 +5,7 @@
 
 use muster_engine::data::{Dataset, GlobalBatches, Kind, Limits};
 use muster_engine::loss::StepLoss;
-use muster_engine::model::{Architecture, Network};
+use muster_engine::model::{Batch, Network, zoo};
 use muster_engine::optimizer::{Optimizer, Rule};
 use std::path::PathBuf;
 
@@ -39,13 +39,7 @@ struct Run {
 
 /// Trains on `workers` slices of each batch, one after another, and adds their gradients as a PS shard would.
 fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> Run {
-    let (channels, dense) = (vec![8, 16], vec![32]);
-    let network = Network::build(
-        &Architecture::Cnn { channels, dense },
-        data.shape,
-        data.classes,
-    )
-    .unwrap();
+    let network = zoo::cnn(data.shape, &[8, 16], &[32], data.classes).unwrap();
     let mut params = network.init(1);
     let mut state = vec![0.0; params.len() * optimizer.state_len_per_param()];
     let mut batches = GlobalBatches::new(1, data.train.len(), BATCH).unwrap();
@@ -62,7 +56,12 @@ fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> 
             );
             data.train
                 .fill(&batches.indices(step)[part], &mut images, &mut labels);
-            let loss = network.loss_and_grad(&mut workspace, &params, &images, &labels, &mut grads);
+            let loss = network.loss_and_grad(
+                &mut workspace,
+                &params,
+                &Batch::classes(&images, &labels),
+                &mut grads,
+            );
             sum.iter_mut().zip(&grads).for_each(|(sum, g)| *sum += g);
             losses[batches.position(step).epoch as usize] +=
                 loss.loss_sum / (BATCH as u64 * batches.steps_per_epoch()) as f64;
@@ -78,7 +77,7 @@ fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> 
         &mut images,
         &mut labels,
     );
-    let test = network.evaluate(&mut workspace, &params, &images, &labels);
+    let test = network.evaluate(&mut workspace, &params, &Batch::classes(&images, &labels));
     Run {
         network,
         params,

@@ -228,7 +228,7 @@ impl Examples {
     ///
     /// # Panics
     /// When a buffer has the wrong length or an index is not below [`Self::len`].
-    pub fn fill(&self, indices: &[u32], images: &mut [f32], labels: &mut [u8]) {
+    pub fn fill(&self, indices: &[u32], images: &mut [f32], labels: &mut [u32]) {
         assert_eq!(labels.len(), indices.len(), "one label per index");
         assert_eq!(
             images.len(),
@@ -238,7 +238,7 @@ impl Examples {
         let targets = images.chunks_exact_mut(self.example_len).zip(labels);
         for (&index, (image, label)) in indices.iter().zip(targets) {
             let index = index as usize;
-            *label = self.labels[index];
+            *label = u32::from(self.labels[index]);
             let pixels = &self.pixels[index * self.example_len..][..self.example_len];
             for (value, pixel) in image.iter_mut().zip(pixels) {
                 *value = self.table[usize::from(*pixel)];

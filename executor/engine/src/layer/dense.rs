@@ -1,10 +1,12 @@
-//! Fully connected layer with optional ReLU: `y = relu(x · W + b)`.
+//! Fully connected layer with optional ReLU, `y = relu(x · W + b)`, on each of an example's rows.
 
 use super::matrix::{Matrix, Write, multiply};
+use super::operands::{Backward, Forward, Kernel};
 use super::simd::vectorised;
 use std::ops::Range;
 
-/// Shape of the layer and place of its parameters in the flat arena.
+/// Shape of the layer and place of its parameters in the flat arena. An example may have several rows, such as the positions of a
+/// sequence.
 #[derive(Debug, Clone)]
 pub(crate) struct Dense {
     pub(crate) inputs: usize,
@@ -12,73 +14,52 @@ pub(crate) struct Dense {
     pub(crate) relu: bool,
     /// inputs × outputs, row-major.
     pub(crate) weight: Range<usize>,
+    /// Directly after the weight.
     pub(crate) bias: Range<usize>,
 }
 
-impl Dense {
-    /// `input` is batch × inputs, `output` batch × outputs.
-    pub(crate) fn forward(
-        &self,
-        params: &[f32],
-        input: &[f32],
-        output: &mut [f32],
-        threads: usize,
-    ) {
-        let batch = input.len() / self.inputs;
-        let weight = Matrix::new(&params[self.weight.clone()], self.inputs, self.outputs);
+impl Kernel for Dense {
+    fn parameters(&self) -> Range<usize> {
+        self.weight.start..self.bias.end
+    }
+
+    fn forward(&self, pass: Forward<'_>) {
+        let input = pass.inputs.get(0);
+        let input = Matrix::new(input, input.len() / self.inputs, self.inputs);
+        let weight = Matrix::new(&pass.params[self.weight.clone()], self.inputs, self.outputs);
         multiply(
-            output,
+            pass.output,
             Write::Overwrite,
-            Matrix::new(input, batch, self.inputs),
+            input,
             weight,
-            threads,
+            pass.at.threads,
         );
-        let bias = &params[self.bias.clone()];
+        let bias = &pass.params[self.bias.clone()];
         if self.relu {
-            add_bias_relu(output, bias);
+            add_bias_relu(pass.output, bias);
         } else {
-            add_bias(output, bias);
+            add_bias(pass.output, bias);
         }
     }
 
-    /// From `d_output`, the gradient with respect to `output`, writes or adds the parameters' gradients and writes the gradient with
-    /// respect to `input` when that is wanted. `d_output` is masked by the ReLU in place.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a pass has that many operands; a struct around them would be built for one call"
-    )]
-    pub(crate) fn backward(
-        &self,
-        params: &[f32],
-        input: &[f32],
-        output: &[f32],
-        d_output: &mut [f32],
-        d_input: Option<&mut [f32]>,
-        grads: &mut [f32],
-        write: Write,
-        threads: usize,
-    ) {
-        let batch = input.len() / self.inputs;
+    fn backward(&self, mut pass: Backward<'_>) {
         if self.relu {
-            mask_by_relu(d_output, output);
+            mask_by_relu(pass.d_output, pass.output);
         }
-        let d_output = &*d_output;
-        let d_bias = &mut grads[self.bias.clone()];
-        if write == Write::Overwrite {
+        let (d_output, threads) = (&*pass.d_output, pass.at.threads);
+        let d_bias = &mut pass.grads[self.bias.clone()];
+        if pass.write == Write::Overwrite {
             d_bias.fill(0.0);
         }
         add_rows(d_bias, d_output);
-        let d_output = Matrix::new(d_output, batch, self.outputs);
-        let input = Matrix::new(input, batch, self.inputs);
-        multiply(
-            &mut grads[self.weight.clone()],
-            write,
-            input.transposed(),
-            d_output,
-            threads,
-        );
-        if let Some(d_input) = d_input {
-            let weight = Matrix::new(&params[self.weight.clone()], self.inputs, self.outputs);
+        let input = pass.inputs.get(0);
+        let rows = input.len() / self.inputs;
+        let d_output = Matrix::new(d_output, rows, self.outputs);
+        let input = Matrix::new(input, rows, self.inputs);
+        let d_weight = &mut pass.grads[self.weight.clone()];
+        multiply(d_weight, pass.write, input.transposed(), d_output, threads);
+        if let Some(d_input) = pass.d_inputs.get(0) {
+            let weight = Matrix::new(&pass.params[self.weight.clone()], self.inputs, self.outputs);
             multiply(
                 d_input,
                 Write::Overwrite,

@@ -1,18 +1,38 @@
-//! Layers: forward and backward passes over plain slices, single examples after one another in NHWC order.
+//! Operations: forward and backward passes over plain slices, examples after one another, images in NHWC order.
 //!
-//! A layer knows its shape and where its parameters lie in the flat arena; it owns no data. What a pass needs besides its inputs
-//! and outputs lies in a scratch area that [`crate::model::Workspace`] holds, so that a step allocates nothing of its own.
+//! An operation is a description: it knows its shape and where its parameters lie in the flat arena, and owns no data. [`Op`] lists
+//! them, so that every back end can be asked whether it has them all; [`Kernel`] is what the CPU does with each. What a pass needs
+//! besides its inputs and outputs lies in memory that [`crate::model::Workspace`] holds, so that a step allocates nothing of its own.
 //!
 //! Every sum has one fixed order, which depends on shapes alone: same input, same bits, on any number of threads. Only between
-//! kinds of processor do last bits differ, since `gemm` fits its blocks to caches and vector width. No layer knows of optimizers, workers
-//! or files.
+//! kinds of processor do last bits differ, since `gemm` fits its blocks to caches and vector width. No operation knows of optimizers,
+//! workers or files.
 
-pub(crate) mod conv;
+pub(crate) mod conv_pool;
 pub(crate) mod dense;
 pub(crate) mod matrix;
+pub(crate) mod operands;
 pub(crate) mod patches;
 pub(crate) mod pool;
 pub(crate) mod simd;
 
-pub(crate) use conv::Conv;
+pub(crate) use conv_pool::ConvPool;
 pub(crate) use dense::Dense;
+pub(crate) use operands::{At, Backward, Forward, Gradients, Inputs, Kernel, Lane, Mode};
+
+/// Every operation that a network can be made of.
+#[derive(Debug, Clone)]
+pub(crate) enum Op {
+    ConvPool(ConvPool),
+    Dense(Dense),
+}
+
+impl Op {
+    /// What the CPU does.
+    pub(crate) fn kernel(&self) -> &dyn Kernel {
+        match self {
+            Self::ConvPool(op) => op,
+            Self::Dense(op) => op,
+        }
+    }
+}

@@ -1,13 +1,24 @@
-//! Networks: an architecture becomes a static list of layers over one flat arena of parameters.
+//! Networks: a static list of operations with known shapes over one flat arena of parameters.
 //!
-//! Parameters, gradients and optimizer state are flat `f32` slices with the one table of [`Block`]s; whoever moves, shards or stores
-//! them needs to know nothing else. The module knows no optimizer, file, worker or job.
+//! A [`Builder`] lays operations out one after another; [`zoo`] has the networks that are asked for by name. Parameters, gradients and
+//! optimizer state are flat `f32` slices with the one table of [`Block`]s; whoever moves, shards or stores them needs to know nothing
+//! else. The module knows no optimizer, file, worker or job.
 
-mod architecture;
+mod batch;
+mod block;
+mod builder;
+mod error;
 mod init;
+mod input;
 mod network;
+mod slots;
 mod workspace;
+pub mod zoo;
 
-pub use architecture::{Architecture, BuildError, InputShape};
-pub use network::{Block, Network};
+pub use batch::{Batch, Draw, Targets};
+pub use block::{Block, Fill, Role};
+pub use builder::{Builder, ValueId};
+pub use error::BuildError;
+pub use input::{Input, InputShape};
+pub use network::Network;
 pub use workspace::Workspace;

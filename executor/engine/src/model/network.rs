@@ -1,85 +1,48 @@
-//! A network as a static list of layers with known shapes, and the two passes over it.
+//! A network as a static list of operations with known shapes, and the two passes over it.
 
-use super::architecture::{Architecture, BuildError, InputShape, MAX_NUMBERS};
-use super::workspace::{Layer, Workspace};
+use super::batch::{Batch, Targets};
+use super::block::Block;
+use super::input::Input;
+use super::workspace::Workspace;
+use crate::layer::Op;
 use crate::layer::matrix::Write;
-use crate::layer::{Conv, Dense};
-use crate::loss::{StepLoss, cross_entropy};
+use crate::loss::{Loss, StepLoss};
 use std::ops::Range;
 
-/// A named tensor in the flat arena. Blocks follow one another without gaps, in the order of the table.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Block {
-    /// `conv1.weight`, `conv1.bias`, …, `dense1.weight`, …, `logits.weight`, `logits.bias`.
-    pub name: String,
-    /// In numbers, from the start of the arena.
-    pub offset: usize,
-    /// In numbers; the product of `shape`.
-    pub len: usize,
-    /// Convolution weights are 3 × 3 × in × out, dense weights in × out, both row-major; biases are out. Dense layers after
-    /// convolutions read these flattened as height × width × channels.
-    pub shape: Vec<usize>,
-}
-
-impl Block {
-    /// As a range of indices into the flat arena.
-    #[must_use]
-    pub fn range(&self) -> Range<usize> {
-        self.offset..self.offset + self.len
-    }
-}
-
-/// A network: layers with shapes and the table of its parameters. It holds no numbers; parameters, gradients and workspaces are the
+/// A network: operations with shapes and the table of its parameters. It holds no numbers; parameters, gradients and workspaces are the
 /// caller's.
 #[derive(Debug, Clone)]
 pub struct Network {
-    pub(super) layers: Vec<Layer>,
+    input: Input,
+    pub(super) nodes: Vec<Node>,
+    /// Numbers per example of each value, the network's input first.
+    pub(super) lens: Vec<usize>,
     blocks: Vec<Block>,
-    input: InputShape,
-    classes: usize,
+    pub(super) loss: Loss,
+}
+
+/// One operation and the values that it reads: 0 is the network's input, `n + 1` what operation `n` makes. It reads earlier ones only.
+#[derive(Debug, Clone)]
+pub(super) struct Node {
+    pub(super) op: Op,
+    pub(super) inputs: Vec<usize>,
 }
 
 impl Network {
-    /// Lays out the layers and their parameters.
-    ///
-    /// # Errors
-    /// Names the layer that cannot be.
-    pub fn build(
-        architecture: &Architecture,
-        input: InputShape,
-        classes: usize,
-    ) -> Result<Self, BuildError> {
-        if [input.height, input.width, input.channels].contains(&0) {
-            return Err(BuildError::EmptyInput(input));
-        }
-        if !(2..=256).contains(&classes) {
-            return Err(BuildError::Classes(classes));
-        }
-        let mut layout = Layout::default();
-        let (list, widths, mut inputs) = match architecture {
-            Architecture::Mlp { hidden } => (
-                "hidden",
-                hidden,
-                product("the input", &[input.height, input.width, input.channels])?,
-            ),
-            Architecture::Cnn { channels, dense } => {
-                ("dense", dense, layout.convolutions(channels, input)?)
-            }
-        };
-        for (index, &outputs) in widths.iter().enumerate() {
-            if outputs == 0 {
-                return Err(BuildError::EmptyLayer { list, index });
-            }
-            layout.dense(&format!("dense{}", index + 1), inputs, outputs, true)?;
-            inputs = outputs;
-        }
-        layout.dense("logits", inputs, classes, false)?;
-        Ok(Self {
-            layers: layout.layers,
-            blocks: layout.blocks,
+    pub(super) fn new(
+        input: Input,
+        nodes: Vec<Node>,
+        lens: Vec<usize>,
+        blocks: Vec<Block>,
+        loss: Loss,
+    ) -> Self {
+        Self {
             input,
-            classes,
-        })
+            nodes,
+            lens,
+            blocks,
+            loss,
+        }
     }
 
     /// The table of parameters, which gradients and optimizer state follow too.
@@ -97,18 +60,25 @@ impl Network {
     }
 
     #[must_use]
-    pub fn input(&self) -> InputShape {
+    pub fn input(&self) -> Input {
         self.input
     }
 
+    /// Numbers per example of the output.
     #[must_use]
-    pub fn classes(&self) -> usize {
-        self.classes
+    pub fn outputs(&self) -> usize {
+        *self.lens.last().expect("a network has an input")
     }
 
-    /// Forward and backward over `labels.len()` examples, any number of them: what exceeds the workspace runs in parts. `images` is
-    /// examples × height × width × channels. `grads` is overwritten by the SUM over the examples, not their mean, so that the slices of a
-    /// batch on several workers add up to the batch; with no examples it is all 0.
+    /// Targets per example: positions for class targets, else as many as outputs.
+    #[must_use]
+    pub fn targets(&self) -> usize {
+        self.loss.targets(self.outputs())
+    }
+
+    /// Forward and backward over any number of examples: what exceeds the workspace runs in parts. `grads` is overwritten by the SUM
+    /// over the examples, not their mean, so that the slices of a batch on several workers add up to the batch; with no examples it
+    /// is all 0.
     ///
     /// The same arguments give the same bits, on any number of threads.
     ///
@@ -118,35 +88,47 @@ impl Network {
         &self,
         workspace: &mut Workspace,
         params: &[f32],
-        images: &[f32],
-        labels: &[u8],
+        batch: &Batch<'_>,
         grads: &mut [f32],
     ) -> StepLoss {
-        self.check(params, images, labels);
+        self.loss_and_grad_telling(workspace, params, batch, grads, &mut |_, _| {})
+    }
+
+    /// As [`Self::loss_and_grad`]; as soon as the gradients of a range of parameters are final, `ready` is told the range and given
+    /// all gradients, while the backward pass has yet to come to the layers before. The ranges come from the last to the first and
+    /// tile the arena.
+    ///
+    /// # Panics
+    /// As [`Self::loss_and_grad`].
+    pub fn loss_and_grad_telling(
+        &self,
+        workspace: &mut Workspace,
+        params: &[f32],
+        batch: &Batch<'_>,
+        grads: &mut [f32],
+        ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
+    ) -> StepLoss {
+        self.check(params, batch);
         assert_eq!(
             grads.len(),
             self.parameter_count(),
             "one gradient per parameter"
         );
-        if labels.is_empty() {
+        if batch.inputs.is_empty() {
             grads.fill(0.0);
+            ready(0..grads.len(), grads);
         }
         let mut total = StepLoss::default();
         let mut write = Write::Overwrite;
-        let part = workspace.max_batch();
-        for (images, labels) in images
-            .chunks(part * self.input.len())
-            .zip(labels.chunks(part))
-        {
+        let mut parts = self.parts(workspace, batch).peekable();
+        while let Some(part) = parts.next() {
+            let last = parts.peek().is_none();
+            let mut nothing = |_: Range<usize>, _: &[f32]| {};
+            let ready = if last { &mut *ready } else { &mut nothing };
             total += workspace.run(|pass| {
-                pass.forward(self, params, images);
-                let loss = cross_entropy(
-                    pass.scores(labels.len() * self.classes),
-                    labels,
-                    self.classes,
-                    true,
-                );
-                pass.backward(self, params, images, grads, write);
+                pass.forward(self, params, &part, true);
+                let loss = pass.loss(self, &part, true);
+                pass.backward(self, params, &part, grads, write, ready);
                 loss
             });
             write = Write::Add;
@@ -162,148 +144,43 @@ impl Network {
         &self,
         workspace: &mut Workspace,
         params: &[f32],
-        images: &[f32],
-        labels: &[u8],
+        batch: &Batch<'_>,
     ) -> StepLoss {
-        self.check(params, images, labels);
+        self.check(params, batch);
         let mut total = StepLoss::default();
-        let part = workspace.max_batch();
-        for (images, labels) in images
-            .chunks(part * self.input.len())
-            .zip(labels.chunks(part))
-        {
+        for part in self.parts(workspace, batch) {
             total += workspace.run(|pass| {
-                pass.forward(self, params, images);
-                cross_entropy(
-                    pass.scores(labels.len() * self.classes),
-                    labels,
-                    self.classes,
-                    false,
-                )
+                pass.forward(self, params, &part, false);
+                pass.loss(self, &part, false)
             });
         }
         total
     }
 
-    fn check(&self, params: &[f32], images: &[f32], labels: &[u8]) {
+    fn parts<'a>(
+        &self,
+        workspace: &Workspace,
+        batch: &Batch<'a>,
+    ) -> impl Iterator<Item = Batch<'a>> + use<'a> {
+        batch.parts(workspace.max_batch(), self.input.len(), self.targets())
+    }
+
+    fn check(&self, params: &[f32], batch: &Batch<'_>) {
         assert_eq!(
             params.len(),
             self.parameter_count(),
             "the parameters of this network"
         );
         assert_eq!(
-            images.len(),
-            labels.len() * self.input.len(),
-            "one image per label"
+            batch.inputs.len() * self.targets(),
+            batch.targets.len() * self.input.len(),
+            "targets for every example"
+        );
+        let classes = matches!(batch.targets, Targets::Classes(_));
+        assert_eq!(
+            classes,
+            self.loss.wants_classes(),
+            "targets of the network's kind"
         );
     }
-}
-
-/// Layers and blocks while they are laid out one after another.
-#[derive(Default)]
-struct Layout {
-    layers: Vec<Layer>,
-    blocks: Vec<Block>,
-    len: usize,
-}
-
-impl Layout {
-    /// Returns the flattened length of the last pooled output.
-    fn convolutions(&mut self, channels: &[usize], input: InputShape) -> Result<usize, BuildError> {
-        if channels.is_empty() {
-            return Err(BuildError::NoConvolution);
-        }
-        let (mut height, mut width, mut channels_in) = (input.height, input.width, input.channels);
-        for (index, &channels_out) in channels.iter().enumerate() {
-            if channels_out == 0 {
-                let list = "channels";
-                return Err(BuildError::EmptyLayer { list, index });
-            }
-            if height < 2 || width < 2 {
-                return Err(BuildError::TooSmallToPool {
-                    index,
-                    height,
-                    width,
-                });
-            }
-            let name = format!("conv{}", index + 1);
-            product(
-                &format!("the patches of {name}"),
-                &[height, width, 9, channels_in],
-            )?;
-            product(
-                &format!("the output of {name}"),
-                &[height, width, channels_out],
-            )?;
-            let (weight, bias) = self.parameters(&name, &[3, 3, channels_in, channels_out])?;
-            self.layers.push(Layer::Conv(Conv {
-                height,
-                width,
-                channels_in,
-                channels_out,
-                weight,
-                bias,
-            }));
-            (height, width, channels_in) = (height / 2, width / 2, channels_out);
-        }
-        Ok(height * width * channels_in)
-    }
-
-    fn dense(
-        &mut self,
-        name: &str,
-        inputs: usize,
-        outputs: usize,
-        relu: bool,
-    ) -> Result<(), BuildError> {
-        let (weight, bias) = self.parameters(name, &[inputs, outputs])?;
-        self.layers.push(Layer::Dense(Dense {
-            inputs,
-            outputs,
-            relu,
-            weight,
-            bias,
-        }));
-        Ok(())
-    }
-
-    /// The weight of `shape` and the bias of its last dimension.
-    fn parameters(
-        &mut self,
-        layer: &str,
-        shape: &[usize],
-    ) -> Result<(Range<usize>, Range<usize>), BuildError> {
-        let weight = self.block(format!("{layer}.weight"), shape)?;
-        let bias = self.block(format!("{layer}.bias"), &shape[shape.len() - 1..])?;
-        Ok((weight, bias))
-    }
-
-    fn block(&mut self, name: String, shape: &[usize]) -> Result<Range<usize>, BuildError> {
-        let len = product(&name, shape)?;
-        let offset = self.len;
-        self.len = offset + len;
-        if self.len > MAX_NUMBERS {
-            let name = "all parameters together".to_owned();
-            return Err(BuildError::TooLarge { name });
-        }
-        let block = Block {
-            name,
-            offset,
-            len,
-            shape: shape.to_vec(),
-        };
-        let range = block.range();
-        self.blocks.push(block);
-        Ok(range)
-    }
-}
-
-fn product(name: &str, sides: &[usize]) -> Result<usize, BuildError> {
-    sides
-        .iter()
-        .try_fold(1_usize, |product, &side| product.checked_mul(side))
-        .filter(|&product| product <= MAX_NUMBERS)
-        .ok_or_else(|| BuildError::TooLarge {
-            name: name.to_owned(),
-        })
 }

@@ -1,31 +1,13 @@
-//! The memory and threads of a pass: every layer's output, two gradient buffers, scratch.
+//! The memory and threads of a pass: every value, what is kept for the way back, gradient buffers, scratch.
 
+use super::batch::Batch;
 use super::network::Network;
-use crate::layer::conv::Lane;
+use super::slots::{Slots, Target};
 use crate::layer::matrix::Write;
-use crate::layer::{Conv, Dense};
-
-#[derive(Debug, Clone)]
-pub(super) enum Layer {
-    Conv(Conv),
-    Dense(Dense),
-}
-
-impl Layer {
-    pub(super) fn input_len(&self) -> usize {
-        match self {
-            Self::Conv(conv) => conv.input_len(),
-            Self::Dense(dense) => dense.inputs,
-        }
-    }
-
-    pub(super) fn output_len(&self) -> usize {
-        match self {
-            Self::Conv(conv) => conv.output_len(),
-            Self::Dense(dense) => dense.outputs,
-        }
-    }
-}
+use crate::layer::{At, Backward, Forward, Gradients, Inputs, Lane, Mode};
+use crate::loss::StepLoss;
+use std::mem;
+use std::ops::Range;
 
 /// All memory that passes over one network need, made once: a step allocates no tensor.
 #[derive(Debug)]
@@ -38,16 +20,18 @@ pub struct Workspace {
 /// The part of a workspace that a pass changes.
 #[derive(Debug)]
 pub(super) struct Pass {
-    batch: usize,
     threads: usize,
-    /// Per layer, max_batch × output.
-    outputs: Vec<Vec<f32>>,
-    /// Per layer, which value of each pooling window was the largest; empty for dense layers.
-    winners: Vec<Vec<u8>>,
-    /// Gradient with respect to the output of the layer at hand, and to its input; exchanged from layer to layer.
-    d_output: Vec<f32>,
-    d_input: Vec<f32>,
-    /// One per thread; empty without convolutions.
+    /// Per operation, max_batch × output.
+    values: Vec<Vec<f32>>,
+    /// Per operation, what it keeps for its backward pass.
+    numbers: Vec<Vec<f32>>,
+    bytes: Vec<Vec<u8>>,
+    slots: Slots,
+    /// One per slot.
+    gradients: Vec<Vec<f32>>,
+    /// Those of one operation's inputs while it runs.
+    taken: Vec<Vec<f32>>,
+    /// One per thread.
     lanes: Vec<Lane>,
 }
 
@@ -61,25 +45,8 @@ impl Network {
     pub fn workspace(&self, max_batch: usize, threads: usize) -> Workspace {
         assert!(max_batch > 0, "a workspace holds at least one example");
         let threads = threads.max(1);
-        let convolutions = || {
-            self.layers.iter().filter_map(|layer| match layer {
-                Layer::Conv(conv) => Some(conv),
-                Layer::Dense(_) => None,
-            })
-        };
-        let lanes = if convolutions().next().is_some() {
-            threads
-        } else {
-            0
-        };
-        let lanes = (0..lanes)
-            .map(|_| {
-                let mut lane = Lane::default();
-                convolutions().for_each(|conv| conv.reserve(&mut lane));
-                lane
-            })
-            .collect();
-        let widest = self.layers.iter().map(Layer::output_len).max().unwrap_or(0);
+        let kernels = || self.nodes.iter().map(|node| node.op.kernel());
+        let scratch = kernels().map(|kernel| kernel.scratch()).max().unwrap_or(0);
         let pool = (threads > 1).then(|| {
             rayon::ThreadPoolBuilder::new()
                 .num_threads(threads)
@@ -87,28 +54,24 @@ impl Network {
                 .build()
                 .expect("the system grants the threads of a workspace")
         });
+        let slots = Slots::plan(&self.nodes, &self.lens);
+        let zeros = |len: &usize| vec![0.0; max_batch * len];
         Workspace {
             max_batch,
             pool,
             pass: Pass {
-                batch: 0,
                 threads,
-                outputs: self
-                    .layers
-                    .iter()
-                    .map(|layer| vec![0.0; max_batch * layer.output_len()])
+                values: self.lens[1..].iter().map(zeros).collect(),
+                numbers: kernels()
+                    .map(|kernel| zeros(&kernel.kept().numbers))
                     .collect(),
-                winners: self
-                    .layers
-                    .iter()
-                    .map(|layer| match layer {
-                        Layer::Conv(conv) => vec![0; max_batch * conv.output_len()],
-                        Layer::Dense(_) => Vec::new(),
-                    })
+                bytes: kernels()
+                    .map(|kernel| vec![0; max_batch * kernel.kept().bytes])
                     .collect(),
-                d_output: vec![0.0; max_batch * widest],
-                d_input: vec![0.0; max_batch * widest],
-                lanes,
+                gradients: slots.sizes.iter().map(zeros).collect(),
+                slots,
+                taken: Vec::new(),
+                lanes: (0..threads).map(|_| Lane::new(scratch)).collect(),
             },
         }
     }
@@ -132,86 +95,145 @@ impl Workspace {
 }
 
 impl Pass {
-    /// Leaves every layer's output of the examples in `images`.
-    pub(super) fn forward(&mut self, network: &Network, params: &[f32], images: &[f32]) {
+    /// Leaves every value of the batch's examples.
+    pub(super) fn forward(
+        &mut self,
+        network: &Network,
+        params: &[f32],
+        batch: &Batch<'_>,
+        train: bool,
+    ) {
         assert_eq!(
-            network.layers.len(),
-            self.outputs.len(),
+            network.nodes.len(),
+            self.values.len(),
             "a workspace of this network"
         );
-        self.batch = images.len() / network.input().len();
-        for (index, layer) in network.layers.iter().enumerate() {
-            let (before, rest) = self.outputs.split_at_mut(index);
-            let input = before
-                .last()
-                .map_or(images, |input| &input[..self.batch * layer.input_len()]);
-            let output = &mut rest[0][..self.batch * layer.output_len()];
-            match layer {
-                Layer::Conv(conv) => {
-                    let winners = &mut self.winners[index][..output.len()];
-                    conv.forward(params, input, output, winners, &mut self.lanes);
-                }
-                Layer::Dense(dense) => dense.forward(params, input, output, self.threads),
-            }
+        let at = self.at(network, batch, train);
+        for (index, node) in network.nodes.iter().enumerate() {
+            let kernel = node.op.kernel();
+            let mut output = mem::take(&mut self.values[index]);
+            kernel.forward(Forward {
+                at,
+                params,
+                inputs: Inputs {
+                    first: batch.inputs,
+                    values: &self.values,
+                    lens: &network.lens,
+                    of: &node.inputs,
+                    examples: at.examples,
+                },
+                output: &mut output[..at.examples * network.lens[index + 1]],
+                numbers: &mut self.numbers[index][..at.examples * kernel.kept().numbers],
+                bytes: &mut self.bytes[index][..at.examples * kernel.kept().bytes],
+                lanes: &mut self.lanes,
+            });
+            self.values[index] = output;
         }
     }
 
-    /// The last layer's output.
-    pub(super) fn scores(&mut self, len: usize) -> &mut [f32] {
-        let last = self.outputs.len() - 1;
-        &mut self.outputs[last][..len]
+    /// Of the last value; with `gradient`, the gradient with respect to it is left where the backward pass starts.
+    pub(super) fn loss(
+        &mut self,
+        network: &Network,
+        batch: &Batch<'_>,
+        gradient: bool,
+    ) -> StepLoss {
+        let len = self.examples(network, batch) * network.outputs();
+        let last = self.values.len() - 1;
+        let output = &self.values[last][..len];
+        let step = self.slots.steps[last].as_ref().filter(|_| gradient);
+        let d_output = step.map(|step| &mut self.gradients[step.d_output][..len]);
+        network.loss.of(output, batch.targets, d_output)
     }
 
-    /// From the gradient with respect to the scores, which stands in their place, writes or adds every parameter's.
+    /// From the gradient that [`Self::loss`] has left, writes or adds every parameter's.
     pub(super) fn backward(
         &mut self,
         network: &Network,
         params: &[f32],
-        images: &[f32],
+        batch: &Batch<'_>,
         grads: &mut [f32],
         write: Write,
+        ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
     ) {
-        for (index, layer) in network.layers.iter().enumerate().rev() {
-            let (input_len, output_len) = (
-                self.batch * layer.input_len(),
-                self.batch * layer.output_len(),
-            );
-            let (before, rest) = self.outputs.split_at_mut(index);
-            let input = before.last().map_or(images, |input| &input[..input_len]);
-            let (output, last) = rest.split_first_mut().expect("an output per layer");
-            let d_output = &mut self.d_output[..output_len];
-            if last.is_empty() {
-                d_output.copy_from_slice(&output[..output_len]);
-            }
-            let d_input = (index > 0).then(|| &mut self.d_input[..input_len]);
-            match layer {
-                Layer::Conv(conv) => {
-                    let winners = &self.winners[index][..output_len];
-                    conv.backward(
-                        params,
-                        input,
-                        winners,
-                        d_output,
-                        d_input,
-                        grads,
-                        write,
-                        &mut self.lanes,
-                    );
+        let at = self.at(network, batch, true);
+        for (index, node) in network.nodes.iter().enumerate().rev() {
+            let Some(step) = &self.slots.steps[index] else {
+                continue;
+            };
+            let kernel = node.op.kernel();
+            self.taken
+                .extend(step.d_inputs.iter().map(|target| match *target {
+                    Target::None => Vec::new(),
+                    Target::First(slot) | Target::More { aside: slot, .. } => {
+                        mem::take(&mut self.gradients[slot])
+                    }
+                }));
+            let mut d_output = mem::take(&mut self.gradients[step.d_output]);
+            let len = at.examples * network.lens[index + 1];
+            kernel.backward(Backward {
+                at,
+                params,
+                inputs: Inputs {
+                    first: batch.inputs,
+                    values: &self.values,
+                    lens: &network.lens,
+                    of: &node.inputs,
+                    examples: at.examples,
+                },
+                output: &self.values[index][..len],
+                d_output: &mut d_output[..len],
+                d_inputs: Gradients {
+                    buffers: &mut self.taken,
+                    lens: &network.lens,
+                    of: &node.inputs,
+                    examples: at.examples,
+                },
+                grads,
+                write,
+                numbers: &mut self.numbers[index][..at.examples * kernel.kept().numbers],
+                bytes: &mut self.bytes[index][..at.examples * kernel.kept().bytes],
+                lanes: &mut self.lanes,
+            });
+            self.gradients[step.d_output] = d_output;
+            for (buffer, (target, &value)) in self
+                .taken
+                .drain(..)
+                .zip(step.d_inputs.iter().zip(&node.inputs))
+            {
+                match *target {
+                    Target::None => {}
+                    Target::First(slot) => self.gradients[slot] = buffer,
+                    Target::More { aside, sum } => {
+                        let len = at.examples * network.lens[value];
+                        let sums = self.gradients[sum][..len].iter_mut();
+                        sums.zip(&buffer).for_each(|(sum, part)| *sum += part);
+                        self.gradients[aside] = buffer;
+                    }
                 }
-                Layer::Dense(dense) => {
-                    dense.backward(
-                        params,
-                        input,
-                        &output[..output_len],
-                        d_output,
-                        d_input,
-                        grads,
-                        write,
-                        self.threads,
-                    );
-                }
             }
-            std::mem::swap(&mut self.d_output, &mut self.d_input);
+            if !kernel.parameters().is_empty() {
+                ready(kernel.parameters(), grads);
+            }
+        }
+    }
+
+    fn examples(&self, network: &Network, batch: &Batch<'_>) -> usize {
+        batch.inputs.len() / network.input().len()
+    }
+
+    fn at(&self, network: &Network, batch: &Batch<'_>, train: bool) -> At {
+        let draw = batch.draw;
+        let key = draw.seed.rotate_left(32) ^ draw.step;
+        let first = draw.first;
+        At {
+            examples: self.examples(network, batch),
+            threads: self.threads,
+            mode: if train {
+                Mode::Train { key, first }
+            } else {
+                Mode::Evaluate
+            },
         }
     }
 }

@@ -1,6 +1,7 @@
 //! A worker's own examples of each step.
 
 use crate::data::{Examples, GlobalBatches, OrderError, slice};
+use crate::model::{Batch, Draw, Targets};
 use std::ops::Range;
 
 /// Fills the buffers of one worker's part of a batch.
@@ -8,15 +9,17 @@ use std::ops::Range;
 pub struct Batches {
     global: GlobalBatches,
     part: Range<usize>,
+    seed: u64,
     /// Examples of the part × numbers of an image.
     pub images: Vec<f32>,
-    pub labels: Vec<u8>,
+    pub labels: Vec<u32>,
 }
 
 impl Batches {
     /// For worker `rank` of `workers`; `image_len` in numbers.
     pub fn new(
         global: GlobalBatches,
+        seed: u64,
         batch: usize,
         rank: usize,
         workers: usize,
@@ -27,6 +30,7 @@ impl Batches {
             images: vec![0.0; part.len() * image_len],
             labels: vec![0; part.len()],
             part,
+            seed,
             global,
         }
     }
@@ -35,6 +39,21 @@ impl Batches {
     pub fn load(&mut self, examples: &Examples, step: u64) {
         let indices = &self.global.indices(step)[self.part.clone()];
         examples.fill(indices, &mut self.images, &mut self.labels);
+    }
+
+    /// What was loaded, for the network.
+    #[must_use]
+    pub fn at(&self, step: u64) -> Batch<'_> {
+        let draw = Draw {
+            seed: self.seed,
+            step,
+            first: self.part.start as u64,
+        };
+        Batch {
+            inputs: &self.images,
+            targets: Targets::Classes(&self.labels),
+            draw,
+        }
     }
 
     /// Whole batches in an epoch.

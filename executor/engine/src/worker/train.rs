@@ -13,7 +13,7 @@ use crate::clock;
 use crate::data::{Dataset, DatasetError, OrderError};
 use crate::document;
 use crate::log;
-use crate::model::{BuildError, Network, Workspace};
+use crate::model::{Batch, BuildError, Network, Workspace};
 use crate::stop::StopFlag;
 use crate::wire::WireError;
 use crate::wire::hello::{Hello, StepStats};
@@ -376,6 +376,7 @@ impl Model {
         let global = batches::global(engine.seed, data.train.len(), batch)?;
         let batches = Batches::new(
             global,
+            engine.seed,
             batch,
             rank as usize,
             launch.workers as usize,
@@ -404,11 +405,11 @@ impl Model {
         let began = clock::now();
         self.batches.load(&self.data.train, step);
         let loaded = clock::now();
+        let batch = self.batches.at(step);
         let loss = self.network.loss_and_grad(
             &mut self.workspace,
             &self.parameters,
-            &self.batches.images,
-            &self.batches.labels,
+            &batch,
             &mut self.gradients,
         );
         let stats = StepStats {
@@ -435,9 +436,11 @@ impl Model {
             let images = &mut images[..indices.len() * image_len];
             let labels = &mut labels[..indices.len()];
             self.data.test.fill(indices, images, labels);
-            let loss = self
-                .network
-                .evaluate(&mut self.workspace, &self.parameters, images, labels);
+            let loss = self.network.evaluate(
+                &mut self.workspace,
+                &self.parameters,
+                &Batch::classes(images, labels),
+            );
             loss_sum += loss.loss_sum;
             correct += loss.correct;
         }

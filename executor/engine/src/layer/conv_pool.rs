@@ -8,6 +8,7 @@
 //! number of lanes.
 
 use super::matrix::{Matrix, Write, multiply};
+use super::operands::{Backward, Forward, Kept, Kernel, Lane};
 use super::patches::{self, WINDOW};
 use super::{pool, simd::vectorised};
 use rayon::iter::{IntoParallelIterator, ParallelIterator};
@@ -20,23 +21,23 @@ const TILE: usize = 1 << 16;
 
 /// Shape of the layer and place of its parameters in the flat arena.
 #[derive(Debug, Clone)]
-pub(crate) struct Conv {
+pub(crate) struct ConvPool {
     pub(crate) height: usize,
     pub(crate) width: usize,
     pub(crate) channels_in: usize,
     pub(crate) channels_out: usize,
     /// 3 × 3 × in × out, row-major (HWIO).
     pub(crate) weight: Range<usize>,
+    /// Directly after the weight.
     pub(crate) bias: Range<usize>,
 }
 
-/// Scratch of one thread.
-#[derive(Debug, Default)]
-pub(crate) struct Lane {
-    patches: Vec<f32>,
-    raw: Vec<f32>,
-    d_weight: Vec<f32>,
-    d_bias: Vec<f32>,
+/// A thread's scratch for this layer.
+struct Scratch<'a> {
+    patches: &'a mut [f32],
+    raw: &'a mut [f32],
+    d_weight: &'a mut [f32],
+    d_bias: &'a mut [f32],
 }
 
 /// A group's part of each operand of the backward pass.
@@ -47,7 +48,89 @@ struct Group<'a> {
     d_input: Option<&'a mut [f32]>,
 }
 
-impl Conv {
+impl Kernel for ConvPool {
+    /// Which value of each pooling window was the largest.
+    fn kept(&self) -> Kept {
+        let bytes = self.output_len();
+        Kept { numbers: 0, bytes }
+    }
+
+    fn scratch(&self) -> usize {
+        self.areas().iter().sum()
+    }
+
+    fn parameters(&self) -> Range<usize> {
+        self.weight.start..self.bias.end
+    }
+
+    fn forward(&self, pass: Forward<'_>) {
+        let (input_len, output_len) = (GROUP * self.input_len(), GROUP * self.output_len());
+        let (params, lanes) = (pass.params, pass.lanes);
+        let outputs = pass
+            .output
+            .chunks_mut(output_len)
+            .zip(pass.bytes.chunks_mut(output_len));
+        let mut groups = pass.inputs.get(0).chunks(input_len).zip(outputs);
+        if let [lane] = lanes {
+            for (input, (output, winners)) in groups {
+                self.forward_group(params, input, output, winners, lane);
+            }
+            return;
+        }
+        loop {
+            let wave: Vec<_> = lanes.iter_mut().zip(groups.by_ref()).collect();
+            if wave.is_empty() {
+                return;
+            }
+            wave.into_par_iter()
+                .for_each(|(lane, (input, (output, winners)))| {
+                    self.forward_group(params, input, output, winners, lane)
+                });
+        }
+    }
+
+    fn backward(&self, mut pass: Backward<'_>) {
+        let (input_len, output_len) = (GROUP * self.input_len(), GROUP * self.output_len());
+        let (params, lanes, mut write) = (pass.params, pass.lanes, pass.write);
+        let mut d_inputs = pass
+            .d_inputs
+            .get(0)
+            .map(|d_input| d_input.chunks_mut(input_len));
+        let outputs = pass
+            .bytes
+            .chunks(output_len)
+            .zip(pass.d_output.chunks(output_len));
+        let mut groups = pass.inputs.get(0).chunks(input_len).zip(outputs).map(
+            |(input, (winners, d_output))| Group {
+                input,
+                winners,
+                d_output,
+                d_input: d_inputs.as_mut().and_then(Iterator::next),
+            },
+        );
+        loop {
+            let mut wave: Vec<_> = lanes.iter_mut().zip(groups.by_ref()).collect();
+            let used = wave.len();
+            match used {
+                0 => return,
+                1 => wave
+                    .drain(..)
+                    .for_each(|(lane, group)| self.backward_group(params, group, lane)),
+                _ => wave
+                    .into_par_iter()
+                    .for_each(|(lane, group)| self.backward_group(params, group, lane)),
+            }
+            for lane in &mut lanes[..used] {
+                let lane = self.areas_of(lane);
+                accumulate(&mut pass.grads[self.weight.clone()], lane.d_weight, write);
+                accumulate(&mut pass.grads[self.bias.clone()], lane.d_bias, write);
+                write = Write::Add;
+            }
+        }
+    }
+}
+
+impl ConvPool {
     /// Numbers per example.
     pub(crate) fn input_len(&self) -> usize {
         self.height * self.width * self.channels_in
@@ -71,50 +154,24 @@ impl Conv {
         (TILE / (self.positions() * self.patch_len())).clamp(1, GROUP)
     }
 
-    /// Makes a lane large enough for this layer.
-    pub(crate) fn reserve(&self, lane: &mut Lane) {
+    /// Numbers of each area of a thread's scratch: patches, raw output, gradients of weight and bias.
+    fn areas(&self) -> [usize; 4] {
         let positions = self.tile() * self.positions();
-        for (buffer, len) in [
-            (&mut lane.patches, positions * self.patch_len()),
-            (&mut lane.raw, positions * self.channels_out),
-            (&mut lane.d_weight, self.weight.len()),
-            (&mut lane.d_bias, self.channels_out),
-        ] {
-            if buffer.len() < len {
-                buffer.resize(len, 0.0);
-            }
-        }
+        [
+            positions * self.patch_len(),
+            positions * self.channels_out,
+            self.weight.len(),
+            self.channels_out,
+        ]
     }
 
-    /// `input` is batch × [`Self::input_len`]; `output` and `winners` batch × [`Self::output_len`].
-    pub(crate) fn forward(
-        &self,
-        params: &[f32],
-        input: &[f32],
-        output: &mut [f32],
-        winners: &mut [u8],
-        lanes: &mut [Lane],
-    ) {
-        let (input_len, output_len) = (GROUP * self.input_len(), GROUP * self.output_len());
-        let outputs = output
-            .chunks_mut(output_len)
-            .zip(winners.chunks_mut(output_len));
-        let mut groups = input.chunks(input_len).zip(outputs);
-        if let [lane] = lanes {
-            for (input, (output, winners)) in groups {
-                self.forward_group(params, input, output, winners, lane);
-            }
-            return;
-        }
-        loop {
-            let wave: Vec<_> = lanes.iter_mut().zip(groups.by_ref()).collect();
-            if wave.is_empty() {
-                return;
-            }
-            wave.into_par_iter()
-                .for_each(|(lane, (input, (output, winners)))| {
-                    self.forward_group(params, input, output, winners, lane)
-                });
+    fn areas_of<'a>(&self, lane: &'a mut Lane) -> Scratch<'a> {
+        let [patches, raw, d_weight, d_bias] = lane.split(self.areas());
+        Scratch {
+            patches,
+            raw,
+            d_weight,
+            d_bias,
         }
     }
 
@@ -126,6 +183,7 @@ impl Conv {
         winners: &mut [u8],
         lane: &mut Lane,
     ) {
+        let lane = self.areas_of(lane);
         let (tile, output_len) = (self.tile(), self.output_len());
         let weight = Matrix::new(
             &params[self.weight.clone()],
@@ -138,7 +196,7 @@ impl Conv {
             .chunks_mut(tile * output_len)
             .zip(winners.chunks_mut(tile * output_len));
         for (input, (output, winners)) in input.chunks(tile * self.input_len()).zip(outputs) {
-            let patches = self.gather(input, &mut lane.patches);
+            let patches = self.gather(input, lane.patches);
             let examples = input.len() / self.input_len();
             let raw = &mut lane.raw[..examples * raw_len];
             multiply(raw, Write::Overwrite, patches, weight, 1);
@@ -165,77 +223,19 @@ impl Conv {
         Matrix::new(patches, examples * self.positions(), self.patch_len())
     }
 
-    /// From `d_output`, the gradient with respect to the pooled output, writes or adds the parameters' gradients and writes the
-    /// gradient with respect to `input` when that is wanted.
-    #[expect(
-        clippy::too_many_arguments,
-        reason = "a pass has that many operands; a struct around them would be built for one call"
-    )]
-    pub(crate) fn backward(
-        &self,
-        params: &[f32],
-        input: &[f32],
-        winners: &[u8],
-        d_output: &[f32],
-        d_input: Option<&mut [f32]>,
-        grads: &mut [f32],
-        mut write: Write,
-        lanes: &mut [Lane],
-    ) {
-        let (input_len, output_len) = (GROUP * self.input_len(), GROUP * self.output_len());
-        let mut d_inputs = d_input.map(|d_input| d_input.chunks_mut(input_len));
-        let mut groups = input
-            .chunks(input_len)
-            .zip(winners.chunks(output_len))
-            .zip(d_output.chunks(output_len))
-            .map(|((input, winners), d_output)| Group {
-                input,
-                winners,
-                d_output,
-                d_input: d_inputs.as_mut().and_then(Iterator::next),
-            });
-        loop {
-            let mut wave: Vec<_> = lanes.iter_mut().zip(groups.by_ref()).collect();
-            let used = wave.len();
-            match used {
-                0 => return,
-                1 => wave
-                    .drain(..)
-                    .for_each(|(lane, group)| self.backward_group(params, group, lane)),
-                _ => wave
-                    .into_par_iter()
-                    .for_each(|(lane, group)| self.backward_group(params, group, lane)),
-            }
-            for lane in &lanes[..used] {
-                accumulate(
-                    &mut grads[self.weight.clone()],
-                    &lane.d_weight[..self.weight.len()],
-                    write,
-                );
-                accumulate(
-                    &mut grads[self.bias.clone()],
-                    &lane.d_bias[..self.channels_out],
-                    write,
-                );
-                write = Write::Add;
-            }
-        }
-    }
-
     fn backward_group(&self, params: &[f32], group: Group<'_>, lane: &mut Lane) {
         let (input_len, output_len, raw_len) = (
             self.input_len(),
             self.output_len(),
             self.positions() * self.channels_out,
         );
-        let tile = self.tile();
+        let (tile, lane) = (self.tile(), self.areas_of(lane));
         let weight = Matrix::new(
             &params[self.weight.clone()],
             self.patch_len(),
             self.channels_out,
         );
-        let d_weight = &mut lane.d_weight[..self.weight.len()];
-        let d_bias = &mut lane.d_bias[..self.channels_out];
+        let (d_weight, d_bias) = (lane.d_weight, lane.d_bias);
         d_bias.fill(0.0);
         let mut d_inputs = group
             .d_input
@@ -255,7 +255,7 @@ impl Conv {
                 pool::backward(d_output, winners, self.height, self.width, d_raw, d_bias);
             }
             let d_raw = Matrix::new(d_raw, examples * self.positions(), self.channels_out);
-            let patches = self.gather(input, &mut lane.patches);
+            let patches = self.gather(input, lane.patches);
             multiply(d_weight, write, patches.transposed(), d_raw, 1);
             write = Write::Add;
             if let Some(d_input) = d_inputs.as_mut().and_then(Iterator::next) {

@@ -1,0 +1,63 @@
+//! What a network reads.
+
+use serde::{Deserialize, Serialize};
+
+/// One example of what a network reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Input {
+    Image(InputShape),
+    /// Whole numbers below `vocabulary`, stored as `f32`, which holds them exactly up to 2^24.
+    Tokens {
+        length: usize,
+        vocabulary: usize,
+    },
+    /// A row of a table.
+    Row {
+        columns: usize,
+    },
+}
+
+/// Shape of one image: height × width × channels, stored in this order (NHWC).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputShape {
+    pub height: usize,
+    pub width: usize,
+    pub channels: usize,
+}
+
+impl Input {
+    /// Numbers per example.
+    #[must_use]
+    pub fn len(self) -> usize {
+        match self {
+            Self::Image(shape) => shape.len(),
+            Self::Tokens { length, .. } => length,
+            Self::Row { columns } => columns,
+        }
+    }
+
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl From<InputShape> for Input {
+    fn from(shape: InputShape) -> Self {
+        Self::Image(shape)
+    }
+}
+
+impl InputShape {
+    /// Numbers per example.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.height * self.width * self.channels
+    }
+
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.len() == 0
+    }
+}

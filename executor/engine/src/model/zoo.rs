@@ -1,0 +1,72 @@
+//! Networks that are asked for by name.
+
+use super::builder::{Builder, ValueId};
+use super::error::BuildError;
+use super::input::Input;
+use super::network::Network;
+
+/// Dense layers with ReLU of these widths, then the class scores. Without any it is a linear classifier.
+///
+/// # Errors
+/// Names the layer that cannot be.
+pub fn mlp(
+    input: impl Into<Input>,
+    hidden: &[usize],
+    classes: usize,
+) -> Result<Network, BuildError> {
+    let builder = Builder::new(input.into())?;
+    let x = builder.input();
+    head(builder, x, "hidden", hidden, classes)
+}
+
+/// 3×3 convolutions with these output channels, each with ReLU and 2×2 max pooling; then dense layers with ReLU and the class scores.
+///
+/// # Errors
+/// Names the layer that cannot be.
+pub fn cnn(
+    input: impl Into<Input>,
+    channels: &[usize],
+    dense: &[usize],
+    classes: usize,
+) -> Result<Network, BuildError> {
+    if channels.is_empty() {
+        return Err(BuildError::NoConvolution);
+    }
+    let mut builder = Builder::new(input.into())?;
+    let mut x = builder.input();
+    for (index, &channels) in channels.iter().enumerate() {
+        if channels == 0 {
+            let list = "channels";
+            return Err(BuildError::EmptyLayer { list, index });
+        }
+        if let [height @ (0 | 1), width, _] | [height, width @ (0 | 1), _] = *builder.shape(x) {
+            return Err(BuildError::TooSmallToPool {
+                index,
+                height,
+                width,
+            });
+        }
+        x = builder.conv_pool(&format!("conv{}", index + 1), x, channels)?;
+    }
+    head(builder, x, "dense", dense, classes)
+}
+
+fn head(
+    mut builder: Builder,
+    mut x: ValueId,
+    list: &'static str,
+    widths: &[usize],
+    classes: usize,
+) -> Result<Network, BuildError> {
+    for (index, &width) in widths.iter().enumerate() {
+        if width == 0 {
+            return Err(BuildError::EmptyLayer { list, index });
+        }
+        x = builder.dense(&format!("dense{}", index + 1), x, width, true)?;
+    }
+    if classes < 2 {
+        return Err(BuildError::Classes(classes));
+    }
+    let scores = builder.dense("logits", x, classes, false)?;
+    builder.classify(scores)
+}
