@@ -1,11 +1,13 @@
 //! Lays a network out, operation by operation.
 
-use super::block::{Block, Fill, Role};
-use super::error::{BuildError, MAX_NUMBERS, product};
-use super::input::Input;
-use super::network::{Network, Node};
+mod sequence;
+
 use crate::layer::{ConvPool, Dense, Op};
 use crate::loss::Loss;
+use super::block::{Block, Fill, Role};
+use crate::model::error::{BuildError, MAX_NUMBERS, product};
+use crate::model::input::Input;
+use crate::model::network::{Network, Node};
 use std::ops::Range;
 
 /// A network while it is laid out. Values are per example; every method that adds an operation gives the value it makes.

@@ -1,9 +1,11 @@
 //! Networks that are asked for by name.
 
-use super::builder::{Builder, ValueId};
-use super::error::BuildError;
-use super::input::Input;
-use super::network::Network;
+mod sequence;
+
+use crate::model::builder::{Builder, ValueId};
+use crate::model::error::BuildError;
+use crate::model::input::Input;
+use crate::model::network::Network;
 
 /// Dense layers with ReLU of these widths, then the class scores. Without any it is a linear classifier.
 ///
