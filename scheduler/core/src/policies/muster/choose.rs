@@ -6,6 +6,9 @@ use super::shares::Classes;
 use super::{exact, prices};
 use crate::policies::quota::Quota;
 use crate::problem::{Problem, Tally};
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 /// The dish that a job gets, as an index into its menu.
 pub(super) type Choice = Option<usize>;
@@ -13,28 +16,31 @@ pub(super) type Choice = Option<usize>;
 /// Rounds of single improvements at most.
 const ROUNDS: usize = 4;
 
-/// A step up the upper hull of a job's menu.
-#[derive(Debug, Clone, Copy)]
+/// The next step of a job up the upper hull of its menu, ordered by the turn in which steps are taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Step {
     /// Only first steps are served by class; what jobs get beyond is all of one class.
     class: i64,
     density: f64,
     job: u32,
-    from: Choice,
-    to: usize,
+    /// Its place among the corners of all hulls, and where those of its job end.
+    corner: u32,
+    end: u32,
 }
 
 /// What is left to give while sizes are chosen.
 struct Giving<'a> {
     problem: &'a Problem,
-    menus: &'a [Menu],
+    menus: &'a [Menu<'a>],
     quota: Quota<'a>,
     /// GPUs by kind.
     left: Vec<u32>,
+    /// Whether any tenant has a quota at all.
+    limited: bool,
     chosen: Vec<Choice>,
 }
 
-pub(super) fn choose(problem: &Problem, menus: &[Menu], classes: &Classes) -> Vec<Choice> {
+pub(super) fn choose(problem: &Problem, menus: &[Menu<'_>], classes: &Classes) -> Vec<Choice> {
     let mut giving = Giving::new(problem, menus);
     if giving.left.iter().filter(|gpus| **gpus > 0).count() > 1 {
         let wanted = exact::best(problem, menus, classes, &giving.left, &giving.quota)
@@ -45,18 +51,14 @@ pub(super) fn choose(problem: &Problem, menus: &[Menu], classes: &Classes) -> Ve
             }
         }
     } else {
-        for step in steps(menus, classes, |_| true) {
-            if giving.chosen[step.job as usize] == step.from {
-                giving.change(step.job as usize, step.to);
-            }
-        }
+        giving.climb(classes);
     }
     giving.improve();
     giving.chosen
 }
 
 /// Everybody keeps what it has, and what is free is given away; `None` when nobody has anything.
-pub(super) fn stay(problem: &Problem, menus: &[Menu]) -> Option<Vec<Choice>> {
+pub(super) fn stay(problem: &Problem, menus: &[Menu<'_>]) -> Option<Vec<Choice>> {
     let mut giving = Giving::new(problem, menus);
     let mut any = false;
     for (job, menu) in menus.iter().enumerate() {
@@ -67,20 +69,14 @@ pub(super) fn stay(problem: &Problem, menus: &[Menu]) -> Option<Vec<Choice>> {
     if !any {
         return None;
     }
-    for step in steps(menus, &vec![0; menus.len()], |job| {
-        giving.chosen[job].is_none()
-    }) {
-        if giving.chosen[step.job as usize] == step.from {
-            giving.change(step.job as usize, step.to);
-        }
-    }
+    giving.climb(&vec![0; menus.len()]);
     giving.improve();
     Some(giving.chosen)
 }
 
 /// Whether more jobs of a higher class are served, or the same are worth more together.
 pub(super) fn is_better(
-    menus: &[Menu],
+    menus: &[Menu<'_>],
     classes: &Classes,
     one: &[Choice],
     other: &[Choice],
@@ -107,7 +103,7 @@ pub(super) fn is_better(
 }
 
 impl<'a> Giving<'a> {
-    fn new(problem: &'a Problem, menus: &'a [Menu]) -> Self {
+    fn new(problem: &'a Problem, menus: &'a [Menu<'a>]) -> Self {
         let mut quota = Quota::whole(problem);
         let kinds = problem.nodes.iter().map(|node| usize::from(node.kind) + 1);
         let mut left = vec![0; kinds.max().unwrap_or(0)];
@@ -118,9 +114,11 @@ impl<'a> Giving<'a> {
         for job in problem.jobs.iter().filter(|job| !job.is_movable()) {
             quota.charge(job.tenant, job.held_gpus());
         }
+        let limited = quota.rows().next().is_some();
         Self {
             problem,
             menus,
+            limited,
             quota,
             left,
             chosen: vec![None; menus.len()],
@@ -133,28 +131,80 @@ impl<'a> Giving<'a> {
 
     /// Gives a job another dish if there is room for it.
     fn change(&mut self, job: usize, to: usize) -> bool {
-        let tenant = self.problem.jobs[job].tenant;
         let (old, new) = (self.dish(job), self.menus[job].dishes[to]);
+        let own = |kind: u16| old.filter(|old| old.kind == kind).map_or(0, |old| old.gpus);
+        if self.left[usize::from(new.kind)] + own(new.kind) < new.gpus {
+            return false;
+        }
+        if self.limited {
+            let tenant = self.problem.jobs[job].tenant;
+            let had = old.map_or(0, |old| old.gpus);
+            self.quota.refund(tenant, had);
+            let allowed = self.quota.allows(tenant, new.gpus);
+            self.quota
+                .charge(tenant, if allowed { new.gpus } else { had });
+            if !allowed {
+                return false;
+            }
+        }
         if let Some(old) = old {
             self.left[usize::from(old.kind)] += old.gpus;
-            self.quota.refund(tenant, old.gpus);
         }
-        let fits =
-            self.left[usize::from(new.kind)] >= new.gpus && self.quota.allows(tenant, new.gpus);
-        if let Some(dish) = if fits { Some(new) } else { old } {
-            self.left[usize::from(dish.kind)] -= dish.gpus;
-            self.quota.charge(tenant, dish.gpus);
+        self.left[usize::from(new.kind)] -= new.gpus;
+        self.chosen[job] = Some(to);
+        true
+    }
+
+    fn is_spent(&self) -> bool {
+        self.left.iter().all(|gpus| *gpus == 0)
+    }
+
+    /// Takes the steps from nothing up the upper concave hulls of the menus of all who have nothing, the densest first, while
+    /// anything is left. Steps of a job become thinner upwards, so only its next one is in the queue.
+    fn climb(&mut self, classes: &[i64]) {
+        if self.is_spent() {
+            return;
         }
-        if fits {
-            self.chosen[job] = Some(to);
+        let lowest = classes.iter().min().copied().unwrap_or(0);
+        let mut corners: Vec<u32> = Vec::with_capacity(4 * self.menus.len());
+        let mut steps = Vec::with_capacity(self.menus.len());
+        for (job, menu) in self.menus.iter().enumerate() {
+            let corner = corners.len();
+            if self.chosen[job].is_none() {
+                hull(menu.dishes, &mut corners);
+            }
+            if corners.len() > corner {
+                steps.push(Step {
+                    class: classes[job],
+                    density: density(menu.dishes, None, corners[corner] as usize),
+                    job: dense(job),
+                    corner: dense(corner),
+                    end: dense(corners.len()),
+                });
+            }
         }
-        fits
+        let mut steps = BinaryHeap::from(steps);
+        while let Some(mut step) = steps.peek_mut() {
+            let (job, to) = (step.job as usize, corners[step.corner as usize] as usize);
+            let changed = self.change(job, to);
+            if changed && self.is_spent() {
+                break;
+            }
+            if changed && step.corner + 1 < step.end {
+                step.corner += 1;
+                step.class = lowest;
+                let next = corners[step.corner as usize] as usize;
+                step.density = density(self.menus[job].dishes, Some(to), next);
+            } else {
+                PeekMut::pop(step);
+            }
+        }
     }
 
     /// Any change of one job that fits into what is left and is worth something.
     fn improve(&mut self) {
         for _ in 0..ROUNDS {
-            if self.left.iter().all(|gpus| *gpus == 0) {
+            if self.is_spent() {
                 break;
             }
             let mut improved = false;
@@ -184,39 +234,49 @@ impl<'a> Giving<'a> {
     }
 }
 
-/// The steps from nothing up the upper concave hulls of all menus, in the order in which they are taken.
-fn steps(menus: &[Menu], classes: &[i64], of: impl Fn(usize) -> bool) -> Vec<Step> {
-    let lowest = classes.iter().min().copied().unwrap_or(0);
-    let mut steps = Vec::with_capacity(4 * menus.len());
-    let mut corners = Vec::new();
-    for (index, (menu, &class)) in menus.iter().zip(classes).enumerate() {
-        if of(index) {
-            hull(&menu.dishes, &mut corners);
-            climb(&menu.dishes, &corners, class, lowest, index, &mut steps);
-        }
+impl Eq for Step {}
+
+impl Ord for Step {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let by_class = self.class.cmp(&other.class);
+        let by_worth = by_class.then(self.density.total_cmp(&other.density));
+        by_worth.then(other.job.cmp(&self.job))
     }
-    steps.sort_unstable_by(|a, b| {
-        let by_worth = b.class.cmp(&a.class).then(b.density.total_cmp(&a.density));
-        by_worth.then(a.job.cmp(&b.job)).then(a.to.cmp(&b.to))
-    });
-    steps
 }
 
-/// The corners of the upper concave hull over nothing and the dishes of one kind, which ascend in GPUs.
-fn hull(dishes: &[Dish], corners: &mut Vec<usize>) {
-    corners.clear();
-    let point = |corner: Option<&usize>| {
+impl PartialOrd for Step {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+/// What each GPU more adds to the value.
+fn density(dishes: &[Dish], from: Choice, to: usize) -> f64 {
+    let (gpus, value) = from.map_or((0, 0.0), |dish| (dishes[dish].gpus, dishes[dish].value));
+    (dishes[to].value - value) / f64::from(dishes[to].gpus - gpus)
+}
+
+fn dense(index: usize) -> u32 {
+    u32::try_from(index).unwrap_or(u32::MAX)
+}
+
+/// Adds the corners of the upper concave hull over nothing and the dishes of one kind, which ascend in GPUs.
+fn hull(dishes: &[Dish], corners: &mut Vec<u32>) {
+    let start = corners.len();
+    let point = |corner: Option<&u32>| {
         corner.map_or((0.0, 0.0), |&dish| {
-            (f64::from(dishes[dish].gpus), dishes[dish].value)
+            let dish = &dishes[dish as usize];
+            (f64::from(dish.gpus), dish.value)
         })
     };
     for (index, dish) in dishes.iter().enumerate() {
-        if dish.value <= point(corners.last()).1 {
+        if dish.value <= point(corners[start..].last()).1 {
             continue;
         }
         let new = (f64::from(dish.gpus), dish.value);
-        while let Some(last) = corners.last() {
-            let (last, before) = (point(Some(last)), point(corners.iter().rev().nth(1)));
+        while let Some(last) = corners[start..].last() {
+            let before = point(corners[start..].iter().rev().nth(1));
+            let last = point(Some(last));
             let bends =
                 (last.1 - before.1) * (new.0 - before.0) > (new.1 - before.1) * (last.0 - before.0);
             if bends {
@@ -224,29 +284,6 @@ fn hull(dishes: &[Dish], corners: &mut Vec<usize>) {
             }
             corners.pop();
         }
-        corners.push(index);
-    }
-}
-
-/// A step to every corner, the first in the job's class.
-fn climb(
-    dishes: &[Dish],
-    corners: &[usize],
-    class: i64,
-    lowest: i64,
-    job: usize,
-    steps: &mut Vec<Step>,
-) {
-    let mut from: Choice = None;
-    for &to in corners {
-        let (gpus, value) = from.map_or((0, 0.0), |dish| (dishes[dish].gpus, dishes[dish].value));
-        steps.push(Step {
-            class: if from.is_none() { class } else { lowest },
-            density: (dishes[to].value - value) / f64::from(dishes[to].gpus - gpus),
-            job: u32::try_from(job).unwrap_or(u32::MAX),
-            from,
-            to,
-        });
-        from = Some(to);
+        corners.push(dense(index));
     }
 }

@@ -20,7 +20,7 @@ const MOST_RANKS: i32 = 3;
 /// The solution, or the best that was found; `None` when there are too many jobs or nothing was found.
 pub(super) fn best(
     problem: &Problem,
-    menus: &[Menu],
+    menus: &[Menu<'_>],
     classes: &Classes,
     left: &[u32],
     quota: &Quota<'_>,
@@ -29,7 +29,7 @@ pub(super) fn best(
     if jobs == 0 || jobs > MOST_JOBS {
         return None;
     }
-    let dishes = menus.iter().flat_map(|menu| &menu.dishes);
+    let dishes = menus.iter().flat_map(|menu| menu.dishes);
     let most = dishes.map(|dish| dish.value).fold(0.0, f64::max);
     let mut programme = microlp::Problem::new(OptimizationDirection::Maximize);
     let mut variables: Vec<Vec<Variable>> = Vec::with_capacity(menus.len());

@@ -16,10 +16,18 @@ pub(super) struct Dish {
 }
 
 /// What a job could have, by kind and size; and which of that it has, if it is on the menu.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub(super) struct Menu {
-    pub dishes: Vec<Dish>,
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Menu<'b> {
+    pub dishes: &'b [Dish],
     pub present: Option<usize>,
+}
+
+/// The menus of all jobs behind each other: a decision on many jobs is mostly a walk through this.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Board {
+    dishes: Vec<Dish>,
+    /// Of every job, where its menu ends, and what of it the job has.
+    menus: Vec<(usize, Option<usize>)>,
 }
 
 /// A kind of GPU in this problem.
@@ -30,14 +38,39 @@ struct Kind {
     gpus: u32,
 }
 
+/// Room for so many dishes a job is there from the start.
+const USUAL_DISHES: usize = 12;
+
 /// What being faster on idle GPUs counts beside being faster on GPUs that are well used.
 const IDLE_WORTH: f64 = 0.01;
 
-/// What the movable jobs could have; empty for others.
-pub(super) fn menus(problem: &Problem, policy: &Muster) -> Vec<Menu> {
-    let kinds = kinds(problem);
-    let of = |job| menu(problem, policy, &kinds, job);
-    problem.jobs.iter().map(of).collect()
+impl Board {
+    /// What the movable jobs could have; nothing for others.
+    pub(super) fn of(problem: &Problem, policy: &Muster) -> Self {
+        let kinds = kinds(problem);
+        let mut board = Self {
+            dishes: Vec::with_capacity(USUAL_DISHES * problem.jobs.len()),
+            menus: Vec::with_capacity(problem.jobs.len()),
+        };
+        let mut dishes = Vec::new();
+        for job in &problem.jobs {
+            dishes.clear();
+            let present = menu(problem, policy, &kinds, job, &mut dishes);
+            board.dishes.extend_from_slice(&dishes);
+            board.menus.push((board.dishes.len(), present));
+        }
+        board
+    }
+
+    pub(super) fn menus(&self) -> Vec<Menu<'_>> {
+        let mut start = 0;
+        let menu = |&(end, present): &(usize, Option<usize>)| {
+            let dishes = &self.dishes[start..end];
+            start = end;
+            Menu { dishes, present }
+        };
+        self.menus.iter().map(menu).collect()
+    }
 }
 
 fn kinds(problem: &Problem) -> Vec<Kind> {
@@ -58,24 +91,31 @@ fn kinds(problem: &Problem) -> Vec<Kind> {
     kinds
 }
 
-fn menu(problem: &Problem, policy: &Muster, kinds: &[Kind], job: &Job) -> Menu {
+/// Fills in the dishes of a job, and says which of them it has.
+fn menu(
+    problem: &Problem,
+    policy: &Muster,
+    kinds: &[Kind],
+    job: &Job,
+    dishes: &mut Vec<Dish>,
+) -> Option<usize> {
     if !job.is_movable() {
-        return Menu::default();
+        return None;
     }
     let held = job.held_gpus();
     let present = job.present.first();
     let present = present.map(|part| (problem.nodes[part.node as usize].kind, held));
-    let mut dishes = sizes(policy, kinds, job, held);
+    sizes(policy, kinds, job, held, dishes);
     // Every dish has its speed as its value so far.
     let per_gpu = |dish: &Dish| dish.value / f64::from(dish.gpus);
     let best = dishes.iter().map(per_gpu).fold(0.0, f64::max);
-    worth_their_gpus(&mut dishes, policy.floor * best, present);
+    worth_their_gpus(dishes, policy.floor * best, present);
     let restart_s = job.restart_s.max(1e-3);
     let offset_s = policy.offset_restarts * restart_s;
     let work = job.outlook.work_left / (1.0 + policy.optimism * job.outlook.uncertainty);
     let age = job.age_s(problem.now_s) / (policy.patience_restarts * restart_s);
     let esteem = policy.ageing * (1.0 + age).ln() - policy.thrift * best.ln();
-    for dish in &mut dishes {
+    for dish in &mut *dishes {
         let speed = dish.value;
         let stays = present == Some((dish.kind, dish.gpus));
         let cost_s = if stays {
@@ -88,23 +128,19 @@ fn menu(problem: &Problem, policy: &Muster, kinds: &[Kind], job: &Job) -> Menu {
         dish.haste = -policy.power * time_s.ln();
         dish.value = (esteem + thrift + dish.haste).exp();
     }
-    idle_growth(&mut dishes);
+    idle_growth(dishes);
     dishes.retain(|dish| dish.value.is_finite() && dish.value > 0.0);
     let has = |dish: &Dish| present == Some((dish.kind, dish.gpus));
-    Menu {
-        present: dishes.iter().position(has),
-        dishes,
-    }
+    dishes.iter().position(has)
 }
 
 /// On one node any number of units, on several only whole nodes; the minimum and what it has in any case. Their value is the speed.
-fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32) -> Vec<Dish> {
+fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32, dishes: &mut Vec<Dish>) {
     let unit = job.unit.gpus.max(1);
     let least = job.min_gpus.max(1).div_ceil(unit) * unit;
     let measured = job.outlook.largest_gpus.max(1);
     let explored = measured.saturating_mul(policy.explore_factor);
     let most = job.max_gpus.min(explored.max(least));
-    let mut dishes = Vec::new();
     for kind in kinds {
         let whole = kind.node_gpus / unit * unit;
         let Some(curve) = job.outlook.curves.get(usize::from(kind.index)) else {
@@ -145,7 +181,6 @@ fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32) -> Vec<Dish> {
             };
         }
     }
-    dishes
 }
 
 /// A larger size that is faster, but not by enough to be worth its GPUs to anybody else, is worth a little more than the smaller one:

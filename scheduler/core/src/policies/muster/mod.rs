@@ -64,7 +64,8 @@ impl Muster {
 
 impl Share for Muster {
     fn share(&self, problem: &Problem) -> Decision {
-        let menus = menu::menus(problem, self);
+        let board = menu::Board::of(problem, self);
+        let menus = board.menus();
         let classes = shares::priorities(problem);
         let mut chosen = choose::choose(problem, &menus, &classes);
         if let Some(owed) = shares::owed(problem, &menus, &classes, &chosen) {

@@ -13,7 +13,7 @@ const HALVINGS: usize = 20;
 
 /// What every job takes at prices at which no kind is asked for more than is left of it, class by class: the higher first, and the
 /// GPUs that it takes are gone for the lower.
-pub(super) fn at_prices(menus: &[Menu], classes: &Classes, left: &[u32]) -> Vec<Choice> {
+pub(super) fn at_prices(menus: &[Menu<'_>], classes: &Classes, left: &[u32]) -> Vec<Choice> {
     let mut left = left.to_vec();
     let mut chosen = vec![None; menus.len()];
     let mut order: Vec<i64> = classes.clone();
@@ -23,7 +23,7 @@ pub(super) fn at_prices(menus: &[Menu], classes: &Classes, left: &[u32]) -> Vec<
         let of_class: Vec<usize> = (0..menus.len())
             .filter(|&job| classes[job] == class)
             .collect();
-        let dishes: Vec<&[Dish]> = of_class.iter().map(|&job| &menus[job].dishes[..]).collect();
+        let dishes: Vec<&[Dish]> = of_class.iter().map(|&job| menus[job].dishes).collect();
         for (job, choice) in of_class.into_iter().zip(within(&dishes, &left)) {
             chosen[job] = choice;
             if let Some(dish) = choice.map(|dish| menus[job].dishes[dish]) {

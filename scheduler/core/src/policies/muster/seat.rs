@@ -18,7 +18,7 @@ pub(super) struct Seating {
 /// Kept gangs that are tried as the one to move aside, for one gang.
 const MOST_ASIDE: usize = 8;
 
-pub(super) fn seat(problem: &Problem, menus: &[Menu], chosen: Vec<Choice>) -> Seating {
+pub(super) fn seat(problem: &Problem, menus: &[Menu<'_>], chosen: Vec<Choice>) -> Seating {
     let mut floor = Floor::new(problem);
     let mut held: Vec<Choice> = vec![None; chosen.len()];
     let mut parts: Vec<Option<Vec<Part>>> = vec![None; chosen.len()];
@@ -38,7 +38,8 @@ pub(super) fn seat(problem: &Problem, menus: &[Menu], chosen: Vec<Choice>) -> Se
     while let Some((_, Reverse(job))) = waiting.pop() {
         let of = &problem.jobs[job];
         let Some(wanted) = chosen[job] else { continue };
-        for dish in downwards(&menus[job], wanted) {
+        let others = std::iter::once_with(|| downwards(&menus[job], wanted)).flatten();
+        for dish in std::iter::once(wanted).chain(others) {
             if menus[job].present == Some(dish) && floor.take(&of.present, &of.unit) {
                 held[job] = Some(dish);
                 break;
@@ -66,8 +67,8 @@ pub(super) fn seat(problem: &Problem, menus: &[Menu], chosen: Vec<Choice>) -> Se
     Seating { held, parts }
 }
 
-/// The wanted dish, then those of no more GPUs by their value.
-fn downwards(menu: &Menu, wanted: usize) -> impl Iterator<Item = usize> + use<> {
+/// The other dishes of no more GPUs than the wanted one, by their value.
+fn downwards(menu: &Menu<'_>, wanted: usize) -> impl Iterator<Item = usize> + use<> {
     let most = menu.dishes[wanted].gpus;
     let mut rest: Vec<(f64, usize)> = Vec::new();
     for (index, dish) in menu.dishes.iter().enumerate() {
@@ -76,23 +77,25 @@ fn downwards(menu: &Menu, wanted: usize) -> impl Iterator<Item = usize> + use<> 
         }
     }
     rest.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
-    std::iter::once(wanted).chain(rest.into_iter().map(|(_, index)| index))
+    rest.into_iter().map(|(_, index)| index)
 }
 
-/// Gangs on one node that stay where they are, the smallest first.
+/// Gangs on one node that stay where they are, the smallest first once the first is asked for.
 struct Kept {
     jobs: Vec<(u32, usize)>,
+    sorted: bool,
 }
 
 impl Kept {
     fn of(problem: &Problem, held: &[Choice]) -> Self {
         let stays = |&job: &usize| held[job].is_some() && problem.jobs[job].present.len() == 1;
         let jobs = (0..held.len()).filter(stays);
-        let mut jobs: Vec<(u32, usize)> = jobs
-            .map(|job| (problem.jobs[job].held_gpus(), job))
-            .collect();
-        jobs.sort_unstable();
-        Self { jobs }
+        Self {
+            jobs: jobs
+                .map(|job| (problem.jobs[job].held_gpus(), job))
+                .collect(),
+            sorted: false,
+        }
     }
 
     /// The smallest gang that makes room by moving aside, and the place that it makes. It is not kept any more.
@@ -104,6 +107,10 @@ impl Kept {
         unit: &crate::problem::Demand,
     ) -> Option<(usize, Vec<Part>)> {
         let kind = |job: usize| problem.nodes[problem.jobs[job].present[0].node as usize].kind;
+        if !self.sorted {
+            self.jobs.sort_unstable();
+            self.sorted = true;
+        }
         let mut tried = 0;
         for index in 0..self.jobs.len() {
             let (gpus, job) = self.jobs[index];
@@ -127,7 +134,7 @@ impl Kept {
 }
 
 /// Puts a seating in the words of a decision.
-pub(super) fn decision(problem: &Problem, menus: &[Menu], seating: Seating) -> Decision {
+pub(super) fn decision(problem: &Problem, menus: &[Menu<'_>], seating: Seating) -> Decision {
     let mut decision = Decision::keep(problem);
     decision.worth = vec![Worth::default(); problem.jobs.len()];
     let seats = seating.held.into_iter().zip(seating.parts);
@@ -146,7 +153,7 @@ pub(super) fn decision(problem: &Problem, menus: &[Menu], seating: Seating) -> D
 }
 
 /// What the last step to a dish gained per GPU, and what the next would.
-fn worth(menu: &Menu, held: Choice) -> Worth {
+fn worth(menu: &Menu<'_>, held: Choice) -> Worth {
     let (gpus, value, kind) = held.map_or((0, 0.0, None), |dish| {
         let dish = menu.dishes[dish];
         (dish.gpus, dish.value, Some(dish.kind))

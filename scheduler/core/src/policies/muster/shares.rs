@@ -18,7 +18,7 @@ pub(super) fn priorities(problem: &Problem) -> Classes {
 /// `None` when nobody is owed anything.
 pub(super) fn owed(
     problem: &Problem,
-    menus: &[Menu],
+    menus: &[Menu<'_>],
     classes: &Classes,
     chosen: &[Choice],
 ) -> Option<Classes> {
