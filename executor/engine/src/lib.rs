@@ -14,6 +14,7 @@ mod layer;
 
 pub mod assign;
 pub mod checkpoint;
+pub mod compress;
 pub mod document;
 pub mod shard;
 pub mod stop;

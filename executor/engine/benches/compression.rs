@@ -1,0 +1,201 @@
+//! What compressing 100 MB of gradients costs on one thread, as a share of what copying them costs in the same run.
+//!
+//! The sides take turns, so that a noisy machine disturbs all alike, and medians of the thread's own CPU time are compared. Each
+//! codec with error feedback keeps its state from round to round, as in training; the gradients alternate between two sets.
+
+use muster_engine::compress::{
+    Codec, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd, Rounding, Scale, State,
+    TernGrad, decode, encode, max_encoded_bytes,
+};
+use rustix::time::{ClockId, clock_gettime};
+use std::hint::black_box;
+
+/// 100 MB.
+const LEN: usize = 25_000_000;
+
+const ROUNDS: usize = 25;
+
+fn main() {
+    let gradients = [gradients(1), gradients(2)];
+    let mut sides: Vec<Side> = codecs()
+        .into_iter()
+        .map(|(name, target, codec)| Side::new(name, target, codec))
+        .collect();
+    let mut copy = vec![1.0f32; LEN];
+    let mut copies = Vec::new();
+    for round in 0..ROUNDS {
+        let gradients = &gradients[round % 2];
+        for side in &mut sides {
+            // One copy before each side: the machine's moods last longer than that.
+            copies.push(seconds(|| {
+                copy.copy_from_slice(black_box(gradients));
+                black_box(&mut copy);
+            }));
+            side.round(round as u64, gradients, &mut copy);
+        }
+    }
+    let copy = median(copies);
+    println!(
+        "\n100 MB of gradients, one thread; memcpy {:.2} ms",
+        copy * 1e3
+    );
+    println!(
+        "{:>34} {:>10} {:>8} {:>8} {:>8} {:>10} {:>8}",
+        "codec", "encode ms", "/memcpy", "target", "ratio", "decode ms", "/memcpy"
+    );
+    for side in sides {
+        let (encode, decode) = (median(side.encode), median(side.decode));
+        println!(
+            "{:>34} {:>10.2} {:>8.2} {:>8} {:>8.1} {:>10.2} {:>8.2}",
+            side.name,
+            encode * 1e3,
+            encode / copy,
+            side.target,
+            LEN as f64 * 4.0 / side.bytes as f64,
+            decode * 1e3,
+            decode / copy
+        );
+    }
+}
+
+/// Name, the time that is promised in copies, codec.
+fn codecs() -> Vec<(&'static str, &'static str, Box<dyn Codec>)> {
+    let half = |format, rounding, feedback| Box::new(Half::new(format, rounding, feedback));
+    let qsgd = |bits, norm| Box::new(Qsgd::new(bits, 512, norm).expect("sizes that are allowed"));
+    vec![
+        ("1-bit", "0.90", Box::new(OneBit::new())),
+        ("1-bit, portable", "", Box::new(OneBit::portable())),
+        ("QSGD, 8 bits", "1.00", qsgd(8, Norm::Largest)),
+        (
+            "QSGD, 8 bits, portable",
+            "",
+            Box::new(qsgd(8, Norm::Largest).portable()),
+        ),
+        ("QSGD, 8 bits, Euclidean", "1.00", qsgd(8, Norm::Euclidean)),
+        ("QSGD, 4 bits", "1.00", qsgd(4, Norm::Largest)),
+        ("QSGD, 5 bits", "1.00", qsgd(5, Norm::Largest)),
+        (
+            "TernGrad",
+            "1.10",
+            Box::new(TernGrad::new(Scale::Group, 2.5)),
+        ),
+        (
+            "TernGrad, portable",
+            "",
+            Box::new(TernGrad::new(Scale::Group, 2.5).portable()),
+        ),
+        (
+            "TernGrad, one scale a block",
+            "",
+            Box::new(TernGrad::new(Scale::Block, 2.5)),
+        ),
+        ("fp16", "", half(HalfFormat::F16, Rounding::Nearest, false)),
+        ("bf16", "", half(HalfFormat::Bf16, Rounding::Nearest, false)),
+        (
+            "bf16, stochastic",
+            "",
+            half(HalfFormat::Bf16, Rounding::Stochastic, false),
+        ),
+        (
+            "fp16 with feedback",
+            "",
+            half(HalfFormat::F16, Rounding::Nearest, true),
+        ),
+    ]
+}
+
+struct Side {
+    name: &'static str,
+    target: &'static str,
+    codec: Box<dyn Codec>,
+    residual: Vec<f32>,
+    velocity: Vec<f32>,
+    out: Vec<u8>,
+    bytes: usize,
+    encode: Vec<f64>,
+    decode: Vec<f64>,
+}
+
+impl Side {
+    fn new(name: &'static str, target: &'static str, codec: Box<dyn Codec>) -> Self {
+        let plane = |plane| match codec.planes().contains(&plane) {
+            true => vec![0.0; LEN],
+            false => Vec::new(),
+        };
+        Self {
+            name,
+            target,
+            residual: plane(Plane::Residual),
+            velocity: plane(Plane::Velocity),
+            out: vec![0; max_encoded_bytes(&*codec, LEN)],
+            codec,
+            bytes: 0,
+            encode: Vec::new(),
+            decode: Vec::new(),
+        }
+    }
+
+    fn round(&mut self, step: u64, gradients: &[f32], sum: &mut [f32]) {
+        let key = Key {
+            seed: 7,
+            step,
+            block: 0,
+        };
+        let encode = seconds(|| {
+            let state = State {
+                residual: &mut self.residual,
+                velocity: &mut self.velocity,
+            };
+            self.bytes = encode(
+                &*self.codec,
+                key,
+                black_box(gradients),
+                state,
+                &mut self.out,
+            );
+        });
+        let bytes = &self.out[..self.bytes];
+        let decode = seconds(|| {
+            decode(&*self.codec, black_box(bytes), sum, Mode::Add).expect("our own bytes");
+        });
+        // The first rounds touch fresh memory, and the residual has not reached its usual size.
+        if step >= ROUNDS as u64 / 4 {
+            self.encode.push(encode);
+            self.decode.push(decode);
+        }
+    }
+}
+
+/// Of this thread's CPU time: whoever else uses the machine does not count, except for the memory's bandwidth.
+fn seconds(work: impl FnOnce()) -> f64 {
+    let now = || {
+        let time = clock_gettime(ClockId::ThreadCPUTime);
+        time.tv_sec as f64 + time.tv_nsec as f64 * 1e-9
+    };
+    let began = now();
+    work();
+    now() - began
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+/// Layers of different scale, with tails heavier than a normal distribution's.
+fn gradients(seed: u64) -> Vec<f32> {
+    let mut state = seed;
+    let mut draw = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 24) as f32 - 0.5
+    };
+    (0..LEN)
+        .map(|index| {
+            let scale = 0.01 / (1.0 + (index >> 20) as f32);
+            let normal = draw() + draw() + draw() + draw();
+            scale * normal * (0.3 + normal * normal)
+        })
+        .collect()
+}

@@ -1,0 +1,335 @@
+//! Sixteen bits a number: IEEE binary16 (11 bits of precision, up to 65,504) or bfloat16 (8 bits, the range of `f32`).
+//!
+//! Rounded to nearest even, or at random to either neighbour with the probabilities that make the mean right (Gupta et al., "Deep
+//! Learning with Limited Numerical Precision", ICML 2015). Numbers beyond the format's range become its largest; what is not a
+//! number stays so. The error of rounding to nearest is an `f32` itself, so with feedback nothing is lost, to the bit, before the
+//! next step's addition.
+
+use super::lanes::{Isa, Kernel, Lanes, dispatch};
+use super::noise::{Noise, ROUNDER, Seed};
+use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use serde::{Deserialize, Serialize};
+
+/// Which sixteen bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HalfFormat {
+    F16,
+    Bf16,
+}
+
+/// How a number between two of the format's is rounded.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Rounding {
+    /// To the nearest, ties to even.
+    #[default]
+    Nearest,
+    /// At random, without bias.
+    Stochastic,
+}
+
+/// The codec. With `feedback` it needs the residual.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Half {
+    format: HalfFormat,
+    rounding: Rounding,
+    feedback: bool,
+    isa: Isa,
+}
+
+impl Half {
+    #[must_use]
+    pub fn new(format: HalfFormat, rounding: Rounding, feedback: bool) -> Self {
+        Self {
+            format,
+            rounding,
+            feedback,
+            isa: Isa::detect(),
+        }
+    }
+
+    /// The same in plain Rust, which gives the same bytes.
+    #[must_use]
+    pub fn portable(self) -> Self {
+        Self {
+            isa: Isa::Portable,
+            ..self
+        }
+    }
+}
+
+impl Codec for Half {
+    fn planes(&self) -> &'static [Plane] {
+        if self.feedback {
+            &[Plane::Residual]
+        } else {
+            &[]
+        }
+    }
+
+    fn max_chunk_bytes(&self, len: usize) -> usize {
+        2 * len
+    }
+
+    fn prepare(&self, _: Key, _: &[f32], _: &mut State<'_>) -> Prepared {
+        Prepared::Nothing
+    }
+
+    fn encode_chunk(
+        &self,
+        key: Key,
+        _: &Prepared,
+        chunk: usize,
+        gradients: &[f32],
+        state: State<'_>,
+        out: &mut [u8],
+    ) -> usize {
+        let bytes = 2 * gradients.len();
+        let residual = if self.feedback {
+            assert_eq!(gradients.len(), state.residual.len(), "a residual a number");
+            state.residual
+        } else {
+            &mut []
+        };
+        let kernel = Encode {
+            bf16: self.format == HalfFormat::Bf16,
+            seed: (self.rounding == Rounding::Stochastic).then(|| Seed::new(key, chunk)),
+            gradients,
+            residual,
+            out: &mut out[..bytes],
+        };
+        dispatch(self.isa, kernel);
+        bytes
+    }
+
+    fn decode_chunk(
+        &self,
+        bytes: &[u8],
+        out: &mut [f32],
+        mode: Mode,
+    ) -> Result<usize, DecodeError> {
+        let bytes = front(bytes, 2 * out.len())?;
+        let bf16 = self.format == HalfFormat::Bf16;
+        match mode {
+            Mode::Overwrite => dispatch(self.isa, Decode::<false> { bf16, bytes, out }),
+            Mode::Add => dispatch(self.isa, Decode::<true> { bf16, bytes, out }),
+        }
+        Ok(bytes.len())
+    }
+}
+
+struct Encode<'a> {
+    bf16: bool,
+    /// Of stochastic rounding.
+    seed: Option<Seed>,
+    gradients: &'a [f32],
+    /// Empty without feedback.
+    residual: &'a mut [f32],
+    out: &'a mut [u8],
+}
+
+impl Kernel for Encode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        match (self.bf16, self.seed) {
+            (false, None) => self.with(l, Nearest16),
+            (true, None) => self.with(l, NearestBf16),
+            (false, Some(seed)) => self.with(l, Random16(Noise::new(l, seed))),
+            (true, Some(seed)) => self.with(l, RandomBf16(Noise::new(l, seed))),
+        }
+    }
+}
+
+impl Encode<'_> {
+    #[inline(always)]
+    fn with<L: Lanes, R: Round<L>>(self, l: L, mut round: R) {
+        let (octets, tail) = self.gradients.as_chunks::<8>();
+        let (outs, out_tail) = self.out.as_chunks_mut::<16>();
+        if self.residual.is_empty() {
+            for (gradient, out) in octets.iter().zip(outs) {
+                *out = l.low_halves(round.round(l, l.load(gradient)));
+            }
+            if !tail.is_empty() {
+                let bits = round.round(l, l.load(&padded(tail)));
+                out_tail.copy_from_slice(&l.low_halves(bits)[..2 * tail.len()]);
+            }
+            return;
+        }
+        let (residuals, residual_tail) = self.residual.as_chunks_mut::<8>();
+        for ((gradient, residual), out) in octets.iter().zip(residuals).zip(outs) {
+            *out = carry(l, &mut round, gradient, residual);
+        }
+        if !tail.is_empty() {
+            let mut residual = padded(residual_tail);
+            let bytes = carry(l, &mut round, &padded(tail), &mut residual);
+            residual_tail.copy_from_slice(&residual[..tail.len()]);
+            out_tail.copy_from_slice(&bytes[..2 * tail.len()]);
+        }
+    }
+}
+
+#[inline(always)]
+fn carry<L: Lanes, R: Round<L>>(
+    l: L,
+    round: &mut R,
+    gradient: &[f32; 8],
+    residual: &mut [f32; 8],
+) -> [u8; 16] {
+    let value = l.add(l.load(gradient), l.load(residual));
+    let bits = round.round(l, value);
+    l.store(l.sub(value, R::back(l, bits)), residual);
+    l.low_halves(bits)
+}
+
+fn padded(tail: &[f32]) -> [f32; 8] {
+    let mut octet = [0.0; 8];
+    octet[..tail.len()].copy_from_slice(tail);
+    octet
+}
+
+/// A way from floats to sixteen bits in the low half of each lane, and back.
+trait Round<L: Lanes> {
+    fn round(&mut self, l: L, value: L::F) -> L::U;
+    fn back(l: L, bits: L::U) -> L::F;
+}
+
+struct Nearest16;
+struct NearestBf16;
+struct Random16<L: Lanes>(Noise<L>);
+struct RandomBf16<L: Lanes>(Noise<L>);
+
+const LARGEST_16: f32 = 65_504.0;
+/// (2 - 2^-7) · 2^127.
+const LARGEST_BF16: f32 = f32::from_bits(0x7f7f_0000);
+
+impl<L: Lanes> Round<L> for Nearest16 {
+    #[inline(always)]
+    fn round(&mut self, l: L, value: L::F) -> L::U {
+        l.to_f16(clamp(l, value, LARGEST_16))
+    }
+
+    #[inline(always)]
+    fn back(l: L, bits: L::U) -> L::F {
+        l.widen_f16(bits)
+    }
+}
+
+impl<L: Lanes> Round<L> for NearestBf16 {
+    #[inline(always)]
+    fn round(&mut self, l: L, value: L::F) -> L::U {
+        let bits = l.bits(clamp(l, value, LARGEST_BF16));
+        let odd = l.and(l.shr::<16>(bits), l.splat_u(1));
+        cut(l, bits, l.add_u(odd, l.splat_u(0x7fff)))
+    }
+
+    #[inline(always)]
+    fn back(l: L, bits: L::U) -> L::F {
+        l.float(l.shl::<16>(bits))
+    }
+}
+
+impl<L: Lanes> Round<L> for Random16<L> {
+    /// In units of the last place the magnitude is below 2,048, so that adding noise and rounding to an integer loses no more
+    /// than 2^-13 of a unit.
+    #[inline(always)]
+    fn round(&mut self, l: L, value: L::F) -> L::U {
+        let bits = l.bits(clamp(l, value, LARGEST_16));
+        let sign = l.and(bits, l.splat_u(0x8000_0000));
+        let magnitude = l.xor(bits, sign);
+        let exponent = l.and(magnitude, l.splat_u(0x7f80_0000));
+        // The step is the same below 2^-14 as just above it.
+        let binade = l.max_i(exponent, l.splat_u(0x3880_0000));
+        let inverse = l.add_u(
+            l.xor(binade, l.splat_u(0x7f80_0000)),
+            l.splat_u(0xff80_0000),
+        );
+        let units = l.mul(l.mul(l.float(magnitude), l.float(inverse)), l.splat(1024.0));
+        let noisy = l.add(units, self.0.centred());
+        let whole = l.sub(l.add(noisy, l.splat(ROUNDER)), l.splat(ROUNDER));
+        let rounded = l.mul(l.mul(whole, l.float(binade)), l.splat(1.0 / 1024.0));
+        let signed = l.float(l.or(l.bits(clamp(l, rounded, LARGEST_16)), sign));
+        l.to_f16(signed)
+    }
+
+    #[inline(always)]
+    fn back(l: L, bits: L::U) -> L::F {
+        l.widen_f16(bits)
+    }
+}
+
+impl<L: Lanes> Round<L> for RandomBf16<L> {
+    #[inline(always)]
+    fn round(&mut self, l: L, value: L::F) -> L::U {
+        let bits = l.bits(clamp(l, value, LARGEST_BF16));
+        cut(l, bits, l.shr::<16>(self.0.bits()))
+    }
+
+    #[inline(always)]
+    fn back(l: L, bits: L::U) -> L::F {
+        l.float(l.shl::<16>(bits))
+    }
+}
+
+/// Keeps the second argument of `min` and `max` where it is not a number.
+#[inline(always)]
+fn clamp<L: Lanes>(l: L, value: L::F, largest: f32) -> L::F {
+    l.max(l.splat(-largest), l.min(l.splat(largest), value))
+}
+
+/// The upper sixteen bits after `extra` was added, but of what is not a number its own.
+#[inline(always)]
+fn cut<L: Lanes>(l: L, bits: L::U, extra: L::U) -> L::U {
+    let magnitude = l.and(bits, l.splat_u(0x7fff_ffff));
+    let no_number = l.gt_i(magnitude, l.splat_u(0x7f80_0000));
+    let quiet = l.or(bits, l.splat_u(0x0040_0000));
+    let rounded = l.add_u(bits, extra);
+    l.shr::<16>(l.bits(l.select(no_number, l.float(quiet), l.float(rounded))))
+}
+
+struct Decode<'a, const ADD: bool> {
+    bf16: bool,
+    bytes: &'a [u8],
+    out: &'a mut [f32],
+}
+
+impl<const ADD: bool> Kernel for Decode<'_, ADD> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        if self.bf16 {
+            read::<L, NearestBf16, ADD>(l, self.bytes, self.out);
+        } else {
+            read::<L, Nearest16, ADD>(l, self.bytes, self.out);
+        }
+    }
+}
+
+#[inline(always)]
+fn read<L: Lanes, R: Round<L>, const ADD: bool>(l: L, bytes: &[u8], out: &mut [f32]) {
+    let (octets, tail) = out.as_chunks_mut::<8>();
+    let (words, word_tail) = bytes.as_chunks::<16>();
+    for (octet, word) in octets.iter_mut().zip(words) {
+        read_octet::<L, R, ADD>(l, word, octet);
+    }
+    if !tail.is_empty() {
+        let (mut word, mut octet) = ([0; 16], padded(tail));
+        word[..word_tail.len()].copy_from_slice(word_tail);
+        read_octet::<L, R, ADD>(l, &word, &mut octet);
+        tail.copy_from_slice(&octet[..tail.len()]);
+    }
+}
+
+#[inline(always)]
+fn read_octet<L: Lanes, R: Round<L>, const ADD: bool>(l: L, word: &[u8; 16], octet: &mut [f32; 8]) {
+    let value = R::back(l, l.widen_halves(word));
+    let value = if ADD {
+        l.add(l.load(octet), value)
+    } else {
+        value
+    };
+    l.store(value, octet);
+}

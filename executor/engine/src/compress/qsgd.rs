@@ -1,0 +1,389 @@
+//! A few levels a number, rounded at random so that the mean is the gradient (Alistarh et al., "QSGD: Communication-Efficient SGD
+//! via Gradient Quantization and Encoding", NeurIPS 2017).
+//!
+//! With `bits` bits a number and `s = 2^(bits - 1) - 1` levels of either sign, a gradient `g` of a bucket with norm `n` becomes
+//! the integer `floor(g s / n + u)`, `u` uniform in [0, 1), as two's complement. The paper's proofs take the Euclidean norm and
+//! its experiments the largest magnitude, which has the smaller error at these numbers of bits. Packed bits, no Elias code: from
+//! four bits on there is little to gain and much time to lose.
+//!
+//! Bytes of a bucket: the unit `n / s` (f32), then the integers, lowest bits first.
+
+use super::lanes::{Isa, Kernel, Lanes, dispatch};
+use super::noise::{Noise, Seed, round_bits};
+use super::{CHUNK, Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use serde::{Deserialize, Serialize};
+
+const HEADER: usize = 4;
+
+/// Below the whole number of levels, so that noise never rounds past the last one.
+const MARGIN: f32 = 1.0 / 256.0;
+
+/// Buckets whose norm is smaller are sent as zeros: their unit's inverse would be infinite.
+const SMALLEST_NORM: f32 = 1e-36;
+
+/// What a bucket is measured by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Norm {
+    /// The largest magnitude.
+    #[default]
+    Largest,
+    /// The Euclidean norm.
+    Euclidean,
+}
+
+/// The codec. It is unbiased and carries nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Qsgd {
+    bits: u8,
+    bucket: usize,
+    norm: Norm,
+    isa: Isa,
+}
+
+impl Qsgd {
+    /// `None` unless `bits` is 4 to 8 and `bucket`, in numbers, a power of two from 64 to [`CHUNK`]. The paper's bucket is 512.
+    #[must_use]
+    pub fn new(bits: u8, bucket: usize, norm: Norm) -> Option<Self> {
+        let right = (4..=8).contains(&bits) && (64..=CHUNK).contains(&bucket);
+        (right && bucket.is_power_of_two()).then(|| Self {
+            bits,
+            bucket,
+            norm,
+            isa: Isa::detect(),
+        })
+    }
+
+    /// The same in plain Rust, which gives the same bytes.
+    #[must_use]
+    pub fn portable(self) -> Self {
+        Self {
+            isa: Isa::Portable,
+            ..self
+        }
+    }
+}
+
+impl Codec for Qsgd {
+    fn planes(&self) -> &'static [Plane] {
+        &[]
+    }
+
+    fn max_chunk_bytes(&self, len: usize) -> usize {
+        len.div_ceil(self.bucket) * HEADER + (len * usize::from(self.bits)).div_ceil(8)
+    }
+
+    fn prepare(&self, _: Key, _: &[f32], _: &mut State<'_>) -> Prepared {
+        Prepared::Nothing
+    }
+
+    fn encode_chunk(
+        &self,
+        key: Key,
+        _: &Prepared,
+        chunk: usize,
+        gradients: &[f32],
+        _: State<'_>,
+        out: &mut [u8],
+    ) -> usize {
+        let bytes = self.max_chunk_bytes(gradients.len());
+        let kernel = Encode {
+            codec: self,
+            seed: Seed::new(key, chunk),
+            gradients,
+            out: &mut out[..bytes],
+        };
+        dispatch(self.isa, kernel);
+        bytes
+    }
+
+    fn decode_chunk(
+        &self,
+        bytes: &[u8],
+        out: &mut [f32],
+        mode: Mode,
+    ) -> Result<usize, DecodeError> {
+        let bytes = front(bytes, self.max_chunk_bytes(out.len()))?;
+        let kernel = Decode {
+            codec: self,
+            add: mode == Mode::Add,
+            bytes,
+            out,
+        };
+        dispatch(self.isa, kernel);
+        Ok(bytes.len())
+    }
+}
+
+struct Encode<'a> {
+    codec: &'a Qsgd,
+    seed: Seed,
+    gradients: &'a [f32],
+    out: &'a mut [u8],
+}
+
+impl Kernel for Encode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        match self.codec.bits {
+            4 => self.with::<L, 4>(l),
+            5 => self.with::<L, 5>(l),
+            6 => self.with::<L, 6>(l),
+            7 => self.with::<L, 7>(l),
+            _ => self.with::<L, 8>(l),
+        }
+    }
+}
+
+impl Encode<'_> {
+    #[inline(always)]
+    fn with<L: Lanes, const B: usize>(self, l: L) {
+        let levels = ((1 << (B - 1)) - 1) as f32 - MARGIN;
+        let mut noise = Noise::new(l, self.seed);
+        let bucket = self.codec.bucket;
+        let outs = self.out.chunks_mut(HEADER + bucket * B / 8);
+        for (gradients, out) in self.gradients.chunks(bucket).zip(outs) {
+            let (header, codes) = out.split_at_mut(HEADER);
+            let norm = match self.codec.norm {
+                Norm::Largest => largest(l, gradients),
+                Norm::Euclidean => euclidean(l, gradients),
+            };
+            let (unit, inverse) = if norm < SMALLEST_NORM {
+                (0.0, 0.0)
+            } else {
+                (norm / levels, levels / norm)
+            };
+            header.copy_from_slice(&unit.to_le_bytes());
+            quantise::<L, B>(l, &mut noise, gradients, inverse, codes);
+        }
+    }
+}
+
+/// The largest magnitude; not a number when one of them is not.
+#[inline(always)]
+fn largest<L: Lanes>(l: L, values: &[f32]) -> f32 {
+    let mut largest = [l.splat_u(0); 4];
+    let magnitude = l.splat_u(0x7fff_ffff);
+    let (quads, tail) = values.as_chunks::<32>();
+    let mut last = [0.0; 32];
+    last[..tail.len()].copy_from_slice(tail);
+    for quad in quads.iter().chain((!tail.is_empty()).then_some(&last)) {
+        let (quad, _) = quad.as_chunks::<8>();
+        for part in 0..4 {
+            let bits = l.and(l.bits(l.load(&quad[part])), magnitude);
+            largest[part] = l.max_i(largest[part], bits);
+        }
+    }
+    let pairs = (
+        l.max_i(largest[0], largest[1]),
+        l.max_i(largest[2], largest[3]),
+    );
+    let mut lanes = [0.0; 8];
+    l.store(l.float(l.max_i(pairs.0, pairs.1)), &mut lanes);
+    f32::from_bits(lanes.iter().fold(0, |max, lane| lane.to_bits().max(max)))
+}
+
+/// The Euclidean norm, or the largest magnitude where squares leave the range of `f32`: any bound on the magnitudes does.
+#[inline(always)]
+fn euclidean<L: Lanes>(l: L, values: &[f32]) -> f32 {
+    let mut sums = [l.splat(0.0); 4];
+    let (quads, tail) = values.as_chunks::<32>();
+    let mut last = [0.0; 32];
+    last[..tail.len()].copy_from_slice(tail);
+    for quad in quads.iter().chain((!tail.is_empty()).then_some(&last)) {
+        let (quad, _) = quad.as_chunks::<8>();
+        for part in 0..4 {
+            let value = l.load(&quad[part]);
+            sums[part] = l.add(sums[part], l.mul(value, value));
+        }
+    }
+    let mut lanes = [0.0; 8];
+    l.store(
+        l.add(l.add(sums[0], sums[1]), l.add(sums[2], sums[3])),
+        &mut lanes,
+    );
+    let squares: f32 = lanes.iter().sum();
+    if squares > 1e-28 && squares < f32::INFINITY {
+        squares.sqrt()
+    } else {
+        largest(l, values)
+    }
+}
+
+#[inline(always)]
+fn quantise<L: Lanes, const B: usize>(
+    l: L,
+    noise: &mut Noise<L>,
+    gradients: &[f32],
+    inverse: f32,
+    codes: &mut [u8],
+) {
+    let inverse = l.splat(inverse);
+    let (quads, tail) = gradients.as_chunks::<32>();
+    let mut outs = codes.chunks_exact_mut(4 * B);
+    for (quad, out) in quads.iter().zip(&mut outs) {
+        let packed = pack::<B>(codes_of(l, noise, quad, inverse));
+        for (to, from) in out.chunks_exact_mut(B).zip(&packed) {
+            to.copy_from_slice(&from[..B]);
+        }
+    }
+    if !tail.is_empty() {
+        let mut last = [0.0; 32];
+        last[..tail.len()].copy_from_slice(tail);
+        let packed = pack::<B>(codes_of(l, noise, &last, inverse));
+        let packed = packed.iter().flat_map(|word| &word[..B]);
+        for (to, from) in outs.into_remainder().iter_mut().zip(packed) {
+            *to = *from;
+        }
+    }
+}
+
+/// Integers of 32 numbers; their lowest bits are the codes.
+#[inline(always)]
+fn codes_of<L: Lanes>(l: L, noise: &mut Noise<L>, quad: &[f32; 32], inverse: L::F) -> [u8; 32] {
+    let (quad, _) = quad.as_chunks::<8>();
+    let mut codes = [l.splat_u(0); 4];
+    for part in 0..4 {
+        let level = l.mul(l.load(&quad[part]), inverse);
+        // Rounding to nearest after noise in [-1/2, 1/2] is rounding down after noise in [0, 1].
+        codes[part] = round_bits(l, l.add(level, noise.centred()));
+    }
+    l.low_bytes(codes)
+}
+
+/// The lowest `B` bits of each eight bytes, in the first `B` bytes of each word.
+#[inline(always)]
+fn pack<const B: usize>(codes: [u8; 32]) -> [[u8; 8]; 4] {
+    let mut out = [[0; 8]; 4];
+    let (words, _) = codes.as_chunks::<8>();
+    for (to, from) in out.iter_mut().zip(words) {
+        *to = pack_word::<B>(u64::from_le_bytes(*from)).to_le_bytes();
+    }
+    out
+}
+
+/// Three times, neighbours move together.
+#[inline(always)]
+fn pack_word<const B: usize>(codes: u64) -> u64 {
+    let gap = 8 - B;
+    let one = (1 << B) - 1;
+    let x = codes & (one * 0x0101_0101_0101_0101);
+    let two = (1 << (2 * B)) - 1;
+    let x = (x | x >> gap) & (two * 0x0001_0001_0001_0001);
+    let four = (1u64 << (4 * B)).wrapping_sub(1);
+    let x = (x | x >> (2 * gap)) & (four | four << 32);
+    if B == 8 {
+        codes
+    } else {
+        (x & 0xffff_ffff) | (x >> 32) << (4 * B)
+    }
+}
+
+/// Back to a byte each.
+#[inline(always)]
+fn unpack_word<const B: usize>(packed: u64) -> u64 {
+    if B == 8 {
+        return packed;
+    }
+    let gap = 8 - B;
+    let four = (1u64 << (4 * B)).wrapping_sub(1);
+    let x = (packed & four) | (packed >> (4 * B) & four) << 32;
+    let two: u64 = (1 << (2 * B)) - 1;
+    let x = (x | x << (2 * gap)) & (two * 0x0001_0001_0001_0001);
+    let one: u64 = (1 << B) - 1;
+    (x | x << gap) & (one * 0x0101_0101_0101_0101)
+}
+
+struct Decode<'a> {
+    codec: &'a Qsgd,
+    add: bool,
+    bytes: &'a [u8],
+    out: &'a mut [f32],
+}
+
+impl Kernel for Decode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        match (self.codec.bits, self.add) {
+            (4, false) => self.with::<L, 4, false>(l),
+            (5, false) => self.with::<L, 5, false>(l),
+            (6, false) => self.with::<L, 6, false>(l),
+            (7, false) => self.with::<L, 7, false>(l),
+            (_, false) => self.with::<L, 8, false>(l),
+            (4, true) => self.with::<L, 4, true>(l),
+            (5, true) => self.with::<L, 5, true>(l),
+            (6, true) => self.with::<L, 6, true>(l),
+            (7, true) => self.with::<L, 7, true>(l),
+            (_, true) => self.with::<L, 8, true>(l),
+        }
+    }
+}
+
+impl Decode<'_> {
+    #[inline(always)]
+    fn with<L: Lanes, const B: usize, const ADD: bool>(self, l: L) {
+        let bucket = self.codec.bucket;
+        let buckets = self.out.chunks_mut(bucket);
+        for (out, bytes) in buckets.zip(self.bytes.chunks(HEADER + bucket * B / 8)) {
+            let (header, codes) = bytes.split_at(HEADER);
+            let unit = f32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+            expand::<L, B, ADD>(l, codes, unit, out);
+        }
+    }
+}
+
+#[inline(always)]
+fn expand<L: Lanes, const B: usize, const ADD: bool>(
+    l: L,
+    codes: &[u8],
+    unit: f32,
+    out: &mut [f32],
+) {
+    let unit = l.splat(unit);
+    let (octets, tail) = out.as_chunks_mut::<8>();
+    let (words, word_tail) = codes.as_chunks::<B>();
+    for (octet, word) in octets.iter_mut().zip(words) {
+        expand_octet::<L, B, ADD>(l, word, unit, octet);
+    }
+    if !tail.is_empty() {
+        let (mut last, mut word) = ([0.0; 8], [0; B]);
+        last[..tail.len()].copy_from_slice(tail);
+        match words.get(octets.len()) {
+            Some(whole) => word = *whole,
+            None => word[..word_tail.len()].copy_from_slice(word_tail),
+        }
+        expand_octet::<L, B, ADD>(l, &word, unit, &mut last);
+        tail.copy_from_slice(&last[..tail.len()]);
+    }
+}
+
+#[inline(always)]
+fn expand_octet<L: Lanes, const B: usize, const ADD: bool>(
+    l: L,
+    word: &[u8; B],
+    unit: L::F,
+    octet: &mut [f32; 8],
+) {
+    let mut packed = [0; 8];
+    packed[..B].copy_from_slice(word);
+    let codes = unpack_word::<B>(u64::from_le_bytes(packed)).to_le_bytes();
+    let integers = l.widen_bytes(&codes);
+    let level = if B == 8 {
+        l.int_to_float(integers)
+    } else {
+        // Two's complement of fewer bits: flip the sign bit, then take its value away.
+        let flipped = l.xor(integers, l.splat_u(1 << (B - 1)));
+        l.sub(l.int_to_float(flipped), l.splat((1 << (B - 1)) as f32))
+    };
+    let value = l.mul(level, unit);
+    let value = if ADD {
+        l.add(l.load(octet), value)
+    } else {
+        value
+    };
+    l.store(value, octet);
+}

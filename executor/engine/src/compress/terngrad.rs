@@ -1,0 +1,280 @@
+//! Three levels: -scale, 0, +scale, at random so that the mean is the gradient (Wen et al., "TernGrad: Ternary Gradients to Reduce
+//! Communication in Distributed Deep Learning", NeurIPS 2017).
+//!
+//! The scale is the largest magnitude after clipping at `clip` standard deviations (2.5 in the paper), of each group of [`GROUP`]
+//! numbers, or of the whole block as in the paper; the latter costs one more pass over memory, and lets workers share one scale
+//! (the paper's scaler sharing: the largest of theirs), so that sums of codes are sums of gradients.
+//!
+//! Bytes of a group: scale (f32), then for each eight numbers one bit each whether it is sent and one bit each for the sign,
+//! lowest first.
+
+use super::lanes::{Isa, Kernel, Lanes, dispatch};
+use super::noise::{Noise, Seed};
+use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use serde::{Deserialize, Serialize};
+
+/// Numbers that share a scale.
+pub const GROUP: usize = 2048;
+
+const HEADER: usize = 4;
+
+/// What a scale belongs to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Scale {
+    /// Each group of [`GROUP`] numbers.
+    #[default]
+    Group,
+    /// The block.
+    Block,
+}
+
+/// The codec. It is unbiased but for the clipping, and carries nothing.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TernGrad {
+    scale: Scale,
+    clip: f32,
+    isa: Isa,
+}
+
+impl TernGrad {
+    /// `clip` in standard deviations of the gradients that share a scale; infinity clips nothing.
+    #[must_use]
+    pub fn new(scale: Scale, clip: f32) -> Self {
+        Self {
+            scale,
+            clip,
+            isa: Isa::detect(),
+        }
+    }
+
+    /// The same in plain Rust, which gives the same bytes.
+    #[must_use]
+    pub fn portable(self) -> Self {
+        Self {
+            isa: Isa::Portable,
+            ..self
+        }
+    }
+
+    fn scale_of(&self, moments: &Moments, len: usize) -> f32 {
+        let mean = moments.sum / len as f64;
+        let deviation = (moments.squares / len as f64 - mean * mean).max(0.0).sqrt();
+        let limit = f64::from(self.clip) * deviation;
+        // Not `min`, which would hide that a gradient is not a number. Equal numbers have no deviation and are not clipped.
+        if limit > 0.0 && limit < f64::from(moments.largest) {
+            limit as f32
+        } else {
+            moments.largest
+        }
+    }
+}
+
+impl Codec for TernGrad {
+    fn planes(&self) -> &'static [Plane] {
+        &[]
+    }
+
+    fn max_chunk_bytes(&self, len: usize) -> usize {
+        len.div_ceil(GROUP) * HEADER + 2 * len.div_ceil(8)
+    }
+
+    fn prepare(&self, _: Key, gradients: &[f32], _: &mut State<'_>) -> Prepared {
+        match self.scale {
+            Scale::Group => Prepared::Nothing,
+            Scale::Block => {
+                let moments = dispatch(self.isa, Measure { gradients });
+                Prepared::Scale(self.scale_of(&moments, gradients.len()))
+            }
+        }
+    }
+
+    fn encode_chunk(
+        &self,
+        key: Key,
+        prepared: &Prepared,
+        chunk: usize,
+        gradients: &[f32],
+        _: State<'_>,
+        out: &mut [u8],
+    ) -> usize {
+        let bytes = self.max_chunk_bytes(gradients.len());
+        let kernel = Encode {
+            codec: self,
+            scale: match prepared {
+                Prepared::Scale(scale) => Some(*scale),
+                _ => None,
+            },
+            seed: Seed::new(key, chunk),
+            gradients,
+            out: &mut out[..bytes],
+        };
+        dispatch(self.isa, kernel);
+        bytes
+    }
+
+    fn decode_chunk(
+        &self,
+        bytes: &[u8],
+        out: &mut [f32],
+        mode: Mode,
+    ) -> Result<usize, DecodeError> {
+        let bytes = front(bytes, self.max_chunk_bytes(out.len()))?;
+        match mode {
+            Mode::Overwrite => dispatch(self.isa, Decode::<false> { bytes, out }),
+            Mode::Add => dispatch(self.isa, Decode::<true> { bytes, out }),
+        }
+        Ok(bytes.len())
+    }
+}
+
+/// What a scale is computed from.
+#[derive(Debug, Clone, Copy, Default)]
+struct Moments {
+    sum: f64,
+    squares: f64,
+    largest: f32,
+}
+
+struct Measure<'a> {
+    gradients: &'a [f32],
+}
+
+impl Kernel for Measure<'_> {
+    type Output = Moments;
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) -> Moments {
+        let mut all = Moments::default();
+        for group in self.gradients.chunks(GROUP) {
+            let moments = measure(l, group);
+            all.sum += moments.sum;
+            all.squares += moments.squares;
+            // Of magnitudes' bits as integers: what is not a number is the largest.
+            let largest = all.largest.to_bits().max(moments.largest.to_bits());
+            all.largest = f32::from_bits(largest);
+        }
+        all
+    }
+}
+
+#[inline(always)]
+fn measure<L: Lanes>(l: L, group: &[f32]) -> Moments {
+    let mut sums = [l.splat(0.0); 2];
+    let mut squares = [l.splat(0.0); 2];
+    let mut largest = [l.splat_u(0); 2];
+    let magnitude = l.splat_u(0x7fff_ffff);
+    let mut take = [0.0; 16];
+    let (pairs, tail) = group.as_chunks::<16>();
+    take[..tail.len()].copy_from_slice(tail);
+    for pair in pairs.iter().chain([&take]) {
+        let (pair, _) = pair.as_chunks::<8>();
+        for half in 0..2 {
+            let value = l.load(&pair[half]);
+            sums[half] = l.add(sums[half], value);
+            squares[half] = l.add(squares[half], l.mul(value, value));
+            largest[half] = l.max_i(largest[half], l.and(l.bits(value), magnitude));
+        }
+    }
+    let mut lanes = [0.0; 8];
+    l.store(l.add(sums[0], sums[1]), &mut lanes);
+    let sum = lanes.iter().map(|lane| f64::from(*lane)).sum();
+    l.store(l.add(squares[0], squares[1]), &mut lanes);
+    let squares = lanes.iter().map(|lane| f64::from(*lane)).sum();
+    l.store(l.float(l.max_i(largest[0], largest[1])), &mut lanes);
+    let largest = lanes.iter().fold(0, |max, lane| lane.to_bits().max(max));
+    Moments {
+        sum,
+        squares,
+        largest: f32::from_bits(largest),
+    }
+}
+
+struct Encode<'a> {
+    codec: &'a TernGrad,
+    /// Of the block, when it has one.
+    scale: Option<f32>,
+    seed: Seed,
+    gradients: &'a [f32],
+    out: &'a mut [u8],
+}
+
+impl Kernel for Encode<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        let mut noise = Noise::new(l, self.seed);
+        let outs = self.out.chunks_mut(HEADER + GROUP / 4);
+        for (group, out) in self.gradients.chunks(GROUP).zip(outs) {
+            let scale = match self.scale {
+                Some(scale) => scale,
+                None => self.codec.scale_of(&measure(l, group), group.len()),
+            };
+            let (header, codes) = out.split_at_mut(HEADER);
+            header.copy_from_slice(&scale.to_le_bytes());
+            encode_group(l, &mut noise, group, scale, codes);
+        }
+    }
+}
+
+#[inline(always)]
+fn encode_group<L: Lanes>(l: L, noise: &mut Noise<L>, group: &[f32], scale: f32, codes: &mut [u8]) {
+    let step = l.splat(scale * (1.0 / 16_777_216.0));
+    let magnitude = l.splat_u(0x7fff_ffff);
+    let (octets, tail) = group.as_chunks::<8>();
+    let (codes, _) = codes.as_chunks_mut::<2>();
+    let mut last = [0.0; 8];
+    last[..tail.len()].copy_from_slice(tail);
+    for (octet, code) in octets.iter().chain([&last]).zip(codes) {
+        let bits = l.bits(l.load(octet));
+        let sent = l.lt(noise.below(step), l.float(l.and(bits, magnitude)));
+        *code = [l.signs(sent) as u8, l.signs(bits) as u8];
+    }
+}
+
+struct Decode<'a, const ADD: bool> {
+    bytes: &'a [u8],
+    out: &'a mut [f32],
+}
+
+impl<const ADD: bool> Kernel for Decode<'_, ADD> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        let groups = self.out.chunks_mut(GROUP);
+        for (out, bytes) in groups.zip(self.bytes.chunks(HEADER + GROUP / 4)) {
+            let (header, codes) = bytes.split_at(HEADER);
+            let scale = f32::from_le_bytes([header[0], header[1], header[2], header[3]]);
+            decode_group::<L, ADD>(l, codes, scale, out);
+        }
+    }
+}
+
+#[inline(always)]
+fn decode_group<L: Lanes, const ADD: bool>(l: L, codes: &[u8], scale: f32, out: &mut [f32]) {
+    let lane_bits = l.load_u(&[1, 2, 4, 8, 16, 32, 64, 128]);
+    let none = l.splat_u(0);
+    let sign = l.splat_u(0x8000_0000);
+    // Not a number when the scale is none: a broken gradient is passed on, not hidden.
+    let zero = l.splat(scale * 0.0);
+    let scale = l.bits(l.splat(scale));
+    let (octets, tail) = out.as_chunks_mut::<8>();
+    let mut last = [0.0; 8];
+    last[..tail.len()].copy_from_slice(tail);
+    let (codes, _) = codes.as_chunks::<2>();
+    for (octet, code) in octets.iter_mut().chain([&mut last]).zip(codes) {
+        let sent = l.gt_i(l.and(l.splat_u(u32::from(code[0])), lane_bits), none);
+        let negative = l.gt_i(l.and(l.splat_u(u32::from(code[1])), lane_bits), none);
+        let level = l.float(l.xor(scale, l.and(negative, sign)));
+        let value = l.select(sent, level, zero);
+        let value = if ADD {
+            l.add(l.load(octet), value)
+        } else {
+            value
+        };
+        l.store(value, octet);
+    }
+    tail.copy_from_slice(&last[..tail.len()]);
+}

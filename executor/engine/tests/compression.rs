@@ -1,0 +1,256 @@
+//! What every codec promises: nothing is lost over time, the same bytes everywhere, and no byte from the network is trusted.
+
+use muster_engine::compress::{
+    CHUNK, Codec, DecodeError, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd, Rounding,
+    Scale, State, TernGrad, decode, encode, max_encoded_bytes,
+};
+use proptest::prelude::*;
+
+/// Lengths around every boundary: lanes, columns, chunks.
+const LENGTHS: [usize; 14] = [
+    0,
+    1,
+    7,
+    8,
+    15,
+    16,
+    17,
+    63,
+    65,
+    2047,
+    2049,
+    5000,
+    CHUNK,
+    CHUNK + 4101,
+];
+
+/// Name, as this processor runs it, as any does.
+type Pair = (String, Box<dyn Codec>, Box<dyn Codec>);
+
+fn codecs() -> Vec<Pair> {
+    let mut codecs: Vec<Pair> = vec![(
+        "1-bit".into(),
+        Box::new(OneBit::new()),
+        Box::new(OneBit::portable()),
+    )];
+    for format in [HalfFormat::F16, HalfFormat::Bf16] {
+        for rounding in [Rounding::Nearest, Rounding::Stochastic] {
+            for feedback in [false, true] {
+                let codec = Half::new(format, rounding, feedback);
+                codecs.push((
+                    format!("{codec:?}"),
+                    Box::new(codec),
+                    Box::new(codec.portable()),
+                ));
+            }
+        }
+    }
+    for bits in 4..=8 {
+        for norm in [Norm::Largest, Norm::Euclidean] {
+            let codec = Qsgd::new(bits, 512, norm).expect("sizes that are allowed");
+            codecs.push((
+                format!("{codec:?}"),
+                Box::new(codec),
+                Box::new(codec.portable()),
+            ));
+        }
+    }
+    for scale in [Scale::Group, Scale::Block] {
+        let codec = TernGrad::new(scale, 2.5);
+        codecs.push((
+            format!("{codec:?}"),
+            Box::new(codec),
+            Box::new(codec.portable()),
+        ));
+    }
+    codecs
+}
+
+/// A worker's side of a codec: the state it carries, and the last encoding.
+struct Side<'a> {
+    codec: &'a dyn Codec,
+    residual: Vec<f32>,
+    velocity: Vec<f32>,
+    bytes: Vec<u8>,
+}
+
+impl<'a> Side<'a> {
+    fn new(codec: &'a dyn Codec, len: usize) -> Self {
+        let plane = |plane| match codec.planes().contains(&plane) {
+            true => vec![0.0; len],
+            false => Vec::new(),
+        };
+        Self {
+            codec,
+            residual: plane(Plane::Residual),
+            velocity: plane(Plane::Velocity),
+            bytes: Vec::new(),
+        }
+    }
+
+    fn encode(&mut self, step: u64, gradients: &[f32]) -> &[u8] {
+        let key = Key {
+            seed: 3,
+            step,
+            block: 1,
+        };
+        let state = State {
+            residual: &mut self.residual,
+            velocity: &mut self.velocity,
+        };
+        self.bytes
+            .resize(max_encoded_bytes(self.codec, gradients.len()), 0xaa);
+        let written = encode(self.codec, key, gradients, state, &mut self.bytes);
+        self.bytes.truncate(written);
+        &self.bytes
+    }
+
+    fn decoded(&self, len: usize) -> Vec<f32> {
+        let mut out = vec![f32::NAN; len];
+        decode(self.codec, &self.bytes, &mut out, Mode::Overwrite).expect("our own bytes");
+        out
+    }
+}
+
+/// Deterministic gradients of both signs, with zeros and an uneven spread.
+fn gradients(seed: u64, len: usize) -> Vec<f32> {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    (0..len)
+        .map(|_| {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            let uniform = (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0;
+            if state.is_multiple_of(11) {
+                0.0
+            } else {
+                uniform * uniform * uniform
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn what_is_sent_and_what_is_kept_are_what_was_given() {
+    for (name, codec, _) in codecs() {
+        if codec.planes() != [Plane::Residual] {
+            continue;
+        }
+        for len in LENGTHS {
+            let mut side = Side::new(&*codec, len);
+            let mut given = vec![0.0f64; len];
+            let mut sent = vec![0.0f64; len];
+            for step in 0..12 {
+                let gradients = gradients(step + 1, len);
+                side.encode(step, &gradients);
+                for (sum, value) in given.iter_mut().zip(&gradients) {
+                    *sum += f64::from(*value);
+                }
+                for (sum, value) in sent.iter_mut().zip(side.decoded(len)) {
+                    *sum += f64::from(value);
+                }
+            }
+            for i in 0..len {
+                let kept = f64::from(side.residual[i]);
+                // Each step rounds twice at most, where numbers stay below 16.
+                let tolerance = 12.0 * 2.0 * 16.0 * f64::from(f32::EPSILON) / 2.0;
+                let error = (sent[i] + kept - given[i]).abs();
+                assert!(
+                    error <= tolerance,
+                    "{name}, {len} numbers, number {i}: off by {error}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn every_processor_writes_and_reads_the_same_bytes() {
+    for (name, wide, portable) in codecs() {
+        for len in LENGTHS {
+            let (mut a, mut b) = (Side::new(&*wide, len), Side::new(&*portable, len));
+            for step in 0..3 {
+                let gradients = gradients(step + 1, len);
+                a.encode(step, &gradients);
+                b.encode(step, &gradients);
+                assert_eq!(a.bytes, b.bytes, "{name}, {len} numbers, step {step}");
+                assert_eq!(bits(&a.residual), bits(&b.residual), "{name}, {len}");
+                assert_eq!(bits(&a.velocity), bits(&b.velocity), "{name}, {len}");
+                assert_eq!(
+                    bits(&a.decoded(len)),
+                    bits(&b.decoded(len)),
+                    "{name}, {len}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn adding_is_decoding_and_then_adding() {
+    for (name, wide, portable) in codecs() {
+        for codec in [wide, portable] {
+            for len in LENGTHS {
+                let mut side = Side::new(&*codec, len);
+                side.encode(0, &gradients(1, len));
+                let mut sum = gradients(9, len);
+                let expected: Vec<f32> = sum
+                    .iter()
+                    .zip(side.decoded(len))
+                    .map(|(a, b)| a + b)
+                    .collect();
+                decode(&*codec, &side.bytes, &mut sum, Mode::Add).expect("our own bytes");
+                assert_eq!(sum, expected, "{name}, {len} numbers");
+            }
+        }
+    }
+}
+
+#[test]
+fn an_encoding_cut_short_or_continued_is_refused() {
+    for (name, codec, _) in codecs() {
+        for len in LENGTHS {
+            let mut side = Side::new(&*codec, len);
+            side.encode(0, &gradients(1, len));
+            let mut out = vec![0.0; len];
+            let mut longer = side.bytes.clone();
+            longer.push(0);
+            assert_eq!(
+                decode(&*codec, &longer, &mut out, Mode::Add),
+                Err(DecodeError::Trailing(1)),
+                "{name}, {len} numbers"
+            );
+            for cut in [1, 2, 5, side.bytes.len() / 2] {
+                if cut == 0 || cut > side.bytes.len() {
+                    continue;
+                }
+                let shorter = &side.bytes[..side.bytes.len() - cut];
+                assert!(
+                    decode(&*codec, shorter, &mut out, Mode::Overwrite).is_err(),
+                    "{name}, {len} numbers, {cut} bytes cut off"
+                );
+            }
+        }
+    }
+}
+
+fn bits(values: &[f32]) -> Vec<u32> {
+    values.iter().map(|value| value.to_bits()).collect()
+}
+
+proptest! {
+    #[test]
+    fn bytes_from_the_network_never_panic(
+        bytes in proptest::collection::vec(any::<u8>(), 0..3000), len in 0usize..5000,
+    ) {
+        for (_, wide, portable) in codecs() {
+            for codec in [wide, portable] {
+                let mut out = vec![0.0; len];
+                let read = decode(&*codec, &bytes, &mut out, Mode::Add);
+                if bytes.len() > max_encoded_bytes(&*codec, len) {
+                    prop_assert!(read.is_err());
+                }
+            }
+        }
+    }
+}
