@@ -14,8 +14,10 @@ mod layer;
 
 pub mod assign;
 pub mod checkpoint;
+pub mod collective;
 pub mod compress;
 pub mod document;
+pub mod fabric;
 pub mod shard;
 pub mod stop;
 pub mod task;

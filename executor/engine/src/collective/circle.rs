@@ -1,0 +1,82 @@
+//! Some ranks of a view in an order that all agree on, and how a range is dealt among them.
+
+use std::ops::Range;
+
+/// Pieces begin at multiples of so many floats, one cache line.
+const GRAIN: usize = 16;
+
+/// Some ranks of a view, and this task's place among them.
+#[derive(Debug, Clone, Copy)]
+pub struct Circle<'a> {
+    members: &'a [usize],
+    me: usize,
+}
+
+impl<'a> Circle<'a> {
+    /// # Panics
+    /// When `rank` is not among them.
+    #[must_use]
+    pub fn new(members: &'a [usize], rank: usize) -> Self {
+        let me = members.iter().position(|&member| member == rank);
+        Self {
+            members,
+            me: me.expect("only members take part"),
+        }
+    }
+
+    /// This task's place.
+    #[must_use]
+    pub fn me(self) -> usize {
+        self.me
+    }
+
+    /// How many take part.
+    #[must_use]
+    pub fn len(self) -> usize {
+        self.members.len()
+    }
+
+    /// Never: this task is a member.
+    #[must_use]
+    pub fn is_empty(self) -> bool {
+        self.members.is_empty()
+    }
+
+    /// The rank at a place, counted round the circle.
+    #[must_use]
+    pub fn rank(self, place: usize) -> usize {
+        self.members[place % self.members.len()]
+    }
+}
+
+/// Deals `range` to `parts`, as evenly as whole cache lines go; later parts of a short range are empty.
+#[must_use]
+pub fn pieces(range: Range<usize>, parts: usize) -> Vec<Range<usize>> {
+    let len = range.len();
+    let lines = len.div_ceil(GRAIN);
+    let bound = |part: usize| range.start + (lines * part / parts * GRAIN).min(len);
+    (0..parts)
+        .map(|part| bound(part)..bound(part + 1))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn pieces_follow_each_other_and_are_even(start in 0usize..100, len in 0usize..10_000, parts in 1usize..20) {
+            let dealt = pieces(start..start + len, parts);
+            prop_assert_eq!(dealt.len(), parts);
+            prop_assert_eq!(dealt[0].start, start);
+            prop_assert_eq!(dealt[parts - 1].end, start + len);
+            for pair in dealt.windows(2) {
+                prop_assert_eq!(pair[0].end, pair[1].start);
+            }
+            let longest = dealt.iter().map(Range::len).max().unwrap();
+            prop_assert!(longest <= len / parts + 2 * GRAIN);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! Recursive halving, then doubling (Rabenseifner): in each round half of what is left goes to a partner, and comes back, summed.
+//!
+//! For n not a power of two the surplus ranks first give everything to a neighbour and get the result from it at the end.
+
+use super::butterfly::{fold, unfold};
+use super::{Circle, Sum, pieces};
+use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
+use std::ops::Range;
+
+pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
+    let Some((place, places)) = fold(sum, circle)? else {
+        return unfold(sum.mesh, circle, sum.output);
+    };
+    let dealt = pieces(0..sum.output.len(), places.len());
+    let span = |from: usize, to: usize| dealt[from].start..dealt[to - 1].end;
+    let (mut low, mut high) = (0, places.len());
+    let mut rounds = Vec::new();
+    while high - low > 1 {
+        let half = (high - low) / 2;
+        let middle = low + half;
+        let (partner, keep, give) = if place < middle {
+            (place + half, low..middle, middle..high)
+        } else {
+            (place - half, middle..high, low..middle)
+        };
+        let partner = circle.rank(places[partner]);
+        let (kept, given) = (span(keep.start, keep.end), span(give.start, give.end));
+        let (own, how) = (sum.own, sum.how());
+        exchange(sum, partner, (given.clone(), own), (kept.clone(), how))?;
+        sum.own = Side::Output;
+        rounds.push((partner, kept, given));
+        (low, high) = (keep.start, keep.end);
+    }
+    for (partner, kept, given) in rounds.into_iter().rev() {
+        exchange(sum, partner, (kept, Side::Output), (given, How::Store))?;
+    }
+    unfold(sum.mesh, circle, sum.output)
+}
+
+fn exchange(
+    sum: &mut Sum<'_>,
+    partner: usize,
+    (send, side): (Range<usize>, Side),
+    (take, how): (Range<usize>, How),
+) -> Result<(), FabricError> {
+    let flow = Flow {
+        to: Some(partner),
+        sends: vec![Piece {
+            range: send,
+            from: side,
+            after: None,
+        }],
+        from: Some(partner),
+        takes: vec![Take { range: take, how }],
+        in_step: false,
+    };
+    let mesh: &mut Mesh = sum.mesh;
+    mesh.run(sum.input, sum.output, &flow)
+}

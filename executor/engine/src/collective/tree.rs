@@ -1,0 +1,130 @@
+//! Binomial trees: sums towards a root, copies away from it; and a barrier.
+
+use super::{Circle, Sum};
+use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
+
+/// The sum over the circle, at its first place; everyone else's output holds anything.
+pub(super) fn reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
+    let whole = 0..sum.output.len();
+    let (me, n) = (circle.me(), circle.len());
+    let mut bit = 1;
+    while bit < n {
+        if me & bit != 0 {
+            let flow = Flow {
+                to: Some(circle.rank(me - bit)),
+                sends: vec![Piece {
+                    range: whole,
+                    from: sum.own,
+                    after: None,
+                }],
+                ..Flow::default()
+            };
+            sum.mesh.run(sum.input, sum.output, &flow)?;
+            sum.own = Side::Output;
+            return Ok(());
+        }
+        if me + bit < n {
+            let flow = Flow {
+                from: Some(circle.rank(me + bit)),
+                takes: vec![Take {
+                    range: whole.clone(),
+                    how: sum.how(),
+                }],
+                ..Flow::default()
+            };
+            sum.mesh.run(sum.input, sum.output, &flow)?;
+            sum.own = Side::Output;
+        }
+        bit *= 2;
+    }
+    sum.keep_own();
+    Ok(())
+}
+
+/// Everyone's `values` become those of rank `root`.
+///
+/// # Errors
+/// As [`super::all_reduce`].
+pub fn broadcast(mesh: &mut Mesh, root: usize, values: &mut [f32]) -> Result<(), FabricError> {
+    let all: Vec<usize> = (0..mesh.size()).collect();
+    let circle = Circle::new(&all, mesh.rank());
+    broadcast_over(mesh, circle, root, values)
+}
+
+/// As [`broadcast`], over a circle, from one of its places. What comes is handed on to the first child as it comes.
+pub(crate) fn broadcast_over(
+    mesh: &mut Mesh,
+    circle: Circle<'_>,
+    root: usize,
+    values: &mut [f32],
+) -> Result<(), FabricError> {
+    let n = circle.len();
+    let place = (circle.me() + n - root) % n;
+    let at = |place: usize| circle.rank(place + root);
+    // The lowest bit set is the parent's distance; children are at all smaller distances, the largest first.
+    let reach = if place == 0 {
+        n.next_power_of_two()
+    } else {
+        1 << place.trailing_zeros()
+    };
+    let mut parent = (place > 0).then(|| at(place - reach));
+    let mut distance = reach / 2;
+    loop {
+        let child = (distance > 0 && place + distance < n).then(|| at(place + distance));
+        let mut flow = Flow::default();
+        if let Some(parent) = parent
+            && (child.is_some() || distance == 0)
+        {
+            flow.from = Some(parent);
+            flow.takes.push(Take {
+                range: 0..values.len(),
+                how: How::Store,
+            });
+        }
+        if let Some(child) = child {
+            flow.to = Some(child);
+            flow.sends.push(Piece {
+                range: 0..values.len(),
+                from: Side::Output,
+                after: (!flow.takes.is_empty()).then_some(0),
+            });
+        }
+        mesh.run(&[], values, &flow)?;
+        if !flow.takes.is_empty() {
+            parent = None;
+        }
+        if distance == 0 {
+            return Ok(());
+        }
+        distance /= 2;
+    }
+}
+
+/// Returns once every rank has called it.
+///
+/// # Errors
+/// As [`super::all_reduce`].
+pub fn barrier(mesh: &mut Mesh) -> Result<(), FabricError> {
+    let (me, n) = (mesh.rank(), mesh.size());
+    let mut distance = 1;
+    let mut token = [0.0];
+    while distance < n {
+        let flow = Flow {
+            to: Some((me + distance) % n),
+            sends: vec![Piece {
+                range: 0..1,
+                from: Side::Input,
+                after: None,
+            }],
+            from: Some((me + n - distance) % n),
+            takes: vec![Take {
+                range: 0..1,
+                how: How::Store,
+            }],
+            in_step: false,
+        };
+        mesh.run(&[1.0], &mut token, &flow)?;
+        distance *= 2;
+    }
+    Ok(())
+}

@@ -1,0 +1,69 @@
+//! What a collective needs of a peer: to give floats and to take floats, as many as go at once, and to sleep until more do.
+
+use super::control::Control;
+use rustix::event::PollFd;
+use std::fmt::Debug;
+use std::io;
+
+/// What becomes of received floats. All slices of one sink have the same length.
+#[derive(Debug)]
+pub enum Sink<'a> {
+    /// They are the result.
+    Store(&'a mut [f32]),
+    /// `out = own + received`: a partial sum, without touching the caller's input.
+    Add { own: &'a [f32], out: &'a mut [f32] },
+    /// `out += received`.
+    AddTo(&'a mut [f32]),
+}
+
+impl Sink<'_> {
+    /// Floats that it takes.
+    #[must_use]
+    pub fn room(&self) -> usize {
+        match self {
+            Self::Store(out) | Self::AddTo(out) | Self::Add { out, .. } => out.len(),
+        }
+    }
+
+    /// Takes in `received`, from the sink's float `at` on.
+    pub fn take(&mut self, at: usize, received: &[f32]) {
+        let range = at..at + received.len();
+        match self {
+            Self::Store(out) => out[range].copy_from_slice(received),
+            Self::Add { own, out } => {
+                crate::collective::add::add(&mut out[range.clone()], &own[range], received);
+            }
+            Self::AddTo(out) => crate::collective::add::add_to(&mut out[range], received),
+        }
+    }
+}
+
+/// One peer. Nothing in it blocks; [`super::Mesh`] sleeps for all links at once.
+pub trait Link: Send + Debug {
+    /// Gives as many of `floats` as go now.
+    ///
+    /// # Errors
+    /// The peer is gone.
+    fn try_send(&mut self, floats: &[f32]) -> io::Result<usize>;
+
+    /// Takes as many floats as have come, at most as the sink holds; how many.
+    ///
+    /// # Errors
+    /// The peer is gone and everything that it sent has been taken.
+    fn try_receive(&mut self, sink: Sink<'_>) -> io::Result<usize>;
+
+    /// Asks to be woken when sending or receiving may go on; `false` when it may already.
+    fn arm(&mut self, send: bool, receive: bool) -> bool;
+
+    /// Adds what to poll for, besides the control socket, to learn that.
+    fn watch<'a>(&'a self, send: bool, receive: bool, watched: &mut Vec<PollFd<'a>>);
+
+    /// The words beside the floats.
+    fn control(&mut self) -> &mut Control;
+
+    /// The same, to look at.
+    fn control_ref(&self) -> &Control;
+
+    /// Whether floats go through memory that both map.
+    fn is_shared_memory(&self) -> bool;
+}

@@ -1,0 +1,176 @@
+//! Memory that several tasks of one node map: an anonymous file of the kernel (`memfd`), sealed against shrinking.
+//!
+//! A named file in a folder was rejected: it outlives a killed task, and another user could open it. An anonymous one is handed
+//! over a socket and goes with its last owner.
+//!
+//! What another process writes while this one reads is kept apart by the callers' protocols (rings, steps of a collective), never
+//! by this module: it hands out raw addresses, and slices only in `unsafe` functions.
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, munmap};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// Files are made of whole huge pages, so that the kernel can map them so; untouched pages cost nothing.
+const GRAIN: usize = 2 << 20;
+
+/// A shared mapping, readable and writable.
+#[derive(Debug)]
+pub struct Shared {
+    file: OwnedFd,
+    base: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, and nothing about it is bound to a thread.
+unsafe impl Send for Shared {}
+// SAFETY: shared references give out addresses only; reading or writing through them is `unsafe` and argued where it is done.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Fresh zeros, at least `len` bytes.
+    ///
+    /// # Errors
+    /// When the kernel has no anonymous files, descriptors or address space left.
+    pub fn create(len: usize) -> io::Result<Self> {
+        let len = len.max(1).next_multiple_of(GRAIN);
+        let file = rustix::fs::memfd_create(
+            "muster-arena",
+            MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING,
+        )?;
+        ftruncate(&file, len as u64)?;
+        // A peer that could shrink the file would kill every reader by SIGBUS.
+        fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+        Self::map(file, len)
+    }
+
+    /// Maps what a peer has handed over.
+    ///
+    /// # Errors
+    /// [`io::ErrorKind::InvalidData`] when the file is shorter than `len` or could still shrink.
+    pub fn open(file: OwnedFd, len: usize) -> io::Result<Self> {
+        let size = usize::try_from(fstat(&file)?.st_size).unwrap_or(0);
+        let sealed = fcntl_get_seals(&file)?.contains(SealFlags::SHRINK);
+        if size < len.max(1) || !sealed {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                "a peer handed over memory of another size",
+            ));
+        }
+        Self::map(file, size)
+    }
+
+    fn map(file: OwnedFd, len: usize) -> io::Result<Self> {
+        // SAFETY: a fresh mapping at an address of the kernel's choice aliases nothing of this process.
+        let base = unsafe {
+            mmap(
+                std::ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                &file,
+                0,
+            )
+        }?;
+        // SAFETY: the advice changes how pages are backed, not what they hold. Kernels without huge pages refuse; that is fine.
+        let _ = unsafe { madvise(base, len, Advice::LinuxHugepage) };
+        let base = NonNull::new(base.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Self { file, base, len })
+    }
+
+    /// To hand over to a peer.
+    #[must_use]
+    pub fn file(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+
+    /// Bytes that may be addressed.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never: a mapping has at least one page.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Address of byte `offset`, at which at least `bytes` follow; aligned as `offset` is, up to a page.
+    ///
+    /// # Panics
+    /// Beyond the mapping.
+    #[must_use]
+    pub fn at(&self, offset: usize, bytes: usize) -> *mut u8 {
+        assert!(
+            offset <= self.len && bytes <= self.len - offset,
+            "an address beyond the mapping"
+        );
+        // SAFETY: within the mapping, as just checked.
+        unsafe { self.base.as_ptr().add(offset) }
+    }
+
+    /// `count` floats from float `start` after byte `base`.
+    ///
+    /// # Safety
+    /// No process may write them while the slice lives.
+    #[must_use]
+    pub unsafe fn floats(&self, base: usize, start: usize, count: usize) -> &[f32] {
+        let address = self.at(base + start * 4, count * 4).cast::<f32>();
+        debug_assert!(address.is_aligned());
+        // SAFETY: mapped and aligned (`base` is a multiple of 4, the mapping of a page); every bit pattern is a float; no writer
+        // by the caller's promise.
+        unsafe { std::slice::from_raw_parts(address, count) }
+    }
+
+    /// As [`Self::floats`], to write.
+    ///
+    /// # Safety
+    /// No process may read or write them by other means while the slice lives.
+    #[expect(
+        clippy::mut_from_ref,
+        reason = "disjoint parts of one mapping are written by several"
+    )]
+    #[must_use]
+    pub unsafe fn floats_mut(&self, base: usize, start: usize, count: usize) -> &mut [f32] {
+        let address = self.at(base + start * 4, count * 4).cast::<f32>();
+        debug_assert!(address.is_aligned());
+        // SAFETY: as in `floats`; alone by the caller's promise.
+        unsafe { std::slice::from_raw_parts_mut(address, count) }
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's own, and no slice of it outlives a borrow of the value.
+        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.len) };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_mappings_of_one_file_are_one_memory() {
+        let mine = Shared::create(100).unwrap();
+        let theirs = Shared::open(mine.file().try_clone_to_owned().unwrap(), 100).unwrap();
+        // SAFETY: one thread, one slice at a time.
+        unsafe {
+            mine.floats_mut(64, 0, 3).copy_from_slice(&[1.0, 2.0, 3.0]);
+            assert_eq!(theirs.floats(64, 1, 2), [2.0, 3.0]);
+        }
+    }
+
+    #[test]
+    fn a_file_that_may_shrink_or_is_too_short_is_not_mapped() {
+        let plain = rustix::fs::memfd_create("x", MemfdFlags::CLOEXEC).unwrap();
+        ftruncate(&plain, 4096).unwrap();
+        assert!(Shared::open(plain, 4096).is_err());
+        let mine = Shared::create(1).unwrap();
+        let file = mine.file().try_clone_to_owned().unwrap();
+        assert!(Shared::open(file, GRAIN + 1).is_err());
+        assert!(ftruncate(mine.file(), 0).is_err());
+    }
+}

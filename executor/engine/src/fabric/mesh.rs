@@ -1,0 +1,339 @@
+//! All links of one view, and the loop that moves floats over two of them at once.
+//!
+//! One thread: it takes what has come, adds it, gives what goes, and sleeps in one `poll` for everything when nothing moves. A
+//! thread per direction was rejected: with as many tasks as cores each hand-over between threads is a context switch, and the
+//! sum over a chunk would find it in another core's cache.
+
+use super::FabricError;
+use super::control::{Heard, Word};
+use super::link::{Link, Sink};
+use crate::clock;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io;
+use std::ops::Range;
+use std::time::{Duration, Instant};
+
+/// How long the news of who died may stay behind the end of the socket of who brings it (two connections of one peer).
+const NEWS_LIMIT: Duration = Duration::from_millis(500);
+
+/// Floats of `range`, to be sent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Piece {
+    pub range: Range<usize>,
+    /// The caller's input, untouched by collectives, or what they have made of it.
+    pub from: Side,
+    /// Index of the receive that makes it; it is sent as far as that one has come.
+    pub after: Option<usize>,
+}
+
+/// Which of a collective's two sides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Side {
+    Input,
+    Output,
+}
+
+/// Floats to be received into `range` of the output.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Take {
+    pub range: Range<usize>,
+    pub how: How,
+}
+
+/// What becomes of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum How {
+    Store,
+    /// `output = input + received`.
+    AddInput,
+    /// `output += received`.
+    AddOutput,
+}
+
+/// What goes to one peer and what comes from one, each in order, both at once.
+#[derive(Debug, Clone, Default)]
+pub struct Flow {
+    pub to: Option<usize>,
+    pub sends: Vec<Piece>,
+    pub from: Option<usize>,
+    pub takes: Vec<Take>,
+    /// Take into a range no further than the send of the same index has come: what is sent there must go before it is changed.
+    pub in_step: bool,
+}
+
+/// The links of one view.
+#[derive(Debug)]
+pub struct Mesh {
+    rank: usize,
+    /// By rank; `None` for this task itself.
+    links: Vec<Option<Box<dyn Link>>>,
+    stall: Duration,
+}
+
+impl Mesh {
+    /// `stall`: a peer that lives but moves nothing for so long is held for lost.
+    pub(super) fn new(rank: usize, links: Vec<Option<Box<dyn Link>>>, stall: Duration) -> Self {
+        Self { rank, links, stall }
+    }
+
+    /// This task's place in the view.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.rank
+    }
+
+    /// Members of the view.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.links.len()
+    }
+
+    /// Whether floats to that rank go through shared memory.
+    #[must_use]
+    pub fn is_shared_memory(&self, rank: usize) -> bool {
+        self.links[rank]
+            .as_ref()
+            .is_some_and(|link| link.is_shared_memory())
+    }
+
+    pub(super) fn add(&mut self, rank: usize, link: Box<dyn Link>) {
+        self.links[rank] = Some(link);
+    }
+
+    /// Tells every peer why this task leaves and closes every link: so that those who wait for it, and not for who died, leave
+    /// as well.
+    pub(super) fn leave_because(&mut self, error: &FabricError) {
+        self.say(match error {
+            FabricError::Lost { rank } => Word::Lost {
+                rank: u16::try_from(*rank).expect("ranks are few"),
+            },
+            _ => Word::Regroup,
+        });
+        self.links.iter_mut().for_each(|link| *link = None);
+    }
+
+    pub(super) fn link(&mut self, rank: usize) -> &mut dyn Link {
+        self.links[rank]
+            .as_mut()
+            .expect("a task has no link to itself")
+            .as_mut()
+    }
+
+    /// Moves what `flow` says. `input` and `output` are the collective's two sides, of the same length.
+    ///
+    /// # Errors
+    /// [`FabricError`]; what has been moved stays moved.
+    pub fn run(
+        &mut self,
+        input: &[f32],
+        output: &mut [f32],
+        flow: &Flow,
+    ) -> Result<(), FabricError> {
+        let (mut sent, mut taken) = (Cursor::default(), Cursor::default());
+        let mut idle_since: Option<Instant> = None;
+        loop {
+            taken.skip(flow.takes.len(), |i| flow.takes[i].range.len());
+            sent.skip(flow.sends.len(), |i| flow.sends[i].range.len());
+            let receives = taken.index < flow.takes.len();
+            let sends = sent.index < flow.sends.len();
+            if !receives && !sends {
+                return Ok(());
+            }
+            let mut moved = 0;
+            // An empty sink would mistake nothing for the peer's end.
+            let takes = receives
+                && taken.limit(flow, &sent) > flow.takes[taken.index].range.start + taken.within;
+            if let (true, Some(from)) = (takes, flow.from) {
+                let take = &flow.takes[taken.index];
+                let range = take.range.start + taken.within..taken.limit(flow, &sent);
+                let out = &mut output[range.clone()];
+                let sink = match take.how {
+                    How::Store => Sink::Store(out),
+                    How::AddInput => Sink::Add {
+                        own: &input[range],
+                        out,
+                    },
+                    How::AddOutput => Sink::AddTo(out),
+                };
+                let count = self.link(from).try_receive(sink);
+                let count = count.map_err(|error| self.broken(from, error))?;
+                taken.within += count;
+                moved += count;
+            }
+            let ready = sent.ready(flow, &taken);
+            if let (true, Some(to)) = (!ready.is_empty(), flow.to) {
+                let floats = match flow.sends[sent.index].from {
+                    Side::Input => &input[ready],
+                    Side::Output => &output[ready],
+                };
+                let count = self.link(to).try_send(floats);
+                let count = count.map_err(|error| self.broken(to, error))?;
+                sent.within += count;
+                moved += count;
+            }
+            if moved > 0 {
+                idle_since = None;
+                continue;
+            }
+            let since = *idle_since.get_or_insert_with(clock::now);
+            let sends = !sent.ready(flow, &taken).is_empty();
+            self.sleep(flow.to.filter(|_| sends), flow.from.filter(|_| takes))?;
+            if since.elapsed() > self.stall {
+                let rank = flow.from.filter(|_| receives).or(flow.to);
+                return Err(FabricError::Lost {
+                    rank: rank.unwrap_or(self.rank),
+                });
+            }
+        }
+    }
+
+    /// Sleeps until floats may go to `to`, come from `from`, or a word is heard; at most for the stall limit.
+    ///
+    /// # Errors
+    /// The word, when it ends the view.
+    pub fn sleep(&mut self, to: Option<usize>, from: Option<usize>) -> Result<(), FabricError> {
+        if let (Some(a), Some(b)) = (to, from)
+            && a == b
+        {
+            if !self.link(a).arm(true, true) {
+                return Ok(());
+            }
+        } else {
+            if to.is_some_and(|to| !self.link(to).arm(true, false))
+                || from.is_some_and(|from| !self.link(from).arm(false, true))
+            {
+                return Ok(());
+            }
+        }
+        let limit = Timespec {
+            tv_sec: self.stall.as_secs().max(1) as i64,
+            tv_nsec: 0,
+        };
+        let mut watched = Vec::with_capacity(self.links.len() + 2);
+        for (rank, link) in self.links.iter().enumerate() {
+            let Some(link) = link else { continue };
+            if !link.control_ref().has_left() {
+                watched.push(PollFd::new(link.control_ref(), PollFlags::IN));
+            }
+            let (send, receive) = (to == Some(rank), from == Some(rank));
+            if send || receive {
+                link.watch(send, receive, &mut watched);
+            }
+        }
+        match poll(&mut watched, Some(&limit)) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => {}
+            Err(error) => return Err(FabricError::io("wait for peers")(error.into())),
+        }
+        drop(watched);
+        self.listen()
+    }
+
+    /// Looks at what peers have said.
+    ///
+    /// # Errors
+    /// The word, when it ends the view.
+    pub fn listen(&mut self) -> Result<(), FabricError> {
+        let mut gone = None;
+        for rank in 0..self.links.len() {
+            let Some(link) = &mut self.links[rank] else {
+                continue;
+            };
+            match link.control().listen() {
+                Heard::Nothing | Heard::Something => {}
+                // Not at once: another peer may say that they all leave for another reason.
+                Heard::Gone => gone = Some(rank),
+                heard => return Err(ended(heard, rank)),
+            }
+        }
+        gone.map_or(Ok(()), |rank| Err(FabricError::Lost { rank }))
+    }
+
+    /// What the end of a link to `rank` means: a death there, or the peer's leaving because of somebody else's.
+    fn broken(&mut self, rank: usize, error: io::Error) -> FabricError {
+        if !matches!(
+            error.kind(),
+            io::ErrorKind::UnexpectedEof
+                | io::ErrorKind::ConnectionReset
+                | io::ErrorKind::BrokenPipe
+                | io::ErrorKind::TimedOut
+        ) {
+            return FabricError::io("exchange with a peer")(error);
+        }
+        let deadline = clock::now() + NEWS_LIMIT;
+        let control = self.link(rank).control();
+        while !control.has_left() {
+            let left = deadline.saturating_duration_since(clock::now());
+            let heard = control.listen();
+            if !matches!(heard, Heard::Nothing | Heard::Something) {
+                return ended(heard, rank);
+            }
+            if left.is_zero() {
+                break;
+            }
+            let limit = Timespec {
+                tv_sec: 0,
+                tv_nsec: left.subsec_nanos().into(),
+            };
+            let _ = poll(&mut [PollFd::new(control, PollFlags::IN)], Some(&limit));
+        }
+        FabricError::Lost { rank }
+    }
+
+    /// Says a word to every peer.
+    pub(super) fn say(&mut self, word: Word) {
+        for link in self.links.iter_mut().flatten() {
+            link.control().say(word);
+        }
+    }
+}
+
+fn ended(heard: Heard, by: usize) -> FabricError {
+    match heard {
+        Heard::Lost { rank } => FabricError::Lost {
+            rank: usize::from(rank),
+        },
+        Heard::Regroup => FabricError::Regroup,
+        Heard::Nothing | Heard::Something | Heard::Gone => FabricError::Lost { rank: by },
+    }
+}
+
+/// How far a list of ranges has come.
+#[derive(Debug, Default)]
+struct Cursor {
+    index: usize,
+    within: usize,
+}
+
+impl Cursor {
+    /// Goes past what is complete or empty.
+    fn skip(&mut self, len: usize, floats: impl Fn(usize) -> usize) {
+        while self.index < len && self.within == floats(self.index) {
+            self.index += 1;
+            self.within = 0;
+        }
+    }
+
+    /// Where what may be taken now ends.
+    fn limit(&self, flow: &Flow, sent: &Self) -> usize {
+        let range = &flow.takes[self.index].range;
+        match (flow.in_step, sent.index.cmp(&self.index)) {
+            (false, _) | (true, std::cmp::Ordering::Greater) => range.end,
+            (true, std::cmp::Ordering::Equal) => range.start + sent.within.max(self.within),
+            (true, std::cmp::Ordering::Less) => range.start + self.within,
+        }
+    }
+
+    /// What may be sent now.
+    fn ready(&self, flow: &Flow, taken: &Self) -> Range<usize> {
+        let Some(piece) = flow.sends.get(self.index) else {
+            return 0..0;
+        };
+        let made = match piece.after {
+            Some(after) if after > taken.index => 0,
+            Some(after) if after == taken.index => taken.within,
+            _ => piece.range.len(),
+        };
+        let start = piece.range.start + self.within;
+        start..(piece.range.start + made).max(start)
+    }
+}

@@ -1,0 +1,136 @@
+//! Links between the tasks of one job: TCP between nodes, shared memory within one.
+//!
+//! A [`Port`] lives as long as its task. For each [`View`] that a [`Coordinator`] names, [`Fabric::join`] connects the task with
+//! every other member: greetings of [`crate::wire`] with secret, revision, attempt and view number, then bare floats, as both
+//! sides of a collective know what comes next. Two tasks on the same kernel hand each other memory over a Unix socket; where that
+//! does not work (another container's file system, no anonymous files) the pair falls back to TCP by itself.
+//!
+//! A peer killed by a signal is noticed at once, also in shared memory, by the end of its control socket; a machine that vanishes
+//! within [`crate::wire`]'s fifteen seconds of silence; a peer that lives but does nothing after [`Options::stall`]. Whoever
+//! notices tells the others before it leaves, so that all survivors name the same rank.
+//!
+//! This module must never know what is computed from the floats, nor decide who is a member.
+
+mod control;
+mod hello;
+mod join;
+mod link;
+mod memory;
+mod mesh;
+mod port;
+mod ring;
+mod shm;
+mod tcp;
+mod view;
+
+pub use hello::Credentials;
+pub use memory::Shared;
+pub use mesh::{Flow, How, Mesh, Piece, Side, Take};
+pub use port::Port;
+pub use view::{Coordinator, Member, Report, View};
+
+use crate::wire::WireError;
+use control::Word;
+use std::io;
+use std::time::Duration;
+
+/// How a task meets its peers.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Options {
+    /// Whether tasks of one node use shared memory; otherwise everything goes over TCP.
+    pub shared_memory: bool,
+    /// How long members of a view wait for each other to come.
+    pub join_limit: Duration,
+    /// A peer that lives but moves nothing for so long while it is waited for is held for lost.
+    pub stall: Duration,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            shared_memory: true,
+            join_limit: Duration::from_secs(20),
+            stall: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Why a collective was not completed.
+#[derive(Debug, thiserror::Error)]
+pub enum FabricError {
+    /// Every survivor gets this with the same rank, unless several died at once.
+    #[error("rank {rank} is lost")]
+    Lost { rank: usize },
+    #[error("the members form another view")]
+    Regroup,
+    #[error("this task is not in the view")]
+    NotMember,
+    #[error("could not {doing}")]
+    Io {
+        doing: &'static str,
+        #[source]
+        source: io::Error,
+    },
+    #[error("could not greet a peer")]
+    Greeting(#[from] WireError),
+    #[error("there will be no next view: {0}")]
+    NoView(String),
+}
+
+impl FabricError {
+    pub(crate) fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Io { doing, source }
+    }
+}
+
+/// A task's connections in one view.
+#[derive(Debug)]
+pub struct Fabric {
+    view: View,
+    mesh: Mesh,
+}
+
+impl Fabric {
+    /// Connects with every other member of `view`; all members call this.
+    ///
+    /// # Errors
+    /// [`FabricError::Lost`] when a member is dead or does not come; [`FabricError::NotMember`]; a refused greeting.
+    pub fn join(port: &Port, view: View, options: &Options) -> Result<Self, FabricError> {
+        let mesh = join::join(port, &view, options)?;
+        Ok(Self { view, mesh })
+    }
+
+    /// The view that these connections are of.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        &self.view
+    }
+
+    /// This task's place in it.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.mesh.rank()
+    }
+
+    /// Members in it.
+    #[must_use]
+    pub fn size(&self) -> usize {
+        self.mesh.size()
+    }
+
+    /// The links, for collectives.
+    pub fn mesh(&mut self) -> &mut Mesh {
+        &mut self.mesh
+    }
+
+    /// Leaves because of `error`, telling the others why.
+    pub fn abandon(mut self, error: &FabricError) {
+        self.mesh.leave_because(error);
+    }
+}
+
+impl Drop for Fabric {
+    fn drop(&mut self) {
+        self.mesh.say(Word::Leave);
+    }
+}

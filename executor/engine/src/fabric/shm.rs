@@ -1,0 +1,81 @@
+//! A link through memory that both tasks map: a ring in each direction, a Unix socket as bell and sign of life.
+//!
+//! The bell is a socket and not a futex: one `poll` then sleeps for every peer of whatever kind and hears of a death as well.
+
+use super::control::{Control, Word};
+use super::link::{Link, Sink};
+use super::memory::Shared;
+use super::ring::{RING_BYTES, Reader, Writer};
+use rustix::event::PollFd;
+use std::io;
+
+/// Bytes that two peers share for their rings.
+pub const PAIR_BYTES: usize = 2 * RING_BYTES;
+
+/// Floats to and from one peer of the same node.
+#[derive(Debug)]
+pub struct ShmLink {
+    memory: Shared,
+    writer: Writer,
+    reader: Reader,
+    control: Control,
+}
+
+impl ShmLink {
+    /// `first` is the side that made the memory: it writes the first ring and reads the second.
+    #[must_use]
+    pub fn new(memory: Shared, control: Control, first: bool) -> Self {
+        let (out, back) = if first {
+            (0, RING_BYTES)
+        } else {
+            (RING_BYTES, 0)
+        };
+        Self {
+            memory,
+            writer: Writer::new(out),
+            reader: Reader::new(back),
+            control,
+        }
+    }
+}
+
+impl Link for ShmLink {
+    fn try_send(&mut self, floats: &[f32]) -> io::Result<usize> {
+        let (count, wake) = self.writer.write(&self.memory, floats)?;
+        if wake {
+            self.control.say(Word::Bell);
+        }
+        Ok(count)
+    }
+
+    fn try_receive(&mut self, sink: Sink<'_>) -> io::Result<usize> {
+        let (count, wake) = self.reader.read(&self.memory, sink)?;
+        if wake {
+            self.control.say(Word::Bell);
+        }
+        if count == 0 && self.control.has_left() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        Ok(count)
+    }
+
+    fn arm(&mut self, send: bool, receive: bool) -> bool {
+        let send_sleeps = !send || self.writer.arm(&self.memory);
+        let receive_sleeps = !receive || self.reader.arm(&self.memory);
+        send_sleeps && receive_sleeps
+    }
+
+    fn watch<'a>(&'a self, _send: bool, _receive: bool, _watched: &mut Vec<PollFd<'a>>) {}
+
+    fn control(&mut self) -> &mut Control {
+        &mut self.control
+    }
+
+    fn control_ref(&self) -> &Control {
+        &self.control
+    }
+
+    fn is_shared_memory(&self) -> bool {
+        true
+    }
+}

@@ -1,0 +1,126 @@
+//! A link over TCP: one socket for floats, one for words.
+
+use super::control::Control;
+use super::hello::Stream;
+use super::link::{Link, Sink};
+use rustix::event::{PollFd, PollFlags};
+use socket2::SockRef;
+use std::io::{self, Read, Write};
+use std::net::TcpStream;
+
+/// Floats given to one `write`: 1 MiB, past which larger ones gained nothing measurable.
+const SEND_CHUNK: usize = 256 << 10;
+
+/// Floats received before they are added: 256 KiB stay in the second-level cache between the socket and the sum.
+const ADD_CHUNK: usize = 64 << 10;
+
+/// Kernel buffers per socket and direction; the kernel doubles it for its own book-keeping and caps it at its own limit.
+const SOCKET_BUFFER: usize = 4 << 20;
+
+/// Floats to and from one peer over TCP.
+#[derive(Debug)]
+pub struct TcpLink {
+    data: TcpStream,
+    control: Control,
+    /// Bytes of the next float that are sent already.
+    sent_head: usize,
+    /// Bytes of the next float that are received already, and what they are.
+    received_head: usize,
+    scratch: Vec<f32>,
+}
+
+impl TcpLink {
+    /// # Errors
+    /// When the sockets refuse their options.
+    pub fn new(data: TcpStream, control: Stream) -> io::Result<Self> {
+        data.set_nonblocking(true)?;
+        let socket = SockRef::from(&data);
+        socket.set_send_buffer_size(SOCKET_BUFFER)?;
+        socket.set_recv_buffer_size(SOCKET_BUFFER)?;
+        Ok(Self {
+            data,
+            control: Control::new(control)?,
+            sent_head: 0,
+            received_head: 0,
+            scratch: vec![0.0; ADD_CHUNK],
+        })
+    }
+
+    /// Reads into `out`, whose first `received_head` bytes are in place; whole floats in place afterwards.
+    fn read(&mut self, out: &mut [f32]) -> io::Result<usize> {
+        let head = self.received_head;
+        let bytes: &mut [u8] = bytemuck::cast_slice_mut(out);
+        let count = match nonblocking(self.data.read(&mut bytes[head..]))? {
+            None => return Ok(0),
+            Some(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+            Some(count) => head + count,
+        };
+        self.received_head = count % 4;
+        Ok(count / 4)
+    }
+}
+
+impl Link for TcpLink {
+    fn try_send(&mut self, floats: &[f32]) -> io::Result<usize> {
+        let chunk = &floats[..floats.len().min(SEND_CHUNK)];
+        let bytes: &[u8] = bytemuck::cast_slice(chunk);
+        let Some(count) = nonblocking(self.data.write(&bytes[self.sent_head..]))? else {
+            return Ok(0);
+        };
+        let count = self.sent_head + count;
+        self.sent_head = count % 4;
+        Ok(count / 4)
+    }
+
+    fn try_receive(&mut self, mut sink: Sink<'_>) -> io::Result<usize> {
+        // The beginning of a float whose rest has not come lies where the next call reads on: at the sink's next float, which the
+        // caller does not touch in between, or at the scratch's first.
+        if let Sink::Store(out) = sink {
+            return self.read(out);
+        }
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let room = sink.room().min(scratch.len());
+        let read = self.read(&mut scratch[..room]);
+        if let Ok(count) = read {
+            sink.take(0, &scratch[..count]);
+            if self.received_head > 0 {
+                scratch[0] = scratch[count];
+            }
+        }
+        self.scratch = scratch;
+        read
+    }
+
+    fn arm(&mut self, _send: bool, _receive: bool) -> bool {
+        true
+    }
+
+    fn watch<'a>(&'a self, send: bool, receive: bool, watched: &mut Vec<PollFd<'a>>) {
+        let mut flags = PollFlags::empty();
+        flags.set(PollFlags::OUT, send);
+        flags.set(PollFlags::IN, receive);
+        watched.push(PollFd::new(&self.data, flags));
+    }
+
+    fn control(&mut self) -> &mut Control {
+        &mut self.control
+    }
+
+    fn control_ref(&self) -> &Control {
+        &self.control
+    }
+
+    fn is_shared_memory(&self) -> bool {
+        false
+    }
+}
+
+fn nonblocking(result: io::Result<usize>) -> io::Result<Option<usize>> {
+    match result {
+        Ok(count) => Ok(Some(count)),
+        Err(error) => match error.kind() {
+            io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
+            _ => Err(error),
+        },
+    }
+}

@@ -1,0 +1,197 @@
+//! Collectives between threads of one process, each with its own port, over both fabrics.
+
+use muster_engine::collective::{self, Algorithm, pieces};
+use muster_engine::fabric::{Credentials, Fabric, Member, Options, Port, View};
+use muster_model::id::JobId;
+use std::thread;
+use uuid::Uuid;
+
+/// Empty, single, odd, around a cache line and around the pieces of rings; the largest is longer than a ring of shared memory.
+const SIZES: [usize; 9] = [0, 1, 2, 7, 17, 63, 1_001, 65_537, 300_007];
+
+fn credentials(id: u32) -> Credentials {
+    Credentials {
+        job_id: JobId(Uuid::nil()),
+        revision: 1,
+        secret: "ab".repeat(32),
+        id,
+        attempt: 1,
+    }
+}
+
+/// Runs `task` on every rank of a view of `n` members, each on its own thread; results by rank.
+fn on_all<R: Send>(
+    n: usize,
+    shared_memory: bool,
+    task: impl Fn(&mut Fabric) -> R + Sync,
+) -> Vec<R> {
+    let folder = tempfile::tempdir().unwrap();
+    let ports: Vec<Port> = (0..n as u32)
+        .map(|id| Port::bind("127.0.0.1", Some(folder.path()), credentials(id)).unwrap())
+        .collect();
+    let members: Vec<Member> = ports.iter().map(Port::member).collect();
+    let view = View { number: 1, members };
+    let options = Options {
+        shared_memory,
+        ..Options::default()
+    };
+    thread::scope(|scope| {
+        let (view, options, task) = (&view, &options, &task);
+        let tasks: Vec<_> = ports
+            .iter()
+            .map(|port| {
+                scope.spawn(move || {
+                    let mut fabric = Fabric::join(port, view.clone(), options).unwrap();
+                    let rank = fabric.rank();
+                    for peer in (0..n).filter(|&peer| peer != rank) {
+                        assert_eq!(fabric.mesh().is_shared_memory(peer), shared_memory);
+                    }
+                    task(&mut fabric)
+                })
+            })
+            .collect();
+        tasks.into_iter().map(|task| task.join().unwrap()).collect()
+    })
+}
+
+/// Small integers: every partial sum is exact, in whatever order.
+fn integers(rank: usize, len: usize) -> Vec<f32> {
+    (0..len)
+        .map(|i| ((i * 31 + rank * 1_009 + 7) % 2_003) as f32 - 1_000.0)
+        .collect()
+}
+
+/// Numbers whose sums depend on the order of summation.
+fn fractions(rank: usize, len: usize) -> Vec<f32> {
+    (0..len)
+        .map(|i| {
+            ((i * 7_919 + rank * 104_729) % 1_000_003) as f32 * 1e-3 + 1e3 / (1.0 + rank as f32)
+        })
+        .collect()
+}
+
+fn exact_sum(n: usize, len: usize) -> Vec<f32> {
+    let mut sum = vec![0.0; len];
+    for rank in 0..n {
+        for (sum, value) in sum.iter_mut().zip(integers(rank, len)) {
+            *sum += value;
+        }
+    }
+    sum
+}
+
+/// Ranks dealt to nodes unevenly: {0}, {1, 2}, {3, 4, 5}...
+fn groups(n: usize) -> Vec<Vec<usize>> {
+    let mut groups: Vec<Vec<usize>> = Vec::new();
+    let mut next = 0;
+    while next < n {
+        let end = (next + groups.len() + 1).min(n);
+        groups.push((next..end).collect());
+        next = end;
+    }
+    groups
+}
+
+fn every_all_reduce_is_exact(shared_memory: bool) {
+    for n in 1..=9 {
+        let expected: Vec<Vec<f32>> = SIZES.iter().map(|&len| exact_sum(n, len)).collect();
+        on_all(n, shared_memory, |fabric| {
+            let rank = fabric.rank();
+            for algorithm in Algorithm::ALL {
+                for (&len, expected) in SIZES.iter().zip(&expected) {
+                    let input = integers(rank, len);
+                    let mut output = vec![f32::NAN; len];
+                    collective::all_reduce(
+                        fabric.mesh(),
+                        algorithm,
+                        &groups(n),
+                        &input,
+                        &mut output,
+                    )
+                    .unwrap();
+                    assert!(
+                        output == *expected,
+                        "{algorithm}, {n} ranks, {len} floats, rank {rank}"
+                    );
+                    assert!(
+                        input == integers(rank, len),
+                        "{algorithm} touched its input"
+                    );
+                }
+            }
+        });
+    }
+}
+
+#[test]
+fn every_all_reduce_equals_the_exact_sum_over_tcp() {
+    every_all_reduce_is_exact(false);
+}
+
+#[test]
+fn every_all_reduce_equals_the_exact_sum_over_shared_memory() {
+    every_all_reduce_is_exact(true);
+}
+
+#[test]
+fn all_ranks_and_all_runs_get_the_same_bits() {
+    const LEN: usize = 100_003;
+    for n in [2, 3, 5, 8] {
+        for algorithm in Algorithm::ALL {
+            let run = |shared_memory| {
+                on_all(n, shared_memory, |fabric| {
+                    let input = fractions(fabric.rank(), LEN);
+                    let mut output = vec![0.0; LEN];
+                    let groups = groups(n);
+                    collective::all_reduce(fabric.mesh(), algorithm, &groups, &input, &mut output)
+                        .unwrap();
+                    output.into_iter().map(f32::to_bits).collect::<Vec<_>>()
+                })
+            };
+            let first = run(false);
+            for other in first[1..].iter().chain(&run(false)).chain(&run(true)) {
+                assert!(*other == first[0], "{algorithm}, {n} ranks");
+            }
+        }
+    }
+}
+
+#[test]
+fn scatter_and_gather_are_the_two_halves_of_an_all_reduce() {
+    for n in [1, 2, 3, 4, 7, 9] {
+        for shared_memory in [false, true] {
+            on_all(n, shared_memory, |fabric| {
+                let rank = fabric.rank();
+                for len in SIZES {
+                    let input = integers(rank, len);
+                    let mut output = vec![f32::NAN; len];
+                    let mine =
+                        collective::reduce_scatter(fabric.mesh(), &input, &mut output).unwrap();
+                    assert_eq!(mine, pieces(0..len, n)[rank]);
+                    let expected = exact_sum(n, len);
+                    assert_eq!(output[mine.clone()], expected[mine]);
+                    collective::all_gather(fabric.mesh(), &mut output).unwrap();
+                    assert!(output == expected, "{n} ranks, {len} floats, rank {rank}");
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_broadcast_reaches_everyone_from_every_root() {
+    for n in [1, 2, 3, 5, 8] {
+        for shared_memory in [false, true] {
+            on_all(n, shared_memory, |fabric| {
+                for root in 0..n {
+                    for len in [0, 1, 1_001, 300_007] {
+                        let mut values = integers(fabric.rank(), len);
+                        collective::broadcast(fabric.mesh(), root, &mut values).unwrap();
+                        assert!(values == integers(root, len), "{n} ranks, root {root}");
+                        collective::barrier(fabric.mesh()).unwrap();
+                    }
+                }
+            });
+        }
+    }
+}
