@@ -13,7 +13,7 @@ use muster_engine::data::{GlobalBatches, slice};
 use muster_engine::document;
 use muster_engine::model::Batch;
 use muster_engine::optimizer::Optimizer;
-use muster_engine::shard::{Exchange, Identity, Shard, Tensors};
+use muster_engine::shard::{Exchange, Identity, Segment, Shard, Tensors};
 use muster_engine::stop::StopFlag;
 use muster_engine::wire::hello::{Hello, StepStats};
 use muster_engine::worker::{self, Reply, Reporter, Shards, Surroundings};
@@ -217,7 +217,12 @@ fn start_shard(optimizer: Optimizer, size: usize, batch: u32) -> String {
         ps_shards: 1,
         workers: 1,
     };
-    let exchange = Exchange::new(Tensors::new(optimizer, size, 1), Consistency::Bsp, 1, batch);
+    let exchange = Exchange::new(
+        Tensors::new(optimizer, Segment::weights(size), 1),
+        Consistency::Bsp,
+        1,
+        batch,
+    );
     let shard = Shard::bind("127.0.0.1", identity, exchange).expect("a free port");
     let address = shard.address().to_string();
     thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));

@@ -61,6 +61,7 @@ pub fn optimizer(optimizer: &spec::Optimizer) -> Optimizer {
             beta2,
             eps: epsilon,
             weight_decay,
+            decoupled: false,
         },
     })
 }

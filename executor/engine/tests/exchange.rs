@@ -3,7 +3,7 @@
 use muster_engine::assign::{Piece, assign, load};
 use muster_engine::checkpoint::Contents;
 use muster_engine::optimizer::{Optimizer, Rule};
-use muster_engine::shard::{End, Exchange, Identity, Shard, Tensors};
+use muster_engine::shard::{End, Exchange, Identity, Segment, Shard, Tensors};
 use muster_engine::stop::StopFlag;
 use muster_engine::wire::WireError;
 use muster_engine::wire::hello::{Hello, StepStats};
@@ -34,6 +34,7 @@ fn adam() -> Optimizer {
         beta2: 0.999,
         eps: 1e-8,
         weight_decay: 0.0,
+        decoupled: false,
     })
 }
 
@@ -55,7 +56,7 @@ impl Job {
         let mut addresses = Vec::new();
         let mut shards = Vec::new();
         for (index, pieces) in assignment.iter().enumerate() {
-            let tensors = Tensors::new(adam(), load(pieces), 1);
+            let tensors = Tensors::new(adam(), Segment::weights(load(pieces)), 1);
             let identity = Identity {
                 job_id: JobId(Uuid::nil()),
                 revision: 3,

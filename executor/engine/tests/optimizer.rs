@@ -61,6 +61,7 @@ fn adam(weight_decay: f64) -> Rule {
         beta2,
         eps,
         weight_decay,
+        decoupled: false,
     }
 }
 
@@ -96,6 +97,112 @@ fn adam_is_its_formula() {
 }
 
 /// However the arena is cut into shards, each parameter gets the same bits.
+#[test]
+fn adam_with_decoupled_decay_shrinks_first() {
+    let (lr, beta1, beta2, eps, weight_decay) = (0.01, 0.9, 0.99, 1e-3, 0.1);
+    let decoupled = true;
+    let rule = Rule::Adam {
+        lr,
+        beta1,
+        beta2,
+        eps,
+        weight_decay,
+        decoupled,
+    };
+    compare(rule, |p, [m, v], g, t| {
+        *p *= 1.0 - lr * weight_decay;
+        *m = beta1 * *m + (1.0 - beta1) * g;
+        *v = beta2 * *v + (1.0 - beta2) * g * g;
+        let (m, v) = (*m / (1.0 - beta1.powi(t)), *v / (1.0 - beta2.powi(t)));
+        *p -= lr * m / (v.sqrt() + eps);
+    });
+}
+
+#[test]
+fn adagrad_is_its_formula() {
+    let (lr, eps, weight_decay) = (0.05, 1e-3, 0.01);
+    let rule = Rule::AdaGrad {
+        lr,
+        eps,
+        weight_decay,
+    };
+    compare(rule, |p, [s, _], g, _| {
+        let g = g + weight_decay * *p;
+        *s += g * g;
+        *p -= lr * g / (s.sqrt() + eps);
+    });
+}
+
+#[test]
+fn rmsprop_is_its_formula() {
+    let (lr, rho, eps, weight_decay) = (0.002, 0.9, 1e-3, 0.01);
+    for momentum in [0.0, 0.8] {
+        let rule = Rule::RmsProp {
+            lr,
+            rho,
+            eps,
+            momentum,
+            weight_decay,
+        };
+        compare(rule, |p, [s, v], g, _| {
+            let g = g + weight_decay * *p;
+            *s = rho * *s + (1.0 - rho) * g * g;
+            let direction = g / (s.sqrt() + eps);
+            *v = if momentum == 0.0 {
+                0.0
+            } else {
+                momentum * *v + direction
+            };
+            *p -= lr * if momentum == 0.0 { direction } else { *v };
+        });
+    }
+}
+
+/// One tensor at a time, since its factor is of the whole tensor.
+#[test]
+fn lars_scales_by_the_norms() {
+    let (lr, weight_decay, trust) = (0.5, 0.01, 0.02);
+    for momentum in [0.0, 0.9] {
+        let rule = Rule::Lars {
+            lr,
+            momentum,
+            weight_decay,
+            trust,
+        };
+        let optimizer = Optimizer::new(rule);
+        let mut params: Vec<f32> = (0..37).map(|i| i as f32 / 10.0 - 1.5).collect();
+        let mut expected: Vec<f64> = params.iter().map(|p| f64::from(*p)).collect();
+        let mut velocity = [0.0; 37];
+        let mut state = vec![0.0; 37 * optimizer.state_len_per_param()];
+        for step in 0..20 {
+            let grads: Vec<f32> = (0..37).map(|i| gradient(step, i)).collect();
+            optimizer.update(step, &mut params, &grads, &mut state, SCALE);
+            let norm =
+                |values: &mut dyn Iterator<Item = f64>| values.map(|x| x * x).sum::<f64>().sqrt();
+            let g = |i: usize| f64::from(SCALE * grads[i]);
+            let (w, d) = (
+                norm(&mut expected.iter().copied()),
+                norm(&mut (0..37).map(g)),
+            );
+            let local = lr * trust * w / (d + weight_decay * w);
+            for (i, (p, v)) in expected.iter_mut().zip(&mut velocity).enumerate() {
+                *v = momentum * *v + local * (g(i) + weight_decay * *p);
+                *p -= *v;
+            }
+        }
+        for (p, e) in params.iter().zip(&expected) {
+            assert!((f64::from(*p) - e).abs() < 1e-5, "{p}, should be {e}");
+        }
+        let mut still = [0.0; 4];
+        let mut state = vec![0.0; 4 * optimizer.state_len_per_param()];
+        optimizer.update(0, &mut still, &[0.5; 4], &mut state, 1.0);
+        assert!(
+            still.iter().all(|p| p.is_finite() && *p < 0.0),
+            "from 0 it moves by plain steps"
+        );
+    }
+}
+
 #[test]
 fn a_range_alone_gets_the_same_bits() {
     for rule in [
@@ -178,6 +285,7 @@ fn what_is_out_of_range_is_named() {
         beta2: 0.999,
         eps: 0.0,
         weight_decay: 0.0,
+        decoupled: false,
     };
     assert_eq!(refused(eps), "eps is 0; it must be 1e-30 to 1");
     let schedule = Schedule {
@@ -210,6 +318,7 @@ fn a_rule_is_read_strictly() {
         beta2: 0.999,
         eps: 1e-8,
         weight_decay: 0.0,
+        decoupled: false,
     };
     assert_eq!(optimizer, Optimizer::new(expected));
     assert!(read(r#"{"rule":{"kind":"adam","lr":0.001,"momentum":0.9}}"#).is_err());

@@ -5,7 +5,7 @@
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
 use muster_engine::optimizer::{Optimizer, Rule};
-use muster_engine::shard::{Exchange, Identity, Shard, Tensors};
+use muster_engine::shard::{Exchange, Identity, Segment, Shard, Tensors};
 use muster_engine::stop::StopFlag;
 use muster_engine::wire::hello::{Hello, StepStats};
 use muster_engine::wire::{Header, Kind};
@@ -49,7 +49,12 @@ fn shard() -> String {
         ps_shards: 1,
         workers: 1,
     };
-    let exchange = Exchange::new(Tensors::new(sgd, SIZE, 1), Consistency::Bsp, 1, 1);
+    let exchange = Exchange::new(
+        Tensors::new(sgd, Segment::weights(SIZE), 1),
+        Consistency::Bsp,
+        1,
+        1,
+    );
     let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
     let address = shard.address().to_string();
     thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));

@@ -100,6 +100,7 @@ fn adam() -> Optimizer {
         beta2: 0.999,
         eps: 1e-8,
         weight_decay: 0.0,
+        decoupled: false,
     })
 }
 

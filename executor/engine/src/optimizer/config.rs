@@ -12,7 +12,7 @@ pub struct Optimizer {
     pub schedule: Schedule,
 }
 
-/// How a gradient changes a parameter. Weight decay is an L2 penalty, added to the gradient, in both rules.
+/// How a gradient changes a parameter. Weight decay is an L2 penalty, added to the gradient, but where it says that it is decoupled.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
 pub enum Rule {
@@ -26,7 +26,40 @@ pub enum Rule {
         #[serde(default)]
         weight_decay: f64,
     },
-    /// Kingma and Ba, 2015, algorithm 1.
+    /// v ← μ·v + η·λ·(g + β·p); p ← p − v, with λ = trust · ‖p‖ / (‖g‖ + β·‖p‖) of each tensor (You, Gitman and Ginsburg, 2017). λ is 1
+    /// for biases and scales, and where a norm is 0. A tensor that is cut between PS shards has a λ of each part.
+    Lars {
+        lr: f64,
+        #[serde(default)]
+        momentum: f64,
+        #[serde(default)]
+        weight_decay: f64,
+        #[serde(default = "default_trust")]
+        trust: f64,
+    },
+    /// s ← s + g²; p ← p − η·g / (√s + ε) (Duchi, Hazan and Singer, 2011).
+    #[serde(rename = "adagrad")]
+    AdaGrad {
+        lr: f64,
+        #[serde(default = "default_adagrad_eps")]
+        eps: f64,
+        #[serde(default)]
+        weight_decay: f64,
+    },
+    /// s ← ρ·s + (1 − ρ)·g²; v ← μ·v + g / (√s + ε); p ← p − η·v (Tieleman and Hinton, 2012; momentum as PyTorch has it).
+    #[serde(rename = "rmsprop")]
+    RmsProp {
+        lr: f64,
+        #[serde(default = "default_rho")]
+        rho: f64,
+        #[serde(default = "default_eps")]
+        eps: f64,
+        #[serde(default)]
+        momentum: f64,
+        #[serde(default)]
+        weight_decay: f64,
+    },
+    /// Kingma and Ba, 2015, algorithm 1. With decoupled decay, AdamW: p ← (1 − η·β)·p before the rest (Loshchilov and Hutter, 2019).
     Adam {
         lr: f64,
         #[serde(default = "default_beta1")]
@@ -37,6 +70,8 @@ pub enum Rule {
         eps: f64,
         #[serde(default)]
         weight_decay: f64,
+        #[serde(default)]
+        decoupled: bool,
     },
 }
 
@@ -50,6 +85,18 @@ fn default_beta2() -> f64 {
 
 fn default_eps() -> f64 {
     1e-8
+}
+
+fn default_adagrad_eps() -> f64 {
+    1e-10
+}
+
+fn default_rho() -> f64 {
+    0.99
+}
+
+fn default_trust() -> f64 {
+    0.001
 }
 
 /// A number out of its range.
@@ -86,55 +133,89 @@ impl Optimizer {
     #[must_use]
     pub fn state_names(&self) -> &'static [&'static str] {
         match self.rule {
-            Rule::Sgd { momentum: 0.0, .. } => &[],
-            Rule::Sgd { .. } => &["momentum"],
+            Rule::Sgd { momentum: 0.0, .. } | Rule::Lars { momentum: 0.0, .. } => &[],
+            Rule::Sgd { .. } | Rule::Lars { .. } => &["momentum"],
+            Rule::AdaGrad { .. } => &["square_sum"],
+            Rule::RmsProp { momentum: 0.0, .. } => &["square_mean"],
+            Rule::RmsProp { .. } => &["square_mean", "momentum"],
             Rule::Adam { .. } => &["first_moment", "second_moment"],
         }
     }
 }
 
 impl Rule {
+    /// The learning rate before its schedule.
+    #[must_use]
+    pub fn lr(self) -> f64 {
+        match self {
+            Self::Sgd { lr, .. }
+            | Self::Lars { lr, .. }
+            | Self::AdaGrad { lr, .. }
+            | Self::RmsProp { lr, .. }
+            | Self::Adam { lr, .. } => lr,
+        }
+    }
+
+    fn weight_decay(self) -> f64 {
+        match self {
+            Self::Sgd { weight_decay, .. }
+            | Self::Lars { weight_decay, .. }
+            | Self::AdaGrad { weight_decay, .. }
+            | Self::RmsProp { weight_decay, .. }
+            | Self::Adam { weight_decay, .. } => weight_decay,
+        }
+    }
+
     fn validate(self) -> Result<(), ConfigError> {
-        let (lr, weight_decay) = match self {
+        match self {
             Self::Sgd {
-                lr,
-                momentum,
-                nesterov,
-                weight_decay,
+                momentum, nesterov, ..
             } => {
                 fraction("momentum", momentum)?;
-                if nesterov && momentum == 0.0 {
-                    let (field, value, expected) = ("momentum", momentum, "above 0 with nesterov");
-                    return Err(ConfigError {
-                        field,
-                        value,
-                        expected,
-                    });
-                }
-                (lr, weight_decay)
+                let looks_ahead = !nesterov || momentum > 0.0;
+                check("momentum", momentum, looks_ahead, "above 0 with nesterov")?;
+            }
+            Self::Lars {
+                momentum, trust, ..
+            } => {
+                fraction("momentum", momentum)?;
+                check(
+                    "trust",
+                    trust,
+                    trust > 0.0 && trust <= 1.0,
+                    "above 0, at most 1",
+                )?;
+            }
+            Self::AdaGrad { eps, .. } => epsilon(eps)?,
+            Self::RmsProp {
+                rho, eps, momentum, ..
+            } => {
+                fraction("rho", rho)?;
+                fraction("momentum", momentum)?;
+                epsilon(eps)?;
             }
             Self::Adam {
-                lr,
-                beta1,
-                beta2,
-                eps,
-                weight_decay,
+                beta1, beta2, eps, ..
             } => {
                 fraction("beta1", beta1)?;
                 fraction("beta2", beta2)?;
-                // Smaller ones are 0 in f32, and 0 / 0 follows wherever a gradient is 0.
-                check("eps", eps, (1e-30..=1.0).contains(&eps), "1e-30 to 1")?;
-                (lr, weight_decay)
+                epsilon(eps)?;
             }
-        };
+        }
+        let (lr, decay) = (self.lr(), self.weight_decay());
         check("lr", lr, lr > 0.0 && lr <= 100.0, "above 0, at most 100")?;
         check(
             "weight_decay",
-            weight_decay,
-            (0.0..=1.0).contains(&weight_decay),
+            decay,
+            (0.0..=1.0).contains(&decay),
             "0 to 1",
         )
     }
+}
+
+/// Smaller ones are 0 in f32, and 0 / 0 follows wherever a gradient is 0.
+fn epsilon(eps: f64) -> Result<(), ConfigError> {
+    check("eps", eps, (1e-30..=1.0).contains(&eps), "1e-30 to 1")
 }
 
 fn fraction(field: &'static str, value: f64) -> Result<(), ConfigError> {

@@ -1,7 +1,7 @@
 //! Optimizers: the update of a range of parameters from a range of summed gradients.
 //!
-//! They run on PS shards, each on its own part of the arena, and every formula is elementwise: a range updated alone gives the same bits
-//! as the same range inside a longer one. They know no network, shard or wire.
+//! They run on PS shards, each on its own part of the arena, and every formula is elementwise (but for the one factor per tensor of LARS):
+//! a range updated alone gives the same bits as the same range inside a longer one. They know no network, shard or wire.
 
 mod config;
 mod schedule;
@@ -9,3 +9,4 @@ mod update;
 
 pub use config::{ConfigError, Optimizer, Rule};
 pub use schedule::{Decay, Schedule};
+pub(crate) use update::follow;

@@ -22,6 +22,8 @@ pub enum Decay {
     Cosine { total_steps: u64, floor: f64 },
     /// Times `factor` every `every_steps`.
     Step { every_steps: u64, factor: f64 },
+    /// ((total − done) / total)^power from the end of warm-up down to 0 at `total_steps`, and there it stays (as LARS' authors train).
+    Polynomial { total_steps: u64, power: f64 },
 }
 
 impl Schedule {
@@ -34,15 +36,33 @@ impl Schedule {
         match self.decay {
             Decay::Constant => 1.0,
             Decay::Cosine { total_steps, floor } => {
-                let span = total_steps.saturating_sub(self.warmup_steps).max(1);
-                let done = (step - self.warmup_steps).min(span) as f64 / span as f64;
+                let done = self.done(step, total_steps);
                 floor + (1.0 - floor) * 0.5 * (1.0 + (std::f64::consts::PI * done).cos())
             }
             Decay::Step {
                 every_steps,
                 factor,
             } => factor.powf((step / every_steps) as f64),
+            Decay::Polynomial { total_steps, power } => {
+                (1.0 - self.done(step, total_steps)).powf(power)
+            }
         }
+    }
+
+    /// Share of the decay that is done at `step`, which is past warm-up.
+    fn done(&self, step: u64, total_steps: u64) -> f64 {
+        let span = total_steps.saturating_sub(self.warmup_steps).max(1);
+        (step - self.warmup_steps).min(span) as f64 / span as f64
+    }
+
+    fn ends_after_warmup(&self, total_steps: u64) -> Result<(), ConfigError> {
+        let right = total_steps > self.warmup_steps;
+        check(
+            "total_steps",
+            total_steps as f64,
+            right,
+            "more than warmup_steps",
+        )
     }
 
     pub(super) fn validate(&self) -> Result<(), ConfigError> {
@@ -50,12 +70,16 @@ impl Schedule {
             Decay::Constant => Ok(()),
             Decay::Cosine { total_steps, floor } => {
                 check("floor", floor, (0.0..=1.0).contains(&floor), "0 to 1")?;
+                self.ends_after_warmup(total_steps)
+            }
+            Decay::Polynomial { total_steps, power } => {
                 check(
-                    "total_steps",
-                    total_steps as f64,
-                    total_steps > self.warmup_steps,
-                    "more than warmup_steps",
-                )
+                    "power",
+                    power,
+                    power > 0.0 && power <= 10.0,
+                    "above 0, at most 10",
+                )?;
+                self.ends_after_warmup(total_steps)
             }
             Decay::Step {
                 every_steps,
@@ -112,6 +136,14 @@ mod tests {
             factor: 0.5,
         };
         assert_eq!(factors(schedule(step), &[9, 10, 29]), [1.0, 0.5, 0.25]);
+        let polynomial = Decay::Polynomial {
+            total_steps: 104,
+            power: 2.0,
+        };
+        assert_eq!(
+            factors(schedule(polynomial), &[0, 4, 54, 104, 1 << 40]),
+            [0.25, 1.0, 0.25, 0.0, 0.0]
+        );
         assert_eq!(factors(Schedule::default(), &[0, 7]), [1.0, 1.0]);
     }
 }

@@ -7,13 +7,12 @@ impl Optimizer {
     /// Learning rate of `step`, which counts from 0.
     #[must_use]
     pub fn learning_rate(&self, step: u64) -> f64 {
-        let (Rule::Sgd { lr, .. } | Rule::Adam { lr, .. }) = self.rule;
-        lr * self.schedule.factor(step)
+        self.rule.lr() * self.schedule.factor(step)
     }
 
-    /// Updates `params` by step number `step`, which counts from 0. `grads` are sums over examples and are multiplied by `grad_scale`, usually
-    /// 1 / global batch. `state` holds [`Self::state_len_per_param`] numbers per parameter, at first all 0: all parameters' first number,
-    /// then all parameters' second, in the order of [`Self::state_names`].
+    /// Updates `params`, a whole tensor, by step number `step`, which counts from 0. `grads` are sums over examples and are multiplied by
+    /// `grad_scale`, usually 1 / global batch. `state` holds [`Self::state_len_per_param`] numbers per parameter, at first all 0: all
+    /// parameters' first number, then all parameters' second, in the order of [`Self::state_names`].
     ///
     /// # Panics
     /// When the lengths do not fit together.
@@ -25,19 +24,49 @@ impl Optimizer {
         state: &mut [f32],
         grad_scale: f32,
     ) {
-        assert_eq!(params.len(), grads.len(), "one gradient per parameter");
         assert_eq!(
             state.len(),
             params.len() * self.state_len_per_param(),
             "this optimizer's state"
         );
+        let trust = self.trust(params, grads, grad_scale);
+        let (first, second) = state.split_at_mut(params.len().min(state.len()));
+        self.update_part(step, params, grads, [first, second], grad_scale, trust);
+    }
+
+    /// λ of a tensor under LARS, 1 under every other rule.
+    pub(crate) fn trust(&self, params: &[f32], grads: &[f32], grad_scale: f32) -> f32 {
+        let Rule::Lars {
+            weight_decay,
+            trust,
+            ..
+        } = self.rule
+        else {
+            return 1.0;
+        };
+        let norm = square_sum(params).sqrt();
+        let grad_norm = f64::from(grad_scale) * square_sum(grads).sqrt();
+        if norm == 0.0 || grad_norm == 0.0 {
+            return 1.0;
+        }
+        (trust * norm / (grad_norm + weight_decay * norm)) as f32
+    }
+
+    /// Updates a part of a tensor whose [`Self::trust`] is known. `planes` are the part's state, as long as `params` where the rule keeps
+    /// it, else empty.
+    pub(crate) fn update_part(
+        &self,
+        step: u64,
+        params: &mut [f32],
+        grads: &[f32],
+        planes: [&mut [f32]; 2],
+        grad_scale: f32,
+        trust: f32,
+    ) {
+        assert_eq!(params.len(), grads.len(), "one gradient per parameter");
         let lr = self.learning_rate(step);
+        let [first, second] = planes;
         match self.rule {
-            Rule::Sgd {
-                momentum: 0.0,
-                weight_decay,
-                ..
-            } => sgd(params, grads, lr as f32, weight_decay as f32, grad_scale),
             Rule::Sgd {
                 momentum,
                 nesterov,
@@ -45,10 +74,50 @@ impl Optimizer {
                 ..
             } => {
                 let factors = [lr as f32, momentum as f32, weight_decay as f32, grad_scale];
-                if nesterov {
-                    sgd_nesterov(params, grads, state, factors);
+                if momentum == 0.0 {
+                    sgd(params, grads, factors);
+                } else if nesterov {
+                    sgd_nesterov(params, grads, first, factors);
                 } else {
-                    sgd_momentum(params, grads, state, factors);
+                    sgd_momentum(params, grads, first, factors);
+                }
+            }
+            Rule::Lars {
+                momentum,
+                weight_decay,
+                ..
+            } => {
+                let factors = [
+                    lr as f32 * trust,
+                    momentum as f32,
+                    weight_decay as f32,
+                    grad_scale,
+                ];
+                if momentum == 0.0 {
+                    sgd(params, grads, factors);
+                } else {
+                    lars(params, grads, first, factors);
+                }
+            }
+            Rule::AdaGrad {
+                eps, weight_decay, ..
+            } => {
+                let factors = [lr as f32, eps as f32, weight_decay as f32, grad_scale];
+                adagrad(params, grads, first, factors);
+            }
+            Rule::RmsProp {
+                rho,
+                eps,
+                momentum,
+                weight_decay,
+                ..
+            } => {
+                let factors = [lr as f32, eps as f32, weight_decay as f32, grad_scale];
+                let rho = [rho as f32, (1.0 - rho) as f32];
+                if momentum == 0.0 {
+                    rmsprop(params, grads, first, factors, rho);
+                } else {
+                    rmsprop_momentum(params, grads, first, second, factors, rho, momentum as f32);
                 }
             }
             Rule::Adam {
@@ -56,12 +125,16 @@ impl Optimizer {
                 beta2,
                 eps,
                 weight_decay,
+                decoupled,
                 ..
             } => {
-                let (first, second) = state.split_at_mut(params.len());
                 // The two bias corrections, folded into the rate and into epsilon: m̂ / (√v̂ + ε) = (√c₂ / c₁) · m / (√v + ε·√c₂).
                 let time = step as f64 + 1.0;
                 let root = (1.0 - beta2.powf(time)).sqrt();
+                let (penalty, shrink) = match decoupled {
+                    true => (0.0, lr * weight_decay),
+                    false => (weight_decay, 0.0),
+                };
                 let factors = AdamFactors {
                     rate: (lr * root / (1.0 - beta1.powf(time))) as f32,
                     beta1: beta1 as f32,
@@ -69,13 +142,36 @@ impl Optimizer {
                     new1: (1.0 - beta1) as f32,
                     new2: (1.0 - beta2) as f32,
                     eps: (eps * root) as f32,
-                    weight_decay: weight_decay as f32,
+                    weight_decay: penalty as f32,
+                    keep: (1.0 - shrink) as f32,
                     grad_scale,
                 };
                 adam(params, grads, first, second, factors);
             }
         }
     }
+}
+
+/// Moves statistics by what the step says of them: no rule, rate or decay has a part in it.
+pub(crate) fn follow(params: &mut [f32], grads: &[f32], grad_scale: f32) {
+    for (p, g) in params.iter_mut().zip(grads) {
+        *p -= grad_scale * g;
+    }
+}
+
+/// In eight sums side by side, each in f64, which are added up in order.
+fn square_sum(values: &[f32]) -> f64 {
+    let mut sums = [0.0_f64; 8];
+    let mut chunks = values.chunks_exact(8);
+    for chunk in &mut chunks {
+        for (sum, value) in sums.iter_mut().zip(chunk) {
+            *sum += f64::from(*value) * f64::from(*value);
+        }
+    }
+    for (sum, value) in sums.iter_mut().zip(chunks.remainder()) {
+        *sum += f64::from(*value) * f64::from(*value);
+    }
+    sums.iter().sum()
 }
 
 /// Of one step, rounded to f32 once.
@@ -88,11 +184,14 @@ struct AdamFactors {
     new2: f32,
     eps: f32,
     weight_decay: f32,
+    /// What decoupled decay leaves of a parameter; 1 without it.
+    keep: f32,
     grad_scale: f32,
 }
 
 vectorised! {
-    fn sgd(params: &mut [f32], grads: &[f32], lr: f32, weight_decay: f32, grad_scale: f32) {
+    fn sgd(params: &mut [f32], grads: &[f32], factors: [f32; 4]) {
+        let [lr, _, weight_decay, grad_scale] = factors;
         for (p, g) in params.iter_mut().zip(grads) {
             *p -= lr * (grad_scale * g + weight_decay * *p);
         }
@@ -116,13 +215,51 @@ vectorised! {
         }
     }
 
+    fn lars(params: &mut [f32], grads: &[f32], velocity: &mut [f32], factors: [f32; 4]) {
+        let [rate, momentum, weight_decay, grad_scale] = factors;
+        for ((p, g), v) in params.iter_mut().zip(grads).zip(velocity) {
+            *v = momentum * *v + rate * (grad_scale * g + weight_decay * *p);
+            *p -= *v;
+        }
+    }
+
+    fn adagrad(params: &mut [f32], grads: &[f32], squares: &mut [f32], factors: [f32; 4]) {
+        let [lr, eps, weight_decay, grad_scale] = factors;
+        for ((p, g), s) in params.iter_mut().zip(grads).zip(squares) {
+            let g = grad_scale * g + weight_decay * *p;
+            *s += g * g;
+            *p -= lr * g / (s.sqrt() + eps);
+        }
+    }
+
+    fn rmsprop(params: &mut [f32], grads: &[f32], squares: &mut [f32], factors: [f32; 4], rho: [f32; 2]) {
+        let [lr, eps, weight_decay, grad_scale] = factors;
+        for ((p, g), s) in params.iter_mut().zip(grads).zip(squares) {
+            let g = grad_scale * g + weight_decay * *p;
+            *s = rho[0] * *s + rho[1] * (g * g);
+            *p -= lr * g / (s.sqrt() + eps);
+        }
+    }
+
+    fn rmsprop_momentum(
+        params: &mut [f32], grads: &[f32], squares: &mut [f32], velocity: &mut [f32], factors: [f32; 4], rho: [f32; 2], momentum: f32,
+    ) {
+        let [lr, eps, weight_decay, grad_scale] = factors;
+        for (((p, g), s), v) in params.iter_mut().zip(grads).zip(squares).zip(velocity) {
+            let g = grad_scale * g + weight_decay * *p;
+            *s = rho[0] * *s + rho[1] * (g * g);
+            *v = momentum * *v + g / (s.sqrt() + eps);
+            *p -= lr * *v;
+        }
+    }
+
     fn adam(params: &mut [f32], grads: &[f32], first: &mut [f32], second: &mut [f32], factors: AdamFactors) {
         let f = factors;
         for (((p, g), m), v) in params.iter_mut().zip(grads).zip(first).zip(second) {
             let g = f.grad_scale * g + f.weight_decay * *p;
             *m = f.beta1 * *m + f.new1 * g;
             *v = f.beta2 * *v + f.new2 * (g * g);
-            *p -= f.rate * *m / (v.sqrt() + f.eps);
+            *p = f.keep * *p - f.rate * *m / (v.sqrt() + f.eps);
         }
     }
 }

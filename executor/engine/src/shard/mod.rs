@@ -11,4 +11,4 @@ mod tensors;
 
 pub use exchange::{Answer, Exchange, Membership, Push, Refusal};
 pub use serve::{End, Identity, Shard, ShardError};
-pub use tensors::Tensors;
+pub use tensors::{Segment, Tensors};

@@ -3,7 +3,10 @@
 //! Both are worked on in chunks that stay in a core's cache: a chunk's gradients are summed over the workers and applied before
 //! the next chunk is touched, so each number travels from memory once per step.
 
-use crate::optimizer::Optimizer;
+use crate::assign::Piece;
+use crate::model::{Block, Role};
+use crate::optimizer::{self, Optimizer, Rule};
+use std::ops::Range;
 use std::thread;
 
 /// Parameters in a chunk; 64 KiB each of parameters, gradients and every plane of state.
@@ -12,24 +15,68 @@ const CHUNK: usize = 16 << 10;
 /// Fewer chunks than this are not worth starting a thread for.
 const CHUNKS_PER_THREAD: usize = 16;
 
+/// A part of a block that this shard holds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Segment {
+    /// In the shard's local order.
+    pub range: Range<usize>,
+    pub role: Role,
+}
+
+impl Segment {
+    /// What a shard that holds `pieces` has of the network's `blocks`.
+    #[must_use]
+    pub fn of(blocks: &[Block], pieces: &[Piece]) -> Vec<Self> {
+        let mut out = Vec::new();
+        let mut held = 0;
+        for piece in pieces {
+            let from = blocks.partition_point(|block| block.range().end <= piece.offset);
+            for block in &blocks[from..] {
+                let start = block.offset.max(piece.offset);
+                let end = block.range().end.min(piece.range().end);
+                if start >= end {
+                    break;
+                }
+                let range = held..held + (end - start);
+                held = range.end;
+                out.push(Self {
+                    range,
+                    role: block.role,
+                });
+            }
+        }
+        out
+    }
+
+    /// Parameters of no network in particular.
+    #[must_use]
+    pub fn weights(len: usize) -> Vec<Self> {
+        let (range, role) = (0..len, Role::Weight);
+        vec![Self { range, role }]
+    }
+}
+
 /// Of one shard, in its local order.
 #[derive(Debug)]
 pub struct Tensors {
     optimizer: Optimizer,
     threads: usize,
+    segments: Vec<Segment>,
     parameters: Vec<f32>,
     /// Chunk after chunk; within one, plane after plane, as [`Optimizer::update`] wants it.
     state: Vec<f32>,
 }
 
 impl Tensors {
-    /// Zeros, until they are filled.
+    /// Zeros, until they are filled. `segments` tile the parameters in order.
     #[must_use]
-    pub fn new(optimizer: Optimizer, parameters: usize, threads: usize) -> Self {
+    pub fn new(optimizer: Optimizer, segments: Vec<Segment>, threads: usize) -> Self {
+        let parameters = segments.last().map_or(0, |segment| segment.range.end);
         let state = parameters * optimizer.state_len_per_param();
         Self {
-            optimizer,
             threads: threads.max(1),
+            segments: joined(segments, &optimizer),
+            optimizer,
             parameters: vec![0.0; parameters],
             state: vec![0.0; state],
         }
@@ -82,11 +129,19 @@ impl Tensors {
     /// arguments give the same bits whatever the number of threads.
     pub fn update(&mut self, update: u64, gradients: &mut [&mut [f32]], scale: f32) {
         let planes = self.state_per_parameter();
-        let optimizer = &self.optimizer;
+        let threads = self.threads;
         let (first, others) = gradients
             .split_first_mut()
             .expect("a step has at least one gradient");
         let others: &[&mut [f32]] = others;
+        let trusts = match self.optimizer.rule {
+            Rule::Lars { .. } => {
+                add_up(first, others, threads);
+                Some(self.trusts(first, scale))
+            }
+            _ => None,
+        };
+        let others = if trusts.is_some() { &[] } else { others };
         let mut state = self.state.chunks_mut(CHUNK * planes.max(1));
         let mut chunks: Vec<Chunk<'_>> = self
             .parameters
@@ -100,30 +155,72 @@ impl Tensors {
                 state: state.next().unwrap_or_default(),
             })
             .collect();
-        let work = |chunks: &mut [Chunk<'_>]| {
-            for chunk in chunks {
-                for other in others {
-                    let other = &other[chunk.offset..chunk.offset + chunk.sum.len()];
-                    for (sum, value) in chunk.sum.iter_mut().zip(other) {
-                        *sum += value;
-                    }
-                }
-                optimizer.update(update, chunk.parameters, chunk.sum, chunk.state, scale);
-            }
-        };
-        let threads = self.threads.min(chunks.len() / CHUNKS_PER_THREAD).max(1);
-        let share = chunks.len().div_ceil(threads).max(1);
-        thread::scope(|scope| {
-            let mut shares = chunks.chunks_mut(share);
-            let own = shares.next();
-            for share in shares {
-                scope.spawn(|| work(share));
-            }
-            if let Some(own) = own {
-                work(own);
-            }
+        let (optimizer, segments) = (&self.optimizer, &self.segments);
+        share(&mut chunks, threads, |chunk| {
+            chunk.add(others);
+            chunk.update(optimizer, segments, trusts.as_deref(), update, scale);
         });
     }
+
+    /// Of each segment.
+    fn trusts(&self, sum: &[f32], scale: f32) -> Vec<f32> {
+        let of = |segment: &Segment| match segment.role {
+            Role::Weight => {
+                let range = segment.range.clone();
+                self.optimizer
+                    .trust(&self.parameters[range.clone()], &sum[range], scale)
+            }
+            Role::Bias | Role::Statistic => 1.0,
+        };
+        self.segments.iter().map(of).collect()
+    }
+}
+
+/// Neighbours that are updated alike become one, so that most shards have one segment.
+fn joined(segments: Vec<Segment>, optimizer: &Optimizer) -> Vec<Segment> {
+    let by_tensor = matches!(optimizer.rule, Rule::Lars { .. });
+    let mut out: Vec<Segment> = Vec::new();
+    for segment in segments {
+        let follows = |role| role == Role::Statistic;
+        match out.last_mut() {
+            Some(last) if !by_tensor && follows(last.role) == follows(segment.role) => {
+                last.range.end = segment.range.end
+            }
+            _ => out.push(segment),
+        }
+    }
+    out
+}
+
+fn add_up(sum: &mut [f32], others: &[&mut [f32]], threads: usize) {
+    let mut chunks: Vec<Chunk<'_>> = sum
+        .chunks_mut(CHUNK)
+        .enumerate()
+        .map(|(index, sum)| Chunk {
+            offset: index * CHUNK,
+            parameters: &mut [],
+            sum,
+            state: &mut [],
+        })
+        .collect();
+    share(&mut chunks, threads, |chunk| chunk.add(others));
+}
+
+/// Does `work` on every chunk, on some threads.
+fn share(chunks: &mut [Chunk<'_>], threads: usize, work: impl Fn(&mut Chunk<'_>) + Sync) {
+    let threads = threads.min(chunks.len() / CHUNKS_PER_THREAD).max(1);
+    let share = chunks.len().div_ceil(threads).max(1);
+    let work = &work;
+    thread::scope(|scope| {
+        let mut shares = chunks.chunks_mut(share);
+        let own = shares.next();
+        for share in shares {
+            scope.spawn(|| share.iter_mut().for_each(work));
+        }
+        if let Some(own) = own {
+            own.iter_mut().for_each(work);
+        }
+    });
 }
 
 /// What one pass of an update touches.
@@ -134,10 +231,59 @@ struct Chunk<'a> {
     state: &'a mut [f32],
 }
 
+impl Chunk<'_> {
+    fn add(&mut self, others: &[&mut [f32]]) {
+        for other in others {
+            let other = &other[self.offset..self.offset + self.sum.len()];
+            for (sum, value) in self.sum.iter_mut().zip(other) {
+                *sum += value;
+            }
+        }
+    }
+
+    /// `trusts` are by segment; without them every tensor's is 1.
+    fn update(
+        &mut self,
+        optimizer: &Optimizer,
+        segments: &[Segment],
+        trusts: Option<&[f32]>,
+        update: u64,
+        scale: f32,
+    ) {
+        let len = self.sum.len();
+        let (first, second) = self.state.split_at_mut(len.min(self.state.len()));
+        let chunk = self.offset..self.offset + len;
+        let from = segments.partition_point(|segment| segment.range.end <= chunk.start);
+        for (index, segment) in segments.iter().enumerate().skip(from) {
+            if segment.range.start >= chunk.end {
+                break;
+            }
+            let start = segment.range.start.max(chunk.start) - chunk.start;
+            let part = start..segment.range.end.min(chunk.end) - chunk.start;
+            let (parameters, sum) = (&mut self.parameters[part.clone()], &self.sum[part.clone()]);
+            if segment.role == Role::Statistic {
+                optimizer::follow(parameters, sum, scale);
+                continue;
+            }
+            let plane = |plane: &'_ [f32]| if plane.is_empty() { 0..0 } else { part.clone() };
+            let planes = [plane(first), plane(second)];
+            let [one, two] = planes;
+            let trust = trusts.map_or(1.0, |trusts| trusts[index]);
+            optimizer.update_part(
+                update,
+                parameters,
+                sum,
+                [&mut first[one], &mut second[two]],
+                scale,
+                trust,
+            );
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::optimizer::Rule;
 
     fn adam() -> Optimizer {
         Optimizer::new(Rule::Adam {
@@ -146,6 +292,7 @@ mod tests {
             beta2: 0.999,
             eps: 1e-8,
             weight_decay: 0.0,
+            decoupled: false,
         })
     }
 
@@ -160,7 +307,7 @@ mod tests {
     fn an_update_is_the_optimizers_own_on_the_sum_in_rank_order() {
         let count = CHUNK * 40 + 123;
         for threads in [1, 3] {
-            let mut tensors = Tensors::new(adam(), count, threads);
+            let mut tensors = Tensors::new(adam(), Segment::weights(count), threads);
             let start = values(count, 0);
             tensors.fill_with(|parts| parts[0].copy_from_slice(&start));
             let mut expected = start;
@@ -188,7 +335,7 @@ mod tests {
     #[test]
     fn what_is_filled_comes_out_in_the_same_order() {
         let count = CHUNK * 2 + 5;
-        let mut tensors = Tensors::new(adam(), count, 1);
+        let mut tensors = Tensors::new(adam(), Segment::weights(count), 1);
         let all = values(count * 3, 1);
         tensors.fill_with(|parts| {
             let mut rest = all.as_slice();
@@ -204,8 +351,89 @@ mod tests {
 
     #[test]
     fn a_shard_without_parameters_is_no_special_case() {
-        let mut tensors = Tensors::new(adam(), 0, 1);
+        let mut tensors = Tensors::new(adam(), Segment::weights(0), 1);
         tensors.update(0, &mut [&mut [], &mut []], 1.0);
         assert_eq!(tensors.parts().concat(), [0.0; 0]);
+    }
+
+    #[test]
+    fn a_shard_knows_which_blocks_its_pieces_are_of() {
+        let mut offset = 0;
+        let mut block = |len: usize, role| {
+            offset += len;
+            Block {
+                name: String::new(),
+                offset: offset - len,
+                len,
+                shape: vec![len],
+                role,
+                fill: crate::model::Fill::Constant(0.0),
+            }
+        };
+        let blocks = [
+            block(10, Role::Weight),
+            block(4, Role::Bias),
+            block(6, Role::Statistic),
+        ];
+        let piece = |offset, len| Piece { offset, len };
+        let segments = Segment::of(&blocks, &[piece(2, 3), piece(7, 5), piece(15, 5)]);
+        let expected = [
+            (0..3, Role::Weight),
+            (3..6, Role::Weight),
+            (6..8, Role::Bias),
+            (8..13, Role::Statistic),
+        ];
+        assert_eq!(
+            segments,
+            expected.map(|(range, role)| Segment { range, role })
+        );
+    }
+
+    /// Statistics go their own way, and LARS has a factor of each tensor, wherever chunks cut them.
+    #[test]
+    fn each_segment_is_updated_by_its_role() {
+        let rule = Rule::Lars {
+            lr: 0.1,
+            momentum: 0.9,
+            weight_decay: 0.01,
+            trust: 0.02,
+        };
+        let optimizer = Optimizer::new(rule);
+        let ends = [CHUNK + 7, CHUNK + 9, 3 * CHUNK, 3 * CHUNK + 100];
+        let roles = [Role::Weight, Role::Bias, Role::Weight, Role::Statistic];
+        let mut start = 0;
+        let segments = ends.iter().zip(roles).map(|(&end, role)| {
+            let range = std::mem::replace(&mut start, end)..end;
+            Segment { range, role }
+        });
+        let segments: Vec<Segment> = segments.collect();
+        let count = ends[3];
+        let mut tensors = Tensors::new(optimizer.clone(), segments.clone(), 2);
+        let mut expected = values(count, 0);
+        tensors.fill_with(|parts| parts[0].copy_from_slice(&expected));
+        let mut state = vec![0.0; count];
+        for step in 0..3 {
+            let mut gradients = [values(count, step + 1), values(count, step + 5)];
+            let sum: Vec<f32> = gradients[0]
+                .iter()
+                .zip(&gradients[1])
+                .map(|(a, b)| a + b)
+                .collect();
+            for Segment { range, role } in segments.clone() {
+                let (params, sum) = (&mut expected[range.clone()], &sum[range.clone()]);
+                let state = &mut state[range];
+                match role {
+                    Role::Weight => optimizer.update(step as u64, params, sum, state, 0.5),
+                    Role::Bias => {
+                        optimizer.update_part(step as u64, params, sum, [state, &mut []], 0.5, 1.0)
+                    }
+                    Role::Statistic => params.iter_mut().zip(sum).for_each(|(p, g)| *p -= 0.5 * g),
+                }
+            }
+            let mut gradients: Vec<&mut [f32]> =
+                gradients.iter_mut().map(Vec::as_mut_slice).collect();
+            tensors.update(step as u64, &mut gradients, 0.5);
+        }
+        assert_eq!(tensors.parameters(), expected);
     }
 }

@@ -5,7 +5,7 @@ use super::folder::TaskFolder;
 use crate::assign::load;
 use crate::document;
 use crate::log;
-use crate::shard::{End, Exchange, Identity, Shard, Tensors};
+use crate::shard::{End, Exchange, Identity, Segment, Shard, Tensors};
 use crate::stop::StopFlag;
 use crate::worker::{self, Ending, Reporter, Surroundings, WorkerError};
 use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
@@ -116,7 +116,7 @@ fn run_shard(
     let pieces = &worker::assignment(&network, launch.ps_shards)[index as usize];
     let tensors = Tensors::new(
         document::optimizer(&engine.optimizer),
-        load(pieces),
+        Segment::of(network.blocks(), pieces),
         options.threads,
     );
     let consistency = launch.spec.exchange.consistency;
