@@ -1,5 +1,6 @@
 //! What networks are trained to make small.
 
+use crate::layer::math;
 use crate::model::Targets;
 
 /// What a pass over some examples found. Sums, so that parts of a batch add up.
@@ -72,26 +73,20 @@ fn cross_entropy(
         "one row of scores per label"
     );
     let mut total = StepLoss::default();
+    let mut scratch = vec![0.0; if d_scores.is_none() { classes } else { 0 }];
     let mut d_rows = d_scores.map(|d_scores| d_scores.chunks_exact_mut(classes));
     for (row, label) in scores.chunks_exact(classes).zip(labels) {
         let label = *label as usize;
-        let (mut best, mut max) = (0, row[0]);
-        for (class, score) in row.iter().enumerate() {
-            if *score > max {
-                (best, max) = (class, *score);
-            }
-        }
-        let mut sum = 0.0_f64;
-        for score in row {
-            sum += f64::from((score - max).exp());
-        }
-        let log_sum = sum.ln();
-        total.loss_sum += log_sum - f64::from(row[label] - max);
-        total.correct += usize::from(best == label && !sum.is_nan());
-        if let Some(d_row) = d_rows.as_mut().and_then(Iterator::next) {
-            for (d, score) in d_row.iter_mut().zip(row) {
-                *d = (f64::from((score - max).exp()) / sum) as f32;
-            }
+        let max = math::largest(row);
+        let d_row = d_rows.as_mut().and_then(Iterator::next);
+        let training = d_row.is_some();
+        let d_row = d_row.unwrap_or(&mut scratch);
+        let sum = math::exp_sum(row, max, d_row);
+        total.loss_sum += sum.ln() - f64::from(row[label] - max);
+        let best = row[label] == max && row[..label].iter().all(|score| *score < max);
+        total.correct += usize::from(best && !sum.is_nan());
+        if training {
+            math::scale(d_row, (1.0 / sum) as f32);
             d_row[label] -= 1.0;
         }
     }

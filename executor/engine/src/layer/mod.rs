@@ -10,6 +10,8 @@
 
 pub(crate) mod conv_pool;
 pub(crate) mod dense;
+#[allow(dead_code, reason = "used by the operations that come next")]
+pub(crate) mod math;
 pub(crate) mod matrix;
 pub(crate) mod operands;
 pub(crate) mod patches;
