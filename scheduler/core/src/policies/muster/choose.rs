@@ -1,12 +1,12 @@
 //! Which size every job gets, before it is known on which nodes: on one GPU kind the steps that are worth most per GPU first, on
 //! several the best that an exact search or, for many jobs, prices find; then whatever still improves.
 
+use super::climb::Climb;
 use super::menu::{Dish, Menu};
 use super::shares::Classes;
 use super::{exact, prices};
 use crate::policies::quota::Quota;
 use crate::problem::{Problem, Tally};
-use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 use std::collections::binary_heap::PeekMut;
 
@@ -16,17 +16,8 @@ pub(super) type Choice = Option<usize>;
 /// Rounds of single improvements at most.
 const ROUNDS: usize = 4;
 
-/// The next step of a job up the upper hull of its menu, ordered by the turn in which steps are taken.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Step {
-    /// Only first steps are served by class; what jobs get beyond is all of one class.
-    class: i64,
-    density: f64,
-    job: u32,
-    /// Its place among the corners of all hulls, and where those of its job end.
-    corner: u32,
-    end: u32,
-}
+/// From so many jobs on it is worth while to tell first which steps are taken in any case.
+const MANY_JOBS: usize = 1_000;
 
 /// What is left to give while sizes are chosen.
 struct Giving<'a> {
@@ -160,43 +151,30 @@ impl<'a> Giving<'a> {
     }
 
     /// Takes the steps from nothing up the upper concave hulls of the menus of all who have nothing, the densest first, while
-    /// anything is left. Steps of a job become thinner upwards, so only its next one is in the queue.
+    /// anything is left.
     fn climb(&mut self, classes: &[i64]) {
         if self.is_spent() {
             return;
         }
-        let lowest = classes.iter().min().copied().unwrap_or(0);
-        let mut corners: Vec<u32> = Vec::with_capacity(4 * self.menus.len());
-        let mut steps = Vec::with_capacity(self.menus.len());
-        for (job, menu) in self.menus.iter().enumerate() {
-            let corner = corners.len();
-            if self.chosen[job].is_none() {
-                hull(menu.dishes, &mut corners);
-            }
-            if corners.len() > corner {
-                steps.push(Step {
-                    class: classes[job],
-                    density: density(menu.dishes, None, corners[corner] as usize),
-                    job: dense(job),
-                    corner: dense(corner),
-                    end: dense(corners.len()),
-                });
+        let mut climb = Climb::new(self.menus, classes, |job| self.chosen[job].is_none());
+        if let [left] = self.left[..]
+            && self.menus.len() >= MANY_JOBS
+            && !self.limited
+        {
+            for (job, to) in climb.surely(self.menus, left) {
+                self.change(job, to);
             }
         }
-        let mut steps = BinaryHeap::from(steps);
+        let mut steps = BinaryHeap::from(climb.next);
         while let Some(mut step) = steps.peek_mut() {
-            let (job, to) = (step.job as usize, corners[step.corner as usize] as usize);
-            let changed = self.change(job, to);
-            if changed && self.is_spent() {
+            let job = step.job as usize;
+            let changed = self.change(job, climb.corners[step.corner as usize] as usize);
+            if self.is_spent() {
                 break;
             }
-            if changed && step.corner + 1 < step.end {
-                step.corner += 1;
-                step.class = lowest;
-                let next = corners[step.corner as usize] as usize;
-                step.density = density(self.menus[job].dishes, Some(to), next);
-            } else {
-                PeekMut::pop(step);
+            match step.above(self.menus[job].dishes, &climb.corners, climb.lowest) {
+                Some(above) if changed => *step = above,
+                _ => drop(PeekMut::pop(step)),
             }
         }
     }
@@ -231,59 +209,5 @@ impl<'a> Giving<'a> {
             .filter(|(_, dish)| dish.value > value * (1.0 + 1e-9) && free(dish))
             .max_by(|a, b| a.1.value.total_cmp(&b.1.value).then(b.0.cmp(&a.0)))
             .map(|(index, _)| index)
-    }
-}
-
-impl Eq for Step {}
-
-impl Ord for Step {
-    fn cmp(&self, other: &Self) -> Ordering {
-        let by_class = self.class.cmp(&other.class);
-        let by_worth = by_class.then(self.density.total_cmp(&other.density));
-        by_worth.then(other.job.cmp(&self.job))
-    }
-}
-
-impl PartialOrd for Step {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-/// What each GPU more adds to the value.
-fn density(dishes: &[Dish], from: Choice, to: usize) -> f64 {
-    let (gpus, value) = from.map_or((0, 0.0), |dish| (dishes[dish].gpus, dishes[dish].value));
-    (dishes[to].value - value) / f64::from(dishes[to].gpus - gpus)
-}
-
-fn dense(index: usize) -> u32 {
-    u32::try_from(index).unwrap_or(u32::MAX)
-}
-
-/// Adds the corners of the upper concave hull over nothing and the dishes of one kind, which ascend in GPUs.
-fn hull(dishes: &[Dish], corners: &mut Vec<u32>) {
-    let start = corners.len();
-    let point = |corner: Option<&u32>| {
-        corner.map_or((0.0, 0.0), |&dish| {
-            let dish = &dishes[dish as usize];
-            (f64::from(dish.gpus), dish.value)
-        })
-    };
-    for (index, dish) in dishes.iter().enumerate() {
-        if dish.value <= point(corners[start..].last()).1 {
-            continue;
-        }
-        let new = (f64::from(dish.gpus), dish.value);
-        while let Some(last) = corners[start..].last() {
-            let before = point(corners[start..].iter().rev().nth(1));
-            let last = point(Some(last));
-            let bends =
-                (last.1 - before.1) * (new.0 - before.0) > (new.1 - before.1) * (last.0 - before.0);
-            if bends {
-                break;
-            }
-            corners.pop();
-        }
-        corners.push(dense(index));
     }
 }

@@ -152,7 +152,7 @@ fn sizes(policy: &Muster, kinds: &[Kind], job: &Job, held: u32, dishes: &mut Vec
         let mut add = |gpus: u32| {
             let nodes = gpus.div_ceil(whole);
             let speed = curve.speed(gpus, nodes);
-            if speed > 0.0 && speed.is_finite() {
+            if speed > 0.0 && speed < f64::INFINITY {
                 dishes.push(Dish {
                     kind: kind.index,
                     gpus,

@@ -13,6 +13,7 @@
 //! says yet what that would cost them.
 
 mod choose;
+mod climb;
 mod exact;
 mod floor;
 mod menu;
