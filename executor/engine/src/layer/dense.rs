@@ -72,7 +72,7 @@ impl Kernel for Dense {
 }
 
 vectorised! {
-    fn add_bias(rows: &mut [f32], bias: &[f32]) {
+    pub(crate) fn add_bias(rows: &mut [f32], bias: &[f32]) {
         for row in rows.chunks_exact_mut(bias.len()) {
             for (value, bias) in row.iter_mut().zip(bias) {
                 *value += bias;
@@ -81,7 +81,7 @@ vectorised! {
     }
 
     /// `max` as a comparison lets a NaN pass, so that a diverged network shows in the loss; `f32::max` would hide it.
-    fn add_bias_relu(rows: &mut [f32], bias: &[f32]) {
+    pub(crate) fn add_bias_relu(rows: &mut [f32], bias: &[f32]) {
         for row in rows.chunks_exact_mut(bias.len()) {
             for (value, bias) in row.iter_mut().zip(bias) {
                 let sum = *value + bias;
@@ -90,7 +90,7 @@ vectorised! {
         }
     }
 
-    fn mask_by_relu(d_output: &mut [f32], output: &[f32]) {
+    pub(crate) fn mask_by_relu(d_output: &mut [f32], output: &[f32]) {
         for (d, y) in d_output.iter_mut().zip(output) {
             *d = if *y > 0.0 { *d } else { 0.0 };
         }

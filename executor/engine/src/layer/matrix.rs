@@ -33,6 +33,21 @@ impl<'a> Matrix<'a> {
         }
     }
 
+    /// Columns `first..first + cols` of a row-major matrix whose rows are `stride` long; `data` holds whole rows.
+    ///
+    /// # Panics
+    /// When rows do not fill `data` or have no such columns.
+    pub(crate) fn columns(data: &'a [f32], stride: usize, first: usize, cols: usize) -> Self {
+        check_columns(data.len(), stride, first, cols);
+        Self {
+            rows: data.len() / stride,
+            data: &data[first.min(data.len())..],
+            cols,
+            row_stride: stride,
+            col_stride: 1,
+        }
+    }
+
     /// The same numbers with rows and columns exchanged; nothing is moved.
     pub(crate) fn transposed(self) -> Self {
         Self {
@@ -43,6 +58,14 @@ impl<'a> Matrix<'a> {
             col_stride: self.row_stride,
         }
     }
+}
+
+fn check_columns(len: usize, stride: usize, first: usize, cols: usize) {
+    assert!(
+        stride > 0 && len.is_multiple_of(stride) && first + cols <= stride,
+        "columns {first} to {} of rows of {stride} in {len} numbers",
+        first + cols
+    );
 }
 
 /// `out = lhs · rhs`, or `out += lhs · rhs`; `out` is row-major without gaps. With more than one thread it runs on the current rayon
@@ -57,15 +80,36 @@ pub(crate) fn multiply(
     rhs: Matrix<'_>,
     threads: usize,
 ) {
+    let (rows, cols) = (lhs.rows, rhs.cols);
+    assert_eq!(out.len(), rows * cols, "a {rows}×{cols} result");
+    if cols > 0 {
+        multiply_columns(out, [cols, 0], write, lhs, rhs, threads);
+    }
+}
+
+/// As [`multiply`], into the columns from `first` on of the rows of `stride` numbers that fill `out`; its other columns stay.
+///
+/// # Panics
+/// When the shapes do not fit together.
+pub(crate) fn multiply_columns(
+    out: &mut [f32],
+    [stride, first]: [usize; 2],
+    write: Write,
+    lhs: Matrix<'_>,
+    rhs: Matrix<'_>,
+    threads: usize,
+) {
     let (m, n, k) = (lhs.rows, rhs.cols, lhs.cols);
     assert_eq!(k, rhs.rows, "inner dimensions");
-    assert_eq!(out.len(), m * n, "a {m}×{n} result");
+    check_columns(out.len(), stride, first, n);
+    assert_eq!(out.len(), m * stride, "{m} rows of {stride}");
     if m == 0 || n == 0 {
         return;
     }
     if k == 0 {
         if write == Write::Overwrite {
-            out.fill(0.0);
+            out.chunks_exact_mut(stride)
+                .for_each(|row| row[first..first + n].fill(0.0));
         }
         return;
     }
@@ -74,16 +118,16 @@ pub(crate) fn multiply(
     } else {
         Parallelism::None
     };
-    // SAFETY: each `Matrix` holds rows × cols elements and strides that stay within them (`new`, `transposed`); `out` was just
-    // checked and, as an exclusive borrow, overlaps neither.
+    // SAFETY: each `Matrix` holds numbers and strides that stay within them (`new`, `columns`, `transposed`); `out` was just checked
+    // and, as an exclusive borrow, overlaps neither.
     unsafe {
         gemm(
             m,
             n,
             k,
-            out.as_mut_ptr(),
+            out[first..].as_mut_ptr(),
             1,
-            n as isize,
+            stride as isize,
             write == Write::Add,
             lhs.data.as_ptr(),
             lhs.col_stride as isize,
@@ -130,6 +174,32 @@ mod tests {
                 assert!(out.iter().zip(&expected).all(|(x, y)| *x == 2.0 * y));
             }
         }
+    }
+
+    #[test]
+    fn a_product_of_columns_leaves_the_others() {
+        // Columns 1 and 2 of 2×4 times columns 0 and 1 of 2×3, into columns 1 and 2 of 2×3.
+        let a: Vec<f32> = (0..8).map(|i| i as f32).collect();
+        let b: Vec<f32> = (0..6).map(|i| i as f32 - 2.0).collect();
+        let mut out = vec![9.0; 6];
+        multiply_columns(
+            &mut out,
+            [3, 1],
+            Write::Overwrite,
+            Matrix::columns(&a, 4, 1, 2),
+            Matrix::columns(&b, 3, 0, 2),
+            1,
+        );
+        assert_eq!(out, [9.0, 0.0, 3.0, 9.0, -4.0, 7.0]);
+        multiply_columns(
+            &mut out,
+            [3, 1],
+            Write::Add,
+            Matrix::columns(&a, 4, 1, 2),
+            Matrix::columns(&b, 3, 0, 2),
+            1,
+        );
+        assert_eq!(out, [9.0, 0.0, 6.0, 9.0, -8.0, 14.0]);
     }
 
     #[test]

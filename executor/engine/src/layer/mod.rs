@@ -8,16 +8,29 @@
 //! kinds of processor do last bits differ, since `gemm` fits its blocks to caches and vector width. No operation knows of optimizers,
 //! workers or files.
 
+pub(crate) mod activate;
+pub(crate) mod average_pool;
+pub(crate) mod batch_norm;
+pub(crate) mod concat;
+pub(crate) mod conv;
 pub(crate) mod conv_pool;
 pub(crate) mod dense;
+pub(crate) mod depthwise;
 #[allow(dead_code, reason = "used by the operations that come next")]
 pub(crate) mod math;
 pub(crate) mod matrix;
+pub(crate) mod max_pool;
 pub(crate) mod operands;
+pub(crate) mod parallel;
 pub(crate) mod patches;
 pub(crate) mod pool;
+pub(crate) mod reshape;
+pub(crate) mod residual;
 pub(crate) mod simd;
+pub(crate) mod upsample;
+pub(crate) mod window;
 
+pub use activate::Activation;
 pub(crate) use conv_pool::ConvPool;
 pub(crate) use dense::Dense;
 pub(crate) use operands::{At, Backward, Forward, Gradients, Inputs, Kernel, Lane, Mode};
@@ -25,6 +38,15 @@ pub(crate) use operands::{At, Backward, Forward, Gradients, Inputs, Kernel, Lane
 /// Every operation that a network can be made of.
 #[derive(Debug, Clone)]
 pub(crate) enum Op {
+    Activate(activate::Activate),
+    AveragePool(average_pool::AveragePool),
+    BatchNorm(batch_norm::BatchNorm),
+    Concat(concat::Concat),
+    Conv(conv::Conv),
+    MaxPool(max_pool::MaxPool),
+    Reshape(reshape::Reshape),
+    Residual(residual::Residual),
+    Upsample(upsample::Upsample),
     ConvPool(ConvPool),
     Dense(Dense),
 }
@@ -33,6 +55,15 @@ impl Op {
     /// What the CPU does.
     pub(crate) fn kernel(&self) -> &dyn Kernel {
         match self {
+            Self::Activate(op) => op,
+            Self::AveragePool(op) => op,
+            Self::BatchNorm(op) => op,
+            Self::Concat(op) => op,
+            Self::Conv(op) => op,
+            Self::MaxPool(op) => op,
+            Self::Reshape(op) => op,
+            Self::Residual(op) => op,
+            Self::Upsample(op) => op,
             Self::ConvPool(op) => op,
             Self::Dense(op) => op,
         }

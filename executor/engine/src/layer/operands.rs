@@ -49,7 +49,6 @@ pub(crate) enum Mode {
 pub(crate) struct At {
     pub(crate) examples: usize,
     pub(crate) threads: usize,
-    #[expect(dead_code, reason = "read by the operations that come next")]
     pub(crate) mode: Mode,
 }
 
@@ -61,7 +60,6 @@ pub(crate) struct Forward<'a> {
     /// Overwritten whole.
     pub(crate) output: &'a mut [f32],
     /// Examples × [`Kept::numbers`] and [`Kept::bytes`]. In evaluation they hold what they held.
-    #[expect(dead_code, reason = "read by the operations that come next")]
     pub(crate) numbers: &'a mut [f32],
     pub(crate) bytes: &'a mut [u8],
     /// One per thread.
@@ -80,7 +78,6 @@ pub(crate) struct Backward<'a> {
     pub(crate) grads: &'a mut [f32],
     /// Whether gradients of parameters replace what `grads` holds.
     pub(crate) write: Write,
-    #[expect(dead_code, reason = "read by the operations that come next")]
     pub(crate) numbers: &'a mut [f32],
     pub(crate) bytes: &'a mut [u8],
     pub(crate) lanes: &'a mut [Lane],

@@ -30,6 +30,37 @@ pub enum BuildError {
         expected: &'static str,
         actual: String,
     },
+    #[error(
+        "{layer} has a {kernel} kernel, which does not fit into {image} positions with its padding"
+    )]
+    Kernel {
+        layer: String,
+        kernel: String,
+        image: String,
+    },
+    #[error("{layer} has more padding than half of its window")]
+    Padding { layer: String },
+    #[error("{layer} pools {height}×{width}; a window has at most 256 positions")]
+    LargeWindow {
+        layer: String,
+        height: usize,
+        width: usize,
+    },
+    #[error(
+        "{layer} has {groups} groups, which divide not both its {channels_in} input and {channels_out} output channels"
+    )]
+    Groups {
+        layer: String,
+        groups: usize,
+        channels_in: usize,
+        channels_out: usize,
+    },
+    #[error("{layer} brings together {one} and {other}, which do not fit")]
+    Different {
+        layer: String,
+        one: String,
+        other: String,
+    },
     #[error("{name} would hold more than 2147483648 numbers")]
     TooLarge { name: String },
 }

@@ -15,9 +15,10 @@ mod slots;
 mod workspace;
 pub mod zoo;
 
+pub use crate::layer::Activation;
 pub use batch::{Batch, Draw, Targets};
 pub use block::{Block, Fill, Role};
-pub use builder::{Builder, ValueId};
+pub use builder::{Builder, Conv, ValueId, Windows};
 pub use error::BuildError;
 pub use input::{Input, InputShape};
 pub use network::Network;

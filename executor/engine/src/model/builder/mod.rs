@@ -1,10 +1,13 @@
 //! Lays a network out, operation by operation.
 
 mod sequence;
+mod vision;
 
+pub use vision::{Conv, Windows};
+
+use super::block::{Block, Fill, Role};
 use crate::layer::{ConvPool, Dense, Op};
 use crate::loss::Loss;
-use super::block::{Block, Fill, Role};
 use crate::model::error::{BuildError, MAX_NUMBERS, product};
 use crate::model::input::Input;
 use crate::model::network::{Network, Node};
@@ -155,7 +158,7 @@ impl Builder {
         Ok(self.end(scores, Loss::CrossEntropy { classes }))
     }
 
-    fn end(self, last: ValueId, loss: Loss) -> Network {
+    pub(super) fn end(self, last: ValueId, loss: Loss) -> Network {
         assert_eq!(
             last.0,
             self.nodes.len(),

@@ -1,0 +1,65 @@
+//! Dividing an operation's work among threads so that the bits do not depend on how many there are.
+//!
+//! Work is cut into items by shapes alone; sums over items are added up in the items' order.
+
+use super::math::add;
+use super::matrix::Write;
+use super::operands::Lane;
+use rayon::iter::{IntoParallelIterator, ParallelIterator};
+
+/// Numbers per item of work that only moves through memory, about: 256 KiB, large against the cost of handing an item over.
+const ITEM: usize = 1 << 16;
+
+/// Examples per item of work when one has `numbers` numbers.
+pub(crate) fn examples_per_item(numbers: usize) -> usize {
+    (ITEM / numbers.max(1)).max(1)
+}
+
+/// Does `work` for each of the items, which write to different memory.
+pub(crate) fn each<T: Send>(
+    threads: usize,
+    items: impl Iterator<Item = T>,
+    work: impl Fn(T) + Sync,
+) {
+    if threads == 1 {
+        items.for_each(work);
+    } else {
+        let items: Vec<T> = items.collect();
+        items.into_par_iter().for_each(&work);
+    }
+}
+
+/// Does `work` for each item with a lane's scratch, as many at a time as there are lanes; `done` then sees each of these lanes, in the
+/// order of the items.
+pub(crate) fn waves<T: Send>(
+    lanes: &mut [Lane],
+    mut items: impl Iterator<Item = T>,
+    work: impl Fn(T, &mut Lane) + Sync,
+    mut done: impl FnMut(&mut Lane),
+) {
+    if let [lane] = lanes {
+        for item in items {
+            work(item, lane);
+            done(lane);
+        }
+        return;
+    }
+    loop {
+        let wave: Vec<_> = lanes.iter_mut().zip(items.by_ref()).collect();
+        let used = wave.len();
+        if used == 0 {
+            return;
+        }
+        wave.into_par_iter()
+            .for_each(|(lane, item)| work(item, lane));
+        lanes[..used].iter_mut().for_each(&mut done);
+    }
+}
+
+/// Writes or adds a lane's part of a gradient.
+pub(crate) fn accumulate(sum: &mut [f32], part: &[f32], write: Write) {
+    match write {
+        Write::Overwrite => sum.copy_from_slice(part),
+        Write::Add => add(sum, part),
+    }
+}

@@ -1,0 +1,393 @@
+//! Operations on images: height × width × channels.
+
+use super::{Builder, ValueId};
+use crate::layer::activate::Activate;
+use crate::layer::average_pool::AveragePool;
+use crate::layer::batch_norm::BatchNorm;
+use crate::layer::concat::Concat;
+use crate::layer::max_pool::{MAX_TAPS, MaxPool};
+use crate::layer::reshape::Reshape;
+use crate::layer::residual::Residual;
+use crate::layer::upsample::Upsample;
+use crate::layer::window::Window;
+use crate::layer::{Activation, Op, conv};
+use crate::model::block::{Fill, Role};
+use crate::model::error::{BuildError, product};
+
+/// Windows that slide over an image. Sides are height, then width.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Windows {
+    pub kernel: [usize; 2],
+    pub stride: [usize; 2],
+    /// Rows (columns) before the first and after the last one.
+    pub padding: [usize; 2],
+}
+
+/// A convolution to be added.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Conv {
+    /// Channels that it makes.
+    pub channels: usize,
+    pub windows: Windows,
+    /// Each group of output channels reads one group of input channels; with as many as channels it is a depthwise convolution.
+    pub groups: usize,
+    pub bias: bool,
+    pub relu: bool,
+}
+
+impl Windows {
+    /// At every position, without padding.
+    #[must_use]
+    pub fn square(side: usize) -> Self {
+        Self::oblong(side, side)
+    }
+
+    /// As [`Self::square`].
+    #[must_use]
+    pub fn oblong(height: usize, width: usize) -> Self {
+        Self {
+            kernel: [height, width],
+            stride: [1, 1],
+            padding: [0, 0],
+        }
+    }
+
+    #[must_use]
+    pub fn stride(self, stride: usize) -> Self {
+        let stride = [stride, stride];
+        Self { stride, ..self }
+    }
+
+    #[must_use]
+    pub fn padding(self, padding: usize) -> Self {
+        let padding = [padding, padding];
+        Self { padding, ..self }
+    }
+
+    /// The padding that keeps the sides of an image at stride 1, of kernels with odd sides.
+    #[must_use]
+    pub fn same(self) -> Self {
+        let padding = self.kernel.map(|side| side / 2);
+        Self { padding, ..self }
+    }
+}
+
+impl Conv {
+    /// With bias, without ReLU, in one group.
+    #[must_use]
+    pub fn new(channels: usize, windows: Windows) -> Self {
+        Self {
+            channels,
+            windows,
+            groups: 1,
+            bias: true,
+            relu: false,
+        }
+    }
+
+    #[must_use]
+    pub fn groups(self, groups: usize) -> Self {
+        Self { groups, ..self }
+    }
+
+    /// Before a batch normalisation, which would take the bias away again.
+    #[must_use]
+    pub fn without_bias(self) -> Self {
+        let bias = false;
+        Self { bias, ..self }
+    }
+
+    #[must_use]
+    pub fn relu(self) -> Self {
+        let relu = true;
+        Self { relu, ..self }
+    }
+}
+
+impl Builder {
+    /// A convolution. Drawn after He et al., which suits the ReLU that follows most of them, in the same operation or a later one.
+    ///
+    /// # Errors
+    /// When `x` is no image or smaller than the kernel, when the groups do not divide the channels, or the layer would be too large.
+    pub fn conv(&mut self, name: &str, x: ValueId, conv: Conv) -> Result<ValueId, BuildError> {
+        let [height, width, channels_in] = self.image(name, x)?;
+        let (groups, channels_out) = (conv.groups, conv.channels);
+        let window = window(name, [height, width], conv.windows)?;
+        at_least_one(name, "output channels", &[channels_out])?;
+        at_least_one(name, "groups", &[groups])?;
+        if !channels_in.is_multiple_of(groups) || !channels_out.is_multiple_of(groups) {
+            return Err(BuildError::Groups {
+                layer: name.to_owned(),
+                groups,
+                channels_in,
+                channels_out,
+            });
+        }
+        let [kernel_height, kernel_width] = window.kernel;
+        let shape = [
+            kernel_height,
+            kernel_width,
+            channels_in / groups,
+            channels_out,
+        ];
+        let inputs = product(&format!("{name}.weight"), &shape[..3])?;
+        let weight = self.block(name, "weight", &shape, Role::Weight, Fill::he(inputs))?;
+        let bias = match conv.bias {
+            true => self.bias(name, channels_out)?,
+            false => weight.end..weight.end,
+        };
+        let op = conv::Conv {
+            window,
+            channels_in,
+            channels_out,
+            groups,
+            relu: conv.relu,
+            weight,
+            bias,
+        };
+        let [height, width] = window.output();
+        let shape = vec![height, width, channels_out];
+        self.push(name, Op::Conv(op), &[x], shape)
+    }
+
+    /// The largest number in each window; positions in the padding never win.
+    ///
+    /// # Errors
+    /// When `x` is no image or smaller than the window, the window has more than 256 positions, or padding is more than half of it.
+    pub fn max_pool(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        windows: Windows,
+    ) -> Result<ValueId, BuildError> {
+        let (window, channels) = self.pool(name, x, windows)?;
+        if window.taps() > MAX_TAPS {
+            let layer = name.to_owned();
+            let [height, width] = window.kernel;
+            return Err(BuildError::LargeWindow {
+                layer,
+                height,
+                width,
+            });
+        }
+        let [height, width] = window.output();
+        let op = Op::MaxPool(MaxPool { window, channels });
+        self.push(name, op, &[x], vec![height, width, channels])
+    }
+
+    /// The mean of each window's positions; those in the padding do not count.
+    ///
+    /// # Errors
+    /// When `x` is no image or smaller than the window, or padding is more than half of it.
+    pub fn average_pool(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        windows: Windows,
+    ) -> Result<ValueId, BuildError> {
+        let (window, channels) = self.pool(name, x, windows)?;
+        let [height, width] = window.output();
+        let op = Op::AveragePool(AveragePool { window, channels });
+        self.push(name, op, &[x], vec![height, width, channels])
+    }
+
+    /// The mean over all positions: a row of channels.
+    ///
+    /// # Errors
+    /// When `x` is no image.
+    pub fn global_average_pool(&mut self, name: &str, x: ValueId) -> Result<ValueId, BuildError> {
+        let [height, width, _] = self.image(name, x)?;
+        let (window, channels) = self.pool(name, x, Windows::oblong(height, width))?;
+        let op = Op::AveragePool(AveragePool { window, channels });
+        self.push(name, op, &[x], vec![channels])
+    }
+
+    /// Batch normalisation over examples and all dimensions but the last, then ReLU where asked for. Statistics are those of the
+    /// examples that a worker has at once.
+    ///
+    /// # Errors
+    /// When the network would be too large.
+    pub fn batch_norm(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        relu: bool,
+    ) -> Result<ValueId, BuildError> {
+        let shape = self.shape(x).to_vec();
+        let channels = *shape.last().expect("a value has a dimension");
+        let mut block =
+            |what, role, value| self.block(name, what, &[channels], role, Fill::Constant(value));
+        let op = BatchNorm {
+            channels,
+            relu,
+            scale: block("scale", Role::Bias, 1.0)?,
+            shift: block("shift", Role::Bias, 0.0)?,
+            mean: block("mean", Role::Statistic, 0.0)?,
+            variance: block("variance", Role::Statistic, 1.0)?,
+        };
+        self.push(name, Op::BatchNorm(op), &[x], shape)
+    }
+
+    /// `a + b`, then ReLU where asked for.
+    ///
+    /// # Errors
+    /// When their shapes differ.
+    pub fn add(
+        &mut self,
+        name: &str,
+        a: ValueId,
+        b: ValueId,
+        relu: bool,
+    ) -> Result<ValueId, BuildError> {
+        let shape = self.shape(a).to_vec();
+        if shape != self.shape(b) {
+            return Err(self.different(name, a, b));
+        }
+        let numbers = self.numbers(a);
+        self.push(
+            name,
+            Op::Residual(Residual { numbers, relu }),
+            &[a, b],
+            shape,
+        )
+    }
+
+    /// Values next to one another along their last dimension.
+    ///
+    /// # Errors
+    /// When there are none, or other dimensions differ.
+    pub fn concat(&mut self, name: &str, parts: &[ValueId]) -> Result<ValueId, BuildError> {
+        let Some((&first, others)) = parts.split_first() else {
+            let layer = name.to_owned();
+            let what = "branches";
+            return Err(BuildError::Empty { layer, what });
+        };
+        let rows = |value: ValueId| self.shape(value).split_last().map(|(_, rows)| rows);
+        if let Some(&other) = others.iter().find(|&&other| rows(other) != rows(first)) {
+            return Err(self.different(name, first, other));
+        }
+        let columns = |value: &ValueId| *self.shape(*value).last().expect("a dimension");
+        let columns: Vec<usize> = parts.iter().map(columns).collect();
+        let mut shape = self.shape(first).to_vec();
+        *shape.last_mut().expect("a dimension") = columns.iter().sum();
+        self.push(name, Op::Concat(Concat { parts: columns }), parts, shape)
+    }
+
+    /// An activation function by itself; [`Self::dense`], [`Self::conv`], [`Self::batch_norm`] and [`Self::add`] have a ReLU in them.
+    ///
+    /// # Errors
+    /// When the network would be too large.
+    pub fn activate(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        function: Activation,
+    ) -> Result<ValueId, BuildError> {
+        let (shape, numbers) = (self.shape(x).to_vec(), self.numbers(x));
+        let op = Op::Activate(Activate { function, numbers });
+        self.push(name, op, &[x], shape)
+    }
+
+    /// Each position of an image `factor` times in either direction.
+    ///
+    /// # Errors
+    /// When `x` is no image, `factor` is 0, or the image would be too large.
+    pub fn upsample(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        factor: usize,
+    ) -> Result<ValueId, BuildError> {
+        let [height, width, channels] = self.image(name, x)?;
+        at_least_one(name, "as its factor", &[factor])?;
+        let op = Upsample {
+            width,
+            channels,
+            factor,
+        };
+        let sides = [height, width].map(|side| side.saturating_mul(factor));
+        let shape = vec![sides[0], sides[1], channels];
+        self.push(name, Op::Upsample(op), &[x], shape)
+    }
+
+    /// The same numbers in the same order under another shape.
+    ///
+    /// # Errors
+    /// When that has another number of them.
+    pub fn reshape(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        shape: &[usize],
+    ) -> Result<ValueId, BuildError> {
+        if product(&format!("the output of {name}"), shape)? != self.numbers(x) || shape.is_empty()
+        {
+            return Err(BuildError::Different {
+                layer: name.to_owned(),
+                one: format!("{:?}", self.shape(x)),
+                other: format!("{shape:?}"),
+            });
+        }
+        self.push(name, Op::Reshape(Reshape), &[x], shape.to_vec())
+    }
+
+    fn pool(
+        &self,
+        name: &str,
+        x: ValueId,
+        windows: Windows,
+    ) -> Result<(Window, usize), BuildError> {
+        let [height, width, channels] = self.image(name, x)?;
+        let window = window(name, [height, width], windows)?;
+        if (0..2).any(|side| 2 * window.padding[side] > window.kernel[side]) {
+            let layer = name.to_owned();
+            return Err(BuildError::Padding { layer });
+        }
+        Ok((window, channels))
+    }
+
+    fn different(&self, layer: &str, one: ValueId, other: ValueId) -> BuildError {
+        BuildError::Different {
+            layer: layer.to_owned(),
+            one: format!("{:?}", self.shape(one)),
+            other: format!("{:?}", self.shape(other)),
+        }
+    }
+}
+
+/// Windows on an image that holds at least one.
+fn window(layer: &str, image: [usize; 2], windows: Windows) -> Result<Window, BuildError> {
+    let Windows {
+        kernel,
+        stride,
+        padding,
+    } = windows;
+    at_least_one(layer, "rows or columns in its kernel", &kernel)?;
+    at_least_one(layer, "as its stride", &stride)?;
+    product(&format!("the windows of {layer}"), &kernel)?;
+    product(&format!("the padding of {layer}"), &padding)?;
+    let fits = |side: usize| kernel[side] <= image[side].saturating_add(2 * padding[side]);
+    if !fits(0) || !fits(1) {
+        return Err(BuildError::Kernel {
+            layer: layer.to_owned(),
+            kernel: format!("{}×{}", kernel[0], kernel[1]),
+            image: format!("{}×{}", image[0], image[1]),
+        });
+    }
+    Ok(Window {
+        image,
+        kernel,
+        stride,
+        padding,
+    })
+}
+
+fn at_least_one(layer: &str, what: &'static str, numbers: &[usize]) -> Result<(), BuildError> {
+    match numbers.contains(&0) {
+        true => Err(BuildError::Empty {
+            layer: layer.to_owned(),
+            what,
+        }),
+        false => Ok(()),
+    }
+}
