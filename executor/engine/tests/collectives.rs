@@ -1,7 +1,7 @@
 //! Collectives between threads of one process, each with its own port, over both fabrics.
 
-use muster_engine::collective::{self, Algorithm, pieces};
-use muster_engine::fabric::{Credentials, Fabric, Member, Options, Port, View};
+use muster_engine::collective::{self, Algorithm, all_reduce_arena, pieces};
+use muster_engine::fabric::{Arena, Credentials, Fabric, Member, Options, Port, View};
 use muster_model::id::JobId;
 use std::thread;
 use uuid::Uuid;
@@ -56,9 +56,11 @@ fn on_all<R: Send>(
 
 /// Small integers: every partial sum is exact, in whatever order.
 fn integers(rank: usize, len: usize) -> Vec<f32> {
-    (0..len)
-        .map(|i| ((i * 31 + rank * 1_009 + 7) % 2_003) as f32 - 1_000.0)
-        .collect()
+    (0..len).map(|i| integer(rank, i)).collect()
+}
+
+fn integer(rank: usize, i: usize) -> f32 {
+    ((i * 31 + rank * 1_009 + 7) % 2_003) as f32 - 1_000.0
 }
 
 /// Numbers whose sums depend on the order of summation.
@@ -190,6 +192,35 @@ fn a_broadcast_reaches_everyone_from_every_root() {
                         assert!(values == integers(root, len), "{n} ranks, root {root}");
                         collective::barrier(fabric.mesh()).unwrap();
                     }
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn an_arena_is_summed_exactly_range_by_range() {
+    const LEN: usize = 200_003;
+    let ranges = [0..0, 0..1, 1..70_001, 70_001..LEN, 0..LEN];
+    for n in [1, 2, 3, 4, 9] {
+        for shared_memory in [false, true] {
+            on_all(n, shared_memory, |fabric| {
+                let mut arena = Arena::new(LEN).unwrap();
+                fabric.share(&arena).unwrap();
+                assert_eq!(fabric.groups().len() == 1, shared_memory || n == 1);
+                for (step, range) in ranges.iter().cycle().take(15).enumerate() {
+                    let mine = integers(fabric.rank() + step, LEN);
+                    arena.gradients_mut().copy_from_slice(&mine);
+                    let between = Algorithm::HalvingDoubling;
+                    all_reduce_arena(fabric, &mut arena, range.clone(), between).unwrap();
+                    let expected: Vec<f32> = range
+                        .clone()
+                        .map(|i| (0..n).map(|rank| integer(rank + step, i)).sum())
+                        .collect();
+                    let sums = &collective::sums(fabric, &arena)[range.clone()];
+                    assert!(sums == expected, "{n} ranks, step {step}");
+                    assert!(arena.gradients() == mine, "the gradients were touched");
+                    collective::barrier(fabric.mesh()).unwrap();
                 }
             });
         }

@@ -12,12 +12,16 @@
 pub(crate) mod add;
 mod butterfly;
 mod circle;
+mod direct;
+mod group;
 mod halving;
 mod hierarchical;
 mod ring;
 mod tree;
 
 pub use circle::{Circle, pieces};
+pub use direct::{all_reduce_arena, sums};
+pub use group::{Group, Reduced};
 pub use ring::{all_gather, reduce_scatter};
 pub use tree::{barrier, broadcast};
 

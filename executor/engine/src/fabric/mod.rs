@@ -11,21 +11,28 @@
 //!
 //! This module must never know what is computed from the floats, nor decide who is a member.
 
+mod arena;
 mod control;
+mod gathering;
 mod hello;
 mod join;
 mod link;
 mod memory;
 mod mesh;
+mod node;
 mod port;
 mod ring;
 mod shm;
 mod tcp;
+mod topology;
 mod view;
 
+pub use arena::Arena;
+pub use gathering::Gathering;
 pub use hello::Credentials;
 pub use memory::Shared;
 pub use mesh::{Flow, How, Mesh, Piece, Side, Take};
+pub use node::Node;
 pub use port::Port;
 pub use view::{Coordinator, Member, Report, View};
 
@@ -88,6 +95,9 @@ impl FabricError {
 pub struct Fabric {
     view: View,
     mesh: Mesh,
+    groups: Vec<Vec<usize>>,
+    node: Option<Node>,
+    options: Options,
 }
 
 impl Fabric {
@@ -96,8 +106,67 @@ impl Fabric {
     /// # Errors
     /// [`FabricError::Lost`] when a member is dead or does not come; [`FabricError::NotMember`]; a refused greeting.
     pub fn join(port: &Port, view: View, options: &Options) -> Result<Self, FabricError> {
-        let mesh = join::join(port, &view, options)?;
-        Ok(Self { view, mesh })
+        let mut mesh = join::join(port, &view, options)?;
+        match topology::agree(&mut mesh) {
+            Ok(groups) => Ok(Self {
+                view,
+                mesh,
+                groups,
+                node: None,
+                options: options.clone(),
+            }),
+            Err(error) => {
+                mesh.leave_because(&error);
+                Err(error)
+            }
+        }
+    }
+
+    /// Shares the arena with the other tasks of the node, if there are any that memory can be shared with; all members call this,
+    /// with arenas of one length.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn share(&mut self, arena: &Arena) -> Result<(), FabricError> {
+        let rank = self.rank();
+        let group = self.groups.iter().find(|group| group.contains(&rank));
+        let group = group.expect("every rank is in a group");
+        if group.len() > 1 {
+            let node = Node::share(&mut self.mesh, group, arena, &self.options)?;
+            self.node = Some(node);
+        }
+        Ok(())
+    }
+
+    /// Ranks that share memory with each other, by node; disjoint, everyone in one, the same on all ranks.
+    #[must_use]
+    pub fn groups(&self) -> &[Vec<usize>] {
+        &self.groups
+    }
+
+    /// What this task shares with others of its node, after [`Self::share`].
+    #[must_use]
+    pub fn node(&self) -> Option<&Node> {
+        self.node.as_ref()
+    }
+
+    /// The parts that a collective on an arena needs at once.
+    #[must_use]
+    pub fn parts(&mut self) -> (&mut Mesh, &[Vec<usize>], Option<&mut Node>, &Options) {
+        let Self {
+            mesh,
+            groups,
+            node,
+            options,
+            ..
+        } = self;
+        (mesh, groups, node.as_mut(), options)
+    }
+
+    /// Keeps the node's planes beyond the view: they hold the last sums.
+    #[must_use]
+    pub fn take_node(&mut self) -> Option<Node> {
+        self.node.take()
     }
 
     /// The view that these connections are of.

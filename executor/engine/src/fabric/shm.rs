@@ -45,6 +45,9 @@ impl Link for ShmLink {
         if wake {
             self.control.say(Word::Bell);
         }
+        if count == 0 && self.control.has_left() {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
         Ok(count)
     }
 

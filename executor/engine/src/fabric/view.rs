@@ -20,7 +20,7 @@ pub struct Member {
     pub address: SocketAddr,
     /// The socket through which tasks of the same node hand each other memory.
     pub local: Option<PathBuf>,
-    /// Collectives on the arena that it has completed; `None` of one that has not been in a view.
+    /// Collectives on the arena that it has completed; `None` of a newcomer that has not got the others' parameters yet.
     pub completed: Option<u64>,
 }
 
@@ -42,7 +42,8 @@ impl View {
 }
 
 /// What a member says when it needs the next view.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Report {
     pub member: Member,
     /// The view that it leaves; 0 of one that has not been in any.
@@ -56,8 +57,9 @@ pub struct Report {
 /// Gives every member the same next view.
 ///
 /// What it must keep to: views are numbered upwards from 1; a view holds only members that have reported since the view before,
-/// in any order but the same for all; a member that has not been in a view (`completed: None`) is taken in only when of those
-/// that have completed the most collectives one reports `between_steps`, as it cannot take part in repeating a step.
+/// in any order but the same for all; a member that has not been in a view (`completed: None`) is taken in only when all
+/// of those that have completed the most collectives report `between_steps`, as it cannot take part in repeating a step; and a
+/// member that reports lives, whatever others say of it. [`super::Gathering`] keeps to it.
 pub trait Coordinator: Send + Sync {
     /// Blocks until the view after `report.view` is known.
     ///

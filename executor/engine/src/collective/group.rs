@@ -1,0 +1,385 @@
+//! A task among its peers from view to view: a death or a newcomer changes the view, nobody restarts.
+//!
+//! When a member dies, every survivor's collective ends with its rank; each asks the coordinator for the next view, connects
+//! anew, and repeats the collective from its gradients, which nothing has touched. A survivor that had completed it before it
+//! heard of the death keeps its sum, and hands it to those that had not: all continue with the same bits. Between two members'
+//! counts there is at most one collective, as nobody completes the next before everyone has entered it.
+
+use super::{Algorithm, all_reduce_arena, barrier, broadcast, sums};
+use crate::fabric::{
+    Arena, Coordinator, Fabric, FabricError, Flow, How, Node, Options, Piece, Port, Report, Side,
+    Take, View,
+};
+use std::ops::Range;
+use std::sync::Arc;
+
+/// Views tried for one collective: each means a death or a newcomer, or a member that dies on the way into the next one.
+const VIEWS_PER_COLLECTIVE: usize = 64;
+
+/// What became of a collective.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reduced {
+    /// Ranks whose gradients are in the sum; the caller divides by what they have counted.
+    pub contributions: usize,
+    /// The view that completed it.
+    pub view: u64,
+}
+
+/// Where the last sums lie. They outlive the view that made them.
+#[derive(Debug)]
+enum Held {
+    /// With the present view.
+    Present,
+    /// In the private plane of the arena.
+    Arena,
+    /// In the planes of an earlier view's node, which had so many groups.
+    Node { node: Node, groups: usize },
+}
+
+/// A member.
+pub struct Group {
+    port: Port,
+    coordinator: Arc<dyn Coordinator>,
+    options: Options,
+    between: Algorithm,
+    arena: Arena,
+    fabric: Option<Fabric>,
+    completed: u64,
+    /// Not welcomed yet: others have parameters, this task has none.
+    fresh: bool,
+    last: Reduced,
+    /// Of the collective under way, or of the last one.
+    range: Range<usize>,
+    held: Held,
+    /// Ranks that are not welcomed yet.
+    joined: Vec<usize>,
+    /// Ranges whose sums a slower member may still lack; see [`Self::fence`].
+    unfenced: Vec<Range<usize>>,
+}
+
+impl Group {
+    /// Reports as a newcomer and waits for the first view with this task in it. `len` floats of gradients; `between` is the
+    /// algorithm between nodes, or between tasks that share no memory. All members give the same.
+    ///
+    /// # Errors
+    /// [`FabricError`].
+    pub fn start(
+        port: Port,
+        coordinator: Arc<dyn Coordinator>,
+        len: usize,
+        between: Algorithm,
+        options: Options,
+    ) -> Result<Self, FabricError> {
+        let mut group = Self {
+            port,
+            coordinator,
+            options,
+            between,
+            arena: Arena::new(len)?,
+            fabric: None,
+            completed: 0,
+            fresh: true,
+            last: Reduced {
+                contributions: 0,
+                view: 0,
+            },
+            range: 0..0,
+            held: Held::Present,
+            joined: Vec::new(),
+            unfenced: Vec::new(),
+        };
+        group.next_view(None, true)?;
+        Ok(group)
+    }
+
+    /// This task's gradients, to be written between collectives.
+    pub fn gradients_mut(&mut self) -> &mut [f32] {
+        self.arena.gradients_mut()
+    }
+
+    /// The sums, where the last collective has left them; they stay until this task enters the next one on the same range.
+    #[must_use]
+    pub fn sums(&self) -> &[f32] {
+        match &self.held {
+            Held::Present => sums(self.fabric(), &self.arena),
+            Held::Arena => self.arena.sums(),
+            Held::Node { node, groups: 1 } => node.sums(),
+            Held::Node { node, .. } => node.totals(),
+        }
+    }
+
+    /// The present view.
+    #[must_use]
+    pub fn view(&self) -> &View {
+        self.fabric().view()
+    }
+
+    /// This task's place in it.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.fabric().rank()
+    }
+
+    /// Collectives on the arena that this task has completed or, as a newcomer, was told of.
+    #[must_use]
+    pub fn completed(&self) -> u64 {
+        self.completed
+    }
+
+    /// Sums `range` of all members' gradients; in however many views it takes. All members call this with the same range.
+    ///
+    /// # Errors
+    /// [`FabricError::NoView`] when the coordinator gives up; errors of this task's own.
+    pub fn all_reduce(&mut self, range: Range<usize>) -> Result<Reduced, FabricError> {
+        let wanted = self.completed + 1;
+        self.range = range.clone();
+        for _ in 0..VIEWS_PER_COLLECTIVE {
+            match self.attempt(range.clone()) {
+                Ok(()) => {
+                    self.held = Held::Present;
+                    self.completed = wanted;
+                    self.last = Reduced {
+                        contributions: self.fabric().size(),
+                        view: self.view().number,
+                    };
+                }
+                Err(error) => self.next_view(Some(error), false)?,
+            }
+            if self.completed == wanted {
+                return Ok(self.last);
+            }
+        }
+        Err(FabricError::NoView("its members keep dying".to_owned()))
+    }
+
+    /// Called by every member between two steps. Lets in who waits. `true` when there are newcomers: then every member, the
+    /// newcomers first thing, calls [`Self::welcome`].
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn between_steps(&mut self) -> Result<bool, FabricError> {
+        if self.joined.is_empty() && self.coordinator.someone_waits() {
+            self.next_view(Some(FabricError::Regroup), true)?;
+        }
+        Ok(self.has_newcomers())
+    }
+
+    /// Whether somebody, perhaps this task, waits to be welcomed.
+    #[must_use]
+    pub fn has_newcomers(&self) -> bool {
+        !self.joined.is_empty()
+    }
+
+    /// Gives the newcomers everyone else's `values`, all parts of them: parameters, optimizer state, whatever a step needs.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn welcome(&mut self, values: &mut [&mut [f32]]) -> Result<(), FabricError> {
+        while self.has_newcomers() {
+            let size = self.fabric().size();
+            let root = (0..size).find(|rank| !self.joined.contains(rank));
+            let root = root.expect("newcomers are new only to others");
+            let mesh = self
+                .fabric
+                .as_mut()
+                .expect("in a view since `start`")
+                .mesh();
+            let given = values
+                .iter_mut()
+                .try_for_each(|part| broadcast(mesh, root, part));
+            // Nobody goes on to the next step while another may still need the root for this.
+            let all_have = match given {
+                Ok(()) => {
+                    self.fresh = false;
+                    barrier(mesh)
+                }
+                Err(error) => Err(error),
+            };
+            match all_have {
+                Ok(()) => self.joined.clear(),
+                Err(error) => self.next_view(Some(error), true)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn attempt(&mut self, range: Range<usize>) -> Result<(), FabricError> {
+        self.fence(&range)?;
+        let fabric = self.fabric.as_mut().expect("in a view since `start`");
+        all_reduce_arena(fabric, &mut self.arena, range, self.between)
+    }
+
+    /// Waits for everyone before sums are overwritten that a slower member may still have to be given. On one node the chunks
+    /// themselves wait for everyone to have entered; links do not. Once a step, as a step's ranges are apart.
+    fn fence(&mut self, range: &Range<usize>) -> Result<(), FabricError> {
+        let fabric = self.fabric.as_mut().expect("in a view since `start`");
+        if fabric.groups().len() == 1 {
+            return Ok(());
+        }
+        let meets = |old: &Range<usize>| old.start < range.end && range.start < old.end;
+        if self.unfenced.iter().any(meets) {
+            barrier(fabric.mesh())?;
+            self.unfenced.clear();
+        }
+        self.unfenced.push(range.clone());
+        Ok(())
+    }
+
+    fn fabric(&self) -> &Fabric {
+        self.fabric.as_ref().expect("in a view since `start`")
+    }
+
+    /// Leaves the present view because of `why` and enters the next one whose members all come.
+    fn next_view(
+        &mut self,
+        mut why: Option<FabricError>,
+        between_steps: bool,
+    ) -> Result<(), FabricError> {
+        let mut lost = Vec::new();
+        loop {
+            let error = why.take().unwrap_or(FabricError::Regroup);
+            let mut number = 0;
+            if let Some(mut fabric) = self.fabric.take() {
+                number = fabric.view().number;
+                lost.extend(lost_member(&error, fabric.view()));
+                self.hold(&mut fabric);
+                fabric.abandon(&error);
+            }
+            own_fault(error)?;
+            let mut me = self.port.member();
+            me.completed = (!self.fresh).then_some(self.completed);
+            let view = self.coordinator.next_view(Report {
+                member: me,
+                view: number,
+                lost: std::mem::take(&mut lost),
+                between_steps,
+            });
+            let view = view.map_err(FabricError::NoView)?;
+            match self.enter(&view) {
+                Ok(()) => return Ok(()),
+                Err(error) => {
+                    if self.fabric.is_none() {
+                        lost.extend(lost_member(&error, &view));
+                    }
+                    why = Some(error);
+                }
+            }
+        }
+    }
+
+    /// The last sums must survive the view's end.
+    fn hold(&mut self, fabric: &mut Fabric) {
+        if matches!(self.held, Held::Present) {
+            let groups = fabric.groups().len();
+            self.held = match fabric.take_node() {
+                Some(node) => Held::Node { node, groups },
+                None => Held::Arena,
+            };
+        }
+    }
+
+    fn enter(&mut self, view: &View) -> Result<(), FabricError> {
+        let completed = view.members.iter().map(|member| member.completed);
+        let newcomers: Vec<usize> = (0..)
+            .zip(completed.clone())
+            .filter_map(|(rank, completed)| completed.is_none().then_some(rank))
+            .collect();
+        let fabric = Fabric::join(&self.port, view.clone(), &self.options)?;
+        self.fabric.insert(fabric).share(&self.arena)?;
+        self.unfenced.clear();
+        match completed.flatten().max() {
+            Some(top) => {
+                self.joined = newcomers;
+                self.catch_up(view, top)
+            }
+            None if self.has_newcomers() => Err(FabricError::NoView(
+                "everyone who had the parameters is gone".to_owned(),
+            )),
+            None => {
+                // Nobody has anything yet: all initialise alike.
+                self.fresh = false;
+                Ok(())
+            }
+        }
+    }
+
+    /// Who has completed the last collective hands its sum to those who have not.
+    fn catch_up(&mut self, view: &View, top: u64) -> Result<(), FabricError> {
+        let completed = |at: usize| view.members[at].completed;
+        let source = (0..view.members.len()).find(|&at| completed(at) == Some(top));
+        let source = source.expect("somebody has completed the most");
+        let behind = (0..view.members.len())
+            .filter(|&at| completed(at).is_some_and(|completed| completed < top));
+        let rank = self.rank();
+        for laggard in behind {
+            if rank == source {
+                let flow = Flow {
+                    to: Some(laggard),
+                    sends: vec![Piece {
+                        range: self.range.clone(),
+                        from: Side::Input,
+                        after: None,
+                    }],
+                    ..Flow::default()
+                };
+                let mut fabric = self.fabric.take().expect("just joined");
+                let header = [self.last.contributions as f32];
+                let sent = fabric
+                    .mesh()
+                    .run(&header, &mut [], &whole(laggard, 1))
+                    .and_then(|()| fabric.mesh().run(self.sums(), &mut [], &flow));
+                self.fabric = Some(fabric);
+                sent?;
+            } else if rank == laggard {
+                let fabric = self.fabric.as_mut().expect("just joined");
+                let take = |range| Flow {
+                    from: Some(source),
+                    takes: vec![Take {
+                        range,
+                        how: How::Store,
+                    }],
+                    ..Flow::default()
+                };
+                let mut header = [0.0];
+                fabric.mesh().run(&[], &mut header, &take(0..1))?;
+                let (_, sums) = self.arena.sides();
+                fabric.mesh().run(&[], sums, &take(self.range.clone()))?;
+                self.held = Held::Arena;
+                self.last = Reduced {
+                    contributions: header[0] as usize,
+                    view: view.number,
+                };
+            }
+        }
+        self.completed = top;
+        Ok(())
+    }
+}
+
+fn whole(to: usize, len: usize) -> Flow {
+    Flow {
+        to: Some(to),
+        sends: vec![Piece {
+            range: 0..len,
+            from: Side::Input,
+            after: None,
+        }],
+        ..Flow::default()
+    }
+}
+
+/// The id of who died, if somebody did.
+fn lost_member(error: &FabricError, view: &View) -> Option<u32> {
+    match error {
+        FabricError::Lost { rank } => view.members.get(*rank).map(|member| member.id),
+        _ => None,
+    }
+}
+
+/// Deaths and changes of view are everyday; anything else is this task's own trouble and ends it.
+fn own_fault(error: FabricError) -> Result<(), FabricError> {
+    match error {
+        FabricError::Lost { .. } | FabricError::Regroup => Ok(()),
+        error => Err(error),
+    }
+}

@@ -1,0 +1,284 @@
+//! What the tasks of one node share in one view: each other's gradients, one plane of sums, and a page of counters.
+//!
+//! Nobody sends anything: a chunk's sum is read straight out of all gradients and written once, into the plane that all of them
+//! read. Chunks are claimed from a counter, so a task that the kernel has set aside holds up one chunk and not its share of the
+//! whole; who adds does not change the bits, as the order of the sum is that of the ranks.
+//!
+//! The page, by byte: chunks claimed since the view began (u64) at 0, chunks done at 64, sums released by the leader at 128; from
+//! 256 on, 128 bytes for each member: collectives entered (u64), and 64 bytes on "wake me" (u32).
+
+use super::arena::Arena;
+use super::control::Word;
+use super::memory::Shared;
+use super::mesh::Mesh;
+use super::{FabricError, Options};
+use crate::clock;
+use std::ops::Range;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Bytes before the planes.
+const PAGE: usize = 64 << 10;
+
+/// Tasks of a node that fit the page.
+const MEMBERS: usize = 256;
+
+/// Looks at a counter before going to sleep: about as long as the sleep itself would take.
+const LOOKS: u32 = 200;
+
+const CLAIMED: usize = 0;
+const DONE: usize = 64;
+const RELEASED: usize = 128;
+
+/// The shared memory of this task's node in one view.
+#[derive(Debug)]
+pub struct Node {
+    /// Ranks on this node, ascending; the first is the leader.
+    members: Vec<usize>,
+    me: usize,
+    /// By member; `None` for this task, whose own arena it is.
+    inputs: Vec<Option<Shared>>,
+    plane: Shared,
+    len: usize,
+    /// Collectives begun in this view, and chunks of those before the present one.
+    entered: u64,
+    chunks_before: u64,
+}
+
+impl Node {
+    /// Shares memory with the other members; all of them call this. The leader makes the planes: of the node's sums, and, when
+    /// there are other nodes, of the sums of all.
+    pub(super) fn share(
+        mesh: &mut Mesh,
+        members: &[usize],
+        arena: &Arena,
+        options: &Options,
+    ) -> Result<Self, FabricError> {
+        let me = members
+            .iter()
+            .position(|&member| member == mesh.rank())
+            .expect("a task is on its own node");
+        assert!(members.len() <= MEMBERS, "the page has room for {MEMBERS}");
+        let bytes = PAGE + 2 * plane_bytes(arena.len());
+        let own = (me == 0)
+            .then(|| Shared::create(bytes))
+            .transpose()
+            .map_err(FabricError::io("make a node's plane"))?;
+        let mut files = vec![arena.memory().file()];
+        files.extend(own.as_ref().map(Shared::file));
+        for &rank in members.iter().filter(|&&rank| rank != members[me]) {
+            let handed = mesh.link(rank).control().hand_over(&files);
+            handed.map_err(|_| FabricError::Lost { rank })?;
+        }
+        let deadline = clock::now() + options.join_limit;
+        let mut receive = |rank: usize, len: usize| {
+            let file = mesh.link(rank).control().wait_file(deadline);
+            let file = file.ok_or(FabricError::Lost { rank })?;
+            Shared::open(file, len).map_err(FabricError::io("map a peer's memory"))
+        };
+        let mut inputs = Vec::with_capacity(members.len());
+        let mut plane = own;
+        for (place, &rank) in members.iter().enumerate() {
+            if place == me {
+                inputs.push(None);
+                continue;
+            }
+            inputs.push(Some(receive(rank, arena.len() * 4)?));
+            if place == 0 {
+                plane = Some(receive(rank, bytes)?);
+            }
+        }
+        Ok(Self {
+            members: members.to_vec(),
+            me,
+            inputs,
+            plane: plane.expect("the leader's, or handed over by it"),
+            len: arena.len(),
+            entered: 0,
+            chunks_before: 0,
+        })
+    }
+
+    /// Ranks on this node, the leader first.
+    #[must_use]
+    pub fn members(&self) -> &[usize] {
+        &self.members
+    }
+
+    /// Whether this task is the leader.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.me == 0
+    }
+
+    /// Sums of this node's tasks. They stay until this task enters the next collective on the same range.
+    #[must_use]
+    pub fn sums(&self) -> &[f32] {
+        // SAFETY: written only between all members' entering a collective and its end, and this task holds `&mut self` then.
+        unsafe { self.plane.floats(PAGE, 0, self.len) }
+    }
+
+    /// Sums of all nodes' tasks, as the leader has got them.
+    #[must_use]
+    pub fn totals(&self) -> &[f32] {
+        // SAFETY: as in `sums`.
+        unsafe { self.plane.floats(self.totals_at(), 0, self.len) }
+    }
+
+    /// The node's sums and room for the totals, for the leader's collective with other leaders.
+    #[must_use]
+    pub fn leader_sides(&mut self) -> (&[f32], &mut [f32]) {
+        assert!(self.leads(), "only the leader writes the totals");
+        let at = self.totals_at();
+        // SAFETY: the sums are complete, and nobody reads totals before the leader releases them; two planes never overlap.
+        unsafe {
+            (
+                self.plane.floats(PAGE, 0, self.len),
+                self.plane.floats_mut(at, 0, self.len),
+            )
+        }
+    }
+
+    /// Enters the next collective over `chunks` chunks, and waits until all members have: from here on every input is complete,
+    /// and nobody needs the sums of before.
+    pub fn enter(&mut self, mesh: &mut Mesh, options: &Options) -> Result<(), FabricError> {
+        self.entered += 1;
+        let now = self.entered;
+        self.counter(entered_at(self.me))
+            .store(now, Ordering::SeqCst);
+        self.wake_others(mesh);
+        self.wait(mesh, options, |node| {
+            (0..node.members.len())
+                .all(|place| node.counter(entered_at(place)).load(Ordering::SeqCst) >= now)
+        })
+    }
+
+    /// Claims chunks of `range` and has each summed by `add(output, inputs by rank)`, until none is left; then waits until all are
+    /// done. `own` is this task's gradients.
+    pub fn sum_chunks(
+        &mut self,
+        mesh: &mut Mesh,
+        options: &Options,
+        own: &[f32],
+        (range, chunk): (Range<usize>, usize),
+        add: impl Fn(&mut [f32], &[&[f32]]),
+    ) -> Result<(), FabricError> {
+        let chunks = range.len().div_ceil(chunk) as u64;
+        let first = self.chunks_before;
+        let target = first + chunks;
+        self.chunks_before = target;
+        let mut inputs: Vec<&[f32]> = Vec::with_capacity(self.members.len());
+        while let Some(claimed) = self.claim(target) {
+            let start = range.start + (claimed - first) as usize * chunk;
+            let len = chunk.min(range.end - start);
+            inputs.clear();
+            inputs.extend(self.inputs.iter().map(|input| match input {
+                // SAFETY: the peer has entered this collective and does not write its gradients before it has left it.
+                Some(peer) => unsafe { peer.floats(0, start, len) },
+                None => &own[start..start + len],
+            }));
+            // SAFETY: the chunk is claimed by this task alone, and all members have given up the sums of before by entering.
+            let out = unsafe { self.plane.floats_mut(PAGE, start, len) };
+            add(out, &inputs);
+            if self.counter(DONE).fetch_add(1, Ordering::SeqCst) + 1 == target {
+                self.wake_others(mesh);
+            }
+        }
+        self.wait(mesh, options, |node| {
+            node.counter(DONE).load(Ordering::SeqCst) >= target
+        })
+    }
+
+    /// The leader lets everyone read the totals; the others wait for it.
+    pub fn release(&mut self, mesh: &mut Mesh, options: &Options) -> Result<(), FabricError> {
+        let now = self.entered;
+        if self.leads() {
+            self.counter(RELEASED).store(now, Ordering::SeqCst);
+            self.wake_others(mesh);
+            return Ok(());
+        }
+        self.wait(mesh, options, |node| {
+            node.counter(RELEASED).load(Ordering::SeqCst) >= now
+        })
+    }
+
+    fn claim(&self, target: u64) -> Option<u64> {
+        self.counter(CLAIMED)
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |claimed| {
+                (claimed < target).then_some(claimed + 1)
+            })
+            .ok()
+    }
+
+    /// Looks for a while, then sleeps until woken; the flag is set before the last look, so no wake is missed.
+    fn wait(
+        &self,
+        mesh: &mut Mesh,
+        options: &Options,
+        ready: impl Fn(&Self) -> bool,
+    ) -> Result<(), FabricError> {
+        for _ in 0..LOOKS {
+            if ready(self) {
+                return Ok(());
+            }
+            std::hint::spin_loop();
+        }
+        let mut since: Option<Instant> = None;
+        loop {
+            self.asleep(self.me).store(1, Ordering::SeqCst);
+            if ready(self) {
+                return Ok(());
+            }
+            let slept = mesh.sleep(None, None);
+            // A member that died or left after its part was done has taken nothing away.
+            if ready(self) {
+                return Ok(());
+            }
+            slept?;
+            if since.get_or_insert_with(clock::now).elapsed() > options.stall {
+                let late = (0..self.members.len()).find(|&place| {
+                    self.counter(entered_at(place)).load(Ordering::SeqCst) < self.entered
+                });
+                let rank = self.members[late.unwrap_or(0)];
+                return Err(FabricError::Lost { rank });
+            }
+            let own = mesh.rank();
+            for &rank in self.members.iter().filter(|&&rank| rank != own) {
+                if mesh.link(rank).control().has_left() {
+                    return Err(FabricError::Lost { rank });
+                }
+            }
+        }
+    }
+
+    fn wake_others(&self, mesh: &mut Mesh) {
+        for (place, &rank) in self.members.iter().enumerate() {
+            if place != self.me && self.asleep(place).swap(0, Ordering::SeqCst) == 1 {
+                mesh.link(rank).control().say(Word::Bell);
+            }
+        }
+    }
+
+    fn counter(&self, at: usize) -> &AtomicU64 {
+        // SAFETY: mapped while `self` lives, aligned, and used as an atomic by every member.
+        unsafe { AtomicU64::from_ptr(self.plane.at(at, 8).cast()) }
+    }
+
+    fn asleep(&self, place: usize) -> &AtomicU32 {
+        // SAFETY: as in `counter`.
+        unsafe { AtomicU32::from_ptr(self.plane.at(entered_at(place) + 64, 4).cast()) }
+    }
+
+    fn totals_at(&self) -> usize {
+        PAGE + plane_bytes(self.len)
+    }
+}
+
+fn entered_at(place: usize) -> usize {
+    256 + 128 * place
+}
+
+/// A plane's bytes, in whole huge pages, so that planes share none.
+fn plane_bytes(len: usize) -> usize {
+    (len * 4).next_multiple_of(2 << 20)
+}
