@@ -6,9 +6,10 @@ use crate::model::Targets;
 /// What a pass over some examples found. Sums, so that parts of a batch add up.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub struct StepLoss {
-    /// Sum over the examples of −ln p(label), in nats. NaN or infinite once the network has diverged.
+    /// Sum over the examples of their loss: −ln p(label), in nats, of a classifier. NaN or infinite once the network has diverged.
     pub loss_sum: f64,
-    /// Examples whose label has the highest score; ties go to the lower class, an example with a NaN score is wrong.
+    /// Examples whose label has the highest score; ties go to the lower class, an example with a NaN score is wrong. Of yes-or-no
+    /// targets, how many scores lie on the right side of 0; of numbers, none.
     pub correct: usize,
 }
 
@@ -24,6 +25,10 @@ impl std::ops::AddAssign for StepLoss {
 pub(crate) enum Loss {
     /// −ln of the softmax of the right class, in nats.
     CrossEntropy { classes: usize },
+    /// (output − target)².
+    Squared { outputs: usize },
+    /// −t ln σ(x) − (1 − t) ln(1 − σ(x)) of a score x and a target t from 0 to 1, in nats.
+    Binary { outputs: usize },
 }
 
 impl Loss {
@@ -31,12 +36,14 @@ impl Loss {
     pub(crate) fn targets(self, outputs: usize) -> usize {
         match self {
             Self::CrossEntropy { classes } => outputs / classes,
+            Self::Squared { .. } | Self::Binary { .. } => outputs,
         }
     }
 
     pub(crate) fn wants_classes(self) -> bool {
         match self {
             Self::CrossEntropy { .. } => true,
+            Self::Squared { .. } | Self::Binary { .. } => false,
         }
     }
 
@@ -54,6 +61,12 @@ impl Loss {
         match (self, targets) {
             (Self::CrossEntropy { classes }, Targets::Classes(labels)) => {
                 cross_entropy(output, labels, classes, d_output)
+            }
+            (Self::Squared { outputs }, Targets::Values(values)) => {
+                squared(output, values, outputs, d_output)
+            }
+            (Self::Binary { outputs }, Targets::Values(values)) => {
+                binary(output, values, outputs, d_output)
             }
             (_, targets) => panic!("a network of {self:?} was given {targets:?}"),
         }
@@ -93,6 +106,54 @@ fn cross_entropy(
     total
 }
 
+/// Examples × outputs.
+fn squared(
+    output: &[f32],
+    targets: &[f32],
+    outputs: usize,
+    d_output: Option<&mut [f32]>,
+) -> StepLoss {
+    assert_eq!(output.len(), targets.len(), "one target per output");
+    let errors = output.iter().zip(targets).map(|(y, t)| y - t);
+    let sum: f64 = errors.clone().map(|e| f64::from(e) * f64::from(e)).sum();
+    if let Some(d_output) = d_output {
+        let factor = 2.0 / outputs as f32;
+        for (d, error) in d_output.iter_mut().zip(errors) {
+            *d = factor * error;
+        }
+    }
+    StepLoss {
+        loss_sum: sum / outputs as f64,
+        correct: 0,
+    }
+}
+
+/// Examples × outputs. As max(x, 0) − x t + ln(1 + e^−|x|), which neither overflows nor loses small losses.
+fn binary(
+    scores: &[f32],
+    targets: &[f32],
+    outputs: usize,
+    d_scores: Option<&mut [f32]>,
+) -> StepLoss {
+    assert_eq!(scores.len(), targets.len(), "one target per score");
+    let mut total = StepLoss::default();
+    for (&x, &t) in scores.iter().zip(targets) {
+        // A NaN passes, as it would not through `f32::max`.
+        let positive = if x < 0.0 { 0.0 } else { x };
+        let tail = (-f64::from(x.abs())).exp().ln_1p();
+        total.loss_sum += f64::from(positive) - f64::from(x) * f64::from(t) + tail;
+        total.correct += usize::from(!x.is_nan() && (x > 0.0) == (t > 0.5));
+    }
+    total.loss_sum /= outputs as f64;
+    if let Some(d_scores) = d_scores {
+        let factor = 1.0 / outputs as f32;
+        for (d, (x, t)) in d_scores.iter_mut().zip(scores.iter().zip(targets)) {
+            *d = factor * (math::sigmoid(*x) - t);
+        }
+    }
+    total
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -116,8 +177,39 @@ mod tests {
     }
 
     #[test]
+    fn yes_or_no_costs_its_surprise() {
+        let (scores, targets) = ([0.0, 100.0, -100.0, 3.0], [1.0, 1.0, 1.0, 0.0]);
+        let mut d_scores = [f32::NAN; 4];
+        let loss = binary(&scores, &targets, 2, Some(&mut d_scores));
+        let expected = 2.0_f64.ln() + 100.0 + (1.0 + 3.0_f64.exp()).ln();
+        assert!((loss.loss_sum - expected / 2.0).abs() < 1e-9);
+        assert_eq!(loss.correct, 1);
+        let expected = [-0.25, 0.0, -0.5, 0.5 / (1.0 + (-3.0_f32).exp())];
+        let close = d_scores
+            .iter()
+            .zip(expected)
+            .all(|(d, e)| (d - e).abs() < 1e-7);
+        assert!(close, "{d_scores:?}");
+    }
+
+    #[test]
+    fn distance_costs_its_square() {
+        let mut d_output = [f32::NAN; 4];
+        let loss = squared(
+            &[1.0, 2.0, 3.0, 0.5],
+            &[1.0, 0.0, 0.0, 1.0],
+            2,
+            Some(&mut d_output),
+        );
+        assert_eq!(loss.loss_sum, (4.0 + 9.0 + 0.25) / 2.0);
+        assert_eq!(d_output, [0.0, 2.0, 3.0, -0.5]);
+    }
+
+    #[test]
     fn a_diverged_network_shows() {
         for bad in [f32::NAN, f32::INFINITY] {
+            assert!(!squared(&[bad], &[0.0], 1, None).loss_sum.is_finite());
+            assert!(!binary(&[bad], &[0.0], 1, None).loss_sum.is_finite());
             let loss = cross_entropy(&[0.0, bad, 1.0], &[0], 3, None);
             assert!(!loss.loss_sum.is_finite());
             assert_eq!(loss.correct, 0);

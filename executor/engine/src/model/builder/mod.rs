@@ -158,6 +158,27 @@ impl Builder {
         Ok(self.end(scores, Loss::CrossEntropy { classes }))
     }
 
+    /// Ends with `output`, which is to come close to an example's targets: their mean squared distance is made small. Of an
+    /// autoencoder, the targets are its inputs.
+    ///
+    /// # Panics
+    /// When `output` is not what was made last.
+    #[must_use]
+    pub fn regress(self, output: ValueId) -> Network {
+        let outputs = self.numbers(output);
+        self.end(output, Loss::Squared { outputs })
+    }
+
+    /// Ends with `scores` of yes-or-no questions, each with a target from 0 to 1: the cross-entropy of their sigmoids is made small.
+    ///
+    /// # Panics
+    /// When `scores` is not what was made last.
+    #[must_use]
+    pub fn binary(self, scores: ValueId) -> Network {
+        let outputs = self.numbers(scores);
+        self.end(scores, Loss::Binary { outputs })
+    }
+
     pub(super) fn end(self, last: ValueId, loss: Loss) -> Network {
         assert_eq!(
             last.0,
