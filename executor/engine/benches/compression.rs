@@ -4,8 +4,8 @@
 //! codec with error feedback keeps its state from round to round, as in training; the gradients alternate between two sets.
 
 use muster_engine::compress::{
-    Codec, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd, Rounding, Scale, State,
-    TernGrad, decode, encode, max_encoded_bytes,
+    Codec, Correction, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd, Rounding, Scale,
+    Selection, Sparse, State, TernGrad, decode, encode, max_encoded_bytes,
 };
 use rustix::time::{ClockId, clock_gettime};
 use std::hint::black_box;
@@ -62,6 +62,13 @@ fn main() {
 fn codecs() -> Vec<(&'static str, &'static str, Box<dyn Codec>)> {
     let half = |format, rounding, feedback| Box::new(Half::new(format, rounding, feedback));
     let qsgd = |bits, norm| Box::new(Qsgd::new(bits, 512, norm).expect("sizes that are allowed"));
+    let sparse = |selection, correction| {
+        Box::new(Sparse::new(selection, correction).expect("shares that are allowed"))
+    };
+    let momentum = Correction {
+        momentum: 0.9,
+        warm_up_steps: 0,
+    };
     vec![
         ("1-bit", "0.90", Box::new(OneBit::new())),
         ("1-bit, portable", "", Box::new(OneBit::portable())),
@@ -88,6 +95,26 @@ fn codecs() -> Vec<(&'static str, &'static str, Box<dyn Codec>)> {
             "TernGrad, one scale a block",
             "",
             Box::new(TernGrad::new(Scale::Block, 2.5)),
+        ),
+        (
+            "top 1 %, exact",
+            "2.00",
+            sparse(Selection::Exact { density: 0.01 }, None),
+        ),
+        (
+            "top 1 %, sampled",
+            "1.05",
+            sparse(Selection::Sampled { density: 0.01 }, None),
+        ),
+        (
+            "top 0.1 %, sampled",
+            "",
+            sparse(Selection::Sampled { density: 0.001 }, None),
+        ),
+        (
+            "DGC, 0.1 %, sampled",
+            "",
+            sparse(Selection::Sampled { density: 0.001 }, Some(momentum)),
         ),
         ("fp16", "", half(HalfFormat::F16, Rounding::Nearest, false)),
         ("bf16", "", half(HalfFormat::Bf16, Rounding::Nearest, false)),

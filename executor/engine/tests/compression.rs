@@ -1,8 +1,8 @@
 //! What every codec promises: nothing is lost over time, the same bytes everywhere, and no byte from the network is trusted.
 
 use muster_engine::compress::{
-    CHUNK, Codec, DecodeError, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd, Rounding,
-    Scale, State, TernGrad, decode, encode, max_encoded_bytes,
+    CHUNK, Codec, Correction, DecodeError, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd,
+    Rounding, Scale, Selection, Sparse, State, TernGrad, decode, encode, max_encoded_bytes,
 };
 use proptest::prelude::*;
 
@@ -62,6 +62,26 @@ fn codecs() -> Vec<Pair> {
             Box::new(codec),
             Box::new(codec.portable()),
         ));
+    }
+    let correction = Correction {
+        momentum: 0.9,
+        warm_up_steps: 4,
+    };
+    let selections = [
+        Selection::Exact { density: 0.01 },
+        Selection::Sampled { density: 0.01 },
+        Selection::Exact { density: 0.3 },
+        Selection::Threshold { magnitude: 0.4 },
+    ];
+    for selection in selections {
+        for correction in [None, Some(correction)] {
+            let codec = Sparse::new(selection, correction).expect("shares that are allowed");
+            codecs.push((
+                format!("{codec:?}"),
+                Box::new(codec),
+                Box::new(codec.portable()),
+            ));
+        }
     }
     codecs
 }

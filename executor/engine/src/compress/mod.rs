@@ -19,12 +19,14 @@ mod lanes;
 mod noise;
 mod one_bit;
 mod qsgd;
+mod sparse;
 mod terngrad;
 
 pub use chunks::{Encoding, decode, encode, max_encoded_bytes};
 pub use half::{Half, HalfFormat, Rounding};
 pub use one_bit::OneBit;
 pub use qsgd::{Norm, Qsgd};
+pub use sparse::{Correction, Selection, Sparse, SparseSum, clip_locally};
 pub use terngrad::{Scale, TernGrad};
 
 use std::fmt::Debug;
@@ -78,6 +80,10 @@ pub enum Prepared {
     Nothing,
     /// One scale for all chunks ([`TernGrad`] by block). Workers that share the largest of theirs send codes that can be summed.
     Scale(f32),
+    /// The magnitude from which on numbers are sent.
+    Threshold(f32),
+    /// The indices of the numbers that are sent, ascending; the gradients are in the residual already.
+    Picked(Vec<u32>),
 }
 
 /// Whether decoded numbers replace what is there or are added to it.

@@ -32,6 +32,13 @@ impl Seed {
     }
 }
 
+/// Draw `draw` of a block, from 0 to below `bound`.
+pub(super) fn index(key: Key, draw: usize, bound: usize) -> usize {
+    let seed = mix(key.seed ^ mix(key.step));
+    let bits = mix(seed ^ mix(u64::from(key.block) << 32 ^ draw as u64));
+    ((u128::from(bits) * bound as u128) >> 64) as usize
+}
+
 /// The finaliser of SplitMix64 (Steele, Lea, Flood, "Fast Splittable Pseudorandom Number Generators", OOPSLA 2014).
 fn mix(state: u64) -> u64 {
     let state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);

@@ -264,21 +264,26 @@ fn pack<const B: usize>(codes: [u8; 32]) -> [[u8; 8]; 4] {
     out
 }
 
-/// Three times, neighbours move together.
+/// Fields of 8, 16 and 32 bits whose lowest `B`, 2`B` and 4`B` bits are used, every other one.
+const fn every_other(bits: usize) -> [u64; 3] {
+    [
+        ((1 << bits) - 1) * 0x0001_0001_0001_0001,
+        ((1 << (2 * bits)) - 1) * 0x0000_0001_0000_0001,
+        (1 << (4 * bits)) - 1,
+    ]
+}
+
+/// Three times, each field moves down to its neighbour.
 #[inline(always)]
 fn pack_word<const B: usize>(codes: u64) -> u64 {
-    let gap = 8 - B;
-    let one = (1 << B) - 1;
-    let x = codes & (one * 0x0101_0101_0101_0101);
-    let two = (1 << (2 * B)) - 1;
-    let x = (x | x >> gap) & (two * 0x0001_0001_0001_0001);
-    let four = (1u64 << (4 * B)).wrapping_sub(1);
-    let x = (x | x >> (2 * gap)) & (four | four << 32);
     if B == 8 {
-        codes
-    } else {
-        (x & 0xffff_ffff) | (x >> 32) << (4 * B)
+        return codes;
     }
+    let [bytes, words, longs] = every_other(B);
+    let gap = 8 - B;
+    let x = (codes & bytes) | (codes & bytes << 8) >> gap;
+    let x = (x & words) | (x & words << 16) >> (2 * gap);
+    (x & longs) | (x & longs << 32) >> (4 * gap)
 }
 
 /// Back to a byte each.
@@ -287,13 +292,11 @@ fn unpack_word<const B: usize>(packed: u64) -> u64 {
     if B == 8 {
         return packed;
     }
+    let [bytes, words, longs] = every_other(B);
     let gap = 8 - B;
-    let four = (1u64 << (4 * B)).wrapping_sub(1);
-    let x = (packed & four) | (packed >> (4 * B) & four) << 32;
-    let two: u64 = (1 << (2 * B)) - 1;
-    let x = (x | x << (2 * gap)) & (two * 0x0001_0001_0001_0001);
-    let one: u64 = (1 << B) - 1;
-    (x | x << gap) & (one * 0x0101_0101_0101_0101)
+    let x = (packed & longs) | (packed << (4 * gap)) & longs << 32;
+    let x = (x & words) | (x << (2 * gap)) & words << 16;
+    (x & bytes) | (x << gap) & bytes << 8
 }
 
 struct Decode<'a> {
@@ -386,4 +389,33 @@ fn expand_octet<L: Lanes, const B: usize, const ADD: bool>(
         value
     };
     l.store(value, octet);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{pack_word, unpack_word};
+    use proptest::prelude::*;
+
+    /// Packing by shifting one code after the other.
+    fn check<const B: usize>(codes: u64) {
+        let mask = (1 << B) - 1;
+        let plain = codes.to_le_bytes();
+        let expected = plain.iter().rev().fold(0, |packed: u64, code| {
+            packed.wrapping_shl(B as u32) | u64::from(*code) & mask
+        });
+        assert_eq!(pack_word::<B>(codes), expected);
+        let kept = codes & (mask * 0x0101_0101_0101_0101);
+        assert_eq!(unpack_word::<B>(expected), kept);
+    }
+
+    proptest! {
+        #[test]
+        fn words_are_packed_and_unpacked(codes: u64) {
+            check::<4>(codes);
+            check::<5>(codes);
+            check::<6>(codes);
+            check::<7>(codes);
+            check::<8>(codes);
+        }
+    }
 }

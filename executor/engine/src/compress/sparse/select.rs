@@ -1,0 +1,220 @@
+//! Which magnitudes are among the largest: by a sample, by candidates, by radix.
+
+use super::super::Key;
+use super::super::lanes::{Isa, dispatch, prefetch};
+use super::super::noise;
+use super::super::{CHUNK, State};
+use super::pass::{Accumulate, Pass};
+use super::wire::{Flatten, MAX_OFFSETS, Marks, for_each_mark};
+
+/// Sampled numbers that should lie above the threshold: its rank is then right to some 5 %.
+const HITS: f64 = 400.0;
+
+/// Lines of memory asked for before they are read: each misses all caches.
+const SOON: usize = 12;
+
+/// The most lines of a sample, whatever the density: each may be two or three misses of the cache.
+const MOST_LINES: usize = 1 << 13;
+
+/// Numbers of one sample: a cache line.
+const LINE: usize = 16;
+
+/// Blocks up to this length are not sampled but looked at whole.
+const WHOLE: usize = 1 << 15;
+
+const MAGNITUDE: u32 = 0x7fff_ffff;
+
+/// The bits of a magnitude that about `density` of the numbers, accumulated or not, reach; at least 1, so that zeros do not.
+pub(super) fn sampled(
+    key: Key,
+    accumulate: Accumulate,
+    gradients: &[f32],
+    state: &State<'_>,
+    density: f64,
+) -> u32 {
+    let len = gradients.len();
+    let lines = len.div_ceil(LINE);
+    let wanted = if lines <= WHOLE / LINE {
+        lines
+    } else {
+        let hits = (HITS / density / LINE as f64) as usize;
+        hits.clamp(WHOLE / LINE, MOST_LINES)
+    };
+    // One line of each of `wanted` equal parts, at a place of its own: a fixed stride would meet the same column of a matrix again
+    // and again.
+    let starts: Vec<usize> = (0..wanted)
+        .map(|index| {
+            let (from, to) = (lines * index / wanted, lines * (index + 1) / wanted);
+            LINE * (from + noise::index(key, index, to - from))
+        })
+        .collect();
+    let mut sample = Vec::with_capacity(wanted * LINE);
+    for (index, start) in starts.iter().enumerate() {
+        if let Some(soon) = starts.get(index + SOON) {
+            for plane in [gradients, &*state.residual, &*state.velocity] {
+                prefetch(plane, *soon);
+                prefetch(plane, *soon + LINE - 1);
+            }
+        }
+        let range = *start..len.min(start + LINE);
+        sample.extend(range.map(|i| accumulated(accumulate, gradients, state, i) & MAGNITUDE));
+    }
+    if sample.is_empty() {
+        return 1;
+    }
+    let rank = (density * sample.len() as f64).ceil() as usize;
+    let rank = rank.clamp(1, sample.len());
+    nth_largest(&mut sample, rank).0.max(1)
+}
+
+/// The bits of number `i` as it will be when the gradients are accumulated.
+fn accumulated(accumulate: Accumulate, gradients: &[f32], state: &State<'_>, i: usize) -> u32 {
+    let value = match accumulate {
+        Accumulate::Done => state.residual[i],
+        Accumulate::Plain => gradients[i] + state.residual[i],
+        Accumulate::Momentum(momentum) => {
+            state.residual[i] + (momentum * state.velocity[i] + gradients[i])
+        }
+    };
+    value.to_bits()
+}
+
+/// The `rank`th largest (from 1), and how many of that value are among the `rank` largest. Radix, highest bits first; what cannot
+/// be it is dropped after each digit.
+pub(super) fn nth_largest(bits: &mut Vec<u32>, rank: usize) -> (u32, usize) {
+    assert!(
+        (1..=bits.len()).contains(&rank),
+        "a rank within the numbers"
+    );
+    let mut left = rank;
+    let mut prefix = 0;
+    for (shift, width) in [(21, 11), (10, 11), (0, 10)] {
+        let mut counts = vec![0usize; 1 << width];
+        let digit = |value: u32| (value >> shift) as usize & ((1 << width) - 1);
+        for value in &*bits {
+            counts[digit(*value)] += 1;
+        }
+        let mut chosen = counts.len() - 1;
+        while counts[chosen] < left {
+            left -= counts[chosen];
+            chosen -= 1;
+        }
+        prefix |= (chosen as u32) << shift;
+        bits.retain(|value| digit(*value) == chosen);
+    }
+    (prefix, left)
+}
+
+/// Accumulates a block and returns the indices of its `count` largest magnitudes, ascending; of equal ones the first; never a zero.
+pub(super) fn exact(
+    isa: Isa,
+    key: Key,
+    accumulate: Accumulate,
+    gradients: &[f32],
+    state: &mut State<'_>,
+    count: usize,
+) -> Vec<u32> {
+    let len = gradients.len();
+    assert!(
+        u32::try_from(len).is_ok(),
+        "a block has fewer than 2^32 numbers"
+    );
+    if count == 0 {
+        return Vec::new();
+    }
+    // A quarter more than needed, by a sample: the radix then sees these only, and memory is passed over once.
+    let density = (1.25 * count as f64 / len as f64).min(1.0);
+    let threshold = sampled(key, accumulate, gradients, state, density);
+    let mut found = candidates(isa, accumulate, threshold, gradients, state, count);
+    if found.bits.len() < count && threshold > 1 {
+        let threshold = coarse(state.residual, count);
+        found = candidates(isa, Accumulate::Done, threshold, gradients, state, count);
+    }
+    let count = count.min(found.bits.len());
+    if count == 0 {
+        return Vec::new();
+    }
+    let (least, mut ties) = nth_largest(&mut found.bits.clone(), count);
+    let mut picked = Vec::with_capacity(count);
+    for (index, bits) in found.indices.iter().zip(&found.bits) {
+        if *bits > least {
+            picked.push(*index);
+        } else if *bits == least && ties > 0 {
+            ties -= 1;
+            picked.push(*index);
+        }
+    }
+    picked
+}
+
+/// Numbers that may be among the largest.
+struct Candidates {
+    indices: Vec<u32>,
+    /// Of their magnitudes.
+    bits: Vec<u32>,
+}
+
+fn candidates(
+    isa: Isa,
+    accumulate: Accumulate,
+    threshold: u32,
+    gradients: &[f32],
+    state: &mut State<'_>,
+    expected: usize,
+) -> Candidates {
+    let mut found = Candidates {
+        indices: Vec::with_capacity(2 * expected),
+        bits: Vec::with_capacity(2 * expected),
+    };
+    let mut marks: Marks = [0; CHUNK / 64];
+    let mut offsets = [0; MAX_OFFSETS + 4];
+    for (index, residual) in state.residual.chunks_mut(CHUNK).enumerate() {
+        let start = index * CHUNK;
+        let end = start + residual.len();
+        let velocity = state.velocity.get_mut(start..end).unwrap_or_default();
+        let pass = Pass {
+            accumulate,
+            threshold,
+            gradients: &gradients[start..end],
+            velocity,
+            residual,
+            marks: &mut marks,
+        };
+        dispatch(isa, pass);
+        let words = &marks[..residual.len().div_ceil(64)];
+        let mut take = |offset: usize| {
+            found.indices.push((start + offset) as u32);
+            found.bits.push(residual[offset].to_bits() & MAGNITUDE);
+        };
+        let flattened = Flatten {
+            words,
+            offsets: &mut offsets,
+        };
+        match dispatch(isa, flattened) {
+            Some(count) => {
+                for offset in &offsets[..count] {
+                    take(usize::from(*offset));
+                }
+            }
+            None => for_each_mark(words, take),
+        }
+    }
+    found
+}
+
+/// A threshold that at least `count` numbers reach, if so many are not zero, and few more: the first digit of a radix selection, of
+/// 16 bits, over the whole block.
+fn coarse(values: &[f32], count: usize) -> u32 {
+    let mut counts = vec![0usize; 1 << 16];
+    for value in values {
+        counts[((value.to_bits() & MAGNITUDE) >> 15) as usize] += 1;
+    }
+    let mut found = 0;
+    for (digit, numbers) in counts.iter().enumerate().rev() {
+        found += numbers;
+        if found >= count {
+            return ((digit as u32) << 15).max(1);
+        }
+    }
+    1
+}
