@@ -271,7 +271,7 @@ fn bare_loop(job: &JobSpec, data: &Path, steps: u64) -> f64 {
     let mut parameters = network.init(engine.seed);
     let mut gradients = vec![0.0; parameters.len()];
     let mut state = vec![0.0; parameters.len() * optimizer.state_len_per_param()];
-    let (mut images, mut labels) = (vec![0.0; batch * data.shape.len()], vec![0; batch]);
+    let (mut images, mut labels) = (vec![0.0; batch * data.input.len()], vec![0; batch]);
     let began = Instant::now();
     for step in 0..steps {
         let indices = &batches.indices(step)[slice(batch, 0, 1)];

@@ -1,6 +1,6 @@
 //! The job document's engine part as the types that compute.
 
-use crate::data::{Dataset, DatasetError, Kind, Limits};
+use crate::data::{Dataset, DatasetError, Kind, Limits, Source};
 use crate::model::{BuildError, Network, zoo};
 use crate::optimizer::{Optimizer, Rule};
 use muster_model::spec;
@@ -32,7 +32,7 @@ pub fn dataset(engine: &spec::Engine, root: &Path) -> Result<Dataset, DatasetErr
         train: engine.dataset.train_limit.map(|limit| limit as usize),
         test: engine.dataset.test_limit.map(|limit| limit as usize),
     };
-    Dataset::load(kind(engine.dataset.name), root, limits)
+    Dataset::load(&Source::Known(kind(engine.dataset.name)), root, limits)
 }
 
 /// The document's update rule, at a constant rate.

@@ -2,11 +2,13 @@
 
 use flate2::{Compression, write::GzEncoder};
 use muster_engine::data::{
-    Dataset, DatasetError, IdxProblem, Kind, Limits, read_images, read_labels,
+    Dataset, DatasetError, IdxProblem, Kind, Limits, Source, read_images, read_labels,
 };
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+
+const FASHION: Source = Source::Known(Kind::FashionMnist);
 
 fn idx(dimensions: &[u32], data: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0, 0, 8, dimensions.len() as u8];
@@ -57,9 +59,9 @@ fn write_dataset(root: &Path) -> PathBuf {
 fn a_data_set_is_read_and_normalised() {
     let root = tempfile::tempdir().unwrap();
     write_dataset(root.path());
-    let data = Dataset::load(Kind::FashionMnist, root.path(), Limits::default()).unwrap();
+    let data = Dataset::load(&FASHION, root.path(), Limits::default()).unwrap();
     assert_eq!(
-        (data.train.len(), data.test.len(), data.classes),
+        (data.train.len(), data.test.len(), data.outputs()),
         (5, 3, 10)
     );
     let (mut images, mut labels) = (vec![0.0; 2 * 784], vec![0; 2]);
@@ -74,7 +76,7 @@ fn a_data_set_is_read_and_normalised() {
 fn limits_keep_the_first_examples() {
     let root = tempfile::tempdir().unwrap();
     write_dataset(root.path());
-    let load = |train, test| Dataset::load(Kind::FashionMnist, root.path(), Limits { train, test });
+    let load = |train, test| Dataset::load(&FASHION, root.path(), Limits { train, test });
     let data = load(Some(2), Some(1000)).unwrap();
     assert_eq!((data.train.len(), data.test.len()), (2, 3));
     assert!(matches!(
@@ -91,7 +93,7 @@ fn limits_keep_the_first_examples() {
 fn parts_that_do_not_belong_together_are_refused() {
     let root = tempfile::tempdir().unwrap();
     let directory = write_dataset(root.path());
-    let load = || Dataset::load(Kind::FashionMnist, root.path(), Limits::default()).unwrap_err();
+    let load = || Dataset::load(&FASHION, root.path(), Limits::default()).unwrap_err();
 
     let labels = directory.join("t10k-labels-idx1-ubyte");
     fs::write(&labels, idx(&[4], &[0; 4])).unwrap();

@@ -3,7 +3,7 @@
 //! Reads Fashion-MNIST from `$MUSTER_DATASETS`, by default `~/.cache/muster/datasets`. Without it the test says so and passes, except in
 //! CI, where it fails.
 
-use muster_engine::data::{Dataset, GlobalBatches, Kind, Limits};
+use muster_engine::data::{Dataset, GlobalBatches, Kind, Limits, Source};
 use muster_engine::loss::StepLoss;
 use muster_engine::model::{Batch, Network, zoo};
 use muster_engine::optimizer::{Optimizer, Rule};
@@ -26,7 +26,10 @@ fn dataset(limits: Limits) -> Option<Dataset> {
         eprintln!("NOT TESTED: {message}");
         return None;
     }
-    Some(Dataset::load(Kind::FashionMnist, &root?, limits).expect("a whole data set"))
+    Some(
+        Dataset::load(&Source::Known(Kind::FashionMnist), &root?, limits)
+            .expect("a whole data set"),
+    )
 }
 
 struct Run {
@@ -39,7 +42,7 @@ struct Run {
 
 /// Trains on `workers` slices of each batch, one after another, and adds their gradients as a PS shard would.
 fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> Run {
-    let network = zoo::cnn(data.shape, &[8, 16], &[32], data.classes).unwrap();
+    let network = zoo::cnn(data.input, &[8, 16], &[32], data.outputs()).unwrap();
     let mut params = network.init(1);
     let mut state = vec![0.0; params.len() * optimizer.state_len_per_param()];
     let mut batches = GlobalBatches::new(1, data.train.len(), BATCH).unwrap();
@@ -51,7 +54,7 @@ fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> 
         for rank in 0..workers {
             let part = muster_engine::data::slice(BATCH, rank, workers);
             let (mut images, mut labels) = (
-                vec![0.0; part.len() * data.shape.len()],
+                vec![0.0; part.len() * data.input.len()],
                 vec![0; part.len()],
             );
             data.train
@@ -69,7 +72,7 @@ fn train(data: &Dataset, optimizer: &Optimizer, epochs: u64, workers: usize) -> 
         optimizer.update(step, &mut params, &sum, &mut state, 1.0 / BATCH as f32);
     }
     let (mut images, mut labels) = (
-        vec![0.0; data.test.len() * data.shape.len()],
+        vec![0.0; data.test.len() * data.input.len()],
         vec![0; data.test.len()],
     );
     data.test.fill(

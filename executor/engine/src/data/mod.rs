@@ -3,10 +3,18 @@
 //! The order is a pure function of (seed, epoch, step), so that a resumed run goes on exactly where it was and any number of workers
 //! divides each batch without talking to each other. The module knows no job and no clock.
 
-mod dataset;
+mod arrays;
+mod examples;
+mod folder;
 mod idx;
+mod known;
 mod order;
+mod source;
+mod table;
+mod text;
 
-pub use dataset::{Dataset, DatasetError, Examples, Kind, Limits, Normalisation};
+pub use examples::{Examples, Normalisation, Targets, TargetsMut};
 pub use idx::{IdxError, IdxProblem, Images, read_images, read_labels};
+pub use known::Kind;
 pub use order::{EpochOrder, GlobalBatches, OrderError, Position, slice};
+pub use source::{Dataset, DatasetError, Limits, Source, Task};

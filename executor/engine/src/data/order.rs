@@ -41,6 +41,11 @@ impl EpochOrder {
     }
 }
 
+/// The order in which a data set's rows are dealt to training and test: the same for every job.
+pub(super) fn deal(rows: usize) -> Vec<u32> {
+    EpochOrder::new(0, u64::MAX, rows).0
+}
+
 /// Uniform below `bound`, without bias (Lemire, 2019).
 fn below(rng: &mut ChaCha12Rng, bound: u32) -> u32 {
     let threshold = bound.wrapping_neg() % bound;
@@ -94,6 +99,12 @@ impl GlobalBatches {
             batch,
             current: None,
         })
+    }
+
+    /// Examples in each.
+    #[must_use]
+    pub fn batch(&self) -> usize {
+        self.batch
     }
 
     /// Whole batches in an epoch.

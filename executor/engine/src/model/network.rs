@@ -76,6 +76,12 @@ impl Network {
         self.loss.targets(self.outputs())
     }
 
+    /// Whether targets are classes; else they are numbers.
+    #[must_use]
+    pub fn wants_classes(&self) -> bool {
+        self.loss.wants_classes()
+    }
+
     /// Forward and backward over any number of examples: what exceeds the workspace runs in parts. `grads` is overwritten by the SUM
     /// over the examples, not their mean, so that the slices of a batch on several workers add up to the batch; with no examples it
     /// is all 0.

@@ -1,59 +1,117 @@
 //! A worker's own examples of each step.
 
-use crate::data::{Examples, GlobalBatches, OrderError, slice};
-use crate::model::{Batch, Draw, Targets};
+use crate::data::{Dataset, Examples, GlobalBatches, OrderError, TargetsMut, Task, slice};
+use crate::model::{Batch, Draw, Network, Targets};
 use std::ops::Range;
 
-/// Fills the buffers of one worker's part of a batch.
+/// Memory for some examples and what the network should say of them.
+#[derive(Debug)]
+pub struct Buffers {
+    inputs: Vec<f32>,
+    answers: Answers,
+    /// Numbers per example.
+    input_len: usize,
+    target_len: usize,
+}
+
+#[derive(Debug)]
+enum Answers {
+    Classes(Vec<u32>),
+    Values(Vec<f32>),
+    /// The inputs themselves: the network is an autoencoder.
+    Inputs,
+}
+
+impl Buffers {
+    /// For up to `examples` examples of `data`, as `network` reads them.
+    #[must_use]
+    pub fn new(network: &Network, data: &Dataset, examples: usize) -> Self {
+        let (input_len, target_len) = (data.input.len(), network.targets());
+        let answers = match data.task {
+            _ if network.wants_classes() => Answers::Classes(vec![0; examples * target_len]),
+            Task::Classify { .. } => Answers::Inputs,
+            Task::Regress { .. } => Answers::Values(vec![0.0; examples * target_len]),
+        };
+        Self {
+            inputs: vec![0.0; examples * input_len],
+            answers,
+            input_len,
+            target_len,
+        }
+    }
+
+    /// The examples at `indices`, for the network.
+    pub fn load(&mut self, examples: &Examples, indices: &[u32], draw: Draw) -> Batch<'_> {
+        let count = indices.len();
+        let (inputs, len) = (
+            &mut self.inputs[..count * self.input_len],
+            count * self.target_len,
+        );
+        let targets = match &mut self.answers {
+            Answers::Classes(classes) => {
+                examples.fill(indices, inputs, &mut classes[..len]);
+                Targets::Classes(&classes[..len])
+            }
+            Answers::Values(values) => {
+                examples.fill(indices, inputs, TargetsMut::Values(&mut values[..len]));
+                Targets::Values(&values[..len])
+            }
+            Answers::Inputs => {
+                examples.fill_inputs(indices, inputs);
+                Targets::Values(&*inputs)
+            }
+        };
+        Batch {
+            inputs: &*inputs,
+            targets,
+            draw,
+        }
+    }
+}
+
+/// One worker's part of each batch.
 #[derive(Debug)]
 pub struct Batches {
     global: GlobalBatches,
     part: Range<usize>,
     seed: u64,
-    /// Examples of the part × numbers of an image.
-    pub images: Vec<f32>,
-    pub labels: Vec<u32>,
+    buffers: Buffers,
 }
 
 impl Batches {
-    /// For worker `rank` of `workers`; `image_len` in numbers.
+    /// For worker `rank` of `workers`.
+    #[must_use]
     pub fn new(
         global: GlobalBatches,
         seed: u64,
-        batch: usize,
         rank: usize,
         workers: usize,
-        image_len: usize,
+        buffers: impl FnOnce(usize) -> Buffers,
     ) -> Self {
-        let part = slice(batch, rank, workers);
+        let part = slice(global.batch(), rank, workers);
         Self {
-            images: vec![0.0; part.len() * image_len],
-            labels: vec![0; part.len()],
+            buffers: buffers(part.len()),
             part,
             seed,
             global,
         }
     }
 
-    /// Loads the part of `step`.
-    pub fn load(&mut self, examples: &Examples, step: u64) {
-        let indices = &self.global.indices(step)[self.part.clone()];
-        examples.fill(indices, &mut self.images, &mut self.labels);
+    /// Examples of each step.
+    #[must_use]
+    pub fn examples(&self) -> usize {
+        self.part.len()
     }
 
-    /// What was loaded, for the network.
-    #[must_use]
-    pub fn at(&self, step: u64) -> Batch<'_> {
+    /// The part of `step`.
+    pub fn load(&mut self, examples: &Examples, step: u64) -> Batch<'_> {
         let draw = Draw {
             seed: self.seed,
             step,
             first: self.part.start as u64,
         };
-        Batch {
-            inputs: &self.images,
-            targets: Targets::Classes(&self.labels),
-            draw,
-        }
+        let indices = &self.global.indices(step)[self.part.clone()];
+        self.buffers.load(examples, indices, draw)
     }
 
     /// Whole batches in an epoch.

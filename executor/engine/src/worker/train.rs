@@ -1,7 +1,7 @@
 //! The training loop of every worker.
 
 use super::Reporter;
-use super::batches::{self, Batches};
+use super::batches::{self, Batches, Buffers};
 use super::chief::Chief;
 use super::link::Reply;
 use super::progress::StepTimes;
@@ -13,7 +13,7 @@ use crate::clock;
 use crate::data::{Dataset, DatasetError, OrderError};
 use crate::document;
 use crate::log;
-use crate::model::{Batch, BuildError, Network, Workspace};
+use crate::model::{BuildError, Draw, Network, Workspace};
 use crate::stop::StopFlag;
 use crate::wire::WireError;
 use crate::wire::hello::{Hello, StepStats};
@@ -374,21 +374,18 @@ impl Model {
         let data = document::dataset(engine, around.dataset_root)?;
         let batch = engine.batch as usize;
         let global = batches::global(engine.seed, data.train.len(), batch)?;
-        let batches = Batches::new(
-            global,
-            engine.seed,
-            batch,
-            rank as usize,
-            launch.workers as usize,
-            data.shape.len(),
-        );
-        let largest_pass = batches.labels.len().clamp(1, MAX_PASS);
+        let rank = rank as usize;
+        let workers = launch.workers as usize;
+        let batches = Batches::new(global, engine.seed, rank, workers, |examples| {
+            Buffers::new(&network, &data, examples)
+        });
+        let largest_pass = batches.examples().clamp(1, MAX_PASS);
         log::line(format_args!(
             "{} training and {} test examples, {} parameters, batch {batch} of which {} here",
             data.train.len(),
             data.test.len(),
             network.parameter_count(),
-            batches.labels.len(),
+            batches.examples(),
         ));
         Ok(Self {
             workspace: network.workspace(largest_pass, around.threads),
@@ -403,9 +400,8 @@ impl Model {
     /// Computes the gradients of this worker's part of `step`, summed over its examples.
     fn gradient(&mut self, step: u64) -> (StepStats, StepTimes) {
         let began = clock::now();
-        self.batches.load(&self.data.train, step);
+        let batch = self.batches.load(&self.data.train, step);
         let loaded = clock::now();
-        let batch = self.batches.at(step);
         let loss = self.network.loss_and_grad(
             &mut self.workspace,
             &self.parameters,
@@ -415,7 +411,7 @@ impl Model {
         let stats = StepStats {
             loss_sum: loss.loss_sum,
             correct: loss.correct as u64,
-            examples: self.batches.labels.len() as u64,
+            examples: self.batches.examples() as u64,
         };
         let times = StepTimes {
             data: loaded - began,
@@ -427,20 +423,15 @@ impl Model {
 
     /// One pass over the test split with the present parameters: mean loss and share classified rightly.
     pub fn evaluate(&mut self) -> (f64, f64) {
-        let image_len = self.data.shape.len();
         let part = self.workspace.max_batch();
-        let (mut images, mut labels) = (vec![0.0; part * image_len], vec![0; part]);
+        let mut buffers = Buffers::new(&self.network, &self.data, part);
         let indices: Vec<u32> = (0..self.data.test.len() as u32).collect();
         let (mut loss_sum, mut correct) = (0.0, 0);
         for indices in indices.chunks(part) {
-            let images = &mut images[..indices.len() * image_len];
-            let labels = &mut labels[..indices.len()];
-            self.data.test.fill(indices, images, labels);
-            let loss = self.network.evaluate(
-                &mut self.workspace,
-                &self.parameters,
-                &Batch::classes(images, labels),
-            );
+            let batch = buffers.load(&self.data.test, indices, Draw::default());
+            let loss = self
+                .network
+                .evaluate(&mut self.workspace, &self.parameters, &batch);
             loss_sum += loss.loss_sum;
             correct += loss.correct;
         }

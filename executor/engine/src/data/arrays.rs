@@ -1,0 +1,268 @@
+//! Arrays in NPY, NPZ and safetensors files.
+
+use super::examples::{Examples, Normalisation, Targets};
+use super::source::{DatasetError, Rows, Task};
+use crate::model::Input;
+use npyz::{DType, NpyFile, Order, TypeChar};
+use safetensors::{Dtype, SafeTensors};
+use std::fs::{self, File};
+use std::io::{BufReader, Read};
+use std::path::Path;
+
+/// Bytes that one array may have.
+const MAX_BYTES: u64 = 1 << 34;
+
+/// Inputs and targets in memory.
+pub(super) struct Arrays {
+    rows: usize,
+    input: Input,
+    inputs: Numbers,
+    targets: Targets,
+}
+
+/// An array: bytes stay bytes, all else becomes `f32`.
+enum Numbers {
+    Bytes(Vec<u8>),
+    Floats(Vec<f32>),
+}
+
+struct Array {
+    shape: Vec<usize>,
+    numbers: Numbers,
+}
+
+/// Bytes are taken as pixels and normalised by channel; floats and wider integers are taken as they are.
+pub(super) fn read(
+    path: &Path,
+    inputs: &str,
+    targets: &str,
+    input: Input,
+    task: Task,
+) -> Result<Arrays, DatasetError> {
+    let read = |name: &str| match path.extension().and_then(|extension| extension.to_str()) {
+        Some("npz") => from_npz(path, name),
+        Some("safetensors") => from_safetensors(path, name),
+        _ => {
+            let path = path.join(format!("{name}.npy"));
+            let file = File::open(&path).map_err(DatasetError::open(&path))?;
+            from_npy(&path, BufReader::new(file))
+        }
+    };
+    let (x, y) = (read(inputs)?, read(targets)?);
+    let rows = x.shape.first().copied().unwrap_or(0);
+    let len = y.shape.first().copied().unwrap_or(0);
+    if rows != len {
+        let problem = format!("{inputs:?} has {rows} rows and {targets:?} has {len}");
+        return Err(DatasetError::content(path, problem));
+    }
+    let each = |array: &Array| array.shape.iter().skip(1).product::<usize>();
+    DatasetError::promised(path, "numbers per example", each(&x), input.len())?;
+    let targets = match task {
+        Task::Classify { classes } => {
+            DatasetError::promised(path, "labels per example", each(&y), 1)?;
+            Targets::Classes(labels(path, targets, &y.numbers, classes)?)
+        }
+        Task::Regress { values } => {
+            DatasetError::promised(path, "targets per example", each(&y), values)?;
+            Targets::Values(y.numbers.into_floats())
+        }
+    };
+    let inputs = match input {
+        Input::Image(_) => x.numbers,
+        Input::Row { .. } => Numbers::Floats(x.numbers.into_floats()),
+        Input::Tokens { vocabulary, .. } => {
+            let numbers = x.numbers.into_floats();
+            let foreign = numbers.iter().find(|x| !is_below(**x, vocabulary));
+            if let Some(token) = foreign {
+                let problem = format!(
+                    "{inputs:?} has the token {token}; tokens are whole numbers below {vocabulary}"
+                );
+                return Err(DatasetError::content(path, problem));
+            }
+            Numbers::Floats(numbers)
+        }
+    };
+    Ok(Arrays {
+        rows,
+        input,
+        inputs,
+        targets,
+    })
+}
+
+fn is_below(number: f32, bound: usize) -> bool {
+    number >= 0.0 && number.fract() == 0.0 && (number as usize) < bound
+}
+
+fn labels(
+    path: &Path,
+    name: &str,
+    numbers: &Numbers,
+    classes: usize,
+) -> Result<Vec<u32>, DatasetError> {
+    let label = |number: f32| {
+        let problem =
+            || format!("{name:?} has the label {number}; labels are whole numbers below {classes}");
+        let right = is_below(number, classes).then_some(number as u32);
+        right.ok_or_else(|| DatasetError::content(path, problem()))
+    };
+    match numbers {
+        Numbers::Bytes(bytes) => bytes.iter().map(|byte| label(f32::from(*byte))).collect(),
+        Numbers::Floats(floats) => floats.iter().map(|float| label(*float)).collect(),
+    }
+}
+
+fn from_npz(path: &Path, name: &str) -> Result<Array, DatasetError> {
+    let file = File::open(path).map_err(DatasetError::open(path))?;
+    let content = |problem: String| DatasetError::content(path, problem);
+    let mut archive =
+        zip::ZipArchive::new(BufReader::new(file)).map_err(|error| content(error.to_string()))?;
+    let names: Vec<String> = archive
+        .file_names()
+        .filter_map(|name| name.ok().map(std::borrow::Cow::into_owned))
+        .collect();
+    let entry = archive.by_name(&format!("{name}.npy")).map_err(|error| {
+        content(format!(
+            "no array {name:?} ({error}); it has {}",
+            names.join(", ")
+        ))
+    })?;
+    from_npy(path, entry)
+}
+
+fn from_npy(path: &Path, reader: impl Read) -> Result<Array, DatasetError> {
+    let content = |problem: String| DatasetError::content(path, problem);
+    let broken = |error: std::io::Error| content(error.to_string());
+    let file = NpyFile::new(reader).map_err(broken)?;
+    if file.order() == Order::Fortran {
+        return Err(content(
+            "the array lies in Fortran order; save it in C order".to_owned(),
+        ));
+    }
+    let shape: Vec<usize> = file.shape().iter().map(|side| *side as usize).collect();
+    let DType::Plain(kind) = file.dtype() else {
+        return Err(content(
+            "the array has records; expected plain numbers".to_owned(),
+        ));
+    };
+    within(path, &shape, kind.size_field())?;
+    let floats =
+        |numbers: Result<Vec<f32>, std::io::Error>| numbers.map(Numbers::Floats).map_err(broken);
+    let numbers = match (kind.type_char(), kind.size_field()) {
+        (TypeChar::Uint, 1) => Numbers::Bytes(file.into_vec::<u8>().map_err(broken)?),
+        (TypeChar::Uint, 2) => floats(cast(file.into_vec::<u16>(), f32::from))?,
+        (TypeChar::Uint, 4) => floats(cast(file.into_vec::<u32>(), |x| x as f32))?,
+        (TypeChar::Int, 1) => floats(cast(file.into_vec::<i8>(), f32::from))?,
+        (TypeChar::Int, 2) => floats(cast(file.into_vec::<i16>(), f32::from))?,
+        (TypeChar::Int, 4) => floats(cast(file.into_vec::<i32>(), |x| x as f32))?,
+        (TypeChar::Int, 8) => floats(cast(file.into_vec::<i64>(), |x| x as f32))?,
+        (TypeChar::Float, 4) => floats(file.into_vec::<f32>())?,
+        (TypeChar::Float, 8) => floats(cast(file.into_vec::<f64>(), |x| x as f32))?,
+        _ => {
+            return Err(content(format!(
+                "numbers of type {kind}; expected integers, float32 or float64"
+            )));
+        }
+    };
+    Ok(Array { shape, numbers })
+}
+
+fn cast<T, E>(numbers: Result<Vec<T>, E>, to: impl Fn(T) -> f32) -> Result<Vec<f32>, E> {
+    numbers.map(|numbers| numbers.into_iter().map(to).collect())
+}
+
+/// Whether an array of `shape` may be read.
+fn within(path: &Path, shape: &[usize], size: u64) -> Result<(), DatasetError> {
+    let bytes = shape
+        .iter()
+        .try_fold(size, |bytes, side| bytes.checked_mul(*side as u64));
+    if bytes.is_some_and(|bytes| bytes <= MAX_BYTES) {
+        return Ok(());
+    }
+    Err(DatasetError::content(
+        path,
+        format!("an array of {shape:?} has more than {MAX_BYTES} bytes"),
+    ))
+}
+
+fn from_safetensors(path: &Path, name: &str) -> Result<Array, DatasetError> {
+    let bytes = fs::read(path).map_err(DatasetError::open(path))?;
+    let content = |problem: String| DatasetError::content(path, problem);
+    let file = SafeTensors::deserialize(&bytes).map_err(|error| content(error.to_string()))?;
+    let tensor = file.tensor(name).map_err(|_| {
+        let names: Vec<&str> = file.names().into_iter().collect();
+        content(format!("no tensor {name:?}; it has {}", names.join(", ")))
+    })?;
+    let data = tensor.data();
+    let floats = |width: usize, to: fn(&[u8]) -> f32| {
+        Numbers::Floats(data.chunks_exact(width).map(to).collect())
+    };
+    let numbers = match tensor.dtype() {
+        Dtype::U8 => Numbers::Bytes(data.to_vec()),
+        Dtype::F32 => floats(4, |b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])),
+        Dtype::F64 => floats(8, |b| {
+            f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32
+        }),
+        Dtype::I32 => floats(4, |b| i32::from_le_bytes([b[0], b[1], b[2], b[3]]) as f32),
+        Dtype::I64 => floats(8, |b| {
+            i64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]) as f32
+        }),
+        other => {
+            return Err(content(format!(
+                "numbers of type {other:?}; expected U8, I32, I64, F32 or F64"
+            )));
+        }
+    };
+    Ok(Array {
+        shape: tensor.shape().to_vec(),
+        numbers,
+    })
+}
+
+impl Numbers {
+    fn into_floats(self) -> Vec<f32> {
+        match self {
+            Self::Bytes(bytes) => bytes.into_iter().map(f32::from).collect(),
+            Self::Floats(floats) => floats,
+        }
+    }
+}
+
+impl Rows for Arrays {
+    fn len(&self) -> usize {
+        self.rows
+    }
+
+    fn split(self, train: &[u32], test: &[u32]) -> (Examples, Examples) {
+        let each = self.input.len();
+        let targets = |indices: &[u32]| self.targets.at(indices, self.rows);
+        match (&self.inputs, self.input, &self.targets) {
+            (Numbers::Bytes(bytes), Input::Image(shape), Targets::Classes(_)) => {
+                let train_bytes = gathered(bytes, train, each);
+                let channels = Normalisation::measured(&train_bytes, shape.channels);
+                let test_bytes = gathered(bytes, test, each);
+                let examples = |bytes, indices| Examples::bytes(bytes, &channels, targets(indices));
+                (examples(train_bytes, train), examples(test_bytes, test))
+            }
+            (numbers, ..) => {
+                let part = |indices: &[u32]| {
+                    let inputs = match numbers {
+                        Numbers::Bytes(bytes) => gathered(bytes, indices, each)
+                            .into_iter()
+                            .map(|byte| f32::from(byte) / 255.0)
+                            .collect(),
+                        Numbers::Floats(floats) => gathered(floats, indices, each),
+                    };
+                    Examples::numbers(indices.len(), inputs, targets(indices))
+                };
+                (part(train), part(test))
+            }
+        }
+    }
+}
+
+/// The rows at `indices`, of `each` numbers.
+pub(super) fn gathered<T: Copy>(numbers: &[T], indices: &[u32], each: usize) -> Vec<T> {
+    let row = |index: &u32| numbers[*index as usize * each..][..each].iter().copied();
+    indices.iter().flat_map(row).collect()
+}

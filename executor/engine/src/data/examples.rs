@@ -1,0 +1,281 @@
+//! Examples in memory: bytes stay bytes, as they are in the files, and are normalised only into the batch at hand.
+//!
+//! As bytes a set of images is a quarter of its size as floats, and filling a batch costs less than reading the floats would.
+
+use super::arrays::gathered;
+
+/// Inputs and targets, example after example.
+#[derive(Debug, Clone)]
+pub struct Examples {
+    len: usize,
+    inputs: Inputs,
+    targets: Targets,
+}
+
+#[derive(Debug, Clone)]
+enum Inputs {
+    Bytes {
+        bytes: Vec<u8>,
+        /// Normalised value of each byte, by channel; channels lie next to one another.
+        tables: Vec<[f32; 256]>,
+    },
+    Numbers(Vec<f32>),
+    /// Example `i` is `length` bytes from `i · length` on; what it should say is the same, one byte later.
+    Text {
+        bytes: Vec<u8>,
+        length: usize,
+    },
+}
+
+/// What a network should say.
+#[derive(Debug, Clone)]
+pub enum Targets {
+    /// One class of each example.
+    Classes(Vec<u32>),
+    /// As many numbers of each example as its kind of data has.
+    Values(Vec<f32>),
+    /// The next token at every position of a text.
+    Next,
+}
+
+/// Where the targets of a batch are written.
+#[derive(Debug)]
+pub enum TargetsMut<'a> {
+    Classes(&'a mut [u32]),
+    Values(&'a mut [f32]),
+}
+
+/// Mean and standard deviation of the training set's pixels, after division by 255.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Normalisation {
+    pub mean: f32,
+    pub std: f32,
+}
+
+impl<'a> From<&'a mut [u32]> for TargetsMut<'a> {
+    fn from(classes: &'a mut [u32]) -> Self {
+        Self::Classes(classes)
+    }
+}
+
+impl<'a> From<&'a mut Vec<u32>> for TargetsMut<'a> {
+    fn from(classes: &'a mut Vec<u32>) -> Self {
+        Self::Classes(classes)
+    }
+}
+
+impl Normalisation {
+    /// Of each channel of `bytes`, whose channels lie next to one another. A channel without variation is only centred.
+    #[must_use]
+    pub fn measured(bytes: &[u8], channels: usize) -> Vec<Self> {
+        let of = |channel: usize| {
+            let mut counts = [0_u64; 256];
+            for byte in bytes.iter().skip(channel).step_by(channels) {
+                counts[usize::from(*byte)] += 1;
+            }
+            let total = counts.iter().sum::<u64>().max(1) as f64;
+            let moment = |power: i32| {
+                let terms = counts.iter().enumerate();
+                let sum: f64 = terms
+                    .map(|(byte, n)| *n as f64 * (byte as f64 / 255.0).powi(power))
+                    .sum();
+                sum / total
+            };
+            let mean = moment(1);
+            let variance = (moment(2) - mean * mean).max(0.0);
+            let std = if variance > 1e-12 {
+                variance.sqrt()
+            } else {
+                1.0
+            };
+            Self {
+                mean: mean as f32,
+                std: std as f32,
+            }
+        };
+        (0..channels).map(of).collect()
+    }
+
+    fn table(self) -> [f32; 256] {
+        std::array::from_fn(|byte| (byte as f32 / 255.0 - self.mean) / self.std)
+    }
+}
+
+impl Targets {
+    /// Those of the examples at `indices`, out of `len` examples.
+    pub(super) fn at(&self, indices: &[u32], len: usize) -> Self {
+        match self {
+            Self::Classes(classes) => Self::Classes(gathered(classes, indices, 1)),
+            Self::Values(values) => {
+                Self::Values(gathered(values, indices, values.len() / len.max(1)))
+            }
+            Self::Next => Self::Next,
+        }
+    }
+}
+
+impl Examples {
+    /// Of bytes, with one normalisation per channel.
+    ///
+    /// # Panics
+    /// When bytes and targets are not of equally many examples.
+    #[must_use]
+    pub fn bytes(bytes: Vec<u8>, channels: &[Normalisation], targets: Targets) -> Self {
+        let tables = channels.iter().map(|channel| channel.table()).collect();
+        let Targets::Classes(classes) = &targets else {
+            panic!("bytes are images, and images have classes");
+        };
+        let len = classes.len();
+        assert!(
+            len == 0 || bytes.len().is_multiple_of(len),
+            "one image per label"
+        );
+        let inputs = Inputs::Bytes { bytes, tables };
+        Self {
+            len,
+            inputs,
+            targets,
+        }
+    }
+
+    /// Of `len` examples' numbers.
+    ///
+    /// # Panics
+    /// When inputs or targets are not of `len` examples.
+    #[must_use]
+    pub fn numbers(len: usize, inputs: Vec<f32>, targets: Targets) -> Self {
+        let count = match &targets {
+            Targets::Classes(classes) => classes.len(),
+            Targets::Values(values) => values.len(),
+            Targets::Next => panic!("only a text has a next token"),
+        };
+        let fits = |numbers: usize| len == 0 || numbers.is_multiple_of(len) && numbers > 0;
+        assert!(
+            fits(inputs.len()) && fits(count),
+            "inputs and targets of {len} examples"
+        );
+        let inputs = Inputs::Numbers(inputs);
+        Self {
+            len,
+            inputs,
+            targets,
+        }
+    }
+
+    /// Of a text in pieces of `length` bytes. The last byte is only a target.
+    #[must_use]
+    pub fn text(bytes: Vec<u8>, length: usize) -> Self {
+        Self {
+            len: bytes.len().saturating_sub(1) / length,
+            inputs: Inputs::Text { bytes, length },
+            targets: Targets::Next,
+        }
+    }
+
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Writes the normalised inputs and the targets of the examples at `indices`, in this order.
+    ///
+    /// # Panics
+    /// When a buffer has the wrong length or kind, or an index is not below [`Self::len`].
+    pub fn fill<'a>(
+        &self,
+        indices: &[u32],
+        inputs: &mut [f32],
+        targets: impl Into<TargetsMut<'a>>,
+    ) {
+        if !indices.is_empty() {
+            self.fill_inputs(indices, inputs);
+            self.fill_targets(indices, targets.into());
+        }
+    }
+
+    /// As [`Self::fill`], for a network that says its inputs again.
+    ///
+    /// # Panics
+    /// As [`Self::fill`].
+    pub fn fill_inputs(&self, indices: &[u32], inputs: &mut [f32]) {
+        let each = inputs.len() / indices.len().max(1);
+        assert_eq!(each * indices.len(), inputs.len(), "one input per index");
+        for (index, input) in indices.iter().zip(inputs.chunks_exact_mut(each.max(1))) {
+            assert!((*index as usize) < self.len, "an index of an example");
+            self.fill_input(*index as usize, input);
+        }
+    }
+
+    fn fill_input(&self, index: usize, input: &mut [f32]) {
+        let each = input.len();
+        match &self.inputs {
+            Inputs::Bytes { bytes, tables } => {
+                assert_eq!(bytes.len(), self.len * each, "numbers per image");
+                let bytes = &bytes[index * each..][..each];
+                if let [table] = tables.as_slice() {
+                    for (value, byte) in input.iter_mut().zip(bytes) {
+                        *value = table[usize::from(*byte)];
+                    }
+                    return;
+                }
+                let pixels = bytes.chunks_exact(tables.len());
+                for (values, bytes) in input.chunks_exact_mut(tables.len()).zip(pixels) {
+                    for ((value, byte), table) in values.iter_mut().zip(bytes).zip(tables) {
+                        *value = table[usize::from(*byte)];
+                    }
+                }
+            }
+            Inputs::Numbers(numbers) => {
+                assert_eq!(numbers.len(), self.len * each, "numbers per example");
+                input.copy_from_slice(&numbers[index * each..][..each]);
+            }
+            Inputs::Text { bytes, length } => {
+                assert_eq!(each, *length, "tokens per example");
+                for (value, byte) in input.iter_mut().zip(&bytes[index * length..]) {
+                    *value = f32::from(*byte);
+                }
+            }
+        }
+    }
+
+    fn fill_targets(&self, indices: &[u32], targets: TargetsMut<'_>) {
+        let each = |len: usize| {
+            assert_eq!(
+                len / indices.len() * indices.len(),
+                len,
+                "targets of each index"
+            );
+            len / indices.len()
+        };
+        match (&self.targets, &self.inputs, targets) {
+            (Targets::Classes(classes), _, TargetsMut::Classes(out)) => {
+                assert_eq!(out.len(), indices.len(), "one label per index");
+                for (label, index) in out.iter_mut().zip(indices) {
+                    *label = classes[*index as usize];
+                }
+            }
+            (Targets::Values(values), _, TargetsMut::Values(out)) => {
+                let each = each(out.len());
+                assert_eq!(values.len(), self.len * each, "values per example");
+                for (out, index) in out.chunks_exact_mut(each).zip(indices) {
+                    out.copy_from_slice(&values[*index as usize * each..][..each]);
+                }
+            }
+            (Targets::Next, Inputs::Text { bytes, length }, TargetsMut::Classes(out)) => {
+                assert_eq!(each(out.len()), *length, "a target per position");
+                for (out, index) in out.chunks_exact_mut(*length).zip(indices) {
+                    for (target, byte) in out.iter_mut().zip(&bytes[*index as usize * length + 1..])
+                    {
+                        *target = u32::from(*byte);
+                    }
+                }
+            }
+            (kept, _, asked) => panic!("targets of {kept:?} were asked for as {asked:?}"),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Folders of image files.
+
+use super::arrays::gathered;
+use super::examples::{Examples, Normalisation, Targets};
+use super::source::{DatasetError, Rows};
+use crate::model::InputShape;
+use image::imageops::FilterType;
+use rayon::iter::{IntoParallelRefIterator, ParallelIterator};
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Bytes that all images may have together, after resizing.
+const MAX_BYTES: usize = 1 << 34;
+
+/// Resized images in memory.
+pub(super) struct Folder {
+    shape: InputShape,
+    pixels: Vec<u8>,
+    classes: Vec<u32>,
+}
+
+pub(super) fn read(path: &Path, shape: InputShape, classes: usize) -> Result<Folder, DatasetError> {
+    let folders: Vec<PathBuf> = sorted(path)?
+        .into_iter()
+        .filter(|entry| entry.is_dir())
+        .collect();
+    DatasetError::promised(path, "folders of a class each", folders.len(), classes)?;
+    let mut files = Vec::new();
+    for (class, folder) in folders.iter().enumerate() {
+        let images = sorted(folder)?.into_iter().filter(|file| is_image(file));
+        files.extend(images.map(|file| (file, class as u32)));
+    }
+    if files.len().saturating_mul(shape.len()) > MAX_BYTES {
+        let problem = format!(
+            "{} images of {} bytes are more than {MAX_BYTES}",
+            files.len(),
+            shape.len()
+        );
+        return Err(DatasetError::content(path, problem));
+    }
+    let pixels: Result<Vec<Vec<u8>>, DatasetError> = files
+        .par_iter()
+        .map(|(file, _)| pixels(file, shape))
+        .collect();
+    Ok(Folder {
+        shape,
+        pixels: pixels?.concat(),
+        classes: files.into_iter().map(|(_, class)| class).collect(),
+    })
+}
+
+fn sorted(folder: &Path) -> Result<Vec<PathBuf>, DatasetError> {
+    let entries = fs::read_dir(folder).map_err(DatasetError::open(folder))?;
+    let entries: Result<Vec<PathBuf>, _> = entries
+        .map(|entry| entry.map(|entry| entry.path()))
+        .collect();
+    let mut entries = entries.map_err(DatasetError::open(folder))?;
+    entries.sort();
+    Ok(entries)
+}
+
+fn is_image(file: &Path) -> bool {
+    let extension = file.extension().and_then(|extension| extension.to_str());
+    extension.is_some_and(|extension| {
+        ["jpg", "jpeg", "png"]
+            .iter()
+            .any(|known| extension.eq_ignore_ascii_case(known))
+    })
+}
+
+/// Height × width × channels.
+fn pixels(file: &Path, shape: InputShape) -> Result<Vec<u8>, DatasetError> {
+    let image = image::open(file).map_err(|error| DatasetError::content(file, error))?;
+    let (width, height) = (shape.width as u32, shape.height as u32);
+    let image = match (image.width(), image.height()) == (width, height) {
+        true => image,
+        false => image.resize_exact(width, height, FilterType::Triangle),
+    };
+    Ok(match shape.channels {
+        1 => image.into_luma8().into_raw(),
+        _ => image.into_rgb8().into_raw(),
+    })
+}
+
+impl Rows for Folder {
+    fn len(&self) -> usize {
+        self.classes.len()
+    }
+
+    fn split(self, train: &[u32], test: &[u32]) -> (Examples, Examples) {
+        let each = self.shape.len();
+        let train_pixels = gathered(&self.pixels, train, each);
+        let channels = Normalisation::measured(&train_pixels, self.shape.channels);
+        let examples = |pixels, indices: &[u32]| {
+            let classes = indices
+                .iter()
+                .map(|&index| self.classes[index as usize])
+                .collect();
+            Examples::bytes(pixels, &channels, Targets::Classes(classes))
+        };
+        let test_pixels = gathered(&self.pixels, test, each);
+        (examples(train_pixels, train), examples(test_pixels, test))
+    }
+}

@@ -1,0 +1,128 @@
+//! Data sets that are known by name, in the IDX files of their publishers.
+
+use super::examples::{Examples, Normalisation, Targets};
+use super::idx::{Images, read_images, read_labels};
+use super::source::{DatasetError, Limits};
+use crate::model::InputShape;
+use std::path::{Path, PathBuf};
+
+/// Data sets that are known by name.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Xiao, Rasul and Vollgraf, 2017: 28×28 grey pixels, 10 classes.
+    FashionMnist,
+    /// LeCun, Cortes and Burges: the same shape, handwritten digits.
+    Mnist,
+}
+
+impl Kind {
+    /// Height and width of each image.
+    const SIDE: usize = 28;
+
+    /// Its folder under the root of all data sets.
+    #[must_use]
+    pub fn folder(self) -> &'static str {
+        match self {
+            Self::FashionMnist => "fashion-mnist",
+            Self::Mnist => "mnist",
+        }
+    }
+
+    #[must_use]
+    pub fn classes(self) -> usize {
+        10
+    }
+
+    #[must_use]
+    pub fn shape(self) -> InputShape {
+        InputShape {
+            height: Self::SIDE,
+            width: Self::SIDE,
+            channels: 1,
+        }
+    }
+
+    /// Fixed, not computed from what is loaded: a limit must not change how an image is seen.
+    #[must_use]
+    pub fn normalisation(self) -> Normalisation {
+        let (mean, std) = match self {
+            Self::FashionMnist => (0.2860, 0.3530),
+            Self::Mnist => (0.1307, 0.3081),
+        };
+        Normalisation { mean, std }
+    }
+}
+
+/// The training and the test split, from `<root>/<folder>/{train,t10k}-{images-idx3,labels-idx1}-ubyte[.gz]`.
+pub(super) fn load(
+    kind: Kind,
+    root: &Path,
+    limits: Limits,
+) -> Result<(Examples, Examples), DatasetError> {
+    let directory = root.join(kind.folder());
+    Ok((
+        split(kind, &directory, "train", "train", limits.train)?,
+        split(kind, &directory, "test", "t10k", limits.test)?,
+    ))
+}
+
+fn split(
+    kind: Kind,
+    directory: &Path,
+    split: &'static str,
+    prefix: &str,
+    limit: Option<usize>,
+) -> Result<Examples, DatasetError> {
+    if limit == Some(0) {
+        return Err(DatasetError::EmptyLimit { split });
+    }
+    let images_path = find(directory, format!("{prefix}-images-idx3-ubyte"))?;
+    let labels_path = find(directory, format!("{prefix}-labels-idx1-ubyte"))?;
+    let images = read_images(&images_path).map_err(DatasetError::Read)?;
+    let labels = read_labels(&labels_path, kind.classes()).map_err(DatasetError::Read)?;
+    let Images {
+        count,
+        height,
+        width,
+        ..
+    } = images;
+    if (height, width) != (Kind::SIDE, Kind::SIDE) {
+        let expected = Kind::SIDE;
+        return Err(DatasetError::Size {
+            split,
+            height,
+            width,
+            expected,
+        });
+    }
+    if count != labels.len() {
+        return Err(DatasetError::Counts {
+            images: images_path,
+            image_count: count,
+            labels: labels_path,
+            label_count: labels.len(),
+        });
+    }
+    let kept = limit.unwrap_or(count).min(count);
+    let (mut pixels, mut labels) = (images.pixels, labels);
+    pixels.truncate(kept * kind.shape().len());
+    labels.truncate(kept);
+    let labels = labels.into_iter().map(u32::from).collect();
+    Ok(Examples::bytes(
+        pixels,
+        &[kind.normalisation()],
+        Targets::Classes(labels),
+    ))
+}
+
+/// The compressed file comes first: it is the one that distributions ship.
+fn find(directory: &Path, name: String) -> Result<PathBuf, DatasetError> {
+    let candidates = [directory.join(format!("{name}.gz")), directory.join(&name)];
+    candidates
+        .into_iter()
+        .find(|path| path.is_file())
+        .ok_or_else(|| DatasetError::Missing {
+            directory: directory.to_owned(),
+            name,
+        })
+}

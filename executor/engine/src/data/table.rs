@@ -1,0 +1,128 @@
+//! Tables in CSV files.
+
+use super::examples::{Examples, Targets};
+use super::source::{DatasetError, Rows, Task};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// A table in memory, column after column within each row.
+pub(super) struct Table {
+    rows: usize,
+    columns: usize,
+    numbers: Vec<f32>,
+    targets: Targets,
+}
+
+/// Reads a table with a header. Classes are numbered in the order of their names; names that are all whole numbers, by value.
+pub(super) fn read(
+    path: &Path,
+    target: &str,
+    columns: usize,
+    task: Task,
+) -> Result<Table, DatasetError> {
+    let content = |problem: String| DatasetError::content(path, problem);
+    let mut reader = csv::ReaderBuilder::new()
+        .trim(csv::Trim::All)
+        .from_path(path)
+        .map_err(|error| content(error.to_string()))?;
+    let header = reader
+        .headers()
+        .map_err(|error| content(error.to_string()))?
+        .clone();
+    let at = header
+        .iter()
+        .position(|name| name == target)
+        .ok_or_else(|| {
+            let names: Vec<&str> = header.iter().collect();
+            content(format!("no column {target:?}; it has {}", names.join(", ")))
+        })?;
+    DatasetError::promised(path, "columns beside the target", header.len() - 1, columns)?;
+    let (mut numbers, mut answers) = (Vec::new(), Vec::new());
+    for record in reader.records() {
+        let record = record.map_err(|error| content(error.to_string()))?;
+        let line = record.position().map_or(0, csv::Position::line);
+        for (column, field) in record.iter().enumerate() {
+            if column == at {
+                answers.push((line, field.to_owned()));
+                continue;
+            }
+            numbers.push(
+                number(field).ok_or_else(|| not_a_number(path, line, &header[column], field))?,
+            );
+        }
+    }
+    let rows = answers.len();
+    let targets = match task {
+        Task::Classify { classes } => Targets::Classes(classify(path, &answers, classes)?),
+        Task::Regress { values } => {
+            DatasetError::promised(path, "target columns", 1, values)?;
+            let value = |(line, field): &(u64, String)| {
+                number(field).ok_or_else(|| not_a_number(path, *line, target, field))
+            };
+            Targets::Values(answers.iter().map(value).collect::<Result<_, _>>()?)
+        }
+    };
+    Ok(Table {
+        rows,
+        columns,
+        numbers,
+        targets,
+    })
+}
+
+fn number(field: &str) -> Option<f32> {
+    field.parse().ok().filter(|number: &f32| number.is_finite())
+}
+
+fn not_a_number(path: &Path, line: u64, column: &str, field: &str) -> DatasetError {
+    DatasetError::content(
+        path,
+        format!("line {line}: {column} is {field:?}; expected a finite number"),
+    )
+}
+
+fn classify(
+    path: &Path,
+    answers: &[(u64, String)],
+    classes: usize,
+) -> Result<Vec<u32>, DatasetError> {
+    let names: BTreeSet<&str> = answers.iter().map(|(_, name)| name.as_str()).collect();
+    let mut names: Vec<&str> = names.into_iter().collect();
+    if names.iter().all(|name| name.parse::<i64>().is_ok()) {
+        names.sort_by_key(|name| name.parse::<i64>().unwrap_or(0));
+    }
+    DatasetError::promised(path, "classes", names.len(), classes)?;
+    let of = |name: &str| names.iter().position(|other| *other == name).unwrap_or(0) as u32;
+    Ok(answers.iter().map(|(_, name)| of(name)).collect())
+}
+
+impl Rows for Table {
+    fn len(&self) -> usize {
+        self.rows
+    }
+
+    /// Every column becomes its distance from the training rows' mean, in their standard deviations; without variation it is only
+    /// centred.
+    fn split(self, train: &[u32], test: &[u32]) -> (Examples, Examples) {
+        let row = |index: u32| &self.numbers[index as usize * self.columns..][..self.columns];
+        let mut scales = vec![(0.0_f64, 0.0_f64); self.columns];
+        for (column, (mean, std)) in scales.iter_mut().enumerate() {
+            let values = || train.iter().map(|&index| f64::from(row(index)[column]));
+            *mean = values().sum::<f64>() / train.len() as f64;
+            let variance = values().map(|x| (x - *mean).powi(2)).sum::<f64>() / train.len() as f64;
+            *std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
+        }
+        let part = |indices: &[u32]| {
+            let scaled = indices.iter().flat_map(|&index| {
+                let numbers = row(index).iter().zip(&scales);
+                numbers.map(|(x, (mean, std))| ((f64::from(*x) - mean) / std) as f32)
+            });
+            Examples::numbers(
+                indices.len(),
+                scaled.collect(),
+                self.targets.at(indices, self.rows),
+            )
+        };
+        (part(train), part(test))
+    }
+}
