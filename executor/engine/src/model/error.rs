@@ -55,6 +55,12 @@ pub enum BuildError {
         channels_in: usize,
         channels_out: usize,
     },
+    #[error("{network}-{depth} is not one of {network}'s depths {known}")]
+    Depth {
+        network: &'static str,
+        depth: usize,
+        known: &'static str,
+    },
     #[error("{layer} brings together {one} and {other}, which do not fit")]
     Different {
         layer: String,

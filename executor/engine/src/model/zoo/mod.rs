@@ -1,6 +1,11 @@
 //! Networks that are asked for by name.
 
 mod sequence;
+mod vision;
+
+pub use vision::{
+    alexnet, autoencoder, densenet_121, densenet_small, googlenet, lenet5, resnet, vgg,
+};
 
 use crate::model::builder::{Builder, ValueId};
 use crate::model::error::BuildError;

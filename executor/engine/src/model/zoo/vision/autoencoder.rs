@@ -1,0 +1,48 @@
+//! Networks that give back what they read.
+
+use super::Line;
+use crate::model::builder::{Conv, Windows};
+use crate::model::error::BuildError;
+use crate::model::input::Input;
+use crate::model::network::Network;
+
+/// A convolutional autoencoder: a 3×3 convolution of stride 2 with ReLU to each of these channels, a dense layer to `code` numbers, and the
+/// way back with nearest upsampling before each convolution. The targets are the inputs, numbers of any size, under squared error.
+///
+/// # Errors
+/// When the sides do not halve evenly; names the layer that cannot be.
+pub fn autoencoder(
+    input: impl Into<Input>,
+    channels: &[usize],
+    code: usize,
+) -> Result<Network, BuildError> {
+    let mut line = Line::new(input)?;
+    let mut shapes = vec![line.builder.shape(line.x).to_vec()];
+    let factor = 1_usize.checked_shl(channels.len() as u32).unwrap_or(0);
+    if factor == 0 || shapes[0].iter().take(2).any(|side| side % factor != 0) {
+        return Err(BuildError::Shape {
+            layer: "code".to_owned(),
+            expected: "an image whose sides halve evenly at every entry of channels",
+            actual: format!("{:?}", shapes[0]),
+        });
+    }
+    for (index, &channels) in channels.iter().enumerate() {
+        let conv = Conv::new(channels, Windows::square(3).stride(2).padding(1)).relu();
+        line.then(|builder, x| builder.conv(&format!("encode{}", index + 1), x, conv))?;
+        shapes.push(line.builder.shape(line.x).to_vec());
+    }
+    let inner = &shapes[shapes.len() - 1];
+    line.then(|builder, x| builder.dense("code", x, code, false))?;
+    let numbers = inner.iter().product();
+    line.then(|builder, x| builder.dense("unfold", x, numbers, true))?;
+    line.then(|builder, x| builder.reshape("unfold.image", x, inner))?;
+    for (index, shape) in shapes.iter().enumerate().rev().skip(1) {
+        let name = format!("decode{}", index + 1);
+        let up = format!("{name}.up");
+        line.then(|builder, x| builder.upsample(&up, x, 2))?;
+        let conv = Conv::new(shape[2], Windows::square(3).same());
+        let conv = if index > 0 { conv.relu() } else { conv };
+        line.then(|builder, x| builder.conv(&name, x, conv))?;
+    }
+    Ok(line.builder.regress(line.x))
+}

@@ -1,0 +1,63 @@
+//! Networks in which every layer reads what all layers before it in its block made.
+
+use super::Line;
+use crate::model::builder::{Conv, Windows};
+use crate::model::error::BuildError;
+use crate::model::input::Input;
+use crate::model::network::Network;
+
+/// DenseNet-121 (Huang et al., 2017): growth 32, blocks of 6, 12, 24 and 16 layers.
+///
+/// # Errors
+/// Names the layer that cannot be.
+pub fn densenet_121(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
+    let mut line = Line::new(input)?;
+    let conv = Conv::new(64, Windows::square(7).stride(2).same());
+    line.conv_norm("stem", conv, true)?;
+    let windows = Windows::square(3).stride(2).padding(1);
+    line.then(|builder, x| builder.max_pool("stem.pool", x, windows))?;
+    blocks(line, &[6, 12, 24, 16], 32, classes)
+}
+
+/// DenseNet-BC of 100 layers and growth 12, the paper's small one for CIFAR: three blocks of 16 layers.
+///
+/// # Errors
+/// Names the layer that cannot be.
+pub fn densenet_small(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
+    let mut line = Line::new(input)?;
+    let conv = Conv::new(24, Windows::square(3).same()).without_bias();
+    line.then(|builder, x| builder.conv("stem.conv", x, conv))?;
+    blocks(line, &[16, 16, 16], 12, classes)
+}
+
+/// Layers are 1×1 convolutions to 4 × `growth` channels and 3×3 ones to `growth`, each after normalisation and ReLU; between blocks
+/// channels and sides are halved.
+fn blocks(
+    mut line: Line,
+    blocks: &[usize],
+    growth: usize,
+    classes: usize,
+) -> Result<Network, BuildError> {
+    for (block, &layers) in blocks.iter().enumerate() {
+        if block > 0 {
+            let channels = line.builder.shape(line.x)[2] / 2;
+            let name = format!("transition{block}");
+            line.norm_conv(&name, Conv::new(channels, Windows::square(1)))?;
+            let windows = Windows::square(2).stride(2);
+            let name = format!("{name}.pool");
+            line.then(|builder, x| builder.average_pool(&name, x, windows))?;
+        }
+        for layer in 1..=layers {
+            let (before, name) = (line.x, format!("block{}.layer{layer}", block + 1));
+            let narrow = Conv::new(4 * growth, Windows::square(1));
+            line.norm_conv(&format!("{name}.1"), narrow)?;
+            let wide = Conv::new(growth, Windows::square(3).same());
+            line.norm_conv(&format!("{name}.2"), wide)?;
+            let name = format!("{name}.concat");
+            line.then(|builder, x| builder.concat(&name, &[before, x]))?;
+        }
+    }
+    line.then(|builder, x| builder.batch_norm("norm", x, true))?;
+    line.then(|builder, x| builder.global_average_pool("pool", x))?;
+    line.classify(classes)
+}

@@ -1,0 +1,76 @@
+//! Layers of several branches side by side.
+
+use super::Line;
+use crate::model::builder::{Conv, Windows};
+use crate::model::error::BuildError;
+use crate::model::input::Input;
+use crate::model::network::Network;
+
+/// Channels of an inception layer: the 1×1 branch; before and in the 3×3 branch; before and in the second one; after the pooling.
+type Branches = [usize; 6];
+
+const STAGES: [&[Branches]; 3] = [
+    &[[64, 96, 128, 16, 32, 32], [128, 128, 192, 32, 96, 64]],
+    &[
+        [192, 96, 208, 16, 48, 64],
+        [160, 112, 224, 24, 64, 64],
+        [128, 128, 256, 24, 64, 64],
+        [112, 144, 288, 32, 64, 64],
+        [256, 160, 320, 32, 128, 128],
+    ],
+    &[[256, 160, 320, 32, 128, 128], [384, 192, 384, 48, 128, 128]],
+];
+
+/// GoogLeNet (Szegedy et al., 2015) as torchvision has it: with batch normalisation, without the classifiers on the way, and 3×3
+/// where the paper has 5×5.
+///
+/// # Errors
+/// Names the layer that cannot be.
+pub fn googlenet(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
+    let mut line = Line::new(input)?;
+    let halve = |line: &mut Line, name: &str| {
+        let windows = Windows::square(3).stride(2).padding(1);
+        line.then(|builder, x| builder.max_pool(name, x, windows))
+    };
+    let conv = Conv::new(64, Windows::square(7).stride(2).same());
+    line.conv_norm("stem1", conv, true)?;
+    halve(&mut line, "stem1.pool")?;
+    line.conv_norm("stem2", Conv::new(64, Windows::square(1)), true)?;
+    line.conv_norm("stem3", Conv::new(192, Windows::square(3).same()), true)?;
+    for (stage, layers) in STAGES.into_iter().enumerate() {
+        halve(&mut line, &format!("pool{}", stage + 1))?;
+        for (layer, branches) in layers.iter().enumerate() {
+            let name = format!("stage{}.inception{}", stage + 1, layer + 1);
+            inception(&mut line, &name, *branches)?;
+        }
+    }
+    line.then(|builder, x| builder.global_average_pool("pool", x))?;
+    line.classify(classes)
+}
+
+fn inception(line: &mut Line, name: &str, channels: Branches) -> Result<(), BuildError> {
+    let input = line.x;
+    let [one, before3, three, before5, five, pooled] = channels;
+    let (narrow, wide) = (Windows::square(1), Windows::square(3).same());
+    let branches = [
+        vec![Conv::new(one, narrow)],
+        vec![Conv::new(before3, narrow), Conv::new(three, wide)],
+        vec![Conv::new(before5, narrow), Conv::new(five, wide)],
+        vec![Conv::new(pooled, narrow)],
+    ];
+    let mut ends = Vec::new();
+    for (branch, convs) in branches.into_iter().enumerate() {
+        line.x = input;
+        if branch == 3 {
+            let name = format!("{name}.pool");
+            line.then(|builder, x| builder.max_pool(&name, x, wide))?;
+        }
+        for (index, conv) in convs.into_iter().enumerate() {
+            let name = format!("{name}.branch{}.{}", branch + 1, index + 1);
+            line.conv_norm(&name, conv, true)?;
+        }
+        ends.push(line.x);
+    }
+    line.then(|builder, _| builder.concat(&format!("{name}.concat"), &ends))?;
+    Ok(())
+}

@@ -1,0 +1,274 @@
+//! Networks that read images.
+//!
+//! They are the published ones, with as many parameters as the papers or torchvision give them; running statistics are not counted there.
+//! Where an input is smaller than the published one, dense layers after it read fewer numbers.
+
+mod autoencoder;
+mod densenet;
+mod inception;
+mod plain;
+mod resnet;
+
+pub use autoencoder::autoencoder;
+pub use densenet::{densenet_121, densenet_small};
+pub use inception::googlenet;
+pub use plain::{alexnet, lenet5, vgg};
+pub use resnet::resnet;
+
+use crate::model::builder::{Builder, Conv, ValueId};
+use crate::model::error::BuildError;
+use crate::model::network::Network;
+
+/// The least sides of which images are made smaller by four at once, as photographs are; of smaller ones nothing would be left.
+const PHOTOGRAPH: usize = 64;
+
+/// A network while it is written down: the builder and what came last.
+struct Line {
+    builder: Builder,
+    x: ValueId,
+}
+
+impl Line {
+    fn new(input: impl Into<crate::model::Input>) -> Result<Self, BuildError> {
+        let builder = Builder::new(input.into())?;
+        let x = builder.input();
+        Ok(Self { builder, x })
+    }
+
+    /// Goes on from what `add` makes of what came last.
+    fn then(
+        &mut self,
+        add: impl FnOnce(&mut Builder, ValueId) -> Result<ValueId, BuildError>,
+    ) -> Result<ValueId, BuildError> {
+        self.x = add(&mut self.builder, self.x)?;
+        Ok(self.x)
+    }
+
+    /// A convolution without bias, batch normalisation and, where asked for, ReLU: `name.conv` and `name.norm`.
+    fn conv_norm(&mut self, name: &str, conv: Conv, relu: bool) -> Result<ValueId, BuildError> {
+        let conv = conv.without_bias();
+        self.then(|builder, x| builder.conv(&format!("{name}.conv"), x, conv))?;
+        self.then(|builder, x| builder.batch_norm(&format!("{name}.norm"), x, relu))
+    }
+
+    /// Batch normalisation, ReLU and a convolution without bias: `name.norm` and `name.conv`.
+    fn norm_conv(&mut self, name: &str, conv: Conv) -> Result<ValueId, BuildError> {
+        let conv = conv.without_bias();
+        self.then(|builder, x| builder.batch_norm(&format!("{name}.norm"), x, true))?;
+        self.then(|builder, x| builder.conv(&format!("{name}.conv"), x, conv))
+    }
+
+    /// Whether the input has the sides of a photograph.
+    fn is_photograph(&self) -> bool {
+        let shape = self.builder.shape(self.builder.input());
+        shape.iter().take(2).all(|&side| side >= PHOTOGRAPH)
+    }
+
+    fn classify(mut self, classes: usize) -> Result<Network, BuildError> {
+        if classes < 2 {
+            return Err(BuildError::Classes(classes));
+        }
+        let scores = self.then(|builder, x| builder.dense("logits", x, classes, false))?;
+        self.builder.classify(scores)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Batch, InputShape, Role, Targets};
+    use std::ops::Range;
+
+    fn image(side: usize, channels: usize) -> InputShape {
+        InputShape {
+            height: side,
+            width: side,
+            channels,
+        }
+    }
+
+    fn trained(network: Result<Network, BuildError>) -> usize {
+        let network = network.unwrap();
+        let blocks = network.blocks().iter();
+        let trained = blocks.filter(|block| block.role != Role::Statistic);
+        trained.map(|block| block.len).sum()
+    }
+
+    /// LeNet's from the layers of the 1998 paper, with pooling that has no parameters; DenseNet-BC's from the authors' table (0.8 M)
+    /// and their code; the others' as torchvision states them for its 1000 classes.
+    #[test]
+    fn parameters_are_as_many_as_published() {
+        let large = image(224, 3);
+        let mut counts = vec![
+            ("LeNet-5", trained(lenet5(image(28, 1), 10)), 61_706),
+            (
+                "LeNet-5 of 32×32",
+                trained(lenet5(image(32, 1), 10)),
+                61_706,
+            ),
+            ("AlexNet", trained(alexnet(large, 1000)), 61_100_840),
+            ("GoogLeNet", trained(googlenet(large, 1000)), 6_624_904),
+            (
+                "DenseNet-121",
+                trained(densenet_121(large, 1000)),
+                7_978_856,
+            ),
+            (
+                "DenseNet-BC-100",
+                trained(densenet_small(image(32, 3), 10)),
+                769_162,
+            ),
+            (
+                "small ResNet-18",
+                trained(resnet(image(32, 3), 18, 10)),
+                11_173_962,
+            ),
+        ];
+        for (depth, plain, normalised) in [
+            (11, 132_863_336, 132_868_840),
+            (13, 133_047_848, 133_053_736),
+            (16, 138_357_544, 138_365_992),
+            (19, 143_667_240, 143_678_248),
+        ] {
+            counts.push(("VGG", trained(vgg(large, depth, false, 1000)), plain));
+            counts.push(("VGG-BN", trained(vgg(large, depth, true, 1000)), normalised));
+        }
+        for (depth, count) in [
+            (18, 11_689_512),
+            (34, 21_797_672),
+            (50, 25_557_032),
+            (101, 44_549_160),
+            (152, 60_192_808),
+        ] {
+            counts.push(("ResNet", trained(resnet(large, depth, 1000)), count));
+        }
+        for (name, found, published) in counts {
+            assert_eq!(found, published, "{name}");
+        }
+    }
+
+    struct Data {
+        inputs: Vec<f32>,
+        classes: Vec<u32>,
+    }
+
+    impl Data {
+        fn new(network: &Network, examples: usize) -> Self {
+            let numbers = 0..examples * network.input().len();
+            let number = |i: usize| ((i * 37 + i / 7) % 255) as f32 / 255.0 - 0.5;
+            Self {
+                inputs: numbers.map(number).collect(),
+                classes: (0..examples as u32).map(|i| i % 3).collect(),
+            }
+        }
+
+        /// Examples of a classifier, or of an autoencoder.
+        fn batch(&self, network: &Network, examples: Range<usize>) -> Batch<'_> {
+            let len = network.input().len();
+            let inputs = &self.inputs[examples.start * len..examples.end * len];
+            let batch = Batch::classes(inputs, &self.classes[examples]);
+            match network.wants_classes() {
+                true => batch,
+                false => Batch {
+                    targets: Targets::Values(inputs),
+                    ..batch
+                },
+            }
+        }
+    }
+
+    /// Every network's passes run, and its loss falls along the gradient.
+    #[test]
+    fn a_step_along_the_gradient_makes_the_loss_smaller() {
+        let networks = [
+            ("lenet5", lenet5(image(28, 1), 10)),
+            ("alexnet", alexnet(image(63, 3), 3)),
+            ("vgg", vgg(image(32, 3), 11, true, 4)),
+            ("googlenet", googlenet(image(64, 3), 3)),
+            ("densenet", densenet_small(image(8, 3), 4)),
+            ("resnet 18", resnet(image(16, 3), 18, 4)),
+            ("resnet 50", resnet(image(64, 3), 50, 4)),
+            ("autoencoder", autoencoder(image(12, 2), &[6, 7], 9)),
+        ];
+        for (name, network) in networks {
+            let network = network.unwrap();
+            let mut params = network.init(3);
+            let mut grads = vec![0.0; params.len()];
+            let data = Data::new(&network, 6);
+            let batch = data.batch(&network, 0..6);
+            let mut workspace = network.workspace(6, 2);
+            let before = network.loss_and_grad(&mut workspace, &params, &batch, &mut grads);
+            let blocks = network.blocks().iter();
+            let trained = blocks.filter(|block| block.role != Role::Statistic);
+            let ranges: Vec<_> = trained.map(|block| block.range()).collect();
+            let square = |range: &Range<usize>| {
+                let grads = grads[range.clone()].iter();
+                grads.map(|g| f64::from(*g).powi(2)).sum::<f64>()
+            };
+            let norm: f64 = ranges.iter().map(square).sum();
+            // A step that would lower the loss by 1 in a hundred if the loss were linear.
+            let rate = (0.01 * before.loss_sum / norm) as f32;
+            for i in ranges.into_iter().flatten() {
+                params[i] -= rate * grads[i];
+            }
+            let after = network.loss_and_grad(&mut workspace, &params, &batch, &mut grads);
+            let fall = (before.loss_sum - after.loss_sum) / (0.01 * before.loss_sum);
+            assert!(
+                (0.5..1.5).contains(&fall),
+                "{name}: fell by {fall} of what the gradient says"
+            );
+        }
+    }
+
+    /// Without batch normalisation, whose statistics are a worker's own.
+    #[test]
+    fn slices_add_up_to_the_batch() {
+        for network in [
+            lenet5(image(28, 1), 10),
+            vgg(image(32, 3), 11, false, 4),
+            autoencoder(image(12, 2), &[6, 7], 9),
+        ] {
+            let network = network.unwrap();
+            let params = network.init(3);
+            let data = Data::new(&network, 7);
+            let mut workspace = network.workspace(7, 1);
+            let mut grads = |examples: Range<usize>| {
+                let mut grads = vec![0.0; params.len()];
+                let batch = data.batch(&network, examples);
+                network.loss_and_grad(&mut workspace, &params, &batch, &mut grads);
+                grads
+            };
+            let whole = grads(0..7);
+            let slices = [grads(0..3), grads(3..4), grads(4..7)];
+            let scale = whole.iter().fold(0.0_f32, |max, g| max.max(g.abs()));
+            for (i, whole) in whole.iter().enumerate() {
+                let sum: f32 = slices.iter().map(|slice| slice[i]).sum();
+                assert!(
+                    (sum - whole).abs() <= 1e-5 * scale,
+                    "[{i}] {sum} for {whole}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let refused = |network: Result<Network, BuildError>| network.unwrap_err().to_string();
+        assert_eq!(
+            refused(resnet(image(32, 3), 20, 10)),
+            "ResNet-20 is not one of ResNet's depths 18, 34, 50, 101, 152"
+        );
+        assert_eq!(
+            refused(vgg(image(28, 3), 16, false, 10)),
+            "pool5 has a 2×2 kernel, which does not fit into 1×1 positions with its padding"
+        );
+        assert_eq!(
+            refused(vgg(image(32, 3), 16, false, 1)),
+            BuildError::Classes(1).to_string()
+        );
+        assert_eq!(
+            refused(autoencoder(image(28, 1), &[8, 8, 8], 10)),
+            "code reads an image whose sides halve evenly at every entry of channels, but what comes to it is [28, 28, 1]"
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! One layer after another: LeNet-5, AlexNet, VGG.
+
+use super::Line;
+use crate::model::Activation;
+use crate::model::builder::{Conv, Windows};
+use crate::model::error::BuildError;
+use crate::model::input::Input;
+use crate::model::network::Network;
+
+/// LeNet-5 (LeCun et al., 1998): two 5×5 convolutions with tanh and average pooling, dense layers of 120 and 84. Images of less than 32
+/// pixels a side are padded by 2, as the paper did with digits of 28. Its pooling has no weights and its second convolution reads
+/// all channels, as in every later version.
+///
+/// # Errors
+/// Names the layer that cannot be.
+pub fn lenet5(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
+    let mut line = Line::new(input)?;
+    let small = line.builder.shape(line.x)[0] < 32;
+    for (index, channels) in [6, 16].into_iter().enumerate() {
+        let padding = if index == 0 && small { 2 } else { 0 };
+        let conv = Conv::new(channels, Windows::square(5).padding(padding));
+        let number = index + 1;
+        line.then(|builder, x| builder.conv(&format!("conv{number}"), x, conv))?;
+        line.then(|builder, x| builder.activate(&format!("tanh{number}"), x, Activation::Tanh))?;
+        let windows = Windows::square(2).stride(2);
+        line.then(|builder, x| builder.average_pool(&format!("pool{number}"), x, windows))?;
+    }
+    for (number, width) in [(1, 120), (2, 84)] {
+        line.then(|builder, x| builder.dense(&format!("dense{number}"), x, width, false))?;
+        let name = format!("tanh{}", number + 2);
+        line.then(|builder, x| builder.activate(&name, x, Activation::Tanh))?;
+    }
+    line.classify(classes)
+}
+
+/// AlexNet as torchvision has it (Krizhevsky, 2014, on one device), of at least 63 pixels a side.
+///
+/// # Errors
+/// Names the layer that cannot be.
+pub fn alexnet(input: impl Into<Input>, classes: usize) -> Result<Network, BuildError> {
+    let mut line = Line::new(input)?;
+    let convs = [
+        (
+            Conv::new(64, Windows::square(11).stride(4).padding(2)),
+            true,
+        ),
+        (Conv::new(192, Windows::square(5).same()), true),
+        (Conv::new(384, Windows::square(3).same()), false),
+        (Conv::new(256, Windows::square(3).same()), false),
+        (Conv::new(256, Windows::square(3).same()), true),
+    ];
+    for (index, (conv, pool)) in convs.into_iter().enumerate() {
+        let number = index + 1;
+        line.then(|builder, x| builder.conv(&format!("conv{number}"), x, conv.relu()))?;
+        if pool {
+            let windows = Windows::square(3).stride(2);
+            line.then(|builder, x| builder.max_pool(&format!("pool{number}"), x, windows))?;
+        }
+    }
+    wide_head(line, classes)
+}
+
+/// VGG of 11, 13, 16 or 19 layers (Simonyan and Zisserman, 2015), of at least 32 pixels a side; with batch normalisation, convolutions
+/// keep their bias, as torchvision has it.
+///
+/// # Errors
+/// Names the layer that cannot be.
+pub fn vgg(
+    input: impl Into<Input>,
+    depth: usize,
+    batch_norm: bool,
+    classes: usize,
+) -> Result<Network, BuildError> {
+    let convs = match depth {
+        11 => [1, 1, 2, 2, 2],
+        13 => [2, 2, 2, 2, 2],
+        16 => [2, 2, 3, 3, 3],
+        19 => [2, 2, 4, 4, 4],
+        _ => {
+            return Err(BuildError::Depth {
+                network: "VGG",
+                depth,
+                known: "11, 13, 16, 19",
+            });
+        }
+    };
+    let mut line = Line::new(input)?;
+    for (stage, (channels, convs)) in [64, 128, 256, 512, 512].into_iter().zip(convs).enumerate() {
+        let stage = stage + 1;
+        for number in 1..=convs {
+            let conv = Conv::new(channels, Windows::square(3).same());
+            let conv = if batch_norm { conv } else { conv.relu() };
+            let name = format!("stage{stage}.conv{number}");
+            line.then(|builder, x| builder.conv(&name, x, conv))?;
+            if batch_norm {
+                let name = format!("stage{stage}.norm{number}");
+                line.then(|builder, x| builder.batch_norm(&name, x, true))?;
+            }
+        }
+        let windows = Windows::square(2).stride(2);
+        line.then(|builder, x| builder.max_pool(&format!("pool{stage}"), x, windows))?;
+    }
+    wide_head(line, classes)
+}
+
+/// Two dense layers of 4096, then the class scores.
+fn wide_head(mut line: Line, classes: usize) -> Result<Network, BuildError> {
+    for number in 1..=2 {
+        line.then(|builder, x| builder.dense(&format!("dense{number}"), x, 4096, true))?;
+    }
+    line.classify(classes)
+}

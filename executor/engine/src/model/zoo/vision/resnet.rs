@@ -1,0 +1,91 @@
+//! Residual networks.
+
+use super::Line;
+use crate::model::builder::{Conv, Windows};
+use crate::model::error::BuildError;
+use crate::model::input::Input;
+use crate::model::network::Network;
+
+/// ResNet of 18, 34, 50, 101 or 152 layers (He et al., 2016) with strides in the 3×3 convolutions, as torchvision has it. Images of
+/// at least 64 pixels a side go through a 7×7 convolution and pooling that make them four times smaller; smaller ones, such as
+/// CIFAR's, through a 3×3 convolution that keeps them.
+///
+/// # Errors
+/// Names the layer that cannot be.
+pub fn resnet(
+    input: impl Into<Input>,
+    depth: usize,
+    classes: usize,
+) -> Result<Network, BuildError> {
+    let (blocks, bottleneck) = match depth {
+        18 => ([2, 2, 2, 2], false),
+        34 => ([3, 4, 6, 3], false),
+        50 => ([3, 4, 6, 3], true),
+        101 => ([3, 4, 23, 3], true),
+        152 => ([3, 8, 36, 3], true),
+        _ => {
+            return Err(BuildError::Depth {
+                network: "ResNet",
+                depth,
+                known: "18, 34, 50, 101, 152",
+            });
+        }
+    };
+    let mut line = Line::new(input)?;
+    if line.is_photograph() {
+        let conv = Conv::new(64, Windows::square(7).stride(2).same());
+        line.conv_norm("stem", conv, true)?;
+        let windows = Windows::square(3).stride(2).padding(1);
+        line.then(|builder, x| builder.max_pool("stem.pool", x, windows))?;
+    } else {
+        line.conv_norm("stem", Conv::new(64, Windows::square(3).same()), true)?;
+    }
+    for (stage, blocks) in blocks.into_iter().enumerate() {
+        for block in 0..blocks {
+            let name = format!("stage{}.block{}", stage + 1, block + 1);
+            let stride = if stage > 0 && block == 0 { 2 } else { 1 };
+            residual_block(&mut line, &name, 64 << stage, stride, bottleneck)?;
+        }
+    }
+    line.then(|builder, x| builder.global_average_pool("pool", x))?;
+    line.classify(classes)
+}
+
+/// Two 3×3 convolutions, or a 3×3 one between 1×1 ones that make the channels fewer and four times as many, around which the input
+/// is added; through a 1×1 convolution where the shape changes.
+fn residual_block(
+    line: &mut Line,
+    name: &str,
+    channels: usize,
+    stride: usize,
+    bottleneck: bool,
+) -> Result<(), BuildError> {
+    let input = line.x;
+    let channels_in = line.builder.shape(input)[2];
+    let wide = Windows::square(3).same();
+    let convs = match bottleneck {
+        true => vec![
+            Conv::new(channels, Windows::square(1)),
+            Conv::new(channels, wide.stride(stride)),
+            Conv::new(4 * channels, Windows::square(1)),
+        ],
+        false => vec![
+            Conv::new(channels, wide.stride(stride)),
+            Conv::new(channels, wide),
+        ],
+    };
+    let channels_out = convs[convs.len() - 1].channels;
+    let shortcut = if stride > 1 || channels_in != channels_out {
+        let conv = Conv::new(channels_out, Windows::square(1).stride(stride));
+        line.conv_norm(&format!("{name}.shortcut"), conv, false)?
+    } else {
+        input
+    };
+    line.x = input;
+    let last = convs.len() - 1;
+    for (index, conv) in convs.into_iter().enumerate() {
+        line.conv_norm(&format!("{name}.{}", index + 1), conv, index < last)?;
+    }
+    line.then(|builder, x| builder.add(&format!("{name}.add"), x, shortcut, true))?;
+    Ok(())
+}
