@@ -1,8 +1,8 @@
 //! What every codec promises: nothing is lost over time, the same bytes everywhere, and no byte from the network is trusted.
 
 use muster_engine::compress::{
-    CHUNK, Codec, Correction, DecodeError, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane, Qsgd,
-    Rounding, Scale, Selection, Sparse, State, TernGrad, decode, encode, max_encoded_bytes,
+    CHUNK, Codec, Correction, DecodeError, Dense, Half, HalfFormat, Key, Mode, Norm, OneBit, Plane,
+    Qsgd, Rounding, Scale, Selection, Sparse, State, TernGrad, decode, encode, max_encoded_bytes,
 };
 use proptest::prelude::*;
 
@@ -33,6 +33,7 @@ fn codecs() -> Vec<Pair> {
         Box::new(OneBit::new()),
         Box::new(OneBit::portable()),
     )];
+    codecs.push(("plain".into(), Box::new(Dense), Box::new(Dense)));
     for format in [HalfFormat::F16, HalfFormat::Bf16] {
         for rounding in [Rounding::Nearest, Rounding::Stochastic] {
             for feedback in [false, true] {

@@ -115,16 +115,27 @@ pub fn encode(
 /// [`DecodeError`] when the bytes are no encoding of a block of `out`'s length; `out` may then hold a part of it.
 pub fn decode(
     codec: &dyn Codec,
-    mut bytes: &[u8],
+    bytes: &[u8],
     out: &mut [f32],
     mode: Mode,
 ) -> Result<(), DecodeError> {
-    for chunk in out.chunks_mut(CHUNK) {
-        let read = codec.decode_chunk(bytes, chunk, mode)?;
-        bytes = &bytes[read..];
-    }
-    match bytes.len() {
+    let read = decode_front(codec, bytes, out, mode)?;
+    match bytes.len() - read {
         0 => Ok(()),
         rest => Err(DecodeError::Trailing(rest)),
     }
+}
+
+/// As [`decode`], with whatever may follow; returns the bytes read.
+pub(super) fn decode_front(
+    codec: &dyn Codec,
+    bytes: &[u8],
+    out: &mut [f32],
+    mode: Mode,
+) -> Result<usize, DecodeError> {
+    let mut read = 0;
+    for chunk in out.chunks_mut(CHUNK) {
+        read += codec.decode_chunk(&bytes[read..], chunk, mode)?;
+    }
+    Ok(read)
 }

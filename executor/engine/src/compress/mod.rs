@@ -14,17 +14,25 @@
 //! This module must never know sockets, workers or shards.
 
 mod chunks;
+mod config;
+mod dense;
+mod feedback;
 mod half;
 mod lanes;
 mod noise;
 mod one_bit;
+mod plan;
 mod qsgd;
 mod sparse;
 mod terngrad;
 
 pub use chunks::{Encoding, decode, encode, max_encoded_bytes};
+pub use config::{CodecConfig, Compression, ConfigError, LayerCodec};
+pub use dense::Dense;
+pub use feedback::{Feedback, FeedbackError};
 pub use half::{Half, HalfFormat, Rounding};
 pub use one_bit::OneBit;
+pub use plan::{Plan, PlanError, PlannedBlock};
 pub use qsgd::{Norm, Qsgd};
 pub use sparse::{Correction, Selection, Sparse, SparseSum, clip_locally};
 pub use terngrad::{Scale, TernGrad};

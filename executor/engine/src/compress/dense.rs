@@ -1,0 +1,54 @@
+//! Numbers as they are, for blocks that are too small to be worth more.
+
+use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+
+/// The codec: four bytes a number, little endian, nothing lost.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Dense;
+
+impl Codec for Dense {
+    fn planes(&self) -> &'static [Plane] {
+        &[]
+    }
+
+    fn max_chunk_bytes(&self, len: usize) -> usize {
+        4 * len
+    }
+
+    fn prepare(&self, _: Key, _: &[f32], _: &mut State<'_>) -> Prepared {
+        Prepared::Nothing
+    }
+
+    fn encode_chunk(
+        &self,
+        _: Key,
+        _: &Prepared,
+        _: usize,
+        gradients: &[f32],
+        _: State<'_>,
+        out: &mut [u8],
+    ) -> usize {
+        let bytes = 4 * gradients.len();
+        let (words, _) = out[..bytes].as_chunks_mut::<4>();
+        for (word, value) in words.iter_mut().zip(gradients) {
+            *word = value.to_le_bytes();
+        }
+        bytes
+    }
+
+    fn decode_chunk(
+        &self,
+        bytes: &[u8],
+        out: &mut [f32],
+        mode: Mode,
+    ) -> Result<usize, DecodeError> {
+        let bytes = front(bytes, 4 * out.len())?;
+        let (words, _) = bytes.as_chunks::<4>();
+        let values = words.iter().map(|word| f32::from_le_bytes(*word));
+        match mode {
+            Mode::Overwrite => out.iter_mut().zip(values).for_each(|(to, v)| *to = v),
+            Mode::Add => out.iter_mut().zip(values).for_each(|(to, v)| *to += v),
+        }
+        Ok(bytes.len())
+    }
+}

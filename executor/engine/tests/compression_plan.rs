@@ -1,0 +1,340 @@
+//! A codec for each block: who gets which, buckets, chunks on their way, and error feedback through checkpoints.
+
+use muster_engine::compress::{
+    CHUNK, CodecConfig, Compression, DecodeError, Feedback, FeedbackError, Half, HalfFormat,
+    LayerCodec, Mode, Plan, PlanError, Rounding,
+};
+use proptest::prelude::*;
+use std::ops::Range;
+
+const BLOCKS: [(&str, Range<usize>); 5] = [
+    ("conv1.weight", 0..2400),
+    ("conv1.bias", 2400..2432),
+    ("dense1.weight", 2432..2432 + CHUNK + 1234),
+    ("dense1.bias", 70_000..70_100),
+    ("logits.weight", 70_100..72_000),
+];
+
+const LEN: usize = 72_000;
+
+const TOP: CodecConfig = CodecConfig::TopK {
+    density: 0.01,
+    sampled: false,
+};
+
+fn compression() -> Compression {
+    Compression {
+        layers: vec![
+            LayerCodec {
+                blocks: "logits*".into(),
+                codec: CodecConfig::Half {
+                    format: HalfFormat::Bf16,
+                    rounding: Rounding::Stochastic,
+                    feedback: false,
+                },
+            },
+            LayerCodec {
+                blocks: "conv1.weight".into(),
+                codec: CodecConfig::Dgc {
+                    density: 0.05,
+                    momentum: 0.9,
+                    warm_up_steps: 2,
+                },
+            },
+            LayerCodec {
+                blocks: "dense1.bias".into(),
+                codec: CodecConfig::OneBit,
+            },
+        ],
+        ..Compression::uniform(TOP)
+    }
+}
+
+fn plan() -> Plan {
+    Plan::new(&compression(), BLOCKS).expect("a plan")
+}
+
+fn gradients(step: u64) -> Vec<f32> {
+    (0..LEN as u64)
+        .map(|i| {
+            let mixed = (i + step * 77_777).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+            (mixed >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+        })
+        .collect()
+}
+
+fn encoded(plan: &Plan, step: u64, bucket: Range<usize>, feedback: &mut Feedback) -> Vec<u8> {
+    let mut out = vec![0; plan.max_bytes(bucket.clone())];
+    let written = plan.encode(1, step, bucket, &gradients(step), feedback, &mut out);
+    out.truncate(written);
+    out
+}
+
+#[test]
+fn small_blocks_stay_plain_and_named_ones_get_their_own() {
+    let plan = plan();
+    let chosen: Vec<CodecConfig> = plan.blocks().iter().map(|block| block.config).collect();
+    let named = compression().layers;
+    assert_eq!(
+        chosen,
+        [
+            named[1].codec,
+            CodecConfig::None,
+            TOP,
+            named[2].codec,
+            named[0].codec
+        ]
+    );
+    assert_eq!(plan.arena_len(), LEN);
+}
+
+#[test]
+fn buckets_hold_what_their_blocks_encode_to() {
+    let plan = plan();
+    let (mut whole, mut apart) = (Feedback::new(&plan), Feedback::new(&plan));
+    for step in 0..3 {
+        let bytes = encoded(&plan, step, 0..5, &mut whole);
+        let parts: Vec<u8> = [3..5, 0..1, 1..3]
+            .into_iter()
+            .map(|bucket| (bucket.start, encoded(&plan, step, bucket, &mut apart)))
+            .collect::<std::collections::BTreeMap<_, _>>()
+            .into_values()
+            .flatten()
+            .collect();
+        assert!(bytes == parts, "step {step}");
+        assert_eq!(whole, apart);
+        let mut arena = vec![f32::NAN; LEN];
+        plan.decode(0..5, &bytes, &mut arena, Mode::Overwrite)
+            .expect("our own bytes");
+        // Biases are plain, and the gap between two blocks is nobody's.
+        assert_eq!(arena[2400..2432], gradients(step)[2400..2432]);
+        assert!(
+            arena[2432 + CHUNK + 1234..70_000]
+                .iter()
+                .all(|v| v.is_nan())
+        );
+        assert!(arena[70_000..].iter().all(|v| v.is_finite()));
+    }
+}
+
+#[test]
+fn chunks_on_their_way_are_decoded_as_they_come() {
+    let plan = plan();
+    let block = &plan.blocks()[2];
+    let gradients = gradients(0);
+    let mut feedback = Feedback::new(&plan);
+    let mut encoding = plan.begin(1, 0, 2, &gradients, &mut feedback);
+    let mut buffer = vec![0; block.codec().max_chunk_bytes(CHUNK)];
+    let mut arena = vec![0.0; block.range.len()];
+    let mut chunks = 0;
+    while let Some((range, bytes)) = encoding.next_chunk(&mut buffer) {
+        let read = block
+            .codec()
+            .decode_chunk(&buffer[..bytes], &mut arena[range], Mode::Add);
+        assert_eq!(read, Ok(bytes));
+        chunks += 1;
+    }
+    assert_eq!(chunks, 2);
+    let mut again = vec![0.0; LEN];
+    let bytes = encoded(&plan, 0, 2..3, &mut Feedback::new(&plan));
+    plan.decode(2..3, &bytes, &mut again, Mode::Overwrite)
+        .expect("our own bytes");
+    assert_eq!(arena, again[block.range.clone()]);
+}
+
+#[test]
+fn a_checkpoint_carries_what_was_not_sent() {
+    let plan = plan();
+    let mut feedback = Feedback::new(&plan);
+    for step in 0..4 {
+        encoded(&plan, step, 0..5, &mut feedback);
+    }
+    let saved: Vec<(String, Vec<f32>)> = feedback
+        .planes()
+        .map(|(name, plane)| (name.to_owned(), plane.to_vec()))
+        .collect();
+    let names: Vec<&str> = saved.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["compress.residual", "compress.velocity"]);
+    let mut resumed = Feedback::restore(&plan, saved.clone()).expect("our own planes");
+    for step in 4..6 {
+        let went_on = encoded(&plan, step, 0..5, &mut feedback);
+        assert!(
+            went_on == encoded(&plan, step, 0..5, &mut resumed),
+            "step {step}"
+        );
+    }
+    assert_eq!(
+        Feedback::restore(&plan, saved[1..].to_vec()),
+        Err(FeedbackError::Missing("compress.residual"))
+    );
+    let mut twice = saved.clone();
+    twice.push(saved[0].clone());
+    assert_eq!(
+        Feedback::restore(&plan, twice),
+        Err(FeedbackError::Unknown("compress.residual".into()))
+    );
+    let mut short = saved;
+    short[0].1.pop();
+    assert!(matches!(
+        Feedback::restore(&plan, short),
+        Err(FeedbackError::Length { .. })
+    ));
+}
+
+#[test]
+fn who_stays_takes_over_from_who_leaves() {
+    let plan = plan();
+    let (mut stays, mut leaves) = (Feedback::new(&plan), Feedback::new(&plan));
+    encoded(&plan, 0, 0..5, &mut stays);
+    encoded(&plan, 1, 0..5, &mut leaves);
+    let before: Vec<Vec<f32>> = stays.planes().map(|(_, plane)| plane.to_vec()).collect();
+    stays.absorb(&leaves);
+    for ((before, (_, after)), (_, left)) in before.iter().zip(stays.planes()).zip(leaves.planes())
+    {
+        for i in 0..LEN {
+            assert_eq!(after[i], before[i] + left[i]);
+        }
+    }
+}
+
+#[test]
+fn a_plan_that_cannot_be_is_refused() {
+    let qsgd = CodecConfig::Qsgd {
+        bits: 3,
+        bucket: 512,
+        norm: Default::default(),
+    };
+    for codec in [
+        qsgd,
+        CodecConfig::TopK {
+            density: 0.0,
+            sampled: true,
+        },
+        CodecConfig::Threshold { magnitude: -1.0 },
+        CodecConfig::TernGrad {
+            scale: Default::default(),
+            clip: Some(0.0),
+        },
+        CodecConfig::Dgc {
+            density: 0.01,
+            momentum: 1.0,
+            warm_up_steps: 0,
+        },
+    ] {
+        let plan = Plan::new(&Compression::uniform(codec), BLOCKS);
+        assert!(matches!(plan, Err(PlanError::Codec { .. })), "{codec:?}");
+    }
+    let overlapping = [("a", 0..10), ("b", 9..20)];
+    assert_eq!(
+        Plan::new(&Compression::uniform(TOP), overlapping).err(),
+        Some(PlanError::Order { name: "b".into() })
+    );
+}
+
+#[test]
+fn a_document_names_codecs_and_defaults() {
+    let document = serde_json::json!({
+        "codec": { "kind": "qsgd" },
+        "layers": [
+            { "blocks": "*.bias", "codec": { "kind": "none" } },
+            { "blocks": "embedding*", "codec": { "kind": "tern_grad", "clip": null } },
+        ],
+    });
+    let compression: Compression = serde_json::from_value(document).expect("a document");
+    assert_eq!(compression.dense_below, 1024);
+    assert_eq!(
+        compression.codec_of("dense1.weight", 5000),
+        CodecConfig::Qsgd {
+            bits: 8,
+            bucket: 512,
+            norm: Default::default()
+        }
+    );
+    assert_eq!(compression.codec_of("x.bias", 9999), CodecConfig::None);
+    let back = serde_json::to_value(&compression).expect("JSON");
+    assert_eq!(
+        serde_json::from_value::<Compression>(back).ok(),
+        Some(compression)
+    );
+    let unknown = serde_json::json!({ "codec": { "kind": "top_k", "density": 0.1, "k": 3 } });
+    assert!(serde_json::from_value::<Compression>(unknown).is_err());
+}
+
+#[test]
+fn half_precision_agrees_with_the_processor_on_every_number_of_sixteen_bits() {
+    use muster_engine::compress::{Key, State, decode, encode};
+    let every: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    let wide = Half::new(HalfFormat::F16, Rounding::Nearest, false);
+    let (mut a, mut b) = (vec![0.0; 1 << 16], vec![0.0; 1 << 16]);
+    decode(&wide, &every, &mut a, Mode::Overwrite).expect("two bytes a number");
+    decode(&wide.portable(), &every, &mut b, Mode::Overwrite).expect("two bytes a number");
+    let bits = |values: &[f32]| -> Vec<u32> { values.iter().map(|v| v.to_bits()).collect() };
+    assert!(bits(&a) == bits(&b));
+    // The numbers themselves, the middles between neighbours, and what lies just beside these.
+    let mut near: Vec<f32> = Vec::new();
+    for pair in a.windows(2).filter(|pair| pair[0].is_finite()) {
+        let middle = f32::midpoint(pair[0], pair[1]);
+        for value in [pair[0], middle] {
+            let bits = value.to_bits();
+            near.extend([bits, bits.wrapping_sub(1), bits.wrapping_add(1)].map(f32::from_bits));
+        }
+    }
+    let key = Key {
+        seed: 0,
+        step: 0,
+        block: 0,
+    };
+    let (mut left, mut right) = (vec![0; 2 * near.len()], vec![0; 2 * near.len()]);
+    encode(&wide, key, &near, State::default(), &mut left);
+    encode(&wide.portable(), key, &near, State::default(), &mut right);
+    assert!(left == right);
+    // Every finite number of the format is itself.
+    let finite: Vec<f32> = a.iter().copied().filter(|v| v.is_finite()).collect();
+    let mut bytes = vec![0; 2 * finite.len()];
+    encode(&wide, key, &finite, State::default(), &mut bytes);
+    let mut back = vec![0.0; finite.len()];
+    decode(&wide, &bytes, &mut back, Mode::Overwrite).expect("our own bytes");
+    assert!(bits(&finite) == bits(&back));
+}
+
+proptest! {
+    #[test]
+    fn a_bucket_with_damage_is_refused_or_decoded_but_never_panics(
+        step in 0u64..3, at in any::<prop::sample::Index>(), value: u8, cut in any::<prop::sample::Index>(),
+    ) {
+        let plan = plan();
+        let mut feedback = Feedback::new(&plan);
+        let mut bytes = encoded(&plan, step, 0..5, &mut feedback);
+        let mut arena = vec![0.0; LEN];
+        let cut = cut.index(bytes.len());
+        prop_assert!(plan.decode(0..5, &bytes[..cut], &mut arena, Mode::Add).is_err());
+        let at = at.index(bytes.len());
+        bytes[at] = value;
+        let _ = plan.decode(0..5, &bytes, &mut arena, Mode::Add);
+        bytes.push(0);
+        let longer = plan.decode(0..5, &bytes, &mut arena, Mode::Add);
+        let is_error = matches!(
+            longer,
+            Err(DecodeError::Trailing(_) | DecodeError::Truncated { .. } | DecodeError::Count { .. } | DecodeError::Index { .. })
+        );
+        prop_assert!(is_error);
+    }
+
+    /// Bytes that look like a sparse chunk: a count that fits, places and numbers at random.
+    #[test]
+    fn sparse_bytes_at_random_never_panic(
+        count in 0u32..40, bitmap: bool, rest in prop::collection::vec(any::<u8>(), 0..300), len in 1usize..600,
+    ) {
+        let header = count | u32::from(bitmap) << 31;
+        let mut bytes = header.to_le_bytes().to_vec();
+        bytes.extend(rest);
+        let codec = TOP.build().expect("a codec");
+        let mut out = vec![0.0; len];
+        let read = codec.decode_chunk(&bytes, &mut out, Mode::Add);
+        if let Ok(read) = read {
+            prop_assert!(read <= bytes.len());
+            let again = muster_engine::compress::SparseSum::decode(&bytes[..read], len);
+            prop_assert_eq!(again.map(|sum| sum.entries().count()), Ok(count as usize));
+        }
+    }
+}
