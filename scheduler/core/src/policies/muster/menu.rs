@@ -113,7 +113,10 @@ fn menu(
     let restart_s = job.restart_s.max(1e-3);
     let offset_s = policy.offset_restarts * restart_s;
     let work = job.outlook.work_left / (1.0 + policy.optimism * job.outlook.uncertainty);
-    let age = job.age_s(problem.now_s) / (policy.patience_restarts * restart_s);
+    let fastest = dishes.iter().map(|dish| dish.value).fold(0.0, f64::max);
+    let alone_s = (job.outlook.work_done + work) / fastest;
+    let patience_s = policy.patience_restarts * restart_s + policy.patience_lengths * alone_s;
+    let age = job.age_s(problem.now_s) / patience_s;
     let esteem = policy.ageing * (1.0 + age).ln() - policy.thrift * best.ln();
     for dish in &mut *dishes {
         let speed = dish.value;

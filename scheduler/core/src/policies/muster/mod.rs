@@ -3,9 +3,11 @@
 //!
 //! The value of a size is `(time left + cost)^-p * efficiency^t * (1 + age)^a`. Its first factor lies between the shortest remaining
 //! time first (large `p`) and plain throughput (small `p`); the second keeps large sizes, whose GPUs would be half idle, for times
-//! in which nobody else needs them; the third grows without bound, so that nobody waits for ever. The cost of a restart is part of
-//! the time left of every size but the present one: a change must pay for itself, and planning twice changes nothing. Jobs grow
-//! at most to twice the size at which their family was measured: exploration is bounded.
+//! in which nobody else needs them; the third grows without bound, so that nobody waits for ever. An age is long or short beside what
+//! the job would take by itself, as in Themis' finish-time ratio (NSDI 2020): an hour is much to a job of minutes and nothing to one of
+//! days, and old jobs of days so do not outweigh every newcomer. The cost of a restart is part of the time left of every size but
+//! the present one: a change must pay for itself, and planning twice changes nothing. Jobs grow at most to twice the size at which
+//! their family was measured: exploration is bounded.
 //!
 //! Strict on top of that: jobs of a higher priority are served first, and so are those of a tenant that holds less than its share
 //! while it has jobs waiting. When there are more jobs than GPUs, who runs takes turns: age and the time left decide anew in
@@ -34,8 +36,10 @@ pub struct Muster {
     pub thrift: f64,
     /// The power `a` of the age.
     pub ageing: f64,
-    /// Ages count in this many restarts of the job.
+    /// Ages count in this many restarts of the job ...
     pub patience_restarts: f64,
+    /// ... and so many times what it takes in all, done and to come, at the fastest size that it may have.
+    pub patience_lengths: f64,
     /// Added to every time left, in restarts: who is about to end does not outweigh all others.
     pub offset_restarts: f64,
     /// Times that a restart counts: estimates err, and what is moved now may move again.
@@ -51,10 +55,11 @@ pub struct Muster {
 impl Muster {
     /// The numbers that we stand by.
     pub const STANDARD: Self = Self {
-        power: 0.85,
+        power: 0.8,
         thrift: 0.45,
-        ageing: 1.5,
-        patience_restarts: 120.0,
+        ageing: 2.0,
+        patience_restarts: 240.0,
+        patience_lengths: 0.25,
         offset_restarts: 6.5,
         caution: 5.0,
         floor: 0.2,
