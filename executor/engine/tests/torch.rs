@@ -1,0 +1,180 @@
+//! Training runs, update rules and schedules against PyTorch's, as stored in `executor/engine/fixtures`.
+
+mod fixtures;
+
+use fixtures::{Case, Curve, Stream, cases, curves};
+use muster_engine::model::{Batch, InputShape, Network, zoo};
+use muster_engine::optimizer::{Decay, Optimizer, Rule, Schedule};
+use serde_json::json;
+
+/// Pinned on both sides: SplitMix64's first number from the seed FNV-1a gives to the empty name, and what follows from it.
+#[test]
+fn the_generator_is_that_of_the_fixtures() {
+    let stream = Stream::new("");
+    assert_eq!(stream.number(0), PINNED);
+    for (case, name) in cases("dense").iter().zip(["plain", "relu", "one", "wide"]) {
+        let (input, _) = case.tensor("input");
+        let stream = Stream::new(&format!("dense/{name}/input"));
+        assert_eq!(input, stream.values(input.len(), 0.0, 1.0));
+    }
+    let case = &cases("embedding")[0];
+    let (tokens, shape) = case.whole("tokens");
+    assert_eq!(shape, [5, 3]);
+    let stream = Stream::new("embedding/tokens");
+    assert!((0..15).all(|i| stream.below(i, 9) == tokens[i] as usize));
+}
+
+const PINNED: u64 = 0xC381_7C01_6BA4_FF30;
+
+#[test]
+fn mlp_trains_as_pytorch_does() {
+    let input = InputShape {
+        height: 8,
+        width: 8,
+        channels: 1,
+    };
+    let network = zoo::mlp(input, &[32, 32], 10).unwrap();
+    for curve in curves("mlp") {
+        train(&network, &curve);
+    }
+}
+
+#[test]
+fn cnn_trains_as_pytorch_does() {
+    let input = InputShape {
+        height: 8,
+        width: 8,
+        channels: 1,
+    };
+    let network = zoo::cnn(input, &[4, 8], &[32], 10).unwrap();
+    for curve in curves("cnn") {
+        train(&network, &curve);
+    }
+}
+
+/// The gradient of step 0, then every loss.
+fn train(network: &Network, curve: &Curve) {
+    let names = curve.parameters.iter().map(|parameter| &parameter.name);
+    assert!(names.eq(network.blocks().iter().map(|block| &block.name)));
+    let initial = network.blocks().iter();
+    let mut params: Vec<f32> = initial.flat_map(|b| curve.initial(&b.name)).collect();
+    let optimizer = Optimizer::new(match curve.optimizer {
+        fixtures::Rule::Sgd { lr, momentum } => {
+            read(json!({ "kind": "sgd", "lr": lr, "momentum": momentum }))
+        }
+        fixtures::Rule::Adam { lr } => read(json!({ "kind": "adam", "lr": lr })),
+    });
+    let mut state = vec![0.0; params.len() * optimizer.state_len_per_param()];
+    let mut grads = vec![0.0; params.len()];
+    let examples = curve.batch(0).1.len();
+    let mut workspace = network.workspace(examples, 1);
+    let mut losses = Vec::new();
+    for step in 0..curve.losses.len() {
+        let (inputs, targets) = curve.batch(step);
+        let batch = Batch::classes(&inputs, &targets);
+        let loss = network.loss_and_grad(&mut workspace, &params, &batch, &mut grads);
+        losses.push((loss.loss_sum / targets.len() as f64) as f32);
+        let scale = 1.0 / targets.len() as f32;
+        if step == 0 {
+            for block in network.blocks() {
+                let ours: Vec<f32> = grads[block.range()].iter().map(|g| g * scale).collect();
+                let what = format!("gradient of {}", block.name);
+                curve
+                    .tolerance
+                    .assert(&what, &ours, curve.gradient(&block.name));
+            }
+        }
+        optimizer.update(step as u64, &mut params, &grads, &mut state, scale);
+    }
+    let what = format!("{} {:?}", curve.model, curve.optimizer);
+    curve.tolerance.assert(&what, &losses, &curve.losses);
+    assert!(losses[199] < 0.8 * losses[0], "{what}");
+}
+
+#[test]
+fn rules_update_as_pytorch_does() {
+    let mut compared = 0;
+    for case in cases("optimizer") {
+        let Some(rule) = rule(&case) else { continue };
+        let optimizer = Optimizer::new(rule);
+        for tensor in ["weight", "bias"] {
+            let mut params = case.tensor(tensor).0.to_vec();
+            let mut state = vec![0.0; params.len() * optimizer.state_len_per_param()];
+            let gradients = case.tensor(&format!("{tensor}_gradient")).0;
+            let mut after = Vec::new();
+            for (step, gradient) in gradients.chunks(params.len()).enumerate() {
+                optimizer.update(step as u64, &mut params, gradient, &mut state, 1.0);
+                after.extend_from_slice(&params);
+            }
+            case.assert_close(&format!("{tensor}_after"), &after);
+        }
+        compared += 1;
+    }
+    assert_eq!(compared, 7);
+}
+
+/// As a user writes it, so that what is not named is what the engine presumes. `None`: PyTorch's other rules.
+fn rule(case: &Case) -> Option<Rule> {
+    let (lr, weight_decay) = (case.number("lr"), case.number_or_zero("weight_decay"));
+    match case.name.as_str() {
+        "optimizer/adam" | "optimizer/adam_decay" => {
+            let betas = &case.hyper["betas"];
+            Some(read(json!({
+                "kind": "adam",
+                "lr": lr,
+                "beta1": betas[0],
+                "beta2": betas[1],
+                "eps": case.number("eps"),
+                "weight_decay": weight_decay,
+            })))
+        }
+        "optimizer/sgd"
+        | "optimizer/sgd_decay"
+        | "optimizer/momentum"
+        | "optimizer/momentum_decay"
+        | "optimizer/nesterov" => Some(read(json!({
+            "kind": "sgd",
+            "lr": lr,
+            "momentum": case.number_or_zero("momentum"),
+            "nesterov": case.hyper["nesterov"] == true,
+            "weight_decay": weight_decay,
+        }))),
+        _ => None,
+    }
+}
+
+fn read(rule: serde_json::Value) -> Rule {
+    serde_json::from_value(rule).unwrap()
+}
+
+#[test]
+fn rates_follow_pytorchs_schedules() {
+    let mut compared = 0;
+    for case in cases("schedule") {
+        let whole = |name| case.number(name) as u64;
+        let decay = match case.name.as_str() {
+            "schedule/constant" => Decay::Constant,
+            "schedule/cosine" => Decay::Cosine {
+                total_steps: whole("total_steps"),
+                floor: case.number("floor"),
+            },
+            "schedule/step" => Decay::Step {
+                every_steps: whole("every_steps"),
+                factor: case.number("factor"),
+            },
+            _ => continue,
+        };
+        let warmup_steps = whole("warmup_steps");
+        let schedule = Schedule {
+            warmup_steps,
+            decay,
+        };
+        let (factors, _) = case.tensor("factor");
+        let ours: Vec<f32> = (0..factors.len() as u64)
+            .map(|step| schedule.factor(step) as f32)
+            .collect();
+        case.assert_close("factor", &ours);
+        compared += 1;
+    }
+    assert_eq!(compared, 3);
+}
