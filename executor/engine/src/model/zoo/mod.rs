@@ -1,8 +1,10 @@
 //! Networks that are asked for by name.
 
+mod layers;
 mod sequence;
 mod vision;
 
+pub use layers::{Goal, Layer, layers};
 pub use vision::{
     alexnet, autoencoder, densenet_121, densenet_small, googlenet, lenet5, resnet, vgg,
 };

@@ -1,0 +1,306 @@
+//! Networks written as a list of layers.
+//!
+//! A list maps to operations one to one and in order; each layer reads what the one before made, the first the network's input. A layer's
+//! parameters carry its place as their name, such as `layers[3].residual.layers[1].weight`, and errors name the same place. What a
+//! job's description calls its layers is another module's; it turns them into these.
+//!
+//! - `flatten` is a [`Layer::Reshape`] to one dimension, and may be left out before [`Layer::Dense`], which reads the whole of what comes.
+//! - A residual adds what its layers make to what they read, or to what its `shortcut` makes of that.
+//! - A concatenation gives each branch the same input, and puts what they make next to one another along the last dimension. A branch
+//!   without layers passes its input on, as in DenseNet.
+//! - The [`Goal`] ends the network: class scores are a dense layer named `logits` after the last layer.
+
+use crate::model::Activation;
+use crate::model::builder::{Builder, Conv, ValueId, Windows};
+use crate::model::error::BuildError;
+use crate::model::input::Input;
+use crate::model::network::Network;
+
+/// One layer.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Layer {
+    Conv(Conv),
+    /// 3×3 convolution with padding 1, ReLU and 2×2 max pooling in one operation, which costs less memory and time than three layers.
+    ConvPool {
+        channels: usize,
+    },
+    /// Over the whole of what comes, an image flattened as height × width × channels.
+    Dense {
+        width: usize,
+        relu: bool,
+    },
+    MaxPool(Windows),
+    AveragePool(Windows),
+    GlobalAveragePool,
+    BatchNorm {
+        relu: bool,
+    },
+    Activation(Activation),
+    Upsample {
+        factor: usize,
+    },
+    /// To one dimension.
+    Flatten,
+    Reshape {
+        shape: Vec<usize>,
+    },
+    Residual {
+        layers: Vec<Layer>,
+        /// What its input goes through before it is added; nothing when empty.
+        shortcut: Vec<Layer>,
+        /// After the addition.
+        relu: bool,
+    },
+    Concat {
+        branches: Vec<Vec<Layer>>,
+    },
+}
+
+/// What a network is trained for, which decides its end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Goal {
+    /// One class per example.
+    Classify { classes: usize },
+    /// Numbers close to the targets, which are as many as the last layer makes: the mean squared distance is made small. Of an
+    /// autoencoder the targets are its inputs.
+    Regress,
+    /// Yes or no, as many answers as the last layer makes scores.
+    Answer,
+}
+
+/// The network of these layers.
+///
+/// # Errors
+/// Names the layer that cannot be by its place in the list.
+pub fn layers(
+    input: impl Into<Input>,
+    layers: &[Layer],
+    goal: Goal,
+) -> Result<Network, BuildError> {
+    let mut builder = Builder::new(input.into())?;
+    let input = builder.input();
+    let last = add_all(&mut builder, "layers", input, layers)?;
+    match goal {
+        Goal::Classify { classes } if classes < 2 => Err(BuildError::Classes(classes)),
+        Goal::Classify { classes } => {
+            let scores = builder.dense("logits", last, classes, false)?;
+            builder.classify(scores)
+        }
+        Goal::Regress | Goal::Answer if last == input => Err(BuildError::Empty {
+            layer: "layers".to_owned(),
+            what: "layers",
+        }),
+        Goal::Regress => Ok(builder.regress(last)),
+        Goal::Answer => Ok(builder.binary(last)),
+    }
+}
+
+fn add_all(
+    builder: &mut Builder,
+    list: &str,
+    mut x: ValueId,
+    layers: &[Layer],
+) -> Result<ValueId, BuildError> {
+    for (index, layer) in layers.iter().enumerate() {
+        x = add(builder, &format!("{list}[{index}]"), x, layer)?;
+    }
+    Ok(x)
+}
+
+fn add(
+    builder: &mut Builder,
+    name: &str,
+    x: ValueId,
+    layer: &Layer,
+) -> Result<ValueId, BuildError> {
+    match layer {
+        Layer::Conv(conv) => builder.conv(name, x, *conv),
+        Layer::ConvPool { channels } => builder.conv_pool(name, x, *channels),
+        Layer::Dense { width, relu } => builder.dense(name, x, *width, *relu),
+        Layer::MaxPool(windows) => builder.max_pool(name, x, *windows),
+        Layer::AveragePool(windows) => builder.average_pool(name, x, *windows),
+        Layer::GlobalAveragePool => builder.global_average_pool(name, x),
+        Layer::BatchNorm { relu } => builder.batch_norm(name, x, *relu),
+        Layer::Activation(function) => builder.activate(name, x, *function),
+        Layer::Upsample { factor } => builder.upsample(name, x, *factor),
+        Layer::Flatten => {
+            let numbers = builder.shape(x).iter().product();
+            builder.reshape(name, x, &[numbers])
+        }
+        Layer::Reshape { shape } => builder.reshape(name, x, shape),
+        Layer::Residual {
+            layers,
+            shortcut,
+            relu,
+        } => {
+            let name = format!("{name}.residual");
+            let around = add_all(builder, &format!("{name}.shortcut"), x, shortcut)?;
+            let through = add_all(builder, &format!("{name}.layers"), x, layers)?;
+            builder.add(&name, through, around, *relu)
+        }
+        Layer::Concat { branches } => {
+            let name = format!("{name}.concat");
+            let branches = branches.iter().enumerate();
+            let ends = branches
+                .map(|(index, branch)| {
+                    add_all(
+                        builder,
+                        &format!("{name}.branches[{index}].layers"),
+                        x,
+                        branch,
+                    )
+                })
+                .collect::<Result<Vec<_>, _>>()?;
+            builder.concat(&name, &ends)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::{Batch, InputShape};
+
+    const IMAGE: InputShape = InputShape {
+        height: 9,
+        width: 7,
+        channels: 2,
+    };
+
+    fn conv(channels: usize) -> Layer {
+        Layer::Conv(Conv::new(channels, Windows::square(3).same()))
+    }
+
+    fn every_layer() -> Vec<Layer> {
+        vec![
+            conv(4),
+            Layer::BatchNorm { relu: true },
+            Layer::Residual {
+                layers: vec![conv(4), Layer::Activation(Activation::Tanh)],
+                shortcut: vec![],
+                relu: true,
+            },
+            Layer::Concat {
+                branches: vec![
+                    vec![Layer::MaxPool(Windows::square(3).same())],
+                    vec![],
+                    vec![conv(3), Layer::AveragePool(Windows::square(3).same())],
+                ],
+            },
+            Layer::Residual {
+                layers: vec![conv(6)],
+                shortcut: vec![Layer::Conv(Conv::new(6, Windows::square(1)))],
+                relu: false,
+            },
+            Layer::ConvPool { channels: 5 },
+            Layer::Upsample { factor: 2 },
+            Layer::Flatten,
+            Layer::Dense {
+                width: 12,
+                relu: true,
+            },
+            Layer::Reshape {
+                shape: vec![2, 3, 2],
+            },
+            Layer::GlobalAveragePool,
+        ]
+    }
+
+    #[test]
+    fn a_list_becomes_its_network() {
+        let network = layers(IMAGE, &every_layer(), Goal::Classify { classes: 3 }).unwrap();
+        let blocks = network.blocks().iter();
+        let names: Vec<_> = blocks.map(|block| block.name.as_str()).collect();
+        let expected = [
+            "layers[0].weight",
+            "layers[0].bias",
+            "layers[1].scale",
+            "layers[1].shift",
+            "layers[1].mean",
+            "layers[1].variance",
+            "layers[2].residual.layers[0].weight",
+            "layers[2].residual.layers[0].bias",
+            "layers[3].concat.branches[2].layers[0].weight",
+            "layers[3].concat.branches[2].layers[0].bias",
+            "layers[4].residual.shortcut[0].weight",
+            "layers[4].residual.shortcut[0].bias",
+            "layers[4].residual.layers[0].weight",
+            "layers[4].residual.layers[0].bias",
+            "layers[5].weight",
+            "layers[5].bias",
+            "layers[8].weight",
+            "layers[8].bias",
+            "logits.weight",
+            "logits.bias",
+        ];
+        assert_eq!(names, expected);
+        let shape = |name: &str| {
+            let mut blocks = network.blocks().iter();
+            blocks
+                .find(|block| block.name == name)
+                .unwrap()
+                .shape
+                .clone()
+        };
+        assert_eq!(shape("layers[4].residual.layers[0].weight"), [3, 3, 11, 6]);
+        assert_eq!(shape("layers[8].weight"), [8 * 6 * 5, 12]);
+        let params = network.init(1);
+        let mut grads = vec![f32::NAN; params.len()];
+        let inputs: Vec<f32> = (0..4 * IMAGE.len())
+            .map(|i| (i % 17) as f32 / 17.0)
+            .collect();
+        let batch = Batch::classes(&inputs, &[0, 1, 2, 0]);
+        let loss = network.loss_and_grad(&mut network.workspace(4, 1), &params, &batch, &mut grads);
+        assert!(loss.loss_sum.is_finite() && grads.iter().all(|g| g.is_finite()));
+        for block in network.blocks() {
+            assert!(
+                grads[block.range()].iter().any(|g| *g != 0.0),
+                "{}",
+                block.name
+            );
+        }
+    }
+
+    #[test]
+    fn an_error_names_the_place() {
+        let refused = |list: Vec<Layer>| {
+            let goal = Goal::Classify { classes: 3 };
+            layers(IMAGE, &list, goal).unwrap_err().to_string()
+        };
+        let residual = |layers| Layer::Residual {
+            layers,
+            shortcut: vec![],
+            relu: false,
+        };
+        assert_eq!(
+            refused(vec![
+                conv(2),
+                residual(vec![conv(2), Layer::MaxPool(Windows::square(10))])
+            ]),
+            "layers[1].residual.layers[1] has a 10×10 kernel, which does not fit into 9×7 positions with its padding"
+        );
+        assert_eq!(
+            refused(vec![residual(vec![conv(3)])]),
+            "layers[0].residual brings together [9, 7, 3] and [9, 7, 2], which do not fit"
+        );
+        let halved = vec![Layer::MaxPool(Windows::square(2).stride(2))];
+        let branches = vec![vec![conv(1)], halved];
+        assert_eq!(
+            refused(vec![Layer::Concat { branches }]),
+            "layers[0].concat brings together [9, 7, 1] and [4, 3, 2], which do not fit"
+        );
+        assert_eq!(
+            refused(vec![Layer::Flatten, conv(3)]),
+            "layers[1] reads an image (height × width × channels), but what comes to it is [126]"
+        );
+        let groups = Conv::new(4, Windows::square(1)).groups(3);
+        assert_eq!(
+            refused(vec![Layer::Conv(groups)]),
+            "layers[0] has 3 groups, which divide not both its 2 input and 4 output channels"
+        );
+        assert_eq!(
+            layers(IMAGE, &[], Goal::Regress).unwrap_err().to_string(),
+            "layers has 0 layers; it needs at least 1"
+        );
+    }
+}
