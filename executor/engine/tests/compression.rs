@@ -255,6 +255,27 @@ fn an_encoding_cut_short_or_continued_is_refused() {
     }
 }
 
+#[test]
+fn what_is_not_finite_is_noticed_by_whoever_decodes() {
+    for (name, wide, portable) in codecs() {
+        for codec in [wide, portable] {
+            for broken in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+                for at in [0, 100, 4999] {
+                    let mut gradients = gradients(1, 5000);
+                    gradients[at] = broken;
+                    let mut side = Side::new(&*codec, 5000);
+                    side.encode(0, &gradients);
+                    let decoded = side.decoded(5000);
+                    assert!(
+                        decoded.iter().any(|value| !value.is_finite()),
+                        "{name}: {broken} at {at}"
+                    );
+                }
+            }
+        }
+    }
+}
+
 fn bits(values: &[f32]) -> Vec<u32> {
     values.iter().map(|value| value.to_bits()).collect()
 }

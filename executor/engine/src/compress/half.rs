@@ -2,7 +2,7 @@
 //!
 //! Rounded to nearest even, or at random to either neighbour with the probabilities that make the mean right (Gupta et al., "Deep
 //! Learning with Limited Numerical Precision", ICML 2015). Numbers beyond the format's range become its largest; what is not a
-//! number stays so. The error of rounding to nearest is an `f32` itself, so with feedback nothing is lost, to the bit, before the
+//! number stays so, and what is infinite becomes so. The error of rounding to nearest is an `f32` itself, so with feedback nothing is lost, to the bit, before the
 //! next step's addition.
 
 use super::lanes::{Isa, Kernel, Lanes, dispatch};
@@ -273,10 +273,13 @@ impl<L: Lanes> Round<L> for RandomBf16<L> {
     }
 }
 
-/// Keeps the second argument of `min` and `max` where it is not a number.
+/// To the format's range; what is infinite is no number any more, so that it is noticed.
 #[inline(always)]
 fn clamp<L: Lanes>(l: L, value: L::F, largest: f32) -> L::F {
-    l.max(l.splat(-largest), l.min(l.splat(largest), value))
+    let nothing = l.mul(value, l.splat(0.0));
+    // `min` and `max` keep their second argument where it is not a number.
+    let inside = l.max(l.splat(-largest), l.min(l.splat(largest), value));
+    l.add(inside, nothing)
 }
 
 /// The upper sixteen bits after `extra` was added, but of what is not a number its own.

@@ -171,8 +171,9 @@ fn take_signs<L: Lanes>(
     for half in 0..2 {
         let value = l.add(l.load(&gradient[half]), l.load(&residual[half]));
         l.store(value, &mut residual[half]);
-        sums.positive[half] = l.add(sums.positive[half], l.max(value, zero));
-        sums.negative[half] = l.add(sums.negative[half], l.min(value, zero));
+        // In this order what is not a number gets into the sums: it is sent, not kept for ever.
+        sums.positive[half] = l.add(sums.positive[half], l.max(zero, value));
+        sums.negative[half] = l.add(sums.negative[half], l.min(zero, value));
         signs[half] = l.signs(l.bits(value)) as u8;
     }
     sums.negatives += u16::from_le_bytes(signs).count_ones();
