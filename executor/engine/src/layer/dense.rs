@@ -1,5 +1,6 @@
-//! Fully connected layer with optional ReLU, `y = relu(x · W + b)`, on each of an example's rows.
+//! Fully connected layer with optional bias and ReLU, `y = relu(x · W + b)`, on each of an example's rows.
 
+use super::activate::relu;
 use super::matrix::{Matrix, Write, multiply};
 use super::operands::{Backward, Forward, Kernel};
 use super::simd::vectorised;
@@ -12,33 +13,40 @@ pub(crate) struct Dense {
     pub(crate) inputs: usize,
     pub(crate) outputs: usize,
     pub(crate) relu: bool,
-    /// inputs × outputs, row-major.
+    /// inputs × outputs, row-major; of a tied layer outputs × inputs.
     pub(crate) weight: Range<usize>,
-    /// Directly after the weight.
+    /// Directly after the weight, unless that is tied; empty without.
     pub(crate) bias: Range<usize>,
+    /// Its weight is another operation's table, read as its transpose (Press and Wolf, 2017).
+    pub(crate) tied: bool,
 }
 
 impl Kernel for Dense {
     fn parameters(&self) -> Range<usize> {
-        self.weight.start..self.bias.end
+        match self.tied {
+            true => self.bias.clone(),
+            false => self.weight.start..self.bias.end,
+        }
+    }
+
+    fn shared(&self) -> Range<usize> {
+        match self.tied {
+            true => self.weight.clone(),
+            false => 0..0,
+        }
     }
 
     fn forward(&self, pass: Forward<'_>) {
         let input = pass.inputs.get(0);
         let input = Matrix::new(input, input.len() / self.inputs, self.inputs);
-        let weight = Matrix::new(&pass.params[self.weight.clone()], self.inputs, self.outputs);
-        multiply(
-            pass.output,
-            Write::Overwrite,
-            input,
-            weight,
-            pass.at.threads,
-        );
+        let (weight, threads) = (self.matrix(pass.params), pass.at.threads);
+        multiply(pass.output, Write::Overwrite, input, weight, threads);
         let bias = &pass.params[self.bias.clone()];
-        if self.relu {
-            add_bias_relu(pass.output, bias);
-        } else {
-            add_bias(pass.output, bias);
+        match (self.relu, bias.is_empty()) {
+            (true, false) => add_bias_relu(pass.output, bias),
+            (true, true) => relu(pass.output),
+            (false, false) => add_bias(pass.output, bias),
+            (false, true) => {}
         }
     }
 
@@ -47,26 +55,42 @@ impl Kernel for Dense {
             mask_by_relu(pass.d_output, pass.output);
         }
         let (d_output, threads) = (&*pass.d_output, pass.at.threads);
-        let d_bias = &mut pass.grads[self.bias.clone()];
-        if pass.write == Write::Overwrite {
-            d_bias.fill(0.0);
+        if !self.bias.is_empty() {
+            let d_bias = &mut pass.grads[self.bias.clone()];
+            if pass.write == Write::Overwrite {
+                d_bias.fill(0.0);
+            }
+            add_rows(d_bias, d_output);
         }
-        add_rows(d_bias, d_output);
         let input = pass.inputs.get(0);
         let rows = input.len() / self.inputs;
         let d_output = Matrix::new(d_output, rows, self.outputs);
         let input = Matrix::new(input, rows, self.inputs);
         let d_weight = &mut pass.grads[self.weight.clone()];
-        multiply(d_weight, pass.write, input.transposed(), d_output, threads);
-        if let Some(d_input) = pass.d_inputs.get(0) {
-            let weight = Matrix::new(&pass.params[self.weight.clone()], self.inputs, self.outputs);
-            multiply(
-                d_input,
-                Write::Overwrite,
-                d_output,
-                weight.transposed(),
+        match self.tied {
+            false => multiply(d_weight, pass.write, input.transposed(), d_output, threads),
+            true => multiply(
+                d_weight,
+                pass.write_shared,
+                d_output.transposed(),
+                input,
                 threads,
-            );
+            ),
+        }
+        if let Some(d_input) = pass.d_inputs.get(0) {
+            let weight = self.matrix(pass.params).transposed();
+            multiply(d_input, Write::Overwrite, d_output, weight, threads);
+        }
+    }
+}
+
+impl Dense {
+    /// inputs × outputs.
+    fn matrix<'a>(&self, params: &'a [f32]) -> Matrix<'a> {
+        let weight = &params[self.weight.clone()];
+        match self.tied {
+            false => Matrix::new(weight, self.inputs, self.outputs),
+            true => Matrix::new(weight, self.outputs, self.inputs).transposed(),
         }
     }
 }

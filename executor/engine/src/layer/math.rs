@@ -160,25 +160,37 @@ vectorised! {
 
     /// In a fixed order that depends on the length alone.
     pub(crate) fn dot(x: &[f32], y: &[f32]) -> f32 {
-        let mut lanes = [0.0_f32; SIDE];
-        let (xs, ys) = (x.chunks_exact(SIDE), y.chunks_exact(SIDE));
-        let rest = (xs.remainder(), ys.remainder());
-        for (x, y) in xs.zip(ys) {
-            for (lane, (x, y)) in lanes.iter_mut().zip(x.iter().zip(y)) {
-                *lane += x * y;
-            }
-        }
-        let mut sum = fold(lanes);
-        for (x, y) in rest.0.iter().zip(rest.1) {
-            sum += x * y;
-        }
-        sum
+        sum_of_two(x, y, |x, y| x * y)
     }
+}
+
+/// The sum of a function of each, in a fixed order that depends on the length alone.
+#[inline(always)]
+pub(crate) fn sum_of(x: &[f32], function: impl Fn(f32) -> f32) -> f32 {
+    sum_of_two(x, x, |x, _| function(x))
+}
+
+/// The sum of a function of each pair, in a fixed order that depends on the length alone.
+#[inline(always)]
+pub(crate) fn sum_of_two(x: &[f32], y: &[f32], function: impl Fn(f32, f32) -> f32) -> f32 {
+    let mut lanes = [0.0_f32; SIDE];
+    let (xs, ys) = (x.chunks_exact(SIDE), y.chunks_exact(SIDE));
+    let rest = (xs.remainder(), ys.remainder());
+    for (x, y) in xs.zip(ys) {
+        for (lane, (x, y)) in lanes.iter_mut().zip(x.iter().zip(y)) {
+            *lane += function(*x, *y);
+        }
+    }
+    let mut sum = fold(lanes);
+    for (x, y) in rest.0.iter().zip(rest.1) {
+        sum += function(*x, *y);
+    }
+    sum
 }
 
 /// The sum, by halves.
 #[inline(always)]
-pub(crate) fn fold(mut lanes: [f32; SIDE]) -> f32 {
+fn fold(mut lanes: [f32; SIDE]) -> f32 {
     let mut width = SIDE / 2;
     while width > 0 {
         for i in 0..width {

@@ -9,6 +9,7 @@
 //! workers or files.
 
 pub(crate) mod activate;
+pub(crate) mod attention;
 pub(crate) mod average_pool;
 pub(crate) mod batch_norm;
 pub(crate) mod concat;
@@ -16,7 +17,11 @@ pub(crate) mod conv;
 pub(crate) mod conv_pool;
 pub(crate) mod dense;
 pub(crate) mod depthwise;
-#[allow(dead_code, reason = "used by the operations that come next")]
+pub(crate) mod dropout;
+pub(crate) mod embedding;
+pub(crate) mod gru;
+pub(crate) mod layer_norm;
+pub(crate) mod lstm;
 pub(crate) mod math;
 pub(crate) mod matrix;
 pub(crate) mod max_pool;
@@ -24,6 +29,8 @@ pub(crate) mod operands;
 pub(crate) mod parallel;
 pub(crate) mod patches;
 pub(crate) mod pool;
+pub(crate) mod positions;
+pub(crate) mod recurrent;
 pub(crate) mod reshape;
 pub(crate) mod residual;
 pub(crate) mod simd;
@@ -47,6 +54,13 @@ pub(crate) enum Op {
     Reshape(reshape::Reshape),
     Residual(residual::Residual),
     Upsample(upsample::Upsample),
+    Attention(attention::Attention),
+    Dropout(dropout::Dropout),
+    Embedding(embedding::Embedding),
+    Gru(gru::Gru),
+    LayerNorm(layer_norm::LayerNorm),
+    Lstm(lstm::Lstm),
+    Positions(positions::Positions),
     ConvPool(ConvPool),
     Dense(Dense),
 }
@@ -64,6 +78,13 @@ impl Op {
             Self::Reshape(op) => op,
             Self::Residual(op) => op,
             Self::Upsample(op) => op,
+            Self::Attention(op) => op,
+            Self::Dropout(op) => op,
+            Self::Embedding(op) => op,
+            Self::Gru(op) => op,
+            Self::LayerNorm(op) => op,
+            Self::Lstm(op) => op,
+            Self::Positions(op) => op,
             Self::ConvPool(op) => op,
             Self::Dense(op) => op,
         }

@@ -20,6 +20,11 @@ pub(crate) trait Kernel: Sync {
         0..0
     }
 
+    /// Parameters of an operation before it that it reads too, and whose gradient it adds to; empty without any.
+    fn shared(&self) -> Range<usize> {
+        0..0
+    }
+
     /// Writes the whole output, and what is kept.
     fn forward(&self, pass: Forward<'_>);
 
@@ -78,6 +83,8 @@ pub(crate) struct Backward<'a> {
     pub(crate) grads: &'a mut [f32],
     /// Whether gradients of parameters replace what `grads` holds.
     pub(crate) write: Write,
+    /// The same of [`Kernel::shared`] ones.
+    pub(crate) write_shared: Write,
     pub(crate) numbers: &'a mut [f32],
     pub(crate) bytes: &'a mut [u8],
     pub(crate) lanes: &'a mut [Lane],

@@ -49,6 +49,13 @@ impl Block {
 }
 
 impl Fill {
+    /// With this standard deviation.
+    #[must_use]
+    pub fn deviation(deviation: f64) -> Self {
+        let variance = deviation * deviation;
+        Self::Uniform { variance }
+    }
+
     /// Keeps the variance of what a ReLU lets through, for `inputs` summands (He et al., 2015).
     #[must_use]
     pub fn he(inputs: usize) -> Self {

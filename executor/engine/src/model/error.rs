@@ -67,6 +67,14 @@ pub enum BuildError {
         one: String,
         other: String,
     },
+    #[error("{layer} drops {share} of its input; it can be 0 to less than 1")]
+    Dropout { layer: String, share: String },
+    #[error("{layer} has {heads} heads, which do not divide its width {width}")]
+    Heads {
+        layer: String,
+        heads: usize,
+        width: usize,
+    },
     #[error("{name} would hold more than 2147483648 numbers")]
     TooLarge { name: String },
 }

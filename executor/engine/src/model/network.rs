@@ -163,6 +163,16 @@ impl Network {
         total
     }
 
+    /// What becomes of a range's gradients when the backward pass comes to operation `index`: added where one after it has shared them.
+    pub(super) fn write(&self, index: usize, range: Range<usize>, first: Write) -> Write {
+        let after = self.nodes[index + 1..].iter();
+        let shares = |shared: Range<usize>| shared.start < range.end && range.start < shared.end;
+        match after.map(|node| node.op.kernel().shared()).any(shares) {
+            true => Write::Add,
+            false => first,
+        }
+    }
+
     fn parts<'a>(
         &self,
         workspace: &Workspace,

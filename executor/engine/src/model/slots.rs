@@ -37,7 +37,9 @@ impl Slots {
         let mut needed = vec![false; lens.len()];
         for (index, node) in nodes.iter().enumerate() {
             let before = node.inputs.iter().any(|&value| needed[value]);
-            needed[index + 1] = before || !node.op.kernel().parameters().is_empty();
+            let kernel = node.op.kernel();
+            let own = !kernel.parameters().is_empty() || !kernel.shared().is_empty();
+            needed[index + 1] = before || own;
         }
         let mut plan = Planner {
             slots: Self::default(),

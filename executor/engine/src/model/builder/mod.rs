@@ -95,6 +95,7 @@ impl Builder {
             relu,
             weight,
             bias,
+            tied: false,
         };
         self.push(name, Op::Dense(op), &[x], vec![outputs])
     }

@@ -1,1 +1,284 @@
 //! Operations on sequences: positions × features.
+
+use super::{Builder, ValueId};
+use crate::layer::attention::Attention;
+use crate::layer::dropout::Dropout;
+use crate::layer::embedding::Embedding;
+use crate::layer::gru::Gru;
+use crate::layer::layer_norm::LayerNorm;
+use crate::layer::lstm::Lstm;
+use crate::layer::positions::Positions;
+use crate::layer::{Dense, Op};
+use crate::model::block::{Fill, Role};
+use crate::model::error::{BuildError, product};
+use crate::model::input::Input;
+
+impl Builder {
+    /// A row of a learned table for each token: positions × `width`.
+    ///
+    /// # Errors
+    /// When the network reads no tokens, `x` is not its input, or the table would be empty or too large.
+    pub fn embedding(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        width: usize,
+        fill: Fill,
+    ) -> Result<ValueId, BuildError> {
+        let Input::Tokens { length, vocabulary } = self.input else {
+            return Err(self.unfit(name, "tokens", x));
+        };
+        if x != self.input() {
+            return Err(self.unfit(name, "tokens", x));
+        }
+        // Beyond, not every whole number is an `f32`.
+        if !(1..=1 << 24).contains(&vocabulary) {
+            return Err(BuildError::Classes(vocabulary));
+        }
+        let table = self.block(name, "weight", &[vocabulary, width], Role::Weight, fill)?;
+        let op = Embedding {
+            vocabulary,
+            width,
+            table,
+        };
+        self.push(name, Op::Embedding(op), &[x], vec![length, width])
+    }
+
+    /// Adds a learned row to each position.
+    ///
+    /// # Errors
+    /// When `x` is no sequence.
+    pub fn positions(&mut self, name: &str, x: ValueId, fill: Fill) -> Result<ValueId, BuildError> {
+        let shape = self.sequence(name, x)?;
+        let table = self.block(name, "weight", &shape, Role::Weight, fill)?;
+        self.push(
+            name,
+            Op::Positions(Positions { table }),
+            &[x],
+            shape.to_vec(),
+        )
+    }
+
+    /// A dense layer over the last dimension, the same at each position.
+    ///
+    /// # Errors
+    /// When it has no outputs or would be too large.
+    pub fn project(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        outputs: usize,
+        bias: bool,
+        fill: Fill,
+    ) -> Result<ValueId, BuildError> {
+        let mut shape = self.shape(x).to_vec();
+        let inputs = std::mem::replace(shape.last_mut().expect("a value has a dimension"), outputs);
+        let weight = self.block(name, "weight", &[inputs, outputs], Role::Weight, fill)?;
+        let bias = match bias {
+            true => self.bias(name, outputs)?,
+            false => weight.end..weight.end,
+        };
+        let op = Dense {
+            inputs,
+            outputs,
+            relu: false,
+            weight,
+            bias,
+            tied: false,
+        };
+        self.push(name, Op::Dense(op), &[x], shape)
+    }
+
+    /// As [`Self::project`] to the vocabulary, without bias, with the table of `embedding` as its transposed weight (Press and Wolf,
+    /// 2017).
+    ///
+    /// # Errors
+    /// When `embedding` is none, or of another width than `x`.
+    pub fn project_tied(
+        &mut self,
+        name: &str,
+        x: ValueId,
+        embedding: ValueId,
+    ) -> Result<ValueId, BuildError> {
+        let node = embedding.0.checked_sub(1).map(|node| &self.nodes[node].op);
+        let Some(Op::Embedding(Embedding {
+            vocabulary,
+            width,
+            table,
+        })) = node.cloned()
+        else {
+            return Err(self.unfit(name, "the table of an embedding", embedding));
+        };
+        let mut shape = self.shape(x).to_vec();
+        let last = shape.last_mut().expect("a value has a dimension");
+        if *last != width {
+            return Err(self.unfit(name, "features as wide as the embedding", x));
+        }
+        *last = vocabulary;
+        let op = Dense {
+            inputs: width,
+            outputs: vocabulary,
+            relu: false,
+            weight: table,
+            bias: 0..0,
+            tied: true,
+        };
+        self.push(name, Op::Dense(op), &[x], shape)
+    }
+
+    /// Layer normalisation over the last dimension, ε 10^−5.
+    ///
+    /// # Errors
+    /// When it would be too large.
+    pub fn layer_norm(&mut self, name: &str, x: ValueId) -> Result<ValueId, BuildError> {
+        let shape = self.shape(x).to_vec();
+        let width = *shape.last().expect("a value has a dimension");
+        let scale = self.block(name, "weight", &[width], Role::Bias, Fill::Constant(1.0))?;
+        let shift = self.bias(name, width)?;
+        let op = LayerNorm {
+            rows: self.numbers(x) / width,
+            width,
+            scale,
+            shift,
+        };
+        self.push(name, Op::LayerNorm(op), &[x], shape)
+    }
+
+    /// In training a number is 0 with probability `share`, else divided by 1 − `share`.
+    ///
+    /// # Errors
+    /// When `share` is not from 0 to less than 1.
+    pub fn dropout(&mut self, name: &str, x: ValueId, share: f32) -> Result<ValueId, BuildError> {
+        if !(0.0..1.0).contains(&share) {
+            return Err(BuildError::Dropout {
+                layer: name.to_owned(),
+                share: share.to_string(),
+            });
+        }
+        let op = Dropout {
+            numbers: self.numbers(x),
+            operation: self.nodes.len() as u64,
+            share,
+        };
+        let shape = self.shape(x).to_vec();
+        self.push(name, Op::Dropout(op), &[x], shape)
+    }
+
+    /// Multi-head causal self-attention of positions × 3 · width, which hold queries, keys and values, each of them head after head.
+    /// Scores are divided by the root of a head's width.
+    ///
+    /// # Errors
+    /// When `qkv` is no such sequence, or heads do not divide the width.
+    pub fn attention(
+        &mut self,
+        name: &str,
+        qkv: ValueId,
+        heads: usize,
+    ) -> Result<ValueId, BuildError> {
+        let [positions, columns] = self.sequence(name, qkv)?;
+        if !columns.is_multiple_of(3) {
+            return Err(self.unfit(name, "queries, keys and values of one width", qkv));
+        }
+        let width = columns / 3;
+        if heads == 0 || !width.is_multiple_of(heads) {
+            return Err(BuildError::Heads {
+                layer: name.to_owned(),
+                heads,
+                width,
+            });
+        }
+        let op = Attention {
+            positions,
+            heads,
+            head: width / heads,
+        };
+        self.push(name, Op::Attention(op), &[qkv], vec![positions, width])
+    }
+
+    /// One layer of long short-term memory (Hochreiter and Schmidhuber, 1997; PyTorch's gates i, f, g, o, one bias) from state 0: the
+    /// hidden state at each position.
+    ///
+    /// # Errors
+    /// When `x` is no sequence, or the layer would be empty or too large.
+    pub fn lstm(&mut self, name: &str, x: ValueId, hidden: usize) -> Result<ValueId, BuildError> {
+        let [positions, inputs] = self.sequence(name, x)?;
+        let [input_weight, recurrent_weight] = self.recurrent(name, inputs, hidden, 4)?;
+        let fill = fill_of(hidden);
+        let bias = self.block(name, "bias", &[4 * hidden], Role::Bias, fill)?;
+        product(&format!("the gates of {name}"), &[positions, 5 * hidden])?;
+        let op = Lstm {
+            positions,
+            inputs,
+            hidden,
+            input_weight,
+            recurrent_weight,
+            bias,
+        };
+        self.push(name, Op::Lstm(op), &[x], vec![positions, hidden])
+    }
+
+    /// One layer of gated recurrent units (Cho et al., 2014; PyTorch's gates r, z, n, whose reset follows the product) from state 0:
+    /// the hidden state at each position.
+    ///
+    /// # Errors
+    /// As [`Self::lstm`].
+    pub fn gru(&mut self, name: &str, x: ValueId, hidden: usize) -> Result<ValueId, BuildError> {
+        let [positions, inputs] = self.sequence(name, x)?;
+        let [input_weight, recurrent_weight] = self.recurrent(name, inputs, hidden, 3)?;
+        let fill = fill_of(hidden);
+        let bias = self.block(name, "bias", &[3 * hidden], Role::Bias, fill)?;
+        let recurrent_bias = self.block(name, "recurrent_bias", &[3 * hidden], Role::Bias, fill)?;
+        product(&format!("the gates of {name}"), &[positions, 4 * hidden])?;
+        let op = Gru {
+            positions,
+            inputs,
+            hidden,
+            input_weight,
+            recurrent_weight,
+            bias,
+            recurrent_bias,
+        };
+        self.push(name, Op::Gru(op), &[x], vec![positions, hidden])
+    }
+
+    fn recurrent(
+        &mut self,
+        name: &str,
+        inputs: usize,
+        hidden: usize,
+        gates: usize,
+    ) -> Result<[std::ops::Range<usize>; 2], BuildError> {
+        if hidden == 0 {
+            let layer = name.to_owned();
+            let what = "outputs";
+            return Err(BuildError::Empty { layer, what });
+        }
+        let columns = product(&format!("the gates of {name}"), &[gates, hidden])?;
+        let fill = fill_of(hidden);
+        let shape = [inputs, columns];
+        let input = self.block(name, "input_weight", &shape, Role::Weight, fill)?;
+        let shape = [hidden, columns];
+        let recurrent = self.block(name, "recurrent_weight", &shape, Role::Weight, fill)?;
+        Ok([input, recurrent])
+    }
+
+    /// `x` as positions × features.
+    fn sequence(&self, layer: &str, x: ValueId) -> Result<[usize; 2], BuildError> {
+        let shape = <[usize; 2]>::try_from(self.shape(x));
+        shape.map_err(|_| self.unfit(layer, "a sequence (positions × features)", x))
+    }
+
+    fn unfit(&self, layer: &str, expected: &'static str, x: ValueId) -> BuildError {
+        BuildError::Shape {
+            layer: layer.to_owned(),
+            expected,
+            actual: format!("{:?}", self.shape(x)),
+        }
+    }
+}
+
+/// As PyTorch draws recurrent layers: uniform within 1 / √hidden.
+fn fill_of(hidden: usize) -> Fill {
+    let variance = 1.0 / (3.0 * hidden as f64);
+    Fill::Uniform { variance }
+}

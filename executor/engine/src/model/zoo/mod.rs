@@ -9,6 +9,8 @@ pub use vision::{
     alexnet, autoencoder, densenet_121, densenet_small, googlenet, lenet5, resnet, vgg,
 };
 
+pub use sequence::{Gpt, gpt, gru_language_model, lstm_language_model};
+
 use crate::model::builder::{Builder, ValueId};
 use crate::model::error::BuildError;
 use crate::model::input::Input;

@@ -1,0 +1,68 @@
+//! A row of a table for each token.
+
+use super::math::add;
+use super::matrix::Write;
+use super::operands::{Backward, Forward, Kernel};
+use super::parallel::each;
+use std::ops::Range;
+
+/// Parts of the vocabulary that threads take; the table's gradient is the same for any number of them.
+const PARTS: usize = 16;
+
+/// Tokens are whole numbers below `vocabulary`, stored as `f32`.
+#[derive(Debug, Clone)]
+pub(crate) struct Embedding {
+    pub(crate) vocabulary: usize,
+    pub(crate) width: usize,
+    /// vocabulary × width, row-major.
+    pub(crate) table: Range<usize>,
+}
+
+impl Kernel for Embedding {
+    fn parameters(&self) -> Range<usize> {
+        self.table.clone()
+    }
+
+    /// # Panics
+    /// On a token that is not in the vocabulary; data sets are checked when they are read.
+    fn forward(&self, pass: Forward<'_>) {
+        let table = &pass.params[self.table.clone()];
+        let rows = pass.output.chunks_exact_mut(self.width);
+        for (token, row) in pass.inputs.get(0).iter().zip(rows) {
+            row.copy_from_slice(&table[self.token(*token) * self.width..][..self.width]);
+        }
+    }
+
+    /// Each part of the vocabulary looks at all tokens, so that a row's gradients are added in the order of the tokens.
+    fn backward(&self, pass: Backward<'_>) {
+        let (tokens, d_output) = (pass.inputs.get(0), &*pass.d_output);
+        let parts = if pass.at.threads == 1 { 1 } else { PARTS };
+        let size = self.vocabulary.div_ceil(parts);
+        let d_table = pass.grads[self.table.clone()].chunks_mut(size * self.width);
+        each(pass.at.threads, d_table.enumerate(), |(part, d_table)| {
+            if pass.write == Write::Overwrite {
+                d_table.fill(0.0);
+            }
+            for (token, d_row) in tokens.iter().zip(d_output.chunks_exact(self.width)) {
+                let place = (*token as usize).wrapping_sub(part * size);
+                if let Some(sum) = d_table.get_mut(place.saturating_mul(self.width)..) {
+                    if !sum.is_empty() {
+                        add(&mut sum[..self.width], d_row);
+                    }
+                }
+            }
+        });
+    }
+}
+
+impl Embedding {
+    fn token(&self, token: f32) -> usize {
+        let place = token as usize;
+        assert!(
+            place < self.vocabulary && place as f32 == token,
+            "token {token} of a vocabulary of {}",
+            self.vocabulary
+        );
+        place
+    }
+}
