@@ -8,7 +8,7 @@ use crate::translate;
 use crate::wakes::Wakes;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
-use muster_core::{Plan, RoundReport};
+use muster_core::{Memory, Plan, RoundReport};
 use muster_store::StoreError;
 use muster_store::plan::CommitOutcome;
 use muster_store::pool::Pool;
@@ -43,9 +43,10 @@ pub async fn run(
 ) {
     let pause = Duration::from_millis(config.round_min_interval_ms);
     let longest = Duration::from_millis(config.round_max_interval_ms);
+    let mut memory = Memory::default();
     loop {
         wakes.rounds.mark_unchanged();
-        match once(pool, policy).await {
+        match once(pool, policy, &mut memory).await {
             Ok(round) => log(&round),
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "the round failed; the next one starts anew");
@@ -60,7 +61,7 @@ pub async fn run(
     }
 }
 
-/// One round.
+/// One round. What it remembers of the last one only saves it time.
 ///
 /// # Errors
 /// [`RoundError`] when the store cannot be read or written.
@@ -68,7 +69,7 @@ pub async fn run(
 /// # Panics
 /// When the independent check finds that the planner broke its own rules: such a plan must never reach a node.
 #[tracing::instrument(name = "scheduler.round", skip_all)]
-pub async fn once(pool: &Pool, policy: &Policy) -> Result<Round, RoundError> {
+pub async fn once(pool: &Pool, policy: &Policy, memory: &mut Memory) -> Result<Round, RoundError> {
     let began = clock::instant();
     let now = clock::now();
     let mut tx = muster_store::pool::begin_snapshot(pool).await?;
@@ -76,7 +77,7 @@ pub async fn once(pool: &Pool, policy: &Policy) -> Result<Round, RoundError> {
     let number = muster_store::round::next_number(&mut tx).await?;
     tx.commit().await.map_err(StoreError::from)?;
     let snapshot = translate::snapshot(number, loaded);
-    let (plan, report) = muster_core::plan(&snapshot, policy);
+    let (plan, report) = muster_core::plan_again(&snapshot, policy, memory);
     let violations = muster_core::check(&snapshot, &plan);
     assert!(
         violations.is_empty(),

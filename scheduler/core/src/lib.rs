@@ -20,6 +20,6 @@ pub mod snapshot;
 
 pub use apply::{ApplyError, apply};
 pub use check::{Violation, check};
-pub use live::apply_change;
-pub use plan::{Action, Decision, Plan, PlannedTask, plan};
+pub use live::{Memory, apply_change};
+pub use plan::{Action, Decision, Plan, PlannedTask, plan, plan_again};
 pub use report::RoundReport;

@@ -1,5 +1,6 @@
 //! A plan: complete, so that whoever carries it out has no choices left.
 
+use crate::live::Memory;
 use crate::policy::Policy;
 use crate::report::RoundReport;
 use crate::snapshot::Snapshot;
@@ -66,6 +67,16 @@ pub struct PlannedTask {
 #[must_use]
 pub fn plan(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
     crate::live::run(snapshot, policy)
+}
+
+/// The same with what the last round has estimated, which changes the time that it takes and nothing else.
+#[must_use]
+pub fn plan_again(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    memory: &mut Memory,
+) -> (Plan, RoundReport) {
+    crate::live::run_again(snapshot, policy, memory)
 }
 
 impl Action {

@@ -281,12 +281,28 @@ fn replays(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseError> {
     Ok(())
 }
 
+/// A round that remembers the one before decides and reports what one does that knows nothing.
+fn remembers(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    memory: &mut muster_core::Memory,
+) -> Result<(), TestCaseError> {
+    let json = |planned| serde_json::to_string(&planned).expect("JSON");
+    let (anew, again) = (
+        plan(snapshot, policy),
+        muster_core::plan_again(snapshot, policy, memory),
+    );
+    prop_assert_eq!(json(anew), json(again));
+    Ok(())
+}
+
 /// A random walk of rounds and of what happens between them, everything examined in every state.
 fn walk(share: PolicyName, seed: u64, rounds: u32) -> Result<(), TestCaseError> {
     let mut dice = Dice(seed);
     let policy = Policy::named(share);
     let mut snapshot = world(&mut dice);
     let mut submitted = 0;
+    let mut memory = muster_core::Memory::default();
     for round in 0..rounds {
         for _ in 0..dice.roll(4) {
             submit(&mut snapshot, &mut dice, submitted);
@@ -294,6 +310,7 @@ fn walk(share: PolicyName, seed: u64, rounds: u32) -> Result<(), TestCaseError> 
         }
         snapshot.round = u64::from(round);
         snapshot.sort();
+        remembers(&snapshot, &policy, &mut memory)?;
         snapshot = examine(&snapshot, &policy)?;
         gangs_are_whole(&snapshot)?;
         happen(&mut snapshot, &mut dice);

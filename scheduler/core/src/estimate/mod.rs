@@ -6,14 +6,18 @@ mod convergence;
 mod loss_curve;
 mod nnls;
 mod probe;
+mod remembered;
 mod speed;
 mod surface;
 mod trend;
 
 use crate::policy::Policy;
 use crate::snapshot::{Job, Progress};
+use convergence::LastEpoch;
 use muster_model::spec::Range;
+pub(crate) use remembered::Remembered;
 pub(crate) use speed::Speed;
+use std::sync::Arc;
 
 /// A job's future as far as it can be told.
 #[derive(Debug, Clone)]
@@ -22,14 +26,17 @@ pub(crate) struct Estimate {
     /// Between so many and so many steps are left four times in five, as far as the losses tell; both are `steps_left` where
     /// something else ends the job.
     pub steps_left_between: (f64, f64),
-    pub speed: Speed,
+    pub speed: Arc<Speed>,
     /// The most workers and shards it may be given now, its range and the bound of exploration considered.
     pub most: (u32, u32),
 }
 
 impl Estimate {
     pub(crate) fn of(job: &Job, policy: &Policy) -> Self {
-        let speed = Speed::of(job, policy);
+        Remembered::default().estimate(job, policy).0
+    }
+
+    fn with(job: &Job, policy: &Policy, speed: Arc<Speed>, converged: Option<LastEpoch>) -> Self {
         let bound = |largest: u32, min: u32, max: u32| {
             let explored = (f64::from(largest) * policy.explore_factor).floor();
             // A cast of a float saturates.
@@ -44,7 +51,7 @@ impl Estimate {
                 )
             },
         );
-        let steps_left = StepsLeft::of(&job.progress, policy);
+        let steps_left = StepsLeft::of(&job.progress, policy, converged);
         Self {
             steps_left: steps_left.expected,
             steps_left_between: (steps_left.low, steps_left.high),
@@ -56,6 +63,10 @@ impl Estimate {
     /// The size of `job` that would tell most of its speed if it were measured next, as (workers, shards), among those that it may
     /// be given now; `None` before anything is measured, and once its probes are spent.
     pub(crate) fn next_probe(&self, job: &Job) -> Option<(u32, u32)> {
+        *self.speed.next_probe.get_or_init(|| self.plan_probe(job))
+    }
+
+    fn plan_probe(&self, job: &Job) -> Option<(u32, u32)> {
         let measured = self.speed.sizes();
         if measured.is_empty() || measured.len() >= probe::BUDGET {
             return None;
@@ -85,14 +96,11 @@ struct StepsLeft {
 }
 
 impl StepsLeft {
-    fn of(progress: &Progress, policy: &Policy) -> Self {
+    fn of(progress: &Progress, policy: &Policy, converged: Option<LastEpoch>) -> Self {
         let per_epoch = progress.steps_per_epoch.max(1);
         let by_bound = progress
             .max_steps
             .map(|most| most.saturating_sub(progress.step));
-        let converged = progress
-            .convergence
-            .and_then(|rule| convergence::last_epoch(&progress.epoch_losses, rule));
         let left = |last_epoch: Option<u64>| {
             let by_convergence = last_epoch.map(|epoch| {
                 epoch

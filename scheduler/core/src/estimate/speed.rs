@@ -14,6 +14,7 @@ use crate::policy::Policy;
 use crate::snapshot::{Job, SpeedPoint};
 use muster_model::spec::{Consistency, Range};
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 
 /// A job's speed at every size.
 #[derive(Debug, Clone)]
@@ -29,6 +30,8 @@ pub(crate) struct Speed {
     known: Vec<Place>,
     covariance: Cholesky,
     pub mean_relative_error: Option<f64>,
+    /// What to measure next, once somebody asked: it follows from what was measured and from the job's ranges, which are in this too.
+    pub next_probe: OnceLock<Option<Size>>,
 }
 
 /// Amdahl's law for the workers, and a part of the exchange that more shards shorten.
@@ -138,6 +141,7 @@ impl Speed {
             known,
             covariance,
             mean_relative_error: None,
+            next_probe: OnceLock::new(),
         };
         speed.mean_relative_error = speed.error();
         speed

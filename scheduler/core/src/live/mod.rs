@@ -10,6 +10,7 @@ mod choose;
 mod explain;
 mod free;
 mod gang;
+mod memory;
 mod outlook;
 mod over_quota;
 mod pass;
@@ -24,10 +25,20 @@ use crate::policy::Policy;
 use crate::report::RoundReport;
 use crate::snapshot::Snapshot;
 pub use change::apply_change;
+pub use memory::Memory;
 use world::World;
 
 pub(crate) fn run(snapshot: &Snapshot, policy: &Policy) -> (Plan, RoundReport) {
-    let mut world = World::new(snapshot, policy);
+    run_again(snapshot, policy, &mut Memory::default())
+}
+
+/// The same with what the last round has estimated.
+pub(crate) fn run_again(
+    snapshot: &Snapshot,
+    policy: &Policy,
+    memory: &mut Memory,
+) -> (Plan, RoundReport) {
+    let mut world = World::new(snapshot, policy, memory);
     let rest = pass::settle_down(&mut world);
     let waiting = explain::waiting(&mut world, &rest);
     let report = words::report(&world, &rest, &waiting);

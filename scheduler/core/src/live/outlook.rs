@@ -4,28 +4,37 @@
 use super::gang::Shape;
 use crate::estimate::Estimate;
 use crate::problem::{Curve, Outlook};
+use std::sync::Arc;
 
 /// More shards must bring at least this: they cost CPU, memory and connections.
 const ENOUGH: f64 = 0.99;
 /// What several nodes keep of one node's speed while nothing is known: a little less, so that gangs stay together.
 const SPREAD: f64 = 0.98;
 
-/// A job's speeds, and how many shards go with how many workers.
+/// A job's future, and how many shards go with how many workers.
 #[derive(Debug, Clone)]
 pub(crate) struct Sizing {
     pub outlook: Outlook,
     /// Of `workers.min + i` workers.
-    ps_shards: Vec<u32>,
+    ps_shards: Arc<[u32]>,
     min_workers: u32,
 }
 
-impl Sizing {
+/// A job's speeds at all sizes.
+#[derive(Debug, Clone)]
+pub(crate) struct Sizes {
+    curves: Arc<[Curve]>,
+    /// Of `workers.min + i` workers.
+    ps_shards: Arc<[u32]>,
+    largest_gpus: u32,
+}
+
+impl Sizes {
     /// A size that is no faster than a smaller one is not offered (speed 0), so that a dip in what was measured hides no better size
     /// behind it; the size that the job has now stays.
     pub(crate) fn of(
         estimate: &Estimate,
         shape: &Shape,
-        step: u64,
         present_workers: u32,
         kinds: usize,
     ) -> Self {
@@ -36,8 +45,9 @@ impl Sizing {
         let gpus = shape.worker.gpus.max(1);
         let mut local = vec![0.0; (max.saturating_mul(gpus)) as usize];
         let mut ps_shards = Vec::with_capacity((max - min + 1) as usize);
+        let mut speeds = Vec::new();
         for workers in min..=max {
-            let (shards, speed) = best_shards(estimate, shape, workers);
+            let (shards, speed) = best_shards(estimate, shape, workers, &mut speeds);
             ps_shards.push(shards);
             let offered = speed > best || workers == present_workers;
             if let Some(entry) = (workers * gpus).checked_sub(1).filter(|_| offered) {
@@ -50,16 +60,37 @@ impl Sizing {
         // A job that never ran may start at any size: its owner has stated the bounds, and a wrong size costs one restart.
         let measured = estimate.speed.largest_measured().map_or(max, |size| size.0);
         Self {
+            curves: vec![curve; kinds].into(),
+            ps_shards: ps_shards.into(),
+            largest_gpus: measured.saturating_mul(gpus),
+        }
+    }
+}
+
+impl Sizing {
+    pub(crate) fn of(
+        estimate: &Estimate,
+        shape: &Shape,
+        step: u64,
+        present_workers: u32,
+        kinds: usize,
+    ) -> Self {
+        let sizes = Sizes::of(estimate, shape, present_workers, kinds);
+        Self::with(estimate, shape, step, sizes)
+    }
+
+    pub(crate) fn with(estimate: &Estimate, shape: &Shape, step: u64, sizes: Sizes) -> Self {
+        Self {
             outlook: Outlook {
                 work_done: step as f64,
                 work_left: estimate.steps_left,
                 uncertainty: uncertainty(estimate),
-                curves: vec![curve; kinds].into(),
-                largest_gpus: measured.saturating_mul(gpus),
+                curves: sizes.curves,
+                largest_gpus: sizes.largest_gpus,
                 loss: None,
             },
-            ps_shards,
-            min_workers: min,
+            ps_shards: sizes.ps_shards,
+            min_workers: shape.workers.min,
         }
     }
 
@@ -76,12 +107,22 @@ impl Sizing {
     }
 }
 
-/// The fewest shards that are about as good as the best number of them.
-fn best_shards(estimate: &Estimate, shape: &Shape, workers: u32) -> (u32, f64) {
+/// The fewest shards that are about as good as the best number of them; `speeds` is room for those of every number.
+fn best_shards(
+    estimate: &Estimate,
+    shape: &Shape,
+    workers: u32,
+    speeds: &mut Vec<f64>,
+) -> (u32, f64) {
     let all = shape.ps_shards.min..=estimate.most.1.max(shape.ps_shards.min);
-    let speed = |shards| estimate.speed.steps_per_s(workers, shards);
-    let best = all.clone().map(speed).fold(0.0, f64::max);
-    all.map(|shards| (shards, speed(shards)))
+    speeds.clear();
+    speeds.extend(
+        all.clone()
+            .map(|shards| estimate.speed.steps_per_s(workers, shards)),
+    );
+    let best = speeds.iter().copied().fold(0.0, f64::max);
+    all.zip(&*speeds)
+        .map(|(shards, &speed)| (shards, speed))
         .find(|&(_, speed)| speed >= ENOUGH * best)
         .unwrap_or((shape.ps_shards.min, best))
 }

@@ -4,6 +4,7 @@
 
 use super::free::{FreeNode, Holding, Room, bits, first_bits};
 use super::gang::{Placed, Shape, add};
+use super::memory::Memory;
 use super::outlook::Sizing;
 use super::settle::{Settled, settle};
 use super::standing::{Standing, gpus_of};
@@ -16,6 +17,8 @@ use crate::snapshot::{Job, Node, Snapshot};
 use muster_model::id::{NodeId, TenantId};
 use muster_model::job::JobState;
 use muster_model::task::Role;
+use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 
 pub(crate) struct World<'a> {
     pub snapshot: &'a Snapshot,
@@ -62,7 +65,7 @@ pub(crate) struct LiveJob<'a> {
 }
 
 impl<'a> World<'a> {
-    pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy) -> Self {
+    pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy, memory: &mut Memory) -> Self {
         let share = policy.share.share();
         let kinds = kinds(&snapshot.nodes);
         let free: Vec<FreeNode> = snapshot
@@ -97,10 +100,12 @@ impl<'a> World<'a> {
             .collect();
         let tenants = world.tenants();
         let nodes = NodeIndex::of(snapshot);
+        memory.begin(policy);
         for settled in settle(snapshot, policy) {
             let tenant = tenants.find(&mut world, settled.job.tenant);
-            world.add(settled, tenant, &nodes);
+            world.add(settled, tenant, &nodes, memory);
         }
+        memory.end();
         world
     }
 
@@ -121,7 +126,7 @@ impl<'a> World<'a> {
         TenantIndex(index)
     }
 
-    fn add(&mut self, settled: Settled<'a>, tenant: u32, nodes: &NodeIndex) {
+    fn add(&mut self, settled: Settled<'a>, tenant: u32, nodes: &NodeIndex, memory: &mut Memory) {
         let job = settled.job;
         let shape = Shape {
             workers: job.workers,
@@ -140,11 +145,10 @@ impl<'a> World<'a> {
                 node.release_later(held, first_bits(gpus));
             }
         }
-        let estimate = Estimate::of(job, self.policy);
         let size = job.size();
         let kinds = self.problem.kinds.len();
         let present = if standing.stays() { size.0 } else { 0 };
-        let sizing = Sizing::of(&estimate, &shape, job.progress.step, present, kinds);
+        let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, kinds);
         let index = self.jobs.len();
         let is_member = standing.stays() || standing.waits();
         self.jobs.push(LiveJob {
@@ -376,19 +380,40 @@ pub(crate) fn seconds_of(ms: u64) -> f64 {
 }
 
 /// Nodes by id.
-struct NodeIndex(Vec<(NodeId, u32)>);
+struct NodeIndex(HashMap<NodeId, u32, BuildHasherDefault<IdHasher>>);
 
 impl NodeIndex {
     fn of(snapshot: &Snapshot) -> Self {
         let ids = snapshot.nodes.iter().map(|node| node.id);
-        let mut index: Vec<(NodeId, u32)> = ids.zip(0..).collect();
-        index.sort_unstable();
-        Self(index)
+        Self(ids.zip(0..).collect())
     }
 
     fn find(&self, id: NodeId) -> Option<u32> {
-        let at = self.0.binary_search_by_key(&id, |&(id, _)| id).ok()?;
-        Some(self.0[at].1)
+        self.0.get(&id).copied()
+    }
+}
+
+/// Ids are random already: their words multiplied into one (Fibonacci hashing) are spread enough, and the same in every round.
+#[derive(Default)]
+struct IdHasher(u64);
+
+impl Hasher for IdHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for word in bytes.chunks(8) {
+            let word = word
+                .iter()
+                .fold(0, |word, &byte| word << 8 | u64::from(byte));
+            self.0 = (self.0.rotate_left(23) ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        }
+    }
+
+    fn write_usize(&mut self, number: usize) {
+        // The length of the id, which is the same for all.
+        self.0 ^= number as u64;
     }
 }
 

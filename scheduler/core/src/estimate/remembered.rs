@@ -1,0 +1,81 @@
+//! The estimates of one job beside all that they were made of.
+
+use super::convergence::{self, LastEpoch};
+use super::{Estimate, Speed};
+use crate::policy::Policy;
+use crate::snapshot::{Job, SpeedPoint};
+use muster_model::spec::{Consistency, Convergence, Range};
+use std::sync::Arc;
+
+/// What was estimated of a job, and of what.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Remembered {
+    speed: Option<(Measured, Arc<Speed>)>,
+    converged: Option<Converged>,
+}
+
+/// When a job will have converged, and all that tells.
+#[derive(Debug, Clone)]
+struct Converged {
+    rule: Convergence,
+    epoch_losses: Vec<(u64, f64)>,
+    last: Option<LastEpoch>,
+}
+
+/// All of a job that [`Speed::of`] reads.
+#[derive(Debug, Clone, PartialEq)]
+struct Measured {
+    consistency: Consistency,
+    batch: u32,
+    workers: Range,
+    ps_shards: Range,
+    speeds: Vec<SpeedPoint>,
+}
+
+impl Measured {
+    fn of(job: &Job) -> Self {
+        Self {
+            consistency: job.consistency,
+            batch: job.batch,
+            workers: job.workers,
+            ps_shards: job.ps_shards,
+            speeds: job.speeds.clone(),
+        }
+    }
+
+    fn is_of(&self, job: &Job) -> bool {
+        self.consistency == job.consistency
+            && self.batch == job.batch
+            && self.workers == job.workers
+            && self.ps_shards == job.ps_shards
+            && self.speeds == job.speeds
+    }
+}
+
+impl Remembered {
+    /// The job's estimate under the policy under which all of this was remembered, and whether its speed is another than before.
+    pub(crate) fn estimate(&mut self, job: &Job, policy: &Policy) -> (Estimate, bool) {
+        let kept = self.speed.take().filter(|(of, _)| of.is_of(job));
+        let is_new = kept.is_none();
+        let (of, speed) =
+            kept.unwrap_or_else(|| (Measured::of(job), Arc::new(Speed::of(job, policy))));
+        self.speed = Some((of, Arc::clone(&speed)));
+        let converged = self.converged(job);
+        (Estimate::with(job, policy, speed, converged), is_new)
+    }
+
+    fn converged(&mut self, job: &Job) -> Option<LastEpoch> {
+        let (rule, losses) = (job.progress.convergence?, &job.progress.epoch_losses);
+        let same = |kept: &&Converged| kept.rule == rule && kept.epoch_losses == *losses;
+        if let Some(kept) = self.converged.as_ref().filter(same) {
+            return kept.last;
+        }
+        let last = convergence::last_epoch(losses, rule);
+        self.converged = Some(Converged {
+            rule,
+            epoch_losses: losses.clone(),
+            last,
+        });
+        last
+    }
+}

@@ -1,0 +1,86 @@
+//! What one round estimated, kept for the next: a job of which nothing new was reported is not estimated again.
+//!
+//! A plan never depends on it. All that an estimate is made of is kept beside it and compared, so a round with a memory decides what
+//! one without decides, byte for byte, and a stored round is replayed without.
+
+use super::gang::Shape;
+use super::outlook::{Sizes, Sizing};
+use crate::estimate::{Estimate, Remembered};
+use crate::policy::Policy;
+use crate::snapshot::Job;
+use muster_model::id::JobId;
+use std::collections::BTreeMap;
+
+/// Estimates of the jobs of the last round.
+#[derive(Debug, Clone, Default)]
+pub struct Memory {
+    rounds: u64,
+    policy: Option<Policy>,
+    jobs: BTreeMap<JobId, Known>,
+}
+
+#[derive(Debug, Clone)]
+struct Known {
+    /// The last round that asked.
+    round: u64,
+    estimates: Remembered,
+    sizes: Option<(Shown, Sizes)>,
+}
+
+/// What the speeds at all sizes depend on beside the estimate.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Shown {
+    shape: Shape,
+    present_workers: u32,
+    kinds: usize,
+    most: (u32, u32),
+}
+
+impl Memory {
+    /// Another policy estimates otherwise.
+    pub(crate) fn begin(&mut self, policy: &Policy) {
+        if self.policy.as_ref() != Some(policy) {
+            self.policy = Some(policy.clone());
+            self.jobs.clear();
+        }
+        self.rounds += 1;
+    }
+
+    /// Jobs of which this round did not ask have ended.
+    pub(crate) fn end(&mut self) {
+        let round = self.rounds;
+        self.jobs.retain(|_, known| known.round == round);
+    }
+
+    /// What is known of a job, estimated anew as far as it has changed.
+    pub(crate) fn recall(
+        &mut self,
+        job: &Job,
+        policy: &Policy,
+        shape: &Shape,
+        present_workers: u32,
+        kinds: usize,
+    ) -> (Estimate, Sizing) {
+        let known = self.jobs.entry(job.id).or_insert_with(|| Known {
+            round: 0,
+            estimates: Remembered::default(),
+            sizes: None,
+        });
+        known.round = self.rounds;
+        let (estimate, is_new) = known.estimates.estimate(job, policy);
+        let shown = Shown {
+            shape: *shape,
+            present_workers,
+            kinds,
+            most: estimate.most,
+        };
+        let kept = known.sizes.take();
+        let sizes = kept
+            .filter(|(of, _)| !is_new && *of == shown)
+            .map(|(_, sizes)| sizes)
+            .unwrap_or_else(|| Sizes::of(&estimate, shape, present_workers, kinds));
+        known.sizes = Some((shown, sizes.clone()));
+        let sizing = Sizing::with(&estimate, shape, job.progress.step, sizes);
+        (estimate, sizing)
+    }
+}
