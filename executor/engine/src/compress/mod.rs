@@ -21,6 +21,7 @@ mod half;
 mod lanes;
 mod noise;
 mod one_bit;
+mod packing;
 mod plan;
 mod qsgd;
 mod sparse;
