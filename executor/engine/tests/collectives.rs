@@ -1,6 +1,6 @@
 //! Collectives between threads of one process, each with its own port, over both fabrics.
 
-use muster_engine::collective::{self, Algorithm, all_reduce_arena, pieces};
+use muster_engine::collective::{self, Algorithm, Model, all_reduce_arena, pieces};
 use muster_engine::fabric::{Arena, Credentials, Fabric, Member, Options, Port, View};
 use muster_model::id::JobId;
 use std::thread;
@@ -224,5 +224,25 @@ fn an_arena_is_summed_exactly_range_by_range() {
                 }
             });
         }
+    }
+}
+
+#[test]
+fn all_ranks_measure_the_same_model_and_choose_alike() {
+    for shared_memory in [false, true] {
+        let models = on_all(4, shared_memory, |fabric| {
+            let (mesh, groups, ..) = fabric.parts();
+            let model = Model::probe(mesh, groups).unwrap();
+            let chosen = [1, 1_000, 1_000_000].map(|len| model.choose(groups, len));
+            (model, chosen)
+        });
+        assert!(models.iter().all(|one| *one == models[0]), "{models:?}");
+        let link = if shared_memory {
+            models[0].0.inside
+        } else {
+            models[0].0.between
+        };
+        assert!(link.alpha_s > 0.0 && link.beta_s > 0.0, "{models:?}");
+        assert!(models[0].0.gamma_s > 0.0, "{models:?}");
     }
 }

@@ -5,7 +5,7 @@
 
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
-use muster_engine::collective::{Algorithm, Group};
+use muster_engine::collective::{Choice, Group};
 use muster_engine::fabric::{Coordinator, Credentials, Gathering, Options, Port, Report, View};
 use muster_model::id::JobId;
 use rustix::process::{Pid, Signal, getpid, kill_process};
@@ -115,7 +115,7 @@ fn member() {
         ..Options::default()
     };
     let coordinator = Arc::clone(&remote);
-    let mut group = Group::start(port, coordinator, FLOATS, Algorithm::Ring, options).unwrap();
+    let mut group = Group::start(port, coordinator, FLOATS, Choice::Fastest, options).unwrap();
     // The parameters: how often they were updated, and by what.
     let mut step = [0.0];
     let mut parameters = vec![0.5; 1_003];

@@ -5,7 +5,7 @@
 //! heard of the death keeps its sum, and hands it to those that had not: all continue with the same bits. Between two members'
 //! counts there is at most one collective, as nobody completes the next before everyone has entered it.
 
-use super::{Algorithm, all_reduce_arena, barrier, broadcast, sums};
+use super::{Algorithm, Choice, Model, all_reduce_arena, barrier, broadcast, sums};
 use crate::fabric::{
     Arena, Coordinator, Fabric, FabricError, Flow, How, Node, Options, Piece, Port, Report, Side,
     Take, View,
@@ -41,7 +41,9 @@ pub struct Group {
     port: Port,
     coordinator: Arc<dyn Coordinator>,
     options: Options,
-    between: Algorithm,
+    between: Choice,
+    /// Of the present view, where the choice depends on it.
+    model: Option<Model>,
     arena: Arena,
     fabric: Option<Fabric>,
     completed: u64,
@@ -67,7 +69,7 @@ impl Group {
         port: Port,
         coordinator: Arc<dyn Coordinator>,
         len: usize,
-        between: Algorithm,
+        between: Choice,
         options: Options,
     ) -> Result<Self, FabricError> {
         let mut group = Self {
@@ -75,6 +77,7 @@ impl Group {
             coordinator,
             options,
             between,
+            model: None,
             arena: Arena::new(len)?,
             fabric: None,
             completed: 0,
@@ -206,7 +209,14 @@ impl Group {
     fn attempt(&mut self, range: Range<usize>) -> Result<(), FabricError> {
         self.fence(&range)?;
         let fabric = self.fabric.as_mut().expect("in a view since `start`");
-        all_reduce_arena(fabric, &mut self.arena, range, self.between)
+        let between = match (self.between, &self.model) {
+            (Choice::Named(algorithm), _) => algorithm,
+            (Choice::Fastest, None) => Algorithm::Ring,
+            (Choice::Fastest, Some(model)) => {
+                model.choose_between(fabric.groups().len(), range.len())
+            }
+        };
+        all_reduce_arena(fabric, &mut self.arena, range, between)
     }
 
     /// Waits for everyone before sums are overwritten that a slower member may still have to be given. On one node the chunks
@@ -285,7 +295,13 @@ impl Group {
             .filter_map(|(rank, completed)| completed.is_none().then_some(rank))
             .collect();
         let fabric = Fabric::join(&self.port, view.clone(), &self.options)?;
-        self.fabric.insert(fabric).share(&self.arena)?;
+        let fabric = self.fabric.insert(fabric);
+        fabric.share(&self.arena)?;
+        self.model = None;
+        if self.between == Choice::Fastest && fabric.groups().len() > 1 {
+            let (mesh, groups, ..) = fabric.parts();
+            self.model = Some(Model::probe(mesh, groups)?);
+        }
         self.unfenced.clear();
         match completed.flatten().max() {
             Some(top) => {

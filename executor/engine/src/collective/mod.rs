@@ -12,6 +12,7 @@
 pub(crate) mod add;
 mod butterfly;
 mod circle;
+mod cost;
 mod direct;
 mod group;
 mod halving;
@@ -20,6 +21,7 @@ mod ring;
 mod tree;
 
 pub use circle::{Circle, pieces};
+pub use cost::{Link, Model};
 pub use direct::{all_reduce_arena, sums};
 pub use group::{Group, Reduced};
 pub use ring::{all_gather, reduce_scatter};
@@ -48,6 +50,14 @@ impl Algorithm {
         Self::Butterfly,
         Self::Hierarchical,
     ];
+}
+
+/// An algorithm, or the one that the measured model says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Choice {
+    Fastest,
+    Named(Algorithm),
 }
 
 impl fmt::Display for Algorithm {

@@ -1,8 +1,7 @@
 //! Round the circle: each piece is summed on its way round and then handed on, complete, once more round.
 //!
-//! The sum of piece p begins with the rank after p and ends with rank p. A long range goes in segments, one after the other in
-//! one unbroken stream: what was received last is sent next, while it is still in the cache, and a piece is handed on as far as
-//! it has come.
+//! The sum of piece p begins with the rank after p and ends with rank p. A long range goes in segments, all in
+//! one unbroken stream: what came a short while ago is sent next, while it is still in the cache, as far as it has come.
 
 use super::{Circle, Sum, pieces};
 use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
@@ -22,13 +21,18 @@ enum Rounds {
 pub(super) fn all_reduce(sum: &mut Sum<'_>, circle: Circle<'_>) -> Result<(), FabricError> {
     let mut flow = between_neighbours(circle);
     let segment = PIECE * circle.len();
-    let mut start = 0;
-    while start < sum.output.len() {
-        let end = (start + segment).min(sum.output.len());
-        let dealt = pieces(start..end, circle.len());
-        plan(&mut flow, circle, &dealt, Rounds::Both, sum.own, sum.how());
-        start = end;
-    }
+    let len = sum.output.len();
+    let segments: Vec<Vec<Range<usize>>> = (0..len)
+        .step_by(segment)
+        .map(|start| pieces(start..(start + segment).min(len), circle.len()))
+        .collect();
+    plan(
+        &mut flow,
+        circle,
+        &segments,
+        Rounds::Both,
+        (sum.own, sum.how()),
+    );
     sum.own = Side::Output;
     sum.mesh.run(sum.input, sum.output, &flow)
 }
@@ -53,8 +57,8 @@ pub fn reduce_scatter(
         return Ok(mine);
     }
     let mut flow = between_neighbours(circle);
-    let (own, how) = (Side::Input, How::AddInput);
-    plan(&mut flow, circle, &dealt, Rounds::Sum, own, how);
+    let own = (Side::Input, How::AddInput);
+    plan(&mut flow, circle, &[dealt], Rounds::Sum, own);
     mesh.run(input, output, &flow)?;
     Ok(mine)
 }
@@ -71,8 +75,8 @@ pub fn all_gather(mesh: &mut Mesh, values: &mut [f32]) -> Result<(), FabricError
     }
     let dealt = pieces(0..values.len(), circle.len());
     let mut flow = between_neighbours(circle);
-    let (own, how) = (Side::Output, How::Store);
-    plan(&mut flow, circle, &dealt, Rounds::HandOn, own, how);
+    let own = (Side::Output, How::Store);
+    plan(&mut flow, circle, &[dealt], Rounds::HandOn, own);
     mesh.run(&[], values, &flow)
 }
 
@@ -84,43 +88,43 @@ fn between_neighbours(circle: Circle<'_>) -> Flow {
     }
 }
 
-/// Adds one segment's rounds to the stream. Hop k sends what hop k-1 has received.
+/// The stream of all segments. Hop k of a segment sends what its hop k-1 has received. Segments are interleaved, each a hop
+/// behind the one before it: between a piece's coming and its going on lie as many others as there are hops, so that a neighbour
+/// that the kernel has set aside for a while does not stop the stream.
 fn plan(
     flow: &mut Flow,
     circle: Circle<'_>,
-    dealt: &[Range<usize>],
+    segments: &[Vec<Range<usize>>],
     rounds: Rounds,
-    own: Side,
-    how: How,
+    (own, how): (Side, How),
 ) {
     let n = circle.len();
-    // Counted backwards from this place, without going below zero.
-    let back = |places: usize| dealt[(circle.me() + 2 * n - places) % n].clone();
-    if rounds != Rounds::HandOn {
-        for hop in 0..n - 1 {
-            let after = (hop > 0).then(|| flow.takes.len() - 1);
+    let hops = if rounds == Rounds::Both {
+        2 * (n - 1)
+    } else {
+        n - 1
+    };
+    let adding = if rounds == Rounds::HandOn { 0 } else { n - 1 };
+    // Index of each segment's last receive so far.
+    let mut made: Vec<Option<usize>> = vec![None; segments.len()];
+    for diagonal in 0..segments.len() + hops {
+        for hop in 0..hops.min(diagonal + 1) {
+            let segment = diagonal - hop;
+            let Some(dealt) = segments.get(segment) else {
+                continue;
+            };
+            // Counted backwards round the circle from this place. The second round goes on where the first has ended.
+            let at = hop + usize::from(rounds != Rounds::HandOn);
+            let back = |places: usize| dealt[(circle.me() + 2 * n - places) % n].clone();
             flow.sends.push(Piece {
-                range: back(1 + hop),
+                range: back(at),
                 from: if hop == 0 { own } else { Side::Output },
-                after,
+                after: made[segment],
             });
+            made[segment] = Some(flow.takes.len());
             flow.takes.push(Take {
-                range: back(2 + hop),
-                how,
-            });
-        }
-    }
-    if rounds != Rounds::Sum {
-        for hop in 0..n - 1 {
-            let after = (hop > 0 || rounds == Rounds::Both).then(|| flow.takes.len() - 1);
-            flow.sends.push(Piece {
-                range: back(hop),
-                from: Side::Output,
-                after,
-            });
-            flow.takes.push(Take {
-                range: back(1 + hop),
-                how: How::Store,
+                range: back(at + 1),
+                how: if hop < adding { how } else { How::Store },
             });
         }
     }
