@@ -297,6 +297,44 @@ fn half_precision_agrees_with_the_processor_on_every_number_of_sixteen_bits() {
     assert!(bits(&finite) == bits(&back));
 }
 
+/// A sparse chunk by hand: the header's word, what says the places, and so many numbers.
+fn sparse_bytes(header: u32, places: &[u8], numbers: usize) -> Vec<u8> {
+    let mut bytes = header.to_le_bytes().to_vec();
+    bytes.extend(places);
+    bytes.extend(vec![0x3f; 4 * numbers]);
+    bytes
+}
+
+#[test]
+fn sparse_places_must_be_ascending_and_inside() {
+    const BITMAP: u32 = 1 << 31;
+    const LEN: usize = 100;
+    let codec = TOP.build().expect("a codec");
+    let read = |bytes: &[u8]| codec.decode_chunk(bytes, &mut [0.0; LEN], Mode::Add);
+    let index = |got| Err(DecodeError::Index { got, len: LEN });
+    let count = |got| Err(DecodeError::Count { got, len: LEN });
+    assert_eq!(read(&sparse_bytes(2, &[5, 0, 99, 0], 2)), Ok(16));
+    assert_eq!(read(&sparse_bytes(2, &[5, 0, 5, 0], 2)), index(5));
+    assert_eq!(read(&sparse_bytes(2, &[7, 0, 3, 0], 2)), index(3));
+    assert_eq!(read(&sparse_bytes(2, &[5, 0, 100, 0], 2)), index(100));
+    assert_eq!(read(&sparse_bytes(101, &[0; 202], 101)), count(101));
+    // 100 numbers have 13 bytes of bits, which are shorter than seven offsets and longer than six.
+    let mut bits = [0; 13];
+    bits[0] = 0x7f;
+    assert_eq!(read(&sparse_bytes(BITMAP | 7, &bits, 7)), Ok(4 + 13 + 28));
+    assert_eq!(read(&sparse_bytes(BITMAP | 8, &bits, 8)), count(7));
+    assert_eq!(read(&sparse_bytes(BITMAP | 6, &bits, 6)), count(6));
+    assert_eq!(read(&sparse_bytes(7, &[0; 14], 7)), count(7));
+    bits[0] = 0x3f;
+    bits[12] = 0x10;
+    assert_eq!(read(&sparse_bytes(BITMAP | 7, &bits, 7)), index(100));
+    let short = DecodeError::Truncated {
+        needed: 16,
+        got: 15,
+    };
+    assert_eq!(read(&sparse_bytes(2, &[5, 0, 99, 0], 2)[..15]), Err(short));
+}
+
 proptest! {
     #[test]
     fn a_bucket_with_damage_is_refused_or_decoded_but_never_panics(

@@ -216,4 +216,18 @@ mod tests {
             assert!(correlation.abs() < 4.5, "key {index}: {correlation}");
         }
     }
+
+    #[test]
+    fn chunks_that_start_alike_differ_by_their_second_key() {
+        let count = 1 << 16;
+        let draw = |start, key| {
+            let seed = Seed { start, key };
+            Draw { seed, count }.run(Portable)
+        };
+        let base = draw(7, mix(0) as u32);
+        for key in (1..20).map(|key| mix(key) as u32) {
+            let correlation = correlation(&base, &draw(7, key));
+            assert!(correlation.abs() < 4.5, "key {key}: {correlation}");
+        }
+    }
 }
