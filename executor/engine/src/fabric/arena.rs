@@ -10,7 +10,8 @@ use super::memory::Shared;
 #[derive(Debug)]
 pub struct Arena {
     gradients: Shared,
-    sums: Vec<f32>,
+    /// Shared with nobody; made in the same way because such memory comes in huge pages, whose translations the processor keeps.
+    sums: Shared,
     len: usize,
 }
 
@@ -20,11 +21,11 @@ impl Arena {
     /// # Errors
     /// [`FabricError::Io`] without memory or descriptors.
     pub fn new(len: usize) -> Result<Self, FabricError> {
-        let gradients = Shared::create(len * 4).map_err(FabricError::io("make an arena"))?;
+        let plane = || Shared::create(len * 4).map_err(FabricError::io("make an arena"));
         Ok(Self {
-            gradients,
-            // Zeroed by the kernel, page by page when first used: a task that sums in its node's plane never touches it.
-            sums: vec![0.0; len],
+            gradients: plane()?,
+            // Zeroed by the kernel when first used: a task that sums in its node's plane never touches it.
+            sums: plane()?,
             len,
         })
     }
@@ -58,15 +59,20 @@ impl Arena {
     /// The private sums: what links have brought.
     #[must_use]
     pub fn sums(&self) -> &[f32] {
-        &self.sums
+        // SAFETY: this task alone maps it, and writes it through `&mut self` alone.
+        unsafe { self.sums.floats(0, 0, self.len) }
     }
 
     /// Both planes at once, for a collective over links.
     #[must_use]
     pub fn sides(&mut self) -> (&[f32], &mut [f32]) {
-        // SAFETY: as in `gradients`; the sums are other memory.
-        let gradients = unsafe { self.gradients.floats(0, 0, self.len) };
-        (gradients, &mut self.sums)
+        // SAFETY: as in `gradients` and `sums`; two files never overlap.
+        unsafe {
+            (
+                self.gradients.floats(0, 0, self.len),
+                self.sums.floats_mut(0, 0, self.len),
+            )
+        }
     }
 
     pub(super) fn memory(&self) -> &Shared {
