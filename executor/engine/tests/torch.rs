@@ -3,7 +3,7 @@
 mod fixtures;
 
 use fixtures::{Case, Curve, Stream, cases, curves};
-use muster_engine::model::{Batch, InputShape, Network, zoo};
+use muster_engine::model::{Batch, Block, InputShape, Network, zoo};
 use muster_engine::optimizer::{Decay, Optimizer, Rule, Schedule};
 use serde_json::json;
 
@@ -52,12 +52,49 @@ fn cnn_trains_as_pytorch_does() {
     }
 }
 
+#[test]
+fn lstm_trains_as_pytorch_does() {
+    let network = zoo::lstm_language_model(16, 32, 16, &[32]).unwrap();
+    for curve in curves("lstm") {
+        train(&network, &curve);
+    }
+}
+
+#[test]
+fn gpt_trains_as_pytorch_does() {
+    for (model, tied) in [("gpt", false), ("gpt_tied", true)] {
+        let gpt = zoo::Gpt {
+            length: 16,
+            vocabulary: 32,
+            width: 32,
+            blocks: 2,
+            heads: 4,
+            tied,
+            dropout: 0.0,
+        };
+        let network = zoo::gpt(gpt).unwrap();
+        for curve in curves(model) {
+            train(&network, &curve);
+        }
+    }
+}
+
+/// What the fixtures call one of our blocks.
+fn theirs(block: &Block) -> String {
+    match block.name.as_str() {
+        "embedding.weight" | "tokens.weight" | "positions.weight" => {
+            block.name.replace(".weight", "")
+        }
+        name => name.replace("lstm1.", "lstm."),
+    }
+}
+
 /// The gradient of step 0, then every loss.
 fn train(network: &Network, curve: &Curve) {
     let names = curve.parameters.iter().map(|parameter| &parameter.name);
-    assert!(names.eq(network.blocks().iter().map(|block| &block.name)));
+    assert!(names.cloned().eq(network.blocks().iter().map(theirs)));
     let initial = network.blocks().iter();
-    let mut params: Vec<f32> = initial.flat_map(|b| curve.initial(&b.name)).collect();
+    let mut params: Vec<f32> = initial.flat_map(|b| curve.initial(&theirs(b))).collect();
     let optimizer = Optimizer::new(match curve.optimizer {
         fixtures::Rule::Sgd { lr, momentum } => {
             read(json!({ "kind": "sgd", "lr": lr, "momentum": momentum }))
@@ -81,7 +118,7 @@ fn train(network: &Network, curve: &Curve) {
                 let what = format!("gradient of {}", block.name);
                 curve
                     .tolerance
-                    .assert(&what, &ours, curve.gradient(&block.name));
+                    .assert(&what, &ours, curve.gradient(&theirs(block)));
             }
         }
         optimizer.update(step as u64, &mut params, &grads, &mut state, scale);
