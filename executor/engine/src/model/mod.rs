@@ -12,6 +12,8 @@ mod init;
 mod input;
 mod network;
 mod slots;
+#[cfg(test)]
+mod trial;
 mod workspace;
 pub mod zoo;
 

@@ -1,0 +1,267 @@
+//! Runs one operation by itself, against an independent definition in f64 and against PyTorch.
+
+#[path = "../../../tests/fixtures/mod.rs"]
+#[allow(unused_imports, reason = "curves are for whole networks")]
+mod fixtures;
+mod vision;
+
+use super::builder::{Builder, ValueId};
+use super::error::BuildError;
+use super::input::{Input, InputShape};
+use super::network::Network;
+use crate::layer::matrix::Write;
+use crate::layer::{At, Backward, Forward, Gradients, Inputs, Lane, Mode};
+use crate::loss::Loss;
+
+const TRAIN: Mode = Mode::Train { key: 7, first: 0 };
+
+/// The last operation of a network, with what goes in.
+struct Trial {
+    network: Network,
+    examples: usize,
+    inputs: Vec<Vec<f32>>,
+    params: Vec<f32>,
+    d_output: Vec<f32>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Outcome {
+    output: Vec<f32>,
+    d_inputs: Vec<Vec<f32>>,
+    grads: Vec<f32>,
+}
+
+fn image([height, width, channels]: [usize; 3]) -> Input {
+    InputShape {
+        height,
+        width,
+        channels,
+    }
+    .into()
+}
+
+/// A network that ends with what `last` adds to its input.
+fn network(
+    input: Input,
+    last: impl FnOnce(&mut Builder, ValueId) -> Result<ValueId, BuildError>,
+) -> Network {
+    let mut builder = Builder::new(input).unwrap();
+    let x = builder.input();
+    let last = last(&mut builder, x).unwrap();
+    builder.end(last, Loss::CrossEntropy { classes: 2 })
+}
+
+/// Numbers in [-1, 1) that repeat on every run.
+fn numbers(seed: u64, len: usize) -> Vec<f32> {
+    let stream = fixtures::Stream::new(&format!("trial {seed}"));
+    stream.values(len, 0.0, 1.0)
+}
+
+impl Trial {
+    fn new(network: Network, examples: usize, seed: u64) -> Self {
+        let node = network.nodes.last().expect("an operation");
+        let inputs = node.inputs.iter().enumerate();
+        let inputs = inputs.map(|(index, &value)| {
+            numbers(seed + 10 + index as u64, examples * network.lens[value])
+        });
+        Self {
+            inputs: inputs.collect(),
+            params: numbers(seed + 1, network.parameter_count()),
+            d_output: numbers(seed + 2, examples * network.outputs()),
+            network,
+            examples,
+        }
+    }
+
+    /// On dirty memory; with `Write::Add`, gradients are added to 1.
+    fn run(&self, threads: usize, mode: Mode, write: Write) -> Outcome {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads);
+        pool.build()
+            .unwrap()
+            .install(|| self.run_here(threads, mode, write))
+    }
+
+    fn run_here(&self, threads: usize, mode: Mode, write: Write) -> Outcome {
+        let node = self.network.nodes.last().expect("an operation");
+        let kernel = node.op.kernel();
+        let lens = &self.network.lens;
+        // Inputs by position in place of those by value.
+        let lens: Vec<usize> = std::iter::once(0)
+            .chain(node.inputs.iter().map(|&value| lens[value]))
+            .collect();
+        let of: Vec<usize> = (1..lens.len()).collect();
+        let inputs = Inputs {
+            first: &[],
+            values: &self.inputs,
+            lens: &lens,
+            of: &of,
+            examples: self.examples,
+        };
+        let at = At {
+            examples: self.examples,
+            threads,
+            mode,
+        };
+        let dirty = |len: usize| vec![f32::NAN; len];
+        let mut lanes: Vec<Lane> = (0..threads).map(|_| Lane::new(kernel.scratch())).collect();
+        let mut kept = dirty(self.examples * kernel.kept().numbers);
+        let mut bytes = vec![99; self.examples * kernel.kept().bytes];
+        let mut output = dirty(self.d_output.len());
+        kernel.forward(Forward {
+            at,
+            params: &self.params,
+            inputs,
+            output: &mut output,
+            numbers: &mut kept,
+            bytes: &mut bytes,
+            lanes: &mut lanes,
+        });
+        let mut d_inputs: Vec<_> = self.inputs.iter().map(|x| dirty(x.len())).collect();
+        let mut grads = match write {
+            Write::Overwrite => dirty(self.params.len()),
+            Write::Add => vec![1.0; self.params.len()],
+        };
+        if mode != Mode::Evaluate {
+            kernel.backward(Backward {
+                at,
+                params: &self.params,
+                inputs,
+                output: &output,
+                d_output: &mut self.d_output.clone(),
+                d_inputs: Gradients {
+                    buffers: &mut d_inputs,
+                    lens: &lens,
+                    of: &of,
+                    examples: self.examples,
+                },
+                grads: &mut grads,
+                write,
+                write_shared: write,
+                numbers: &mut kept,
+                bytes: &mut bytes,
+                lanes: &mut lanes,
+            });
+        }
+        Outcome {
+            output,
+            d_inputs,
+            grads,
+        }
+    }
+
+    /// Holds the operation against `definition`, which is given the inputs and all parameters: outputs, every gradient of inputs and
+    /// of parameters by difference quotients, the same bits on any number of threads, and adding to gradients.
+    fn check(&self, what: &str, definition: impl Fn(&[Vec<f64>], &[f64]) -> Vec<f64>) -> Outcome {
+        let outcome = self.run(1, TRAIN, Write::Overwrite);
+        for threads in [2, 3] {
+            let other = self.run(threads, TRAIN, Write::Overwrite);
+            assert_eq!(bits(&outcome), bits(&other), "{what} on {threads} threads");
+        }
+        let exact = |x: &[f32]| x.iter().map(|x| f64::from(*x)).collect::<Vec<_>>();
+        let mut inputs: Vec<Vec<f64>> = self.inputs.iter().map(|x| exact(x)).collect();
+        let mut params = exact(&self.params);
+        let expected = definition(&inputs, &params);
+        assert_close(&outcome.output, &expected, &format!("{what}: output"));
+        let loss = |inputs: &[Vec<f64>], params: &[f64]| -> f64 {
+            let output = definition(inputs, params);
+            let products = output.iter().zip(&self.d_output);
+            products.map(|(y, d)| y * f64::from(*d)).sum()
+        };
+        const H: f64 = 1e-6;
+        // Every definition is evaluated whole for each probe.
+        let probes = if inputs[0].len() > 10_000 { 20 } else { 100 };
+        for index in 0..inputs.len() {
+            let probed = |i: usize, by: f64, inputs: &mut [Vec<f64>]| {
+                let kept = inputs[index][i];
+                inputs[index][i] = kept + by;
+                let loss = loss(inputs, &params);
+                inputs[index][i] = kept;
+                loss
+            };
+            let step = inputs[index].len().div_ceil(probes);
+            let places: Vec<usize> = (0..inputs[index].len()).step_by(step).collect();
+            let quotients: Vec<f64> = places
+                .iter()
+                .map(|&i| (probed(i, H, &mut inputs) - probed(i, -H, &mut inputs)) / (2.0 * H))
+                .collect();
+            let found: Vec<f32> = places.iter().map(|&i| outcome.d_inputs[index][i]).collect();
+            assert_close(
+                &found,
+                &quotients,
+                &format!("{what}: gradient of input {index}"),
+            );
+        }
+        let range = self
+            .network
+            .nodes
+            .last()
+            .expect("one")
+            .op
+            .kernel()
+            .parameters();
+        let trained = |i: usize| {
+            let mut blocks = self.network.blocks().iter();
+            let block = blocks.find(|block| block.range().contains(&i));
+            block.is_some_and(|block| block.role != super::Role::Statistic)
+        };
+        let places: Vec<usize> = range
+            .clone()
+            .step_by(range.len().div_ceil(probes).max(1))
+            .filter(|&i| trained(i))
+            .collect();
+        let mut quotients = Vec::new();
+        for &i in &places {
+            let kept = params[i];
+            params[i] = kept + H;
+            let above = loss(&inputs, &params);
+            params[i] = kept - H;
+            let below = loss(&inputs, &params);
+            params[i] = kept;
+            quotients.push((above - below) / (2.0 * H));
+        }
+        let found: Vec<f32> = places.iter().map(|&i| outcome.grads[i]).collect();
+        assert_close(
+            &found,
+            &quotients,
+            &format!("{what}: gradient of parameters"),
+        );
+        let added = self.run(2, TRAIN, Write::Add);
+        for i in range {
+            let (grad, added) = (outcome.grads[i], added.grads[i]);
+            assert!(
+                (grad + 1.0 - added).abs() <= 1e-5 * (1.0 + grad.abs()),
+                "{what}: added to {i}"
+            );
+        }
+        outcome
+    }
+
+    /// Holds the operation against a fixture, whose tensors `names` are the inputs by position.
+    fn compare(&self, case: &fixtures::Case, names: &[&str]) -> Outcome {
+        let outcome = self.run(2, TRAIN, Write::Overwrite);
+        case.assert_close("output", &outcome.output);
+        for (name, d_input) in names.iter().zip(&outcome.d_inputs) {
+            case.assert_close(&format!("d_{name}"), d_input);
+        }
+        outcome
+    }
+}
+
+fn bits(outcome: &Outcome) -> Vec<u32> {
+    let gradients = outcome.d_inputs.iter().flatten().chain(&outcome.grads);
+    outcome
+        .output
+        .iter()
+        .chain(gradients)
+        .map(|x| x.to_bits())
+        .collect()
+}
+
+fn assert_close(actual: &[f32], expected: &[f64], what: &str) {
+    assert_eq!(actual.len(), expected.len(), "{what}");
+    let scale = expected.iter().fold(1.0_f64, |max, x| max.max(x.abs()));
+    for (i, (a, e)) in actual.iter().zip(expected).enumerate() {
+        let close = (f64::from(*a) - e).abs() <= 2e-5 * scale;
+        assert!(close, "{what}: [{i}] is {a}, should be {e}");
+    }
+}
