@@ -11,10 +11,14 @@
 //! - The [`Goal`] ends the network: class scores are a dense layer named `logits` after the last layer.
 
 use crate::model::Activation;
+use crate::model::block::Fill;
 use crate::model::builder::{Builder, Conv, ValueId, Windows};
 use crate::model::error::BuildError;
 use crate::model::input::Input;
 use crate::model::network::Network;
+
+/// Standard deviation that weights of sequences begin with (Radford et al., 2019).
+const DEVIATION: f64 = 0.02;
 
 /// One layer.
 #[derive(Debug, Clone, PartialEq)]
@@ -36,8 +40,35 @@ pub enum Layer {
         relu: bool,
     },
     Activation(Activation),
+    /// In training a number is 0 with probability `share`, else divided by 1 − `share`.
+    Dropout {
+        share: f32,
+    },
+    /// Over the last dimension.
+    LayerNorm,
     Upsample {
         factor: usize,
+    },
+    /// Of tokens, a learned row of `width` for each.
+    Embedding {
+        width: usize,
+    },
+    /// Adds a learned row to each position.
+    Positions,
+    /// A dense layer over the last dimension, the same at each position.
+    Project {
+        width: usize,
+        bias: bool,
+    },
+    /// Causal self-attention with its projections to queries, keys and values and back to the width of what comes.
+    Attention {
+        heads: usize,
+    },
+    Lstm {
+        hidden: usize,
+    },
+    Gru {
+        hidden: usize,
     },
     /// To one dimension.
     Flatten,
@@ -61,6 +92,8 @@ pub enum Layer {
 pub enum Goal {
     /// One class per example.
     Classify { classes: usize },
+    /// One of so many tokens at each position, scored by a projection of that position.
+    Predict { vocabulary: usize },
     /// Numbers close to the targets, which are as many as the last layer makes: the mean squared distance is made small. Of an
     /// autoencoder the targets are its inputs.
     Regress,
@@ -84,6 +117,11 @@ pub fn layers(
         Goal::Classify { classes } if classes < 2 => Err(BuildError::Classes(classes)),
         Goal::Classify { classes } => {
             let scores = builder.dense("logits", last, classes, false)?;
+            builder.classify(scores)
+        }
+        Goal::Predict { vocabulary } => {
+            let fill = Fill::deviation(DEVIATION);
+            let scores = builder.project("logits", last, vocabulary, true, fill)?;
             builder.classify(scores)
         }
         Goal::Regress | Goal::Answer if last == input => Err(BuildError::Empty {
@@ -122,6 +160,18 @@ fn add(
         Layer::GlobalAveragePool => builder.global_average_pool(name, x),
         Layer::BatchNorm { relu } => builder.batch_norm(name, x, *relu),
         Layer::Activation(function) => builder.activate(name, x, *function),
+        Layer::Dropout { share } => builder.dropout(name, x, *share),
+        Layer::LayerNorm => builder.layer_norm(name, x),
+        Layer::Embedding { width } => {
+            builder.embedding(name, x, *width, Fill::deviation(DEVIATION))
+        }
+        Layer::Positions => builder.positions(name, x, Fill::deviation(DEVIATION)),
+        Layer::Project { width, bias } => {
+            builder.project(name, x, *width, *bias, Fill::deviation(DEVIATION))
+        }
+        Layer::Attention { heads } => attention(builder, name, x, *heads),
+        Layer::Lstm { hidden } => builder.lstm(name, x, *hidden),
+        Layer::Gru { hidden } => builder.gru(name, x, *hidden),
         Layer::Upsample { factor } => builder.upsample(name, x, *factor),
         Layer::Flatten => {
             let numbers = builder.shape(x).iter().product();
@@ -154,6 +204,20 @@ fn add(
             builder.concat(&name, &ends)
         }
     }
+}
+
+fn attention(
+    builder: &mut Builder,
+    name: &str,
+    x: ValueId,
+    heads: usize,
+) -> Result<ValueId, BuildError> {
+    let width = *builder.shape(x).last().expect("a value has a dimension");
+    let fill = Fill::deviation(DEVIATION);
+    let three = width.saturating_mul(3);
+    let qkv = builder.project(&format!("{name}.qkv"), x, three, true, fill)?;
+    let mixed = builder.attention(&format!("{name}.attention"), qkv, heads)?;
+    builder.project(&format!("{name}.output"), mixed, width, true, fill)
 }
 
 #[cfg(test)]
@@ -259,6 +323,54 @@ mod tests {
                 block.name
             );
         }
+    }
+
+    #[test]
+    fn a_list_may_read_tokens() {
+        let tokens = Input::Tokens {
+            length: 5,
+            vocabulary: 11,
+        };
+        let block = Layer::Residual {
+            layers: vec![Layer::LayerNorm, Layer::Attention { heads: 2 }],
+            shortcut: vec![],
+            relu: false,
+        };
+        let list = [
+            Layer::Embedding { width: 6 },
+            Layer::Positions,
+            block,
+            Layer::Dropout { share: 0.1 },
+            Layer::Lstm { hidden: 4 },
+            Layer::Gru { hidden: 3 },
+            Layer::Project {
+                width: 5,
+                bias: false,
+            },
+        ];
+        let network = layers(tokens, &list, Goal::Predict { vocabulary: 11 }).unwrap();
+        assert_eq!(network.targets(), 5);
+        let params = network.init(1);
+        let mut grads = vec![f32::NAN; params.len()];
+        let inputs: Vec<f32> = (0..15).map(|i| (i * 7 % 11) as f32).collect();
+        let classes: Vec<u32> = (0..15).map(|i| i * 3 % 11).collect();
+        let batch = Batch::classes(&inputs, &classes);
+        network.loss_and_grad(&mut network.workspace(3, 1), &params, &batch, &mut grads);
+        for block in network.blocks() {
+            let reached = grads[block.range()].iter().any(|g| *g != 0.0);
+            assert!(reached, "{}", block.name);
+        }
+        let image = layers(
+            IMAGE,
+            &[Layer::LayerNorm, Layer::Embedding { width: 6 }],
+            Goal::Regress,
+        );
+        assert!(
+            image
+                .unwrap_err()
+                .to_string()
+                .starts_with("layers[1] reads tokens")
+        );
     }
 
     #[test]

@@ -45,6 +45,7 @@ pub fn googlenet(input: impl Into<Input>, classes: usize) -> Result<Network, Bui
         }
     }
     line.then(|builder, x| builder.global_average_pool("pool", x))?;
+    line.then(|builder, x| builder.dropout("dropout", x, 0.2))?;
     line.classify(classes)
 }
 

@@ -76,7 +76,7 @@ impl Line {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::{Batch, InputShape, Role, Targets};
+    use crate::model::{Batch, Draw, InputShape, Role, Targets};
     use std::ops::Range;
 
     fn image(side: usize, channels: usize) -> InputShape {
@@ -166,7 +166,14 @@ mod tests {
         fn batch(&self, network: &Network, examples: Range<usize>) -> Batch<'_> {
             let len = network.input().len();
             let inputs = &self.inputs[examples.start * len..examples.end * len];
-            let batch = Batch::classes(inputs, &self.classes[examples]);
+            let draw = Draw {
+                first: examples.start as u64,
+                ..Draw::default()
+            };
+            let batch = Batch {
+                draw,
+                ..Batch::classes(inputs, &self.classes[examples])
+            };
             match network.wants_classes() {
                 true => batch,
                 false => Batch {

@@ -57,7 +57,11 @@ pub fn alexnet(input: impl Into<Input>, classes: usize) -> Result<Network, Build
             line.then(|builder, x| builder.max_pool(&format!("pool{number}"), x, windows))?;
         }
     }
-    wide_head(line, classes)
+    line.then(|builder, x| builder.dropout("dropout0", x, 0.5))?;
+    line.then(|builder, x| builder.dense("dense1", x, 4096, true))?;
+    line.then(|builder, x| builder.dropout("dropout1", x, 0.5))?;
+    line.then(|builder, x| builder.dense("dense2", x, 4096, true))?;
+    line.classify(classes)
 }
 
 /// VGG of 11, 13, 16 or 19 layers (Simonyan and Zisserman, 2015), of at least 32 pixels a side; with batch normalisation, convolutions
@@ -100,13 +104,9 @@ pub fn vgg(
         let windows = Windows::square(2).stride(2);
         line.then(|builder, x| builder.max_pool(&format!("pool{stage}"), x, windows))?;
     }
-    wide_head(line, classes)
-}
-
-/// Two dense layers of 4096, then the class scores.
-fn wide_head(mut line: Line, classes: usize) -> Result<Network, BuildError> {
     for number in 1..=2 {
         line.then(|builder, x| builder.dense(&format!("dense{number}"), x, 4096, true))?;
+        line.then(|builder, x| builder.dropout(&format!("dropout{number}"), x, 0.5))?;
     }
     line.classify(classes)
 }
