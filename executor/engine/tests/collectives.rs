@@ -246,3 +246,33 @@ fn all_ranks_measure_the_same_model_and_choose_alike() {
         assert!(models[0].0.gamma_s > 0.0, "{models:?}");
     }
 }
+
+#[test]
+fn a_pair_that_cannot_meet_locally_falls_back_to_tcp() {
+    let folder = tempfile::tempdir().unwrap();
+    let ports: Vec<Port> = (0..4)
+        .map(|id| Port::bind("127.0.0.1", Some(folder.path()), credentials(id)).unwrap())
+        .collect();
+    let mut members: Vec<Member> = ports.iter().map(Port::member).collect();
+    // 1 cannot be found at its path; 2's path leads to somebody else, who refuses.
+    members[1].local = Some(folder.path().join("nowhere"));
+    members[2].local = members[0].local.clone();
+    let view = View { number: 1, members };
+    thread::scope(|scope| {
+        for port in &ports {
+            let view = view.clone();
+            scope.spawn(move || {
+                let mut fabric = Fabric::join(port, view, &Options::default()).unwrap();
+                // The higher rank connects: 1, 2 and 3 reach 0, nobody reaches 1 or 2.
+                assert_eq!(fabric.groups(), [vec![0, 1], vec![2], vec![3]]);
+                let mut arena = Arena::new(1_001).unwrap();
+                fabric.share(&arena).unwrap();
+                let mine = integers(fabric.rank(), 1_001);
+                arena.gradients_mut().copy_from_slice(&mine);
+                let between = Algorithm::Ring;
+                all_reduce_arena(&mut fabric, &mut arena, 0..1_001, between).unwrap();
+                assert!(collective::sums(&fabric, &arena) == exact_sum(4, 1_001));
+            });
+        }
+    });
+}

@@ -19,6 +19,7 @@ use std::io;
 use std::net::TcpStream;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How often a task that waits for peers looks whether those still missing live.
@@ -90,16 +91,9 @@ impl Meeting<'_> {
     fn connect(&self, member: &Member, options: &Options) -> Result<Box<dyn Link>, FabricError> {
         let same_node = member.node == self.port.member().node;
         if let (true, true, Some(path)) = (options.shared_memory, same_node, &member.local)
-            && let Ok(stream) = UnixStream::connect(path)
-            && let Ok(memory) = Shared::create(PAIR_BYTES)
+            && let Some(link) = self.connect_locally(member, path)?
         {
-            // Whoever listens at that path is on this kernel; a socket cannot be reached from another.
-            let stream = self.greet(Stream::Unix(stream), member, Channel::Local)?;
-            let mut control = Control::new(stream).map_err(FabricError::io("set up a peer"))?;
-            control
-                .hand_over(&[memory.file()])
-                .map_err(|_| self.lost())?;
-            return Ok(Box::new(ShmLink::new(memory, control, true)));
+            return Ok(link);
         }
         let data = self.dial(member)?;
         let Stream::Tcp(data) = self.greet(data, member, Channel::Data)? else {
@@ -109,6 +103,29 @@ impl Meeting<'_> {
         let control = self.greet(control, member, Channel::Control)?;
         let link = TcpLink::new(data, control).map_err(FabricError::io("set up a peer"))?;
         Ok(Box::new(link))
+    }
+
+    /// `None` where it does not work and TCP may.
+    fn connect_locally(
+        &self,
+        member: &Member,
+        path: &Path,
+    ) -> Result<Option<Box<dyn Link>>, FabricError> {
+        // Whoever listens at that path is on this kernel; a socket cannot be reached from another.
+        let (Ok(stream), Ok(memory)) = (UnixStream::connect(path), Shared::create(PAIR_BYTES))
+        else {
+            return Ok(None);
+        };
+        let stream = match self.greet(Stream::Unix(stream), member, Channel::Local) {
+            Ok(stream) => stream,
+            // The path leads to somebody else here: in containers the same name is not the same file.
+            Err(FabricError::Greeting(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let mut control = Control::new(stream).map_err(FabricError::io("set up a peer"))?;
+        let handed = control.hand_over(&[memory.file()]);
+        handed.map_err(|_| self.lost())?;
+        Ok(Some(Box::new(ShmLink::new(memory, control, true))))
     }
 
     fn dial(&self, member: &Member) -> Result<Stream, FabricError> {
