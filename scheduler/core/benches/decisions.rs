@@ -12,8 +12,8 @@ mod dense;
 use dense::carried_out;
 use dense::random::Dice;
 use muster_core::policies::Share;
-use muster_core::policies::muster::Muster;
-use muster_core::problem::{Curve, Demand, Job, Node, Outlook, Problem};
+use muster_core::policies::muster::{Muster, Standing};
+use muster_core::problem::{Curve, Decision, Demand, Job, Node, Outlook, Problem};
 use std::hint::black_box;
 use std::time::Instant;
 
@@ -67,6 +67,7 @@ fn main() {
         event.now_s += 1.0;
         event.jobs.push(elastic(&mut dice, most));
         report(&format!("{size}: one job came"), &event, times);
+        events(&size, &event, &mut dice, most);
         let bytes: usize = event.jobs.iter().map(bytes).sum();
         let per_node = std::mem::size_of::<Node>() * event.nodes.len();
         println!(
@@ -77,6 +78,59 @@ fn main() {
     }
 }
 
+/// Jobs that end, jobs that come and nodes that go, one after another between two whole decisions; and how much of what a whole
+/// decision would be worth after all of them is there without one.
+fn events(size: &str, before: &Problem, dice: &mut Dice, most: u32) {
+    const EVENTS: u32 = 300;
+    let mut standing = Standing::after(Muster::STANDARD, before, &Muster::STANDARD.share(before));
+    let mut after = before.clone();
+    let (mut worked_ms, mut took_ms) = (Vec::new(), Vec::new());
+    let mut ended = vec![false; before.jobs.len()];
+    let below = |length: usize| u32::try_from(length).expect("few");
+    for event in 0..EVENTS {
+        let new = elastic(dice, most);
+        let old = dice.roll(below(ended.len())) as usize;
+        let node = dice.roll(below(after.nodes.len()));
+        let (began, worked) = (now(), worked_s());
+        black_box(match event % 30 {
+            29 => standing.lost(node),
+            even if even % 2 == 0 => standing.ended(old),
+            _ => standing.arrived(new.clone()),
+        });
+        worked_ms.push((worked_s() - worked) * 1e3);
+        took_ms.push(began.elapsed().as_secs_f64() * 1e3);
+        match event % 30 {
+            29 => after.nodes[node as usize].gpus = 0,
+            even if even % 2 == 0 => ended[old] = true,
+            _ => {
+                after.jobs.push(new);
+                ended.push(false);
+            }
+        }
+        if [0, 9, 29].contains(&event) {
+            println!(
+                "{:<50} {:>10.1} % of a whole decision's worth",
+                format!("{size}: after {} events", event + 1),
+                worth(&after, &standing, &ended)
+            );
+        }
+    }
+    show(&format!("{size}: one event"), worked_ms, took_ms);
+}
+
+/// What is there without a whole decision beside what one would be worth, per cent.
+fn worth(after: &Problem, standing: &Standing<'_>, ended: &[bool]) -> f64 {
+    let mut after = after.clone();
+    for (index, job) in after.jobs.iter_mut().enumerate() {
+        // Who ended wants nothing any more.
+        job.fixed = ended[index];
+        job.present = standing.holds(index).to_vec();
+    }
+    let whole = Muster::STANDARD.share(&after);
+    let of = |decision| Muster::STANDARD.objective(&after, decision);
+    100.0 * of(&Decision::keep(&after)) / of(&whole)
+}
+
 fn report(what: &str, problem: &Problem, times: usize) {
     let (mut worked_ms, mut took_ms) = (Vec::new(), Vec::new());
     for _ in 0..times {
@@ -85,6 +139,10 @@ fn report(what: &str, problem: &Problem, times: usize) {
         worked_ms.push((worked_s() - worked) * 1e3);
         took_ms.push(began.elapsed().as_secs_f64() * 1e3);
     }
+    show(what, worked_ms, took_ms);
+}
+
+fn show(what: &str, mut worked_ms: Vec<f64>, mut took_ms: Vec<f64>) {
     worked_ms.sort_by(f64::total_cmp);
     took_ms.sort_by(f64::total_cmp);
     let at = |times: &[f64], share: f64| times[((times.len() - 1) as f64 * share) as usize];

@@ -1,0 +1,131 @@
+//! What must hold of a cluster between two whole decisions of the muster policy, event by event.
+
+mod dense;
+
+use dense::random::{self, Dice};
+use dense::{told, violations};
+use muster_core::policies::Share;
+use muster_core::policies::muster::{Change, Muster, Standing};
+use muster_core::problem::{Decision, Part, Problem};
+use proptest::prelude::*;
+
+/// The problem as it is now, and who holds what.
+struct Now {
+    problem: Problem,
+    holds: Vec<Vec<Part>>,
+    ended: Vec<bool>,
+}
+
+impl Now {
+    fn take(&mut self, changes: &[Change]) -> Result<(), TestCaseError> {
+        for change in changes {
+            prop_assert!(!self.ended[change.job], "{change:?} of who ended");
+            // Nobody who runs is touched but by a loss, which is told as a stop.
+            let had = &self.holds[change.job];
+            prop_assert!(
+                had.is_empty() || change.parts.is_empty(),
+                "{change:?} had {had:?}"
+            );
+            self.holds[change.job].clone_from(&change.parts);
+        }
+        Ok(())
+    }
+
+    fn examine(&self, standing: &Standing<'_>) -> Result<(), TestCaseError> {
+        for (job, holds) in self.holds.iter().enumerate() {
+            prop_assert_eq!(standing.holds(job), &holds[..], "job {}", job);
+        }
+        let decision = Decision {
+            parts: self.holds.iter().cloned().map(Some).collect(),
+            worth: Vec::new(),
+        };
+        let wrong = violations(&self.problem, &decision);
+        prop_assert!(wrong.is_empty(), "{wrong:?}\n{}", told(&self.problem));
+        Ok(())
+    }
+}
+
+fn walk(seed: u64) -> Result<(), TestCaseError> {
+    let mut dice = Dice(seed);
+    let mut before = random::problem(&mut dice, 3);
+    for job in &mut before.jobs {
+        (job.fixed, job.preemptible) = (false, true);
+    }
+    let others = random::problem(&mut dice, 3).jobs;
+    let decision = Muster::STANDARD.share(&before);
+    let mut standing = Standing::after(Muster::STANDARD, &before, &decision);
+    let mut now = Now {
+        holds: (0..before.jobs.len())
+            .map(|job| decision.holds(&before, job).to_vec())
+            .collect(),
+        ended: vec![false; before.jobs.len()],
+        problem: before.clone(),
+    };
+    now.examine(&standing)?;
+    for mut job in others {
+        let changes = match dice.roll(3) {
+            0 => {
+                (job.fixed, job.preemptible) = (false, true);
+                (job.present, job.held_s) = (Vec::new(), vec![0.0; before.kinds.len()]);
+                now.problem.jobs.push(job.clone());
+                now.holds.push(Vec::new());
+                now.ended.push(false);
+                standing.arrived(job)
+            }
+            1 if !now.holds.is_empty() => {
+                let job = dice.roll(u32::try_from(now.holds.len()).expect("few")) as usize;
+                now.holds[job].clear();
+                now.ended[job] = true;
+                standing.ended(job)
+            }
+            _ => {
+                let node = dice.roll(u32::try_from(before.nodes.len()).expect("few"));
+                now.problem.nodes[node as usize].gpus = 0;
+                let torn = now.holds.iter_mut();
+                torn.filter(|parts| parts.iter().any(|part| part.node == node))
+                    .for_each(Vec::clear);
+                standing.lost(node)
+            }
+        };
+        now.take(&changes)?;
+        now.examine(&standing)?;
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 10_000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn no_event_gives_what_is_not_there_splits_a_gang_or_touches_who_runs(seed: u64) {
+        walk(seed)?;
+    }
+}
+
+/// What a job leaves is used at once, and what comes finds what is free.
+#[test]
+fn who_waits_starts_when_another_ends() {
+    let mut problem = dense::cluster(1, 4);
+    problem.jobs = vec![
+        dense::runs(dense::job(4, 1_000.0), &[(0, 4)], 0.0),
+        dense::job(2, 1e7),
+    ];
+    let decision = Muster::STANDARD.share(&problem);
+    let mut standing = Standing::after(Muster::STANDARD, &problem, &decision);
+    assert_eq!(standing.holds(1), []);
+    let started = |job, gpus| Change {
+        job,
+        parts: vec![Part { node: 0, gpus }],
+    };
+    assert_eq!(standing.ended(0), [started(1, 2)]);
+    assert_eq!(standing.arrived(dense::job(2, 10.0)), [started(2, 2)]);
+    let waits = |job| Change {
+        job,
+        parts: Vec::new(),
+    };
+    assert_eq!(standing.lost(0), [waits(1), waits(2)]);
+}
