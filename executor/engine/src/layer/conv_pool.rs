@@ -7,11 +7,11 @@
 //! Examples are dealt to lanes in groups of a fixed size, and the groups' gradients are added in order: the bits do not depend on the
 //! number of lanes.
 
-use super::matrix::{Matrix, Write, multiply};
+use super::matrix::{Matrix, Write, multiply, transpose};
 use super::operands::{Backward, Forward, Kept, Kernel, Lane};
+use super::parallel::{accumulate, waves};
 use super::patches::{self, WINDOW};
-use super::{pool, simd::vectorised};
-use rayon::iter::{IntoParallelIterator, ParallelIterator};
+use super::pool;
 use std::ops::Range;
 
 /// Examples per group.
@@ -38,6 +38,8 @@ struct Scratch<'a> {
     raw: &'a mut [f32],
     d_weight: &'a mut [f32],
     d_bias: &'a mut [f32],
+    /// The weight with rows and columns exchanged, made once for all of a group's products.
+    turned: &'a mut [f32],
 }
 
 /// A group's part of each operand of the backward pass.
@@ -70,23 +72,15 @@ impl Kernel for ConvPool {
             .output
             .chunks_mut(output_len)
             .zip(pass.bytes.chunks_mut(output_len));
-        let mut groups = pass.inputs.get(0).chunks(input_len).zip(outputs);
-        if let [lane] = lanes {
-            for (input, (output, winners)) in groups {
+        let groups = pass.inputs.get(0).chunks(input_len).zip(outputs);
+        waves(
+            lanes,
+            groups,
+            |(input, (output, winners)), lane| {
                 self.forward_group(params, input, output, winners, lane);
-            }
-            return;
-        }
-        loop {
-            let wave: Vec<_> = lanes.iter_mut().zip(groups.by_ref()).collect();
-            if wave.is_empty() {
-                return;
-            }
-            wave.into_par_iter()
-                .for_each(|(lane, (input, (output, winners)))| {
-                    self.forward_group(params, input, output, winners, lane)
-                });
-        }
+            },
+            |_| {},
+        );
     }
 
     fn backward(&self, mut pass: Backward<'_>) {
@@ -100,7 +94,7 @@ impl Kernel for ConvPool {
             .bytes
             .chunks(output_len)
             .zip(pass.d_output.chunks(output_len));
-        let mut groups = pass.inputs.get(0).chunks(input_len).zip(outputs).map(
+        let groups = pass.inputs.get(0).chunks(input_len).zip(outputs).map(
             |(input, (winners, d_output))| Group {
                 input,
                 winners,
@@ -108,25 +102,18 @@ impl Kernel for ConvPool {
                 d_input: d_inputs.as_mut().and_then(Iterator::next),
             },
         );
-        loop {
-            let mut wave: Vec<_> = lanes.iter_mut().zip(groups.by_ref()).collect();
-            let used = wave.len();
-            match used {
-                0 => return,
-                1 => wave
-                    .drain(..)
-                    .for_each(|(lane, group)| self.backward_group(params, group, lane)),
-                _ => wave
-                    .into_par_iter()
-                    .for_each(|(lane, group)| self.backward_group(params, group, lane)),
-            }
-            for lane in &mut lanes[..used] {
+        let grads = pass.grads;
+        waves(
+            lanes,
+            groups,
+            |group, lane| self.backward_group(params, group, lane),
+            |lane| {
                 let lane = self.areas_of(lane);
-                accumulate(&mut pass.grads[self.weight.clone()], lane.d_weight, write);
-                accumulate(&mut pass.grads[self.bias.clone()], lane.d_bias, write);
+                accumulate(&mut grads[self.weight.clone()], lane.d_weight, write);
+                accumulate(&mut grads[self.bias.clone()], lane.d_bias, write);
                 write = Write::Add;
-            }
-        }
+            },
+        );
     }
 }
 
@@ -154,24 +141,26 @@ impl ConvPool {
         (TILE / (self.positions() * self.patch_len())).clamp(1, GROUP)
     }
 
-    /// Numbers of each area of a thread's scratch: patches, raw output, gradients of weight and bias.
-    fn areas(&self) -> [usize; 4] {
+    /// Numbers of each area of a thread's scratch: patches, raw output, gradients of weight and bias, the weight turned.
+    fn areas(&self) -> [usize; 5] {
         let positions = self.tile() * self.positions();
         [
             positions * self.patch_len(),
             positions * self.channels_out,
             self.weight.len(),
             self.channels_out,
+            self.weight.len(),
         ]
     }
 
     fn areas_of<'a>(&self, lane: &'a mut Lane) -> Scratch<'a> {
-        let [patches, raw, d_weight, d_bias] = lane.split(self.areas());
+        let [patches, raw, d_weight, d_bias, turned] = lane.split(self.areas());
         Scratch {
             patches,
             raw,
             d_weight,
             d_bias,
+            turned,
         }
     }
 
@@ -230,11 +219,12 @@ impl ConvPool {
             self.positions() * self.channels_out,
         );
         let (tile, lane) = (self.tile(), self.areas_of(lane));
-        let weight = Matrix::new(
-            &params[self.weight.clone()],
-            self.patch_len(),
-            self.channels_out,
-        );
+        let (inner, outer) = (self.patch_len(), self.channels_out);
+        if group.d_input.is_some() {
+            let weight = &params[self.weight.clone()];
+            transpose(weight, outer, inner, outer, lane.turned);
+        }
+        let turned = Matrix::new(lane.turned, outer, inner);
         let (d_weight, d_bias) = (lane.d_weight, lane.d_bias);
         d_bias.fill(0.0);
         let mut d_inputs = group
@@ -261,7 +251,7 @@ impl ConvPool {
             if let Some(d_input) = d_inputs.as_mut().and_then(Iterator::next) {
                 let len = self.positions() * self.patch_len();
                 let d_patches = &mut lane.patches[..examples * len];
-                multiply(d_patches, Write::Overwrite, d_raw, weight.transposed(), 1);
+                multiply(d_patches, Write::Overwrite, d_raw, turned, 1);
                 for (patches, image) in d_patches
                     .chunks_exact(len)
                     .zip(d_input.chunks_exact_mut(input_len))
@@ -269,21 +259,6 @@ impl ConvPool {
                     patches::scatter(patches, self.height, self.width, self.channels_in, image);
                 }
             }
-        }
-    }
-}
-
-fn accumulate(sum: &mut [f32], part: &[f32], write: Write) {
-    match write {
-        Write::Overwrite => sum.copy_from_slice(part),
-        Write::Add => add(sum, part),
-    }
-}
-
-vectorised! {
-    fn add(sum: &mut [f32], part: &[f32]) {
-        for (sum, part) in sum.iter_mut().zip(part) {
-            *sum += part;
         }
     }
 }

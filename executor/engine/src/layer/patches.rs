@@ -62,6 +62,7 @@ vectorised! {
             3 => gather_lines::<9>(image, height, width, channels, patches),
             8 => gather_lines::<24>(image, height, width, channels, patches),
             16 => gather_lines::<48>(image, height, width, channels, patches),
+            32 => gather_lines::<96>(image, height, width, channels, patches),
             _ => gather_lines::<0>(image, height, width, channels, patches),
         }
     }
