@@ -454,3 +454,70 @@ fn muster_puts_each_job_on_the_gpu_kind_that_serves_all_best() {
     let on = |job: usize| decision.holds(&problem, job)[0].node;
     assert_eq!((on(0), on(1)), (0, 1));
 }
+
+/// Jobs of three hours that came a day ago fill the cluster; one of ten seconds comes.
+#[test]
+fn muster_starts_a_job_of_seconds_at_once_among_aged_jobs_of_hours() {
+    let mut problem = cluster(1, 4);
+    problem.now_s = 86_400.0;
+    for gpu in 0..5 {
+        let mut job = match gpu {
+            4 => job(1, 10.0),
+            _ => runs(job(1, 10_800.0), &[(0, 1)], 80_000.0),
+        };
+        job.submitted_s = if gpu == 4 { problem.now_s } else { 0.0 };
+        job.restart_s = 3.0;
+        problem.jobs.push(job);
+    }
+    let sizes = decide(PolicyName::Muster, &problem);
+    assert_eq!((sizes[4], sizes.iter().sum()), (1, 4), "{sizes:?}");
+}
+
+/// At every moment somebody who just came needs the only GPU for a minute; a job of three hours still gets it within a day.
+#[test]
+fn muster_lets_nobody_starve_behind_an_endless_stream_of_short_jobs() {
+    let sizes = |age_s: f64| {
+        let mut old = job(1, 10_800.0);
+        let mut new = job(1, 60.0);
+        (old.restart_s, new.restart_s) = (3.0, 3.0);
+        new.submitted_s = age_s;
+        let mut problem = with(cluster(1, 1), vec![old, new]);
+        problem.now_s = age_s;
+        decide(PolicyName::Muster, &problem)
+    };
+    assert_eq!(sizes(600.0), [0, 1]);
+    assert_eq!(sizes(86_400.0), [1, 0]);
+}
+
+/// Two nodes half full of small jobs: those of one move to the other, so that a gang finds a whole node.
+#[test]
+fn muster_clears_a_node_of_several_small_jobs_for_a_gang() {
+    let mut problem = cluster(2, 4);
+    for node in [0, 0, 1, 1] {
+        problem.jobs.push(runs(job(1, 20_000.0), &[(node, 1)], 0.0));
+    }
+    problem.jobs.push(job(4, 1_000.0));
+    problem.jobs.iter_mut().for_each(|job| job.restart_s = 3.0);
+    let decision = PolicyName::Muster.share().share(&problem);
+    assert_eq!(decide(PolicyName::Muster, &problem), [1, 1, 1, 1, 4]);
+    assert_eq!(decision.holds(&problem, 4).len(), 1, "{decision:?}");
+}
+
+/// The other tenant's jobs of days never exceed its share; the gang that needs both shares has its turn when its own share alone
+/// would have brought it to its end.
+#[test]
+fn muster_serves_a_gang_wider_than_its_tenants_share_when_it_is_due() {
+    let gang = |age_s: f64| {
+        let mut problem = cluster(1, 4);
+        problem.now_s = age_s;
+        problem.tenants = vec![tenant(), tenant()];
+        let mut long = job(1, 500_000.0);
+        long.outlook.work_done = 500_000.0;
+        problem.jobs = vec![long.clone(), long, job(4, 20_000.0)];
+        problem.jobs[2].tenant = 1;
+        problem.jobs.iter_mut().for_each(|job| job.restart_s = 3.0);
+        decide(PolicyName::Muster, &problem)[2]
+    };
+    assert_eq!(gang(0.0), 0);
+    assert_eq!(gang(100_000.0), 4);
+}

@@ -32,7 +32,7 @@ pub(super) struct Board {
 
 /// A kind of GPU in this problem.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Kind {
+struct Kind {
     index: u16,
     node_gpus: u32,
     gpus: u32,
@@ -73,7 +73,7 @@ impl Board {
     }
 }
 
-pub(super) fn kinds(problem: &Problem) -> Vec<Kind> {
+fn kinds(problem: &Problem) -> Vec<Kind> {
     let most = problem.nodes.iter().map(|node| node.kind).max();
     let mut kinds: Vec<Kind> = (0..=most.unwrap_or(0))
         .map(|index| Kind {
@@ -92,7 +92,7 @@ pub(super) fn kinds(problem: &Problem) -> Vec<Kind> {
 }
 
 /// Fills in the dishes of a job, and says which of them it has.
-pub(super) fn menu(
+fn menu(
     problem: &Problem,
     policy: &Muster,
     kinds: &[Kind],
@@ -117,7 +117,9 @@ pub(super) fn menu(
     let alone_s = (job.outlook.work_done + work) / fastest;
     let patience_s = policy.patience_restarts * restart_s + policy.patience_lengths * alone_s;
     let age = job.age_s(problem.now_s) / patience_s;
-    let esteem = policy.ageing * (1.0 + age).ln() - policy.thrift * best.ln();
+    let young = age.min(policy.elder);
+    let ageing = policy.ageing * (1.0 + young).ln() + 0.5 * ((1.0 + age) / (1.0 + young)).ln();
+    let esteem = ageing - policy.thrift * best.ln();
     for dish in &mut *dishes {
         let speed = dish.value;
         let stays = present == Some((dish.kind, dish.gpus));

@@ -22,11 +22,9 @@ mod menu;
 mod prices;
 mod seat;
 mod shares;
-mod standing;
 
 use super::{Promises, Share};
-use crate::problem::{Decision, Problem, gpus_of};
-pub use standing::{Change, Standing};
+use crate::problem::{Decision, Problem};
 
 /// The policy with its numbers. They were found on published workloads of 160 to 320 jobs on 64 GPUs, at two loads and with one and
 /// three GPU kinds; nearby numbers do nearly as well.
@@ -42,6 +40,9 @@ pub struct Muster {
     pub patience_restarts: f64,
     /// ... and so many times what it takes in all, done and to come, at the fastest size that it may have.
     pub patience_lengths: f64,
+    /// From this age on, counted so, the value grows with the square root of the age only: what waits for ever still comes first at
+    /// last, but what waits since yesterday does not keep a newcomer of seconds waiting.
+    pub elder: f64,
     /// Added to every time left, in restarts: who is about to end does not outweigh all others.
     pub offset_restarts: f64,
     /// Times that a restart counts: estimates err, and what is moved now may move again.
@@ -62,30 +63,13 @@ impl Muster {
         ageing: 2.0,
         patience_restarts: 240.0,
         patience_lengths: 0.25,
+        elder: 5.0,
         offset_restarts: 6.5,
         caution: 5.0,
         floor: 0.2,
         explore_factor: 2,
         optimism: 1.0,
     };
-}
-
-impl Muster {
-    /// What this policy makes as large as it can: the sum of what the jobs' sizes are worth. Who keeps a size or place that this
-    /// policy would not give counts nothing.
-    #[must_use]
-    pub fn objective(&self, problem: &Problem, decision: &Decision) -> f64 {
-        let board = menu::Board::of(problem, self);
-        let menus = board.menus().into_iter().enumerate();
-        let worth = |(job, menu): (usize, menu::Menu<'_>)| {
-            let parts = decision.holds(problem, job);
-            let kind = problem.nodes[parts.first()?.node as usize].kind;
-            let size = (kind, gpus_of(parts));
-            let held = |dish: &&menu::Dish| (dish.kind, dish.gpus) == size;
-            Some(menu.dishes.iter().find(held)?.value)
-        };
-        menus.filter_map(worth).sum()
-    }
 }
 
 impl Share for Muster {

@@ -1,12 +1,13 @@
 //! On which nodes: who keeps its size keeps its nodes, the others are packed, the largest first. Where a gang would be torn apart, a
-//! smaller one of those that were seated moves aside; where that does not help, the gang takes the next best size.
+//! smaller one of those that were seated moves aside, or all smaller ones move from as many nodes as it needs: on a cluster of small
+//! jobs there would never be whole nodes for it otherwise. Where that does not help, the gang takes the next best size.
 
 use super::choose::Choice;
 use super::floor::Floor;
 use super::menu::{Dish, Menu};
-use crate::problem::{Decision, Part, Problem, Worth};
+use crate::problem::{Decision, Demand, Part, Problem, Worth};
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeMap, BinaryHeap};
 
 /// Who sits where.
 pub(super) struct Seating {
@@ -17,6 +18,9 @@ pub(super) struct Seating {
 
 /// Kept gangs that are tried as the one to move aside, for one gang.
 const MOST_ASIDE: usize = 8;
+
+/// Times in one decision that nodes are cleared of several gangs for a larger one.
+const MOST_CLEARINGS: u32 = 8;
 
 pub(super) fn seat(problem: &Problem, menus: &[Menu<'_>], chosen: Vec<Choice>) -> Seating {
     let mut floor = Floor::new(problem);
@@ -49,10 +53,14 @@ pub(super) fn seat(problem: &Problem, menus: &[Menu<'_>], chosen: Vec<Choice>) -
             } = menus[job].dishes[dish];
             let mut found = floor.find(kind, gpus, nodes, &of.unit);
             if found.is_none() && dish == wanted {
-                let aside = kept.aside(problem, &mut floor, &menus[job].dishes[dish], &of.unit);
+                let dish = &menus[job].dishes[dish];
+                let one = kept.aside(problem, &mut floor, dish, &of.unit);
+                let aside = one.or_else(|| kept.clear(problem, &mut floor, dish, &of.unit));
                 if let Some((moved, place)) = aside {
-                    held[moved] = None;
-                    waiting.push((problem.jobs[moved].held_gpus(), Reverse(moved)));
+                    for moved in moved {
+                        held[moved] = None;
+                        waiting.push((problem.jobs[moved].held_gpus(), Reverse(moved)));
+                    }
                     found = Some(place);
                 }
             }
@@ -84,6 +92,8 @@ fn downwards(menu: &Menu<'_>, wanted: usize) -> impl Iterator<Item = usize> + us
 struct Kept {
     jobs: Vec<(u32, usize)>,
     sorted: bool,
+    /// Times that nodes may still be cleared for a gang.
+    clearings: u32,
 }
 
 impl Kept {
@@ -95,6 +105,7 @@ impl Kept {
                 .map(|job| (problem.jobs[job].held_gpus(), job))
                 .collect(),
             sorted: false,
+            clearings: MOST_CLEARINGS,
         }
     }
 
@@ -104,8 +115,8 @@ impl Kept {
         problem: &Problem,
         floor: &mut Floor<'_>,
         dish: &Dish,
-        unit: &crate::problem::Demand,
-    ) -> Option<(usize, Vec<Part>)> {
+        unit: &Demand,
+    ) -> Option<(Vec<usize>, Vec<Part>)> {
         let kind = |job: usize| problem.nodes[problem.jobs[job].present[0].node as usize].kind;
         if !self.sorted {
             self.jobs.sort_unstable();
@@ -125,8 +136,52 @@ impl Kept {
             floor.give(&of.present, &of.unit);
             if let Some(place) = floor.find(dish.kind, dish.gpus, dish.nodes, unit) {
                 self.jobs.remove(index);
-                return Some((job, place));
+                return Some((vec![job], place));
             }
+            floor.take(&of.present, &of.unit);
+        }
+        None
+    }
+
+    /// Clears as many nodes as the gang needs of smaller ones, those first on which the fewest GPUs move.
+    fn clear(
+        &mut self,
+        problem: &Problem,
+        floor: &mut Floor<'_>,
+        dish: &Dish,
+        unit: &Demand,
+    ) -> Option<(Vec<usize>, Vec<Part>)> {
+        self.clearings = self.clearings.checked_sub(1)?;
+        let mut by_node: BTreeMap<u32, (u32, Vec<usize>)> = BTreeMap::new();
+        for &(gpus, job) in self.jobs.iter().filter(|(gpus, _)| *gpus < dish.gpus) {
+            let node = problem.jobs[job].present[0].node;
+            if problem.nodes[node as usize].kind == dish.kind {
+                let (moving, jobs) = by_node.entry(node).or_default();
+                *moving += gpus;
+                jobs.push(job);
+            }
+        }
+        let whole = problem.node_gpus(dish.kind).min(dish.gpus);
+        let mut nodes: Vec<(u32, u32)> = by_node
+            .iter()
+            .map(|(&node, &(moving, _))| (moving, node))
+            .collect();
+        nodes.retain(|&(moving, node)| floor.free(node) + moving >= whole);
+        nodes.sort_unstable();
+        let mut moved = Vec::new();
+        for (_, node) in nodes.into_iter().take(dish.nodes as usize) {
+            for &job in &by_node[&node].1 {
+                let of = &problem.jobs[job];
+                floor.give(&of.present, &of.unit);
+                moved.push(job);
+            }
+            if let Some(place) = floor.find(dish.kind, dish.gpus, dish.nodes, unit) {
+                self.jobs.retain(|(_, job)| !moved.contains(job));
+                return Some((moved, place));
+            }
+        }
+        for job in moved {
+            let of = &problem.jobs[job];
             floor.take(&of.present, &of.unit);
         }
         None

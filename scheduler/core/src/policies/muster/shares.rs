@@ -1,8 +1,8 @@
 //! Who is served before others: higher priorities, and tenants that hold less than their share while their jobs wait.
 
 use super::choose::Choice;
-use super::menu::Menu;
-use crate::problem::Problem;
+use super::menu::{Dish, Menu};
+use crate::problem::{Job, Problem};
 use std::cmp::Reverse;
 
 /// Classes of jobs, the higher served first: all jobs of a class get at least their minimum before any of a lower one does.
@@ -55,12 +55,30 @@ pub(super) fn owed(
         let kept = (0..chosen.len()).filter(|&job| chosen[job].is_some());
         for job in kept {
             let tenant = problem.jobs[job].tenant as usize;
-            if used[tenant] <= shares[tenant] {
+            let dish = chosen[job].map(|dish| menus[job].dishes[dish]);
+            let is_due = dish.is_some_and(|dish| {
+                let is_only_one = used[tenant] <= f64::from(dish.gpus);
+                let is_wide = f64::from(least(job).unwrap_or(0)) > shares[tenant];
+                is_only_one && is_wide && is_due(problem, &problem.jobs[job], dish, shares[tenant])
+            });
+            if used[tenant] <= shares[tenant] || is_due {
                 classes[job] += 1;
             }
         }
     }
     any.then_some(classes)
+}
+
+/// Whether a gang that is wider than its tenant's share would have ended by the time at which it could end now, had it had that part of
+/// its GPUs' time since it was submitted. Without that, gangs that no share holds would wait as long as others have any job.
+fn is_due(problem: &Problem, job: &Job, dish: Dish, share: f64) -> bool {
+    let width = f64::from(dish.gpus) / share.max(1e-12);
+    let (work, speed) = (
+        job.outlook.work_left,
+        job.outlook.speed(dish.kind, dish.gpus, dish.nodes),
+    );
+    let in_share_s = (job.outlook.work_done + work) / speed * width;
+    job.age_s(problem.now_s) + work / speed >= in_share_s
 }
 
 /// GPUs that each tenant may count on among those that have jobs; `None` when only one has.
