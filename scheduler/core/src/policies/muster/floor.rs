@@ -48,6 +48,21 @@ impl<'a> Floor<'a> {
         self.sort_in(parts);
     }
 
+    /// Takes what is there for certain.
+    pub(super) fn hold(&mut self, parts: &[Part], unit: &Demand) {
+        self.tally.take(parts, unit);
+    }
+
+    /// Nothing of a node is to be had any more; how many GPUs were free there.
+    pub(super) fn close(&mut self, node: usize) -> u32 {
+        std::mem::take(&mut self.tally.free[node])
+    }
+
+    /// GPUs in all.
+    pub(super) fn free(&self) -> u32 {
+        self.tally.gpus()
+    }
+
     /// Sorts all nodes in: after those who stay were seated, before the first is seated anew.
     pub(super) fn open(&mut self) {
         let kinds = self

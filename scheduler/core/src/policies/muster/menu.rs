@@ -32,7 +32,7 @@ pub(super) struct Board {
 
 /// A kind of GPU in this problem.
 #[derive(Debug, Clone, Copy)]
-struct Kind {
+pub(super) struct Kind {
     index: u16,
     node_gpus: u32,
     gpus: u32,
@@ -73,7 +73,7 @@ impl Board {
     }
 }
 
-fn kinds(problem: &Problem) -> Vec<Kind> {
+pub(super) fn kinds(problem: &Problem) -> Vec<Kind> {
     let most = problem.nodes.iter().map(|node| node.kind).max();
     let mut kinds: Vec<Kind> = (0..=most.unwrap_or(0))
         .map(|index| Kind {
@@ -92,7 +92,7 @@ fn kinds(problem: &Problem) -> Vec<Kind> {
 }
 
 /// Fills in the dishes of a job, and says which of them it has.
-fn menu(
+pub(super) fn menu(
     problem: &Problem,
     policy: &Muster,
     kinds: &[Kind],

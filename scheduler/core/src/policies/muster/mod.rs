@@ -22,9 +22,11 @@ mod menu;
 mod prices;
 mod seat;
 mod shares;
+mod standing;
 
 use super::{Promises, Share};
-use crate::problem::{Decision, Problem};
+use crate::problem::{Decision, Problem, gpus_of};
+pub use standing::{Change, Standing};
 
 /// The policy with its numbers. They were found on published workloads of 160 to 320 jobs on 64 GPUs, at two loads and with one and
 /// three GPU kinds; nearby numbers do nearly as well.
@@ -70,6 +72,24 @@ impl Muster {
         explore_factor: 2,
         optimism: 1.0,
     };
+}
+
+impl Muster {
+    /// What this policy makes as large as it can: the sum of what the jobs' sizes are worth. Who keeps a size or place that this
+    /// policy would not give counts nothing.
+    #[must_use]
+    pub fn objective(&self, problem: &Problem, decision: &Decision) -> f64 {
+        let board = menu::Board::of(problem, self);
+        let menus = board.menus().into_iter().enumerate();
+        let worth = |(job, menu): (usize, menu::Menu<'_>)| {
+            let parts = decision.holds(problem, job);
+            let kind = problem.nodes[parts.first()?.node as usize].kind;
+            let size = (kind, gpus_of(parts));
+            let held = |dish: &&menu::Dish| (dish.kind, dish.gpus) == size;
+            Some(menu.dishes.iter().find(held)?.value)
+        };
+        menus.filter_map(worth).sum()
+    }
 }
 
 impl Share for Muster {

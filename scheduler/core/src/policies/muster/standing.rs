@@ -1,0 +1,250 @@
+//! What stands between two whole decisions, and what one event changes of it at once: a job that came starts where there is room,
+//! what a job that ended leaves is given to those who wait, and the gangs of a lost node wait like others.
+//!
+//! It answers in the time that the event itself needs, whatever the size of the cluster, because it touches nobody who runs: a resize
+//! is a restart, and those are for the next whole decision, as are the tenants' shares. What it keeps is what no decision may break:
+//! nothing is given twice, gangs are whole, and quotas hold. Sizes are chosen at the price of a GPU at the last whole decision,
+//! or at what the next in the queue would pay if that is more.
+
+use super::Muster;
+use super::floor::Floor;
+use super::menu::{Dish, Kind, kinds, menu};
+use crate::policies::quota::Quota;
+use crate::problem::{Decision, Job, Part, Problem, gpus_of};
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+
+/// Waiting jobs that are looked at after one event, and of those how many a place is sought for.
+const MOST_LOOKS: usize = 256;
+const MOST_TRIED: usize = 32;
+
+/// A job's turn: by priority, then by what a GPU is worth to it, as far as a float's bits tell.
+type Turn = (Reverse<i32>, Reverse<u64>, usize);
+
+/// The state after a whole decision and the events since.
+pub struct Standing<'p> {
+    policy: Muster,
+    problem: &'p Problem,
+    kinds: Vec<Kind>,
+    floor: Floor<'p>,
+    quota: Quota<'p>,
+    /// Jobs that came since, and those that lost what they had, as they now are.
+    changed: BTreeMap<usize, Job>,
+    holds: Vec<Vec<Part>>,
+    /// Jobs by the nodes on which they were put; some may be gone by now.
+    on_node: Vec<Vec<usize>>,
+    /// Each with the GPUs that it needs at least.
+    waiting: BTreeMap<Turn, u32>,
+    turns: Vec<Option<Turn>>,
+    /// Nodes that are gone or were overloaded from the start: what is given back there is no use to anybody.
+    closed: Vec<bool>,
+    free: u32,
+    /// What the best step that the whole decision did not take would bring per GPU.
+    price: f64,
+}
+
+/// What one event gives a job, or takes from it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Change {
+    pub job: usize,
+    /// Nothing, if it stops.
+    pub parts: Vec<Part>,
+}
+
+impl<'p> Standing<'p> {
+    /// After a whole decision.
+    #[must_use]
+    pub fn after(policy: Muster, problem: &'p Problem, decision: &Decision) -> Self {
+        let mut standing = Self {
+            policy,
+            problem,
+            kinds: kinds(problem),
+            floor: Floor::new(problem),
+            quota: Quota::whole(problem),
+            changed: BTreeMap::new(),
+            holds: vec![Vec::new(); problem.jobs.len()],
+            on_node: vec![Vec::new(); problem.nodes.len()],
+            waiting: BTreeMap::new(),
+            turns: vec![None; problem.jobs.len()],
+            closed: overloaded(problem, decision),
+            free: 0,
+            price: 0.0,
+        };
+        for (index, job) in problem.jobs.iter().enumerate() {
+            let parts = decision.holds(problem, index);
+            if job.is_movable() {
+                standing.floor.hold(parts, &job.unit);
+            }
+            standing.quota.charge(job.tenant, gpus_of(parts));
+            standing.put(index, parts.to_vec());
+        }
+        for node in (0..standing.closed.len()).filter(|&node| standing.closed[node]) {
+            standing.floor.close(node);
+        }
+        standing.floor.open();
+        standing.free = standing.floor.free();
+        if standing.free == 0 {
+            let next = decision.worth.iter().map(|worth| worth.next_gain);
+            standing.price = next.fold(0.0, f64::max);
+        }
+        for (index, job) in problem.jobs.iter().enumerate() {
+            if standing.holds[index].is_empty() {
+                standing.queue(index, job);
+            }
+        }
+        standing
+    }
+
+    /// What a job holds now. Jobs that came are numbered on.
+    #[must_use]
+    pub fn holds(&self, job: usize) -> &[Part] {
+        &self.holds[job]
+    }
+
+    /// A job came.
+    pub fn arrived(&mut self, job: Job) -> Vec<Change> {
+        let index = self.holds.len();
+        self.holds.push(Vec::new());
+        self.turns.push(None);
+        self.queue(index, &job);
+        self.changed.insert(index, job);
+        self.fill()
+    }
+
+    /// A job ended, or its owner took it back.
+    pub fn ended(&mut self, job: usize) -> Vec<Change> {
+        self.take_from(job);
+        if let Some(turn) = self.turns[job].take() {
+            self.waiting.remove(&turn);
+        }
+        self.fill()
+    }
+
+    /// A node is gone with all that ran there; what its gangs had elsewhere is free.
+    pub fn lost(&mut self, node: u32) -> Vec<Change> {
+        let mut changes = Vec::new();
+        self.closed[node as usize] = true;
+        self.free -= self.floor.close(node as usize);
+        for job in std::mem::take(&mut self.on_node[node as usize]) {
+            if !self.holds[job].iter().any(|part| part.node == node) {
+                continue;
+            }
+            self.take_from(job);
+            let mut lost = self.job(job).clone();
+            lost.present = Vec::new();
+            self.queue(job, &lost);
+            self.changed.insert(job, lost);
+            let parts = Vec::new();
+            changes.push(Change { job, parts });
+        }
+        let filled = self.fill();
+        changes.retain(|stopped| filled.iter().all(|given| given.job != stopped.job));
+        changes.extend(filled);
+        changes
+    }
+
+    fn job(&self, index: usize) -> &Job {
+        let came = || &self.problem.jobs[index];
+        self.changed.get(&index).unwrap_or_else(came)
+    }
+
+    fn put(&mut self, job: usize, parts: Vec<Part>) {
+        for part in &parts {
+            self.on_node[part.node as usize].push(job);
+        }
+        self.holds[job] = parts;
+    }
+
+    fn take_from(&mut self, job: usize) {
+        let mut parts = std::mem::take(&mut self.holds[job]);
+        let (tenant, unit) = (self.job(job).tenant, self.job(job).unit);
+        self.quota.refund(tenant, gpus_of(&parts));
+        parts.retain(|part| !self.closed[part.node as usize]);
+        self.floor.give(&parts, &unit);
+        self.free += gpus_of(&parts);
+    }
+
+    /// Puts a job in the queue, if there is any size at which it could run.
+    fn queue(&mut self, index: usize, job: &Job) {
+        let mut dishes = Vec::new();
+        menu(self.problem, &self.policy, &self.kinds, job, &mut dishes);
+        let per_gpu = |dish: &Dish| dish.value / f64::from(dish.gpus);
+        let best = dishes.iter().map(per_gpu).fold(0.0, f64::max);
+        if let Some(least) = dishes.iter().map(|dish| dish.gpus).min() {
+            // The bits of positive floats are ordered as they are.
+            let turn = (Reverse(job.priority), Reverse(best.to_bits()), index);
+            self.waiting.insert(turn, least);
+            self.turns[index] = Some(turn);
+        }
+    }
+
+    /// Gives what is free to those who wait, in their turn.
+    fn fill(&mut self) -> Vec<Change> {
+        let mut changes = Vec::new();
+        if self.free == 0 {
+            return changes;
+        }
+        let free = self.free;
+        let looked = self.waiting.iter().take(MOST_LOOKS);
+        let fitting = looked.filter(|&(_, &least)| least <= free);
+        let turns: Vec<Turn> = fitting.map(|(&turn, _)| turn).take(MOST_TRIED).collect();
+        for (at, &(_, _, index)) in turns.iter().enumerate() {
+            // What the next in turn would pay for a GPU.
+            let next = turns.get(at + 1).map_or(0, |&(_, Reverse(bits), _)| bits);
+            if let Some(parts) = self.seat(index, self.price.max(f64::from_bits(next))) {
+                self.waiting.remove(&turns[at]);
+                self.turns[index] = None;
+                self.free -= gpus_of(&parts);
+                self.put(index, parts.clone());
+                changes.push(Change { job: index, parts });
+            }
+            if self.free == 0 {
+                break;
+            }
+        }
+        changes
+    }
+
+    /// Takes the place of the size that is worth most beyond its price, of those for which there is room.
+    fn seat(&mut self, index: usize, price: f64) -> Option<Vec<Part>> {
+        let mut dishes = Vec::new();
+        let job = self.job(index);
+        let (tenant, unit) = (job.tenant, job.unit);
+        menu(self.problem, &self.policy, &self.kinds, job, &mut dishes);
+        dishes.retain(|dish| dish.gpus <= self.free && self.quota.allows(tenant, dish.gpus));
+        let profit = |dish: &Dish| dish.value - price * f64::from(dish.gpus);
+        dishes.sort_by(|a, b| profit(b).total_cmp(&profit(a)).then(a.gpus.cmp(&b.gpus)));
+        let found = dishes.iter().find_map(|dish| {
+            let found = self.floor.find(dish.kind, dish.gpus, dish.nodes, &unit)?;
+            self.floor.take(&found, &unit).then_some(found)
+        })?;
+        self.quota.charge(tenant, gpus_of(&found));
+        Some(found)
+    }
+}
+
+/// Nodes of which more is held than they have, because they shrank under jobs that may not be touched.
+fn overloaded(problem: &Problem, decision: &Decision) -> Vec<bool> {
+    let mut left: Vec<(i64, i128, i128)> = problem
+        .nodes
+        .iter()
+        .map(|node| {
+            (
+                i64::from(node.gpus),
+                i128::from(node.cpu_milli),
+                i128::from(node.memory_bytes),
+            )
+        })
+        .collect();
+    for (index, job) in problem.jobs.iter().enumerate() {
+        for part in decision.holds(problem, index) {
+            let units = i128::from(part.gpus / job.unit.gpus.max(1));
+            let left = &mut left[part.node as usize];
+            left.0 -= i64::from(part.gpus);
+            left.1 -= units * i128::from(job.unit.cpu_milli);
+            left.2 -= units * i128::from(job.unit.memory_bytes);
+        }
+    }
+    let is_short = |&(gpus, cpu, memory): &(i64, i128, i128)| gpus < 0 || cpu < 0 || memory < 0;
+    left.iter().map(is_short).collect()
+}
