@@ -52,7 +52,7 @@ pub enum Wait {
     BackingOff { until_unix_ms: i64 },
 }
 
-/// The smallest change that would let the job start now.
+/// The smallest change that would let the job start now: of those that were tried and do, the first in the order of [`Change::rank`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -69,6 +69,57 @@ pub enum Change {
     UncordonNode { name: String },
     /// Resume the job.
     Resume,
+    /// Raise its `priority` to this; room is then made for it at once.
+    RaisePriority { to: i32 },
+    /// Pause or end this job of the same tenant.
+    EndJob { job: JobId, name: String },
+    /// Wait until about then: these jobs, of whatever tenant, will have ended, by what is estimated of them.
+    Wait {
+        until_unix_ms: i64,
+        ended: Vec<JobId>,
+    },
+}
+
+/// A wait up to this is smaller than anything that somebody would have to do.
+pub const SHORT_WAIT_MS: i64 = 600_000;
+
+impl Change {
+    /// Whether the job starts only after others have gone, for whom there is a moment to wait.
+    #[must_use]
+    pub fn makes_others_go(&self) -> bool {
+        match self {
+            Self::RaisePriority { .. } | Self::EndJob { .. } | Self::Wait { .. } => true,
+            Self::Resume
+            | Self::UncordonNode { .. }
+            | Self::LowerMinWorkers { .. }
+            | Self::LowerGpusPerWorker { .. }
+            | Self::RaiseQuota { .. }
+            | Self::AddGpus { .. } => false,
+        }
+    }
+
+    /// The order of changes, the smallest first: what nobody has to do anything for; what undoes a temporary measure; what the
+    /// job's owner does to this job alone; what an administrator grants without anybody losing by it; what other jobs pay for;
+    /// a long wait; and last new machines.
+    #[must_use]
+    pub fn rank(&self, now_unix_ms: i64) -> u32 {
+        match self {
+            Self::Resume => 0,
+            Self::Wait { until_unix_ms, .. }
+                if until_unix_ms.saturating_sub(now_unix_ms) <= SHORT_WAIT_MS =>
+            {
+                1
+            }
+            Self::UncordonNode { .. } => 2,
+            Self::LowerMinWorkers { .. } => 3,
+            Self::LowerGpusPerWorker { .. } => 4,
+            Self::RaiseQuota { .. } => 5,
+            Self::RaisePriority { .. } => 6,
+            Self::EndJob { .. } => 7,
+            Self::Wait { .. } => 8,
+            Self::AddGpus { .. } => 9,
+        }
+    }
 }
 
 impl Wait {
@@ -163,6 +214,31 @@ impl fmt::Display for Change {
             Self::AddGpus { gpus } => write!(f, "free or add {gpus} GPUs"),
             Self::UncordonNode { name } => write!(f, "uncordon node {name}"),
             Self::Resume => write!(f, "resume the job"),
+            Self::RaisePriority { to } => write!(f, "raise its priority to {to}"),
+            Self::EndJob { name, .. } => write!(f, "pause or end the tenant's job {name}"),
+            Self::Wait {
+                until_unix_ms,
+                ended,
+            } => {
+                let jobs = match ended.len() {
+                    1 => "1 job ends".to_owned(),
+                    many => format!("{many} jobs end"),
+                };
+                write!(
+                    f,
+                    "wait until about {}: {jobs} by then",
+                    utc(*until_unix_ms)
+                )
+            }
         }
     }
+}
+
+/// As people write it, to the minute.
+fn utc(unix_ms: i64) -> String {
+    let nanos = i128::from(unix_ms).saturating_mul(1_000_000);
+    time::OffsetDateTime::from_unix_timestamp_nanos(nanos).map_or_else(
+        |_| "never".to_owned(),
+        |at| format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()),
+    )
 }

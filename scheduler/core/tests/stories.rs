@@ -405,3 +405,36 @@ fn another_tenant_is_not_held_up_by_a_quota() {
     assert_eq!(scene.phase("b"), JobPhase::Queued);
     assert_eq!(scene.workers("c"), 3);
 }
+
+#[test]
+fn nobody_is_told_the_name_of_another_tenants_job() {
+    use muster_core::policies::name::PolicyName;
+    for &share in PolicyName::ALL {
+        let mut scene = Scene::cluster(1, 4);
+        scene.policy = muster_core::policy::Policy::named(share);
+        let other = muster_core::snapshot::Tenant {
+            id: tenant(1),
+            name: "t1".to_owned(),
+            gpu_quota: None,
+            weight: 1.0,
+        };
+        scene.snapshot.tenants.push(other);
+        scene.job("mine").workers(1, 4);
+        scene.settle();
+        scene
+            .job("their-secret")
+            .workers(2, 2)
+            .priority(9)
+            .tenant(1);
+        scene.snapshot.sort();
+        let mine = scene.find("mine").id;
+        let (plan, report) = muster_core::plan(&scene.snapshot, &scene.policy);
+        let own = plan.decisions.iter().filter(|one| one.job == mine);
+        let told = own.map(|one| format!("{:?}", one.action));
+        let said = report.jobs.iter().filter(|one| one.job == mine);
+        let said = said.map(|one| format!("{one:?}"));
+        for text in told.chain(said) {
+            assert!(!text.contains("their-secret"), "{share}: {text}");
+        }
+    }
+}

@@ -57,6 +57,12 @@ export function changeMessage(change: Change): string {
       return `uncordon node ${change.name}`;
     case "resume":
       return "resume the job";
+    case "raise_priority":
+      return `raise its priority to ${change.to}`;
+    case "end_job":
+      return `pause or end the tenant's job ${change.name}`;
+    case "wait":
+      return `wait until about ${new Date(change.until_unix_ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}: ${plural(change.ended.length, "job ends", "jobs end")} by then`;
   }
 }
 

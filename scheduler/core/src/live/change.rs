@@ -5,12 +5,18 @@ use super::outlook::Sizing;
 use super::pass::starts;
 use super::world::{World, dense_node, kind_of};
 use crate::estimate::Estimate;
-use crate::snapshot::{Job, Node, Snapshot};
+use crate::plan::Action;
+use crate::snapshot::{Finished, Job, Node, Snapshot};
 use muster_model::id::{JobId, NodeId};
+use muster_model::job::{AfterStop, Intent, JobPhase};
 use muster_model::wait::Change;
 use uuid::Uuid;
 
-/// The snapshot after a change; `None` when the change names what is not there.
+/// So many times others may have to go before the job starts.
+const WAVES: u32 = 2;
+
+/// The snapshot after a change; the job then starts in the next round, or in the one after the tasks have gone that this one stops.
+/// A wait is carried out as far as it is foreseen: those who are expected to end have ended. `None` when the change names what is not there.
 #[must_use]
 pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<Snapshot> {
     let mut changed = snapshot.clone();
@@ -34,7 +40,22 @@ pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<
             changed.nodes.push(added);
             changed.sort();
         }
-        Change::LowerMinWorkers { .. } | Change::LowerGpusPerWorker { .. } | Change::Resume => {}
+        Change::EndJob { job, .. } => {
+            changed.jobs.iter_mut().find(|one| one.id == *job)?.intent = Intent::Pause;
+        }
+        Change::Wait { ended, .. } => {
+            for id in ended {
+                let job = changed.jobs.iter_mut().find(|one| one.id == *id)?;
+                job.finished = Some(Finished {
+                    step: job.progress.step,
+                    reason: "as expected".to_owned(),
+                });
+            }
+        }
+        Change::LowerMinWorkers { .. }
+        | Change::LowerGpusPerWorker { .. }
+        | Change::RaisePriority { .. }
+        | Change::Resume => {}
     }
     Some(changed)
 }
@@ -43,8 +64,13 @@ fn change_job(job: &mut Job, change: &Change) {
     match change {
         Change::LowerMinWorkers { to } => job.workers.min = *to,
         Change::LowerGpusPerWorker { to } => job.worker.gpus = *to,
-        Change::Resume => job.intent = muster_model::job::Intent::Run,
-        Change::RaiseQuota { .. } | Change::UncordonNode { .. } | Change::AddGpus { .. } => {}
+        Change::RaisePriority { to } => job.priority = *to,
+        Change::Resume => job.intent = Intent::Run,
+        Change::RaiseQuota { .. }
+        | Change::UncordonNode { .. }
+        | Change::AddGpus { .. }
+        | Change::EndJob { .. }
+        | Change::Wait { .. } => {}
     }
 }
 
@@ -63,14 +89,14 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
     }
 }
 
-/// Whether the job starts at once after the change. The world is as it was before, whatever comes of it.
+/// Whether the job starts after the change: at once or, where others must go for it, as soon as their tasks are gone. The world is as it was before, whatever comes of it.
 pub(crate) fn would_start(world: &mut World<'_>, index: usize, change: &Change) -> bool {
     let (free, empty) = (world.free.clone(), world.empty.clone());
     let (nodes, tenants) = (world.problem.nodes.clone(), world.problem.tenants.clone());
-    let held = world.held.clone();
+    let (held, members) = (world.held.clone(), world.members.len());
     world.journal = Some(Vec::new());
     world.remember(index);
-    let would = make(world, index, change) && starts(world, index);
+    let would = make(world, index, change) && starts_after(world, index, change);
     for (index, live, dense) in world.journal.take().into_iter().flatten().rev() {
         if let Some((member, dense)) = live.member.zip(dense) {
             world.problem.jobs[member] = dense;
@@ -80,7 +106,28 @@ pub(crate) fn would_start(world: &mut World<'_>, index: usize, change: &Change) 
     (world.free, world.empty) = (free, empty);
     (world.problem.nodes, world.problem.tenants) = (nodes, tenants);
     world.held = held;
+    world.members.truncate(members);
+    world.problem.jobs.truncate(members);
     would
+}
+
+fn starts_after(world: &mut World<'_>, index: usize, change: &Change) -> bool {
+    let waves = if change.makes_others_go() { WAVES } else { 0 };
+    for _ in 0..waves {
+        if starts(world, index) {
+            return true;
+        }
+        let leaving: Vec<usize> = (0..world.jobs.len())
+            .filter(|&other| {
+                let live = &world.jobs[other];
+                live.state.phase() == JobPhase::Stopping
+            })
+            .collect();
+        for other in leaving {
+            world.release(other);
+        }
+    }
+    starts(world, index)
 }
 
 /// Makes the change in the dense world, as [`apply_change`] makes it in the snapshot.
@@ -114,8 +161,38 @@ fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
             world.empty.push(FreeNode::empty(&node, kind));
             world.problem.nodes.push(dense_node(&node, kind));
         }
+        Change::RaisePriority { to } => {
+            world.jobs[index].priority = *to;
+            world.refresh(index);
+        }
+        Change::EndJob { job, .. } => return end(world, *job, AfterStop::Pause),
+        Change::Wait { ended, .. } => {
+            let mut ended = ended.iter();
+            return ended.all(|&job| end(world, job, AfterStop::Succeed));
+        }
         Change::Resume => return false,
     }
+    true
+}
+
+/// Tells a running job to stop for good.
+fn end(world: &mut World<'_>, job: JobId, then: AfterStop) -> bool {
+    let Some(index) = world.jobs.iter().position(|live| live.job.id == job) else {
+        return false;
+    };
+    if !world.jobs[index].standing.stays() {
+        return false;
+    }
+    let why = String::new();
+    world.stop(
+        index,
+        Action::Stop {
+            then,
+            why,
+            charge_failure: false,
+            not_before_ms: None,
+        },
+    );
     true
 }
 

@@ -58,9 +58,11 @@ impl<'w, 'a> Choosing<'w, 'a> {
     /// One question to the policy, with these members fixed besides those that must be.
     fn ask(&mut self, fixed: &[usize]) -> Decision {
         for member in 0..self.world.members.len() {
-            let starting = self.standing(member) == Standing::Starting;
+            let standing = self.standing(member);
+            // Nothing is given to who ended, as only in a trial a member can.
+            let settled = standing == Standing::Starting || !(standing.stays() || standing.waits());
             self.world.problem.jobs[member].fixed =
-                starting || self.blocked[member] || self.held[member];
+                settled || self.blocked[member] || self.held[member];
         }
         for &member in fixed {
             self.world.problem.jobs[member].fixed = true;

@@ -6,6 +6,8 @@ use super::change::would_start;
 use super::free::When;
 use super::pass::Rest;
 use super::place::fits_empty;
+use super::rehearse::{Stage, is_affordable};
+use super::remedy::Remedies;
 use super::standing::{Turn, gpus_of};
 use super::world::{LiveJob, World};
 use crate::problem;
@@ -13,7 +15,6 @@ use muster_model::id::JobId;
 use muster_model::job::{JobPhase, JobState};
 use muster_model::wait::{Change, Wait, Waiting};
 use std::cmp::Reverse;
-use std::collections::BTreeSet;
 
 /// For every job in the snapshot's order: what its owner is to be told; `None` for a job that does not wait. The world is that after
 /// the plan, because people change something after they have read the reason.
@@ -29,6 +30,7 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
         .collect();
     let free_gpus = rest.free.iter().map(|node| node.gpus(When::Now)).sum();
     let holders = holders(world);
+    let mut stage = None;
     for (position, index) in (1_u32..).zip(queue) {
         let explaining = Explaining {
             world: &*world,
@@ -38,13 +40,25 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
         };
         let why = explaining.why(index);
         let candidates = if position <= world.policy.explained_jobs {
-            explaining.candidates(&world.jobs[index], &why)
+            let remedies = Remedies {
+                world,
+                rest,
+                free_gpus,
+            };
+            remedies.of(index, &why)
         } else {
             Vec::new()
         };
-        let smallest_change = candidates
-            .into_iter()
-            .find(|change| would_start(world, index, change));
+        let job = world.jobs[index].job.id;
+        let affordable = is_affordable(world, position);
+        let smallest_change = candidates.into_iter().find(|change| {
+            (affordable || !change.makes_others_go())
+                && would_start(world, index, change)
+                && (!change.makes_others_go()
+                    || stage
+                        .get_or_insert_with(|| Stage::of(world))
+                        .starts(job, change))
+        });
         waiting[index] = Some(Waiting {
             why,
             smallest_change,
@@ -210,77 +224,4 @@ impl Explaining<'_, '_> {
         }
         held_by
     }
-
-    /// Changes worth a trial, the one that asks least of people first.
-    fn candidates(&self, live: &LiveJob<'_>, why: &Wait) -> Vec<Change> {
-        match *why {
-            Wait::WaitingForQuota {
-                needed_gpus,
-                used_gpus,
-                quota_gpus,
-            } => {
-                let by_gpus = (needed_gpus + used_gpus).saturating_sub(quota_gpus);
-                let mut candidates = vec![Change::RaiseQuota { by_gpus }];
-                let left = quota_gpus.saturating_sub(used_gpus);
-                candidates.extend(lower_min_workers(live, left));
-                candidates
-            }
-            Wait::ExceedsMaxQuota {
-                needed_gpus,
-                quota_gpus,
-            } => {
-                let per_worker = quota_gpus / live.shape.workers.min.max(1);
-                let mut candidates: Vec<Change> =
-                    lower_min_workers(live, quota_gpus).into_iter().collect();
-                candidates.extend(lower_gpus_per_worker(live, per_worker));
-                candidates.push(Change::RaiseQuota {
-                    by_gpus: needed_gpus - quota_gpus,
-                });
-                candidates
-            }
-            Wait::WaitingForGpus { needed_gpus, .. }
-            | Wait::NoMatchingNodes {
-                needed_gpus_per_worker: needed_gpus,
-                ..
-            }
-            | Wait::ExceedsCluster { needed_gpus, .. }
-            | Wait::TopologyPlacementFailed { needed_gpus, .. } => self.for_room(live, needed_gpus),
-            Wait::NotConsidered
-            | Wait::Suspended
-            | Wait::WaitingForPreemptedWorkloads { .. }
-            | Wait::BackingOff { .. } => Vec::new(),
-        }
-    }
-
-    fn for_room(&self, live: &LiveJob<'_>, needed_gpus: u32) -> Vec<Change> {
-        const NODES_TRIED: usize = 4;
-        let gaps = self.rest.free.iter().map(|node| node.gpus(When::Now));
-        let largest_gap = gaps.max().unwrap_or(0);
-        let drained = self.world.snapshot.nodes.iter();
-        let drained = drained.filter(|node| node.up && node.drained && node.gpus > 0);
-        let mut candidates: Vec<Change> = drained
-            .take(NODES_TRIED)
-            .map(|node| Change::UncordonNode {
-                name: node.name.clone(),
-            })
-            .collect();
-        candidates.extend(lower_min_workers(live, self.free_gpus));
-        candidates.extend(lower_gpus_per_worker(live, largest_gap));
-        let missing = needed_gpus.saturating_sub(self.free_gpus).max(1);
-        let all = live.shape.min_gpus();
-        let added = BTreeSet::from([missing, all]).into_iter();
-        candidates.extend(added.map(|gpus| Change::AddGpus { gpus }));
-        candidates
-    }
-}
-
-fn lower_min_workers(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
-    let least = live.shape.workers.min;
-    let to = (gpus / live.shape.worker.gpus.max(1)).min(least.saturating_sub(1));
-    (to > 0).then_some(Change::LowerMinWorkers { to })
-}
-
-fn lower_gpus_per_worker(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
-    let to = gpus.min(live.shape.worker.gpus.saturating_sub(1));
-    (to > 0).then_some(Change::LowerGpusPerWorker { to })
 }

@@ -77,6 +77,15 @@ impl FreeNode {
         }
     }
 
+    /// What was to go later has gone.
+    pub(crate) fn give_back(&mut self, held: &Holding, all: u64) {
+        if self.open {
+            self.later &= !held.gpus;
+            self.now |= held.gpus & all;
+            self.now_room.give(held.room);
+        }
+    }
+
     pub(crate) fn gpus(&self, when: When) -> u32 {
         match when {
             When::Now => self.now.count_ones(),

@@ -1,9 +1,9 @@
 //! A live round: from a snapshot of rows to a plan of decisions, through the dense problem that every policy decides on.
 //!
-//! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a quota lowered
-//! under running jobs), `choose` (the
-//! policy's answer, held to what live rounds promise), `pass`, `gang` and `place` (who stops and who starts, task by task),
-//! `explain` and `change` (why not, and what would help), `words` (the report).
+//! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
+//! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang` and `place`
+//! (who stops and who starts, task by task),
+//! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
 mod change;
 mod choose;
@@ -15,6 +15,8 @@ mod outlook;
 mod over_quota;
 mod pass;
 mod place;
+mod rehearse;
+mod remedy;
 mod settle;
 mod standing;
 mod words;

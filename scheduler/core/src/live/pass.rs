@@ -167,7 +167,11 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             .filter_map(|part| newcomers.get(&part.node))
             .flatten();
         let higher = |&&other: &&usize| problem.jobs[other].priority > job.priority;
-        let name = |&other: &usize| &world.jobs[world.members[other]].job.name;
+        // The stopped job's owner reads this, and others' names are theirs.
+        let name = |&other: &usize| match &world.jobs[world.members[other]] {
+            gainer if gainer.tenant == live.tenant => gainer.job.name.as_str(),
+            _ => "another tenant's job",
+        };
         if gets == 0
             && let Some(gainer) = gainers.clone().find(higher)
         {

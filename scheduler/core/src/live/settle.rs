@@ -3,6 +3,7 @@
 //!
 //! It never looks at free GPUs or at other jobs.
 
+use super::world::LiveJob;
 use crate::plan::Action;
 use crate::policy::Policy;
 use crate::snapshot::{Job, Snapshot, Task};
@@ -36,6 +37,39 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
         policy,
     };
     snapshot.jobs.iter().map(|job| facts.settle(job)).collect()
+}
+
+/// What the round makes of a stopping job in which the last of its tasks is gone: for trials of what comes next.
+pub(crate) fn once_gone(
+    live: &LiveJob<'_>,
+    policy: &Policy,
+    now_ms: i64,
+) -> (JobState, Option<i64>) {
+    let mut job = live.job.clone();
+    let charged = live
+        .actions
+        .iter()
+        .filter(|action| is_charge(action))
+        .count();
+    job.failures += u32::try_from(charged).unwrap_or(u32::MAX);
+    job.state = live.state.clone();
+    job.not_before_ms = live.not_before_ms;
+    if live.revision != job.revision {
+        job.tasks.clear();
+        (job.finished, job.failed) = (None, None);
+    }
+    for task in job
+        .tasks
+        .iter_mut()
+        .filter(|task| !task.state.is_released())
+    {
+        let outcome = Outcome::Exited { code: 0 };
+        task.state = TaskState::Released { outcome };
+    }
+    let up = BTreeSet::new();
+    let facts = Facts { now_ms, up, policy };
+    let settled = facts.settle(&job);
+    (settled.state, settled.not_before_ms)
 }
 
 impl Settled<'_> {
@@ -191,15 +225,7 @@ impl Facts<'_> {
                 cause: RequeueCause::NodeLost,
             },
         };
-        let charged = settled.actions.iter().any(|action| {
-            matches!(
-                action,
-                Action::Stop {
-                    charge_failure: true,
-                    ..
-                }
-            )
-        });
+        let charged = settled.actions.iter().any(is_charge);
         let node_to_blame = gone(job).any(|(_, outcome)| outcome.is_node_fault());
         let in_order = gone(job).all(|(_, outcome)| outcome.is_clean());
         if settled.state == innocent && !charged && !node_to_blame && !in_order {
@@ -238,6 +264,16 @@ impl Facts<'_> {
             not_before_ms: Some(until_ms),
         });
     }
+}
+
+fn is_charge(action: &Action) -> bool {
+    matches!(
+        action,
+        Action::Stop {
+            charge_failure: true,
+            ..
+        }
+    )
 }
 
 /// What outweighs the end that a stopping job was given.

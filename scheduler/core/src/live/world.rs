@@ -6,7 +6,7 @@ use super::free::{FreeNode, Holding, Room, bits, first_bits};
 use super::gang::{Placed, Shape, add};
 use super::memory::Memory;
 use super::outlook::Sizing;
-use super::settle::{Settled, settle};
+use super::settle::{Settled, once_gone, settle};
 use super::standing::{Standing, gpus_of};
 use crate::estimate::Estimate;
 use crate::plan::Action;
@@ -247,6 +247,28 @@ impl<'a> World<'a> {
         }
         let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
         live.sizing = Sizing::of(&live.estimate, &live.shape, step, 0, kinds);
+        self.refresh(index);
+    }
+
+    /// In a trial: the tasks of a stopping job are gone.
+    pub(crate) fn release(&mut self, index: usize) {
+        self.remember(index);
+        let (policy, now_ms) = (self.policy, self.now_ms);
+        let live = &mut self.jobs[index];
+        (live.state, live.not_before_ms) = once_gone(live, policy, now_ms);
+        live.standing = Standing::of(&live.state, live.not_before_ms, now_ms);
+        let holdings = std::mem::take(&mut live.holdings);
+        self.held[live.tenant as usize] -= gpus_of(&holdings);
+        for held in &holdings {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            self.free[held.node as usize].give_back(held, first_bits(gpus));
+        }
+        if self.jobs[index].member.is_none() && self.jobs[index].standing.waits() {
+            self.jobs[index].member = Some(self.members.len());
+            let dense = self.dense(index);
+            self.problem.jobs.push(dense);
+            self.members.push(index);
+        }
         self.refresh(index);
     }
 
