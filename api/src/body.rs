@@ -33,6 +33,7 @@ impl Invalid for muster_model::spec::JobSpec {
 impl Invalid for muster_model::view::NewTenant {}
 impl Invalid for muster_model::view::TenantChange {}
 impl Invalid for muster_model::view::NewToken {}
+impl Invalid for muster_model::view::WhatIf {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Format {

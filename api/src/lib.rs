@@ -19,6 +19,7 @@ mod node;
 pub mod openapi;
 mod problem;
 mod query;
+mod question;
 mod rate;
 mod round;
 mod routes;

@@ -170,6 +170,13 @@ impl Refusal {
         }
     }
 
+    /// Wrong fields of a body, all of them.
+    #[must_use]
+    pub fn of_fields(kind: Kind, errors: Vec<FieldError>) -> Self {
+        let details: Vec<String> = errors.iter().map(ToString::to_string).collect();
+        Self::with_errors(kind, details.join("; "), errors)
+    }
+
     /// One wrong query or path parameter or header.
     #[must_use]
     pub fn parameter(field: &str, value: &str, expected: impl Into<String>) -> Self {

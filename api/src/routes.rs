@@ -2,7 +2,7 @@
 
 use crate::state::App;
 use crate::{
-    auth, cluster, health, job, layers, metrics, node, openapi, round, tenant, token, web,
+    auth, cluster, health, job, layers, metrics, node, openapi, question, round, tenant, token, web,
 };
 use axum::Router;
 use axum::routing::get;
@@ -51,6 +51,8 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(job::explain::explain))
         .routes(routes!(job::forecast::forecast))
         .routes(routes!(job::forecast::accuracy))
+        .routes(routes!(question::plan::plan))
+        .routes(routes!(question::what_if::what_if))
         .routes(routes!(job::progress::progress))
         .routes(routes!(job::logs::logs))
         .routes(routes!(job::follow_logs::follow_logs))

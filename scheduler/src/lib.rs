@@ -8,6 +8,7 @@ pub mod config;
 pub mod forecast;
 pub mod leader;
 pub mod lease;
+pub mod question;
 pub mod retention;
 pub mod retry;
 pub mod round;

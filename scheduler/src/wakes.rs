@@ -13,6 +13,7 @@ const RETRY: Duration = Duration::from_millis(500);
 pub struct Wakes {
     pub rounds: watch::Receiver<u64>,
     pub assignments: watch::Receiver<u64>,
+    pub questions: watch::Receiver<u64>,
 }
 
 /// The other end.
@@ -20,20 +21,24 @@ pub struct Wakes {
 pub struct Waker {
     rounds: watch::Sender<u64>,
     assignments: watch::Sender<u64>,
+    questions: watch::Sender<u64>,
 }
 
 #[must_use]
 pub fn channel() -> (Waker, Wakes) {
     let (rounds_sender, rounds) = watch::channel(0);
     let (assignments_sender, assignments) = watch::channel(0);
+    let (questions_sender, questions) = watch::channel(0);
     (
         Waker {
             rounds: rounds_sender,
             assignments: assignments_sender,
+            questions: questions_sender,
         },
         Wakes {
             rounds,
             assignments,
+            questions,
         },
     )
 }
@@ -50,14 +55,16 @@ impl Waker {
     }
 
     async fn listen(&self, pool: &Pool) -> Result<(), muster_store::StoreError> {
-        let mut listener =
-            Listener::connect(pool, &[Channel::Rounds, Channel::Assignments]).await?;
+        let channels = [Channel::Rounds, Channel::Assignments, Channel::Questions];
+        let mut listener = Listener::connect(pool, &channels).await?;
         self.rounds.send_modify(|count| *count += 1);
         self.assignments.send_modify(|count| *count += 1);
+        self.questions.send_modify(|count| *count += 1);
         loop {
             match listener.next().await? {
                 Channel::Rounds => self.rounds.send_modify(|count| *count += 1),
                 Channel::Assignments => self.assignments.send_modify(|count| *count += 1),
+                Channel::Questions => self.questions.send_modify(|count| *count += 1),
                 Channel::Events => {}
             }
         }

@@ -7,9 +7,10 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::job::JobPhase;
+use muster_model::question::{Answer, Question};
 use muster_model::task::{Outcome, Role};
 use muster_model::wait::Wait;
-use muster_scheduler::forecast;
+use muster_scheduler::{forecast, question};
 use muster_sim::replay::{Recorded, replay};
 use support::{Node, Shell, Store, TOKEN};
 
@@ -347,4 +348,42 @@ async fn a_live_job_is_forecast_and_the_forecast_is_kept_when_it_is_news() {
         "{finish:?}"
     );
     assert!(made.gpu_s > 0.0);
+}
+
+#[tokio::test]
+async fn a_plan_is_answered_from_the_live_cluster() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, LEASE_MS).await;
+    shell.until_it_leads().await;
+    let _node = Node::dial(shell.address, "node-1", TOKEN, 2)
+        .await
+        .expect("welcome");
+    let job = store.submit((2, 2)).await;
+    store
+        .until(job, "starting", |job| {
+            job.state.phase() == JobPhase::Starting
+        })
+        .await;
+    let mut imagined = store.job(job).await.spec;
+    imagined.name = "imagined".to_owned();
+    let asked = store
+        .ask(Question::Plan {
+            job: Box::new(imagined),
+        })
+        .await;
+    let policy = Policy::named(PolicyName::Muster);
+    let answered = question::once(&store.pool, &policy, None).await;
+    assert!(answered.expect("answers").is_some());
+    let Some(Answer::Plan { plan }) = store.answer(asked).await else {
+        panic!("no plan");
+    };
+    let (start, finish) = (plan.start.expect("a start"), plan.finish.expect("an end"));
+    assert!(plan.made_at < start.p50, "the cluster is full");
+    assert!(
+        start.p50 < finish.p50 && finish.p10 < finish.p90,
+        "{finish:?}"
+    );
+    assert!(plan.gpu_hours > 0.0);
+    let again = question::once(&store.pool, &policy, None).await;
+    assert_eq!(again.expect("looks"), None);
 }

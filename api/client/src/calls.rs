@@ -6,8 +6,8 @@ use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::view::{
     AccuracyView, CheckpointView, CreatedToken, EventView, ExplainView, JobView, Me, NewTenant,
-    NewToken, NodeView, Page, RoundSummaryView, RoundView, SeriesView, TaskView, TenantChange,
-    TenantView, TokenView,
+    NewToken, NodeView, Page, PlanView, RoundSummaryView, RoundView, SeriesView, TaskView,
+    TenantChange, TenantView, TokenView, WhatIf, WhatIfView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -55,6 +55,18 @@ impl Client {
             .await?,
         )
         .await
+    }
+
+    /// What would come of a job of this document: when it would start and end, at whose cost.
+    pub async fn plan(&self, document: &impl Serialize) -> Result<PlanView, ClientError> {
+        let request = self.request(Method::POST, &["plan"]);
+        answer(send(request.json(document)).await?).await
+    }
+
+    /// What would come of changes. For administrators.
+    pub async fn what_if(&self, changes: &WhatIf) -> Result<WhatIfView, ClientError> {
+        let request = self.request(Method::POST, &["what-if"]);
+        answer(send(request.json(changes)).await?).await
     }
 
     /// A page of jobs, newest first.

@@ -10,6 +10,7 @@ pub mod id;
 pub mod job;
 pub mod node;
 pub mod progress;
+pub mod question;
 pub mod spec;
 pub mod task;
 pub mod tenant;

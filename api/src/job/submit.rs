@@ -75,12 +75,7 @@ pub async fn submit(
 ) -> Result<Response, Refusal> {
     let key = key(&headers)?;
     if let Err(errors) = document.value.validate() {
-        let detail = errors
-            .iter()
-            .map(ToString::to_string)
-            .collect::<Vec<_>>()
-            .join("; ");
-        return Err(Refusal::with_errors(Kind::InvalidJob, detail, errors));
+        return Err(Refusal::of_fields(Kind::InvalidJob, errors));
     }
     if params.dry_run {
         let job = wire::job(

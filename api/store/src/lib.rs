@@ -22,6 +22,7 @@ mod number;
 pub mod plan;
 pub mod pool;
 pub mod progress;
+pub mod question;
 pub mod report;
 pub mod round;
 pub mod scope;

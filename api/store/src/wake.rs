@@ -14,6 +14,8 @@ pub enum Channel {
     Assignments,
     /// Streams of the api: events or samples were added.
     Events,
+    /// The scheduler: somebody asks what would come of something.
+    Questions,
 }
 
 impl Channel {
@@ -23,6 +25,7 @@ impl Channel {
             Self::Rounds => "muster_rounds",
             Self::Assignments => "muster_assignments",
             Self::Events => "muster_events",
+            Self::Questions => "muster_questions",
         }
     }
 }

@@ -9,6 +9,7 @@ mod files;
 mod idempotency;
 mod jobs;
 mod pages;
+mod questions;
 mod rounds;
 mod streams;
 mod tenancy;

@@ -6,6 +6,7 @@ use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, TenantId, UserId};
 use muster_model::job::Job;
 use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::question::{Answer, Question};
 use muster_model::spec::JobSpec;
 use muster_model::tenant::Tenant;
 use muster_proto::session as proto;
@@ -17,6 +18,7 @@ use muster_scheduler::config::Config;
 use muster_scheduler::session::{Registry, Sessions};
 use muster_scheduler::{clock, leader, lease, round, wakes};
 use muster_store::pool::Pool;
+use muster_store::question::Open;
 use muster_testdb::TestDb;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -107,6 +109,31 @@ impl Store {
             .expect("inserted");
         tx.commit().await.expect("committed");
         job.id
+    }
+
+    /// As the api asks for a member of the tenant.
+    pub async fn ask(&self, question: Question) -> uuid::Uuid {
+        let open = Open {
+            id: clock::id(),
+            tenant: self.tenant,
+            question,
+        };
+        let now = clock::now();
+        let mut tx = muster_store::pool::begin(&self.owner)
+            .await
+            .expect("a transaction");
+        let asked = muster_store::question::ask(&mut tx, &open, 1, now, now + PATIENCE).await;
+        assert!(asked.expect("asked"));
+        tx.commit().await.expect("committed");
+        open.id
+    }
+
+    pub async fn answer(&self, id: uuid::Uuid) -> Option<Answer> {
+        let mut tx = muster_store::pool::begin(&self.owner)
+            .await
+            .expect("a transaction");
+        let answer = muster_store::question::answer_of(&mut tx, id).await;
+        answer.expect("read")
     }
 
     pub async fn job(&self, id: JobId) -> Job {

@@ -433,6 +433,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/plan": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say what would come of a job, without submitting it
+         * @description The scheduler runs its real decisions forward from the cluster as it is, with the job and without it, many times, each time with
+         *     other speeds and other work left. The intervals hold in eight cases of ten, as far as those of forecasts past did. The tenant's
+         *     own jobs that would make way or move are named, those of other tenants are counted.
+         */
+        post: operations["planJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/rounds": {
         parameters: {
             query?: never;
@@ -588,6 +610,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/what-if": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Say what more nodes, other quotas or more jobs would change
+         * @description For administrators: the answer names jobs of every tenant. Nothing is changed; the cluster as it is is forecast with all the
+         *     changes together and without them, by the same dice.
+         */
+        post: operations["whatIf"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
 }
 export type webhooks = Record<string, never>;
 export interface components {
@@ -611,6 +654,18 @@ export interface components {
              * @description The share that is to hold.
              */
             target: number;
+        };
+        AddedNodes: {
+            /**
+             * Format: int32
+             * @description Of each; 1 to 64.
+             */
+            gpus: number;
+            /**
+             * Format: int32
+             * @description 1 to 10,000.
+             */
+            nodes: number;
         };
         /** @description What becomes of a stopping job once its last task is gone. */
         AfterStop: {
@@ -673,7 +728,7 @@ export interface components {
             /** Format: int64 */
             memory_bytes: number;
         };
-        /** @description The smallest change that would let the job start now. */
+        /** @description The smallest change that would let the job start now: of those that were tried and do, the first in the order of [`Change::rank`]. */
         Change: {
             /** @enum {string} */
             change: "lower_min_workers";
@@ -701,6 +756,22 @@ export interface components {
         } | {
             /** @enum {string} */
             change: "resume";
+        } | {
+            /** @enum {string} */
+            change: "raise_priority";
+            /** Format: int32 */
+            to: number;
+        } | {
+            /** @enum {string} */
+            change: "end_job";
+            job: components["schemas"]["JobId"];
+            name: string;
+        } | {
+            /** @enum {string} */
+            change: "wait";
+            ended: components["schemas"]["JobId"][];
+            /** Format: int64 */
+            until_unix_ms: number;
         };
         /**
          * Format: uuid
@@ -1069,6 +1140,21 @@ export interface components {
              */
             share: number | null;
         };
+        ImaginedJob: {
+            /** @description The job document. */
+            job: components["schemas"]["JobSpec"];
+            /** @description The tenant that would submit it; that of the token when it is left out. */
+            tenant?: string | null;
+        };
+        ImaginedQuota: {
+            /**
+             * Format: int32
+             * @description Null lifts the limit.
+             */
+            gpu_quota?: number | null;
+            /** @description The tenant's name. */
+            tenant: string;
+        };
         InTheWay: {
             jobs: components["schemas"]["BlockingJob"][];
             /** @description Nodes on which it finds no room, those with most free GPUs first; at most 16. */
@@ -1099,6 +1185,25 @@ export interface components {
          * @enum {string}
          */
         JobPhase: "queued" | "starting" | "running" | "stopping" | "paused" | "succeeded" | "failed" | "cancelled";
+        JobShift: {
+            /** @description It would be stopped, with a checkpoint, for the sake of others. */
+            displaced: boolean;
+            finish: components["schemas"]["Interval"] | null;
+            /**
+             * Format: double
+             * @description What it would still hold, in the mean.
+             */
+            gpu_hours: number;
+            id: components["schemas"]["JobId"] | null;
+            /**
+             * Format: double
+             * @description Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases.
+             */
+            later_s: number | null;
+            name: string;
+            start: components["schemas"]["Interval"] | null;
+            tenant: string;
+        };
         /** @description A training job as its user describes it. */
         JobSpec: {
             checkpoint?: components["schemas"]["CheckpointPolicy"];
@@ -1574,6 +1679,25 @@ export interface components {
                 user: string;
             }[];
         };
+        /** @description What would come of a job that was not submitted. */
+        PlanView: {
+            finish: components["schemas"]["Interval"] | null;
+            /**
+             * Format: double
+             * @description What it would hold over its life, in the mean.
+             */
+            gpu_hours: number;
+            /**
+             * Format: date-time
+             * @description The instant of the cluster's state from which was looked ahead.
+             */
+            made_at: string;
+            /** @description The same of the other tenants' jobs, whose names are theirs. */
+            other_jobs: components["schemas"]["ShiftedJobs"];
+            /** @description Jobs of the same tenant that would be stopped for it, or end half a minute or more earlier or later; at most 100. */
+            own_jobs: components["schemas"]["ShiftedJob"][];
+            start: components["schemas"]["Interval"] | null;
+        };
         /** @description Why a request was not carried out (`application/problem+json`). Nothing was changed. */
         Problem: {
             /** @description What was wrong with this request, and what would be right. */
@@ -1806,6 +1930,42 @@ export interface components {
             /** @description By step; thinned evenly to the number asked for. */
             samples: components["schemas"]["SampleView"][];
         };
+        Shift: {
+            /** Format: double */
+            after: number;
+            /** Format: double */
+            before: number;
+        };
+        /** @description A job that a change would move. */
+        ShiftedJob: {
+            /** @description It would be stopped, with a checkpoint, for the sake of others. */
+            displaced: boolean;
+            id: components["schemas"]["JobId"];
+            /**
+             * Format: double
+             * @description Seconds by which its expected end comes later, or earlier if negative; null when it would have no end, or had none.
+             */
+            later_s: number | null;
+            name: string;
+        };
+        /** @description How many jobs a change would move. */
+        ShiftedJobs: {
+            /**
+             * Format: int32
+             * @description Stopped, with a checkpoint, for the sake of others.
+             */
+            displaced: number;
+            /**
+             * Format: int32
+             * @description Ending half a minute or more earlier.
+             */
+            earlier: number;
+            /**
+             * Format: int32
+             * @description Ending half a minute or more later.
+             */
+            later: number;
+        };
         /** @description When the job is done: at the first of these that holds. At least one of `epochs`, `steps`, `wall_minutes`. */
         Stop: {
             /** @default null */
@@ -1897,6 +2057,14 @@ export interface components {
          * @description Who owns jobs and quota; on every row of the store.
          */
         TenantId: string;
+        /** @description Means over a tenant's jobs, seconds since submission. */
+        TenantShift: {
+            jct_s: components["schemas"]["Shift"] | null;
+            /** Format: int32 */
+            jobs: number;
+            tenant: string;
+            wait_s: components["schemas"]["Shift"] | null;
+        };
         TenantView: {
             /**
              * Format: int32
@@ -2029,6 +2197,25 @@ export interface components {
             reason: string;
             /** @description The smallest change that would let it start, in words; null when nothing but time helps. */
             smallest_change: string | null;
+        };
+        /** @description Changes that are imagined, together; at most 32 of each kind. */
+        WhatIf: {
+            /** @description Nodes like the largest one there is. */
+            add_nodes?: components["schemas"]["AddedNodes"][];
+            jobs?: components["schemas"]["ImaginedJob"][];
+            quotas?: components["schemas"]["ImaginedQuota"][];
+        };
+        /** @description What would come of changes, beside what is to be expected without them. */
+        WhatIfView: {
+            /** @description Those that are added, displaced, or moved by half a minute or more; at most 500, the added ones first, then by how far. */
+            jobs: components["schemas"]["JobShift"][];
+            /**
+             * Format: date-time
+             * @description The instant of the cluster's state from which was looked ahead.
+             */
+            made_at: string;
+            /** @description Those with jobs whose end is foreseen in both cases. */
+            tenants: components["schemas"]["TenantShift"][];
         };
         WorkerResources: {
             /**
@@ -2927,6 +3114,41 @@ export interface operations {
             };
         };
     };
+    planJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The job document, version `muster/v1` */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobSpec"];
+                "application/yaml": components["schemas"]["JobSpec"];
+            };
+        };
+        responses: {
+            /** @description What is to be expected */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["PlanView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listRounds: {
         parameters: {
             query?: {
@@ -3218,6 +3440,39 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    whatIf: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["WhatIf"];
+            };
+        };
+        responses: {
+            /** @description What is to be expected */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["WhatIfView"];
+                };
             };
             /** @description A refusal */
             default: {

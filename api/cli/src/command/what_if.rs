@@ -1,27 +1,18 @@
-//! `muster plan` and `muster what-if`: what would come of a job, of more nodes or of another quota, before anything is changed.
-//!
-//! The newest round that the store keeps is carried forward to the present, here and by the same code as the scheduler's, and
-//! forecast with the change and without it. For administrators, because a round holds the jobs of every tenant.
+//! `muster plan` and `muster what-if`: what would come of a job, of more nodes or of another quota, before anything is changed. The
+//! scheduler answers, from the cluster as it is.
 
 use super::forecast::span;
 use super::submit::read;
-use super::{NotFound, Session, UsageError};
-use crate::clock;
+use super::{Session, UsageError};
 use crate::output::{duration_s, fields, table};
-use anyhow::Context as _;
 use clap::Args;
-use muster_model::forecast::Interval as Shown;
-use muster_sim::core::policy::Policy;
-use muster_sim::core::snapshot::Snapshot;
-use muster_sim::forecast::{Interval, Pace, Settings};
-use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, present, what_if};
+use muster_model::forecast::Interval;
+use muster_model::view::{
+    AddedNodes, ImaginedJob, ImaginedQuota, PlanView, Shift, ShiftedJob, WhatIf as Asked,
+    WhatIfView,
+};
 use std::path::PathBuf;
 use std::str::FromStr;
-use time::OffsetDateTime;
-
-/// An end that moves by less is not told.
-const MOVED_MS: i64 = 30_000;
-const RUNS: u32 = 41;
 
 #[derive(Debug, Args)]
 pub struct Plan {
@@ -58,9 +49,8 @@ impl Plan {
     /// # Errors
     /// What is wrong with the document, or what the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let job = add_job(session, &self.file).await?;
-        let comparison = compare(session, &[job]).await?;
-        session.output.print(&comparison, describe_plan)
+        let plan = session.client.plan(&read(&self.file)?).await?;
+        session.output.print(&plan, describe_plan)
     }
 }
 
@@ -68,87 +58,100 @@ impl WhatIf {
     /// # Errors
     /// Nothing to change, what is wrong with a document, or what the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let nodes = self.add_nodes.iter().map(|add| Change::AddNodes {
+        let nodes = self.add_nodes.iter().map(|add| AddedNodes {
             nodes: add.nodes,
             gpus: add.gpus,
         });
-        let quotas = self.quota.iter().map(|quota| Change::Quota {
+        let quotas = self.quota.iter().map(|quota| ImaginedQuota {
             tenant: quota.tenant.clone(),
             gpu_quota: quota.gpus,
         });
-        let mut changes: Vec<Change> = nodes.chain(quotas).collect();
+        let mut asked = Asked {
+            add_nodes: nodes.collect(),
+            quotas: quotas.collect(),
+            jobs: Vec::new(),
+        };
         for file in &self.job {
-            changes.push(add_job(session, file).await?);
+            // The server checks the document and fills in what it leaves out.
+            let job = session.client.dry_run(&read(file)?).await?;
+            asked.jobs.push(ImaginedJob {
+                tenant: Some(job.tenant),
+                job: job.spec,
+            });
         }
-        if changes.is_empty() {
+        if asked == Asked::default() {
             let all = "--add-nodes, --quota or --job";
             return Err(UsageError(format!("what if what? Give {all}")).into());
         }
-        let comparison = compare(session, &changes).await?;
-        session.output.print(&comparison, describe)
+        let answer = session.client.what_if(&asked).await?;
+        session.output.print(&answer, describe)
     }
 }
 
-/// The server checks the document and fills in what it leaves out.
-async fn add_job(session: &Session, file: &PathBuf) -> anyhow::Result<Change> {
-    let job = session.client.dry_run(&read(file)?).await?;
-    Ok(Change::AddJob {
-        tenant: job.tenant,
-        spec: Box::new(job.spec),
-    })
-}
-
-async fn compare(session: &Session, changes: &[Change]) -> anyhow::Result<Comparison> {
-    let newest = session.client.rounds(None, None).await?;
-    let newest = newest.items.first().map(|round| round.number);
-    let newest = newest.ok_or_else(|| NotFound("no round was kept yet".to_owned()))?;
-    let round = session.client.round(newest).await?;
-    let another = "another release than this one wrote the newest round";
-    let kept: Snapshot = serde_json::from_str(round.snapshot.get()).context(another)?;
-    let policy = round
-        .policy
-        .with_context(|| format!("round {newest} does not say its policy"))?;
-    let policy: Policy = serde_json::from_str(policy.get()).context(another)?;
-    let now_ms =
-        i64::try_from(clock::now().unix_timestamp_nanos() / 1_000_000).context("read the clock")?;
-    let snapshot = present(&kept, &policy, Pace::LIVE, now_ms)?;
-    let settings = Settings {
-        runs: RUNS,
-        seed: 1,
-        widen: 1.0,
-        pace: Pace::LIVE,
-    };
-    Ok(what_if(&snapshot, changes, &policy, &settings)?)
-}
-
-fn describe_plan(comparison: &Comparison) -> String {
-    let now = when(comparison.now_ms);
-    let Some(added) = comparison.jobs.iter().find(|job| job.before.is_none()) else {
-        return "the job is not there".to_owned();
-    };
+fn describe_plan(plan: &PlanView) -> String {
     let text = |interval: Option<Interval>, never: &str| {
-        interval.map_or_else(|| never.to_owned(), |found| span(&shown(found), now))
+        interval.map_or_else(|| never.to_owned(), |found| span(&found, plan.made_at))
     };
     let mut text = fields(&[
-        (
-            "would start in",
-            text(added.after.start, "never, as things are"),
-        ),
+        ("would start in", text(plan.start, "never, as things are")),
         (
             "would end in",
-            text(added.after.finish, "never, as far as can be told"),
+            text(plan.finish, "never, as far as can be told"),
         ),
-        (
-            "would cost",
-            format!("{:.2} GPU-hours", added.after.gpu_s / 3_600.0),
-        ),
+        ("would cost", format!("{:.2} GPU-hours", plan.gpu_hours)),
     ]);
-    text.push_str(&moved(comparison));
+    let others = plan.other_jobs;
+    let counts = [
+        (others.displaced, "displaced"),
+        (others.later, "ending later"),
+        (others.earlier, "ending earlier"),
+    ];
+    let counts = counts.into_iter().filter(|&(count, _)| count > 0);
+    let counts: Vec<String> = counts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if plan.own_jobs.is_empty() && counts.is_empty() {
+        text.push_str("\n\nnobody else would be displaced or moved");
+    }
+    if !plan.own_jobs.is_empty() {
+        let rows = plan.own_jobs.iter().map(own_row);
+        let own = table(["job", "ends", "displaced"], rows);
+        text.push_str(&format!("\n\n{own}"));
+    }
+    if !counts.is_empty() {
+        text.push_str(&format!(
+            "\n\nof other tenants' jobs: {}",
+            counts.join(", ")
+        ));
+    }
     text
 }
 
-fn describe(comparison: &Comparison) -> String {
-    let pair = |pair: Option<Pair>| {
+fn own_row(job: &ShiftedJob) -> [String; 3] {
+    [
+        job.name.clone(),
+        shift(job.later_s),
+        if job.displaced { "yes" } else { "" }.to_owned(),
+    ]
+}
+
+/// By how much an end moves.
+fn shift(later_s: Option<f64>) -> String {
+    match later_s {
+        None => "may never".to_owned(),
+        Some(0.0) => "no change".to_owned(),
+        Some(later_s) => {
+            let way = if later_s > 0.0 { "later" } else { "earlier" };
+            format!("{} {way}", duration_s(later_s.abs()))
+        }
+    }
+}
+
+fn describe(answer: &WhatIfView) -> String {
+    if answer.tenants.is_empty() {
+        return "no job is there whose times could change".to_owned();
+    }
+    let pair = |pair: Option<Shift>| {
         pair.map_or_else(
             || "-".to_owned(),
             |pair| format!("{} -> {}", duration_s(pair.before), duration_s(pair.after)),
@@ -156,7 +159,7 @@ fn describe(comparison: &Comparison) -> String {
     };
     let tenants = table(
         ["tenant", "jobs", "mean wait", "mean jct"],
-        comparison.tenants.iter().map(|tenant| {
+        answer.tenants.iter().map(|tenant| {
             [
                 tenant.tenant.clone(),
                 tenant.jobs.to_string(),
@@ -165,60 +168,28 @@ fn describe(comparison: &Comparison) -> String {
             ]
         }),
     );
-    if comparison.tenants.is_empty() {
-        return "no job is there whose times could change".to_owned();
+    if answer.jobs.is_empty() {
+        return format!("{tenants}\n\nno job would be displaced or moved");
     }
-    format!("{tenants}{}", moved(comparison))
-}
-
-/// The jobs that would end at another time or be stopped for others, and those that are added.
-fn moved(comparison: &Comparison) -> String {
-    let now = when(comparison.now_ms);
-    let ends = |job: &JobOutlook| {
-        let finish = job.after.finish;
-        finish.map_or_else(|| "-".to_owned(), |finish| span(&shown(finish), now))
+    let ends = |finish: Option<Interval>| {
+        finish.map_or_else(|| "-".to_owned(), |finish| span(&finish, answer.made_at))
     };
-    let rows: Vec<[String; 4]> = comparison
-        .jobs
-        .iter()
-        .filter_map(|job| {
-            let shift = match (&job.before, job.moved_ms()) {
-                (None, _) => "added".to_owned(),
-                (Some(_), Some(ms)) if ms.abs() >= MOVED_MS => {
-                    let by = duration_s(ms.abs() as f64 / 1_000.0);
-                    format!("{by} {}", if ms > 0 { "later" } else { "earlier" })
-                }
-                _ if job.is_displaced() => "no change".to_owned(),
-                _ => return None,
-            };
-            let displaced = if job.is_displaced() { "yes" } else { "" };
-            Some([job.name.clone(), shift, ends(job), displaced.to_owned()])
-        })
-        .collect();
-    let others = comparison.jobs.iter().any(|job| job.before.is_some());
-    if rows.iter().all(|row| row[1] == "added") && others {
-        return "\n\nnobody else would be displaced or moved".to_owned();
-    }
-    if !others {
-        return String::new();
-    }
-    format!(
-        "\n\n{}",
-        table(["job", "shift", "ends in", "displaced"], rows)
-    )
-}
-
-fn shown(interval: Interval) -> Shown {
-    Shown {
-        p10: when(interval.p10_ms),
-        p50: when(interval.p50_ms),
-        p90: when(interval.p90_ms),
-    }
-}
-
-fn when(unix_ms: i64) -> OffsetDateTime {
-    OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000)
-        .unwrap_or(OffsetDateTime::UNIX_EPOCH)
+    let jobs = table(
+        ["job", "tenant", "shift", "ends in", "displaced"],
+        answer.jobs.iter().map(|job| {
+            [
+                job.name.clone(),
+                job.tenant.clone(),
+                match job.id {
+                    None => "added".to_owned(),
+                    Some(_) => shift(job.later_s),
+                },
+                ends(job.finish),
+                if job.displaced { "yes" } else { "" }.to_owned(),
+            ]
+        }),
+    );
+    format!("{tenants}\n\n{jobs}")
 }
 
 impl FromStr for Nodes {

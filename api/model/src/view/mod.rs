@@ -9,6 +9,7 @@ mod forecast;
 mod job;
 mod node;
 mod problem;
+mod question;
 mod round;
 mod stream;
 mod tenant;
@@ -24,6 +25,10 @@ pub use job::{
 };
 pub use node::{GpuView, NodeView, Occupant};
 pub use problem::Problem;
+pub use question::{
+    AddedNodes, ImaginedJob, ImaginedQuota, JobShift, PlanView, Shift, ShiftedJob, ShiftedJobs,
+    TenantShift, WhatIf, WhatIfView,
+};
 pub use round::{RoundSummaryView, RoundTotals, RoundView};
 pub use stream::{LogEnd, LogPiece, Opened, ProgressMessage, name};
 pub use tenant::{CreatedToken, Me, NewTenant, NewToken, TenantChange, TenantView, TokenView};

@@ -8,6 +8,7 @@ mod log;
 mod migration;
 mod node;
 mod plan;
+mod question;
 mod report;
 mod round;
 mod tenancy;

@@ -17,7 +17,7 @@ async fn processes_that_migrate_at_once_do_not_disturb_each_other() -> anyhow::R
     let applied: i64 = sqlx::query_scalar("select count(*) from _sqlx_migrations where success")
         .fetch_one(&mut conn)
         .await?;
-    assert_eq!(applied, 10);
+    assert_eq!(applied, 11);
     Ok(())
 }
 

@@ -1,0 +1,93 @@
+//! Questions about what is not: what would come of a job, of more nodes, of another quota. The api asks, the scheduler answers.
+
+use crate::spec::{FieldError, JobSpec};
+use crate::view::{PlanView, WhatIf, WhatIfView};
+use serde::{Deserialize, Serialize};
+
+/// Nodes that may be imagined at once.
+pub const MOST_NODES: u32 = 10_000;
+/// GPUs of one of them.
+pub const MOST_NODE_GPUS: u32 = 64;
+/// Changes of one kind in one question.
+pub const MOST_CHANGES: usize = 32;
+
+/// What is asked.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Question {
+    /// When would a job of the tenant that asks start and end?
+    Plan { job: Box<JobSpec> },
+    /// For administrators: the changes may be of any tenant, and so is the answer.
+    WhatIf { changes: WhatIf },
+}
+
+/// What is answered.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Answer {
+    Plan {
+        plan: PlanView,
+    },
+    WhatIf {
+        comparison: WhatIfView,
+    },
+    /// The question names what is not there.
+    Refused {
+        error: FieldError,
+    },
+}
+
+impl WhatIf {
+    /// Whether the question can be answered at all.
+    ///
+    /// # Errors
+    /// Every field that is wrong, those of the documents included.
+    pub fn validate(&self) -> Result<(), Vec<FieldError>> {
+        let mut errors = Vec::new();
+        let mut wrong = |field: String, value: String, expected: String| {
+            errors.push(FieldError {
+                field,
+                value,
+                expected,
+            });
+        };
+        let counts = [
+            ("add_nodes", self.add_nodes.len()),
+            ("quotas", self.quotas.len()),
+            ("jobs", self.jobs.len()),
+        ];
+        for (field, count) in counts {
+            if count > MOST_CHANGES {
+                let expected = format!("at most {MOST_CHANGES}");
+                wrong(field.to_owned(), format!("{count} of them"), expected);
+            }
+        }
+        if counts.iter().all(|&(_, count)| count == 0) {
+            let expected = "something to change: add_nodes, quotas or jobs".to_owned();
+            wrong("the document".to_owned(), "no change".to_owned(), expected);
+        }
+        for (index, add) in self.add_nodes.iter().enumerate() {
+            let numbers = [
+                ("nodes", add.nodes, MOST_NODES),
+                ("gpus", add.gpus, MOST_NODE_GPUS),
+            ];
+            for (name, value, most) in numbers {
+                if !(1..=most).contains(&value) {
+                    let field = format!("add_nodes[{index}].{name}");
+                    wrong(field, value.to_string(), format!("1 to {most}"));
+                }
+            }
+        }
+        for (index, job) in self.jobs.iter().enumerate() {
+            for error in job.job.validate().err().into_iter().flatten() {
+                let field = format!("jobs[{index}].job.{}", error.field);
+                wrong(field, error.value, error.expected);
+            }
+        }
+        if errors.is_empty() {
+            Ok(())
+        } else {
+            Err(errors)
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! Asks the scheduler by way of the store, and waits for its answer.
+
+use crate::auth::Caller;
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::state::App;
+use muster_model::question::{Answer, Question};
+use muster_store::StoreError;
+use muster_store::question::{self, Open};
+use std::time::Duration;
+
+/// Open questions of one tenant at a time: each costs the scheduler seconds on a large cluster.
+const MOST_OPEN: u32 = 8;
+/// Below the time in which every answer must begin.
+const PATIENCE: Duration = Duration::from_secs(25);
+/// A question outlives whoever asked by this at most, should the api die.
+const LIVES: Duration = Duration::from_secs(60);
+/// Between two looks for the answer: few milliseconds at first.
+const LOOKS_MS: (u64, u64) = (5, 200);
+
+/// # Errors
+/// Too many questions of the tenant are open, no scheduler answers, or it refuses.
+pub async fn ask(app: &App, caller: &Caller, question: Question) -> Result<Answer, Refusal> {
+    let open = Open {
+        id: clock::new_id(),
+        tenant: caller.tenant_id,
+        question,
+    };
+    let now = clock::now();
+    let mut tx = app.begin(caller).await?;
+    if !question::ask(&mut tx, &open, MOST_OPEN, now, now + LIVES).await? {
+        let detail = format!(
+            "{MOST_OPEN} questions of tenant {} are open already; ask again when one is answered",
+            caller.tenant_name
+        );
+        return Err(Refusal::new(Kind::TooManyRequests, detail).retry_after(1));
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    let answered = tokio::time::timeout(PATIENCE, wait(app, caller, &open)).await;
+    let mut tx = app.begin(caller).await?;
+    question::forget(&mut tx, open.id).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    match answered {
+        Ok(Ok(Answer::Refused { error })) => {
+            Err(Refusal::of_fields(Kind::InvalidBody, vec![error]))
+        }
+        Ok(answer) => answer,
+        Err(_) => {
+            let seconds = PATIENCE.as_secs();
+            let detail = format!("no scheduler has answered within {seconds} s");
+            Err(Refusal::new(Kind::Timeout, detail))
+        }
+    }
+}
+
+async fn wait(app: &App, caller: &Caller, open: &Open) -> Result<Answer, Refusal> {
+    let (mut pause_ms, longest_ms) = LOOKS_MS;
+    loop {
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        let mut tx = app.begin(caller).await?;
+        if let Some(answer) = question::answer_of(&mut tx, open.id).await? {
+            return Ok(answer);
+        }
+        // Given back before the next pause: others wait for it.
+        drop(tx);
+        pause_ms = (pause_ms * 2).min(longest_ms);
+    }
+}

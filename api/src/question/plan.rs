@@ -1,0 +1,46 @@
+//! `POST /plan`.
+
+use super::ask::ask;
+use crate::auth::Caller;
+use crate::body::Document;
+use crate::problem::{Kind, Refusal};
+use crate::query::Params;
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::question::{Answer, Question};
+use muster_model::spec::JobSpec;
+use muster_model::view::PlanView;
+
+/// Say what would come of a job, without submitting it
+///
+/// The scheduler runs its real decisions forward from the cluster as it is, with the job and without it, many times, each time with
+/// other speeds and other work left. The intervals hold in eight cases of ten, as far as those of forecasts past did. The tenant's
+/// own jobs that would make way or move are named, those of other tenants are counted.
+#[utoipa::path(
+    post, path = "/plan", operation_id = "planJob", tag = "jobs",
+    request_body(
+        content((JobSpec = "application/json"), (JobSpec = "application/yaml")),
+        description = "The job document, version `muster/v1`",
+    ),
+    responses((status = 200, description = "What is to be expected", body = PlanView)),
+)]
+#[tracing::instrument(name = "api.plan", skip_all)]
+pub async fn plan(
+    State(app): State<App>,
+    caller: Caller,
+    Params(()): Params<()>,
+    document: Document<JobSpec>,
+) -> Result<Json<PlanView>, Refusal> {
+    if let Err(errors) = document.value.validate() {
+        return Err(Refusal::of_fields(Kind::InvalidJob, errors));
+    }
+    let job = Box::new(document.value);
+    match ask(&app, &caller, Question::Plan { job }).await? {
+        Answer::Plan { plan } => Ok(Json(plan)),
+        Answer::WhatIf { .. } | Answer::Refused { .. } => Err(Refusal::new(
+            Kind::Internal,
+            "the scheduler answered another question",
+        )),
+    }
+}

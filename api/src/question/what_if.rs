@@ -1,0 +1,70 @@
+//! `POST /what-if`.
+
+use super::ask::ask;
+use crate::auth::Admin;
+use crate::body::Document;
+use crate::problem::{Kind, Refusal};
+use crate::query::Params;
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::question::{Answer, Question};
+use muster_model::spec::FieldError;
+use muster_model::view::{WhatIf, WhatIfView};
+use muster_store::{scope, tenant};
+
+/// Say what more nodes, other quotas or more jobs would change
+///
+/// For administrators: the answer names jobs of every tenant. Nothing is changed; the cluster as it is is forecast with all the
+/// changes together and without them, by the same dice.
+#[utoipa::path(
+    post, path = "/what-if", operation_id = "whatIf", tag = "rounds",
+    request_body = WhatIf,
+    responses((status = 200, description = "What is to be expected", body = WhatIfView)),
+)]
+#[tracing::instrument(name = "api.what_if", skip_all)]
+pub async fn what_if(
+    State(app): State<App>,
+    Admin(caller): Admin,
+    Params(()): Params<()>,
+    document: Document<WhatIf>,
+) -> Result<Json<WhatIfView>, Refusal> {
+    let changes = document.value;
+    if let Err(errors) = changes.validate() {
+        return Err(Refusal::of_fields(Kind::InvalidBody, errors));
+    }
+    let mut tx = app.begin(&caller).await?;
+    scope::admin(&mut tx).await?;
+    let mut unknown = Vec::new();
+    for (field, name) in tenants(&changes) {
+        if tenant::by_name(&mut tx, name).await?.is_none() {
+            unknown.push(FieldError {
+                field,
+                value: format!("{name:?}"),
+                expected: "the name of a tenant".to_owned(),
+            });
+        }
+    }
+    drop(tx);
+    if !unknown.is_empty() {
+        return Err(Refusal::of_fields(Kind::InvalidBody, unknown));
+    }
+    match ask(&app, &caller, Question::WhatIf { changes }).await? {
+        Answer::WhatIf { comparison } => Ok(Json(comparison)),
+        Answer::Plan { .. } | Answer::Refused { .. } => Err(Refusal::new(
+            Kind::Internal,
+            "the scheduler answered another question",
+        )),
+    }
+}
+
+/// Every tenant that is named, and where.
+fn tenants(changes: &WhatIf) -> Vec<(String, &str)> {
+    let quotas = changes.quotas.iter().enumerate();
+    let quotas =
+        quotas.map(|(index, quota)| (format!("quotas[{index}].tenant"), quota.tenant.as_str()));
+    let jobs = changes.jobs.iter().enumerate();
+    let jobs = jobs
+        .filter_map(|(index, job)| Some((format!("jobs[{index}].tenant"), job.tenant.as_deref()?)));
+    quotas.chain(jobs).collect()
+}

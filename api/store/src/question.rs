@@ -1,0 +1,138 @@
+//! Questions of tenants to the scheduler, and its answers. They live for seconds.
+
+use crate::error::StoreError;
+use crate::wake::{self, Channel};
+use muster_model::id::TenantId;
+use muster_model::question::{Answer, Question};
+use serde_json::value::RawValue;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// A question that nobody has answered yet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Open {
+    pub id: Uuid,
+    pub tenant: TenantId,
+    pub question: Question,
+}
+
+/// Asks, and wakes the scheduler. `false` when so many of the tenant's questions are open already: nothing is asked then.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn ask(
+    conn: &mut PgConnection,
+    open: &Open,
+    most: u32,
+    now: OffsetDateTime,
+    expires: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    // One of a tenant's questions at a time is counted, until the transaction ends.
+    sqlx::query!(
+        "select pg_advisory_xact_lock(hashtextextended('question', 0) # hashtextextended($1, 0))",
+        open.tenant.0.to_string()
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    let done = sqlx::query!(
+        "insert into question (id, tenant_id, asked_at, expires_at, question)
+         select $1, $2, $3, $4, $5
+         where (select count(*) from question where tenant_id = $2 and answer is null and expires_at > $3) < $6",
+        open.id,
+        open.tenant.0,
+        now,
+        expires,
+        Json(&open.question) as _,
+        i64::from(most)
+    )
+    .execute(&mut *conn)
+    .await?;
+    if done.rows_affected() == 0 {
+        return Ok(false);
+    }
+    wake::send(conn, &[Channel::Questions]).await?;
+    Ok(true)
+}
+
+/// The answer, once it is there. Whoever asks must be of the tenant in scope.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn answer_of(conn: &mut PgConnection, id: Uuid) -> Result<Option<Answer>, StoreError> {
+    let row = sqlx::query_scalar!(
+        r#"select answer as "answer: Json<Answer>" from question where id = $1"#,
+        id
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.flatten().map(|json| json.0))
+}
+
+/// Forgets a question of the tenant in scope.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn forget(conn: &mut PgConnection, id: Uuid) -> Result<(), StoreError> {
+    sqlx::query!("delete from question where id = $1", id)
+        .execute(conn)
+        .await?;
+    Ok(())
+}
+
+/// The oldest question, if there is one of another tenant than `last`, who was answered last: nobody waits for all that another
+/// has asked. One that this release cannot read is left to
+/// expire.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn next(
+    conn: &mut PgConnection,
+    last: Option<TenantId>,
+    now: OffsetDateTime,
+) -> Result<Option<Open>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select id, tenant_id, question as "question: Json<Box<RawValue>>"
+           from question where answer is null and expires_at > $1
+           order by tenant_id is not distinct from $2, asked_at, id"#,
+        now,
+        last.map(|tenant| tenant.0)
+    )
+    .fetch_all(conn)
+    .await?;
+    let read = rows.into_iter().find_map(|row| {
+        Some(Open {
+            id: row.id,
+            tenant: row.tenant_id.into(),
+            question: serde_json::from_str(row.question.0.get()).ok()?,
+        })
+    });
+    Ok(read)
+}
+
+/// Answers; whoever waits looks for it.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn answer(conn: &mut PgConnection, id: Uuid, answer: &Answer) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update question set answer = $2 where id = $1 and answer is null",
+        id,
+        Json(answer) as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Deletes what nobody waits for; how many.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn prune(conn: &mut PgConnection, now: OffsetDateTime) -> Result<u64, StoreError> {
+    let done = sqlx::query!("delete from question where expires_at <= $1", now)
+        .execute(conn)
+        .await?;
+    Ok(done.rows_affected())
+}

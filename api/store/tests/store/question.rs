@@ -1,0 +1,82 @@
+//! Questions: bounded for each tenant, answered in turn, seen by their tenant alone, gone when nobody waits.
+
+use crate::world::{World, at, id, spec};
+use muster_model::id::TenantId;
+use muster_model::question::{Answer, Question};
+use muster_model::spec::FieldError;
+use muster_store::pool;
+use muster_store::question::{Open, answer, answer_of, ask, forget, next, prune};
+
+fn open(tenant: TenantId) -> Open {
+    let job = Box::new(spec("imagined"));
+    Open {
+        id: id(),
+        tenant,
+        question: Question::Plan { job },
+    }
+}
+
+async fn put(world: &World, open: &Open, at_s: u64) -> anyhow::Result<bool> {
+    let mut tx = pool::begin_for(&world.api, open.tenant).await?;
+    let asked = ask(&mut tx, open, 2, at(at_s), at(at_s + 60)).await?;
+    tx.commit().await?;
+    Ok(asked)
+}
+
+#[tokio::test]
+async fn questions_are_bounded_and_every_tenant_has_its_turn() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let [first, second, third] = [0; 3].map(|_| open(world.red));
+    let other = open(world.blue);
+    assert!(put(&world, &first, 1).await? && put(&world, &second, 2).await?);
+    assert!(!put(&world, &third, 3).await?, "two are open");
+    assert!(put(&world, &other, 4).await?);
+
+    let refused = Answer::Refused {
+        error: FieldError {
+            field: "add_nodes".to_owned(),
+            value: "x".to_owned(),
+            expected: "y".to_owned(),
+        },
+    };
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let mut last = None;
+    for expected in [&first, &other, &second] {
+        let found = next(&mut tx, last, at(5)).await?.expect("one is open");
+        last = Some(found.tenant);
+        assert_eq!(found, *expected);
+        answer(&mut tx, found.id, &refused).await?;
+    }
+    assert_eq!(next(&mut tx, last, at(5)).await?, None);
+    tx.commit().await?;
+
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert_eq!(answer_of(&mut tx, first.id).await?, Some(refused));
+    assert_eq!(answer_of(&mut tx, other.id).await?, None, "it is blue's");
+    forget(&mut tx, other.id).await?;
+    forget(&mut tx, first.id).await?;
+    assert_eq!(answer_of(&mut tx, first.id).await?, None);
+    tx.commit().await?;
+    assert!(put(&world, &third, 6).await?, "the others are answered");
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_question_cannot_be_asked_for_another_tenant_and_expires() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let foreign = open(world.blue);
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    assert!(ask(&mut tx, &foreign, 2, at(1), at(2)).await.is_err());
+    drop(tx);
+    let own = open(world.red);
+    assert!(put(&world, &own, 1).await?);
+    let mut tx = pool::begin(&world.scheduler).await?;
+    assert_eq!(
+        next(&mut tx, None, at(61)).await?,
+        None,
+        "nobody waits any more"
+    );
+    assert_eq!(prune(&mut tx, at(60)).await?, 0);
+    assert_eq!(prune(&mut tx, at(61)).await?, 1);
+    Ok(())
+}

@@ -1,0 +1,328 @@
+//! Answers what people ask about what is not: a job that was not submitted, nodes and quotas that are not there. The real core runs
+//! forward from the live snapshot with the change and without it, as for a forecast. No decision reads it.
+
+use crate::clock;
+use crate::forecast::{ForecastError, live, settings};
+use crate::session::chain;
+use crate::translate::date;
+use crate::wakes::Wakes;
+use muster_core::policy::Policy;
+use muster_core::snapshot::Snapshot;
+use muster_model::forecast::Interval;
+use muster_model::id::TenantId;
+use muster_model::question::{Answer, Question};
+use muster_model::spec::FieldError;
+use muster_model::view::{
+    JobShift, PlanView, Shift, ShiftedJob, ShiftedJobs, TenantShift, WhatIf, WhatIfView,
+};
+use muster_sim::forecast::Interval as Foreseen;
+use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, WhatIfError, what_if};
+use muster_store::StoreError;
+use muster_store::pool::{Pool, begin};
+use muster_store::question::{self, Open};
+use std::cmp::Reverse;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// A wake-up may be missed.
+const LOOK: Duration = Duration::from_secs(2);
+/// An end that moves by less is not told.
+const MOVED_MS: i64 = 30_000;
+/// Jobs named in an answer.
+const OWN_SHOWN: usize = 100;
+const ALL_SHOWN: usize = 500;
+
+/// Answers, one question after the other, until this process stops leading.
+pub async fn run(
+    pool: &Pool,
+    policy: &Policy,
+    mut wakes: Wakes,
+    mut leader: watch::Receiver<bool>,
+) {
+    let mut last = None;
+    loop {
+        wakes.questions.mark_unchanged();
+        let answered = tokio::select! {
+            _ = leader.wait_for(|leads| !leads) => return,
+            answered = once(pool, policy, last) => answered,
+        };
+        match answered {
+            Ok(Some(tenant)) => {
+                last = Some(tenant);
+                continue;
+            }
+            Ok(None) => {}
+            Err(error) => tracing::warn!(error = %chain(&error), "a question stays without answer"),
+        }
+        tokio::select! {
+            _ = leader.wait_for(|leads| !leads) => return,
+            _ = tokio::time::timeout(LOOK, wakes.questions.changed()) => {}
+        }
+    }
+}
+
+/// Answers the question whose turn it is after `last` had theirs; whose it was, `None` when there is none.
+///
+/// # Errors
+/// [`ForecastError`].
+#[tracing::instrument(name = "scheduler.question", skip_all)]
+pub async fn once(
+    pool: &Pool,
+    policy: &Policy,
+    last: Option<TenantId>,
+) -> Result<Option<TenantId>, ForecastError> {
+    let now = clock::now();
+    let mut tx = begin(pool).await?;
+    question::prune(&mut tx, now).await?;
+    let next = question::next(&mut tx, last, now).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let Some(open) = next else {
+        return Ok(None);
+    };
+    let (snapshot, widen) = live(pool).await?;
+    let (id, tenant, policy) = (open.id, open.tenant, policy.clone());
+    let answer =
+        tokio::task::spawn_blocking(move || answer(&snapshot, &open, &policy, widen)).await??;
+    let mut tx = begin(pool).await?;
+    question::answer(&mut tx, id, &answer).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(Some(tenant))
+}
+
+fn answer(
+    snapshot: &Snapshot,
+    open: &Open,
+    policy: &Policy,
+    widen: f64,
+) -> Result<Answer, ForecastError> {
+    let settings = settings(snapshot, widen);
+    let changes = match &open.question {
+        Question::Plan { job } => vec![Change::AddJob {
+            tenant: name_of(snapshot, open.tenant),
+            spec: job.clone(),
+        }],
+        Question::WhatIf { changes } => imagined(changes, &name_of(snapshot, open.tenant)),
+    };
+    let comparison = match what_if(snapshot, &changes, policy, &settings) {
+        Ok(comparison) => comparison,
+        Err(WhatIfError::Run(error)) => return Err(error.into()),
+        Err(refused @ (WhatIfError::NoSuchTenant { .. } | WhatIfError::NoNode)) => {
+            return Ok(Answer::Refused {
+                error: blame(&refused),
+            });
+        }
+    };
+    Ok(match &open.question {
+        Question::Plan { .. } => Answer::Plan {
+            plan: plan(&comparison, &name_of(snapshot, open.tenant)),
+        },
+        Question::WhatIf { .. } => Answer::WhatIf {
+            comparison: whole(&comparison),
+        },
+    })
+}
+
+fn name_of(snapshot: &Snapshot, id: TenantId) -> String {
+    let mut tenants = snapshot.tenants.iter();
+    let found = tenants.find(|tenant| tenant.id == id);
+    found.map_or_else(|| id.to_string(), |tenant| tenant.name.clone())
+}
+
+fn imagined(changes: &WhatIf, own: &str) -> Vec<Change> {
+    let nodes = changes.add_nodes.iter().map(|add| Change::AddNodes {
+        nodes: add.nodes,
+        gpus: add.gpus,
+    });
+    let quotas = changes.quotas.iter().map(|quota| Change::Quota {
+        tenant: quota.tenant.clone(),
+        gpu_quota: quota.gpu_quota,
+    });
+    let jobs = changes.jobs.iter().map(|job| Change::AddJob {
+        tenant: job.tenant.clone().unwrap_or_else(|| own.to_owned()),
+        spec: Box::new(job.job.clone()),
+    });
+    nodes.chain(quotas).chain(jobs).collect()
+}
+
+/// The api has looked for the tenants; they can only have gone since.
+fn blame(refused: &WhatIfError) -> FieldError {
+    let (field, value, expected) = match refused {
+        WhatIfError::NoSuchTenant { name } => {
+            ("quotas or jobs", name.as_str(), "a tenant that is there")
+        }
+        WhatIfError::NoNode | WhatIfError::Run(_) => (
+            "add_nodes",
+            "no node is up",
+            "one node at least to take for a model",
+        ),
+    };
+    FieldError {
+        field: field.to_owned(),
+        value: value.to_owned(),
+        expected: expected.to_owned(),
+    }
+}
+
+/// For a member: others' jobs are counted, never named.
+fn plan(comparison: &Comparison, tenant: &str) -> PlanView {
+    let mut own_jobs = Vec::new();
+    let mut other_jobs = ShiftedJobs::default();
+    for job in comparison.jobs.iter().filter(|job| is_shifted(job)) {
+        if job.tenant == tenant {
+            own_jobs.push(ShiftedJob {
+                id: job.job,
+                name: job.name.clone(),
+                later_s: later_s(job),
+                displaced: job.is_displaced(),
+            });
+            continue;
+        }
+        let later_ms = job.moved_ms().unwrap_or(0);
+        other_jobs.displaced += u32::from(job.is_displaced());
+        other_jobs.later += u32::from(later_ms >= MOVED_MS);
+        other_jobs.earlier += u32::from(later_ms <= -MOVED_MS);
+    }
+    own_jobs.truncate(OWN_SHOWN);
+    let added = comparison.jobs.iter().find(|job| job.before.is_none());
+    PlanView {
+        made_at: date(comparison.now_ms),
+        start: added.and_then(|job| job.after.start).map(interval),
+        finish: added.and_then(|job| job.after.finish).map(interval),
+        gpu_hours: added.map_or(0.0, gpu_hours),
+        own_jobs,
+        other_jobs,
+    }
+}
+
+fn whole(comparison: &Comparison) -> WhatIfView {
+    let shift = |pair: Pair| Shift {
+        before: pair.before,
+        after: pair.after,
+    };
+    let jobs = comparison.jobs.iter();
+    let mut shown: Vec<&JobOutlook> = jobs
+        .filter(|job| job.before.is_none() || is_shifted(job))
+        .collect();
+    let far = |job: &JobOutlook| job.moved_ms().map_or(0, i64::abs);
+    shown.sort_by_key(|job| (job.before.is_some(), Reverse(far(job)), job.job));
+    shown.truncate(ALL_SHOWN);
+    let tenants = comparison.tenants.iter().map(|tenant| TenantShift {
+        tenant: tenant.tenant.clone(),
+        jobs: tenant.jobs,
+        wait_s: tenant.wait_s.map(shift),
+        jct_s: tenant.jct_s.map(shift),
+    });
+    let jobs = shown.into_iter().map(|job| JobShift {
+        id: job.before.is_some().then_some(job.job),
+        name: job.name.clone(),
+        tenant: job.tenant.clone(),
+        start: job.after.start.map(interval),
+        finish: job.after.finish.map(interval),
+        gpu_hours: gpu_hours(job),
+        later_s: later_s(job),
+        displaced: job.is_displaced(),
+    });
+    WhatIfView {
+        made_at: date(comparison.now_ms),
+        tenants: tenants.collect(),
+        jobs: jobs.collect(),
+    }
+}
+
+/// Of those that are there already.
+fn is_shifted(job: &JobOutlook) -> bool {
+    let Some(before) = &job.before else {
+        return false;
+    };
+    let ends = before.finish.is_some() != job.after.finish.is_some();
+    let moved = job.moved_ms().is_some_and(|ms| ms.abs() >= MOVED_MS);
+    ends || moved || job.is_displaced()
+}
+
+fn later_s(job: &JobOutlook) -> Option<f64> {
+    job.moved_ms().map(|ms| ms as f64 / 1000.0)
+}
+
+fn gpu_hours(job: &JobOutlook) -> f64 {
+    job.after.gpu_s / 3600.0
+}
+
+fn interval(foreseen: Foreseen) -> Interval {
+    Interval {
+        p10: date(foreseen.p10_ms),
+        p50: date(foreseen.p50_ms),
+        p90: date(foreseen.p90_ms),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MOVED_MS, plan, whole};
+    use muster_model::view::ShiftedJobs;
+    use muster_sim::forecast::{Forecast, Interval};
+    use muster_sim::what_if::{Comparison, JobOutlook};
+    use uuid::Uuid;
+
+    fn outlook(
+        id: u128,
+        name: &str,
+        tenant: &str,
+        before_ms: Option<i64>,
+        stops: f64,
+    ) -> JobOutlook {
+        let job = Uuid::from_u128(id).into();
+        let forecast = |end_ms: i64, stops: f64| Forecast {
+            job,
+            start: None,
+            finish: Some(Interval {
+                p10_ms: end_ms - 10,
+                p50_ms: end_ms,
+                p90_ms: end_ms + 10,
+            }),
+            gpu_s: 7_200.0,
+            stops,
+        };
+        JobOutlook {
+            job,
+            name: name.to_owned(),
+            tenant: tenant.to_owned(),
+            before: before_ms.map(|end_ms| forecast(end_ms, 0.0)),
+            after: forecast(1_000_000, stops),
+        }
+    }
+
+    #[test]
+    fn a_member_is_told_names_of_its_own_jobs_and_counts_of_others() {
+        let comparison = Comparison {
+            now_ms: 0,
+            tenants: Vec::new(),
+            jobs: vec![
+                outlook(1, "mine", "red", Some(1_000_000 - MOVED_MS), 0.0),
+                outlook(2, "mine-unmoved", "red", Some(1_000_000), 0.0),
+                outlook(3, "secret", "blue", Some(1_000_000 - MOVED_MS), 1.0),
+                outlook(4, "secret-too", "blue", Some(1_000_000 + MOVED_MS), 0.0),
+                outlook(5, "imagined", "red", None, 0.0),
+            ],
+        };
+        let told = plan(&comparison, "red");
+        assert_eq!(told.own_jobs.len(), 1);
+        assert_eq!(told.own_jobs[0].name, "mine");
+        assert_eq!(told.own_jobs[0].later_s, Some(30.0));
+        let counts = ShiftedJobs {
+            displaced: 1,
+            later: 1,
+            earlier: 1,
+        };
+        assert_eq!(told.other_jobs, counts);
+        assert!((told.gpu_hours - 2.0).abs() < 1e-9);
+        let text = serde_json::to_string(&told).expect("JSON");
+        assert!(!text.contains("secret") && !text.contains("blue"), "{text}");
+
+        let names: Vec<String> = whole(&comparison)
+            .jobs
+            .into_iter()
+            .map(|job| job.name)
+            .collect();
+        assert_eq!(names, ["imagined", "mine", "secret", "secret-too"]);
+    }
+}
