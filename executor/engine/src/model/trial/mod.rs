@@ -3,6 +3,7 @@
 #[path = "../../../tests/fixtures/mod.rs"]
 #[allow(unused_imports, reason = "curves are for whole networks")]
 mod fixtures;
+mod sequence;
 mod vision;
 
 use super::builder::{Builder, ValueId};
