@@ -59,7 +59,7 @@ impl<'a> Floor<'a> {
     }
 
     /// GPUs in all.
-    pub(super) fn free(&self) -> u32 {
+    pub(super) fn all_free(&self) -> u32 {
         self.tally.gpus()
     }
 

@@ -82,7 +82,7 @@ impl<'p> Standing<'p> {
             standing.floor.close(node);
         }
         standing.floor.open();
-        standing.free = standing.floor.free();
+        standing.free = standing.floor.all_free();
         if standing.free == 0 {
             let next = decision.worth.iter().map(|worth| worth.next_gain);
             standing.price = next.fold(0.0, f64::max);
