@@ -39,7 +39,7 @@ impl<'a> Floor<'a> {
     }
 
     /// Free GPUs of a node.
-    pub(super) fn free(&self, node: u32) -> u32 {
+    pub(super) fn free_on(&self, node: u32) -> u32 {
         self.tally.free[node as usize]
     }
 

@@ -166,7 +166,7 @@ impl Kept {
             .iter()
             .map(|(&node, &(moving, _))| (moving, node))
             .collect();
-        nodes.retain(|&(moving, node)| floor.free(node) + moving >= whole);
+        nodes.retain(|&(moving, node)| floor.free_on(node) + moving >= whole);
         nodes.sort_unstable();
         let mut moved = Vec::new();
         for (_, node) in nodes.into_iter().take(dish.nodes as usize) {
