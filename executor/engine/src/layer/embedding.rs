@@ -45,10 +45,10 @@ impl Kernel for Embedding {
             }
             for (token, d_row) in tokens.iter().zip(d_output.chunks_exact(self.width)) {
                 let place = (*token as usize).wrapping_sub(part * size);
-                if let Some(sum) = d_table.get_mut(place.saturating_mul(self.width)..) {
-                    if !sum.is_empty() {
-                        add(&mut sum[..self.width], d_row);
-                    }
+                if let Some(sum) = d_table.get_mut(place.saturating_mul(self.width)..)
+                    && !sum.is_empty()
+                {
+                    add(&mut sum[..self.width], d_row);
                 }
             }
         });

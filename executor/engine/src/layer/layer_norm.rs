@@ -65,8 +65,8 @@ impl Kernel for LayerNorm {
         });
         let mut write = pass.write;
         let areas = [self.width, self.width];
-        let work = |((x, kept), d_y, d_x): ((&[f32], &[f32]), &[f32], &mut [f32]),
-                    lane: &mut Lane| {
+        type Item<'a> = ((&'a [f32], &'a [f32]), &'a [f32], &'a mut [f32]);
+        let work = |((x, kept), d_y, d_x): Item<'_>, lane: &mut Lane| {
             let [d_scale, d_shift] = lane.split(areas);
             d_scale.fill(0.0);
             d_shift.fill(0.0);
