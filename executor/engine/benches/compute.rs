@@ -61,6 +61,54 @@ fn step_cnn_c32_c64_fc128(bencher: Bencher) {
     step(bencher, &cnn([32, 64], 128));
 }
 
+/// 256 bytes, 64 steps, one layer of 256; 32 sequences.
+#[divan::bench]
+fn step_lstm_h256(bencher: Bencher) {
+    let network = zoo::lstm_language_model(64, 256, 256, &[256]).unwrap();
+    step_of_text(bencher, &network, 32);
+}
+
+#[divan::bench]
+fn step_gru_h256(bencher: Bencher) {
+    let network = zoo::gru_language_model(64, 256, 256, &[256]).unwrap();
+    step_of_text(bencher, &network, 32);
+}
+
+/// 256 bytes, 4 blocks of width 256 with 4 heads; 8 sequences.
+#[divan::bench(args = [128, 512])]
+fn step_gpt_d256(bencher: Bencher, length: usize) {
+    let gpt = zoo::Gpt {
+        length,
+        vocabulary: 256,
+        width: 256,
+        blocks: 4,
+        heads: 4,
+        tied: false,
+        dropout: 0.0,
+    };
+    step_of_text(bencher, &zoo::gpt(gpt).unwrap(), 8);
+}
+
+fn step_of_text(bencher: Bencher, network: &Network, sequences: usize) {
+    let params = network.init(1);
+    let tokens: Vec<u32> = (0..sequences * network.input().len())
+        .map(|i| (i * 7919 % 256) as u32)
+        .collect();
+    let inputs: Vec<f32> = tokens.iter().map(|token| *token as f32).collect();
+    let mut grads = vec![0.0; params.len()];
+    let mut workspace = network.workspace(sequences, 1);
+    bencher
+        .counter(ItemsCount::new(tokens.len()))
+        .bench_local(|| {
+            network.loss_and_grad(
+                &mut workspace,
+                black_box(&params),
+                &Batch::classes(&inputs, &tokens),
+                &mut grads,
+            )
+        });
+}
+
 #[divan::bench]
 fn evaluate_cnn_c32_c64_fc128(bencher: Bencher) {
     let network = cnn([32, 64], 128);
