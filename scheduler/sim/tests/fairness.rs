@@ -1,0 +1,205 @@
+//! Tenants on samples of the Philly trace, under our own rules: nobody is served worse than by its fair share, and the mean
+//! completion time stays near that of a rule that cares for nothing else.
+
+mod traces;
+
+use muster_core::policies::name::PolicyName;
+use muster_sim::live::{Terms, run};
+use muster_sim::measure::{Summary, completion_times_s};
+use muster_sim::peers::{Cluster, NodeGroup};
+use muster_sim::run::{JobRun, Run};
+use muster_sim::trace::{Workload, read};
+use std::collections::BTreeMap;
+
+/// Every `step`-th job of the trace from one on, so that the load of its cluster, thousands of GPUs, fits one of `nodes` x 4.
+#[derive(Debug, Clone, Copy)]
+struct Sample {
+    offset: usize,
+    step: usize,
+    jobs: usize,
+    nodes: u32,
+    /// Tenants among whom the jobs are dealt out in turn; those of the trace if `None`.
+    tenants: Option<usize>,
+}
+
+const fn sample(offset: usize, step: usize, jobs: usize, nodes: u32) -> Sample {
+    Sample {
+        offset,
+        step,
+        jobs,
+        nodes,
+        tenants: None,
+    }
+}
+
+/// Between a quarter and three quarters of the GPUs are busy in the mean over the whole time, in which the last jobs run alone for
+/// weeks; while jobs come, jobs wait.
+const SAMPLES: [Sample; 5] = [
+    sample(3_000, 8, 1_000, 16),
+    sample(17_000, 8, 1_000, 16),
+    sample(33_000, 8, 1_000, 16),
+    sample(100, 20, 1_000, 8),
+    Sample {
+        tenants: Some(15),
+        ..sample(12_000, 10, 1_000, 12)
+    },
+];
+
+fn workload(all: &Workload, sample: Sample) -> Workload {
+    let most = sample.nodes * 4;
+    let kept = all.jobs.iter().skip(sample.offset).step_by(sample.step);
+    let kept = kept.filter(|job| (1..=most).contains(&job.gpus));
+    let mut jobs: Vec<_> = kept.take(sample.jobs).cloned().collect();
+    let times = jobs.iter().map(|job| job.submitted_s);
+    let first_s = times.fold(f64::INFINITY, f64::min);
+    for (number, job) in jobs.iter_mut().enumerate() {
+        job.submitted_s -= first_s;
+        if let Some(tenants) = sample.tenants {
+            job.tenant = format!("tenant {}", number % tenants);
+        }
+    }
+    Workload {
+        name: format!("{sample:?}"),
+        jobs,
+    }
+}
+
+/// A job as the references see it: with its start and its stop, as in `Run`, so that both sides count the same.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    submitted_s: f64,
+    gpus: f64,
+    left_s: f64,
+}
+
+impl Piece {
+    fn of(job: &JobRun) -> Self {
+        Self {
+            submitted_s: job.submitted_s,
+            gpus: f64::from(job.request_gpus),
+            left_s: job.request_s,
+        }
+    }
+}
+
+/// Completion times when at every moment the jobs of the least time left run, each at the speed that `speed(its GPUs, GPUs that are
+/// left)` says. Moves are free and GPUs have no places, which no scheduler has.
+fn shortest_first(pieces: &[Piece], gpus: f64, speed: impl Fn(f64, f64) -> f64) -> Vec<f64> {
+    let mut order: Vec<usize> = (0..pieces.len()).collect();
+    order.sort_by(|&a, &b| pieces[a].submitted_s.total_cmp(&pieces[b].submitted_s));
+    let mut arrivals = order.into_iter().peekable();
+    let mut jcts = vec![0.0; pieces.len()];
+    let mut active: Vec<(f64, usize)> = Vec::new();
+    let mut now_s = 0.0_f64;
+    loop {
+        let comes_s = arrivals.peek().map(|&next| pieces[next].submitted_s);
+        match comes_s {
+            None if active.is_empty() => return jcts,
+            Some(comes_s) if active.is_empty() => now_s = now_s.max(comes_s),
+            _ => {}
+        }
+        while let Some(next) = arrivals.next_if(|&next| pieces[next].submitted_s <= now_s) {
+            active.push((pieces[next].left_s, next));
+        }
+        active.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        let mut free = gpus;
+        let mut take = |&(_, job): &(f64, usize)| {
+            let speed = speed(pieces[job].gpus, free);
+            free -= speed * pieces[job].gpus;
+            speed
+        };
+        let speeds: Vec<f64> = active.iter().map(&mut take).collect();
+        let ends = active
+            .iter()
+            .zip(&speeds)
+            .filter(|(_, speed)| **speed > 0.0);
+        let ends = ends.map(|((left_s, _), speed)| left_s / speed);
+        let comes = arrivals
+            .peek()
+            .map(|&next| pieces[next].submitted_s - now_s);
+        let elapsed_s = ends.chain(comes).fold(f64::INFINITY, f64::min);
+        now_s += elapsed_s;
+        for ((left_s, job), speed) in active.iter_mut().zip(speeds) {
+            *left_s -= speed * elapsed_s;
+            if *left_s <= 1e-6 {
+                jcts[*job] = now_s - pieces[*job].submitted_s;
+            }
+        }
+        active.retain(|(left_s, _)| *left_s > 1e-6);
+    }
+}
+
+/// Gangs run whole or not at all.
+fn unfair_optimum_s(run: &Run) -> f64 {
+    let pieces: Vec<Piece> = run.jobs.iter().map(Piece::of).collect();
+    let whole = |gpus: f64, free: f64| if gpus <= free { 1.0 } else { 0.0 };
+    let jcts = shortest_first(&pieces, gpus(run), whole);
+    jcts.iter().sum::<f64>() / jcts.len() as f64
+}
+
+fn gpus(run: &Run) -> f64 {
+    run.nodes.iter().map(|node| f64::from(node.gpus)).sum()
+}
+
+/// Of every tenant the mean ratio of its jobs' completion times to those in a cluster of its own, of `1 / n` of the GPUs for `n`
+/// tenants, where a gang that is wider than that runs at a part of its speed.
+fn beside_own_clusters(run: &Run) -> BTreeMap<String, f64> {
+    let jcts = completion_times_s(run);
+    let mut of: BTreeMap<String, Vec<usize>> = BTreeMap::new();
+    for (index, job) in run.jobs.iter().enumerate() {
+        of.entry(job.tenant.clone()).or_default().push(index);
+    }
+    let part = gpus(run) / of.len() as f64;
+    let mean = |jobs: Vec<usize>| {
+        let pieces: Vec<Piece> = jobs.iter().map(|&job| Piece::of(&run.jobs[job])).collect();
+        let own = shortest_first(&pieces, part, |gpus, free| (free / gpus).min(1.0));
+        let ratios = jobs.iter().zip(&own).map(|(&job, own_s)| jcts[job] / own_s);
+        ratios.sum::<f64>() / jobs.len() as f64
+    };
+    of.into_iter()
+        .map(|(tenant, jobs)| (tenant, mean(jobs)))
+        .collect()
+}
+
+#[test]
+fn no_tenant_is_served_worse_than_by_its_fair_share_and_the_mean_stays_near_the_unfair_optimum() {
+    let Some(folder) = traces::folder() else {
+        return;
+    };
+    let file = folder.join("clusters/philly_2017-09_2017-10.csv");
+    let text = std::fs::read_to_string(&file).unwrap();
+    let all = read("philly", "philly", &text).unwrap();
+    for sample in SAMPLES {
+        let cluster = Cluster {
+            groups: vec![NodeGroup {
+                kind: None,
+                nodes: sample.nodes,
+                gpus: 4,
+            }],
+        };
+        let terms = Terms {
+            policy: PolicyName::Muster,
+            is_elastic: false,
+            until_s: Terms::UNTIL_S,
+        };
+        let jobs = workload(&all, sample);
+        let done = run(None, &jobs, &cluster, &terms, &mut || 0.0, &mut |_| {}).unwrap();
+        let summary = Summary::of(&done, "live");
+        assert_eq!(summary.unfinished, 0);
+        let optimum_s = unfair_optimum_s(&done);
+        let own = beside_own_clusters(&done);
+        eprintln!(
+            "{sample:?}: mean {:.0} s, unfair optimum {optimum_s:.0} s",
+            summary.avg_jct_s
+        );
+        for tenant in &summary.tenants {
+            let (ratio, own) = (tenant.finish_time_ratio, own[&tenant.tenant]);
+            eprintln!(
+                "  {}: {} jobs, {ratio:.2}, {own:.2}",
+                tenant.tenant, tenant.jobs
+            );
+            assert!(ratio <= 1.2 && own <= 1.2, "{tenant:?} {own}");
+        }
+        assert!(summary.avg_jct_s <= 1.1 * optimum_s, "{optimum_s}");
+    }
+}
