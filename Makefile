@@ -32,7 +32,8 @@ test: web ## run every test
 bench: ## measure against the limits of this machine
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
-	export MUSTER_POSTGRES_BIN && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked --workspace --bench '*'
+	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch || true) && \
+	export MUSTER_POSTGRES_BIN MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked --workspace --bench '*'
 
 lint: ## rustfmt, clippy, the dependency law, tsc and eslint
 	@scripts/ensure-toolchain lint
