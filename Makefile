@@ -29,10 +29,11 @@ test: web ## run every test
 	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM && \
 	MUSTER_DATASETS=$$(dirname "$$dataset") PATH="$$node:$$PATH" scripts/run-tests
 
-bench: ## measure against the limits of this machine
+bench: PEERS ?=
+bench: ## measure against the limits of this machine and, with PEERS=1, PyTorch (5 GB)
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
-	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch || true) && \
+	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch $(if $(PEERS),,--installed) || true) && \
 	export MUSTER_POSTGRES_BIN MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked --workspace --bench '*'
 
 lint: ## rustfmt, clippy, the dependency law, tsc and eslint
