@@ -432,7 +432,10 @@ impl<'s> Engine<'s> {
                 Action::Hold => self.tell(name, || "held".to_owned()),
                 Action::Resume => self.tell(name, || "resumed".to_owned()),
                 Action::Cancel => self.tell(name, || "cancelled".to_owned()),
-                Action::Wait { waiting } => self.tell(name, || format!("waits: {}", waiting.why)),
+                Action::Wait { waiting } => self.tell(name, || match &waiting.smallest_change {
+                    Some(change) => format!("waits: {} (to start: {change})", waiting.why),
+                    None => format!("waits: {}", waiting.why),
+                }),
             }
         }
     }
