@@ -60,7 +60,7 @@ fn policies(seed: u64) -> impl Iterator<Item = PolicyName> {
 
 fn config() -> ProptestConfig {
     ProptestConfig {
-        cases: 2_000,
+        cases: 10_000,
         failure_persistence: None,
         ..ProptestConfig::default()
     }
@@ -143,6 +143,8 @@ proptest! {
 struct Patience {
     /// Seconds that it waits at most for each of those who were there before it, and once more.
     per_job_s: f64,
+    /// Seconds that it takes.
+    length_s: f64,
     name: PolicyName,
 }
 
@@ -150,10 +152,12 @@ struct Patience {
 const PATIENT: [Patience; 2] = [
     Patience {
         per_job_s: LONGEST_S + 60.0,
+        length_s: 100.0,
         name: PolicyName::Fifo,
     },
     Patience {
         per_job_s: 300.0,
+        length_s: 100.0,
         name: PolicyName::Gandiva,
     },
 ];
@@ -161,7 +165,7 @@ const PATIENT: [Patience; 2] = [
 const LONGEST_S: f64 = 600.0;
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 5_000, ..config() })]
+    #![proptest_config(config())]
 
     #[test]
     fn a_wide_gang_is_not_overtaken_for_ever(seed: u64) {
@@ -169,6 +173,23 @@ proptest! {
             let waited_s = wait_of_a_wide_gang(patience, &mut Dice(seed));
             prop_assert!(waited_s.is_some(), "{patience:?}");
         }
+    }
+}
+
+/// Overdue at a hundred times its length, which a case takes long to come to.
+const OVERDUE: Patience = Patience {
+    per_job_s: 5_600.0,
+    length_s: 100.0,
+    name: PolicyName::Muster,
+};
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 400, ..config() })]
+
+    #[test]
+    fn muster_serves_who_is_overdue_however_much_work_comes(seed: u64) {
+        let waited_s = wait_of_a_wide_gang(OVERDUE, &mut Dice(seed));
+        prop_assert!(waited_s.is_some());
     }
 }
 
@@ -194,7 +215,7 @@ fn wait_of_a_wide_gang(patience: Patience, dice: &mut Dice) -> Option<f64> {
     let wide = dice.between(nodes * gpus / 2 + 1, nodes * gpus);
     problem.jobs.push(Job {
         tenant: 1,
-        ..job(wide, 100.0)
+        ..job(wide, patience.length_s)
     });
     while problem.now_s <= patience.per_job_s * f64::from(before + 1) {
         let decision = policy.share(&problem);

@@ -9,8 +9,9 @@
 //! the present one: a change must pay for itself, and planning twice changes nothing. Jobs grow at most to twice the size at which
 //! their family was measured: exploration is bounded.
 //!
-//! Strict on top of that: jobs of a higher priority are served first, and so are those of a tenant that holds less than its share
-//! while it has jobs waiting. When there are more jobs than GPUs, who runs takes turns: age and the time left decide anew in
+//! Strict on top of that: jobs of a higher priority are served first, then the oldest few whose age is beyond all measure, so that
+//! waiting is bounded even where more work comes than can be done, then those of a tenant that holds less than its share while it has
+//! jobs waiting. When there are more jobs than GPUs, who runs takes turns: age and the time left decide anew in
 //! every round, and what was just started has the restart's cost on its side. Two jobs never share a GPU: nothing in a problem
 //! says yet what that would cost them.
 
@@ -45,6 +46,10 @@ pub struct Muster {
     /// From this age on, counted so, the value grows with the square root of the age only: what waits for ever still comes first at
     /// last, but what waits since yesterday does not keep a newcomer of seconds waiting.
     pub elder: f64,
+    /// A job is overdue, and served before all others of its priority, from an age of so many restarts ...
+    pub overdue_restarts: f64,
+    /// ... and so many times what it takes in all at its fastest size.
+    pub overdue_lengths: f64,
     /// Added to every time left, in restarts: who is about to end does not outweigh all others.
     pub offset_restarts: f64,
     /// Times that a restart counts: estimates err, and what is moved now may move again.
@@ -66,6 +71,8 @@ impl Muster {
         patience_restarts: 240.0,
         patience_lengths: 0.25,
         elder: 5.0,
+        overdue_restarts: 1_200.0,
+        overdue_lengths: 100.0,
         offset_restarts: 6.5,
         caution: 5.0,
         floor: 0.2,
@@ -96,7 +103,7 @@ impl Share for Muster {
     fn share(&self, problem: &Problem) -> Decision {
         let board = menu::Board::of(problem, self);
         let menus = board.menus();
-        let classes = shares::priorities(problem);
+        let classes = shares::priorities(problem, self, &menus);
         let mut chosen = choose::choose(problem, &menus, &classes);
         if let Some(owed) = shares::owed(problem, &menus, &classes, &chosen) {
             chosen = choose::choose(problem, &menus, &owed);

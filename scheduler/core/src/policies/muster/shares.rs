@@ -1,17 +1,56 @@
-//! Who is served before others: higher priorities, and tenants that hold less than their share while their jobs wait.
+//! Who is served before others: higher priorities, then who has waited beyond all measure, then tenants that hold less than their
+//! share while their jobs wait.
 
+use super::Muster;
 use super::choose::Choice;
 use super::menu::{Dish, Menu};
+use crate::policies::quota::Quota;
 use crate::problem::{Job, Problem};
 use std::cmp::Reverse;
 
 /// Classes of jobs, the higher served first: all jobs of a class get at least their minimum before any of a lower one does.
 pub(super) type Classes = Vec<i64>;
 
-/// By priority, with room between for who is owed a share.
-pub(super) fn priorities(problem: &Problem) -> Classes {
-    let of = |priority: i32| 2 * i64::from(priority);
-    problem.jobs.iter().map(|job| of(job.priority)).collect()
+/// Overdue jobs that are served before others at a time: one that fits nowhere yet does not keep all others waiting.
+const MOST_OVERDUE: usize = 4;
+
+/// By priority, and within one who is overdue first, with room between for who is owed a share.
+pub(super) fn priorities(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Classes {
+    let of = |priority: i32| 4 * i64::from(priority);
+    let mut classes: Classes = problem.jobs.iter().map(|job| of(job.priority)).collect();
+    for job in overdue(problem, policy, menus) {
+        classes[job] += 2;
+    }
+    classes
+}
+
+/// The oldest jobs whose age is beyond all measure, run or not: what was started for its age must not be stopped for it.
+///
+/// The value of waiting alone does not bound it: where more work comes than can ever be done, there is always somebody whose wait
+/// weighs more.
+fn overdue(problem: &Problem, policy: &Muster, menus: &[Menu<'_>]) -> Vec<usize> {
+    let quota = Quota::whole(problem);
+    let is_overdue = |index: usize| {
+        let job = &problem.jobs[index];
+        let age_s = job.age_s(problem.now_s) - policy.overdue_restarts * job.restart_s.max(1e-3);
+        if age_s < 0.0 || !quota.allows(job.tenant, job.min_gpus) {
+            return false;
+        }
+        let speed = |dish: &Dish| job.outlook.speed(dish.kind, dish.gpus, dish.nodes);
+        let fastest = menus[index].dishes.iter().map(speed).fold(0.0, f64::max);
+        let work = job.outlook.work_done + job.outlook.work_left;
+        fastest > 0.0 && age_s >= policy.overdue_lengths * work / fastest
+    };
+    let mut overdue: Vec<usize> = (0..problem.jobs.len())
+        .filter(|&index| is_overdue(index))
+        .collect();
+    overdue.sort_by(|&a, &b| {
+        let (one, other) = (&problem.jobs[a], &problem.jobs[b]);
+        let by_priority = other.priority.cmp(&one.priority);
+        by_priority.then(one.submitted_s.total_cmp(&other.submitted_s))
+    });
+    overdue.truncate(MOST_OVERDUE);
+    overdue
 }
 
 /// The classes in which the tenants that came off with less than their share come first, job by job as far as their share goes;
