@@ -91,8 +91,8 @@ async fn by_three_tenants_the_cluster_is_shared_and_every_decision_has_its_reaso
         assert_eq!(ended.failures, 0, "{} was resized, not failed", ended.name);
     }
     let sizes = sizes(&ada, wide).await;
-    let after = sizes.get(alone.len()).expect("it was resized once more");
-    assert!(alone.last() > Some(after), "it made room: {sizes:?}");
+    let shrank = sizes.windows(2).any(|pair| pair[1] < pair[0]);
+    assert!(shrank, "it made room: {sizes:?}");
     every_round_replays(&cluster);
     cluster.down();
 }
@@ -116,11 +116,10 @@ async fn tenant(cluster: &Cluster, name: &str) -> Client {
     Client::new(cluster.server(), &token.secret).expect("the server's address")
 }
 
+/// It was given slots; a short job may have given them back by the time it is looked at.
 async fn running(client: &Client, job: JobId) {
-    until(client, job, "its share", |job| {
-        job.phase == JobPhase::Running
-    })
-    .await;
+    let started = |job: &JobView| matches!(job.phase, JobPhase::Running | JobPhase::Succeeded);
+    until(client, job, "its share", started).await;
 }
 
 async fn submit(client: &Client, document: &str) -> JobId {
