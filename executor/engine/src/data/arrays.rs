@@ -1,7 +1,8 @@
 //! Arrays in NPY, NPZ and safetensors files.
 
-use super::examples::{Examples, Normalisation, Targets};
-use super::source::{DatasetError, Rows, Task};
+use super::error::DatasetError;
+use super::examples::{Examples, Normalisation, Targets, Task, gathered};
+use super::split::Rows;
 use crate::model::Input;
 use npyz::{DType, NpyFile, Order, TypeChar};
 use safetensors::{Dtype, SafeTensors};
@@ -259,10 +260,4 @@ impl Rows for Arrays {
             }
         }
     }
-}
-
-/// The rows at `indices`, of `each` numbers.
-pub(super) fn gathered<T: Copy>(numbers: &[T], indices: &[u32], each: usize) -> Vec<T> {
-    let row = |index: &u32| numbers[*index as usize * each..][..each].iter().copied();
-    indices.iter().flat_map(row).collect()
 }

@@ -2,8 +2,6 @@
 //!
 //! As bytes a set of images is a quarter of its size as floats, and filling a batch costs less than reading the floats would.
 
-use super::arrays::gathered;
-
 /// Inputs and targets, example after example.
 #[derive(Debug, Clone)]
 pub struct Examples {
@@ -36,6 +34,15 @@ pub enum Targets {
     Values(Vec<f32>),
     /// The next token at every position of a text.
     Next,
+}
+
+/// What is to be learnt.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Task {
+    /// One of so many classes.
+    Classify { classes: usize },
+    /// So many numbers.
+    Regress { values: usize },
 }
 
 /// Where the targets of a batch are written.
@@ -278,4 +285,10 @@ impl Examples {
             (kept, _, asked) => panic!("targets of {kept:?} were asked for as {asked:?}"),
         }
     }
+}
+
+/// The rows at `indices`, of `each` numbers.
+pub(super) fn gathered<T: Copy>(numbers: &[T], indices: &[u32], each: usize) -> Vec<T> {
+    let row = |index: &u32| numbers[*index as usize * each..][..each].iter().copied();
+    indices.iter().flat_map(row).collect()
 }

@@ -1,8 +1,8 @@
 //! Folders of image files.
 
-use super::arrays::gathered;
-use super::examples::{Examples, Normalisation, Targets};
-use super::source::{DatasetError, Rows};
+use super::error::DatasetError;
+use super::examples::{Examples, Normalisation, Targets, gathered};
+use super::split::Rows;
 use crate::model::InputShape;
 use image::imageops::FilterType;
 use rayon::iter::{IntoParallelRefIterator, ParallelIterator};

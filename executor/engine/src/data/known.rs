@@ -1,8 +1,9 @@
 //! Data sets that are known by name, in the IDX files of their publishers.
 
+use super::error::DatasetError;
 use super::examples::{Examples, Normalisation, Targets};
 use super::idx::{Images, read_images, read_labels};
-use super::source::{DatasetError, Limits};
+use super::split::Limits;
 use crate::model::InputShape;
 use std::path::{Path, PathBuf};
 

@@ -1,7 +1,8 @@
 //! Tables in CSV files.
 
-use super::examples::{Examples, Targets};
-use super::source::{DatasetError, Rows, Task};
+use super::error::DatasetError;
+use super::examples::{Examples, Targets, Task};
+use super::split::Rows;
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -1,7 +1,8 @@
 //! Texts for language models: bytes, so that every text has the same 256 tokens and none is foreign.
 
+use super::error::DatasetError;
 use super::examples::Examples;
-use super::source::{DatasetError, Limits, counts};
+use super::split::{Limits, counts};
 use std::fs;
 use std::path::Path;
 
