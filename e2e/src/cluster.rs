@@ -16,6 +16,7 @@ use tempfile::TempDir;
 /// On two busy cores; no story takes so long when all is well.
 pub const PATIENCE: Duration = Duration::from_secs(180);
 const STEP: Duration = Duration::from_millis(100);
+/// Shorter than in earnest, so that stories of lost nodes do not wait long.
 const LEASE_MS: u32 = 4_000;
 
 /// Stopped, with everything that it started, when it is dropped.
@@ -24,6 +25,7 @@ pub struct Cluster {
     up: Option<Child>,
     folder: TempDir,
     options: Options,
+    lease_ms: u32,
     server: String,
     client: Option<Client>,
 }
@@ -46,6 +48,14 @@ impl Cluster {
     /// # Panics
     /// When it does not come up; the logs are printed.
     pub async fn start(options: Options) -> Self {
+        Self::start_leasing(options, LEASE_MS).await
+    }
+
+    /// As [`Self::start`], with leases of nodes that last so long.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are printed.
+    pub async fn start_leasing(options: Options, lease_ms: u32) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("muster-e2e-")
             .tempdir()
@@ -59,6 +69,7 @@ impl Cluster {
             up: None,
             folder,
             options,
+            lease_ms,
             server,
             client: None,
         };
@@ -96,7 +107,7 @@ impl Cluster {
             ])
             .arg("--data")
             .arg(self.data())
-            .env("MUSTER_SCHEDULER_LEASE_MS", LEASE_MS.to_string())
+            .env("MUSTER_SCHEDULER_LEASE_MS", self.lease_ms.to_string())
             .env("MUSTER_SCHEDULER_HEARTBEAT_MS", "500")
             .env("MUSTER_SCHEDULER_GRACE_MS", "5000")
             .stdin(Stdio::null())
