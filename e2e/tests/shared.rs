@@ -1,5 +1,5 @@
-//! Three tenants share four slots: a job that starts on what the others leave grows when they have ended, makes room as new ones come,
-//! and ends; whoever waits is told what for, and every decision can be asked for its reason and planned again.
+//! Three tenants share four slots: a job that starts on what the others leave grows when they have ended, shrinks below a lowered
+//! quota, and ends; whoever waits is told what for, and every decision can be asked for its reason and planned again.
 
 use muster_client::Client;
 use muster_e2e::cluster::{Cluster, Options};
@@ -8,7 +8,7 @@ use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::tenant::Access;
-use muster_model::view::{ExplainView, JobView, NewTenant, NewToken};
+use muster_model::view::{ExplainView, JobView, NewTenant, NewToken, TenantChange};
 use std::time::Duration;
 
 const STEP: Duration = Duration::from_millis(100);
@@ -31,13 +31,32 @@ async fn by_three_tenants_the_cluster_is_shared_and_every_decision_has_its_reaso
 
     // What no measurement has tried yet counts as worth trying, so the one that is left alone grows on any machine; whether it
     // grows a second time is the measurements' to say, and two cores may say that it does not pay.
-    let wide = submit(&ada, &document("wide", (1, 4), (1, 2), 4_000)).await;
+    let wide = submit(&ada, &document("wide", (1, 4), (1, 2), 3_000)).await;
     until(&ada, wide, "more slots than the others left", |job| {
         job.workers.running > 1 && job.progress.as_ref().is_some_and(|p| p.step >= 100)
     })
     .await;
     let alone = sizes(&ada, wide).await;
     assert_eq!(alone.first(), Some(&1), "three of four slots were taken");
+
+    // Whether it makes room for others by itself is again the measurements' to say; below a lowered quota it must.
+    let quota = |gpus| TenantChange {
+        gpu_quota: Some(gpus),
+        weight: None,
+    };
+    let admin = cluster.client();
+    admin
+        .change_tenant("ada", &quota(Some(1)))
+        .await
+        .expect("an administrator may");
+    until(&ada, wide, "its size below the quota", |job| {
+        job.phase == JobPhase::Running && job.workers.running == 1
+    })
+    .await;
+    admin
+        .change_tenant("ada", &quota(None))
+        .await
+        .expect("an administrator may");
 
     let pressed = [
         (
