@@ -155,16 +155,11 @@ fn job(loaded: store::LoadedJob) -> core::Job {
 
 fn progress(loaded: &store::LoadedJob) -> core::Progress {
     let spec = &loaded.job.spec;
-    let steps_per_epoch = spec.engine.steps_per_epoch();
-    let by_epochs = spec
-        .stop
-        .epochs
-        .map(|epochs| epochs.saturating_mul(steps_per_epoch));
     let sampled = loaded.latest.as_ref().map_or(0, |sample| sample.step);
     core::Progress {
         step: sampled.max(loaded.resume_step.unwrap_or(0)),
-        steps_per_epoch,
-        max_steps: [by_epochs, spec.stop.steps].into_iter().flatten().min(),
+        steps_per_epoch: spec.engine.steps_per_epoch(),
+        max_steps: spec.max_steps(),
         convergence: spec.stop.convergence,
         epoch_losses: loaded.epoch_losses.clone(),
     }

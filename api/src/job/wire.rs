@@ -3,7 +3,6 @@
 use muster_model::checkpoint::Checkpoint;
 use muster_model::job::{Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Sample};
-use muster_model::spec::JobSpec;
 use muster_model::view::{
     CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView, TaskView,
     WaitingView,
@@ -153,7 +152,7 @@ fn waiting_view(waiting: Waiting) -> WaitingView {
 }
 
 fn progress(row: &JobRow, latest: &Sample) -> ProgressView {
-    let total_steps = total_steps(&row.job.spec);
+    let total_steps = row.job.spec.max_steps();
     ProgressView {
         step: latest.step,
         total_steps,
@@ -171,14 +170,6 @@ fn progress(row: &JobRow, latest: &Sample) -> ProgressView {
             .flatten(),
         sampled_at: row.sample_at,
     }
-}
-
-fn total_steps(spec: &JobSpec) -> Option<u64> {
-    let of_epochs = spec
-        .stop
-        .epochs
-        .map(|epochs| epochs.saturating_mul(spec.engine.steps_per_epoch()));
-    spec.stop.steps.into_iter().chain(of_epochs).min()
 }
 
 #[expect(clippy::cast_precision_loss, reason = "an estimate")]

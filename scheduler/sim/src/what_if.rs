@@ -1,6 +1,6 @@
 //! What would come of a change: the present, forecast as it is and as it would be, by the same dice.
 
-use crate::forecast::{Ahead, Forecast, Interval, Pace, Settings, believed, forecast};
+use crate::forecast::{Forecast, Interval, Settings, forecast};
 use muster_core::ApplyError;
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Job, Node, Progress, Snapshot};
@@ -74,29 +74,6 @@ pub enum WhatIfError {
     NoNode,
     #[error("run the core forward")]
     Run(#[from] ApplyError),
-}
-
-/// The cluster at `now_ms`, from a snapshot of before in which nothing has been decided since: it went on as was believed.
-///
-/// # Errors
-/// [`ApplyError`].
-pub fn present(
-    snapshot: &Snapshot,
-    policy: &Policy,
-    pace: Pace,
-    now_ms: i64,
-) -> Result<Snapshot, ApplyError> {
-    let mut ahead = Ahead::new(
-        snapshot.clone(),
-        believed(snapshot, policy),
-        Vec::new(),
-        pace,
-    );
-    ahead.run_until(now_ms, policy)?;
-    let mut present = ahead.snapshot().clone();
-    // It stops earlier where nothing is left to do.
-    present.now_ms = present.now_ms.max(now_ms);
-    Ok(present)
 }
 
 /// Forecasts the snapshot as it is and after the changes.
@@ -185,8 +162,6 @@ fn tenant_id(snapshot: &Snapshot, name: &str) -> Result<TenantId, WhatIfError> {
 
 /// A job as a round would see it right after its submission.
 fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
-    let steps_per_epoch = spec.engine.steps_per_epoch();
-    let by_epochs = spec.stop.epochs.map(|n| n.saturating_mul(steps_per_epoch));
     Job {
         id,
         tenant,
@@ -210,8 +185,8 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         failed: None,
         progress: Progress {
             step: 0,
-            steps_per_epoch,
-            max_steps: [by_epochs, spec.stop.steps].into_iter().flatten().min(),
+            steps_per_epoch: spec.engine.steps_per_epoch(),
+            max_steps: spec.max_steps(),
             convergence: spec.stop.convergence,
             epoch_losses: Vec::new(),
         },

@@ -7,8 +7,8 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
 use muster_model::spec::{JobSpec, Range};
-use muster_sim::forecast::{Pace, Settings};
-use muster_sim::what_if::{Change, WhatIfError, present, what_if};
+use muster_sim::forecast::{Ahead, Pace, Settings, believed};
+use muster_sim::what_if::{Change, WhatIfError, what_if};
 
 const SETTINGS: Settings = Settings {
     runs: 15,
@@ -29,15 +29,12 @@ fn full() -> Snapshot {
         job.workers = Range { min: 4, max: 4 };
         snapshot.jobs.push(job);
     }
-    present(&snapshot, &policy(), Pace::LIVE, 45_000).expect("the core keeps its own rules")
-}
-
-#[test]
-fn the_present_goes_on_from_what_was_kept() {
-    let present = full();
-    assert_eq!(present.now_ms, 45_000);
-    let running = present.jobs.iter().filter(|job| job.progress.step > 0);
-    assert_eq!(running.count(), 1);
+    let believed = believed(&snapshot, &policy());
+    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    ahead
+        .run_until(45_000, &policy())
+        .expect("the core keeps its own rules");
+    ahead.snapshot().clone()
 }
 
 #[test]

@@ -213,6 +213,16 @@ pub struct Convergence {
     pub epochs: u64,
 }
 
+impl JobSpec {
+    /// Steps after which training is over at the latest, by `stop.steps` and `stop.epochs`; `None` when neither is said.
+    #[must_use]
+    pub fn max_steps(&self) -> Option<u64> {
+        let per_epoch = self.engine.steps_per_epoch();
+        let by_epochs = self.stop.epochs.map(|n| n.saturating_mul(per_epoch));
+        [by_epochs, self.stop.steps].into_iter().flatten().min()
+    }
+}
+
 impl From<ConsistencyDocument> for Consistency {
     fn from(document: ConsistencyDocument) -> Self {
         match document {
