@@ -81,8 +81,16 @@ pub async fn once(
     };
     let (snapshot, widen) = live(pool).await?;
     let (id, tenant, policy) = (open.id, open.tenant, policy.clone());
-    let answer =
-        tokio::task::spawn_blocking(move || answer(&snapshot, &open, &policy, widen)).await??;
+    let made = tokio::task::spawn_blocking(move || answer(&snapshot, &open, &policy, widen)).await;
+    // A question that breaks the run is answered as well: tried again and again, it would keep all others waiting.
+    let answer = made
+        .map_err(ForecastError::from)
+        .flatten()
+        .unwrap_or_else(|error| {
+            let why = chain(&error).to_string();
+            tracing::error!(error = why, question = %id, "a question could not be answered");
+            Answer::Failed { why }
+        });
     let mut tx = begin(pool).await?;
     question::answer(&mut tx, id, &answer).await?;
     tx.commit().await.map_err(StoreError::from)?;
@@ -108,7 +116,7 @@ fn answer(
         Err(WhatIfError::Run(error)) => return Err(error.into()),
         Err(refused @ (WhatIfError::NoSuchTenant { .. } | WhatIfError::NoNode)) => {
             return Ok(Answer::Refused {
-                error: blame(&refused),
+                error: blame(&refused, &open.question),
             });
         }
     };
@@ -145,21 +153,39 @@ fn imagined(changes: &WhatIf, own: &str) -> Vec<Change> {
 }
 
 /// The api has looked for the tenants; they can only have gone since.
-fn blame(refused: &WhatIfError) -> FieldError {
+fn blame(refused: &WhatIfError, question: &Question) -> FieldError {
     let (field, value, expected) = match refused {
         WhatIfError::NoSuchTenant { name } => {
-            ("quotas or jobs", name.as_str(), "a tenant that is there")
+            let expected = "a tenant that is there";
+            (place_of(name, question), format!("{name:?}"), expected)
         }
         WhatIfError::NoNode | WhatIfError::Run(_) => (
-            "add_nodes",
-            "no node is up",
-            "one node at least to take for a model",
+            "add_nodes".to_owned(),
+            "nodes for a cluster that has none".to_owned(),
+            "no added nodes until one is up: what is added is like the largest that is there",
         ),
     };
     FieldError {
-        field: field.to_owned(),
-        value: value.to_owned(),
+        field,
+        value,
         expected: expected.to_owned(),
+    }
+}
+
+/// Where the question names a tenant; whose job names none asks for its own.
+fn place_of(tenant: &str, question: &Question) -> String {
+    let Question::WhatIf { changes } = question else {
+        return "tenant".to_owned();
+    };
+    let quota = changes
+        .quotas
+        .iter()
+        .position(|quota| quota.tenant == tenant);
+    let named = |of: &Option<String>| of.as_deref().is_none_or(|of| of == tenant);
+    let job = || changes.jobs.iter().position(|job| named(&job.tenant));
+    match quota {
+        Some(index) => format!("quotas[{index}].tenant"),
+        None => format!("jobs[{}].tenant", job().unwrap_or(0)),
     }
 }
 
@@ -257,10 +283,11 @@ fn interval(foreseen: Foreseen) -> Interval {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOVED_MS, plan, whole};
+    use super::{MOVED_MS, blame, plan, whole};
+    use muster_model::question::Question;
     use muster_model::view::ShiftedJobs;
     use muster_sim::forecast::{Forecast, Interval};
-    use muster_sim::what_if::{Comparison, JobOutlook};
+    use muster_sim::what_if::{Comparison, JobOutlook, WhatIfError};
     use uuid::Uuid;
 
     fn outlook(
@@ -289,6 +316,20 @@ mod tests {
             before: before_ms.map(|end_ms| forecast(end_ms, 0.0)),
             after: forecast(1_000_000, stops),
         }
+    }
+
+    #[test]
+    fn a_tenant_that_has_gone_is_blamed_where_it_is_named() {
+        let text = r#"{"quotas": [{"tenant": "red", "gpu_quota": 1}, {"tenant": "blue", "gpu_quota": null}]}"#;
+        let changes = serde_json::from_str(text).expect("a what-if");
+        let gone = WhatIfError::NoSuchTenant {
+            name: "blue".to_owned(),
+        };
+        let blamed = blame(&gone, &Question::WhatIf { changes });
+        assert_eq!(
+            blamed.to_string(),
+            "quotas[1].tenant is \"blue\"; expected a tenant that is there"
+        );
     }
 
     #[test]

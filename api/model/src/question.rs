@@ -35,6 +35,10 @@ pub enum Answer {
     Refused {
         error: FieldError,
     },
+    /// The scheduler broke off; asking again may fail again.
+    Failed {
+        why: String,
+    },
 }
 
 impl WhatIf {

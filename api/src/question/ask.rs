@@ -44,6 +44,10 @@ pub async fn ask(app: &App, caller: &Caller, question: Question) -> Result<Answe
         Ok(Ok(Answer::Refused { error })) => {
             Err(Refusal::of_fields(Kind::InvalidBody, vec![error]))
         }
+        Ok(Ok(Answer::Failed { why })) => {
+            let detail = format!("the scheduler could not answer: {why}; its log says more");
+            Err(Refusal::new(Kind::Internal, detail))
+        }
         Ok(answer) => answer,
         Err(_) => {
             let seconds = PATIENCE.as_secs();

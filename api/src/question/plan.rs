@@ -38,9 +38,8 @@ pub async fn plan(
     let job = Box::new(document.value);
     match ask(&app, &caller, Question::Plan { job }).await? {
         Answer::Plan { plan } => Ok(Json(plan)),
-        Answer::WhatIf { .. } | Answer::Refused { .. } => Err(Refusal::new(
-            Kind::Internal,
-            "the scheduler answered another question",
-        )),
+        Answer::WhatIf { .. } | Answer::Refused { .. } | Answer::Failed { .. } => Err(
+            Refusal::new(Kind::Internal, "the scheduler answered another question"),
+        ),
     }
 }

@@ -51,7 +51,7 @@ pub async fn what_if(
     }
     match ask(&app, &caller, Question::WhatIf { changes }).await? {
         Answer::WhatIf { comparison } => Ok(Json(comparison)),
-        Answer::Plan { .. } | Answer::Refused { .. } => Err(Refusal::new(
+        Answer::Plan { .. } | Answer::Refused { .. } | Answer::Failed { .. } => Err(Refusal::new(
             Kind::Internal,
             "the scheduler answered another question",
         )),
