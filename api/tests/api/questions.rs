@@ -66,6 +66,18 @@ async fn a_member_is_told_what_would_come_of_a_job_and_nothing_is_submitted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_scheduler_that_breaks_off_is_told_of_at_once() {
+    let world = World::new().await;
+    let why = "run the core forward".to_owned();
+    let scheduler = tokio::spawn(scheduler(world.scheduler.clone(), Answer::Failed { why }));
+    let answer = world.post(RED, "/api/v1/plan", &document("x")).await;
+    assert_eq!(answer.status, 500);
+    let text = answer.text();
+    assert!(text.contains("run the core forward"), "{text}");
+    scheduler.await.expect("answered");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_if_is_for_administrators_and_wrong_fields_are_named() {
     let world = World::new().await;
     let nodes = json!({"add_nodes": [{"nodes": 2, "gpus": 8}]});
@@ -88,8 +100,13 @@ async fn what_if_is_for_administrators_and_wrong_fields_are_named() {
             "add_nodes[0].gpus",
         ),
         (
-            json!({"quotas": [{"tenant": "nobody"}]}),
+            json!({"quotas": [{"tenant": "nobody", "gpu_quota": null}]}),
             "quotas[0].tenant",
+        ),
+        // Left out, it would lift a limit by mistake.
+        (
+            json!({"quotas": [{"tenant": "red"}]}),
+            "quotas[0].gpu_quota",
         ),
         (json!({"jobs": [{"job": bad_job}]}), "jobs[0].job.priority"),
         (

@@ -1149,9 +1149,9 @@ export interface components {
         ImaginedQuota: {
             /**
              * Format: int32
-             * @description Null lifts the limit.
+             * @description Null lifts the limit; it must be written, so that a forgotten field does not.
              */
-            gpu_quota?: number | null;
+            gpu_quota: number | null;
             /** @description The tenant's name. */
             tenant: string;
         };

@@ -82,8 +82,9 @@ pub struct AddedNodes {
 pub struct ImaginedQuota {
     /// The tenant's name.
     pub tenant: String,
-    /// Null lifts the limit.
-    #[serde(default)]
+    /// Null lifts the limit; it must be written, so that a forgotten field does not.
+    #[serde(deserialize_with = "Option::deserialize")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
     pub gpu_quota: Option<u32>,
 }
 
