@@ -23,6 +23,9 @@ enum Stability {
     Stoppable,
     /// The same, where there is one kind of GPU.
     OneKind,
+    /// Stoppable, unless somebody who ran was changed: in his first quantum he keeps his place, so that another way is sought
+    /// to bring a gang together, and may be found.
+    Undisturbed,
     No,
 }
 
@@ -34,9 +37,9 @@ fn promises(name: PolicyName) -> Promises {
         }
         Name::Drf | Name::Tetris => (Stability::Stoppable, true),
         // Room for a large gang may be kept free.
-        Name::Gandiva => (Stability::Stoppable, false),
+        Name::Gandiva => (Stability::Undisturbed, false),
         // A reservation may leave GPUs idle.
-        Name::Fifo => (Stability::Always, false),
+        Name::Fifo => (Stability::Stoppable, false),
         Name::Optimus | Name::Slaq => (Stability::OneKind, true),
         // It is asked once at an instant.
         Name::Pollux => (Stability::Always, false),
@@ -100,10 +103,17 @@ proptest! {
                 let mut jobs = problem.jobs.iter().zip(&after.jobs);
                 jobs.any(|(before, after)| before.is_movable() && !after.is_movable())
             };
+            let disturbed = || {
+                let mut jobs = problem.jobs.iter().enumerate();
+                jobs.any(|(job, of)| {
+                    !of.present.is_empty() && decision.holds(&problem, job) != of.present
+                })
+            };
             let promised = match promises(name).stability {
                 Stability::Always => true,
                 Stability::Stoppable => !pinned(),
                 Stability::OneKind => !pinned() && problem.kinds.len() == 1,
+                Stability::Undisturbed => !pinned() && !disturbed(),
                 Stability::No => false,
             };
             if !promised {

@@ -107,7 +107,8 @@ fn job(dice: &mut Dice, problem: &Problem, tally: &mut Tally, kinds: u16) -> Job
         preemptible: !dice.one_in(6),
         outlook: outlook(dice, kinds),
     };
-    if !dice.one_in(3) {
+    // Nobody runs in the very instant of his submission: a round has to come first.
+    if age_s > 0.0 && !dice.one_in(3) {
         job.present = present(dice, &job, problem, tally);
         job.fixed = !job.present.is_empty() && dice.one_in(8);
         tally.take(&job.present, &job.unit);
