@@ -298,7 +298,8 @@ mod tests {
     #[test]
     fn peers_are_written_when_they_changed_and_never_to_an_ended_task() {
         let peers = Peers {
-            ps_shards: vec![Some("127.0.0.1:1".to_owned())],
+            revision: 1,
+            ..Peers::default()
         };
         let wanted = DesiredTask {
             gpus: vec![],

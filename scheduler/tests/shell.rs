@@ -55,9 +55,18 @@ async fn a_job_goes_its_way_from_submission_to_success() {
     };
     node.report(shard, &Observed::Running, 0, &[listens]).await;
     let told = node
-        .assignment(|tasks| tasks.iter().all(|task| task.peers.ps_shards[0].is_some()))
+        .assignment(|tasks| {
+            tasks
+                .iter()
+                .all(|task| task.peers.ps_shards[0].address.is_some())
+        })
         .await;
-    assert_eq!(told[0].peers.ps_shards, [Some("127.0.0.1:4242".to_owned())]);
+    let peers = &told[0].peers;
+    assert_eq!(
+        peers.ps_shards[0].address.as_deref(),
+        Some("127.0.0.1:4242")
+    );
+    assert_eq!((peers.revision, peers.workers.len()), (1, 2));
 
     for task in tasks
         .iter()

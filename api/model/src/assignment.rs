@@ -1,7 +1,7 @@
 //! What a node is told to run, what a task is given to start with, and what both report back.
 
 use crate::checkpoint::Written;
-use crate::id::{JobId, TaskId, TenantId};
+use crate::id::{JobId, NodeId, TaskId, TenantId};
 use crate::progress::{Evaluation, Sample};
 use crate::spec::JobSpec;
 use crate::task::{Outcome, Role};
@@ -21,7 +21,8 @@ pub struct TaskLaunch {
     pub gpus: Vec<u32>,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
-    /// Hex of 32 random bytes, new with every revision; a peer that does not know it is refused.
+    /// Hex of 32 random bytes, new with every start of the job and kept while it is resized in place; a peer that does not know it
+    /// is refused.
     pub secret: String,
     pub spec: JobSpec,
     /// Newest step that the store has a checkpoint of. A task that finds none that new on its disk must not start from nothing.
@@ -32,11 +33,26 @@ pub struct TaskLaunch {
     pub grace_ms: u64,
 }
 
-/// Addresses (`host:port`) of the job's PS shards in the order of their index, rewritten to `peers.json` in the task's folder
-/// as they become known; a task starts exchanging once every entry is there.
+/// The job's whole task set, rewritten to `peers.json` in the task's folder as addresses become known and when the job is resized in
+/// place; a task starts exchanging once it knows every address that it needs.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Peers {
-    pub ps_shards: Vec<Option<String>>,
+    /// The job's revision at which this is its task set. It grows under a task that stays while others join or leave.
+    pub revision: u64,
+    /// A worker's rank among those that train is its place here. Who is not here any more leaves.
+    pub workers: Vec<Peer>,
+    /// In the order of their index.
+    pub ps_shards: Vec<Peer>,
+}
+
+/// One task of the job as the others know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Peer {
+    pub task_id: TaskId,
+    /// Tasks of one node may exchange through its memory.
+    pub node_id: NodeId,
+    /// `host:port` of its data plane, once it listens.
+    pub address: Option<String>,
 }
 
 /// What a task tells, one JSON object a line in `events.jsonl` of its folder. Kept in a file, so that nothing is lost while its
@@ -62,6 +78,19 @@ pub enum TaskReport {
         checkpoint: Written,
     },
     CheckpointPruned {
+        step: u64,
+    },
+    /// The chief: the survivors go on from this step with another number of workers or shards. `pause_ms` is from the last step of
+    /// the old task set to the first of the new.
+    Resized {
+        step: u64,
+        workers: u32,
+        ps_shards: u32,
+        pause_ms: u64,
+    },
+    /// The chief: this task went away without a word at this step, and the others go on without it.
+    PeerGone {
+        task_id: TaskId,
         step: u64,
     },
     /// It stopped in order at this step, as it was told.

@@ -55,6 +55,18 @@ pub enum Event {
     Resumed {
         from_step: u64,
     },
+    /// Its tasks go on with another number of workers or shards, those that stayed without a restart.
+    Resized {
+        step: u64,
+        workers: u32,
+        ps_shards: u32,
+        pause_ms: u64,
+    },
+    /// A task went away without a word, and the others train on without it.
+    PeerGone {
+        task_id: TaskId,
+        step: u64,
+    },
     CheckpointWritten {
         checkpoint: Written,
     },
@@ -102,6 +114,8 @@ impl Event {
             Self::TaskStateChanged { .. } => "task_state_changed",
             Self::TaskFailed { .. } => "task_failed",
             Self::Resumed { .. } => "resumed",
+            Self::Resized { .. } => "resized",
+            Self::PeerGone { .. } => "peer_gone",
             Self::CheckpointWritten { .. } => "checkpoint_written",
             Self::CheckpointPruned { .. } => "checkpoint_pruned",
             Self::Evaluated { .. } => "evaluated",

@@ -3,7 +3,7 @@
 use crate::error::StoreError;
 use crate::number::{unsigned, unsigned32};
 use crate::task::role;
-use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::assignment::{Peer, Peers, TaskLaunch};
 use muster_model::id::NodeId;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
@@ -52,9 +52,9 @@ pub async fn load(
     .fetch_all(&mut *conn)
     .await?;
     let jobs: Vec<Uuid> = rows.iter().map(|row| row.job_id).collect();
-    let sizes = sizes(conn, &jobs).await?;
+    let peers = peers(conn, &jobs).await?;
     let tasks = rows.into_iter().map(|row| {
-        let size = sizes.get(&row.job_id).cloned().unwrap_or_default();
+        let peers = peers.get(&row.job_id).cloned().unwrap_or_default();
         let spec = row.spec.0;
         let role = role(&row.role, row.role_index);
         let (cpu_milli, memory_bytes) = match role {
@@ -74,8 +74,8 @@ pub async fn load(
                 tenant_id: row.tenant_id.into(),
                 revision: unsigned(row.revision),
                 role,
-                workers: size.workers,
-                ps_shards: u32::try_from(size.peers.ps_shards.len()).expect("at most 1024"),
+                workers: count(&peers.workers),
+                ps_shards: count(&peers.ps_shards),
                 gpus: row.gpus.into_iter().map(unsigned32).collect(),
                 cpu_milli,
                 memory_bytes,
@@ -85,7 +85,7 @@ pub async fn load(
                 trained_s: row.trained_s,
                 grace_ms,
             },
-            peers: size.peers,
+            peers,
             stop: row.phase == "stopping",
         }
     });
@@ -95,29 +95,37 @@ pub async fn load(
     })
 }
 
-#[derive(Debug, Clone, Default)]
-struct Size {
-    workers: u32,
-    peers: Peers,
+fn count(peers: &[Peer]) -> u32 {
+    u32::try_from(peers.len()).expect("at most 1024")
 }
 
-/// Of each job's present revision. A task that is not released always belongs to it.
-async fn sizes(conn: &mut PgConnection, jobs: &[Uuid]) -> Result<BTreeMap<Uuid, Size>, StoreError> {
+/// The task set of each job's present revision.
+async fn peers(
+    conn: &mut PgConnection,
+    jobs: &[Uuid],
+) -> Result<BTreeMap<Uuid, Peers>, StoreError> {
     let rows = sqlx::query!(
-        "select t.job_id, t.role, t.address from task t join job j on j.id = t.job_id and j.revision = t.revision
+        "select t.job_id, t.id, t.revision, t.role, t.node_id, t.address
+         from task t join job j on j.id = t.job_id and j.revision = t.revision
          where t.job_id = any($1) order by t.job_id, t.role, t.role_index",
         jobs
     )
     .fetch_all(conn)
     .await?;
-    let mut sizes: BTreeMap<Uuid, Size> = BTreeMap::new();
+    let mut jobs: BTreeMap<Uuid, Peers> = BTreeMap::new();
     for row in rows {
-        let size = sizes.entry(row.job_id).or_default();
-        if row.role == "worker" {
-            size.workers += 1;
+        let peers = jobs.entry(row.job_id).or_default();
+        peers.revision = unsigned(row.revision);
+        let role = if row.role == "worker" {
+            &mut peers.workers
         } else {
-            size.peers.ps_shards.push(row.address);
-        }
+            &mut peers.ps_shards
+        };
+        role.push(Peer {
+            task_id: row.id.into(),
+            node_id: row.node_id.into(),
+            address: row.address,
+        });
     }
-    Ok(sizes)
+    Ok(jobs)
 }

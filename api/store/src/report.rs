@@ -300,6 +300,21 @@ async fn fact(
             checkpoint::prune(conn, job, *step).await?;
             Some(Event::CheckpointPruned { step: *step })
         }
+        TaskReport::Resized {
+            step,
+            workers,
+            ps_shards,
+            pause_ms,
+        } => Some(Event::Resized {
+            step: *step,
+            workers: *workers,
+            ps_shards: *ps_shards,
+            pause_ms: *pause_ms,
+        }),
+        TaskReport::PeerGone { task_id, step } => Some(Event::PeerGone {
+            task_id: *task_id,
+            step: *step,
+        }),
         TaskReport::Interrupted { step } => Some(Event::Note {
             message: format!("{} stopped in order at step {step}", task.role),
         }),

@@ -2,9 +2,11 @@
 
 use crate::scheduler::Wanted;
 use crate::site::Site;
-use muster_model::assignment::{Observed, Peers};
+use muster_model::assignment::{Observed, Peer, Peers};
+use muster_model::id::NodeId;
 use muster_model::task::Outcome;
 use std::fs;
+use uuid::Uuid;
 
 #[test]
 fn tasks_run_in_their_folder_and_their_exit_codes_are_reported() {
@@ -131,7 +133,13 @@ fn peers_reach_a_running_task() {
     site.scheduler.assign(1, std::slice::from_ref(&task));
     site.until_running(&task);
     let peers = Peers {
-        ps_shards: vec![Some("127.0.0.1:9".to_owned())],
+        revision: 1,
+        workers: Vec::new(),
+        ps_shards: vec![Peer {
+            task_id: task.launch.task_id,
+            node_id: NodeId(Uuid::nil()),
+            address: Some("127.0.0.1:9".to_owned()),
+        }],
     };
     site.scheduler.assign(
         1,

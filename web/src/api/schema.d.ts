@@ -1011,6 +1011,23 @@ export interface components {
             /** @enum {string} */
             kind: "resumed";
         } | {
+            /** @enum {string} */
+            kind: "resized";
+            /** Format: int64 */
+            pause_ms: number;
+            /** Format: int32 */
+            ps_shards: number;
+            /** Format: int64 */
+            step: number;
+            /** Format: int32 */
+            workers: number;
+        } | {
+            /** @enum {string} */
+            kind: "peer_gone";
+            /** Format: int64 */
+            step: number;
+            task_id: components["schemas"]["TaskId"];
+        } | {
             checkpoint: components["schemas"]["Written"];
             /** @enum {string} */
             kind: "checkpoint_written";

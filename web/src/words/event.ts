@@ -35,6 +35,10 @@ export function eventSentence(event: MusterEvent): Sentence {
       return say(`${capital(roleName(event.role))} failed`, "bad", event.message);
     case "resumed":
       return say(event.from_step === 0 ? "Training starts at step 0" : `Training continues from step ${count(event.from_step)}`, "good");
+    case "resized":
+      return say(`Trains on from step ${count(event.step)} with ${size(event.workers, event.ps_shards)}`, "good", `No restart: a pause of ${count(event.pause_ms)} ms`);
+    case "peer_gone":
+      return say(`A task is gone at step ${count(event.step)}; the others train on`, "warn");
     case "checkpoint_written":
       return say(`Checkpoint at step ${count(event.checkpoint.step)}, ${bytes(event.checkpoint.bytes)}`, "quiet");
     case "checkpoint_pruned":

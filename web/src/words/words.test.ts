@@ -71,6 +71,8 @@ describe("event sentences", () => {
     [{ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "r" } }, "Failed", "bad"],
     [{ kind: "node_state_changed", name: "n1", state: "lost" }, "Node n1 is lost", "bad"],
     [{ kind: "resumed", from_step: 1200 }, "Training continues from step 1\u202F200", "good"],
+    [{ kind: "resized", step: 70, workers: 3, ps_shards: 1, pause_ms: 12 }, "Trains on from step 70 with 3 workers and 1 PS shard", "good"],
+    [{ kind: "peer_gone", task_id: "t", step: 70 }, "A task is gone at step 70; the others train on", "warn"],
   ])("%o", (event, text, tone) => {
     const said = eventSentence(event);
     expect(said.text.replaceAll("\u00A0", " ")).toBe(text);

@@ -135,6 +135,17 @@ pub fn words(event: &Event) -> String {
         Event::TaskFailed { role, message, .. } => format!("{role} failed: {message}"),
         Event::Resumed { from_step: 0 } => "training starts".to_owned(),
         Event::Resumed { from_step } => format!("training continues from step {from_step}"),
+        Event::Resized {
+            step,
+            workers,
+            ps_shards,
+            pause_ms,
+        } => format!(
+            "trains on from step {step} with {workers} workers and {ps_shards} PS shards after a pause of {pause_ms} ms"
+        ),
+        Event::PeerGone { task_id, step } => {
+            format!("task {task_id} is gone at step {step}; the others train on")
+        }
         Event::CheckpointWritten { checkpoint } => {
             format!("checkpoint of step {} written", checkpoint.step)
         }

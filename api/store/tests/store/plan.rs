@@ -449,7 +449,7 @@ async fn a_nodes_assignment_is_whole_and_its_generation_rises_with_each_change()
         listening
             .tasks
             .iter()
-            .all(|task| task.peers.ps_shards == [Some(address.clone())])
+            .all(|task| task.peers.ps_shards[0].address.as_ref() == Some(&address))
     );
 
     world.step(job, 1, stop(AfterStop::Pause), 3).await?;

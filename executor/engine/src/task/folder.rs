@@ -55,7 +55,7 @@ impl TaskFolder {
     pub fn peers(&self) -> Option<Vec<String>> {
         let text = fs::read(self.path.join("peers.json")).ok()?;
         let peers: Peers = serde_json::from_slice(&text).ok()?;
-        peers.ps_shards.into_iter().collect()
+        peers.ps_shards.into_iter().map(|shard| shard.address).collect()
     }
 
     /// The file that reports are appended to.

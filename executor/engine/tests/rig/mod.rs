@@ -3,8 +3,8 @@
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
 use muster_engine::data::{Kind, read_labels};
-use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
-use muster_model::id::{JobId, TaskId, TenantId};
+use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
+use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::progress::Sample;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
@@ -34,6 +34,7 @@ pub struct Revision {
 }
 
 pub struct Task {
+    pub id: TaskId,
     pub role: Role,
     pub folder: PathBuf,
     pub child: Child,
@@ -149,13 +150,22 @@ impl Rig {
             .chain(workers)
             .map(|role| self.spawn(launch, role))
             .collect();
+        let peer = |task: &Task, address: Option<String>| Peer {
+            task_id: task.id,
+            node_id: NodeId(Uuid::from_u128(1)),
+            address,
+        };
+        let (shards, workers) = tasks.split_at(launch.ps_shards as usize);
+        let listening = |shard: &Task| Some(shard.wait_for("listening", listening));
         let peers = Peers {
-            ps_shards: tasks[..launch.ps_shards as usize]
+            revision: launch.revision,
+            workers: workers.iter().map(|worker| peer(worker, None)).collect(),
+            ps_shards: shards
                 .iter()
-                .map(|shard| Some(shard.wait_for("listening", listening)))
+                .map(|shard| peer(shard, listening(shard)))
                 .collect(),
         };
-        for worker in &tasks[launch.ps_shards as usize..] {
+        for worker in workers {
             let fresh = worker.folder.join("peers.json.new");
             fs::write(&fresh, serde_json::to_vec(&peers).unwrap()).unwrap();
             fs::rename(&fresh, worker.folder.join("peers.json")).unwrap();
@@ -170,7 +180,8 @@ impl Rig {
             .join("tasks")
             .join(format!("r{}-{role}", launch.revision));
         fs::create_dir_all(&folder).unwrap();
-        let told = serde_json::to_vec(&self.task_launch(launch, role)).unwrap();
+        let launch = self.task_launch(launch, role);
+        let told = serde_json::to_vec(&launch).unwrap();
         fs::write(folder.join("task.json"), told).unwrap();
         let log = fs::File::create(folder.join("log")).unwrap();
         let child = Command::new(env!("CARGO_BIN_EXE_muster-task"))
@@ -186,6 +197,7 @@ impl Rig {
             .spawn()
             .unwrap();
         Task {
+            id: launch.task_id,
             role,
             folder,
             child,
