@@ -1,15 +1,18 @@
 //! The chief's duties at step boundaries: progress, evaluation, checkpoints, the end of training.
 //!
-//! Under BSP a snapshot at a step boundary is exact: no shard can apply the next step before the chief itself has pushed it. Under
+//! Under BSP a snapshot at a step boundary is exact: no PS shard can apply the next step before the chief itself has pushed it. Under
 //! SSP and ASP other workers go on meanwhile; then a checkpoint's step is the chief's clock, its parameters hold the others'
 //! pushes up to the moment each shard was read, and resuming means that every worker begins anew at that clock. Work is neither
 //! lost nor repeated by more than the workers are apart.
 
+use super::error::WorkerError;
+use super::exchange::{Exchange, Trouble};
+use super::model::Model;
 use super::progress::{Meter, StepTimes};
 use super::resume::Start;
-use super::shards::{Shards, Snapshot};
+use super::shards::Snapshot;
 use super::stop_rules::{Standing, reached};
-use super::train::{Ending, Model, Surroundings, Trouble, WorkerError, shard_failed};
+use super::train::{Ending, Surroundings};
 use crate::checkpoint::{
     Curve, FileSum, FileSums, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
 };
@@ -41,6 +44,8 @@ pub(super) struct Chief<'a> {
     checkpointed: Option<u64>,
     /// Step after which the counts stand.
     step: u64,
+    /// Who took part in that step.
+    layout: Layout,
     evaluation: Option<Evaluation>,
 }
 
@@ -73,17 +78,22 @@ impl<'a> Chief<'a> {
             checkpointed_at: now,
             checkpointed: start.on_disk.then_some(start.step),
             step: start.step,
+            layout: Layout {
+                workers: launch.workers,
+                ps_shards: launch.ps_shards,
+            },
             evaluation: None,
         }
     }
 
     /// Tells that the job trains from here.
-    pub fn ready(&self, step: u64) -> Result<(), WorkerError> {
+    pub fn ready(&mut self, step: u64, layout: Layout) -> Result<(), WorkerError> {
+        self.layout = layout;
         log::line(format_args!(
             "training from step {step} (epoch {:.2}) with {} workers and {} PS shards",
             self.position(step).epochs(),
-            self.launch.workers,
-            self.launch.ps_shards
+            layout.workers,
+            layout.ps_shards
         ));
         self.report(&TaskReport::Ready { from_step: step })
     }
@@ -104,7 +114,7 @@ impl<'a> Chief<'a> {
     pub fn after_step(
         &mut self,
         model: &mut Model,
-        shards: &mut Shards,
+        exchange: &mut (dyn Exchange + '_),
         step: u64,
         stats: StepStats,
         times: StepTimes,
@@ -120,9 +130,10 @@ impl<'a> Chief<'a> {
             self.meter = Meter::start();
         }
         self.sample(false)?;
+        self.layout = exchange.layout();
         let over = self.over(step);
         if over.is_none() && self.checkpoint_due(step) {
-            let snapshot = shards.snapshot().map_err(Trouble::Shard)?;
+            let snapshot = exchange.snapshot(model)?;
             self.checkpoint(&snapshot)?;
             self.meter = Meter::start();
         }
@@ -133,14 +144,11 @@ impl<'a> Chief<'a> {
     pub fn finish(
         mut self,
         model: &mut Model,
-        mut shards: Shards,
+        mut exchange: Box<dyn Exchange + '_>,
         reason: String,
-    ) -> Result<Ending, WorkerError> {
+    ) -> Result<Ending, Trouble> {
         self.sample(true)?;
-        let snapshot = match shards.snapshot() {
-            Ok(snapshot) => snapshot,
-            Err(lost) => return shard_failed(lost),
-        };
+        let snapshot = exchange.snapshot(model)?;
         model
             .parameters
             .copy_from_slice(&snapshot.contents.parameters);
@@ -165,29 +173,31 @@ impl<'a> Chief<'a> {
             reason,
             model_path,
         })?;
-        shards.done();
+        exchange.done();
         Ok(Ending::Finished)
     }
 
-    /// Stops before the end, told so or because a worker has left: keeps the work in a checkpoint if the shards are of one version.
-    pub fn leave(mut self, mut shards: Shards, lost: bool) -> Result<Ending, WorkerError> {
+    /// Stops before the end, told so or because a worker has left: keeps the work in a checkpoint if all of it is of one version.
+    pub fn leave(
+        mut self,
+        model: &Model,
+        mut exchange: Box<dyn Exchange + '_>,
+        lost: bool,
+    ) -> Result<Ending, Trouble> {
         let ending = if lost {
             Ending::PeerLost
         } else {
             Ending::Interrupted
         };
         self.sample(true)?;
-        let snapshot = match shards.snapshot() {
-            Ok(snapshot) => snapshot,
-            Err(failure) => return shard_failed(failure),
-        };
+        let snapshot = exchange.snapshot(model)?;
         let Some(step) = snapshot.version() else {
             // A worker was lost between two shards; whatever is on the disk is the newest whole state.
             log::line(format_args!(
                 "the PS shards stand at different steps {:?}; the older checkpoint stays the newest",
                 snapshot.versions
             ));
-            shards.goodbye();
+            exchange.goodbye();
             return Ok(Ending::PeerLost);
         };
         self.step = step;
@@ -196,7 +206,7 @@ impl<'a> Chief<'a> {
         }
         log::line(format_args!("stopped at step {step}"));
         self.report(&TaskReport::Interrupted { step })?;
-        shards.goodbye();
+        exchange.goodbye();
         Ok(ending)
     }
 
@@ -246,10 +256,7 @@ impl<'a> Chief<'a> {
             consistency: spec.exchange.consistency,
             randomness: RANDOMNESS.to_owned(),
             optimizer_updates: snapshot.updates,
-            layout: Layout {
-                workers: self.launch.workers,
-                ps_shards: self.launch.ps_shards,
-            },
+            layout: self.layout,
             curve: self.curve.clone(),
             blocks: self.blocks.clone(),
             state_planes: document::state_planes(&spec.engine.optimizer)
@@ -291,7 +298,7 @@ impl<'a> Chief<'a> {
             return Ok(());
         }
         let epoch = self.position(self.step).epochs();
-        let (workers, ps_shards) = (self.launch.workers, self.launch.ps_shards);
+        let Layout { workers, ps_shards } = self.layout;
         let Some(sample) = self.meter.take(self.step, epoch, workers, ps_shards) else {
             return Ok(());
         };

@@ -1,23 +1,29 @@
 //! A worker: computes gradients of its part of each batch and exchanges them for new parameters. Rank 0 is the chief as well: it
 //! fills the shards, reports progress, evaluates, writes checkpoints and decides when training is over.
 //!
-//! The loop is in [`train`]; the chief's duties are in [`chief`]; [`shards`] speaks to all shards as one.
+//! The loop is in [`train`]; the chief's duties are in [`chief`]; the loop knows of the others only what [`exchange`] says, and
+//! [`servers`] is that exchange by PS shards, to which [`shards`] speaks as to one.
 //!
 //! A worker must never know of nodes, plans or tenants' quotas.
 
 mod batches;
 mod chief;
+mod error;
+mod exchange;
 mod link;
+mod model;
 mod progress;
 mod resume;
+mod servers;
 mod shards;
 mod stop_rules;
 mod train;
 
+pub use error::WorkerError;
 pub use link::{Link, Reply};
+pub(crate) use servers::assignment;
 pub use shards::{Shards, Snapshot};
-pub(crate) use train::assignment;
-pub use train::{Ending, Surroundings, WorkerError, run};
+pub use train::{Ending, Surroundings, run};
 
 use muster_model::assignment::TaskReport;
 use std::io;

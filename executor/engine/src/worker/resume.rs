@@ -1,6 +1,6 @@
 //! Where the chief's training starts: the newest sound checkpoint, or fresh parameters when there never was one.
 
-use super::train::WorkerError;
+use super::error::WorkerError;
 use crate::checkpoint::{Contents, Curve, JobFolder, Manifest, Search};
 use crate::log;
 use crate::model::Network;

@@ -1,0 +1,56 @@
+//! Why a worker cannot go on.
+
+use crate::checkpoint::CheckpointError;
+use crate::data::{DatasetError, OrderError};
+use crate::model::BuildError;
+use crate::wire::WireError;
+use std::io;
+
+/// Why a worker cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum WorkerError {
+    #[error("could not load the data set")]
+    Dataset(#[from] DatasetError),
+    #[error("could not cut the data set into batches")]
+    Batches(#[from] OrderError),
+    #[error("could not build the network")]
+    Network(#[from] BuildError),
+    #[error("step {step} was checkpointed before, but no sound checkpoint is on the disk")]
+    NothingToResume { step: u64 },
+    #[error("the checkpoint of step {step} is of another job document")]
+    OtherJob { step: u64 },
+    #[error("training diverged: the loss of step {step} is not finite")]
+    Diverged { step: u64 },
+    #[error("could not handle a checkpoint")]
+    Checkpoint(#[from] CheckpointError),
+    #[error("PS shard {index} refused this worker")]
+    Refused {
+        index: usize,
+        #[source]
+        source: WireError,
+    },
+    #[error("could not keep a report")]
+    Report(#[from] io::Error),
+}
+
+impl WorkerError {
+    /// Whether a restart may help.
+    #[must_use]
+    pub fn is_retryable(&self) -> bool {
+        match self {
+            Self::Dataset(_)
+            | Self::Batches(_)
+            | Self::Network(_)
+            | Self::NothingToResume { .. }
+            | Self::OtherJob { .. }
+            | Self::Diverged { .. } => false,
+            Self::Checkpoint(error) => {
+                matches!(
+                    error,
+                    CheckpointError::Io { .. } | CheckpointError::Fenced { .. }
+                )
+            }
+            Self::Refused { .. } | Self::Report(_) => true,
+        }
+    }
+}

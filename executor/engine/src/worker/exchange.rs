@@ -1,0 +1,121 @@
+//! What the training loop asks of the exchange: how everybody's gradients become everybody's new parameters.
+//!
+//! The loop must not know whether PS shards or the workers themselves hold the parameters, nor who comes and goes between two steps.
+
+use super::error::WorkerError;
+use super::link::Reply;
+use super::model::Model;
+use super::progress::StepTimes;
+use super::resume::Start;
+use super::shards::Snapshot;
+use super::train::Ending;
+use crate::checkpoint::Layout;
+use crate::log;
+use crate::wire::WireError;
+use crate::wire::hello::StepStats;
+
+/// How this worker takes part in training, once it has joined.
+pub(super) trait Exchange {
+    /// Chief: `start` is what everybody trains from. Copies its parameters into the model.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble>;
+
+    /// Every other worker: waits for the parameters that the others train from, and the step that comes next.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble>;
+
+    /// Computes this worker's gradients of `step` and waits for the parameters to go on with. Computing is the exchange's to call,
+    /// as it may send what is ready while the rest is computed.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble>;
+
+    /// Chief: the state that a checkpoint keeps, between two steps.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn snapshot(&mut self, model: &Model) -> Result<Snapshot, Trouble>;
+
+    /// How many take part now.
+    fn layout(&self) -> Layout;
+
+    /// Chief: tells everyone that training is over, then leaves.
+    fn done(self: Box<Self>);
+
+    /// Leaves in order, told so; the others may go on.
+    fn goodbye(self: Box<Self>);
+}
+
+/// What a worker is to do next.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum Answer {
+    /// The parameters are in place; go on with `step`. `stats` are of everybody's step before.
+    Parameters { step: u64, stats: StepStats },
+    /// The step cannot be completed as somebody has left; `lost` when not in order.
+    Interrupted { lost: bool },
+    /// The chief has ended training.
+    Finished,
+    /// Nobody answered in the time there was.
+    GaveUp,
+}
+
+impl From<Reply> for Answer {
+    fn from(reply: Reply) -> Self {
+        match reply {
+            Reply::Parameters { clock, stats } => Self::Parameters { step: clock, stats },
+            Reply::Interrupted { lost, .. } => Self::Interrupted { lost },
+            Reply::Finished => Self::Finished,
+            Reply::GaveUp => Self::GaveUp,
+        }
+    }
+}
+
+/// Why a worker's part in the exchange, or the chief's duties, cannot go on.
+#[derive(Debug)]
+pub(super) enum Trouble {
+    /// With the PS shard of this index.
+    Shard(usize, WireError),
+    Own(WorkerError),
+}
+
+impl<E: Into<WorkerError>> From<E> for Trouble {
+    fn from(error: E) -> Self {
+        Self::Own(error.into())
+    }
+}
+
+impl From<(usize, WireError)> for Trouble {
+    fn from((index, error): (usize, WireError)) -> Self {
+        Self::Shard(index, error)
+    }
+}
+
+impl Trouble {
+    /// How the task ends: a shard that refuses is an error of this task; one that is gone is a lost peer.
+    ///
+    /// # Errors
+    /// The task's own error.
+    pub fn ending(self) -> Result<Ending, WorkerError> {
+        match self {
+            Self::Own(error) => Err(error),
+            Self::Shard(
+                index,
+                source @ (WireError::Refused(_)
+                | WireError::Frame(_)
+                | WireError::PayloadLength { .. }),
+            ) => Err(WorkerError::Refused { index, source }),
+            Self::Shard(index, error) => {
+                log::line(format_args!(
+                    "lost PS shard {index}: {}",
+                    log::chain(&error)
+                ));
+                Ok(Ending::PeerLost)
+            }
+        }
+    }
+}

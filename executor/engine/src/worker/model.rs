@@ -1,0 +1,114 @@
+//! The computing part of a worker: its network, its examples, and one pass over its part of a step.
+
+use super::batches::{self, Batches, Buffers};
+use super::error::WorkerError;
+use super::progress::StepTimes;
+use super::train::Surroundings;
+use crate::clock;
+use crate::data::Dataset;
+use crate::document;
+use crate::log;
+use crate::model::{Draw, Network, Workspace};
+use crate::wire::hello::StepStats;
+use muster_model::assignment::TaskLaunch;
+use std::ops::Range;
+use std::time::Duration;
+
+/// Examples that go through the network at once; more run in parts, so that memory does not grow with the batch.
+const MAX_PASS: usize = 256;
+
+/// What a worker computes with.
+pub(super) struct Model {
+    pub network: Network,
+    pub data: Dataset,
+    pub batches: Batches,
+    workspace: Workspace,
+    pub parameters: Vec<f32>,
+}
+
+impl Model {
+    /// Reads the data set and makes room, as worker `rank` of the launch's.
+    ///
+    /// # Errors
+    /// When the data set or the network of the job's document cannot be had.
+    pub fn load(
+        launch: &TaskLaunch,
+        rank: u32,
+        around: &Surroundings<'_>,
+    ) -> Result<Self, WorkerError> {
+        let engine = &launch.spec.engine;
+        let network = document::network(engine)?;
+        let data = document::dataset(engine, around.dataset_root)?;
+        let batch = engine.batch as usize;
+        let global = batches::global(engine.seed, data.train.len(), batch)?;
+        let rank = rank as usize;
+        let workers = launch.workers as usize;
+        let batches = Batches::new(global, engine.seed, rank, workers, |examples| {
+            Buffers::new(&network, &data, examples)
+        });
+        let largest_pass = batches.examples().clamp(1, MAX_PASS);
+        log::line(format_args!(
+            "{} training and {} test examples, {} parameters, batch {batch} of which {} here",
+            data.train.len(),
+            data.test.len(),
+            network.parameter_count(),
+            batches.examples(),
+        ));
+        Ok(Self {
+            workspace: network.workspace(largest_pass, around.threads),
+            parameters: vec![0.0; network.parameter_count()],
+            network,
+            data,
+            batches,
+        })
+    }
+
+    /// Computes the gradients of this worker's part of `step`, summed over its examples, into `gradients`; `ready` is told which of
+    /// them are final while the backward pass goes on.
+    pub fn gradient(
+        &mut self,
+        step: u64,
+        gradients: &mut [f32],
+        ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
+    ) -> (StepStats, StepTimes) {
+        let began = clock::now();
+        let batch = self.batches.load(&self.data.train, step);
+        let loaded = clock::now();
+        let loss = self.network.loss_and_grad_telling(
+            &mut self.workspace,
+            &self.parameters,
+            &batch,
+            gradients,
+            ready,
+        );
+        let stats = StepStats {
+            loss_sum: loss.loss_sum,
+            correct: loss.correct as u64,
+            examples: self.batches.examples() as u64,
+        };
+        let times = StepTimes {
+            data: loaded - began,
+            compute: loaded.elapsed(),
+            exchange: Duration::ZERO,
+        };
+        (stats, times)
+    }
+
+    /// One pass over the test split with the present parameters: mean loss and share classified rightly.
+    pub fn evaluate(&mut self) -> (f64, f64) {
+        let part = self.workspace.max_batch();
+        let mut buffers = Buffers::new(&self.network, &self.data, part);
+        let indices: Vec<u32> = (0..self.data.test.len() as u32).collect();
+        let (mut loss_sum, mut correct) = (0.0, 0);
+        for indices in indices.chunks(part) {
+            let batch = buffers.load(&self.data.test, indices, Draw::default());
+            let loss = self
+                .network
+                .evaluate(&mut self.workspace, &self.parameters, &batch);
+            loss_sum += loss.loss_sum;
+            correct += loss.correct;
+        }
+        let examples = self.data.test.len().max(1) as f64;
+        (loss_sum / examples, correct as f64 / examples)
+    }
+}
