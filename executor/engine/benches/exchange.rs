@@ -17,8 +17,8 @@ use muster_engine::shard::{Exchange, Identity, Segment, Shard, Tensors};
 use muster_engine::stop::StopFlag;
 use muster_engine::wire::hello::{Hello, StepStats};
 use muster_engine::worker::{self, Reply, Reporter, Shards, Surroundings};
-use muster_model::assignment::{TaskLaunch, TaskReport};
-use muster_model::id::{JobId, TaskId, TenantId};
+use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
+use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::spec::{self, Consistency, JobSpec};
 use muster_model::task::Role;
 use std::fs;
@@ -330,12 +330,20 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
         grace_ms: 1_000,
     };
     let kept = Kept::default();
+    let peers = Peers {
+        ps_shards: vec![Peer {
+            task_id: TaskId(Uuid::nil()),
+            node_id: NodeId(Uuid::nil()),
+            address: Some(address),
+        }],
+        ..Peers::default()
+    };
     let around = Surroundings {
         checkpoint_root: checkpoints.path(),
         dataset_root: data,
         reporter: &kept,
         stop: StopFlag::new(Duration::from_secs(1)),
-        peers: &|| Some(vec![address.clone()]),
+        peers: &|| Some(peers.clone()),
         threads: 1,
     };
     worker::run(&launch, 0, &around).expect("training");

@@ -49,13 +49,12 @@ impl TaskFolder {
         serde_json::from_slice(&text).map_err(|source| FolderError::Parse { path, source })
     }
 
-    /// Addresses of the PS shards once all are known. A file that is not there yet, or not readable at the moment, only means to
-    /// look again: the executor replaces it by rename.
+    /// The job's task set, as far as it is known. A file that is not there yet, or not readable at the moment, only means to look
+    /// again: the executor replaces it by rename.
     #[must_use]
-    pub fn peers(&self) -> Option<Vec<String>> {
+    pub fn peers(&self) -> Option<Peers> {
         let text = fs::read(self.path.join("peers.json")).ok()?;
-        let peers: Peers = serde_json::from_slice(&text).ok()?;
-        peers.ps_shards.into_iter().map(|shard| shard.address).collect()
+        serde_json::from_slice(&text).ok()
     }
 
     /// The file that reports are appended to.

@@ -13,7 +13,7 @@ use crate::clock;
 use crate::model::Network;
 use crate::wire::WireError;
 use crate::wire::hello::Hello;
-use muster_model::assignment::TaskLaunch;
+use muster_model::assignment::{Peers, TaskLaunch};
 use std::thread;
 use std::time::Duration;
 
@@ -46,7 +46,7 @@ impl<'a> Servers<'a> {
             if around.stop.is_set() {
                 return Ok(Err(Ending::Interrupted));
             }
-            match (around.peers)() {
+            match (around.peers)().and_then(addresses) {
                 Some(addresses) if addresses.len() == launch.ps_shards as usize => break addresses,
                 _ => thread::sleep(PEERS_EVERY),
             }
@@ -130,6 +130,15 @@ impl Exchange for Servers<'_> {
     fn goodbye(self: Box<Self>) {
         self.shards.goodbye();
     }
+}
+
+/// Of all PS shards in the order of their index, once every one is known.
+fn addresses(peers: Peers) -> Option<Vec<String>> {
+    peers
+        .ps_shards
+        .into_iter()
+        .map(|shard| shard.address)
+        .collect()
 }
 
 /// Which shard holds what, of this network.

@@ -11,7 +11,7 @@ use crate::checkpoint::JobFolder;
 use crate::document;
 use crate::log;
 use crate::stop::StopFlag;
-use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
 use std::path::Path;
 
 /// What a worker works with.
@@ -20,8 +20,8 @@ pub struct Surroundings<'a> {
     pub dataset_root: &'a Path,
     pub reporter: &'a dyn Reporter,
     pub stop: StopFlag,
-    /// Addresses of all shards in the order of their index, once every one is known.
-    pub peers: &'a (dyn Fn() -> Option<Vec<String>> + Sync),
+    /// The job's task set as it is known at the moment; `None` while nothing is.
+    pub peers: &'a (dyn Fn() -> Option<Peers> + Sync),
     /// For the network's passes.
     pub threads: usize,
 }
