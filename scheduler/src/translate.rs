@@ -99,6 +99,7 @@ fn tenant(tenant: muster_model::tenant::Tenant) -> core::Tenant {
 fn job(loaded: store::LoadedJob) -> core::Job {
     let progress = progress(&loaded);
     let job = loaded.job;
+    let ps_shards = job.spec.ps_shards();
     core::Job {
         id: job.id,
         tenant: job.tenant_id,
@@ -112,7 +113,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         retries: job.spec.retries,
         not_before_ms: job.not_before.map(unix_ms),
         workers: job.spec.scale.workers,
-        ps_shards: job.spec.scale.ps_shards,
+        ps_shards,
         worker: job.spec.resources.worker,
         ps_shard: job.spec.resources.ps_shard,
         consistency: job.spec.exchange.consistency,

@@ -44,6 +44,22 @@ fn unknown_fields_are_refused_at_every_level() {
             "exchange: { consistency: { kind: bsp, staleness: 2 } }",
         ),
         (
+            "exchange.averaging",
+            "exchange: { averaging: { kind: local_sgd, every: 4, momentum: 0.5 } }",
+        ),
+        (
+            "exchange.compression",
+            "exchange: { compression: { codec: { kind: one_bit }, density: 0.1 } }",
+        ),
+        (
+            "exchange.compression.codec",
+            "exchange: { compression: { codec: { kind: one_bit, bits: 2 } } }",
+        ),
+        (
+            "exchange.compression none",
+            "exchange: { compression: nothing }",
+        ),
+        (
             "scale.workers",
             "scale: { workers: { min: 1, max: 2, step: 1 } }",
         ),
@@ -164,6 +180,98 @@ fn every_broken_rule_names_field_value_and_remedy() {
         assert!(errors.iter().any(named), "{wrong}: {errors:?}");
         assert_eq!(errors.len(), 1, "{wrong} breaks one rule only: {errors:?}");
     }
+}
+
+#[test]
+fn what_of_an_exchange_does_not_go_together_is_named() {
+    for (wrong, field, value) in [
+        (
+            "exchange: { algorithm: ring }",
+            "exchange.algorithm",
+            "ring",
+        ),
+        (
+            "exchange: { topology: all_reduce, consistency: { kind: asp } }",
+            "exchange.consistency",
+            "asp",
+        ),
+        (
+            "{ exchange: { topology: all_reduce }, scale: { ps_shards: { min: 1, max: 1 } } }",
+            "scale.ps_shards",
+            "1 to 1",
+        ),
+        (
+            "scale: { ps_shards: { min: 0, max: 0 } }",
+            "scale.ps_shards.min",
+            "0",
+        ),
+        (
+            "exchange: { topology: all_reduce, shard_replicas: 1 }",
+            "exchange.shard_replicas",
+            "1",
+        ),
+        (
+            "exchange: { consistency: { kind: bsp, backup: 1 } }",
+            "exchange.consistency.backup",
+            "1",
+        ),
+        (
+            "exchange: { topology: all_reduce, averaging: { kind: easgd, every: 0, rho: 0.5 } }",
+            "exchange.averaging.every",
+            "0",
+        ),
+        (
+            "exchange: { topology: all_reduce, averaging: { kind: fedavg, every: 1, share: 0 } }",
+            "exchange.averaging.share",
+            "0",
+        ),
+        (
+            "exchange: { compression: { codec: { kind: qsgd, bits: 9 } } }",
+            "exchange.compression.codec.bits",
+            "9",
+        ),
+        (
+            "exchange: { compression: { codec: { kind: none }, layers: [ { blocks: 'a*b*', codec: { kind: none } } ] } }",
+            "exchange.compression.layers[0].blocks",
+            "\"a*b*\"",
+        ),
+    ] {
+        let spec: JobSpec =
+            serde_json::from_value(merged(wrong)).unwrap_or_else(|e| panic!("{wrong}: {e}"));
+        let errors = spec.validate().expect_err(wrong);
+        let not_later = |error: &&FieldError| !error.expected.contains("not yet supported");
+        let named: Vec<_> = errors.iter().filter(not_later).collect();
+        assert!(
+            named.len() == 1 && named[0].field == field && named[0].value == value,
+            "{wrong}: {errors:?}"
+        );
+    }
+}
+
+#[test]
+fn a_job_without_servers_has_no_shards_unless_it_says_otherwise() {
+    let read = |change| -> JobSpec { serde_json::from_value(merged(change)).expect("a document") };
+    let servers = read("priority: 0");
+    assert_eq!((servers.ps_shards().min, servers.ps_shards().max), (1, 1));
+    let peers = read("exchange: { topology: all_reduce }");
+    assert_eq!((peers.ps_shards().min, peers.ps_shards().max), (0, 0));
+    let twice = "{ exchange: { topology: all_reduce }, scale: { ps_shards: { min: 0, max: 0 } } }";
+    assert_eq!(read(twice).ps_shards(), peers.ps_shards());
+}
+
+#[test]
+fn documents_of_earlier_releases_mean_what_they_meant() {
+    let old = "
+exchange: { topology: parameter_server, consistency: { kind: bsp }, compression: none }
+scale: { workers: { min: 1, max: 1 }, ps_shards: { min: 1, max: 1 } }";
+    let read: JobSpec = serde_json::from_value(merged(old)).expect("an old document");
+    let plain: JobSpec = serde_json::from_value(merged("priority: 0")).expect("a document");
+    assert_eq!(read.exchange, plain.exchange);
+    let json = serde_json::to_string(&plain.exchange).expect("JSON");
+    assert_eq!(
+        json,
+        r#"{"topology":"parameter_server","consistency":{"kind":"bsp"},"compression":"none"}"#
+    );
 }
 
 /// A right document with the parts of `change` put over it; a tagged object (`kind`) is replaced whole.

@@ -60,8 +60,8 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         },
         ps_shards: Count {
             running: row.ps_shards,
-            min: spec.scale.ps_shards.min,
-            max: spec.scale.ps_shards.max,
+            min: spec.ps_shards().min,
+            max: spec.ps_shards().max,
         },
         progress,
         model_path: row.model_path,

@@ -219,7 +219,7 @@ fn start_shard(optimizer: Optimizer, size: usize, batch: u32) -> String {
     };
     let exchange = Exchange::new(
         Tensors::new(optimizer, Segment::weights(size), 1),
-        Consistency::Bsp,
+        Consistency::default(),
         1,
         batch,
     );

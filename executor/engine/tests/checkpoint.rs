@@ -52,7 +52,7 @@ fn manifest(step: u64, revision: u64) -> Manifest {
             batch: 10,
             seed: 1,
         },
-        consistency: Consistency::Bsp,
+        consistency: Consistency::default(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: step,
         layout: Layout {

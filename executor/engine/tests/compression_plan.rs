@@ -1,8 +1,8 @@
 //! A codec for each block: who gets which, buckets, chunks on their way, and error feedback through checkpoints.
 
 use muster_engine::compress::{
-    CHUNK, CodecConfig, Compression, DecodeError, Feedback, FeedbackError, Half, HalfFormat,
-    LayerCodec, Mode, Plan, PlanError, Rounding,
+    CHUNK, CodecConfig, Codecs, DecodeError, Feedback, FeedbackError, Half, HalfFormat, LayerCodec,
+    Mode, Plan, PlanError, Rounding, build,
 };
 use proptest::prelude::*;
 use std::ops::Range;
@@ -22,8 +22,8 @@ const TOP: CodecConfig = CodecConfig::TopK {
     sampled: false,
 };
 
-fn compression() -> Compression {
-    Compression {
+fn compression() -> Codecs {
+    Codecs {
         layers: vec![
             LayerCodec {
                 blocks: "logits*".into(),
@@ -43,10 +43,10 @@ fn compression() -> Compression {
             },
             LayerCodec {
                 blocks: "dense1.bias".into(),
-                codec: CodecConfig::OneBit,
+                codec: CodecConfig::OneBit {},
             },
         ],
-        ..Compression::uniform(TOP)
+        ..Codecs::uniform(TOP)
     }
 }
 
@@ -79,7 +79,7 @@ fn small_blocks_stay_plain_and_named_ones_get_their_own() {
         chosen,
         [
             named[1].codec,
-            CodecConfig::None,
+            CodecConfig::None {},
             TOP,
             named[2].codec,
             named[0].codec
@@ -221,12 +221,12 @@ fn a_plan_that_cannot_be_is_refused() {
             warm_up_steps: 0,
         },
     ] {
-        let plan = Plan::new(&Compression::uniform(codec), BLOCKS);
+        let plan = Plan::new(&Codecs::uniform(codec), BLOCKS);
         assert!(matches!(plan, Err(PlanError::Codec { .. })), "{codec:?}");
     }
     let overlapping = [("a", 0..10), ("b", 9..20)];
     assert_eq!(
-        Plan::new(&Compression::uniform(TOP), overlapping).err(),
+        Plan::new(&Codecs::uniform(TOP), overlapping).err(),
         Some(PlanError::Order { name: "b".into() })
     );
 }
@@ -240,7 +240,7 @@ fn a_document_names_codecs_and_defaults() {
             { "blocks": "embedding*", "codec": { "kind": "tern_grad", "clip": null } },
         ],
     });
-    let compression: Compression = serde_json::from_value(document).expect("a document");
+    let compression: Codecs = serde_json::from_value(document).expect("a document");
     assert_eq!(compression.dense_below, 1024);
     assert_eq!(
         compression.codec_of("dense1.weight", 5000),
@@ -250,14 +250,14 @@ fn a_document_names_codecs_and_defaults() {
             norm: Default::default()
         }
     );
-    assert_eq!(compression.codec_of("x.bias", 9999), CodecConfig::None);
+    assert_eq!(compression.codec_of("x.bias", 9999), CodecConfig::None {});
     let back = serde_json::to_value(&compression).expect("JSON");
     assert_eq!(
-        serde_json::from_value::<Compression>(back).ok(),
+        serde_json::from_value::<Codecs>(back).ok(),
         Some(compression)
     );
     let unknown = serde_json::json!({ "codec": { "kind": "top_k", "density": 0.1, "k": 3 } });
-    assert!(serde_json::from_value::<Compression>(unknown).is_err());
+    assert!(serde_json::from_value::<Codecs>(unknown).is_err());
 }
 
 #[test]
@@ -309,7 +309,7 @@ fn sparse_bytes(header: u32, places: &[u8], numbers: usize) -> Vec<u8> {
 fn sparse_places_must_be_ascending_and_inside() {
     const BITMAP: u32 = 1 << 31;
     const LEN: usize = 100;
-    let codec = TOP.build().expect("a codec");
+    let codec = build(&TOP).expect("a codec");
     let read = |bytes: &[u8]| codec.decode_chunk(bytes, &mut [0.0; LEN], Mode::Add);
     let index = |got| Err(DecodeError::Index { got, len: LEN });
     let count = |got| Err(DecodeError::Count { got, len: LEN });
@@ -366,7 +366,7 @@ proptest! {
         let header = count | u32::from(bitmap) << 31;
         let mut bytes = header.to_le_bytes().to_vec();
         bytes.extend(rest);
-        let codec = TOP.build().expect("a codec");
+        let codec = build(&TOP).expect("a codec");
         let mut out = vec![0.0; len];
         let read = codec.decode_chunk(&bytes, &mut out, Mode::Add);
         if let Ok(read) = read {

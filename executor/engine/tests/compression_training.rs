@@ -2,7 +2,7 @@
 //! rounding are for. The problem is least squares, where the minimum is known and nothing but the codec differs.
 
 use muster_engine::compress::{
-    CodecConfig, Compression, Feedback, HalfFormat, Mode, Norm, Plan, Rounding, Scale,
+    CodecConfig, Codecs, Feedback, HalfFormat, Mode, Norm, Plan, Rounding, Scale,
 };
 
 const LEN: usize = 2048;
@@ -20,7 +20,7 @@ fn noise(a: u64, b: u64) -> f32 {
 /// Mean square distance from the minimum, over that at the start, when curvatures differ by a hundred and each worker sees gradients
 /// with noise of its own. `kept`: whether workers keep what they have not sent.
 fn distance(codec: CodecConfig, kept: bool) -> f64 {
-    let compression = Compression::uniform(codec);
+    let compression = Codecs::uniform(codec);
     let plan = Plan::new(&compression, [("weight", 0..LEN)]).expect("a plan");
     let mut feedback: Vec<Feedback> = (0..WORKERS).map(|_| Feedback::new(&plan)).collect();
     let minimum: Vec<f32> = (0..LEN as u64).map(|i| noise(i, 0)).collect();
@@ -30,7 +30,7 @@ fn distance(codec: CodecConfig, kept: bool) -> f64 {
     let mut weights = vec![0.0f32; LEN];
     let mut bytes = vec![0; plan.max_bytes(0..1)];
     let (mut gradients, mut sum) = (vec![0.0f32; LEN], vec![0.0f32; LEN]);
-    // Deep Gradient Compression moves on by its momentum: a tenth of the rate is as fast.
+    // Deep Gradient Codecs moves on by its momentum: a tenth of the rate is as fast.
     let rate = match codec {
         CodecConfig::Dgc { .. } => 0.04,
         _ => 0.4,
@@ -65,7 +65,7 @@ fn distance(codec: CodecConfig, kept: bool) -> f64 {
 
 #[test]
 fn every_codec_comes_as_near_to_the_minimum() {
-    let plain = distance(CodecConfig::None, true);
+    let plain = distance(CodecConfig::None {}, true);
     assert!(plain < 0.002, "{plain}");
     let half = |format, rounding, feedback| CodecConfig::Half {
         format,
@@ -96,7 +96,7 @@ fn every_codec_comes_as_near_to_the_minimum() {
         (half(HalfFormat::F16, Rounding::Nearest, false), 0.0001),
         (half(HalfFormat::Bf16, Rounding::Stochastic, false), 0.0001),
         (half(HalfFormat::Bf16, Rounding::Nearest, true), 0.0001),
-        (CodecConfig::OneBit, 0.0002),
+        (CodecConfig::OneBit {}, 0.0002),
         (qsgd(8), 0.0001),
         (qsgd(4), 0.0002),
         (terngrad, 0.002),
@@ -119,7 +119,7 @@ fn without_its_feedback_a_biased_codec_stays_away() {
         density: 0.05,
         sampled: false,
     };
-    for codec in [CodecConfig::OneBit, top] {
+    for codec in [CodecConfig::OneBit {}, top] {
         let (with, without) = (distance(codec, true), distance(codec, false));
         println!("{codec:?}: {with:.5} with, {without:.5} without");
         assert!(

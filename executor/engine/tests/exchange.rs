@@ -9,7 +9,7 @@ use muster_engine::wire::WireError;
 use muster_engine::wire::hello::{Hello, StepStats};
 use muster_engine::worker::{Reply, Shards};
 use muster_model::id::JobId;
-use muster_model::spec::Consistency;
+use muster_model::spec::{Consistency, Rate};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread::{self, JoinHandle};
@@ -207,7 +207,7 @@ fn reference(workers: u32, steps: std::ops::Range<u64>) -> (Vec<f32>, Vec<f32>) 
 #[test]
 fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
     for (workers, ps_shards) in [(1, 1), (3, 1), (2, 3), (4, 5)] {
-        let job = Job::start(workers, ps_shards, Consistency::Bsp);
+        let job = Job::start(workers, ps_shards, Consistency::default());
         let (mut joined, parameters, counted) = train(job.joined(0), 0, 6);
         let (expected, state) = reference(workers, 0..6);
         assert_eq!(
@@ -238,13 +238,13 @@ fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
 /// What a snapshot holds fills other shards of another layout, and training goes on as if nothing had been.
 #[test]
 fn a_snapshot_continues_on_another_number_of_shards() {
-    let job = Job::start(2, 1, Consistency::Bsp);
+    let job = Job::start(2, 1, Consistency::default());
     let (mut joined, ..) = train(job.joined(0), 0, 3);
     let snapshot = joined[0].snapshot().unwrap();
     joined.into_iter().for_each(Shards::goodbye);
     assert_eq!(job.ends(), [End::Stopped]);
 
-    let job = Job::start(2, 4, Consistency::Bsp);
+    let job = Job::start(2, 4, Consistency::default());
     let mut joined: Vec<Shards> = (0..2).map(|rank| job.join(rank)).collect();
     joined[0]
         .init(3, snapshot.updates, &snapshot.contents)
@@ -263,6 +263,8 @@ fn ssp_never_lets_a_worker_run_further_ahead_than_its_bound() {
         2,
         Consistency::Ssp {
             staleness: STALENESS as u32,
+            eager: false,
+            rate: Rate::Constant,
         },
     );
     let begun: Vec<AtomicU64> = (0..workers).map(|_| AtomicU64::new(0)).collect();
@@ -308,7 +310,13 @@ fn ssp_never_lets_a_worker_run_further_ahead_than_its_bound() {
 
 #[test]
 fn asp_waits_for_nobody() {
-    let job = Job::start(2, 1, Consistency::Asp);
+    let job = Job::start(
+        2,
+        1,
+        Consistency::Asp {
+            rate: Rate::Constant,
+        },
+    );
     let mut joined = job.joined(0);
     let mut parameters = vec![0.0; size()];
     for step in 0..5 {
@@ -345,7 +353,7 @@ fn asp_waits_for_nobody() {
 
 #[test]
 fn a_worker_that_leaves_in_order_interrupts_the_others_at_the_same_version() {
-    let job = Job::start(3, 2, Consistency::Bsp);
+    let job = Job::start(3, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(10), 10, 2);
     joined.pop().unwrap().goodbye();
     let mut parameters = vec![0.0; size()];
@@ -378,7 +386,7 @@ fn a_worker_that_leaves_in_order_interrupts_the_others_at_the_same_version() {
 
 #[test]
 fn a_worker_lost_after_its_push_still_completes_the_step() {
-    let job = Job::start(2, 1, Consistency::Bsp);
+    let job = Job::start(2, 1, Consistency::default());
     let mut joined = job.joined(0);
     let mut lost = joined.pop().unwrap();
     let mut parameters = vec![0.0; size()];
@@ -413,7 +421,7 @@ fn a_worker_lost_after_its_push_still_completes_the_step() {
 #[test]
 fn a_stale_or_repeated_push_is_refused_and_changes_nothing() {
     for (init, pushed) in [(5, 4), (5, 6)] {
-        let job = Job::start(1, 1, Consistency::Bsp);
+        let job = Job::start(1, 1, Consistency::default());
         let mut joined = job.joined(init);
         let mut parameters = vec![0.0; size()];
         let refused = joined[0].push_pull(
@@ -432,7 +440,7 @@ fn a_stale_or_repeated_push_is_refused_and_changes_nothing() {
 
 #[test]
 fn only_the_chief_fills_and_only_once() {
-    let job = Job::start(2, 1, Consistency::Bsp);
+    let job = Job::start(2, 1, Consistency::default());
     let mut joined = job.joined(0);
     let twice = joined[0].init(9, 9, &fresh());
     assert!(
@@ -440,7 +448,7 @@ fn only_the_chief_fills_and_only_once() {
         "{twice:?}"
     );
 
-    let job = Job::start(2, 1, Consistency::Bsp);
+    let job = Job::start(2, 1, Consistency::default());
     let mut other = job.join(1);
     let usurped = other.init(0, 0, &fresh());
     assert!(
@@ -451,7 +459,7 @@ fn only_the_chief_fills_and_only_once() {
 
 #[test]
 fn peers_of_another_job_revision_or_layout_are_refused_and_named() {
-    let job = Job::start(2, 1, Consistency::Bsp);
+    let job = Job::start(2, 1, Consistency::default());
     let right = job.hello(0);
     let wrong = [
         (
@@ -528,7 +536,7 @@ fn peers_of_another_job_revision_or_layout_are_refused_and_named() {
 
 #[test]
 fn a_stopped_shard_serves_until_its_workers_have_left() {
-    let job = Job::start(2, 1, Consistency::Bsp);
+    let job = Job::start(2, 1, Consistency::default());
     let (joined, ..) = train(job.joined(0), 0, 1);
     job.stop.set();
     thread::sleep(Duration::from_millis(250));
@@ -541,7 +549,7 @@ fn a_stopped_shard_serves_until_its_workers_have_left() {
 
 #[test]
 fn those_who_wait_are_told_when_training_is_over() {
-    let job = Job::start(2, 2, Consistency::Bsp);
+    let job = Job::start(2, 2, Consistency::default());
     let mut joined = job.joined(0);
     let mut waiting = joined.pop().unwrap();
     let chief = joined.pop().unwrap();

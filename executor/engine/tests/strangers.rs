@@ -51,7 +51,7 @@ fn shard() -> String {
     };
     let exchange = Exchange::new(
         Tensors::new(sgd, Segment::weights(SIZE), 1),
-        Consistency::Bsp,
+        Consistency::default(),
         1,
         1,
     );

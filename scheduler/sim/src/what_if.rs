@@ -175,7 +175,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         retries: spec.retries,
         not_before_ms: None,
         workers: spec.scale.workers,
-        ps_shards: spec.scale.ps_shards,
+        ps_shards: spec.ps_shards(),
         worker: spec.resources.worker,
         ps_shard: spec.resources.ps_shard,
         consistency: spec.exchange.consistency,

@@ -2,7 +2,7 @@
 
 use muster_core::policy::Policy;
 use muster_model::job::JobPhase;
-use muster_model::spec::{Consistency, Range};
+use muster_model::spec::{Consistency, Range, Rate};
 use muster_sim::scenario::{Incident, Scenario, SimJob, SimNode, SimTenant, TrueSpeed, What};
 use muster_sim::simulate;
 use proptest::prelude::*;
@@ -33,9 +33,11 @@ fn sim_job(nodes: u32, gpus: u32) -> impl Strategy<Value = SimJob> {
         gpus_per_worker: 1,
         retries: 100,
         consistency: if rest.4 {
-            Consistency::Bsp
+            Consistency::default()
         } else {
-            Consistency::Asp
+            Consistency::Asp {
+                rate: Rate::Constant,
+            }
         },
         batch: 64,
         steps: rest.2,

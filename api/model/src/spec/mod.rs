@@ -2,10 +2,16 @@
 //!
 //! Unknown fields are refused when it is read; [`JobSpec::validate`] says what else is wrong, field by field.
 
+mod compression;
 mod engine;
+mod exchange;
 mod validate;
 
+pub use compression::{
+    CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,
+};
 pub use engine::{Dataset, DatasetName, Engine, Model, Optimizer};
+pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
 pub use validate::{FieldError, is_dns_label};
 
 use serde::{Deserialize, Serialize};
@@ -47,58 +53,6 @@ pub enum Version {
     V1,
 }
 
-/// How workers exchange what they learn.
-#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub struct Exchange {
-    #[serde(default)]
-    pub topology: Topology,
-    #[serde(default)]
-    pub consistency: Consistency,
-    #[serde(default)]
-    pub compression: Compression,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub enum Topology {
-    #[default]
-    ParameterServer,
-}
-
-/// When a worker may go on to its next step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", from = "ConsistencyDocument")]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub enum Consistency {
-    /// Bulk synchronous: when every worker's gradients of the step are in. The result does not depend on timing.
-    #[default]
-    Bsp,
-    /// Stale synchronous: when no worker is more than `staleness` steps behind; 1 to 64.
-    Ssp { staleness: u32 },
-    /// Asynchronous (Downpour): at once.
-    Asp,
-}
-
-/// As it is read: serde refuses unknown fields of an internally tagged variant only if the variant has braces.
-#[derive(Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
-enum ConsistencyDocument {
-    Bsp {},
-    Ssp { staleness: u32 },
-    Asp {},
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-pub enum Compression {
-    #[default]
-    None,
-}
-
 /// Between which sizes the scheduler may choose.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -106,11 +60,12 @@ pub enum Compression {
 pub struct Scale {
     #[serde(default = "Range::one")]
     pub workers: Range,
-    #[serde(default = "Range::one")]
-    pub ps_shards: Range,
+    /// One when left out, none with `all_reduce`, which has no other; [`JobSpec::ps_shards`] says what holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ps_shards: Option<Range>,
 }
 
-/// Both ends included; 1 to 1024.
+/// Both ends included; 1 to 1024, or 0 to 0 of what the topology has none of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -214,22 +169,23 @@ pub struct Convergence {
 }
 
 impl JobSpec {
+    /// Between which numbers of PS shards the scheduler may choose.
+    #[must_use]
+    pub fn ps_shards(&self) -> Range {
+        self.scale
+            .ps_shards
+            .unwrap_or(match self.exchange.topology {
+                Topology::ParameterServer => Range::one(),
+                Topology::AllReduce => Range::NONE,
+            })
+    }
+
     /// Steps after which training is over at the latest, by `stop.steps` and `stop.epochs`; `None` when neither is said.
     #[must_use]
     pub fn max_steps(&self) -> Option<u64> {
         let per_epoch = self.engine.steps_per_epoch();
         let by_epochs = self.stop.epochs.map(|n| n.saturating_mul(per_epoch));
         [by_epochs, self.stop.steps].into_iter().flatten().min()
-    }
-}
-
-impl From<ConsistencyDocument> for Consistency {
-    fn from(document: ConsistencyDocument) -> Self {
-        match document {
-            ConsistencyDocument::Bsp {} => Self::Bsp,
-            ConsistencyDocument::Ssp { staleness } => Self::Ssp { staleness },
-            ConsistencyDocument::Asp {} => Self::Asp,
-        }
     }
 }
 
@@ -241,12 +197,14 @@ impl Default for Scale {
     fn default() -> Self {
         Self {
             workers: Range::one(),
-            ps_shards: Range::one(),
+            ps_shards: None,
         }
     }
 }
 
 impl Range {
+    pub const NONE: Self = Self { min: 0, max: 0 };
+
     #[must_use]
     pub fn one() -> Self {
         Self { min: 1, max: 1 }

@@ -8,26 +8,7 @@
 use super::lanes::{Isa, Kernel, Lanes, dispatch};
 use super::noise::{Noise, ROUNDER, Seed};
 use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
-use serde::{Deserialize, Serialize};
-
-/// Which sixteen bits.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum HalfFormat {
-    F16,
-    Bf16,
-}
-
-/// How a number between two of the format's is rounded.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Rounding {
-    /// To the nearest, ties to even.
-    #[default]
-    Nearest,
-    /// At random, without bias.
-    Stochastic,
-}
+pub use muster_model::spec::{HalfFormat, Rounding};
 
 /// The codec. With `feedback` it needs the residual.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

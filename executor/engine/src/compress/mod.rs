@@ -28,7 +28,7 @@ mod sparse;
 mod terngrad;
 
 pub use chunks::{Encoding, decode, encode, max_encoded_bytes};
-pub use config::{CodecConfig, Compression, ConfigError, LayerCodec};
+pub use config::{CodecConfig, Codecs, ConfigError, LayerCodec, build};
 pub use dense::Dense;
 pub use feedback::{Feedback, FeedbackError};
 pub use half::{Half, HalfFormat, Rounding};

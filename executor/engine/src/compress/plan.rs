@@ -1,7 +1,7 @@
 //! A codec for each block of an arena, and buckets of blocks.
 
 use super::chunks::{self, Encoding};
-use super::config::{CodecConfig, Compression, ConfigError};
+use super::config::{CodecConfig, Codecs, ConfigError, build};
 use super::feedback::Feedback;
 use super::{Codec, DecodeError, Key, Mode, Plane};
 use std::ops::Range;
@@ -45,7 +45,7 @@ impl Plan {
     /// # Errors
     /// [`PlanError`] when a setting lies outside its range or blocks overlap.
     pub fn new<'a>(
-        config: &Compression,
+        config: &Codecs,
         blocks: impl IntoIterator<Item = (&'a str, Range<usize>)>,
     ) -> Result<Self, PlanError> {
         let mut plan = Self {
@@ -58,7 +58,7 @@ impl Plan {
                 return Err(PlanError::Order { name });
             }
             let config = config.codec_of(&name, range.len());
-            let codec = match config.build() {
+            let codec = match build(&config) {
                 Ok(codec) => codec,
                 Err(source) => return Err(PlanError::Codec { name, source }),
             };

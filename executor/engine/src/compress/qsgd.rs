@@ -12,7 +12,7 @@ use super::lanes::{Isa, Kernel, Lanes, dispatch};
 use super::noise::{Noise, Seed, round_bits};
 use super::packing::{pack, unpack_word};
 use super::{CHUNK, Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
-use serde::{Deserialize, Serialize};
+pub use muster_model::spec::Norm;
 
 const HEADER: usize = 4;
 
@@ -21,17 +21,6 @@ const MARGIN: f32 = 1.0 / 256.0;
 
 /// Buckets whose norm is smaller are sent as zeros: their unit's inverse would be infinite.
 const SMALLEST_NORM: f32 = 1e-36;
-
-/// What a bucket is measured by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Norm {
-    /// The largest magnitude.
-    #[default]
-    Largest,
-    /// The Euclidean norm.
-    Euclidean,
-}
 
 /// The codec. It is unbiased and carries nothing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -11,23 +11,12 @@
 use super::lanes::{Isa, Kernel, Lanes, dispatch};
 use super::noise::{Noise, Seed};
 use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
-use serde::{Deserialize, Serialize};
+pub use muster_model::spec::TernScale as Scale;
 
 /// Numbers that share a scale.
 pub const GROUP: usize = 2048;
 
 const HEADER: usize = 4;
-
-/// What a scale belongs to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Scale {
-    /// Each group of [`GROUP`] numbers.
-    #[default]
-    Group,
-    /// The block.
-    Block,
-}
 
 /// The codec. It is unbiased but for the clipping, and carries nothing.
 #[derive(Debug, Clone, Copy, PartialEq)]

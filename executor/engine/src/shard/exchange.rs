@@ -233,11 +233,11 @@ impl Exchange {
         }
         state.clocks[rank] += 1;
         match self.consistency {
-            Consistency::Bsp => Ok(self.push_bsp(state, rank, clock, push)),
-            Consistency::Ssp { staleness } => {
+            Consistency::Bsp { .. } => Ok(self.push_bsp(state, rank, clock, push)),
+            Consistency::Ssp { staleness, .. } => {
                 Ok(self.push_stale(state, rank, push, u64::from(staleness)))
             }
-            Consistency::Asp => Ok(self.push_stale(state, rank, push, u64::MAX)),
+            Consistency::Asp { .. } => Ok(self.push_stale(state, rank, push, u64::MAX)),
         }
     }
 
@@ -382,7 +382,7 @@ impl Exchange {
     }
 
     fn parameters(&self, state: &mut State, rank: usize, mut buffer: Vec<f32>) -> Answer {
-        let copied = self.consistency != Consistency::Bsp;
+        let copied = !self.consistency.is_bulk_synchronous();
         if copied {
             // A copy, lest a worker that reads slowly holds up everyone else's updates.
             buffer.clear();
@@ -435,8 +435,8 @@ impl State {
     /// The step that training continues from: BSP, the version; otherwise the chief's clock.
     fn next_step(&self, consistency: Consistency) -> u64 {
         match consistency {
-            Consistency::Bsp => self.version,
-            Consistency::Ssp { .. } | Consistency::Asp => self.clocks[0],
+            Consistency::Bsp { .. } => self.version,
+            Consistency::Ssp { .. } | Consistency::Asp { .. } => self.clocks[0],
         }
     }
 

@@ -12,7 +12,7 @@ use super::surface::{Cholesky, NOISE, Place, Size};
 use super::trend::{Formula, Point, Trend};
 use crate::policy::Policy;
 use crate::snapshot::{Job, SpeedPoint};
-use muster_model::spec::{Consistency, Range};
+use muster_model::spec::Range;
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
@@ -92,7 +92,7 @@ impl Speed {
             })
             .collect();
         let formula = Formula {
-            synchronous: job.consistency == Consistency::Bsp,
+            synchronous: job.consistency.is_bulk_synchronous(),
             batch: f64::from(job.batch),
         };
         Self::from_measured(formula, measured, (job.workers, job.ps_shards), policy)

@@ -216,7 +216,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
             cpu_milli: 100,
             memory_bytes: 1 << 28,
         },
-        consistency: Consistency::Bsp,
+        consistency: Consistency::default(),
         batch: 128,
         tasks: Vec::new(),
         finished: None,

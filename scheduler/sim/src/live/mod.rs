@@ -216,7 +216,7 @@ fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, is_elastic: bool) -> Si
         ps_shards: Range { min: 1, max: 1 },
         gpus_per_worker: 1,
         retries: 0,
-        consistency: Consistency::Bsp,
+        consistency: Consistency::default(),
         batch: job.gpus,
         // Lengths are years at most.
         steps: ((length_s * STEPS_PER_S).round() as u64).max(1),

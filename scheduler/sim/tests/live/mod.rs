@@ -59,7 +59,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
             ..WorkerResources::default()
         },
         ps_shard: PsShardResources::default(),
-        consistency: Consistency::Bsp,
+        consistency: Consistency::default(),
         batch: 64,
         tasks: Vec::new(),
         finished: None,

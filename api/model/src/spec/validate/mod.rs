@@ -1,7 +1,10 @@
 //! What a well-formed job document must keep besides its shape. Every rule names the field, the value and what would be right.
 
-use super::{Consistency, Metric};
-use super::{JobSpec, Model, Optimizer, Range};
+mod compression;
+mod exchange;
+mod not_yet;
+
+use super::{JobSpec, Metric, Model, Optimizer, Range, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -52,14 +55,7 @@ impl JobSpec {
             "-100 to 100",
         );
         self.check_engine(&mut errors);
-        if let Consistency::Ssp { staleness } = self.exchange.consistency {
-            errors.check(
-                "exchange.consistency.staleness",
-                &staleness,
-                (1..=64).contains(&staleness),
-                "1 to 64 steps",
-            );
-        }
+        self.check_exchange(&mut errors);
         self.check_scale(&mut errors);
         self.check_resources(&mut errors);
         self.check_checkpoint(&mut errors);
@@ -172,7 +168,18 @@ impl JobSpec {
 
     fn check_scale(&self, errors: &mut Errors) {
         errors.range("scale.workers", self.scale.workers);
-        errors.range("scale.ps_shards", self.scale.ps_shards);
+        match self.exchange.topology {
+            Topology::ParameterServer => errors.range("scale.ps_shards", self.ps_shards()),
+            Topology::AllReduce => {
+                let range = self.ps_shards();
+                errors.check(
+                    "scale.ps_shards",
+                    &format!("{} to {}", range.min, range.max),
+                    range == Range::NONE,
+                    "left out, or 0 to 0: with all_reduce there are no PS shards",
+                );
+            }
+        }
         let max = self.scale.workers.max;
         errors.check(
             "scale.workers.max",
@@ -294,7 +301,7 @@ pub fn is_dns_label(name: &str) -> bool {
 }
 
 #[derive(Default)]
-struct Errors(Vec<FieldError>);
+pub(super) struct Errors(Vec<FieldError>);
 
 impl Errors {
     fn check(&mut self, field: &str, value: &dyn fmt::Display, right: bool, expected: &str) {
@@ -315,6 +322,18 @@ impl Errors {
             right,
             "above 0 and at most 525600 minutes (a year)",
         );
+    }
+
+    /// A factor such as a momentum.
+    fn share(&mut self, field: &str, value: f64) {
+        let right = (0.0..1.0).contains(&value);
+        self.check(field, &value, right, "0 to below 1");
+    }
+
+    /// Some or all of a whole.
+    fn part(&mut self, field: &str, value: f64) {
+        let right = value > 0.0 && value <= 1.0;
+        self.check(field, &value, right, "above 0 and at most 1");
     }
 
     fn range(&mut self, field: &str, range: Range) {

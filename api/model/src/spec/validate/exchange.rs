@@ -1,0 +1,96 @@
+//! What of an exchange goes together.
+
+use super::Errors;
+use crate::spec::{Algorithm, Averaging, Consistency, JobSpec, Topology};
+
+const ONLY_WITH_SHARDS: &str = "left out: only parameter_server has it";
+
+impl JobSpec {
+    pub(super) fn check_exchange(&self, errors: &mut Errors) {
+        let exchange = &self.exchange;
+        let shards = exchange.topology == Topology::ParameterServer;
+        errors.check(
+            "exchange.algorithm",
+            &exchange.algorithm,
+            !shards || exchange.algorithm == Algorithm::Auto,
+            "left out: only all_reduce has it",
+        );
+        self.check_consistency(errors, shards);
+        if let Some(averaging) = &exchange.averaging {
+            errors.check(
+                "exchange.averaging",
+                &averaging.kind(),
+                !shards,
+                "left out: only all_reduce has it",
+            );
+            check_averaging(errors, averaging);
+        }
+        self.check_compression(errors);
+        errors.check(
+            "exchange.shard_replicas",
+            &exchange.shard_replicas,
+            exchange.shard_replicas <= 1,
+            "0 or 1",
+        );
+        errors.check(
+            "exchange.shard_replicas",
+            &exchange.shard_replicas,
+            shards || exchange.shard_replicas == 0 || exchange.shard_replicas > 1,
+            ONLY_WITH_SHARDS,
+        );
+        self.check_what_is_carried_out(errors);
+    }
+
+    fn check_consistency(&self, errors: &mut Errors, shards: bool) {
+        let consistency = self.exchange.consistency;
+        errors.check(
+            "exchange.consistency",
+            &consistency,
+            shards || consistency.is_bulk_synchronous(),
+            "bsp: all_reduce waits for every worker",
+        );
+        match consistency {
+            Consistency::Bsp { backup } => {
+                let fewest = self.scale.workers.min;
+                errors.check(
+                    "exchange.consistency.backup",
+                    &backup,
+                    backup == 0 || !shards || backup < fewest,
+                    &format!(
+                        "less than scale.workers.min ({fewest}): somebody's gradients must count"
+                    ),
+                );
+                errors.check(
+                    "exchange.consistency.backup",
+                    &backup,
+                    backup == 0 || shards,
+                    ONLY_WITH_SHARDS,
+                );
+            }
+            Consistency::Ssp { staleness, .. } => errors.check(
+                "exchange.consistency.staleness",
+                &staleness,
+                (1..=64).contains(&staleness),
+                "1 to 64 steps",
+            ),
+            Consistency::Asp { .. } => {}
+        }
+    }
+}
+
+fn check_averaging(errors: &mut Errors, averaging: &Averaging) {
+    errors.check(
+        "exchange.averaging.every",
+        &averaging.every(),
+        (1..=1_000_000).contains(&averaging.every()),
+        "1 to 1000000 steps",
+    );
+    match *averaging {
+        Averaging::LocalSgd { .. } | Averaging::Gossip { .. } => {}
+        Averaging::Easgd { rho, .. } => errors.part("exchange.averaging.rho", rho),
+        Averaging::Fedavg { share, .. } => errors.part("exchange.averaging.share", share),
+        Averaging::Sma { momentum, .. } | Averaging::Bmuf { momentum, .. } => {
+            errors.share("exchange.averaging.momentum", momentum);
+        }
+    }
+}

@@ -1,0 +1,102 @@
+//! What a document may say one day, and this release does not carry out: it is refused, for a field without effect is a lie.
+//!
+//! One function for each group; whoever carries a variant out takes its line away.
+
+use super::Errors;
+use crate::spec::{Compression, Consistency, Exchange, JobSpec, Rate, Topology};
+use std::fmt;
+
+impl JobSpec {
+    pub(super) fn check_what_is_carried_out(&self, errors: &mut Errors) {
+        topology(errors, &self.exchange);
+        averaging(errors, &self.exchange);
+        consistency(errors, &self.exchange);
+        compression(errors, &self.exchange);
+        replicas(errors, &self.exchange);
+    }
+}
+
+fn topology(errors: &mut Errors, exchange: &Exchange) {
+    let topology = exchange.topology;
+    let there = topology == Topology::ParameterServer;
+    not_yet(
+        errors,
+        "exchange.topology",
+        &topology,
+        there,
+        "parameter_server",
+    );
+}
+
+fn averaging(errors: &mut Errors, exchange: &Exchange) {
+    if let Some(averaging) = &exchange.averaging {
+        not_yet(
+            errors,
+            "exchange.averaging",
+            &averaging.kind(),
+            false,
+            "none",
+        );
+    }
+}
+
+fn consistency(errors: &mut Errors, exchange: &Exchange) {
+    let (backup, eager, rate) = match exchange.consistency {
+        Consistency::Bsp { backup } => (backup, false, Rate::Constant),
+        Consistency::Ssp { eager, rate, .. } => (0, eager, rate),
+        Consistency::Asp { rate } => (0, false, rate),
+    };
+    not_yet(
+        errors,
+        "exchange.consistency.backup",
+        &backup,
+        backup == 0,
+        "0",
+    );
+    not_yet(
+        errors,
+        "exchange.consistency.eager",
+        &eager,
+        !eager,
+        "false",
+    );
+    let there = rate == Rate::Constant;
+    not_yet(
+        errors,
+        "exchange.consistency.rate",
+        &"by_staleness",
+        there,
+        "constant",
+    );
+}
+
+fn compression(errors: &mut Errors, exchange: &Exchange) {
+    let there = exchange.compression == Compression::None;
+    not_yet(
+        errors,
+        "exchange.compression",
+        &"with a codec",
+        there,
+        "none",
+    );
+}
+
+fn replicas(errors: &mut Errors, exchange: &Exchange) {
+    let replicas = exchange.shard_replicas;
+    not_yet(
+        errors,
+        "exchange.shard_replicas",
+        &replicas,
+        replicas == 0,
+        "0",
+    );
+}
+
+fn not_yet(errors: &mut Errors, field: &str, value: &dyn fmt::Display, there: bool, today: &str) {
+    errors.check(
+        field,
+        value,
+        there,
+        &format!("{today}: anything else is not yet supported by this release"),
+    );
+}
