@@ -13,10 +13,10 @@ use muster_engine::data::{GlobalBatches, slice};
 use muster_engine::document;
 use muster_engine::model::Batch;
 use muster_engine::optimizer::Optimizer;
-use muster_engine::shard::{Exchange, Identity, Segment, Shard, Tensors};
+use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
-use muster_engine::wire::hello::{Hello, StepStats};
-use muster_engine::worker::{self, Reply, Reporter, Shards, Surroundings};
+use muster_engine::wire::hello::{Guest, Hello, StepStats};
+use muster_engine::worker::{self, Address, Reply, Reporter, Shards, Surroundings, first_view};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::spec::{self, Consistency, JobSpec};
@@ -31,6 +31,8 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const SECRET: &str = "0123456789abcdef";
+const WORKER: TaskId = TaskId(Uuid::from_u128(1));
+const SHARD: TaskId = TaskId(Uuid::from_u128(2));
 
 fn main() {
     // The tasks' own log lines go to standard output too, so the tables wait until everything has run.
@@ -164,26 +166,24 @@ impl Link {
         let address = start_shard(document::optimizer(&optimizer), size, 1);
         let hello = Hello {
             job_id: JobId(Uuid::nil()),
-            revision: 1,
             secret: SECRET.to_owned(),
-            rank: 0,
-            workers: 1,
-            shard: 0,
-            ps_shards: 1,
-            parameters: 0,
+            task_id: WORKER,
+            guest: Guest::Chief,
         };
-        let assignment = vec![vec![Piece {
-            offset: 0,
-            len: size,
-        }]];
+        let addresses: [Address; 1] = [(SHARD, address)];
         let mut shards =
-            Shards::join(&[address], assignment, &hello).expect("the shard lets its worker in");
+            Shards::join(&addresses, size, &hello).expect("the shard lets its worker in");
         let contents = Contents {
             parameters: vec![0.0; size],
             state: vec![vec![0.0; size]; document::state_planes(&optimizer).len()],
         };
+        let all = Piece {
+            offset: 0,
+            len: size,
+        };
+        let view = first_view(1, vec![WORKER], &addresses, &[all]);
         shards
-            .init(0, 0, &contents)
+            .begin(view, 0, 0, &contents)
             .expect("the shard takes its content");
         Self {
             shards,
@@ -211,18 +211,11 @@ impl Link {
 fn start_shard(optimizer: Optimizer, size: usize, batch: u32) -> String {
     let identity = Identity {
         job_id: JobId(Uuid::nil()),
-        revision: 1,
+        task_id: SHARD,
         secret: SECRET.to_owned(),
-        index: 0,
-        ps_shards: 1,
-        workers: 1,
     };
-    let exchange = Exchange::new(
-        Tensors::new(optimizer, Segment::weights(size), 1),
-        Consistency::default(),
-        1,
-        batch,
-    );
+    let recipe = Recipe::weights(optimizer, size, 1);
+    let exchange = Exchange::new(SHARD, recipe, Consistency::default(), batch);
     let shard = Shard::bind("127.0.0.1", identity, exchange).expect("a free port");
     let address = shard.address().to_string();
     thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));
@@ -313,7 +306,7 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
     let optimizer = document::optimizer(&job.engine.optimizer);
     let address = start_shard(optimizer, network.parameter_count(), job.engine.batch);
     let launch = TaskLaunch {
-        task_id: TaskId(Uuid::nil()),
+        task_id: WORKER,
         job_id: JobId(Uuid::nil()),
         tenant_id: TenantId(Uuid::nil()),
         revision: 1,
@@ -330,13 +323,15 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
         grace_ms: 1_000,
     };
     let kept = Kept::default();
+    let peer = |task_id, address| Peer {
+        task_id,
+        node_id: NodeId(Uuid::nil()),
+        address,
+    };
     let peers = Peers {
-        ps_shards: vec![Peer {
-            task_id: TaskId(Uuid::nil()),
-            node_id: NodeId(Uuid::nil()),
-            address: Some(address),
-        }],
-        ..Peers::default()
+        revision: 1,
+        workers: vec![peer(WORKER, None)],
+        ps_shards: vec![peer(SHARD, Some(address))],
     };
     let around = Surroundings {
         checkpoint_root: checkpoints.path(),

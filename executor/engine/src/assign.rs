@@ -11,19 +11,33 @@
 //!
 //! Worker and shard both compute this from the network's blocks, so it must stay a pure function of its arguments.
 
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// By how much the fullest shard may exceed the mean load.
 pub const SLACK_PERCENT: usize = 1;
 
-/// A run of parameters in the flat arena.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// A run of parameters in the flat arena; on the wire a pair of numbers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(from = "(usize, usize)", into = "(usize, usize)")]
 pub struct Piece {
     /// In parameters, from the start of the arena.
     pub offset: usize,
     /// In parameters; never 0.
     pub len: usize,
+}
+
+impl From<(usize, usize)> for Piece {
+    fn from((offset, len): (usize, usize)) -> Self {
+        Self { offset, len }
+    }
+}
+
+impl From<Piece> for (usize, usize) {
+    fn from(piece: Piece) -> Self {
+        (piece.offset, piece.len)
+    }
 }
 
 impl Piece {
@@ -43,14 +57,43 @@ impl Piece {
 pub fn assign(blocks: &[Piece], shards: usize) -> Vec<Vec<Piece>> {
     assert!(shards > 0, "a job has at least one PS shard");
     let total: usize = blocks.iter().map(|block| block.len).sum();
-    let capacity = capacity(total, shards);
-    let mut largest_first: Vec<Piece> = blocks.iter().copied().filter(|b| b.len > 0).collect();
-    largest_first.sort_by(|a, b| b.len.cmp(&a.len).then(a.offset.cmp(&b.offset)));
-    let mut held: Vec<Vec<Piece>> = vec![Vec::new(); shards];
+    fill(
+        vec![Vec::new(); shards],
+        blocks.to_vec(),
+        capacity(total, shards),
+    )
+}
+
+/// The same once shards have come or gone: `held` is what each of the new shards holds already (nothing, where it is new), `total`
+/// all parameters. Only what nobody holds and what lies above the capacity moves, so that as little as possible does.
+///
+/// # Panics
+/// When `held` is empty, or its pieces overlap.
+#[must_use]
+pub fn reassign(total: usize, held: &[Vec<Piece>]) -> Vec<Vec<Piece>> {
+    assert!(!held.is_empty(), "a job has at least one PS shard");
+    let capacity = capacity(total, held.len());
+    let mut homeless = gaps(total, held);
+    let mut kept: Vec<Vec<Piece>> = Vec::with_capacity(held.len());
+    for pieces in held {
+        let (stays, goes) = shed(pieces, load(pieces).saturating_sub(capacity));
+        kept.push(stays);
+        homeless.extend(goes);
+    }
+    fill(kept, homeless, capacity)
+}
+
+/// Deals `homeless` to the emptiest shards, up to `capacity` each.
+fn fill(mut held: Vec<Vec<Piece>>, mut homeless: Vec<Piece>, capacity: usize) -> Vec<Vec<Piece>> {
+    homeless.retain(|piece| piece.len > 0);
+    homeless.sort_by(|a, b| b.len.cmp(&a.len).then(a.offset.cmp(&b.offset)));
     // Ordered by load, then by requests: the first is the emptiest.
-    let mut emptiest: BTreeSet<(usize, usize, usize)> =
-        (0..shards).map(|shard| (0, 0, shard)).collect();
-    for block in largest_first {
+    let mut emptiest: BTreeSet<(usize, usize, usize)> = held
+        .iter()
+        .enumerate()
+        .map(|(shard, pieces)| (load(pieces), pieces.len(), shard))
+        .collect();
+    for block in homeless {
         let mut rest = block;
         while rest.len > 0 {
             let (load, requests, shard) = emptiest.pop_first().expect("there is a shard");
@@ -69,6 +112,98 @@ pub fn assign(blocks: &[Piece], shards: usize) -> Vec<Vec<Piece>> {
         }
     }
     held.into_iter().map(merged).collect()
+}
+
+/// What nobody holds.
+fn gaps(total: usize, held: &[Vec<Piece>]) -> Vec<Piece> {
+    let mut all: Vec<Piece> = held.iter().flatten().copied().collect();
+    all.sort_unstable();
+    all.push(Piece {
+        offset: total,
+        len: 0,
+    });
+    let mut at = 0;
+    let mut out = Vec::new();
+    for piece in all {
+        out.push(Piece {
+            offset: at,
+            len: piece.offset - at,
+        });
+        at = piece.offset + piece.len;
+    }
+    out.retain(|piece| piece.len > 0);
+    out
+}
+
+/// Parts from `pieces` with exactly `excess` parameters: whole pieces where they fit, the largest first, then one cut.
+fn shed(pieces: &[Piece], mut excess: usize) -> (Vec<Piece>, Vec<Piece>) {
+    let mut largest_first = pieces.to_vec();
+    largest_first.sort_by(|a, b| b.len.cmp(&a.len).then(a.offset.cmp(&b.offset)));
+    let (mut stays, mut goes) = (Vec::new(), Vec::new());
+    for piece in largest_first {
+        if piece.len <= excess {
+            excess -= piece.len;
+            goes.push(piece);
+        } else {
+            stays.push(piece);
+        }
+    }
+    // Every piece that is left is larger than what is still to go.
+    if let Some(last) = stays.pop() {
+        let len = last.len - excess;
+        stays.push(Piece { len, ..last });
+        goes.push(Piece {
+            offset: last.offset + len,
+            len: excess,
+        });
+    }
+    goes.retain(|piece| piece.len > 0);
+    (stays, goes)
+}
+
+/// What lies in both; each must be ascending.
+#[must_use]
+pub fn common(a: &[Piece], b: &[Piece]) -> Vec<Piece> {
+    let (mut i, mut j) = (0, 0);
+    let mut out = Vec::new();
+    while i < a.len() && j < b.len() {
+        let (x, y) = (a[i].range(), b[j].range());
+        let (start, end) = (x.start.max(y.start), x.end.min(y.end));
+        if start < end {
+            out.push(Piece {
+                offset: start,
+                len: end - start,
+            });
+        }
+        if x.end <= y.end {
+            i += 1;
+        } else {
+            j += 1;
+        }
+    }
+    out
+}
+
+/// Where `parts` lie in the local order of whoever holds `pieces`; both ascending.
+///
+/// # Panics
+/// When a part lies outside the pieces, or across two of them; those of [`common`] do not.
+#[must_use]
+pub fn local(pieces: &[Piece], parts: &[Piece]) -> Vec<Range<usize>> {
+    let (mut index, mut before) = (0, 0);
+    let mut out = Vec::with_capacity(parts.len());
+    for part in parts {
+        while pieces[index].range().end <= part.offset {
+            before += pieces[index].len;
+            index += 1;
+        }
+        assert!(
+            pieces[index].offset <= part.offset && part.range().end <= pieces[index].range().end
+        );
+        let start = before + part.offset - pieces[index].offset;
+        out.push(start..start + part.len);
+    }
+    out
 }
 
 /// The most that a shard holds: the mean and its slack, but at least the mean rounded up, so that everything finds room.
@@ -158,6 +293,40 @@ mod tests {
             prop_assert!(loads.iter().all(|&load| load <= most), "loads {:?}", loads);
         }
 
+        /// Shards come and go, one after the other: everything stays held once and evenly, and no shard that stays below its
+        /// capacity gives anything away.
+        #[test]
+        fn moves_only_what_must(
+            lens in prop::collection::vec(1usize..5_000, 1..40),
+            counts in prop::collection::vec(1usize..9, 2..6),
+        ) {
+            let total: usize = lens.iter().sum();
+            let mut held = assign(&blocks(&lens), counts[0]);
+            for &count in &counts[1..] {
+                let before = held.clone();
+                held.resize(count, Vec::new());
+                let start = held.clone();
+                held = reassign(total, &start);
+                let mut seen = vec![0u8; total];
+                for piece in held.iter().flatten() {
+                    for slot in &mut seen[piece.range()] {
+                        *slot += 1;
+                    }
+                }
+                prop_assert!(seen.iter().all(|&count| count == 1));
+                let most = capacity(total, count);
+                let mut homeless: usize = before.iter().skip(count).map(|pieces| load(pieces)).sum();
+                for (old, new) in start.iter().zip(&held) {
+                    prop_assert!(load(new) <= most);
+                    let stays = load(&common(old, new));
+                    prop_assert_eq!(stays, load(old).min(most));
+                    homeless += load(old) - stays;
+                }
+                let moved: usize = start.iter().zip(&held).map(|(old, new)| load(new) - load(&common(old, new))).sum();
+                prop_assert_eq!(moved, homeless);
+            }
+        }
+
         #[test]
         fn split_parts_are_those_of_the_assignment(
             lens in prop::collection::vec(1usize..200, 1..20), shards in 1usize..6,
@@ -174,6 +343,29 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn parts_are_found_in_the_local_order() {
+        let held = [
+            Piece { offset: 10, len: 5 },
+            Piece {
+                offset: 30,
+                len: 10,
+            },
+        ];
+        let other = [
+            Piece { offset: 0, len: 12 },
+            Piece {
+                offset: 14,
+                len: 20,
+            },
+        ];
+        let both = common(&held, &other);
+        let expected = [(10, 2), (14, 1), (30, 4)].map(Piece::from);
+        assert_eq!(both, expected);
+        assert_eq!(local(&held, &both), [0..2, 4..5, 5..9]);
+        assert_eq!(local(&other, &both), [10..12, 12..13, 28..32]);
     }
 
     #[test]

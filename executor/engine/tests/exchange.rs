@@ -1,14 +1,15 @@
 //! Shards and workers over loopback in one process: who waits for whom, and what the numbers come to.
 
-use muster_engine::assign::{Piece, assign, load};
+use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
 use muster_engine::optimizer::{Optimizer, Rule};
-use muster_engine::shard::{End, Exchange, Identity, Segment, Shard, Tensors};
+use muster_engine::shard::{End, Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
 use muster_engine::wire::WireError;
-use muster_engine::wire::hello::{Hello, StepStats};
-use muster_engine::worker::{Reply, Shards};
-use muster_model::id::JobId;
+use muster_engine::wire::hello::{Guest, Hello, StepStats};
+use muster_engine::wire::view::Departed;
+use muster_engine::worker::{Address, Reply, Shards, first_view};
+use muster_model::id::{JobId, TaskId};
 use muster_model::spec::{Consistency, Rate};
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,11 +21,47 @@ const BLOCKS: [usize; 5] = [40_000, 300, 17_000, 10, 1];
 const BATCH: u32 = 8;
 
 struct Job {
-    addresses: Vec<String>,
-    assignment: Vec<Vec<Piece>>,
+    addresses: Vec<Address>,
+    blocks: Vec<Piece>,
     workers: u32,
+    consistency: Consistency,
     stop: StopFlag,
     shards: Vec<JoinHandle<End>>,
+}
+
+fn worker(number: u32) -> TaskId {
+    TaskId(Uuid::from_u128(0x100 + u128::from(number)))
+}
+
+fn shard(number: u32) -> TaskId {
+    TaskId(Uuid::from_u128(0x200 + u128::from(number)))
+}
+
+fn hello(number: u32) -> Hello {
+    Hello {
+        job_id: JobId(Uuid::nil()),
+        secret: "s".repeat(64),
+        task_id: worker(number),
+        guest: if number == 0 {
+            Guest::Chief
+        } else {
+            Guest::Worker
+        },
+    }
+}
+
+/// Waits to be taken in, or for the barrier of a change; the next step, and the parameters.
+fn enter(shards: &mut Shards) -> (u64, Vec<f32>) {
+    let mut parameters = vec![0.0; size()];
+    loop {
+        let reply = shards.pull(&mut parameters, &forever).unwrap();
+        shards.follow().unwrap();
+        match reply {
+            Reply::Parameters { clock, .. } => return (clock, parameters),
+            Reply::Moved => {}
+            other => panic!("{other:?}"),
+        }
+    }
 }
 
 fn adam() -> Optimizer {
@@ -51,56 +88,56 @@ impl Job {
                 }
             })
             .collect();
-        let assignment = assign(&blocks, ps_shards);
-        let stop = StopFlag::new(Duration::from_secs(10));
-        let mut addresses = Vec::new();
-        let mut shards = Vec::new();
-        for (index, pieces) in assignment.iter().enumerate() {
-            let tensors = Tensors::new(adam(), Segment::weights(load(pieces)), 1);
-            let identity = Identity {
-                job_id: JobId(Uuid::nil()),
-                revision: 3,
-                secret: "s".repeat(64),
-                index: index as u32,
-                ps_shards: ps_shards as u32,
-                workers,
-            };
-            let exchange = Exchange::new(tensors, consistency, workers as usize, BATCH);
-            let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
-            addresses.push(shard.address().to_string());
-            let stop = stop.clone();
-            shards.push(thread::spawn(move || shard.serve(&stop).unwrap()));
-        }
-        Self {
-            addresses,
-            assignment,
+        let mut job = Self {
+            addresses: Vec::new(),
+            blocks,
             workers,
-            stop,
-            shards,
+            consistency,
+            stop: StopFlag::new(Duration::from_secs(10)),
+            shards: Vec::new(),
+        };
+        for index in 0..ps_shards {
+            let address = job.start_shard(index as u32);
+            job.addresses.push(address);
         }
+        job
     }
 
-    fn hello(&self, rank: u32) -> Hello {
-        Hello {
+    /// One that is not in any view yet.
+    fn start_shard(&mut self, index: u32) -> Address {
+        let me = shard(index);
+        let identity = Identity {
             job_id: JobId(Uuid::nil()),
-            revision: 3,
+            task_id: me,
             secret: "s".repeat(64),
-            rank,
-            workers: self.workers,
-            shard: 0,
-            ps_shards: 0,
-            parameters: 0,
-        }
+        };
+        let recipe = Recipe::weights(adam(), size(), 1);
+        let exchange = Exchange::new(me, recipe, self.consistency, BATCH);
+        let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+        let address = shard.address().to_string();
+        let stop = self.stop.clone();
+        self.shards
+            .push(thread::spawn(move || shard.serve(&stop).unwrap()));
+        (me, address)
     }
 
     fn join(&self, rank: u32) -> Shards {
-        Shards::join(&self.addresses, self.assignment.clone(), &self.hello(rank)).unwrap()
+        Shards::join(&self.addresses, size(), &hello(rank)).unwrap()
     }
 
     /// All workers, the shards filled at `step`.
     fn joined(&self, step: u64) -> Vec<Shards> {
+        self.filled(step, step, &fresh())
+    }
+
+    fn filled(&self, step: u64, updates: u64, contents: &Contents) -> Vec<Shards> {
         let mut all: Vec<Shards> = (0..self.workers).map(|rank| self.join(rank)).collect();
-        all[0].init(step, step, &fresh()).unwrap();
+        let workers = (0..self.workers).map(worker).collect();
+        let view = first_view(1, workers, &self.addresses, &self.blocks);
+        all[0].begin(view, step, updates, contents).unwrap();
+        for follower in &mut all[1..] {
+            assert_eq!(enter(follower).0, step);
+        }
         all
     }
 
@@ -245,10 +282,7 @@ fn a_snapshot_continues_on_another_number_of_shards() {
     assert_eq!(job.ends(), [End::Stopped]);
 
     let job = Job::start(2, 4, Consistency::default());
-    let mut joined: Vec<Shards> = (0..2).map(|rank| job.join(rank)).collect();
-    joined[0]
-        .init(3, snapshot.updates, &snapshot.contents)
-        .unwrap();
+    let joined = job.filled(3, snapshot.updates, &snapshot.contents);
     let (_joined, parameters, _) = train(joined, 3, 3);
     assert_eq!(parameters, reference(2, 0..6).0);
 }
@@ -352,35 +386,44 @@ fn asp_waits_for_nobody() {
 }
 
 #[test]
-fn a_worker_that_leaves_in_order_interrupts_the_others_at_the_same_version() {
+fn the_chief_is_told_who_left_in_order_and_its_leaving_interrupts_the_others() {
     let job = Job::start(3, 2, Consistency::default());
     let (mut joined, ..) = train(job.joined(10), 10, 2);
     joined.pop().unwrap().goodbye();
-    let mut parameters = vec![0.0; size()];
-    let (first, second) = joined.split_at_mut(1);
+    let mut follower = joined.pop().unwrap();
+    let mut chief = joined.pop().unwrap();
     thread::scope(|scope| {
-        let other = scope.spawn(|| {
+        let other = scope.spawn(move || {
             let mut parameters = vec![0.0; size()];
-            second[0]
+            let reply = follower
                 .push_pull(12, stats(1), &gradients(1, 12), &mut parameters, &forever)
-                .unwrap()
+                .unwrap();
+            follower.goodbye();
+            reply
         });
-        let own = first[0]
+        let mut parameters = vec![0.0; size()];
+        let own = chief
             .push_pull(12, stats(0), &gradients(0, 12), &mut parameters, &forever)
             .unwrap();
+        assert_eq!(own, Reply::Gone);
+        let departed = Departed {
+            task_id: worker(2),
+            in_order: true,
+        };
+        assert_eq!(chief.departed(), [departed]);
+        let snapshot = chief.snapshot().unwrap();
+        assert_eq!(
+            snapshot.version(),
+            Some(12),
+            "the two pushes were not applied anywhere"
+        );
+        chief.goodbye();
         let expected = Reply::Interrupted {
             version: 12,
             lost: false,
         };
-        assert_eq!((own, other.join().unwrap()), (expected, expected));
+        assert_eq!(other.join().unwrap(), expected);
     });
-    let snapshot = joined[0].snapshot().unwrap();
-    assert_eq!(
-        snapshot.version(),
-        Some(12),
-        "the two pushes were not applied anywhere"
-    );
-    joined.into_iter().for_each(Shards::goodbye);
     assert_eq!(job.ends(), [End::Stopped, End::Stopped]);
 }
 
@@ -407,13 +450,8 @@ fn a_worker_lost_after_its_push_still_completes_the_step() {
     let reply = joined[0]
         .push_pull(1, stats(0), &gradients(0, 1), &mut parameters, &forever)
         .unwrap();
-    assert_eq!(
-        reply,
-        Reply::Interrupted {
-            version: 1,
-            lost: true
-        }
-    );
+    assert_eq!(reply, Reply::Gone);
+    assert!(!joined[0].departed()[0].in_order);
     drop(joined);
     assert_eq!(job.ends(), [End::PeerLost]);
 }
@@ -442,15 +480,17 @@ fn a_stale_or_repeated_push_is_refused_and_changes_nothing() {
 fn only_the_chief_fills_and_only_once() {
     let job = Job::start(2, 1, Consistency::default());
     let mut joined = job.joined(0);
-    let twice = joined[0].init(9, 9, &fresh());
+    let view = first_view(1, vec![worker(0)], &job.addresses, &job.blocks);
+    let twice = joined[0].begin(view.clone(), 9, 9, &fresh());
     assert!(
-        matches!(&twice, Err((0, WireError::Refused(why))) if why.contains("already")),
+        matches!(&twice, Err((0, WireError::Refused(why))) if why.contains("not newer")),
         "{twice:?}"
     );
 
     let job = Job::start(2, 1, Consistency::default());
+    let _chief = job.join(0);
     let mut other = job.join(1);
-    let usurped = other.init(0, 0, &fresh());
+    let usurped = other.begin(view, 0, 0, &fresh());
     assert!(
         matches!(&usurped, Err((0, WireError::Refused(why))) if why.contains("chief")),
         "{usurped:?}"
@@ -458,9 +498,9 @@ fn only_the_chief_fills_and_only_once() {
 }
 
 #[test]
-fn peers_of_another_job_revision_or_layout_are_refused_and_named() {
+fn peers_of_another_job_or_without_its_secret_are_refused_and_named() {
     let job = Job::start(2, 1, Consistency::default());
-    let right = job.hello(0);
+    let right = hello(0);
     let wrong = [
         (
             Hello {
@@ -476,60 +516,29 @@ fn peers_of_another_job_revision_or_layout_are_refused_and_named() {
             },
             "another job",
         ),
-        (
-            Hello {
-                revision: 2,
-                ..right.clone()
-            },
-            "revision 3",
-        ),
-        (
-            Hello {
-                revision: 4,
-                ..right.clone()
-            },
-            "revision 3",
-        ),
-        (
-            Hello {
-                workers: 3,
-                ..right.clone()
-            },
-            "for 2 workers",
-        ),
-        (
-            Hello {
-                rank: 2,
-                ..right.clone()
-            },
-            "for 2 workers",
-        ),
     ];
     for (hello, named) in wrong {
-        let refused = Shards::join(&job.addresses, job.assignment.clone(), &hello)
-            .unwrap_err()
-            .1;
+        let refused = Shards::join(&job.addresses, size(), &hello).unwrap_err().1;
         assert!(
             matches!(&refused, WireError::Refused(why) if why.contains(named)),
             "{refused:?}"
         );
     }
-    let mut assignment = job.assignment.clone();
-    assignment[0][0].len -= 1;
-    let refused = Shards::join(&job.addresses, assignment, &right)
-        .unwrap_err()
-        .1;
-    assert!(
-        matches!(&refused, WireError::Refused(why) if why.contains("parameters")),
-        "{refused:?}"
-    );
-
-    let _first = job.join(0);
-    let second = Shards::join(&job.addresses, job.assignment.clone(), &right)
-        .unwrap_err()
-        .1;
+    let _joined = job.joined(0);
+    let second = Shards::join(&job.addresses, size(), &right).unwrap_err().1;
     assert!(
         matches!(&second, WireError::Refused(why) if why.contains("joins once")),
+        "{second:?}"
+    );
+    let other_chief = Hello {
+        task_id: worker(7),
+        ..right
+    };
+    let second = Shards::join(&job.addresses, size(), &other_chief)
+        .unwrap_err()
+        .1;
+    assert!(
+        matches!(&second, WireError::Refused(why) if why.contains("chief")),
         "{second:?}"
     );
 }

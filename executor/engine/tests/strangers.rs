@@ -5,12 +5,12 @@
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
 use muster_engine::optimizer::{Optimizer, Rule};
-use muster_engine::shard::{Exchange, Identity, Segment, Shard, Tensors};
+use muster_engine::shard::{Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
-use muster_engine::wire::hello::{Hello, StepStats};
+use muster_engine::wire::hello::{Guest, Hello, PushHead, StepStats};
 use muster_engine::wire::{Header, Kind};
-use muster_engine::worker::{Reply, Shards};
-use muster_model::id::JobId;
+use muster_engine::worker::{Address, Reply, Shards, first_view};
+use muster_model::id::{JobId, TaskId};
 use muster_model::spec::Consistency;
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -19,17 +19,15 @@ use std::time::{Duration, Instant};
 use uuid::Uuid;
 
 const SIZE: usize = 1_000;
+const WORKER: TaskId = TaskId(Uuid::from_u128(1));
+const SHARD: TaskId = TaskId(Uuid::from_u128(2));
 
 fn hello() -> Hello {
     Hello {
         job_id: JobId(Uuid::nil()),
-        revision: 1,
         secret: "a".repeat(64),
-        rank: 0,
-        workers: 1,
-        shard: 0,
-        ps_shards: 1,
-        parameters: SIZE as u64,
+        task_id: WORKER,
+        guest: Guest::Chief,
     }
 }
 
@@ -43,18 +41,11 @@ fn shard() -> String {
     });
     let identity = Identity {
         job_id: JobId(Uuid::nil()),
-        revision: 1,
+        task_id: SHARD,
         secret: "a".repeat(64),
-        index: 0,
-        ps_shards: 1,
-        workers: 1,
     };
-    let exchange = Exchange::new(
-        Tensors::new(sgd, Segment::weights(SIZE), 1),
-        Consistency::default(),
-        1,
-        1,
-    );
+    let recipe = Recipe::weights(sgd, SIZE, 1);
+    let exchange = Exchange::new(SHARD, recipe, Consistency::default(), 1);
     let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
     let address = shard.address().to_string();
     thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));
@@ -80,16 +71,22 @@ fn is_closed(stream: &mut TcpStream, limit: Duration) -> bool {
 }
 
 fn joined(address: &str) -> Shards {
-    let assignment = vec![vec![Piece {
-        offset: 0,
-        len: SIZE,
-    }]];
-    let mut shards = Shards::join(&[address.to_owned()], assignment, &hello()).unwrap();
+    joined_with(address, vec![WORKER])
+}
+
+fn joined_with(address: &str, workers: Vec<TaskId>) -> Shards {
+    let addresses: [Address; 1] = [(SHARD, address.to_owned())];
+    let mut shards = Shards::join(&addresses, SIZE, &hello()).unwrap();
     let contents = Contents {
         parameters: vec![1.0; SIZE],
         state: Vec::new(),
     };
-    shards.init(0, 0, &contents).unwrap();
+    let all = Piece {
+        offset: 0,
+        len: SIZE,
+    };
+    let view = first_view(1, workers, &addresses, &[all]);
+    shards.begin(view, 0, 0, &contents).unwrap();
     shards
 }
 
@@ -197,9 +194,15 @@ fn strangers_beyond_the_limit_are_closed_at_once() {
 #[test]
 fn a_push_of_another_length_is_not_read() {
     let address = shard();
-    let _keeps_the_job = address.clone();
+    let other = TaskId(Uuid::from_u128(3));
+    let _chief = joined_with(&address, vec![WORKER, other]);
     let mut stream = TcpStream::connect(&address).unwrap();
-    let greeting = serde_json::to_vec(&hello()).unwrap();
+    let greeting = serde_json::to_vec(&Hello {
+        task_id: other,
+        guest: Guest::Worker,
+        ..hello()
+    })
+    .unwrap();
     stream
         .write_all(&[header(Kind::Hello, greeting.len() as u32, 0), greeting].concat())
         .unwrap();
@@ -210,8 +213,12 @@ fn a_push_of_another_length_is_not_read() {
     stream
         .read_exact(&mut vec![0; welcome.meta_bytes as usize])
         .unwrap();
-    let mut push = header(Kind::Push, 24, SIZE as u64 * 4 + 4);
-    push.extend([0; 24]);
+    let head = PushHead {
+        view: 1,
+        stats: StepStats::default(),
+    };
+    let mut push = header(Kind::Push, PushHead::BYTES as u32, SIZE as u64 * 4 + 4);
+    push.extend(head.encode());
     stream.write_all(&push).unwrap();
     assert!(is_closed(&mut stream, Duration::from_secs(2)));
 }

@@ -8,14 +8,18 @@
 //! Each gradient is a sum over examples and is scaled by 1 over the *global* batch in every mode: under SSP and ASP the pushes of
 //! one step together move plain SGD as far as one BSP step does, however many workers there are.
 //!
-//! A worker departs once. In order (`Goodbye`) it does so only between steps, so it has pushed its last step to every shard; a
-//! lost one may have pushed it to some shards only, and then the shards' versions differ, which the chief sees in its snapshot.
-//! After a departure a step that all pushed is still completed; one that can no longer complete is interrupted.
+//! Who takes part is the view's to say, and the chief's to change ([`super::change`]). When a worker departs, only the chief is
+//! told, as soon as its own answer depends on it; it goes on without that worker or ends the job. When the chief departs, all others are
+//! interrupted.
 
+use super::recipe::Recipe;
+use super::state::{Phase, Standing, State};
 use super::tensors::Tensors;
 use crate::wire::hello::StepStats;
+use crate::wire::view::{Departed, View};
+use muster_model::id::TaskId;
 use muster_model::spec::Consistency;
-use std::sync::{Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
 use std::time::Duration;
 
 /// A gradient as one worker pushed it, in the shard's local order.
@@ -28,13 +32,26 @@ pub struct Push {
 /// What a waiting worker is told. The buffer of its push comes back, to be used again.
 #[derive(Debug)]
 pub enum Answer {
-    /// Go on with step `clock`. Under BSP the parameters are read from [`Exchange::tensors`], where nothing can change them before
-    /// this worker pushes again; otherwise `buffer` holds a copy of them.
+    /// Go on with step `clock`. Under BSP the parameters are read from `tensors`, where nothing can change them before this worker
+    /// pushes again; otherwise `buffer` holds a copy of them.
     Parameters {
+        /// Sent before, where the worker does not know it yet.
+        view: Option<Arc<View>>,
         clock: u64,
         stats: StepStats,
+        tensors: Arc<RwLock<Tensors>>,
         buffer: Vec<f32>,
         copied: bool,
+    },
+    /// This view begins: pull under it, or leave.
+    Moved {
+        view: Arc<View>,
+        buffer: Vec<f32>,
+    },
+    /// Chief: these went away. Under BSP its push still waits for its answer.
+    Gone {
+        departed: Vec<Departed>,
+        buffer: Vec<f32>,
     },
     Interrupted {
         version: u64,
@@ -47,29 +64,30 @@ pub enum Answer {
 /// A request that the protocol does not allow now; the connection is closed and nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    #[error("worker {rank} pushed step {pushed}, but its next step is {expected}")]
+    #[error("worker {task} pushed step {pushed}, but its next step is {expected}")]
     StalePush {
-        rank: u32,
+        task: TaskId,
         pushed: u64,
         expected: u64,
     },
+    #[error("this is view {present}, not {known}")]
+    StaleView { known: u64, present: u64 },
+    #[error("worker {0} is not of this view")]
+    Stranger(TaskId),
     #[error("the shard has no parameters yet")]
     NotInitialised,
     #[error("the shard already has its parameters")]
     AlreadyInitialised,
     #[error("only the chief may do this")]
     NotChief,
-    #[error("worker {0} is connected or has left; a revision's worker joins once")]
-    RankTaken(u32),
-}
-
-/// How a worker stands to the shard.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Member {
-    Awaited,
-    Joined,
-    Left,
-    Lost,
+    #[error("worker {0} is connected or has left; a view's worker joins once")]
+    Taken(TaskId),
+    #[error("a newer connection of worker {0} took its place")]
+    Replaced(TaskId),
+    #[error("the view cannot follow: {0}")]
+    Change(&'static str),
+    #[error("these pieces are not expected from shard {0}")]
+    NotExpected(TaskId),
 }
 
 /// How all workers together stand, for the shard's own end.
@@ -80,88 +98,91 @@ pub struct Membership {
     pub lost: usize,
     pub awaited: usize,
     pub finished: bool,
+    /// Not in the view, and everything is handed over.
+    pub retired: bool,
+    pub broken: bool,
 }
 
-#[derive(Debug)]
-struct State {
-    initialised: bool,
-    finished: bool,
-    /// Steps applied under BSP.
-    version: u64,
-    /// Optimizer updates applied: steps under BSP, pushes otherwise.
-    updates: u64,
-    /// Next step of each worker.
-    clocks: Vec<u64>,
-    members: Vec<Member>,
-    /// Of the present step; empty again as soon as it is applied.
-    pushed: Vec<Option<Push>>,
-    /// Buffers of applied pushes, until their worker's thread takes them back.
-    spare: Vec<Vec<f32>>,
-    /// Of completed steps under BSP, of applied pushes otherwise; the chief takes it with each answer.
-    stats: StepStats,
+/// A worker's seat at the shard: one connection of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seat {
+    pub task: TaskId,
+    connection: u64,
 }
 
 /// The shard's shared state.
 #[derive(Debug)]
 pub struct Exchange {
-    consistency: Consistency,
+    /// This shard.
+    pub(super) me: TaskId,
+    pub(super) consistency: Consistency,
+    pub(super) recipe: Recipe,
     grad_scale: f32,
     state: Mutex<State>,
     changed: Condvar,
-    /// Locked after `state`, never before it.
-    tensors: RwLock<Tensors>,
 }
 
 impl Exchange {
-    /// `global_batch` in examples per step over all workers.
+    /// Of shard `me`, which holds nothing until the chief says so. `global_batch` in examples per step over all workers.
     #[must_use]
-    pub fn new(
-        tensors: Tensors,
-        consistency: Consistency,
-        workers: usize,
-        global_batch: u32,
-    ) -> Self {
+    pub fn new(me: TaskId, recipe: Recipe, consistency: Consistency, global_batch: u32) -> Self {
         Self {
+            me,
             consistency,
             grad_scale: 1.0 / global_batch as f32,
-            state: Mutex::new(State {
-                initialised: false,
-                finished: false,
-                version: 0,
-                updates: 0,
-                clocks: vec![0; workers],
-                members: vec![Member::Awaited; workers],
-                pushed: (0..workers).map(|_| None).collect(),
-                spare: vec![Vec::new(); workers],
-                stats: StepStats::default(),
-            }),
+            state: Mutex::new(State::new(recipe.tensors(&[]))),
+            recipe,
             changed: Condvar::new(),
-            tensors: RwLock::new(tensors),
         }
     }
 
-    /// A worker joins; once per revision.
+    /// A worker comes in: to its place in the view, or to wait for one.
     ///
     /// # Errors
-    /// [`Refusal::RankTaken`].
-    pub fn join(&self, rank: usize) -> Result<(), Refusal> {
+    /// [`Refusal::Taken`]; [`Refusal::NotChief`] when there is another one.
+    pub fn join(&self, task: TaskId, as_chief: bool) -> Result<Seat, Refusal> {
         let mut state = self.lock();
-        if state.members[rank] != Member::Awaited {
-            return Err(Refusal::RankTaken(rank as u32));
+        if as_chief && *state.chief.get_or_insert(task) != task {
+            return Err(Refusal::NotChief);
         }
-        state.members[rank] = Member::Joined;
+        if let Some(member) = state.member(task) {
+            if member.standing != Standing::Awaited {
+                return Err(Refusal::Taken(task));
+            }
+            member.standing = Standing::Joined;
+        }
+        state.connections += 1;
+        let connection = state.connections;
+        // A guest that comes again has given up its other connection.
+        state.connected.insert(task, connection);
         self.changed.notify_all();
-        Ok(())
+        Ok(Seat { task, connection })
     }
 
     /// A worker departs, in order or not.
-    pub fn depart(&self, rank: usize, in_order: bool) {
+    pub fn depart(&self, seat: Seat, in_order: bool) {
         let mut state = self.lock();
-        state.members[rank] = if in_order || state.finished {
-            Member::Left
-        } else {
-            Member::Lost
-        };
+        if state.connected.get(&seat.task) != Some(&seat.connection) {
+            return;
+        }
+        let in_order = in_order || state.finished;
+        state.connected.remove(&seat.task);
+        state.waiting.remove(&seat.task);
+        for former in &mut state.former {
+            former.owed.retain(|(task, _)| *task != seat.task);
+        }
+        if let Some(member) = state.member(seat.task)
+            && member.standing != Standing::Dropped
+        {
+            member.standing = match in_order {
+                true => Standing::Left,
+                false => Standing::Lost,
+            };
+        }
+        if state.is_chief(seat.task) {
+            state.chief_lost = Some(!in_order);
+        }
+        self.follow(&mut state);
         self.changed.notify_all();
     }
 
@@ -172,73 +193,165 @@ impl Exchange {
     /// A [`Refusal`], or what `fill` failed with.
     pub fn init<E: From<Refusal>>(
         &self,
-        rank: usize,
+        seat: Seat,
         step: u64,
         updates: u64,
         fill: impl FnOnce(&mut [&mut [f32]]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if rank != 0 {
-            return Err(Refusal::NotChief.into());
-        }
-        if self.lock().initialised {
-            return Err(Refusal::AlreadyInitialised.into());
-        }
+        let tensors = {
+            let state = self.lock();
+            if !state.is_chief(seat.task) {
+                return Err(Refusal::NotChief.into());
+            }
+            if state.view.is_none() {
+                return Err(Refusal::Change("there is none yet").into());
+            }
+            if state.phase != Phase::Empty {
+                return Err(Refusal::AlreadyInitialised.into());
+            }
+            Arc::clone(&state.tensors)
+        };
         // The chief's one connection thread is the only one that comes here, so the state lock need not be held meanwhile.
-        self.write_tensors(|tensors| tensors.fill_with(fill))?;
+        tensors
+            .write()
+            .expect("no update has panicked")
+            .fill_with(fill)?;
         let mut state = self.lock();
-        state.initialised = true;
+        state.phase = Phase::Ready;
         state.version = step;
         state.updates = updates;
-        state.clocks.fill(step);
+        for member in &mut state.members {
+            member.clock = step;
+        }
+        self.follow(&mut state);
         self.changed.notify_all();
         Ok(())
     }
 
-    /// Waits until there are parameters to start with.
-    #[must_use]
-    pub fn pull(&self, rank: usize) -> Answer {
+    /// Waits until there are parameters to go on with under a view of at least `number`; a guest's is the first that it is in.
+    ///
+    /// # Errors
+    /// [`Refusal::Stranger`] when the view has no place for this worker any more; [`Refusal::Replaced`].
+    pub fn pull(&self, seat: Seat, number: u64) -> Result<Answer, Refusal> {
         let mut state = self.lock();
+        if let Some(member) = state.member(seat.task) {
+            member.entered = member.entered.max(number);
+            self.follow(&mut state);
+        } else {
+            state.waiting.insert(seat.task);
+        }
+        self.changed.notify_all();
         loop {
+            if state.connected.get(&seat.task) != Some(&seat.connection) {
+                return Err(Refusal::Replaced(seat.task));
+            }
             if state.finished {
-                return Answer::Finished;
+                return Ok(Answer::Finished);
             }
-            if state.departed() {
-                return state.interrupted(self.consistency, Vec::new());
+            if let Some(lost) = state.chief_lost {
+                return Ok(self.interrupted(&state, lost, Vec::new()));
             }
-            if state.initialised {
-                return self.parameters(&mut state, rank, Vec::new());
+            let (ready, present) = (state.phase == Phase::Ready, state.number());
+            match state.member(seat.task) {
+                Some(_) if ready && present >= number => {
+                    let view = state.view.clone();
+                    return Ok(self.parameters(&mut state, seat, Vec::new(), view));
+                }
+                None if number > 0 && present >= number => {
+                    return Err(Refusal::Stranger(seat.task));
+                }
+                _ => {}
+            }
+            if let Some((_, change)) = &state.pending
+                && change.view.number > number
+                && number > 0
+            {
+                let (view, buffer) = (Arc::new(change.view.clone()), Vec::new());
+                return Ok(Answer::Moved { view, buffer });
             }
             state = self.wait(state);
         }
     }
 
-    /// Takes the gradients of `clock` from `rank` and waits until the worker may go on.
+    /// Waits until a view of at least `number` holds; the parameters that the shard has in it.
     ///
     /// # Errors
-    /// [`Refusal::StalePush`] for a step done already, done twice or not yet due; [`Refusal::NotInitialised`].
-    pub fn push(&self, rank: usize, clock: u64, push: Push) -> Result<Answer, Refusal> {
+    /// [`Refusal::StaleView`] when a newer one holds already: whoever does not know it is not of it.
+    pub fn await_view(&self, number: u64) -> Result<usize, Refusal> {
         let mut state = self.lock();
-        if !state.initialised {
-            return Err(Refusal::NotInitialised);
+        loop {
+            if state.number() == number || state.finished || state.chief_lost.is_some() {
+                let view = state.view.as_ref().ok_or(Refusal::NotInitialised)?;
+                return Ok(crate::assign::load(view.pieces(self.me)));
+            }
+            if state.number() > number || number == 0 {
+                let present = state.number();
+                return Err(Refusal::StaleView {
+                    known: number,
+                    present,
+                });
+            }
+            state = self.wait(state);
         }
-        if state.finished {
-            return Ok(Answer::Finished);
+    }
+
+    /// Takes the gradients of `clock` from a worker that knows view `number`, and waits until it may go on.
+    ///
+    /// # Errors
+    /// [`Refusal::StalePush`] for a step done already, done twice or not yet due; [`Refusal::StaleView`];
+    /// [`Refusal::NotInitialised`].
+    pub fn push(&self, seat: Seat, number: u64, clock: u64, push: Push) -> Result<Answer, Refusal> {
+        let mut state = self.lock();
+        loop {
+            if state.finished {
+                return Ok(Answer::Finished);
+            }
+            if let Some(lost) = state.chief_lost {
+                return Ok(self.interrupted(&state, lost, push.gradients));
+            }
+            match state.phase {
+                Phase::Empty => return Err(Refusal::NotInitialised),
+                Phase::Retired => return Err(Refusal::Change("this shard is not in it")),
+                Phase::Ready => break,
+                Phase::Moving { .. } => state = self.wait(state),
+            }
         }
-        if clock != state.clocks[rank] {
-            return Err(Refusal::StalePush {
-                rank: rank as u32,
-                pushed: clock,
-                expected: state.clocks[rank],
+        let present = state.number();
+        if number != present {
+            return Err(Refusal::StaleView {
+                known: number,
+                present,
             });
         }
-        state.clocks[rank] += 1;
-        match self.consistency {
-            Consistency::Bsp { .. } => Ok(self.push_bsp(state, rank, clock, push)),
-            Consistency::Ssp { staleness, .. } => {
-                Ok(self.push_stale(state, rank, push, u64::from(staleness)))
-            }
-            Consistency::Asp { .. } => Ok(self.push_stale(state, rank, push, u64::MAX)),
+        let member = state
+            .member(seat.task)
+            .ok_or(Refusal::Stranger(seat.task))?;
+        if clock != member.clock {
+            return Err(Refusal::StalePush {
+                task: seat.task,
+                pushed: clock,
+                expected: member.clock,
+            });
         }
+        member.clock += 1;
+        match self.consistency {
+            Consistency::Bsp { .. } => {
+                member.push = Some(push);
+                self.follow(&mut state);
+                self.changed.notify_all();
+                Ok(self.answer_bsp(state, seat, clock))
+            }
+            Consistency::Ssp { staleness, .. } => {
+                Ok(self.push_stale(state, seat, push, u64::from(staleness)))
+            }
+            Consistency::Asp { .. } => Ok(self.push_stale(state, seat, push, u64::MAX)),
+        }
+    }
+
+    /// The answer that the chief's push of `clock` still waits for, once it has decided on who went away.
+    #[must_use]
+    pub fn resume(&self, seat: Seat, clock: u64) -> Answer {
+        self.answer_bsp(self.lock(), seat, clock)
     }
 
     /// Reads everything at one version: the clock, the updates applied, and the tensors by `read`.
@@ -247,19 +360,23 @@ impl Exchange {
     /// A [`Refusal`], or what `read` failed with.
     pub fn snapshot<E: From<Refusal>>(
         &self,
-        rank: usize,
+        seat: Seat,
         read: impl FnOnce(u64, u64, &Tensors) -> Result<(), E>,
     ) -> Result<(), E> {
-        if rank != 0 {
+        let mut state = self.lock();
+        if !state.is_chief(seat.task) {
             return Err(Refusal::NotChief.into());
         }
-        let state = self.lock();
-        if !state.initialised {
+        while matches!(state.phase, Phase::Moving { .. }) && !state.broken {
+            state = self.wait(state);
+        }
+        if state.phase != Phase::Ready {
             return Err(Refusal::NotInitialised.into());
         }
         let (version, updates) = (state.next_step(self.consistency), state.updates);
         // Held while the state lock is let go: updates wait for the reader, others may still join, push and depart.
-        let tensors = self.tensors();
+        let tensors = Arc::clone(&state.tensors);
+        let tensors = tensors.read().expect("no update has panicked");
         drop(state);
         read(version, updates, &tensors)
     }
@@ -268,18 +385,26 @@ impl Exchange {
     ///
     /// # Errors
     /// [`Refusal::NotChief`].
-    pub fn finish(&self, rank: usize) -> Result<(), Refusal> {
-        if rank != 0 {
+    pub fn finish(&self, seat: Seat) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        if !state.is_chief(seat.task) {
             return Err(Refusal::NotChief);
         }
-        self.lock().finished = true;
+        state.finished = true;
         self.changed.notify_all();
         Ok(())
     }
 
-    /// The tensors, for reading.
-    pub fn tensors(&self) -> RwLockReadGuard<'_, Tensors> {
-        self.tensors.read().expect("no update has panicked")
+    /// Chief: who has loaded everything and waits to be taken in.
+    ///
+    /// # Errors
+    /// [`Refusal::NotChief`].
+    pub fn guests(&self, seat: Seat) -> Result<Vec<TaskId>, Refusal> {
+        let state = self.lock();
+        if !state.is_chief(seat.task) {
+            return Err(Refusal::NotChief);
+        }
+        Ok(state.waiting.iter().copied().collect())
     }
 
     /// Waits up to `limit` for a change of membership or state, then tells how all stand.
@@ -294,59 +419,92 @@ impl Exchange {
             state
                 .members
                 .iter()
-                .filter(|&&member| member == which)
+                .filter(|member| member.standing == which)
                 .count()
         };
         Membership {
-            joined: count(Member::Joined),
-            left: count(Member::Left),
-            lost: count(Member::Lost),
-            awaited: count(Member::Awaited),
+            joined: state.connected.len() - state.waiting.len(),
+            left: count(Standing::Left),
+            lost: count(Standing::Lost),
+            awaited: count(Standing::Awaited),
             finished: state.finished,
+            retired: state.phase == Phase::Retired && state.handed_over,
+            broken: state.broken,
         }
     }
 
-    fn push_bsp(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        rank: usize,
-        clock: u64,
-        push: Push,
-    ) -> Answer {
-        state.pushed[rank] = Some(push);
-        if state.pushed.iter().all(Option::is_some) {
-            self.apply_all(&mut state);
-            self.changed.notify_all();
-        }
+    fn answer_bsp(&self, mut state: MutexGuard<'_, State>, seat: Seat, clock: u64) -> Answer {
         loop {
+            // The last step of a view that is over: from the tensors as they were then.
+            let former = state
+                .former
+                .iter_mut()
+                .filter(|former| former.clock == clock + 1)
+                .find_map(|former| {
+                    let at = former
+                        .owed
+                        .iter()
+                        .position(|(task, _)| *task == seat.task)?;
+                    Some((former.owed.swap_remove(at).1, Arc::clone(&former.tensors)))
+                });
+            if let Some((buffer, tensors)) = former {
+                state.former.retain(|former| !former.owed.is_empty());
+                return Answer::Parameters {
+                    view: state.view.clone(),
+                    clock: clock + 1,
+                    stats: state.take_stats(seat.task),
+                    tensors,
+                    buffer,
+                    copied: false,
+                };
+            }
             if state.version > clock {
-                let buffer = std::mem::take(&mut state.spare[rank]);
-                return self.parameters(&mut state, rank, buffer);
+                let Some(member) = state.member(seat.task) else {
+                    // The chief took it for lost, and it is not.
+                    let view = state.view.clone().expect("a step was pushed under one");
+                    let buffer = Vec::new();
+                    return Answer::Moved { view, buffer };
+                };
+                let buffer = std::mem::take(&mut member.spare);
+                return self.parameters(&mut state, seat, buffer, None);
             }
             if state.finished {
                 return Answer::Finished;
             }
-            if state.cannot_complete() {
-                let buffer = state.pushed[rank]
-                    .take()
-                    .map(|push| push.gradients)
-                    .unwrap_or_default();
-                return state.interrupted(self.consistency, buffer);
+            if let Some(lost) = state.chief_lost {
+                return self.interrupted(&state, lost, Vec::new());
+            }
+            if state.is_chief(seat.task) && state.cannot_complete() {
+                return Answer::Gone {
+                    departed: state.departed(),
+                    buffer: Vec::new(),
+                };
             }
             state = self.wait(state);
         }
     }
 
-    fn apply_all(&self, state: &mut State) {
+    /// BSP: applies the step once everyone who counts has pushed it.
+    pub(super) fn apply_if_complete(&self, state: &mut State) {
+        if !state.can_complete() || state.phase != Phase::Ready {
+            return;
+        }
         let update = state.updates;
-        let mut gradients: Vec<&mut [f32]> = Vec::with_capacity(state.pushed.len());
-        for push in state.pushed.iter_mut().flatten() {
+        let tensors = Arc::clone(&state.tensors);
+        let mut gradients: Vec<&mut [f32]> = Vec::with_capacity(state.members.len());
+        for push in state.members.iter_mut().filter_map(|m| m.push.as_mut()) {
             state.stats.add(push.stats);
             gradients.push(&mut push.gradients);
         }
-        self.write_tensors(|tensors| tensors.update(update, &mut gradients, self.grad_scale));
-        for (pushed, spare) in state.pushed.iter_mut().zip(&mut state.spare) {
-            *spare = pushed.take().map(|push| push.gradients).unwrap_or_default();
+        tensors.write().expect("no update has panicked").update(
+            update,
+            &mut gradients,
+            self.grad_scale,
+        );
+        for member in &mut state.members {
+            if let Some(push) = member.push.take() {
+                member.spare = push.gradients;
+            }
         }
         state.updates += 1;
         state.version += 1;
@@ -355,62 +513,90 @@ impl Exchange {
     fn push_stale(
         &self,
         mut state: MutexGuard<'_, State>,
-        rank: usize,
+        seat: Seat,
         mut push: Push,
         staleness: u64,
     ) -> Answer {
         let update = state.updates;
-        self.write_tensors(|tensors| {
-            tensors.update(update, &mut [&mut push.gradients], self.grad_scale)
-        });
+        state
+            .tensors
+            .write()
+            .expect("no update has panicked")
+            .update(update, &mut [&mut push.gradients], self.grad_scale);
         state.updates += 1;
         state.stats.add(push.stats);
+        let buffer = push.gradients;
         self.changed.notify_all();
         loop {
             if state.finished {
                 return Answer::Finished;
             }
-            if state.departed() {
-                return state.interrupted(self.consistency, push.gradients);
+            if let Some(lost) = state.chief_lost {
+                return self.interrupted(&state, lost, buffer);
             }
-            let slowest = state.clocks.iter().min().expect("a job has a worker");
-            if state.clocks[rank] - slowest <= staleness {
-                return self.parameters(&mut state, rank, push.gradients);
+            if state.is_chief(seat.task) {
+                let departed = state.departed();
+                if !departed.is_empty() {
+                    return Answer::Gone { departed, buffer };
+                }
+            } else if let Some((_, change)) = &state.pending {
+                let view = Arc::new(change.view.clone());
+                return Answer::Moved { view, buffer };
+            }
+            let slowest = state.slowest();
+            let clock = state.member(seat.task).map_or(0, |member| member.clock);
+            if clock.saturating_sub(slowest) <= staleness {
+                return self.parameters(&mut state, seat, buffer, None);
             }
             state = self.wait(state);
         }
     }
 
-    fn parameters(&self, state: &mut State, rank: usize, mut buffer: Vec<f32>) -> Answer {
+    fn parameters(
+        &self,
+        state: &mut State,
+        seat: Seat,
+        mut buffer: Vec<f32>,
+        view: Option<Arc<View>>,
+    ) -> Answer {
+        let tensors = Arc::clone(&state.tensors);
         let copied = !self.consistency.is_bulk_synchronous();
         if copied {
             // A copy, lest a worker that reads slowly holds up everyone else's updates.
             buffer.clear();
-            buffer.extend_from_slice(self.tensors().parameters());
+            buffer.extend_from_slice(tensors.read().expect("no update has panicked").parameters());
         }
+        let member = state.member(seat.task).expect("a member is answered");
+        member.answered = member.clock;
         Answer::Parameters {
-            clock: state.clocks[rank],
-            stats: if rank == 0 {
-                state.stats.take()
-            } else {
-                StepStats::default()
-            },
+            view,
+            clock: member.clock,
+            stats: state.take_stats(seat.task),
+            tensors,
             buffer,
             copied,
         }
     }
 
-    fn write_tensors<R>(&self, change: impl FnOnce(&mut Tensors) -> R) -> R {
-        change(&mut self.tensors.write().expect("no update has panicked"))
+    fn interrupted(&self, state: &State, lost: bool, buffer: Vec<f32>) -> Answer {
+        Answer::Interrupted {
+            version: state.next_step(self.consistency),
+            lost,
+            buffer,
+        }
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state
             .lock()
             .expect("no connection has panicked with the lock")
     }
 
-    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(super) fn notify(&self) {
+        self.changed.notify_all();
+    }
+
+    pub(super) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed
             .wait(state)
             .expect("no connection has panicked with the lock")
@@ -418,33 +604,11 @@ impl Exchange {
 }
 
 impl State {
-    fn departed(&self) -> bool {
-        self.members
-            .iter()
-            .any(|m| matches!(m, Member::Left | Member::Lost))
-    }
-
-    /// BSP: some worker has departed without having pushed the present step.
-    fn cannot_complete(&self) -> bool {
-        self.members
-            .iter()
-            .zip(&self.pushed)
-            .any(|(member, push)| matches!(member, Member::Left | Member::Lost) && push.is_none())
-    }
-
-    /// The step that training continues from: BSP, the version; otherwise the chief's clock.
-    fn next_step(&self, consistency: Consistency) -> u64 {
-        match consistency {
-            Consistency::Bsp { .. } => self.version,
-            Consistency::Ssp { .. } | Consistency::Asp { .. } => self.clocks[0],
-        }
-    }
-
-    fn interrupted(&self, consistency: Consistency, buffer: Vec<f32>) -> Answer {
-        Answer::Interrupted {
-            version: self.next_step(consistency),
-            lost: self.members.contains(&Member::Lost),
-            buffer,
+    /// The counts go to the chief.
+    fn take_stats(&mut self, task: TaskId) -> StepStats {
+        match self.is_chief(task) {
+            true => self.stats.take(),
+            false => StepStats::default(),
         }
     }
 }

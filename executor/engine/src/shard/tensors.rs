@@ -3,7 +3,7 @@
 //! Both are worked on in chunks that stay in a core's cache: a chunk's gradients are summed over the workers and applied before
 //! the next chunk is touched, so each number travels from memory once per step.
 
-use crate::assign::Piece;
+use crate::assign::{Piece, common, local};
 use crate::model::{Block, Role};
 use crate::optimizer::{self, Optimizer, Rule};
 use std::ops::Range;
@@ -96,17 +96,20 @@ impl Tensors {
     /// Everything in the order of the wire: the parameters, then the state plane by plane.
     #[must_use]
     pub fn parts(&self) -> Vec<&[f32]> {
+        self.by_plane().into_iter().flatten().collect()
+    }
+
+    fn by_plane(&self) -> Vec<Vec<&[f32]>> {
         let planes = self.state_per_parameter();
-        let mut by_plane: Vec<Vec<&[f32]>> = vec![Vec::new(); planes];
+        let mut by_plane: Vec<Vec<&[f32]>> = vec![Vec::new(); planes + 1];
+        by_plane[0].push(&self.parameters);
         for chunk in self.state.chunks(CHUNK * planes.max(1)) {
             let len = chunk.len() / planes;
-            for (plane, part) in by_plane.iter_mut().zip(chunk.chunks(len)) {
+            for (plane, part) in by_plane[1..].iter_mut().zip(chunk.chunks(len)) {
                 plane.push(part);
             }
         }
-        std::iter::once(self.parameters.as_slice())
-            .chain(by_plane.into_iter().flatten())
-            .collect()
+        by_plane
     }
 
     /// Lets `fill` write everything, in the order of [`Self::parts`].
@@ -123,6 +126,71 @@ impl Tensors {
             .chain(by_plane.into_iter().flatten())
             .collect();
         fill(&mut parts)
+    }
+
+    /// Of everything in the order of [`Self::parts`], the parts at these ascending ranges of the local order.
+    #[must_use]
+    pub fn select(&self, ranges: &[Range<usize>]) -> Vec<&[f32]> {
+        let wanted = in_every_plane(ranges, self.parameters.len(), self.state_per_parameter());
+        carve(self.parts(), &wanted, |part, at| part.split_at(at))
+    }
+
+    /// Lets `fill` write those parts.
+    pub fn fill_selected<R>(
+        &mut self,
+        ranges: &[Range<usize>],
+        fill: impl FnOnce(&mut [&mut [f32]]) -> R,
+    ) -> R {
+        let wanted = in_every_plane(ranges, self.parameters.len(), self.state_per_parameter());
+        self.fill_with(|parts| {
+            let parts: Vec<&mut [f32]> = parts.iter_mut().map(|part| &mut **part).collect();
+            fill(&mut carve(parts, &wanted, |part, at| part.split_at_mut(at)))
+        })
+    }
+
+    /// Takes over from `other` what both hold: `pieces` of this one, `others` of the other.
+    pub fn take_over(&mut self, pieces: &[Piece], other: &Self, others: &[Piece]) {
+        let both = common(pieces, others);
+        let from = other.select(&local(others, &both));
+        self.fill_selected(&local(pieces, &both), |parts| {
+            let mut from = from.into_iter();
+            let mut source: &[f32] = &[];
+            for part in parts {
+                let mut rest: &mut [f32] = part;
+                while !rest.is_empty() {
+                    if source.is_empty() {
+                        source = from.next().expect("both have the same parts");
+                    }
+                    let len = rest.len().min(source.len());
+                    let (here, tail) = rest.split_at_mut(len);
+                    here.copy_from_slice(&source[..len]);
+                    (rest, source) = (tail, &source[len..]);
+                }
+            }
+        });
+    }
+
+    /// A checksum of every bit and its place in the whole arena. Those of shards that hold different pieces add up (wrapping) to
+    /// the checksum of all they hold together, however it is cut: each number is multiplied by an odd number of its own place.
+    #[must_use]
+    pub fn checksum(&self, pieces: &[Piece]) -> u64 {
+        let mut sum = 0u64;
+        for (plane, parts) in self.by_plane().into_iter().enumerate() {
+            let mut parts = parts.into_iter();
+            let mut part: &[f32] = &[];
+            for piece in pieces {
+                let mut range = piece.range();
+                while !range.is_empty() {
+                    if part.is_empty() {
+                        part = parts.next().expect("the pieces are those of the tensors");
+                    }
+                    let len = range.len().min(part.len());
+                    sum = sum.wrapping_add(checksum(plane, range.start, &part[..len]));
+                    (part, range.start) = (&part[len..], range.start + len);
+                }
+            }
+        }
+        sum
     }
 
     /// Adds up `gradients` in their order, into the first, and applies the sum as update number `update`, counted from 0. The same
@@ -174,6 +242,67 @@ impl Tensors {
         };
         self.segments.iter().map(of).collect()
     }
+}
+
+fn in_every_plane(ranges: &[Range<usize>], len: usize, planes: usize) -> Vec<Range<usize>> {
+    (0..=planes)
+        .flat_map(|plane| {
+            let start = plane * len;
+            ranges
+                .iter()
+                .map(move |range| range.start + start..range.end + start)
+        })
+        .collect()
+}
+
+/// The parts of a sequence of slices at ascending ranges of it.
+fn carve<T: std::ops::Deref<Target = [f32]>>(
+    parts: Vec<T>,
+    wanted: &[Range<usize>],
+    split_at: impl Fn(T, usize) -> (T, T),
+) -> Vec<T> {
+    let mut out = Vec::with_capacity(wanted.len());
+    let mut wanted = wanted.iter().cloned();
+    let mut range = wanted.next().unwrap_or(0..0);
+    let mut at = 0;
+    for part in parts {
+        let mut rest = part;
+        while !rest.is_empty() && !range.is_empty() {
+            let skip = (range.start - at).min(rest.len());
+            let (_, tail) = split_at(rest, skip);
+            at += skip;
+            let take = if at == range.start {
+                range.len().min(tail.len())
+            } else {
+                0
+            };
+            let (here, tail) = split_at(tail, take);
+            if take > 0 {
+                out.push(here);
+            }
+            at += take;
+            range.start += take;
+            while range.is_empty() {
+                match wanted.next() {
+                    Some(next) => range = next,
+                    None => return out,
+                }
+            }
+            rest = tail;
+        }
+        at += rest.len();
+    }
+    out
+}
+
+fn checksum(plane: usize, start: usize, values: &[f32]) -> u64 {
+    let first = (start as u32).wrapping_add((plane as u32).wrapping_mul(0x632B_E5AB));
+    let of = |(i, value): (usize, &f32)| {
+        let place = first.wrapping_add(i as u32);
+        let mixed = value.to_bits() ^ place.wrapping_mul(0x9E37_79B1);
+        u64::from(mixed).wrapping_mul(u64::from(place.wrapping_mul(0x85EB_CA77) | 1))
+    };
+    values.iter().enumerate().map(of).fold(0, u64::wrapping_add)
 }
 
 /// Neighbours that are updated alike become one, so that most shards have one segment.
@@ -347,6 +476,62 @@ mod tests {
             assert!(rest.is_empty());
         });
         assert_eq!(tensors.parts().concat(), all);
+    }
+
+    /// One shard's content, dealt to two others, is there again in their parts and their checksums.
+    #[test]
+    fn what_is_taken_over_is_the_same_to_the_bit() {
+        let count = CHUNK * 3 + 77;
+        let piece = |offset, len| Piece { offset, len };
+        let whole = [piece(100, count)];
+        let cut = CHUNK + 10;
+        let first = [
+            piece(100, 5),
+            piece(100 + cut, CHUNK),
+            piece(100 + count - 3, 3),
+        ];
+        let second = [
+            piece(105, cut - 5),
+            piece(100 + cut + CHUNK, count - cut - CHUNK - 3),
+        ];
+        let mut all = Tensors::new(adam(), Segment::weights(count), 1);
+        let mut salt = 0;
+        all.fill_with(|parts| {
+            for part in parts {
+                salt += 1;
+                part.copy_from_slice(&values(part.len(), salt));
+            }
+        });
+        let parts: Vec<Tensors> = [&first[..], &second[..]]
+            .map(|pieces| {
+                let mut part =
+                    Tensors::new(adam(), Segment::weights(crate::assign::load(pieces)), 1);
+                part.take_over(pieces, &all, &whole);
+                part
+            })
+            .into();
+        let sum = parts[0]
+            .checksum(&first)
+            .wrapping_add(parts[1].checksum(&second));
+        assert_eq!(sum, all.checksum(&whole));
+        let mut back = Tensors::new(adam(), Segment::weights(count), 1);
+        back.take_over(&whole, &parts[0], &first);
+        assert_ne!(
+            back.checksum(&whole),
+            all.checksum(&whole),
+            "half is missing"
+        );
+        back.take_over(&whole, &parts[1], &second);
+        assert_eq!(back.parts(), all.parts());
+        let (index, bit) = (CHUNK + 3, 1);
+        back.fill_with(|parts| {
+            parts[2][index % CHUNK] = f32::from_bits(parts[2][index % CHUNK].to_bits() ^ bit)
+        });
+        assert_ne!(
+            back.checksum(&whole),
+            all.checksum(&whole),
+            "one bit is another"
+        );
     }
 
     #[test]

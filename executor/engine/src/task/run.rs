@@ -2,10 +2,9 @@
 
 use super::events::EventsFile;
 use super::folder::TaskFolder;
-use crate::assign::load;
 use crate::document;
 use crate::log;
-use crate::shard::{End, Exchange, Identity, Segment, Shard, Tensors};
+use crate::shard::{End, Exchange, Identity, Recipe, Shard};
 use crate::stop::StopFlag;
 use crate::worker::{self, Ending, Reporter, Surroundings, WorkerError};
 use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
@@ -71,7 +70,7 @@ pub fn main(options: &Options) -> i32 {
     ));
     match launch.role {
         Role::Worker { rank } => run_worker(&launch, rank, &folder, options, &events, stop),
-        Role::PsShard { index } => run_shard(&launch, index, options, &events, &stop),
+        Role::PsShard { .. } => run_shard(&launch, options, &events, &stop),
     }
 }
 
@@ -103,7 +102,6 @@ fn run_worker(
 
 fn run_shard(
     launch: &TaskLaunch,
-    index: u32,
     options: &Options,
     events: &EventsFile,
     stop: &StopFlag,
@@ -113,31 +111,24 @@ fn run_shard(
         Ok(network) => network,
         Err(error) => return failed(events, log::chain(&WorkerError::Network(error)), false),
     };
-    let pieces = &worker::assignment(&network, launch.ps_shards)[index as usize];
-    let tensors = Tensors::new(
-        document::optimizer(&engine.optimizer),
-        Segment::of(network.blocks(), pieces),
-        options.threads,
-    );
+    let recipe = Recipe {
+        optimizer: document::optimizer(&engine.optimizer),
+        blocks: network.blocks().to_vec(),
+        threads: options.threads,
+    };
     let consistency = launch.spec.exchange.consistency;
-    let exchange = Exchange::new(tensors, consistency, launch.workers as usize, engine.batch);
+    let exchange = Exchange::new(launch.task_id, recipe, consistency, engine.batch);
     let identity = Identity {
         job_id: launch.job_id,
-        revision: launch.revision,
+        task_id: launch.task_id,
         secret: launch.secret.clone(),
-        index,
-        ps_shards: launch.ps_shards,
-        workers: launch.workers,
     };
     let shard = match Shard::bind(&options.listen_host, identity, exchange) {
         Ok(shard) => shard,
         Err(error) => return failed(events, log::chain(&error), true),
     };
     let address = shard.address().to_string();
-    log::line(format_args!(
-        "holds {} parameters, listens on {address}",
-        load(pieces)
-    ));
+    log::line(format_args!("listens on {address}"));
     if let Err(error) = events.report(&TaskReport::Listening { address }) {
         return failed(events, format!("could not keep a report: {error}"), true);
     }

@@ -4,7 +4,7 @@ use super::frame::{FrameError, HEADER_BYTES, Header, Kind};
 use crate::clock;
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
-use std::net::{Shutdown, TcpStream};
+use std::net::{Shutdown, TcpStream, ToSocketAddrs};
 use std::time::{Duration, Instant};
 
 /// A peer's machine that says nothing for so long (no acknowledgement, no keepalive answer) is gone.
@@ -256,6 +256,25 @@ impl Connection {
         }
         Ok(())
     }
+}
+
+/// Connects to `host:port`, trying each address that the name has.
+///
+/// # Errors
+/// [`WireError::Io`] with the last address's failure.
+pub fn connect(address: &str, limit: Duration) -> Result<TcpStream, WireError> {
+    let io = |source| WireError::Io {
+        doing: "connect to a PS shard",
+        source,
+    };
+    let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
+    for resolved in address.to_socket_addrs().map_err(io)? {
+        match TcpStream::connect_timeout(&resolved, limit) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(io(last))
 }
 
 fn is_timeout(error: &io::Error) -> bool {

@@ -17,10 +17,10 @@
 pub const HEADER_BYTES: usize = 32;
 
 /// Both ends must speak the same; tasks of one revision of a job come from one release.
-pub const PROTOCOL_VERSION: u16 = 1;
+pub const PROTOCOL_VERSION: u16 = 2;
 
-/// Longest small part of any frame.
-pub const MAX_META_BYTES: u32 = 4096;
+/// Longest small part of any frame: a view names every piece of every shard.
+pub const MAX_META_BYTES: u32 = 4 << 20;
 
 /// Longest payload that a header may announce, 64 GiB; the receiver then demands its own exact length.
 pub const MAX_PAYLOAD_BYTES: u64 = 64 << 30;
@@ -41,9 +41,9 @@ pub enum Kind {
     Init = 4,
     /// ← the Init is in place.
     Ready = 5,
-    /// → give me the parameters as soon as there are any.
+    /// → give me the parameters as soon as there are any. Clock: the view that I know of, 0 for none. Answered by a View first.
     Pull = 6,
-    /// → gradients of the step named by the clock. Small part: [`super::hello::StepStats`].
+    /// → gradients of the step named by the clock. Small part: [`super::hello::PushHead`].
     Push = 7,
     /// ← parameters. Clock: the step to do next. Small part: [`super::hello::StepStats`] summed over the workers.
     Parameters = 8,
@@ -59,6 +59,23 @@ pub enum Kind {
     Done = 13,
     /// ← training is over.
     Finished = 14,
+    /// ← from the step in the next frame on this view holds. Small part: JSON of [`super::view::View`].
+    View = 15,
+    /// ← this view begins: leave, or pull under it. Small part as of a View.
+    Moved = 16,
+    /// → chief: a view follows, whose first step is the clock. Small part: JSON of [`super::view::Change`].
+    Change = 17,
+    /// ← chief: workers went away. Small part: JSON of a list of [`super::view::Departed`].
+    Gone = 18,
+    /// → chief: who waits to be taken in?
+    Ask = 19,
+    /// ← Small part: JSON of a list of task ids.
+    Guests = 20,
+    /// shard → shard: pieces, parameters first, then plane by plane the optimizer's state. Small part: JSON of
+    /// [`super::view::Handover`]. Answered by a Ready.
+    Handover = 21,
+    /// → chief: is everything in its place? ← Small part: JSON of [`super::view::Tally`].
+    Tally = 22,
 }
 
 /// A decoded header.
@@ -137,7 +154,7 @@ impl Header {
 }
 
 impl Kind {
-    const ALL: [Self; 14] = [
+    const ALL: [Self; 22] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -152,6 +169,14 @@ impl Kind {
         Self::Goodbye,
         Self::Done,
         Self::Finished,
+        Self::View,
+        Self::Moved,
+        Self::Change,
+        Self::Gone,
+        Self::Ask,
+        Self::Guests,
+        Self::Handover,
+        Self::Tally,
     ];
 
     fn from_wire(value: u16) -> Option<Self> {

@@ -1,28 +1,32 @@
 //! The small parts of frames: who greets, what a step counted.
 
 use super::WireError;
-use muster_model::id::JobId;
+use muster_model::id::{JobId, TaskId};
 use serde::{Deserialize, Serialize};
 
 /// Longest greeting that a shard reads from a stranger.
 pub const MAX_HELLO_BYTES: u32 = 2048;
 
-/// What a worker says first. A shard accepts it only when everything agrees with its own launch.
+/// What a peer says first. A shard accepts it only when it knows the job's secret; the rest of what it may do hangs on the view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Hello {
     pub job_id: JobId,
-    /// Fence: another revision of the job is refused.
-    pub revision: u64,
-    /// Of the revision, as in the launch; hex.
+    /// As in the launch; hex. New whenever the job's tasks all start anew, so that none of an earlier set gets in.
     pub secret: String,
-    pub rank: u32,
-    pub workers: u32,
-    /// The shard that the worker believes to speak to, and of how many.
-    pub shard: u32,
-    pub ps_shards: u32,
-    /// Parameters of that shard by the worker's own computation.
-    pub parameters: u64,
+    pub task_id: TaskId,
+    pub guest: Guest,
+}
+
+/// What a peer comes for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Guest {
+    /// To fill the shards and to say who takes part; there is one.
+    Chief,
+    Worker,
+    /// Another shard, to hand over pieces.
+    Shard,
 }
 
 /// The shard's answer.
@@ -84,6 +88,39 @@ impl StepStats {
     /// What was added so far, leaving zero.
     pub fn take(&mut self) -> Self {
         std::mem::take(self)
+    }
+}
+
+/// The small part of a push.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct PushHead {
+    /// The view under which the gradients were computed.
+    pub view: u64,
+    pub stats: StepStats,
+}
+
+impl PushHead {
+    /// Length on the wire.
+    pub const BYTES: usize = 8 + StepStats::BYTES;
+
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&self.view.to_le_bytes());
+        out[8..].copy_from_slice(&self.stats.encode());
+        out
+    }
+
+    /// # Errors
+    /// [`WireError::Malformed`] when the part has another length.
+    pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
+        let (view, stats) = meta
+            .split_at_checked(8)
+            .ok_or(WireError::Malformed("head of a push"))?;
+        Ok(Self {
+            view: decode_u64(view)?,
+            stats: StepStats::decode(stats)?,
+        })
     }
 }
 

@@ -15,8 +15,9 @@
 mod connection;
 mod frame;
 pub mod hello;
+pub mod view;
 
-pub use connection::{Connection, WireError};
+pub use connection::{Connection, WireError, connect};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION};
 
 // Payloads are the arenas' own bytes; the protocol says little endian.

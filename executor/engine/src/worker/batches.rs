@@ -97,6 +97,15 @@ impl Batches {
         }
     }
 
+    /// The same batches, as worker `rank` of another number of workers.
+    pub fn recut(&mut self, rank: usize, workers: usize, buffers: impl FnOnce(usize) -> Buffers) {
+        let part = slice(self.global.batch(), rank, workers);
+        if part.len() != self.part.len() {
+            self.buffers = buffers(part.len());
+        }
+        self.part = part;
+    }
+
     /// Examples of each step.
     #[must_use]
     pub fn examples(&self) -> usize {

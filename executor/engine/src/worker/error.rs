@@ -29,6 +29,14 @@ pub enum WorkerError {
         #[source]
         source: WireError,
     },
+    #[error(
+        "PS shards hold other bits after handing over at step {step} than before: {before:016x} became {after:016x}"
+    )]
+    MovedBadly {
+        step: u64,
+        before: u64,
+        after: u64,
+    },
     #[error("could not keep a report")]
     Report(#[from] io::Error),
 }
@@ -50,7 +58,7 @@ impl WorkerError {
                     CheckpointError::Io { .. } | CheckpointError::Fenced { .. }
                 )
             }
-            Self::Refused { .. } | Self::Report(_) => true,
+            Self::Refused { .. } | Self::MovedBadly { .. } | Self::Report(_) => true,
         }
     }
 }

@@ -69,6 +69,8 @@ impl From<Reply> for Answer {
         match reply {
             Reply::Parameters { clock, stats } => Self::Parameters { step: clock, stats },
             Reply::Interrupted { lost, .. } => Self::Interrupted { lost },
+            // Not in the view any more, or not to be without those who left in order.
+            Reply::Moved | Reply::Gone => Self::Interrupted { lost: false },
             Reply::Finished => Self::Finished,
             Reply::GaveUp => Self::GaveUp,
         }

@@ -1,9 +1,10 @@
 //! A worker's connection to one PS shard.
 
 use crate::clock;
-use crate::wire::hello::{Hello, StepStats, Welcome, decode_u64};
-use crate::wire::{Connection, Header, Kind, WireError};
-use std::net::{TcpStream, ToSocketAddrs};
+use crate::wire::hello::{Hello, PushHead, StepStats, Welcome, decode_u64};
+use crate::wire::view::{Change, Departed, Tally, View};
+use crate::wire::{Connection, Header, Kind, WireError, connect};
+use muster_model::id::TaskId;
 use std::time::Duration;
 
 /// To connect and to be welcomed.
@@ -20,7 +21,11 @@ pub type Patience<'a> = &'a (dyn Fn() -> bool + Sync);
 pub enum Reply {
     /// The parameters are in place; go on with step `clock`.
     Parameters { clock: u64, stats: StepStats },
-    /// The step cannot be completed as a worker has left; `lost` when not in order.
+    /// Another view begins, under which this worker must pull, or it is not in it.
+    Moved,
+    /// Chief: workers went away, and it must decide whether training goes on without them.
+    Gone,
+    /// Training stops as the chief has left; `lost` when not in order.
     Interrupted { version: u64, lost: bool },
     /// The chief has ended training.
     Finished,
@@ -28,9 +33,36 @@ pub enum Reply {
     GaveUp,
 }
 
+/// A shard's answer with what came before it.
+#[derive(Debug)]
+pub(super) struct Told {
+    pub reply: Reply,
+    /// The view that holds from the answer on, where the shard thinks it is new to the worker.
+    pub view: Option<View>,
+    pub departed: Vec<Departed>,
+}
+
+impl From<Reply> for Told {
+    fn from(reply: Reply) -> Self {
+        Self {
+            reply,
+            view: None,
+            departed: Vec::new(),
+        }
+    }
+}
+
+/// What a pull begins with.
+pub(super) enum Begun {
+    /// The parameters of this view follow.
+    View(View),
+    Other(Told),
+}
+
 /// One greeted connection.
 #[derive(Debug)]
 pub struct Link {
+    pub(super) shard: TaskId,
     connection: Connection,
     state_per_parameter: usize,
 }
@@ -40,8 +72,8 @@ impl Link {
     ///
     /// # Errors
     /// [`WireError`]; [`WireError::Refused`] with the shard's reason when it takes this worker for a stranger.
-    pub fn join(address: &str, hello: &Hello) -> Result<Self, WireError> {
-        let mut connection = Connection::new(connect(address)?)?;
+    pub fn join(shard: TaskId, address: &str, hello: &Hello) -> Result<Self, WireError> {
+        let mut connection = Connection::new(connect(address, JOIN_LIMIT)?)?;
         let greeting = serde_json::to_vec(hello).expect("a greeting is plain data");
         connection.send(Kind::Hello, 0, &greeting, &[])?;
         let (header, meta) = connection.receive_greeting(clock::now() + JOIN_LIMIT, 4096)?;
@@ -50,6 +82,7 @@ impl Link {
                 let welcome: Welcome =
                     serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("welcome"))?;
                 Ok(Self {
+                    shard,
                     connection,
                     state_per_parameter: welcome.state_per_parameter as usize,
                 })
@@ -81,33 +114,91 @@ impl Link {
         }
     }
 
-    /// Waits for the shard's parameters and writes them into `parts`.
+    /// Chief: the next view, and the step that it begins with. It is not answered: whatever is sent afterwards is read afterwards.
     ///
     /// # Errors
     /// [`WireError`].
-    pub fn pull(
+    pub fn change(&mut self, from: u64, change: &Change) -> Result<(), WireError> {
+        let text = serde_json::to_vec(change).expect("a view is plain data");
+        self.connection.send(Kind::Change, from, &text, &[])
+    }
+
+    /// Chief: who waits to be taken in.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn guests(&mut self) -> Result<Vec<TaskId>, WireError> {
+        self.connection.send(Kind::Ask, 0, &[], &[])?;
+        let header = self.connection.receive()?;
+        match header.kind {
+            Kind::Guests => self.json(header, "list of guests"),
+            _ => Err(self.unexpected(header)),
+        }
+    }
+
+    /// Chief: asks how a move went; [`Self::tally`] reads the answer.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn ask_tally(&mut self) -> Result<(), WireError> {
+        self.connection.send(Kind::Tally, 0, &[], &[])
+    }
+
+    /// Chief: waits until the shard has everything in its place.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn tally(&mut self) -> Result<Tally, WireError> {
+        let header = self.connection.receive()?;
+        match header.kind {
+            Kind::Tally => self.json(header, "tally"),
+            _ => Err(self.unexpected(header)),
+        }
+    }
+
+    /// Asks for the parameters and waits until the shard begins its answer. `known` is the newest view heard of, 0 for none.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(super) fn begin_pull(
         &mut self,
-        parts: &mut [&mut [f32]],
+        known: u64,
         patience: Patience<'_>,
-    ) -> Result<Reply, WireError> {
-        self.connection.send(Kind::Pull, 0, &[], &[])?;
-        self.reply(parts, patience)
+    ) -> Result<Begun, WireError> {
+        self.connection.send(Kind::Pull, known, &[], &[])?;
+        if !self.wait(patience)? {
+            return Ok(Begun::Other(Reply::GaveUp.into()));
+        }
+        let header = self.connection.receive()?;
+        match header.kind {
+            Kind::View => Ok(Begun::View(self.json(header, "view")?)),
+            _ => Ok(Begun::Other(self.understand(header, &mut [])?)),
+        }
+    }
+
+    /// The parameters of the pull that has begun.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(super) fn end_pull(&mut self, parts: &mut [&mut [f32]]) -> Result<Told, WireError> {
+        let header = self.connection.receive()?;
+        self.understand(header, parts)
     }
 
     /// Gives the gradients of step `clock`, waits for the parameters after it and writes them into `parts`.
     ///
     /// # Errors
     /// [`WireError`].
-    pub fn push_pull(
+    pub(super) fn push_pull(
         &mut self,
         clock: u64,
-        stats: StepStats,
+        head: PushHead,
         gradients: &[&[f32]],
         parts: &mut [&mut [f32]],
         patience: Patience<'_>,
-    ) -> Result<Reply, WireError> {
+    ) -> Result<Told, WireError> {
         self.connection
-            .send(Kind::Push, clock, &stats.encode(), gradients)?;
+            .send(Kind::Push, clock, &head.encode(), gradients)?;
         self.reply(parts, patience)
     }
 
@@ -142,36 +233,75 @@ impl Link {
         self.connection.send(Kind::Goodbye, 0, &[], &[])
     }
 
-    fn reply(
+    /// Waits for the answer of a push.
+    pub(super) fn reply(
         &mut self,
         parts: &mut [&mut [f32]],
         patience: Patience<'_>,
-    ) -> Result<Reply, WireError> {
-        while !self.connection.wait_readable(LOOK_EVERY)? {
-            if !patience() {
-                return Ok(Reply::GaveUp);
-            }
+    ) -> Result<Told, WireError> {
+        if !self.wait(patience)? {
+            return Ok(Reply::GaveUp.into());
         }
         let header = self.connection.receive()?;
-        match header.kind {
+        if header.kind == Kind::View {
+            let view = Some(self.json(header, "view")?);
+            let header = self.connection.receive()?;
+            let told = self.understand(header, parts)?;
+            return Ok(Told { view, ..told });
+        }
+        self.understand(header, parts)
+    }
+
+    /// `false` when patience ran out first.
+    fn wait(&mut self, patience: Patience<'_>) -> Result<bool, WireError> {
+        while !self.connection.wait_readable(LOOK_EVERY)? {
+            if !patience() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn understand(&mut self, header: Header, parts: &mut [&mut [f32]]) -> Result<Told, WireError> {
+        let reply = match header.kind {
             Kind::Parameters => {
                 let stats = StepStats::decode(&self.connection.receive_meta(header)?)?;
                 self.connection.receive_payload(header, parts)?;
-                Ok(Reply::Parameters {
+                Reply::Parameters {
                     clock: header.clock,
                     stats,
-                })
+                }
+            }
+            Kind::Moved => {
+                let view = Some(self.json(header, "view")?);
+                let told = Told::from(Reply::Moved);
+                return Ok(Told { view, ..told });
+            }
+            Kind::Gone => {
+                let departed = self.json(header, "list of the departed")?;
+                let told = Told::from(Reply::Gone);
+                return Ok(Told { departed, ..told });
             }
             Kind::Interrupted => {
                 let lost = self.connection.receive_meta(header)? != [0];
-                Ok(Reply::Interrupted {
+                Reply::Interrupted {
                     version: header.clock,
                     lost,
-                })
+                }
             }
-            Kind::Finished => Ok(Reply::Finished),
-            _ => Err(self.unexpected(header)),
-        }
+            Kind::Finished => Reply::Finished,
+            _ => return Err(self.unexpected(header)),
+        };
+        Ok(reply.into())
+    }
+
+    fn json<T: serde::de::DeserializeOwned>(
+        &mut self,
+        header: Header,
+        what: &'static str,
+    ) -> Result<T, WireError> {
+        let meta = self.connection.receive_meta(header)?;
+        serde_json::from_slice(&meta).map_err(|_| WireError::Malformed(what))
     }
 
     fn unexpected(&mut self, header: Header) -> WireError {
@@ -183,19 +313,4 @@ impl Link {
             Err(error) => error,
         }
     }
-}
-
-fn connect(address: &str) -> Result<TcpStream, WireError> {
-    let io = |source| WireError::Io {
-        doing: "connect to a PS shard",
-        source,
-    };
-    let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
-    for resolved in address.to_socket_addrs().map_err(io)? {
-        match TcpStream::connect_timeout(&resolved, JOIN_LIMIT) {
-            Ok(stream) => return Ok(stream),
-            Err(error) => last = error,
-        }
-    }
-    Err(io(last))
 }

@@ -21,8 +21,7 @@ mod train;
 
 pub use error::WorkerError;
 pub use link::{Link, Reply};
-pub(crate) use servers::assignment;
-pub use shards::{Shards, Snapshot};
+pub use shards::{Address, Moved, ShardFailure, Shards, Snapshot, first_view};
 pub use train::{Ending, Surroundings, run};
 
 use muster_model::assignment::TaskReport;

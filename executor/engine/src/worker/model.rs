@@ -23,6 +23,7 @@ pub(super) struct Model {
     pub data: Dataset,
     pub batches: Batches,
     workspace: Workspace,
+    threads: usize,
     pub parameters: Vec<f32>,
 }
 
@@ -56,11 +57,24 @@ impl Model {
         ));
         Ok(Self {
             workspace: network.workspace(largest_pass, around.threads),
+            threads: around.threads,
             parameters: vec![0.0; network.parameter_count()],
             network,
             data,
             batches,
         })
+    }
+
+    /// From the next step on this is worker `rank` of `workers`.
+    pub fn recut(&mut self, rank: usize, workers: usize) {
+        let (network, data) = (&self.network, &self.data);
+        self.batches.recut(rank, workers, |examples| {
+            Buffers::new(network, data, examples)
+        });
+        let largest_pass = self.batches.examples().clamp(1, MAX_PASS);
+        if largest_pass > self.workspace.max_batch() {
+            self.workspace = network.workspace(largest_pass, self.threads);
+        }
     }
 
     /// Computes the gradients of this worker's part of `step`, summed over its examples, into `gradients`; `ready` is told which of

@@ -31,6 +31,7 @@ pub struct Rig {
 /// A revision of the job: its running tasks, shards first.
 pub struct Revision {
     pub tasks: Vec<Task>,
+    pub peers: Peers,
 }
 
 pub struct Task {
@@ -44,6 +45,8 @@ pub struct Task {
 #[derive(Clone)]
 pub struct Launch {
     pub revision: u64,
+    /// Of the start that this revision is a resize in place of.
+    pub started: u64,
     pub workers: u32,
     pub ps_shards: u32,
     pub spec: JobSpec,
@@ -55,6 +58,7 @@ impl Launch {
     pub fn new(revision: u64, workers: u32, ps_shards: u32, spec: JobSpec) -> Self {
         Self {
             revision,
+            started: revision,
             workers,
             ps_shards,
             spec,
@@ -124,7 +128,7 @@ impl Rig {
     /// What a task of the revision is told.
     pub fn task_launch(&self, launch: &Launch, role: Role) -> TaskLaunch {
         TaskLaunch {
-            task_id: TaskId(Uuid::from_u128(u128::from(role.index()) + 0x100)),
+            task_id: task_id(launch.revision, role),
             job_id: self.job_id,
             tenant_id: self.tenant_id,
             revision: launch.revision,
@@ -134,7 +138,7 @@ impl Rig {
             gpus: Vec::new(),
             cpu_milli: 100,
             memory_bytes: 1 << 30,
-            secret: format!("{:064x}", 0xabcd_0000 + launch.revision),
+            secret: format!("{:064x}", 0xabcd_0000 + launch.started),
             spec: launch.spec.clone(),
             resume_step: launch.resume_step,
             trained_s: 0.0,
@@ -150,27 +154,54 @@ impl Rig {
             .chain(workers)
             .map(|role| self.spawn(launch, role))
             .collect();
-        let peer = |task: &Task, address: Option<String>| Peer {
-            task_id: task.id,
-            node_id: NodeId(Uuid::from_u128(1)),
-            address,
-        };
         let (shards, workers) = tasks.split_at(launch.ps_shards as usize);
         let listening = |shard: &Task| Some(shard.wait_for("listening", listening));
         let peers = Peers {
             revision: launch.revision,
-            workers: workers.iter().map(|worker| peer(worker, None)).collect(),
+            workers: workers.iter().map(|worker| worker.peer(None)).collect(),
             ps_shards: shards
                 .iter()
-                .map(|shard| peer(shard, listening(shard)))
+                .map(|shard| shard.peer(listening(shard)))
                 .collect(),
         };
-        for worker in workers {
-            let fresh = worker.folder.join("peers.json.new");
-            fs::write(&fresh, serde_json::to_vec(&peers).unwrap()).unwrap();
-            fs::rename(&fresh, worker.folder.join("peers.json")).unwrap();
+        let revision = Revision { tasks, peers };
+        revision.tell();
+        revision
+    }
+
+    /// Makes `launch` of it in place: of its present workers and shards those at `workers` and `shards` stay, in this order; the rest of
+    /// the launch is started.
+    pub fn resize(
+        &self,
+        revision: &mut Revision,
+        launch: &Launch,
+        workers: &[usize],
+        shards: &[usize],
+    ) {
+        let mut peers = Peers {
+            revision: launch.revision,
+            workers: Vec::new(),
+            ps_shards: Vec::new(),
+        };
+        for &at in workers {
+            peers.workers.push(revision.peers.workers[at].clone());
         }
-        Revision { tasks }
+        for &at in shards {
+            peers.ps_shards.push(revision.peers.ps_shards[at].clone());
+        }
+        for index in shards.len() as u32..launch.ps_shards {
+            let shard = self.spawn(launch, Role::PsShard { index });
+            let address = shard.wait_for("listening", listening);
+            peers.ps_shards.push(shard.peer(Some(address)));
+            revision.tasks.push(shard);
+        }
+        for rank in workers.len() as u32..launch.workers {
+            let worker = self.spawn(launch, Role::Worker { rank });
+            peers.workers.push(worker.peer(None));
+            revision.tasks.push(worker);
+        }
+        revision.peers = peers;
+        revision.tell();
     }
 
     fn spawn(&self, launch: &Launch, role: Role) -> Task {
@@ -229,7 +260,26 @@ impl Rig {
     }
 }
 
+/// Different for every task that is ever started.
+fn task_id(revision: u64, role: Role) -> TaskId {
+    let kind = match role {
+        Role::Worker { .. } => 1,
+        Role::PsShard { .. } => 2,
+    };
+    let number = (u128::from(revision) << 32) + (kind << 16) + u128::from(role.index());
+    TaskId(Uuid::from_u128(number))
+}
+
 impl Revision {
+    /// Tells every task who the others are.
+    fn tell(&self) {
+        for task in &self.tasks {
+            let fresh = task.folder.join("peers.json.new");
+            fs::write(&fresh, serde_json::to_vec(&self.peers).unwrap()).unwrap();
+            fs::rename(&fresh, task.folder.join("peers.json")).unwrap();
+        }
+    }
+
     pub fn task(&mut self, role: Role) -> &mut Task {
         self.tasks
             .iter_mut()
@@ -306,6 +356,14 @@ impl Drop for Revision {
 }
 
 impl Task {
+    fn peer(&self, address: Option<String>) -> Peer {
+        Peer {
+            task_id: self.id,
+            node_id: NodeId(Uuid::from_u128(1)),
+            address,
+        }
+    }
+
     pub fn signal(&mut self, name: &str) {
         let status = Command::new("kill")
             .arg(format!("-{name}"))

@@ -1,0 +1,79 @@
+//! A shard's own part of a move: it keeps what stays, and brings what goes to the shards that hold it from now on.
+
+use super::room::Room;
+use super::state::Move;
+use crate::clock;
+use crate::log;
+use crate::wire::hello::{Guest, Hello};
+use crate::wire::view::{Handover, Holder};
+use crate::wire::{Connection, Kind, WireError, connect};
+use std::thread;
+use std::time::Duration;
+
+/// For the other shard to say welcome.
+const WELCOME_LIMIT: Duration = Duration::from_secs(10);
+
+/// Waits for the move to `layout` to begin and carries it out.
+pub(super) fn carry_out(room: &Room, layout: u64) {
+    let Some(of) = room.exchange.await_move(layout) else {
+        return;
+    };
+    // What goes is sent while what stays is copied.
+    let well = thread::scope(|scope| {
+        let sending = of
+            .view
+            .shards
+            .iter()
+            .filter(|holder| holder.task_id != room.identity.task_id)
+            .map(|holder| scope.spawn(|| bring(room, &of, holder)))
+            .collect::<Vec<_>>();
+        room.exchange.kept(&of, of.keep(room.identity.task_id));
+        sending
+            .into_iter()
+            .all(|thread| thread.join().expect("a sender does not panic"))
+    });
+    room.exchange.handed_over(well);
+}
+
+fn bring(room: &Room, of: &Move, to: &Holder) -> bool {
+    let brought = of.give(room.identity.task_id, &to.pieces, |parts| {
+        send(room, of, to, parts)
+    });
+    match brought {
+        None | Some(Ok(())) => true,
+        Some(Err(error)) => {
+            log::line(format_args!(
+                "could not hand over to PS shard {}: {}",
+                to.task_id,
+                log::chain(&error)
+            ));
+            false
+        }
+    }
+}
+
+fn send(room: &Room, of: &Move, to: &Holder, parts: &[&[f32]]) -> Result<(), WireError> {
+    let hello = Hello {
+        job_id: room.identity.job_id,
+        secret: room.identity.secret.clone(),
+        task_id: room.identity.task_id,
+        guest: Guest::Shard,
+    };
+    let mut connection = Connection::new(connect(&to.address, WELCOME_LIMIT)?)?;
+    let greeting = serde_json::to_vec(&hello).expect("a greeting is plain data");
+    connection.send(Kind::Hello, 0, &greeting, &[])?;
+    let (header, _) = connection.receive_greeting(clock::now() + WELCOME_LIMIT, 4096)?;
+    if header.kind != Kind::Welcome {
+        return Err(WireError::Unexpected { got: header.kind });
+    }
+    let word = serde_json::to_vec(&Handover {
+        layout: of.view.layout,
+        updates: of.updates,
+    })
+    .expect("plain data");
+    connection.send(Kind::Handover, 0, &word, parts)?;
+    match connection.receive()?.kind {
+        Kind::Ready => Ok(()),
+        got => Err(WireError::Unexpected { got }),
+    }
+}

@@ -1,0 +1,254 @@
+//! What a shard knows of its workers and of the view, and the rules that need no waiting.
+
+use super::exchange::Push;
+use super::tensors::Tensors;
+use crate::wire::hello::StepStats;
+use crate::wire::view::{Change, Departed, Tally, View};
+use muster_model::id::TaskId;
+use muster_model::spec::Consistency;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, RwLock};
+use std::time::Instant;
+
+/// How a worker of the view stands to the shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Standing {
+    Awaited,
+    Joined,
+    Left,
+    Lost,
+    /// The chief has decided that the view goes on without it.
+    Dropped,
+}
+
+/// A worker of the view.
+#[derive(Debug)]
+pub(super) struct Member {
+    pub task: TaskId,
+    pub standing: Standing,
+    /// Its next step.
+    pub clock: u64,
+    /// Its gradients of the present step; empty again as soon as they are applied.
+    pub push: Option<Push>,
+    /// The buffer of an applied push, until its connection takes it back.
+    pub spare: Vec<f32>,
+    /// The newest view under which it has asked for parameters.
+    pub entered: u64,
+    /// The newest step that it was told to go on with.
+    pub answered: u64,
+}
+
+/// What the tensors are worth.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// Nothing yet.
+    Empty,
+    Ready,
+    /// Pieces are on their way: from these shards, and from the tensors of the layout before while `copying`.
+    Moving {
+        missing: BTreeSet<TaskId>,
+        copying: bool,
+    },
+    /// This shard is not in the view: it holds nothing from now on.
+    Retired,
+}
+
+/// Where the last step of an earlier view is still answered from.
+#[derive(Debug)]
+pub(super) struct Former {
+    /// The step that followed it.
+    pub clock: u64,
+    pub tensors: Arc<RwLock<Tensors>>,
+    pub owed: Vec<(TaskId, Vec<f32>)>,
+}
+
+/// From one layout to the next, as this shard must carry it out.
+#[derive(Debug, Clone)]
+pub(super) struct Move {
+    pub view: Arc<View>,
+    pub old: Arc<RwLock<Tensors>>,
+    pub new: Arc<RwLock<Tensors>>,
+    pub updates: u64,
+    pub began: Instant,
+}
+
+#[derive(Debug)]
+pub(super) struct State {
+    pub chief: Option<TaskId>,
+    /// Set when the chief has gone; whether without a word.
+    pub chief_lost: Option<bool>,
+    pub view: Option<Arc<View>>,
+    /// Follows once the step before its first is complete.
+    pub pending: Option<(u64, Arc<Change>)>,
+    pub phase: Phase,
+    pub finished: bool,
+    /// A peer shard went away in the middle of a move.
+    pub broken: bool,
+    /// Steps applied under BSP.
+    pub version: u64,
+    /// Optimizer updates applied: steps under BSP, pushes otherwise.
+    pub updates: u64,
+    /// In the order of ranks.
+    pub members: Vec<Member>,
+    /// Every greeted worker, with the number of its newest connection.
+    pub connected: BTreeMap<TaskId, u64>,
+    /// Those of them who are not of the view and wait to be.
+    pub waiting: BTreeSet<TaskId>,
+    pub connections: u64,
+    pub former: Vec<Former>,
+    pub tensors: Arc<RwLock<Tensors>>,
+    /// Of completed steps under BSP, of applied pushes otherwise; the chief takes it with each answer.
+    pub stats: StepStats,
+    pub moving: Option<Move>,
+    /// Whether its own pieces have been handed over.
+    pub handed_over: bool,
+    pub tally: Tally,
+}
+
+impl State {
+    pub fn new(tensors: Tensors) -> Self {
+        Self {
+            chief: None,
+            chief_lost: None,
+            view: None,
+            pending: None,
+            phase: Phase::Empty,
+            finished: false,
+            broken: false,
+            version: 0,
+            updates: 0,
+            members: Vec::new(),
+            connected: BTreeMap::new(),
+            waiting: BTreeSet::new(),
+            connections: 0,
+            former: Vec::new(),
+            tensors: Arc::new(RwLock::new(tensors)),
+            stats: StepStats::default(),
+            moving: None,
+            handed_over: true,
+            tally: Tally {
+                layout: 0,
+                before: 0,
+                after: 0,
+                received: 0,
+                took_us: 0,
+            },
+        }
+    }
+
+    /// Of the view that holds, 0 before the first.
+    pub fn number(&self) -> u64 {
+        self.view.as_ref().map_or(0, |view| view.number)
+    }
+
+    pub fn member(&mut self, task: TaskId) -> Option<&mut Member> {
+        self.members.iter_mut().find(|member| member.task == task)
+    }
+
+    pub fn is_chief(&self, task: TaskId) -> bool {
+        self.chief == Some(task)
+    }
+
+    /// Who went away and has not been decided on.
+    pub fn departed(&self) -> Vec<Departed> {
+        self.members
+            .iter()
+            .filter(|member| matches!(member.standing, Standing::Left | Standing::Lost))
+            .map(|member| Departed {
+                task_id: member.task,
+                in_order: member.standing == Standing::Left,
+            })
+            .collect()
+    }
+
+    /// BSP: some worker has departed without having pushed the present step.
+    pub fn cannot_complete(&self) -> bool {
+        self.members.iter().any(|member| {
+            matches!(member.standing, Standing::Left | Standing::Lost) && member.push.is_none()
+        })
+    }
+
+    /// BSP: every worker that counts has pushed.
+    pub fn can_complete(&self) -> bool {
+        let mut counted = self
+            .members
+            .iter()
+            .filter(|member| member.standing != Standing::Dropped)
+            .peekable();
+        counted.peek().is_some() && counted.all(|member| member.push.is_some())
+    }
+
+    /// SSP and ASP: nobody of the present view pushes under it any more.
+    pub fn all_entered(&self, number: u64) -> bool {
+        self.members.iter().all(|member| {
+            member.entered >= number
+                || !matches!(member.standing, Standing::Joined | Standing::Awaited)
+        })
+    }
+
+    /// The step of the slowest that still counts.
+    pub fn slowest(&self) -> u64 {
+        self.members
+            .iter()
+            .filter(|member| matches!(member.standing, Standing::Joined | Standing::Awaited))
+            .map(|member| member.clock)
+            .min()
+            .unwrap_or(u64::MAX)
+    }
+
+    /// The step that training continues from: BSP, the version; otherwise the chief's clock.
+    pub fn next_step(&self, consistency: Consistency) -> u64 {
+        match consistency {
+            Consistency::Bsp { .. } => self.version,
+            Consistency::Ssp { .. } | Consistency::Asp { .. } => self
+                .members
+                .first()
+                .map_or(self.version, |chief| chief.clock),
+        }
+    }
+
+    /// Makes `change` the view that holds from step `from` on. `owed` are they who have pushed the step before and wait. The members
+    /// who stay keep their clocks' order; whoever is new was a guest.
+    pub fn install(&mut self, from: u64, change: &Change, owes_answers: bool) {
+        let mut before = std::mem::take(&mut self.members);
+        if owes_answers {
+            let owed = before
+                .iter_mut()
+                .filter(|member| {
+                    let waits = member.clock == from && member.answered < from;
+                    waits && member.standing == Standing::Joined
+                })
+                .map(|member| (member.task, std::mem::take(&mut member.spare)))
+                .collect();
+            self.former.push(Former {
+                clock: from,
+                tensors: Arc::clone(&self.tensors),
+                owed,
+            });
+            self.former.retain(|former| !former.owed.is_empty());
+        }
+        for &task in &change.view.workers {
+            let at = before.iter().position(|member| member.task == task);
+            let mut member = match at {
+                Some(at) => before.swap_remove(at),
+                None => Member {
+                    task,
+                    standing: match self.connected.contains_key(&task) {
+                        true => Standing::Joined,
+                        false => Standing::Awaited,
+                    },
+                    clock: from,
+                    push: None,
+                    spare: Vec::new(),
+                    entered: 0,
+                    answered: 0,
+                },
+            };
+            member.clock = from;
+            self.waiting.remove(&task);
+            self.members.push(member);
+        }
+        self.version = from;
+        self.view = Some(Arc::new(change.view.clone()));
+    }
+}

@@ -1,0 +1,108 @@
+//! Who takes part, and which PS shard holds what: told by the chief to the shards, and by them to the workers.
+//!
+//! A view holds from one step on. Its number grows by one with each; its layout grows only when pieces move from shard to shard, so
+//! that two views which differ in their workers alone move nothing.
+
+use crate::assign::Piece;
+use muster_model::id::TaskId;
+use serde::{Deserialize, Serialize};
+
+/// One view of a job's task set.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct View {
+    /// From 1.
+    pub number: u64,
+    /// Of the job's task set that the chief followed.
+    pub revision: u64,
+    /// From 1.
+    pub layout: u64,
+    /// In the order of their ranks; the first is the chief.
+    pub workers: Vec<TaskId>,
+    /// In the order of their index.
+    pub shards: Vec<Holder>,
+    /// Who held what in the layout before this one: pieces come from there. Empty in the first layout, which the chief fills.
+    pub before: Vec<Holder>,
+}
+
+/// A PS shard and what lives on it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Holder {
+    pub task_id: TaskId,
+    /// `host:port`.
+    pub address: String,
+    /// Ascending, apart from each other.
+    pub pieces: Vec<Piece>,
+}
+
+/// The chief's word that a view follows.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    pub view: View,
+    /// Workers whose gradients the step before is completed without, wherever it is not complete yet.
+    pub gone: Vec<TaskId>,
+}
+
+/// A worker that went away before its time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Departed {
+    pub task_id: TaskId,
+    /// It said goodbye.
+    pub in_order: bool,
+}
+
+/// What a shard has to say of the newest layout, once every piece is in its place.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Tally {
+    pub layout: u64,
+    /// Checksum of what it held before and holds now; over all shards the sums are the same.
+    pub before: u64,
+    pub after: u64,
+    /// Numbers that it received from other shards.
+    pub received: u64,
+    /// From the end of the step before to the last piece in its place.
+    pub took_us: u64,
+}
+
+/// What a shard tells another one with the pieces that it hands over.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Handover {
+    pub layout: u64,
+    /// Updates applied to them.
+    pub updates: u64,
+}
+
+impl View {
+    /// Rank of a worker.
+    #[must_use]
+    pub fn rank(&self, worker: TaskId) -> Option<usize> {
+        self.workers.iter().position(|&task| task == worker)
+    }
+
+    /// What a shard holds in this view; nothing when it is not in it.
+    #[must_use]
+    pub fn pieces(&self, shard: TaskId) -> &[Piece] {
+        pieces_of(&self.shards, shard)
+    }
+
+    /// What a shard held in the layout before.
+    #[must_use]
+    pub fn pieces_before(&self, shard: TaskId) -> &[Piece] {
+        pieces_of(&self.before, shard)
+    }
+
+    /// Whether this shard holds something, or nothing but belongs to it.
+    #[must_use]
+    pub fn has_shard(&self, shard: TaskId) -> bool {
+        self.shards.iter().any(|holder| holder.task_id == shard)
+    }
+}
+
+fn pieces_of(holders: &[Holder], shard: TaskId) -> &[Piece] {
+    holders
+        .iter()
+        .find(|holder| holder.task_id == shard)
+        .map_or(&[], |holder| &holder.pieces)
+}

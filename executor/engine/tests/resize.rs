@@ -1,0 +1,186 @@
+//! Real processes whose job changes its size while they run: nobody who stays is started again.
+
+#![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
+
+mod rig;
+
+use muster_model::assignment::{TaskReport, exit_code};
+use muster_model::progress::Sample;
+use muster_model::task::Role;
+use rig::{Launch, PATIENCE, Revision, Rig, interrupted, samples, spec};
+use serde_json::json;
+use std::thread;
+use std::time::{Duration, Instant};
+
+fn at_step(revision: &mut Revision, step: u64) {
+    revision.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event))
+            .pop()
+            .filter(|sample| sample.step >= step)
+    });
+}
+
+/// Step, workers, shards and pause of every resize.
+fn resizes(events: &[TaskReport]) -> Vec<(u64, u32, u32, u64)> {
+    let pick = |event: &TaskReport| match event {
+        TaskReport::Resized {
+            step,
+            workers,
+            ps_shards,
+            pause_ms,
+        } => Some((*step, *workers, *ps_shards, *pause_ms)),
+        _ => None,
+    };
+    events.iter().filter_map(pick).collect()
+}
+
+/// The resize of this number, counted from 1, once it is reported.
+fn resized(revision: &mut Revision, number: usize) -> (u64, u32, u32, u64) {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = resizes(&revision.chief().events()).get(number - 1) {
+            return *found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{}", revision.logs());
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn accuracy(revision: &mut Revision) -> f64 {
+    let pick = |event: &TaskReport| match event {
+        TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+        _ => None,
+    };
+    let events = revision.chief().events();
+    events.iter().filter_map(pick).next_back().unwrap()
+}
+
+fn longest_pause_in_steps(events: &[TaskReport]) -> f64 {
+    let steps: Vec<Sample> = samples(events);
+    let usual_ms =
+        1e3 / steps.iter().map(|sample| sample.steps_per_s).sum::<f64>() * steps.len() as f64;
+    let longest = resizes(events)
+        .into_iter()
+        .map(|resize| resize.3)
+        .max()
+        .unwrap_or(0);
+    longest as f64 / usual_ms
+}
+
+/// 2, 6 and 3 workers on 1, 3 and 2 shards in one run. The very first shard is among those that go.
+#[test]
+fn a_run_through_three_sizes_keeps_its_processes_and_its_accuracy() {
+    for consistency in [
+        json!({ "kind": "bsp" }),
+        json!({ "kind": "ssp", "staleness": 2 }),
+    ] {
+        let document = spec(json!({
+            "stop": { "epochs": 60 },
+            "exchange": { "consistency": consistency },
+            "checkpoint": { "every_steps": 400 },
+        }));
+        let undisturbed = Rig::new();
+        let mut whole = undisturbed.start(&Launch::new(1, 2, 1, document.clone()));
+        whole.succeed();
+
+        let rig = Rig::new();
+        let first = Launch::new(1, 2, 1, document);
+        let mut revision = rig.start(&first);
+        at_step(&mut revision, 20);
+        let grown = Launch {
+            revision: 2,
+            workers: 6,
+            ps_shards: 3,
+            ..first.clone()
+        };
+        rig.resize(&mut revision, &grown, &[0, 1], &[0]);
+        let (step, workers, ps_shards, _) = resized(&mut revision, 1);
+        assert_eq!((workers, ps_shards), (6, 3));
+        at_step(&mut revision, step + 20);
+        let shrunk = Launch {
+            revision: 3,
+            workers: 3,
+            ps_shards: 2,
+            ..first
+        };
+        rig.resize(&mut revision, &shrunk, &[0, 4, 2], &[2, 1]);
+        let (_, workers, ps_shards, _) = resized(&mut revision, 2);
+        assert_eq!((workers, ps_shards), (3, 2));
+        // Everyone ends well: those who left, and those who stayed to the end.
+        revision.succeed();
+        let events = revision.chief().events();
+        let starts = events
+            .iter()
+            .filter(|event| matches!(event, TaskReport::Ready { .. }))
+            .count();
+        assert_eq!(starts, 1, "the survivors were never started again");
+        let sizes: Vec<(u32, u32)> = samples(&events)
+            .iter()
+            .map(|sample| (sample.workers, sample.ps_shards))
+            .collect();
+        assert!(
+            [(2, 1), (6, 3), (3, 2)]
+                .iter()
+                .all(|size| sizes.contains(size)),
+            "{sizes:?}"
+        );
+        let (of_whole, of_resized) = (accuracy(&mut whole), accuracy(&mut revision));
+        assert!(
+            (of_whole - of_resized).abs() <= 0.005 || of_resized > of_whole,
+            "{of_whole} {of_resized}"
+        );
+        assert!(
+            revision.chief().log().contains("the same to the bit"),
+            "{}",
+            revision.chief().log()
+        );
+        println!(
+            "{consistency}: accuracy {of_whole} undisturbed, {of_resized} resized; the longest pause is {:.2} steps",
+            longest_pause_in_steps(&events)
+        );
+    }
+}
+
+/// SIGKILL in the middle of a step: the others go on, without a start, and the chief says who is gone.
+#[test]
+fn a_killed_worker_is_done_without() {
+    for consistency in [json!({ "kind": "bsp" }), json!({ "kind": "asp" })] {
+        let rig = Rig::new();
+        let document =
+            json!({ "stop": { "steps": 1_000_000 }, "exchange": { "consistency": consistency } });
+        let mut revision = rig.start(&Launch::new(1, 4, 2, spec(document)));
+        at_step(&mut revision, 10);
+        for (count, rank) in [(1, 2), (2, 1)] {
+            let role = Role::Worker { rank };
+            let id = revision.task(role).id;
+            revision.task(role).signal("KILL");
+            let step = revision
+                .chief()
+                .wait_for("who is gone", |event| match event {
+                    TaskReport::PeerGone { task_id, step } if *task_id == id => Some(*step),
+                    _ => None,
+                });
+            let (resized_at, workers, ps_shards, _) = resized(&mut revision, count);
+            assert_eq!((workers, ps_shards), (4 - count as u32, 2));
+            assert_eq!(resized_at, step + 1);
+            at_step(&mut revision, step + 10);
+        }
+        revision.terminate();
+        let codes = revision.wait();
+        assert_eq!(
+            codes,
+            [
+                exit_code::DONE,
+                exit_code::DONE,
+                exit_code::DONE,
+                -1,
+                -1,
+                exit_code::DONE
+            ],
+            "{}",
+            revision.logs()
+        );
+        let step = revision.chief().wait_for("its stop", interrupted);
+        assert_eq!(rig.checkpoints(), [format!("step-{step:010}-r1")]);
+    }
+}

@@ -1,0 +1,397 @@
+//! Views that change while training goes on, in one process: what the numbers come to, and who is told what.
+
+use muster_engine::assign::Piece;
+use muster_engine::checkpoint::Contents;
+use muster_engine::optimizer::{Optimizer, Rule};
+use muster_engine::shard::{End, Exchange, Identity, Recipe, Shard};
+use muster_engine::stop::StopFlag;
+use muster_engine::wire::hello::{Guest, Hello, StepStats};
+use muster_engine::worker::{Address, Moved, Reply, Shards, Snapshot, first_view};
+use muster_model::id::{JobId, TaskId};
+use muster_model::spec::{Consistency, Rate};
+use std::collections::BTreeMap;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+use uuid::Uuid;
+
+const BLOCKS: [usize; 4] = [50_000, 120, 33_000, 10];
+const BATCH: u32 = 12;
+
+fn size() -> usize {
+    BLOCKS.iter().sum()
+}
+
+fn adam() -> Optimizer {
+    Optimizer::new(Rule::Adam {
+        lr: 0.01,
+        beta1: 0.9,
+        beta2: 0.999,
+        eps: 1e-8,
+        weight_decay: 0.0,
+        decoupled: false,
+    })
+}
+
+fn worker(number: u32) -> TaskId {
+    TaskId(Uuid::from_u128(0x100 + u128::from(number)))
+}
+
+fn fresh() -> Contents {
+    Contents {
+        parameters: (0..size()).map(|i| (i % 97) as f32 / 97.0).collect(),
+        state: vec![vec![0.0; size()]; 2],
+    }
+}
+
+/// Of the worker of one rank at one step.
+fn gradients(rank: usize, step: u64) -> Vec<f32> {
+    let salt = rank as u64 * 31 + step * 17;
+    (0..size() as u64)
+        .map(|i| ((i * 2_654_435_761 + salt * 40_503) % 2_003) as f32 / 1_001.5 - 1.0)
+        .collect()
+}
+
+fn forever() -> bool {
+    true
+}
+
+/// Shards that were started, by their number.
+struct Cluster {
+    consistency: Consistency,
+    shards: BTreeMap<u32, (Address, JoinHandle<End>)>,
+}
+
+impl Cluster {
+    fn new(consistency: Consistency) -> Self {
+        Self {
+            consistency,
+            shards: BTreeMap::new(),
+        }
+    }
+
+    fn start(&mut self, number: u32) {
+        let task_id = TaskId(Uuid::from_u128(0x200 + u128::from(number)));
+        let identity = Identity {
+            job_id: JobId(Uuid::nil()),
+            task_id,
+            secret: "s".repeat(64),
+        };
+        let recipe = Recipe::weights(adam(), size(), 1);
+        let exchange = Exchange::new(task_id, recipe, self.consistency, BATCH);
+        let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
+        let address = shard.address().to_string();
+        let stop = StopFlag::new(Duration::from_secs(10));
+        let serving = thread::spawn(move || shard.serve(&stop).unwrap());
+        self.shards.insert(number, ((task_id, address), serving));
+    }
+
+    fn addresses(&self, numbers: &[u32]) -> Vec<Address> {
+        numbers
+            .iter()
+            .map(|number| self.shards[number].0.clone())
+            .collect()
+    }
+
+    fn end(&mut self, number: u32) -> End {
+        self.shards.remove(&number).unwrap().1.join().unwrap()
+    }
+
+    fn join(&self, number: u32, shards: &[u32]) -> Shards {
+        let hello = Hello {
+            job_id: JobId(Uuid::nil()),
+            secret: "s".repeat(64),
+            task_id: worker(number),
+            guest: match number {
+                0 => Guest::Chief,
+                _ => Guest::Worker,
+            },
+        };
+        Shards::join(&self.addresses(shards), size(), &hello).unwrap()
+    }
+
+    fn lead(&self, workers: &[u32], shards: &[u32]) -> Shards {
+        let mut chief = self.join(0, shards);
+        let mut offset = 0;
+        let blocks: Vec<Piece> = BLOCKS
+            .iter()
+            .map(|&len| {
+                offset += len;
+                let offset = offset - len;
+                Piece { offset, len }
+            })
+            .collect();
+        let workers = workers.iter().copied().map(worker).collect();
+        let view = first_view(1, workers, &self.addresses(shards), &blocks);
+        chief.begin(view, 0, 0, &fresh()).unwrap();
+        chief
+    }
+}
+
+/// Pulls until there are parameters; the next step. `None` when it is not in the view.
+fn enter(shards: &mut Shards, parameters: &mut [f32]) -> Option<u64> {
+    loop {
+        let reply = shards.pull(parameters, &forever).unwrap();
+        if shards.follow().unwrap() == Some(false) {
+            return None;
+        }
+        match reply {
+            Reply::Parameters { clock, .. } => return Some(clock),
+            Reply::Moved => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// A follower's life: trains until it is out or training is over; the step after its last, and its parameters.
+fn follow(mut shards: Shards) -> (u64, Vec<f32>) {
+    let mut parameters = vec![0.0; size()];
+    let mut step = enter(&mut shards, &mut parameters).unwrap();
+    loop {
+        let gradients = gradients(shards.rank().unwrap(), step);
+        let stats = StepStats::default();
+        let reply = shards.push_pull(step, stats, &gradients, &mut parameters, &forever);
+        let reply = reply.unwrap();
+        if let Reply::Parameters { clock, .. } = reply {
+            step = clock;
+        }
+        let is_out = shards.follow().unwrap() == Some(false);
+        match reply {
+            Reply::Finished => return (step, parameters),
+            _ if is_out => return (step, parameters),
+            Reply::Parameters { .. } => {}
+            Reply::Moved => match enter(&mut shards, &mut parameters) {
+                Some(next) => step = next,
+                None => return (step, parameters),
+            },
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+/// Who takes part from one step on.
+struct Stage {
+    from: u64,
+    workers: &'static [u32],
+    shards: &'static [u32],
+}
+
+struct Run {
+    snapshot: Snapshot,
+    moved: Vec<Moved>,
+    /// By worker, as [`follow`] gives it.
+    followers: BTreeMap<u32, (u64, Vec<f32>)>,
+    ends: Vec<End>,
+}
+
+/// Trains `steps` steps through all stages, the first of which begins at 0.
+fn run(consistency: Consistency, stages: &[Stage], steps: u64) -> Run {
+    let mut cluster = Cluster::new(consistency);
+    let first = &stages[0];
+    first.shards.iter().for_each(|&shard| cluster.start(shard));
+    let mut chief = cluster.lead(first.workers, first.shards);
+    let mut followers: BTreeMap<u32, JoinHandle<(u64, Vec<f32>)>> = BTreeMap::new();
+    let spawn = |shards: Shards| thread::spawn(move || follow(shards));
+    for &number in &first.workers[1..] {
+        followers.insert(number, spawn(cluster.join(number, first.shards)));
+    }
+    let mut parameters = fresh().parameters;
+    let mut moved = Vec::new();
+    let bsp = consistency.is_bulk_synchronous();
+    let mut step = 0;
+    while step < steps {
+        // Under BSP a view is announced before the push of the step before its first.
+        let lead = u64::from(bsp);
+        if let Some(stage) = stages
+            .iter()
+            .find(|stage| stage.from == step + lead && step > 0)
+        {
+            for &shard in stage.shards {
+                if !cluster.shards.contains_key(&shard) {
+                    cluster.start(shard);
+                }
+            }
+            let addresses = cluster.addresses(stage.shards);
+            let new: Vec<u32> = stage.workers[1..]
+                .iter()
+                .copied()
+                .filter(|number| !followers.contains_key(number))
+                .collect();
+            for &number in &new {
+                followers.insert(number, spawn(cluster.join(number, stage.shards)));
+            }
+            chief.approach(&addresses).unwrap();
+            let new: Vec<TaskId> = new.into_iter().map(worker).collect();
+            while !chief.are_waiting(&new, &addresses).unwrap() {
+                thread::sleep(Duration::from_millis(1));
+            }
+            let workers = stage.workers.iter().copied().map(worker).collect();
+            chief
+                .change(2, workers, &addresses, stage.from, Vec::new())
+                .unwrap();
+            if !bsp {
+                chief.follow().unwrap();
+                assert_eq!(enter(&mut chief, &mut parameters), Some(step));
+                moved.extend(chief.audit().unwrap());
+            }
+        }
+        let gradients = gradients(0, step);
+        let reply = chief.push_pull(
+            step,
+            StepStats::default(),
+            &gradients,
+            &mut parameters,
+            &forever,
+        );
+        let Reply::Parameters { clock, .. } = reply.unwrap() else {
+            panic!("step {step} was not answered with parameters");
+        };
+        chief.follow().unwrap();
+        step = clock;
+        if bsp {
+            moved.extend(chief.audit().unwrap());
+        }
+    }
+    let snapshot = chief.snapshot().unwrap();
+    chief.done();
+    let followers = followers
+        .into_iter()
+        .map(|(number, thread)| (number, thread.join().unwrap()))
+        .collect();
+    let numbers: Vec<u32> = cluster.shards.keys().copied().collect();
+    let ends = numbers
+        .into_iter()
+        .map(|number| cluster.end(number))
+        .collect();
+    Run {
+        snapshot,
+        moved,
+        followers,
+        ends,
+    }
+}
+
+/// 2, 6 and 3 workers on 1, 3 and 2 shards: to the bit what one process computes with the same gradients, and every piece that moved
+/// is the same before and after. The shard of the beginning is one of those that go.
+#[test]
+fn bsp_through_changing_views_has_the_bits_of_a_plain_loop() {
+    let stages = [
+        Stage {
+            from: 0,
+            workers: &[0, 1],
+            shards: &[0],
+        },
+        Stage {
+            from: 5,
+            workers: &[0, 1, 2, 3, 4, 5],
+            shards: &[0, 1, 2],
+        },
+        Stage {
+            from: 9,
+            workers: &[0, 4, 2],
+            shards: &[2, 1],
+        },
+        Stage {
+            from: 12,
+            workers: &[0, 4, 7, 2],
+            shards: &[2, 1],
+        },
+    ];
+    let steps = 15;
+    let run = run(Consistency::default(), &stages, steps);
+    let mut parameters = fresh().parameters;
+    let mut state = vec![0.0; size() * 2];
+    for step in 0..steps {
+        let stage = stages
+            .iter()
+            .rev()
+            .find(|stage| stage.from <= step)
+            .unwrap();
+        let mut sum = gradients(0, step);
+        for rank in 1..stage.workers.len() {
+            for (sum, value) in sum.iter_mut().zip(gradients(rank, step)) {
+                *sum += value;
+            }
+        }
+        adam().update(step, &mut parameters, &sum, &mut state, 1.0 / BATCH as f32);
+    }
+    assert_eq!(run.snapshot.version(), Some(steps));
+    assert_eq!(run.snapshot.updates, steps);
+    assert!(run.snapshot.contents.parameters == parameters);
+    assert!(run.snapshot.contents.state.concat() == state);
+    assert_eq!(run.ends, [End::Stopped, End::Finished, End::Finished]);
+    // Leavers know the last step that they took part in, and those who stayed have what everyone has.
+    for (number, ended) in [(1, 9), (3, 9), (5, 9), (2, steps), (4, steps), (7, steps)] {
+        let (step, of) = &run.followers[&number];
+        assert_eq!(*step, ended, "worker {number}");
+        assert_eq!(*of == parameters, ended == steps, "worker {number}");
+    }
+    assert_eq!(run.moved.len(), 2, "the last view moves nothing");
+    for moved in &run.moved {
+        assert_eq!(moved.before, moved.after);
+        assert_ne!(moved.before, 0);
+    }
+    // Two thirds went to the new shards; a third, the first shard's part, to those who stayed; three numbers of each parameter.
+    let share = |moved: &Moved| moved.numbers as f64 / (3 * size()) as f64;
+    assert!(
+        (0.64..0.68).contains(&share(&run.moved[0])),
+        "{:?}",
+        run.moved
+    );
+    assert!(
+        (0.32..0.36).contains(&share(&run.moved[1])),
+        "{:?}",
+        run.moved
+    );
+}
+
+/// Without a common step there is a common barrier: everyone goes on from the chief's step, nothing of the state is lost, and what
+/// was pushed before is in it.
+#[test]
+fn ssp_and_asp_change_the_view_at_a_barrier() {
+    let rate = Rate::Constant;
+    let ssp = Consistency::Ssp {
+        staleness: 2,
+        eager: false,
+        rate,
+    };
+    for consistency in [ssp, Consistency::Asp { rate }] {
+        let stages = [
+            Stage {
+                from: 0,
+                workers: &[0, 1],
+                shards: &[0],
+            },
+            Stage {
+                from: 10,
+                workers: &[0, 1, 2, 3],
+                shards: &[0, 1, 2],
+            },
+            Stage {
+                from: 20,
+                workers: &[0, 3],
+                shards: &[1, 2],
+            },
+        ];
+        let run = run(consistency, &stages, 30);
+        assert_eq!(run.snapshot.version(), Some(30));
+        assert!(
+            run.snapshot.updates >= 60 || consistency == Consistency::Asp { rate },
+            "{}",
+            run.snapshot.updates
+        );
+        assert_eq!(run.ends, [End::Stopped, End::Finished, End::Finished]);
+        assert_eq!(run.moved.len(), 2);
+        assert!(
+            run.moved
+                .iter()
+                .all(|moved| moved.before == moved.after && moved.before != 0)
+        );
+        assert!(
+            run.snapshot
+                .contents
+                .parameters
+                .iter()
+                .all(|value| value.is_finite())
+        );
+    }
+}
