@@ -5,6 +5,7 @@
 //! The compute half ([`model`], [`data`], [`optimizer`], [`loss`] and the layers below them) is pure: no clock, no threads but those asked
 //! for, no network, no muster crate. The distributed half calls it, never the other way round.
 
+pub mod cuda;
 pub mod data;
 pub mod loss;
 pub mod model;

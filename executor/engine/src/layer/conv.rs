@@ -121,7 +121,7 @@ impl Conv {
         self.window.output()[1] * self.channels_out
     }
 
-    fn is_depthwise(&self) -> bool {
+    pub(crate) fn is_depthwise(&self) -> bool {
         self.groups > 1 && self.groups == self.channels_in && self.groups == self.channels_out
     }
 

@@ -10,8 +10,8 @@ mod builder;
 mod error;
 mod init;
 mod input;
-mod network;
-mod slots;
+pub(crate) mod network;
+pub(crate) mod slots;
 #[cfg(test)]
 mod trial;
 mod workspace;

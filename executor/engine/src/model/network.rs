@@ -14,18 +14,18 @@ use std::ops::Range;
 #[derive(Debug, Clone)]
 pub struct Network {
     input: Input,
-    pub(super) nodes: Vec<Node>,
+    pub(crate) nodes: Vec<Node>,
     /// Numbers per example of each value, the network's input first.
-    pub(super) lens: Vec<usize>,
+    pub(crate) lens: Vec<usize>,
     blocks: Vec<Block>,
-    pub(super) loss: Loss,
+    pub(crate) loss: Loss,
 }
 
 /// One operation and the values that it reads: 0 is the network's input, `n + 1` what operation `n` makes. It reads earlier ones only.
 #[derive(Debug, Clone)]
-pub(super) struct Node {
-    pub(super) op: Op,
-    pub(super) inputs: Vec<usize>,
+pub(crate) struct Node {
+    pub(crate) op: Op,
+    pub(crate) inputs: Vec<usize>,
 }
 
 impl Network {
@@ -89,7 +89,8 @@ impl Network {
     /// The same arguments give the same bits, on any number of threads.
     ///
     /// # Panics
-    /// When a slice has the wrong length, a label is no class, or `workspace` was made for another network.
+    /// When a slice has the wrong length, a label is no class, or `workspace` was made for another network; on a GPU also when that fails,
+    /// since no step can be made on it any more.
     pub fn loss_and_grad(
         &self,
         workspace: &mut Workspace,
@@ -124,9 +125,16 @@ impl Network {
             grads.fill(0.0);
             ready(0..grads.len(), grads);
         }
+        let parts = self.parts(workspace, batch);
+        if !batch.inputs.is_empty()
+            && let Some(session) = workspace.session()
+        {
+            let done = session.loss_and_grad(self, params, parts, grads, ready);
+            return done.unwrap_or_else(|error| panic!("a step was lost: {error}"));
+        }
         let mut total = StepLoss::default();
         let mut write = Write::Overwrite;
-        let mut parts = self.parts(workspace, batch).peekable();
+        let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
             let mut nothing = |_: Range<usize>, _: &[f32]| {};
@@ -153,8 +161,13 @@ impl Network {
         batch: &Batch<'_>,
     ) -> StepLoss {
         self.check(params, batch);
+        let parts = self.parts(workspace, batch);
+        if let Some(session) = workspace.session() {
+            let done = session.evaluate(self, params, parts);
+            return done.unwrap_or_else(|error| panic!("an evaluation was lost: {error}"));
+        }
         let mut total = StepLoss::default();
-        for part in self.parts(workspace, batch) {
+        for part in parts {
             total += workspace.run(|pass| {
                 pass.forward(self, params, &part, false);
                 pass.loss(self, &part, false)
@@ -164,7 +177,7 @@ impl Network {
     }
 
     /// What becomes of a range's gradients when the backward pass comes to operation `index`: added where one after it has shared them.
-    pub(super) fn write(&self, index: usize, range: Range<usize>, first: Write) -> Write {
+    pub(crate) fn write(&self, index: usize, range: Range<usize>, first: Write) -> Write {
         let after = self.nodes[index + 1..].iter();
         let shares = |shared: Range<usize>| shared.start < range.end && range.start < shared.end;
         match after.map(|node| node.op.kernel().shared()).any(shares) {
@@ -178,7 +191,16 @@ impl Network {
         workspace: &Workspace,
         batch: &Batch<'a>,
     ) -> impl Iterator<Item = Batch<'a>> + use<'a> {
-        batch.parts(workspace.max_batch(), self.input.len(), self.targets())
+        self.parts_of(workspace.max_batch(), batch)
+    }
+
+    /// In parts of `examples`.
+    pub(crate) fn parts_of<'a>(
+        &self,
+        examples: usize,
+        batch: &Batch<'a>,
+    ) -> impl Iterator<Item = Batch<'a>> + use<'a> {
+        batch.parts(examples, self.input.len(), self.targets())
     }
 
     fn check(&self, params: &[f32], batch: &Batch<'_>) {

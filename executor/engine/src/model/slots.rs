@@ -5,24 +5,24 @@ use super::network::Node;
 
 /// Where gradients lie, per operation in the order of the network.
 #[derive(Debug, Default)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     /// Numbers per example of each buffer.
-    pub(super) sizes: Vec<usize>,
-    pub(super) steps: Vec<Option<Step>>,
+    pub(crate) sizes: Vec<usize>,
+    pub(crate) steps: Vec<Option<Step>>,
 }
 
 /// What the backward pass of one operation does.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// The buffer of the gradient with respect to its output.
-    pub(super) d_output: usize,
+    pub(crate) d_output: usize,
     /// By position of the inputs.
-    pub(super) d_inputs: Vec<Target>,
+    pub(crate) d_inputs: Vec<Target>,
 }
 
 /// Where the gradient with respect to an input goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Target {
+pub(crate) enum Target {
     /// Nobody needs it: no parameter lies before it.
     None,
     /// The value's first: written there.
@@ -33,7 +33,7 @@ pub(super) enum Target {
 
 impl Slots {
     /// `lens` are the numbers per example of each value, the network's input first.
-    pub(super) fn plan(nodes: &[Node], lens: &[usize]) -> Self {
+    pub(crate) fn plan(nodes: &[Node], lens: &[usize]) -> Self {
         let mut needed = vec![false; lens.len()];
         for (index, node) in nodes.iter().enumerate() {
             let before = node.inputs.iter().any(|&value| needed[value]);

@@ -3,6 +3,7 @@
 use super::batch::Batch;
 use super::network::Network;
 use super::slots::{Slots, Target};
+use crate::cuda::{Device, DeviceError, Session};
 use crate::layer::matrix::Write;
 use crate::layer::{At, Backward, Forward, Gradients, Inputs, Lane, Mode};
 use crate::loss::StepLoss;
@@ -13,8 +14,17 @@ use std::ops::Range;
 #[derive(Debug)]
 pub struct Workspace {
     max_batch: usize,
-    pool: Option<rayon::ThreadPool>,
-    pass: Pass,
+    place: Place,
+}
+
+/// Where a workspace lies and its passes run.
+#[derive(Debug)]
+enum Place {
+    Cpu {
+        pool: Option<rayon::ThreadPool>,
+        pass: Box<Pass>,
+    },
+    Cuda(Box<Session>),
 }
 
 /// The part of a workspace that a pass changes.
@@ -56,23 +66,50 @@ impl Network {
         });
         let slots = Slots::plan(&self.nodes, &self.lens);
         let zeros = |len: &usize| vec![0.0; max_batch * len];
+        let pass = Pass {
+            threads,
+            values: self.lens[1..].iter().map(zeros).collect(),
+            numbers: kernels()
+                .map(|kernel| zeros(&kernel.kept().numbers))
+                .collect(),
+            bytes: kernels()
+                .map(|kernel| vec![0; max_batch * kernel.kept().bytes])
+                .collect(),
+            gradients: slots.sizes.iter().map(zeros).collect(),
+            slots,
+            taken: Vec::new(),
+            lanes: (0..threads).map(|_| Lane::new(scratch)).collect(),
+        };
+        let pass = Box::new(pass);
         Workspace {
             max_batch,
-            pool,
-            pass: Pass {
-                threads,
-                values: self.lens[1..].iter().map(zeros).collect(),
-                numbers: kernels()
-                    .map(|kernel| zeros(&kernel.kept().numbers))
-                    .collect(),
-                bytes: kernels()
-                    .map(|kernel| vec![0; max_batch * kernel.kept().bytes])
-                    .collect(),
-                gradients: slots.sizes.iter().map(zeros).collect(),
-                slots,
-                taken: Vec::new(),
-                lanes: (0..threads).map(|_| Lane::new(scratch)).collect(),
-            },
+            place: Place::Cpu { pool, pass },
+        }
+    }
+
+    /// As [`Self::workspace`], on a device.
+    ///
+    /// # Errors
+    /// When the GPU has no room or refuses the kernels.
+    ///
+    /// # Panics
+    /// As [`Self::workspace`].
+    pub fn workspace_on(
+        &self,
+        device: &Device,
+        max_batch: usize,
+        threads: usize,
+    ) -> Result<Workspace, DeviceError> {
+        match device {
+            Device::Cpu => Ok(self.workspace(max_batch, threads)),
+            Device::Cuda(gpu) => {
+                let queue = Box::new(gpu.stream()?);
+                let session = Session::new(self, queue, gpu.kind(), max_batch)?;
+                Ok(Workspace {
+                    max_batch,
+                    place: Place::Cuda(Box::new(session)),
+                })
+            }
         }
     }
 }
@@ -84,12 +121,26 @@ impl Workspace {
         self.max_batch
     }
 
+    /// What passes on a device go through; `None` on the CPU.
+    pub(super) fn session(&mut self) -> Option<&mut Session> {
+        match &mut self.place {
+            Place::Cpu { .. } => None,
+            Place::Cuda(session) => Some(session),
+        }
+    }
+
     /// Runs on the workspace's threads.
+    ///
+    /// # Panics
+    /// When the workspace lies on a device.
     pub(super) fn run<T: Send>(&mut self, work: impl FnOnce(&mut Pass) -> T + Send) -> T {
-        let pass = &mut self.pass;
-        match &self.pool {
-            Some(pool) => pool.install(|| work(pass)),
-            None => work(pass),
+        match &mut self.place {
+            Place::Cpu { pool: None, pass } => work(pass),
+            Place::Cpu {
+                pool: Some(pool),
+                pass,
+            } => pool.install(|| work(pass)),
+            Place::Cuda(_) => panic!("a device's workspace has no threads"),
         }
     }
 }

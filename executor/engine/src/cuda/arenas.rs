@@ -1,0 +1,71 @@
+//! Where parameters, their copies for products and their gradients lie on a device.
+//!
+//! Parameters come and gradients leave in the order of the network's table, without gaps, as everywhere else. Products want aligned
+//! matrices, so weights and gradients lie apart in arenas of the same order in which each block begins on its own 64 numbers.
+
+use super::product::Kind;
+use super::queue::Address;
+use crate::model::Block;
+
+/// Numbers that each block's beginning is a multiple of.
+const ALIGNMENT: usize = 64;
+
+/// Addresses of blocks in all arenas.
+#[derive(Debug, Clone)]
+pub(crate) struct Arenas {
+    /// f32, in the table's order.
+    pub(crate) parameters: Address,
+    /// Values, aligned.
+    pub(crate) weights: Address,
+    /// f32, aligned.
+    pub(crate) gradients: Address,
+    kind: Kind,
+    /// Beginning of each block in the table and in the aligned arenas.
+    places: Vec<[usize; 2]>,
+    len: usize,
+}
+
+impl Arenas {
+    /// Addresses are to be set.
+    pub(crate) fn new(blocks: &[Block], kind: Kind) -> Self {
+        let mut len = 0;
+        let places = blocks.iter().map(|block| {
+            let place = [block.offset, len];
+            len += block.len.next_multiple_of(ALIGNMENT);
+            place
+        });
+        let places = places.collect();
+        Self {
+            parameters: 0,
+            weights: 0,
+            gradients: 0,
+            kind,
+            places,
+            len,
+        }
+    }
+
+    /// Numbers of an aligned arena.
+    pub(crate) fn aligned_len(&self) -> usize {
+        self.len
+    }
+
+    pub(crate) fn parameter(&self, place: usize) -> Address {
+        self.parameters + 4 * place as u64
+    }
+
+    pub(crate) fn weight(&self, place: usize) -> Address {
+        self.weights + (self.aligned(place) * self.kind.size()) as u64
+    }
+
+    pub(crate) fn gradient(&self, place: usize) -> Address {
+        self.gradients + 4 * self.aligned(place) as u64
+    }
+
+    /// In aligned arenas, of the parameter at `place` of the table.
+    fn aligned(&self, place: usize) -> usize {
+        let after = self.places.partition_point(|[start, _]| *start <= place);
+        let [start, aligned] = self.places[after - 1];
+        aligned + place - start
+    }
+}

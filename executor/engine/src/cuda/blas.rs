@@ -1,0 +1,297 @@
+//! Matrix products by cuBLASLt. What it wants to know of a product is worked out once for each shape and kept.
+
+use super::error::DeviceError;
+use super::library::Library;
+use super::product::{ByColumns, Kind, Product, Stored};
+use super::queue::Address;
+use cudarc::cublaslt::result::{self, CublasError};
+use cudarc::cublaslt::sys;
+use std::collections::HashMap;
+use std::ffi::c_void;
+
+/// What cuBLASLt may use beside a product's operands, as NVIDIA recommends for Hopper.
+pub(crate) const WORKSPACE: usize = 32 << 20;
+
+/// A handle with the plans of all products met so far.
+pub(crate) struct Blas {
+    handle: sys::cublasLtHandle_t,
+    plans: HashMap<Key, Plan>,
+    workspace: Address,
+    /// f32 products with all of their bits, where else the tensor cores' 10 (TF32) are enough.
+    is_exact: bool,
+}
+
+/// All that the choice of an algorithm depends on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct Key {
+    shape: [usize; 3],
+    kinds: [Kind; 3],
+    strides: [usize; 3],
+    aparts: [usize; 3],
+    transposed: [bool; 2],
+    batch: usize,
+    bias: bool,
+    relu: bool,
+    /// In bytes, of the operands' addresses: 256 at most.
+    alignments: [u32; 3],
+}
+
+/// A product's description, and how it is to be done.
+struct Plan {
+    description: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+    algorithm: sys::cublasLtMatmulAlgo_t,
+    /// cuBLASLt has no algorithm that sees to bias and ReLU of such operands: a kernel does afterwards.
+    is_plain: bool,
+}
+
+impl Blas {
+    /// `workspace` is device memory of [`WORKSPACE`] bytes.
+    ///
+    /// # Errors
+    /// When the library is not there or does not start. The GPU's context must be the thread's.
+    pub(crate) fn new(workspace: Address, is_exact: bool) -> Result<Self, DeviceError> {
+        Library::Products.find()?;
+        let handle = result::create_handle().map_err(|error| DeviceError::Failed {
+            action: "start cuBLASLt".to_owned(),
+            cause: error.to_string(),
+        })?;
+        Ok(Self {
+            handle,
+            plans: HashMap::new(),
+            workspace,
+            is_exact,
+        })
+    }
+
+    /// Asks for the product on a stream; says whether bias and ReLU are still to be done.
+    ///
+    /// # Errors
+    /// What cuBLASLt answers.
+    ///
+    /// # Safety
+    /// The operands' addresses must be device memory as large as their shapes say, and the stream one of the thread's context.
+    pub(crate) unsafe fn multiply(
+        &mut self,
+        product: &Product,
+        stream: sys::cudaStream_t,
+    ) -> Result<bool, CublasError> {
+        let by_columns = product.by_columns();
+        let key = Key::new(product, &by_columns);
+        if !self.plans.contains_key(&key) {
+            let plan = self.plan(&key, &by_columns)?;
+            self.plans.insert(key, plan);
+        }
+        let plan = &self.plans[&key];
+        let (one, beta) = (1.0_f32, if product.add { 1.0_f32 } else { 0.0 });
+        let [a, b, d] = plan.layouts;
+        // SAFETY: descriptors live as long as the plan, scalars until the call returns (they are read on the host at once); operands as the
+        // caller says.
+        unsafe {
+            if key.bias && !plan.is_plain {
+                set_description(
+                    plan.description,
+                    sys::cublasLtMatmulDescAttributes_t::CUBLASLT_MATMUL_DESC_BIAS_POINTER,
+                    &product.bias,
+                )?;
+            }
+            result::matmul(
+                self.handle,
+                plan.description,
+                (&raw const one).cast(),
+                (&raw const beta).cast(),
+                by_columns.a.at as *const c_void,
+                a,
+                by_columns.b.at as *const c_void,
+                b,
+                by_columns.d.at as *const c_void,
+                d,
+                by_columns.d.at as *mut c_void,
+                d,
+                &raw const plan.algorithm,
+                self.workspace as *mut c_void,
+                WORKSPACE,
+                stream,
+            )?;
+        }
+        Ok(plan.is_plain && (key.bias || key.relu))
+    }
+
+    fn plan(&self, key: &Key, by_columns: &ByColumns) -> Result<Plan, CublasError> {
+        // SAFETY: descriptors are made here and given to the plan, which destroys them.
+        unsafe {
+            match self.try_plan(key, by_columns, false) {
+                Err(_) if key.bias || key.relu => self.try_plan(key, by_columns, true),
+                plan => plan,
+            }
+        }
+    }
+
+    /// # Safety
+    /// None beyond the library's own: attributes are of the sizes that it documents.
+    unsafe fn try_plan(
+        &self,
+        key: &Key,
+        by_columns: &ByColumns,
+        is_plain: bool,
+    ) -> Result<Plan, CublasError> {
+        use sys::cublasLtMatmulDescAttributes_t as Description;
+        use sys::cublasLtMatmulPreferenceAttributes_t as Preference;
+        let compute = match (key.kinds[0], self.is_exact) {
+            (Kind::F32, false) => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F_FAST_TF32,
+            _ => sys::cublasComputeType_t::CUBLAS_COMPUTE_32F,
+        };
+        let description = result::create_matmul_desc(compute, sys::cudaDataType_t::CUDA_R_32F)?;
+        let layouts = [&by_columns.a, &by_columns.b, &by_columns.d];
+        // SAFETY: as above.
+        unsafe {
+            let [a, b, d] = layouts.map(|stored| layout(stored, key.batch));
+            let layouts = [a?, b?, d?];
+            for (attribute, is_transposed) in [
+                (Description::CUBLASLT_MATMUL_DESC_TRANSA, key.transposed[0]),
+                (Description::CUBLASLT_MATMUL_DESC_TRANSB, key.transposed[1]),
+            ] {
+                // CUBLAS_OP_N is 0, CUBLAS_OP_T is 1.
+                set_description(description, attribute, &i32::from(is_transposed))?;
+            }
+            let epilogue = match (key.bias && !is_plain, key.relu && !is_plain) {
+                (false, false) => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_DEFAULT,
+                (false, true) => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU,
+                (true, false) => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_BIAS,
+                (true, true) => sys::cublasLtEpilogue_t::CUBLASLT_EPILOGUE_RELU_BIAS,
+            };
+            let attribute = Description::CUBLASLT_MATMUL_DESC_EPILOGUE;
+            set_description(description, attribute, &(epilogue as u32))?;
+            let preference = result::create_matmul_pref()?;
+            let attribute = Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
+            set_preference(preference, attribute, &WORKSPACE)?;
+            let [a, b, d] = key.alignments;
+            for (attribute, alignment) in [
+                (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, a),
+                (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, b),
+                (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, d),
+                (Preference::CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, d),
+            ] {
+                set_preference(preference, attribute, &alignment)?;
+            }
+            let [a, b, d] = layouts;
+            let found =
+                result::get_matmul_algo_heuristic(self.handle, description, a, b, d, d, preference);
+            result::destroy_matmul_pref(preference)?;
+            let algorithm = match found {
+                Ok(found) => found.algo,
+                Err(error) => {
+                    destroy(description, layouts);
+                    return Err(error);
+                }
+            };
+            Ok(Plan {
+                description,
+                layouts,
+                algorithm,
+                is_plain,
+            })
+        }
+    }
+}
+
+impl Drop for Blas {
+    fn drop(&mut self) {
+        for plan in self.plans.values() {
+            // SAFETY: made by this handle, used no more.
+            unsafe { destroy(plan.description, plan.layouts) };
+        }
+        // SAFETY: as above.
+        let _ = unsafe { result::destroy_handle(self.handle) };
+    }
+}
+
+impl Key {
+    fn new(product: &Product, by_columns: &ByColumns) -> Self {
+        let stored = [by_columns.a, by_columns.b, by_columns.d];
+        Self {
+            shape: [by_columns.m, by_columns.n, by_columns.k],
+            kinds: stored.map(|stored| stored.kind),
+            strides: stored.map(|stored| stored.stride),
+            aparts: stored.map(|stored| stored.apart),
+            transposed: [by_columns.a.transposed, by_columns.b.transposed],
+            batch: product.batch,
+            bias: product.bias != 0,
+            relu: product.relu,
+            alignments: stored.map(|stored| 1 << stored.at.trailing_zeros().min(8)),
+        }
+    }
+}
+
+/// # Safety
+/// None: the layout is described by numbers alone.
+unsafe fn layout(
+    stored: &Stored,
+    batch: usize,
+) -> Result<sys::cublasLtMatrixLayout_t, CublasError> {
+    use sys::cublasLtMatrixLayoutAttribute_t as Attribute;
+    let kind = match stored.kind {
+        Kind::F32 => sys::cudaDataType_t::CUDA_R_32F,
+        Kind::Bf16 => sys::cudaDataType_t::CUDA_R_16BF,
+    };
+    let (rows, columns) = (stored.rows as u64, stored.columns as u64);
+    let layout = result::create_matrix_layout(kind, rows, columns, stored.stride as i64)?;
+    if batch > 1 {
+        let (count, apart) = (batch as i32, stored.apart as i64);
+        // SAFETY: the layout was just made; the attributes are an int and a long of 64 bits.
+        unsafe {
+            result::set_matrix_layout_attribute(
+                layout,
+                Attribute::CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT,
+                (&raw const count).cast(),
+                size_of_val(&count),
+            )?;
+            result::set_matrix_layout_attribute(
+                layout,
+                Attribute::CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET,
+                (&raw const apart).cast(),
+                size_of_val(&apart),
+            )?;
+        }
+    }
+    Ok(layout)
+}
+
+/// # Safety
+/// `value` must be of the attribute's type.
+unsafe fn set_description<T>(
+    description: sys::cublasLtMatmulDesc_t,
+    attribute: sys::cublasLtMatmulDescAttributes_t,
+    value: &T,
+) -> Result<(), CublasError> {
+    let at: *const T = value;
+    // SAFETY: as the caller says; the value is copied.
+    unsafe { result::set_matmul_desc_attribute(description, attribute, at.cast(), size_of::<T>()) }
+}
+
+/// # Safety
+/// `value` must be of the attribute's type.
+unsafe fn set_preference<T>(
+    preference: sys::cublasLtMatmulPreference_t,
+    attribute: sys::cublasLtMatmulPreferenceAttributes_t,
+    value: &T,
+) -> Result<(), CublasError> {
+    let at: *const T = value;
+    // SAFETY: as the caller says; the value is copied.
+    unsafe { result::set_matmul_pref_attribute(preference, attribute, at.cast(), size_of::<T>()) }
+}
+
+/// # Safety
+/// Nobody may use them afterwards.
+unsafe fn destroy(
+    description: sys::cublasLtMatmulDesc_t,
+    layouts: [sys::cublasLtMatrixLayout_t; 3],
+) {
+    // SAFETY: as the caller says.
+    unsafe {
+        for layout in layouts {
+            let _ = result::destroy_matrix_layout(layout);
+        }
+        let _ = result::destroy_matmul_desc(description);
+    }
+}

@@ -1,0 +1,253 @@
+//! Which device a task computes on.
+
+use super::blas::{Blas, WORKSPACE};
+use super::compiler;
+use super::error::DeviceError;
+use super::kernels;
+use super::library::Library;
+use super::product::Kind;
+use super::stream::Stream;
+use cudarc::driver::sys::CUdevice_attribute;
+use cudarc::driver::{CudaContext, DriverError};
+use std::collections::HashMap;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+
+/// What was asked for.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Choice {
+    /// The task's first GPU where it has been given one that can be used, else the CPU.
+    #[default]
+    Auto,
+    Cpu,
+    /// This one of those that the process sees, or an error.
+    Cuda(usize),
+}
+
+/// How exact products are, and what values between operations are stored as. Parameters and their gradients are f32 always.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Precision {
+    /// f32 throughout.
+    F32,
+    /// f32 values; products on tensor cores, which look at 10 bits of each factor.
+    #[default]
+    Tf32,
+    /// bf16 values and products; sums are f32.
+    Bf16,
+}
+
+/// Where passes are carried out.
+#[derive(Debug, Clone, Default)]
+pub enum Device {
+    #[default]
+    Cpu,
+    Cuda(Gpu),
+}
+
+/// A GPU with what computing on it needs.
+#[derive(Clone)]
+pub struct Gpu {
+    context: Arc<CudaContext>,
+    name: String,
+    capability: [usize; 2],
+    precision: Precision,
+}
+
+impl Device {
+    /// `granted` says whether the task was given GPUs, as `CUDA_VISIBLE_DEVICES` tells: on a node of CPU slots a task must not take a
+    /// GPU that nobody has given it. The second is why the CPU was chosen, for the log, where somebody may have expected a GPU.
+    ///
+    /// # Errors
+    /// When a GPU was asked for by number and cannot be used.
+    pub fn open(
+        choice: Choice,
+        granted: bool,
+        precision: Precision,
+    ) -> Result<(Self, Option<String>), DeviceError> {
+        match choice {
+            Choice::Cpu => Ok((Self::Cpu, None)),
+            Choice::Cuda(ordinal) => Ok((Self::Cuda(Gpu::open(ordinal, precision)?), None)),
+            Choice::Auto if !granted => Ok((Self::Cpu, None)),
+            Choice::Auto => match Gpu::open(0, precision) {
+                Ok(gpu) => Ok((Self::Cuda(gpu), None)),
+                Err(error) => Ok((Self::Cpu, Some(error.to_string()))),
+            },
+        }
+    }
+}
+
+impl fmt::Display for Device {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Cpu => f.write_str("the CPU"),
+            Self::Cuda(gpu) => write!(f, "{} ({:?})", gpu.name, gpu.precision),
+        }
+    }
+}
+
+impl fmt::Debug for Gpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Gpu({}, {:?})", self.name, self.capability)
+    }
+}
+
+impl FromStr for Choice {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        let unknown = || DeviceError::Unknown(text.to_owned());
+        match (text, text.strip_prefix("cuda:")) {
+            ("auto", _) => Ok(Self::Auto),
+            ("cpu", _) => Ok(Self::Cpu),
+            ("cuda", _) => Ok(Self::Cuda(0)),
+            (_, Some(ordinal)) => ordinal.parse().map(Self::Cuda).map_err(|_| unknown()),
+            _ => Err(unknown()),
+        }
+    }
+}
+
+impl FromStr for Precision {
+    type Err = DeviceError;
+
+    fn from_str(text: &str) -> Result<Self, DeviceError> {
+        match text {
+            "f32" => Ok(Self::F32),
+            "tf32" => Ok(Self::Tf32),
+            "bf16" => Ok(Self::Bf16),
+            _ => Err(DeviceError::Precision(text.to_owned())),
+        }
+    }
+}
+
+impl Precision {
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::F32 | Self::Tf32 => Kind::F32,
+            Self::Bf16 => Kind::Bf16,
+        }
+    }
+}
+
+impl Gpu {
+    /// All libraries are asked for first: `cudarc` panics where one is missing.
+    ///
+    /// # Errors
+    /// Says what is missing.
+    pub fn open(ordinal: usize, precision: Precision) -> Result<Self, DeviceError> {
+        for library in [Library::Driver, Library::Compiler, Library::Products] {
+            library.find()?;
+        }
+        let failed = |action: &str| {
+            let action = action.to_owned();
+            move |error: DriverError| DeviceError::Failed {
+                action,
+                cause: error.to_string(),
+            }
+        };
+        let count = CudaContext::device_count().map_err(failed("count GPUs"))?;
+        let count = usize::try_from(count).unwrap_or(0);
+        if ordinal >= count {
+            return Err(DeviceError::NoSuchGpu { ordinal, count });
+        }
+        let context = CudaContext::new(ordinal).map_err(failed("open a context"))?;
+        // Events of `cudarc`'s own would be recorded while steps are written down; nothing here uses the types that they are for.
+        // SAFETY: memory is taken and given back by addresses, never by those types.
+        unsafe { context.disable_event_tracking() };
+        let name = context.name().map_err(failed("ask its name"))?;
+        let capability = [
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR,
+            CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR,
+        ];
+        let [major, minor] = capability.map(|attribute| context.attribute(attribute));
+        let ask = || failed("ask its compute capability");
+        let [major, minor] =
+            [major.map_err(ask())?, minor.map_err(ask())?].map(|number| number as usize);
+        if major < 8 {
+            let gpu = name;
+            return Err(DeviceError::TooOld { gpu, major, minor });
+        }
+        Ok(Self {
+            context,
+            name,
+            capability: [major, minor],
+            precision,
+        })
+    }
+
+    /// As the driver tells it.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn kind(&self) -> Kind {
+        self.precision.kind()
+    }
+
+    /// Kernels compiled and loaded, and streams to run them on.
+    ///
+    /// # Errors
+    /// When the compiler or the GPU refuses.
+    pub(crate) fn stream(&self) -> Result<Stream, DeviceError> {
+        let code = compiler::compile(self.kind(), self.capability)?;
+        let failed = |action: &str| {
+            let action = action.to_owned();
+            move |error: DriverError| DeviceError::Failed {
+                action,
+                cause: error.to_string(),
+            }
+        };
+        let code = cudarc::nvrtc::Ptx::from_binary(code);
+        let module = self
+            .context
+            .load_module(code)
+            .map_err(failed("load the kernels"))?;
+        let functions = kernels::names().into_iter().map(|name| {
+            let function = module.load_function(name);
+            function
+                .map(|function| (name, function))
+                .map_err(failed(&format!("find the kernel {name}")))
+        });
+        let functions = functions.collect::<Result<HashMap<_, _>, _>>()?;
+        let mut stream = Stream::new(self.context.clone(), functions)?;
+        let workspace = stream.take(WORKSPACE)?;
+        let is_exact = self.precision == Precision::F32;
+        stream.set_blas(Blas::new(workspace, is_exact)?);
+        Ok(stream)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn devices_are_named() {
+        assert_eq!("auto".parse::<Choice>().unwrap(), Choice::Auto);
+        assert_eq!("cpu".parse::<Choice>().unwrap(), Choice::Cpu);
+        assert_eq!("cuda".parse::<Choice>().unwrap(), Choice::Cuda(0));
+        assert_eq!("cuda:3".parse::<Choice>().unwrap(), Choice::Cuda(3));
+        for text in ["", "gpu", "cuda:", "cuda:x", "CPU"] {
+            let error = text.parse::<Choice>().unwrap_err().to_string();
+            assert!(error.contains("auto, cpu, cuda or cuda:N"), "{error}");
+        }
+        assert_eq!("bf16".parse::<Precision>().unwrap(), Precision::Bf16);
+        assert!("fp8".parse::<Precision>().is_err());
+    }
+
+    /// On a machine without a driver, which this one may or may not be.
+    #[test]
+    fn without_a_driver_the_cpu_is_used_and_the_log_told_why() {
+        let (device, why) = Device::open(Choice::Auto, false, Precision::Tf32).unwrap();
+        assert!(matches!(device, Device::Cpu) && why.is_none());
+        if Library::Driver.find().is_ok() {
+            return;
+        }
+        let (device, why) = Device::open(Choice::Auto, true, Precision::Tf32).unwrap();
+        assert!(matches!(device, Device::Cpu));
+        assert!(why.unwrap().contains("libcuda was not found"));
+        let refused = Device::open(Choice::Cuda(0), true, Precision::Tf32);
+        assert!(refused.unwrap_err().to_string().contains("libcuda"));
+    }
+}

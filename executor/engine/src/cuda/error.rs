@@ -1,0 +1,29 @@
+//! What can go wrong with a device.
+
+/// Why a device cannot be used, or failed.
+#[derive(Debug, Clone, thiserror::Error)]
+pub enum DeviceError {
+    #[error("\"{0}\" is no device: auto, cpu, cuda or cuda:N")]
+    Unknown(String),
+    #[error("\"{0}\" is no precision: f32, tf32 or bf16")]
+    Precision(String),
+    #[error("the CUDA library {library} was not found ({hint})")]
+    Missing {
+        library: &'static str,
+        hint: &'static str,
+    },
+    #[error("there is no GPU {ordinal}: {count} can be seen by this process")]
+    NoSuchGpu { ordinal: usize, count: usize },
+    #[error("{gpu} has compute capability {major}.{minor}; 8.0 is the least")]
+    TooOld {
+        gpu: String,
+        major: usize,
+        minor: usize,
+    },
+    #[error("the GPU's kernels could not be compiled: {log}")]
+    Compile { log: String },
+    #[error("the GPU has no room for {bytes} bytes")]
+    Memory { bytes: usize },
+    #[error("could not {action} on the GPU: {cause}")]
+    Failed { action: String, cause: String },
+}

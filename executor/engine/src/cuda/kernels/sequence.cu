@@ -1,0 +1,153 @@
+// Tokens, recurrent cells and attention.
+
+// Tokens are whole numbers stored as f32; the host has checked them.
+extern "C" __global__ void embed(const float* tokens, const float* table, val* y, i64 count, int width) {
+    i64 i = global_index();
+    if (i < count) y[i] = as_val(table[(i64)tokens[i / width] * width + i % width]);
+}
+
+// A warp per row of the table looks at all tokens, so that a row's gradients are added in the order of the tokens.
+extern "C" __global__ void d_embed(const float* tokens, i64 count, const val* d_y, float* d_table, int vocabulary, int width, int add) {
+    i64 row = global_index() / 32;
+    int lane = threadIdx.x % 32;
+    if (row >= vocabulary) return;
+    float* sum = d_table + row * width;
+    if (!add)
+        for (int i = lane; i < width; i += 32) sum[i] = 0.0f;
+    for (i64 first = 0; first < count; first += 32) {
+        bool is_here = first + lane < count && (i64)tokens[first + lane] == row;
+        unsigned here = __ballot_sync(0xffffffffu, is_here);
+        while (here) {
+            int place = __ffs((int)here) - 1;
+            here &= here - 1;
+            const val* d = d_y + (first + place) * width;
+            for (int i = lane; i < width; i += 32) sum[i] += get(d[i]);
+        }
+    }
+}
+
+// Position t of all examples: gates i, f, g, o (as sums without bias) become their values; a thread per example and unit.
+extern "C" __global__ void lstm_step(val* gates, float* cells, const float* bias, val* output, i64 t, i64 positions, int hidden, i64 count) {
+    i64 index = global_index();
+    if (index >= count) return;
+    int k = (int)(index % hidden);
+    i64 row = index / hidden * positions + t;
+    val* gate = gates + row * 4 * hidden + k;
+    float i = sigmoid(get(gate[0]) + bias[k]);
+    float f = sigmoid(get(gate[hidden]) + bias[hidden + k]);
+    float g = tanhf(get(gate[2 * hidden]) + bias[2 * hidden + k]);
+    float o = sigmoid(get(gate[3 * hidden]) + bias[3 * hidden + k]);
+    float before = t > 0 ? cells[(row - 1) * hidden + k] : 0.0f;
+    float cell = f * before + i * g;
+    cells[row * hidden + k] = cell;
+    output[row * hidden + k] = as_val(o * tanhf(cell));
+    gate[0] = as_val(i);
+    gate[hidden] = as_val(f);
+    gate[2 * hidden] = as_val(g);
+    gate[3 * hidden] = as_val(o);
+}
+
+// Gates become the gradients with respect to what goes into them. `d_h` is the part that comes from the next position.
+extern "C" __global__ void d_lstm_step(val* gates, const float* cells, const val* d_output, const float* d_h, float* d_c, i64 t, i64 positions, int hidden, i64 count) {
+    i64 index = global_index();
+    if (index >= count) return;
+    int k = (int)(index % hidden);
+    i64 row = index / hidden * positions + t;
+    val* gate = gates + row * 4 * hidden + k;
+    float i = get(gate[0]), f = get(gate[hidden]), g = get(gate[2 * hidden]), o = get(gate[3 * hidden]);
+    bool is_last = t + 1 == positions;
+    float before = t > 0 ? cells[(row - 1) * hidden + k] : 0.0f;
+    float d_out = get(d_output[row * hidden + k]) + (is_last ? 0.0f : d_h[index]);
+    float squashed = tanhf(cells[row * hidden + k]);
+    float d = (is_last ? 0.0f : d_c[index]) + d_out * o * (1.0f - squashed * squashed);
+    d_c[index] = d * f;
+    gate[0] = as_val(d * g * (i * (1.0f - i)));
+    gate[hidden] = as_val(d * before * (f * (1.0f - f)));
+    gate[2 * hidden] = as_val(d * i * (1.0f - g * g));
+    gate[3 * hidden] = as_val(d_out * squashed * (o * (1.0f - o)));
+}
+
+// As lstm_step, of the sums of r, z, the recurrent part of n, and the input's part of n. `bias` is the input's, then the recurrent one.
+extern "C" __global__ void gru_step(val* gates, const float* bias, const float* recurrent, val* output, i64 t, i64 positions, int hidden, i64 count) {
+    i64 index = global_index();
+    if (index >= count) return;
+    int k = (int)(index % hidden);
+    i64 row = index / hidden * positions + t;
+    val* gate = gates + row * 4 * hidden + k;
+    float r = sigmoid(get(gate[0]) + (bias[k] + recurrent[k]));
+    float z = sigmoid(get(gate[hidden]) + (bias[hidden + k] + recurrent[hidden + k]));
+    float m = (t > 0 ? get(gate[2 * hidden]) : 0.0f) + recurrent[2 * hidden + k];
+    float n = tanhf(get(gate[3 * hidden]) + bias[2 * hidden + k] + r * m);
+    float before = t > 0 ? get(output[(row - 1) * hidden + k]) : 0.0f;
+    output[row * hidden + k] = as_val(n + z * (before - n));
+    gate[0] = as_val(r);
+    gate[hidden] = as_val(z);
+    gate[2 * hidden] = as_val(m);
+    gate[3 * hidden] = as_val(n);
+}
+
+// Leaves in `d_h` what goes to the state before past the gates; the product adds what goes through them.
+extern "C" __global__ void d_gru_step(val* gates, const val* output, const val* d_output, float* d_h, i64 t, i64 positions, int hidden, i64 count) {
+    i64 index = global_index();
+    if (index >= count) return;
+    int k = (int)(index % hidden);
+    i64 row = index / hidden * positions + t;
+    val* gate = gates + row * 4 * hidden + k;
+    float r = get(gate[0]), z = get(gate[hidden]), m = get(gate[2 * hidden]), n = get(gate[3 * hidden]);
+    float before = t > 0 ? get(output[(row - 1) * hidden + k]) : 0.0f;
+    float d = get(d_output[row * hidden + k]) + (t + 1 == positions ? 0.0f : d_h[index]);
+    d_h[index] = d * z;
+    float d_n = d * (1.0f - z) * (1.0f - n * n);
+    gate[0] = as_val(d_n * m * (r * (1.0f - r)));
+    gate[hidden] = as_val(d * (before - n) * (z * (1.0f - z)));
+    gate[2 * hidden] = as_val(d_n * r);
+    gate[3 * hidden] = as_val(d_n);
+}
+
+// Clears each sequence's first row.
+extern "C" __global__ void forget_first(val* rows, i64 positions, i64 width, i64 count) {
+    i64 i = global_index();
+    if (i < count) rows[i / width * positions * width + i % width] = as_val(0.0f);
+}
+
+// From positions × (parts · heads · head) per example to parts × examples × heads × positions × head, or back.
+extern "C" __global__ void split_heads(const val* rows, val* heads_first, i64 positions, int parts, int heads, int head, i64 examples, i64 count, int back) {
+    i64 i = global_index();
+    if (i >= count) return;
+    int k = (int)(i % head);
+    i64 rest = i / head;
+    int h = (int)(rest % heads);
+    rest /= heads;
+    int part = (int)(rest % parts);
+    rest /= parts;
+    i64 t = rest % positions, example = rest / positions;
+    i64 to = ((((i64)part * examples + example) * heads + h) * positions + t) * head + k;
+    if (back) ((val*)rows)[i] = heads_first[to];
+    else heads_first[to] = rows[i];
+}
+
+// A block per row of scores: of row r of a head, softmax of scale · the first r + 1; what later ones would say becomes 0.
+extern "C" __global__ void causal_softmax(val* scores, i64 positions, float scale) {
+    val* row = scores + (i64)blockIdx.x * positions;
+    i64 seen = blockIdx.x % positions + 1;
+    float most = minus_infinity(), sum = 0.0f;
+    for (i64 i = threadIdx.x; i < seen; i += blockDim.x) {
+        float score = get(row[i]);
+        most = score > most ? score : most;
+    }
+    most = block_max(most);
+    for (i64 i = threadIdx.x; i < seen; i += blockDim.x) sum += expf((get(row[i]) - most) * scale);
+    float inverse = 1.0f / block_sum(sum);
+    for (i64 i = threadIdx.x; i < positions; i += blockDim.x)
+        row[i] = as_val(i < seen ? expf((get(row[i]) - most) * scale) * inverse : 0.0f);
+}
+
+// `d` is the gradient with respect to the shares and becomes the one with respect to the scores.
+extern "C" __global__ void d_causal_softmax(const val* shares, val* d, i64 positions, float scale) {
+    i64 first = (i64)blockIdx.x * positions, seen = blockIdx.x % positions + 1;
+    float along = 0.0f;
+    for (i64 i = threadIdx.x; i < seen; i += blockDim.x) along += get(shares[first + i]) * get(d[first + i]);
+    along = block_sum(along);
+    for (i64 i = threadIdx.x; i < positions; i += blockDim.x)
+        d[first + i] = as_val(i < seen ? get(shares[first + i]) * (get(d[first + i]) - along) * scale : 0.0f);
+}

@@ -1,0 +1,271 @@
+// Windows on images (NHWC): patches for convolutions as matrix products and the way back, depthwise convolution, pooling.
+
+// As the host's struct of ten ints: image, kernel, stride, padding and output, each height then width.
+struct window {
+    int image[2], kernel[2], stride[2], padding[2], output[2];
+};
+
+// Patches of `T`, of `count` channels from `first` on of `all`: a row per output position, in the order of the weight.
+template <typename T>
+static __device__ void gather_patches(const T* x, T* patches, window w, int all, int first, int count, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % count);
+    i64 rest = i / count;
+    int kx = (int)(rest % w.kernel[1]);
+    rest /= w.kernel[1];
+    int ky = (int)(rest % w.kernel[0]);
+    rest /= w.kernel[0];
+    int ox = (int)(rest % w.output[1]);
+    rest /= w.output[1];
+    int oy = (int)(rest % w.output[0]);
+    i64 example = rest / w.output[0];
+    int row = oy * w.stride[0] + ky - w.padding[0], column = ox * w.stride[1] + kx - w.padding[1];
+    T value = {};
+    if (row >= 0 && row < w.image[0] && column >= 0 && column < w.image[1])
+        value = x[((example * w.image[0] + row) * w.image[1] + column) * all + first + c];
+    patches[i] = value;
+}
+
+extern "C" __global__ void gather(const val* x, val* patches, window w, int all, int first, int count, i64 total) {
+    gather_patches<val>(x, patches, w, all, first, count, total);
+}
+
+// Channels are counted in sixteen bytes.
+extern "C" __global__ void gather_wide(const wide* x, wide* patches, window w, int all, int first, int count, i64 total) {
+    gather_patches<wide>(x, patches, w, all, first, count, total);
+}
+
+// The transpose: each of the image's numbers sums what the patches hold of it, so that no two threads write to one place.
+extern "C" __global__ void scatter(const val* patches, val* x, window w, int all, int first, int count, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % count);
+    i64 rest = i / count;
+    int column = (int)(rest % w.image[1]);
+    rest /= w.image[1];
+    int row = (int)(rest % w.image[0]);
+    i64 example = rest / w.image[0];
+    float sum = 0.0f;
+    for (int ky = 0; ky < w.kernel[0]; ky++) {
+        int y = row + w.padding[0] - ky;
+        if (y < 0 || y % w.stride[0] || y / w.stride[0] >= w.output[0]) continue;
+        for (int kx = 0; kx < w.kernel[1]; kx++) {
+            int at = column + w.padding[1] - kx;
+            if (at < 0 || at % w.stride[1] || at / w.stride[1] >= w.output[1]) continue;
+            i64 position = (example * w.output[0] + y / w.stride[0]) * w.output[1] + at / w.stride[1];
+            sum += get(patches[((position * w.kernel[0] + ky) * w.kernel[1] + kx) * count + c]);
+        }
+    }
+    x[((example * w.image[0] + row) * w.image[1] + column) * all + first + c] = as_val(sum);
+}
+
+// One channel per group. `weight` is taps × channels; without a bias `bias` is null.
+extern "C" __global__ void depthwise(const val* x, const val* weight, const float* bias, val* y, window w, int channels, i64 total, int relu) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % channels);
+    i64 rest = i / channels;
+    int ox = (int)(rest % w.output[1]);
+    rest /= w.output[1];
+    int oy = (int)(rest % w.output[0]);
+    i64 example = rest / w.output[0];
+    float sum = 0.0f;
+    for (int ky = 0; ky < w.kernel[0]; ky++)
+        for (int kx = 0; kx < w.kernel[1]; kx++) {
+            int row = oy * w.stride[0] + ky - w.padding[0], column = ox * w.stride[1] + kx - w.padding[1];
+            if (row < 0 || row >= w.image[0] || column < 0 || column >= w.image[1]) continue;
+            sum += get(weight[(ky * w.kernel[1] + kx) * channels + c]) *
+                   get(x[((example * w.image[0] + row) * w.image[1] + column) * channels + c]);
+        }
+    if (bias) sum += bias[c];
+    y[i] = as_val(relu ? rectify(sum) : sum);
+}
+
+extern "C" __global__ void d_depthwise_input(const val* d_y, const val* weight, val* d_x, window w, int channels, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % channels);
+    i64 rest = i / channels;
+    int column = (int)(rest % w.image[1]);
+    rest /= w.image[1];
+    int row = (int)(rest % w.image[0]);
+    i64 example = rest / w.image[0];
+    float sum = 0.0f;
+    for (int ky = 0; ky < w.kernel[0]; ky++) {
+        int y = row + w.padding[0] - ky;
+        if (y < 0 || y % w.stride[0] || y / w.stride[0] >= w.output[0]) continue;
+        for (int kx = 0; kx < w.kernel[1]; kx++) {
+            int at = column + w.padding[1] - kx;
+            if (at < 0 || at % w.stride[1] || at / w.stride[1] >= w.output[1]) continue;
+            i64 position = (example * w.output[0] + y / w.stride[0]) * w.output[1] + at / w.stride[1];
+            sum += get(weight[(ky * w.kernel[1] + kx) * channels + c]) * get(d_y[position * channels + c]);
+        }
+    }
+    d_x[i] = as_val(sum);
+}
+
+// A thread per chunk of rows of output positions (over all examples), tap and channel.
+extern "C" __global__ void d_depthwise_weight(const val* x, const val* d_y, window w, int channels, i64 rows, int rows_per_chunk, float* partial, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % channels);
+    i64 rest = i / channels;
+    int kx = (int)(rest % w.kernel[1]);
+    rest /= w.kernel[1];
+    int ky = (int)(rest % w.kernel[0]);
+    i64 begin = rest / w.kernel[0] * rows_per_chunk;
+    i64 end = begin + rows_per_chunk < rows ? begin + rows_per_chunk : rows;
+    float sum = 0.0f;
+    for (i64 line = begin; line < end; line++) {
+        int row = (int)(line % w.output[0]) * w.stride[0] + ky - w.padding[0];
+        if (row < 0 || row >= w.image[0]) continue;
+        const val* image = x + (line / w.output[0] * w.image[0] + row) * w.image[1] * channels + c;
+        const val* d = d_y + line * w.output[1] * channels + c;
+        for (int ox = 0; ox < w.output[1]; ox++) {
+            int column = ox * w.stride[1] + kx - w.padding[1];
+            if (column < 0 || column >= w.image[1]) continue;
+            sum += get(d[(i64)ox * channels]) * get(image[(i64)column * channels]);
+        }
+    }
+    partial[i] = sum;
+}
+
+// Positions in the padding never win; ties go to the first in reading order, and a NaN wins. `winners` takes the tap.
+extern "C" __global__ void max_pool(const val* x, val* y, unsigned char* winners, window w, int channels, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % channels);
+    i64 rest = i / channels;
+    int ox = (int)(rest % w.output[1]);
+    rest /= w.output[1];
+    int oy = (int)(rest % w.output[0]);
+    i64 example = rest / w.output[0];
+    float best = minus_infinity();
+    int winner = -1;
+    for (int ky = 0; ky < w.kernel[0]; ky++)
+        for (int kx = 0; kx < w.kernel[1]; kx++) {
+            int row = oy * w.stride[0] + ky - w.padding[0], column = ox * w.stride[1] + kx - w.padding[1];
+            if (row < 0 || row >= w.image[0] || column < 0 || column >= w.image[1]) continue;
+            float value = get(x[((example * w.image[0] + row) * w.image[1] + column) * channels + c]);
+            if (winner < 0 || value > best || value != value) {
+                best = value;
+                winner = ky * w.kernel[1] + kx;
+            }
+        }
+    y[i] = as_val(best);
+    winners[i] = (unsigned char)winner;
+}
+
+extern "C" __global__ void d_max_pool(const val* d_y, const unsigned char* winners, val* d_x, window w, int channels, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % channels);
+    i64 rest = i / channels;
+    int column = (int)(rest % w.image[1]);
+    rest /= w.image[1];
+    int row = (int)(rest % w.image[0]);
+    i64 example = rest / w.image[0];
+    float sum = 0.0f;
+    for (int ky = 0; ky < w.kernel[0]; ky++) {
+        int y = row + w.padding[0] - ky;
+        if (y < 0 || y % w.stride[0] || y / w.stride[0] >= w.output[0]) continue;
+        for (int kx = 0; kx < w.kernel[1]; kx++) {
+            int at = column + w.padding[1] - kx;
+            if (at < 0 || at % w.stride[1] || at / w.stride[1] >= w.output[1]) continue;
+            i64 out = ((example * w.output[0] + y / w.stride[0]) * w.output[1] + at / w.stride[1]) * channels + c;
+            if (winners[out] == ky * w.kernel[1] + kx) sum += get(d_y[out]);
+        }
+    }
+    d_x[i] = as_val(sum);
+}
+
+// How many positions of window `index` lie on the image, along one side.
+static __device__ __forceinline__ int covered(window w, int side, int index) {
+    int begin = index * w.stride[side] - w.padding[side], end = begin + w.kernel[side];
+    return (end < w.image[side] ? end : w.image[side]) - (begin > 0 ? begin : 0);
+}
+
+extern "C" __global__ void average_pool(const val* x, val* y, window w, int channels, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % channels);
+    i64 rest = i / channels;
+    int ox = (int)(rest % w.output[1]);
+    rest /= w.output[1];
+    int oy = (int)(rest % w.output[0]);
+    i64 example = rest / w.output[0];
+    float sum = 0.0f;
+    for (int ky = 0; ky < w.kernel[0]; ky++)
+        for (int kx = 0; kx < w.kernel[1]; kx++) {
+            int row = oy * w.stride[0] + ky - w.padding[0], column = ox * w.stride[1] + kx - w.padding[1];
+            if (row < 0 || row >= w.image[0] || column < 0 || column >= w.image[1]) continue;
+            sum += get(x[((example * w.image[0] + row) * w.image[1] + column) * channels + c]);
+        }
+    y[i] = as_val(sum / (covered(w, 0, oy) * covered(w, 1, ox)));
+}
+
+extern "C" __global__ void d_average_pool(const val* d_y, val* d_x, window w, int channels, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % channels);
+    i64 rest = i / channels;
+    int column = (int)(rest % w.image[1]);
+    rest /= w.image[1];
+    int row = (int)(rest % w.image[0]);
+    i64 example = rest / w.image[0];
+    float sum = 0.0f;
+    // First and last window that hold the position, so that a global pool costs one step and not the whole image.
+    int from[2], to[2], place[2] = {row, column};
+    for (int side = 0; side < 2; side++) {
+        int reach = place[side] + w.padding[side];
+        from[side] = reach < w.kernel[side] ? 0 : (reach - w.kernel[side]) / w.stride[side] + 1;
+        to[side] = reach / w.stride[side] < w.output[side] - 1 ? reach / w.stride[side] : w.output[side] - 1;
+    }
+    for (int oy = from[0]; oy <= to[0]; oy++)
+        for (int ox = from[1]; ox <= to[1]; ox++) {
+            i64 out = ((example * w.output[0] + oy) * w.output[1] + ox) * channels + c;
+            sum += get(d_y[out]) / (covered(w, 0, oy) * covered(w, 1, ox));
+        }
+    d_x[i] = as_val(sum);
+}
+
+// Bias, ReLU and 2×2 max pooling of a convolution's raw output; `winners` takes which of the four won, or 4 where ReLU cut it off.
+extern "C" __global__ void relu_pool(const val* raw, const float* bias, val* y, unsigned char* winners, int height, int width, int channels, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % channels);
+    i64 rest = i / channels;
+    int ox = (int)(rest % (width / 2));
+    rest /= width / 2;
+    int oy = (int)(rest % (height / 2));
+    const val* at = raw + ((rest / (height / 2) * height + 2 * oy) * width + 2 * ox) * channels + c;
+    float best = get(at[0]);
+    int winner = 0;
+    for (int tap = 1; tap < 4; tap++) {
+        float value = get(at[((i64)(tap / 2) * width + tap % 2) * channels]);
+        if (value > best) {
+            best = value;
+            winner = tap;
+        }
+    }
+    float value = best + bias[c];
+    y[i] = as_val(rectify(value));
+    winners[i] = (unsigned char)(value > 0.0f ? winner : 4);
+}
+
+extern "C" __global__ void d_relu_pool(const val* d_y, const unsigned char* winners, val* d_raw, int height, int width, int channels, i64 total) {
+    i64 i = global_index();
+    if (i >= total) return;
+    int c = (int)(i % channels);
+    i64 rest = i / channels;
+    int column = (int)(rest % width);
+    rest /= width;
+    int row = (int)(rest % height);
+    float d = 0.0f;
+    if (row / 2 < height / 2 && column / 2 < width / 2) {
+        i64 out = ((rest / height * (height / 2) + row / 2) * (width / 2) + column / 2) * channels + c;
+        if (winners[out] == row % 2 * 2 + column % 2) d = get(d_y[out]);
+    }
+    d_raw[i] = as_val(d);
+}

@@ -1,0 +1,185 @@
+//! CUDA's libraries: whether they are there, and where else to look than the system does.
+//!
+//! `cudarc` asks the system for them by name when they are first used, and panics where they are missing. So each is asked for here
+//! first, and one that lies in a toolkit or a Python installation is opened by its path: a library that is open is found by its name.
+
+use super::error::DeviceError;
+use std::path::{Path, PathBuf};
+
+/// The driver, the kernels' compiler, matrix products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Library {
+    Driver,
+    Compiler,
+    Products,
+}
+
+impl Library {
+    /// Makes sure that the library can be used from now on.
+    ///
+    /// # Errors
+    /// When it is nowhere.
+    pub(crate) fn find(self) -> Result<(), DeviceError> {
+        if self.is_present() {
+            return Ok(());
+        }
+        // The driver's library must be the driver's: a copy elsewhere is of another version or a stub.
+        if self != Self::Driver {
+            for folder in folders() {
+                self.open_in(&folder);
+                if self.is_present() {
+                    return Ok(());
+                }
+            }
+        }
+        Err(DeviceError::Missing {
+            library: self.name(),
+            hint: self.hint(),
+        })
+    }
+
+    fn is_present(self) -> bool {
+        // SAFETY: loading CUDA's own libraries, whose initialisers do nothing that this process minds.
+        unsafe {
+            match self {
+                Self::Driver => cudarc::driver::sys::is_culib_present(),
+                Self::Compiler => cudarc::nvrtc::sys::is_culib_present(),
+                Self::Products => cudarc::cublaslt::sys::is_culib_present(),
+            }
+        }
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Driver => "libcuda",
+            Self::Compiler => "libnvrtc",
+            Self::Products => "libcublasLt",
+        }
+    }
+
+    fn hint(self) -> &'static str {
+        match self {
+            Self::Driver => "it comes with NVIDIA's driver",
+            Self::Compiler => {
+                "it comes with CUDA or PyPI's nvidia-cuda-nvrtc; MUSTER_CUDA_LIBRARIES may name its folder"
+            }
+            Self::Products => {
+                "it comes with CUDA or PyPI's nvidia-cublas; MUSTER_CUDA_LIBRARIES may name its folder"
+            }
+        }
+    }
+
+    /// Opens the library's file in a folder, if one is there, for the rest of the process.
+    pub(crate) fn open_in(self, folder: &Path) {
+        if self == Self::Compiler {
+            open_builtins(folder);
+        }
+        for version in ["13", "12"] {
+            let file = folder.join(format!("{}.so.{version}", self.name()));
+            if !file.exists() {
+                continue;
+            }
+            if open(&file) {
+                return;
+            }
+        }
+    }
+}
+
+/// For the rest of the process.
+fn open(file: &Path) -> bool {
+    // SAFETY: as in `is_present`. It is never closed, so what was found in it stays.
+    let library = unsafe { libloading::Library::new(file) };
+    library.map(std::mem::forget).is_ok()
+}
+
+/// The compiler opens a library of its own by name, without looking beside itself.
+fn open_builtins(folder: &Path) {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    for path in entries.map(|entry| entry.path()) {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        if name.starts_with("libnvrtc-builtins.so.") {
+            open(&path);
+        }
+    }
+}
+
+/// Where CUDA's libraries may lie, besides where the system looks.
+fn folders() -> Vec<PathBuf> {
+    let variable = |name: &str| std::env::var_os(name).unwrap_or_default();
+    let named = variable("MUSTER_CUDA_LIBRARIES");
+    let mut folders: Vec<PathBuf> = std::env::split_paths(&named)
+        .filter(|path| path.is_absolute())
+        .collect();
+    let homes = ["CUDA_HOME", "CUDA_PATH"].map(|name| PathBuf::from(variable(name)));
+    let homes = homes.into_iter().chain(["/usr/local/cuda".into()]);
+    folders.extend(
+        homes
+            .filter(|home| home.is_absolute())
+            .map(|home| home.join("lib64")),
+    );
+    let mut prefixes: Vec<PathBuf> = ["VIRTUAL_ENV", "CONDA_PREFIX"]
+        .map(|name| PathBuf::from(variable(name)))
+        .into();
+    prefixes.push(PathBuf::from(variable("HOME")).join(".local"));
+    prefixes.extend(["/usr/local".into(), "/usr".into()]);
+    // The Python that a shell would start may have a prefix of its own.
+    let path = variable("PATH");
+    prefixes.extend(
+        std::env::split_paths(&path)
+            .filter(|folder| folder.join("python3").exists())
+            .filter_map(|folder| folder.parent().map(Path::to_owned)),
+    );
+    for prefix in prefixes.iter().filter(|prefix| prefix.is_absolute()) {
+        folders.extend(in_python(prefix));
+    }
+    folders
+}
+
+/// `lib/python3*/{site,dist}-packages/nvidia/*/lib` under a prefix, newest first.
+fn in_python(prefix: &Path) -> Vec<PathBuf> {
+    let entries = |folder: PathBuf| {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let mut paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+        paths.sort();
+        paths.reverse();
+        paths
+    };
+    let pythons = entries(prefix.join("lib")).into_iter().filter(|path| {
+        let name = path.file_name().unwrap_or_default();
+        name.to_string_lossy().starts_with("python3")
+    });
+    pythons
+        .flat_map(|python| ["site-packages", "dist-packages"].map(|name| python.join(name)))
+        .flat_map(|packages| entries(packages.join("nvidia")))
+        .map(|package| package.join("lib"))
+        .filter(|folder| folder.is_dir())
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_looked_for_in_python() {
+        let prefix = tempfile::tempdir().expect("a folder");
+        let lib = |python: &str, packages: &str, package: &str| {
+            let folder = prefix.path().join("lib").join(python).join(packages);
+            folder.join("nvidia").join(package).join("lib")
+        };
+        let here = [
+            lib("python3.12", "site-packages", "cu13"),
+            lib("python3.12", "site-packages", "cublas"),
+            lib("python3", "dist-packages", "cu13"),
+        ];
+        for folder in &here {
+            std::fs::create_dir_all(folder).expect("a folder");
+        }
+        std::fs::create_dir_all(prefix.path().join("lib/perl5")).expect("a folder");
+        let found = in_python(prefix.path());
+        assert_eq!(found.len(), 3);
+        assert!(here.iter().all(|folder| found.contains(folder)));
+        assert_eq!(in_python(Path::new("/nowhere")), Vec::<PathBuf>::new());
+    }
+}

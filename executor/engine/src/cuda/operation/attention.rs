@@ -1,0 +1,191 @@
+//! Multi-head causal self-attention: scores of some examples at a time are written out as a matrix per head. The backward pass makes the
+//! shares again rather than keep the square of the context's length.
+
+use super::DeviceKernel;
+use super::pass::{Pass, areas_len};
+use crate::cuda::product::{Operand, Product};
+use crate::cuda::queue::{Address, int};
+use crate::layer::attention::Attention;
+
+/// Bytes of scores at a time, about.
+const SCORES: usize = 512 << 20;
+
+/// Where a chunk of examples' parts lie, each heads after heads.
+struct Room {
+    qkv: Address,
+    scores: Address,
+    output: Address,
+    d_scores: Address,
+    d_qkv: Address,
+}
+
+impl DeviceKernel for Attention {
+    fn scratch(&self, examples: usize, size: usize) -> usize {
+        areas_len(&self.rooms(self.chunk(examples, size), size))
+    }
+
+    fn forward(&self, pass: &mut Pass<'_>) {
+        for (first, count) in self.chunks(pass) {
+            let room = self.share_out(pass, first, count);
+            let part = count * self.output_len();
+            let value = self.operand(pass, room.qkv + pass.bytes(2 * part));
+            let (shares, out) = (
+                self.square(pass, room.scores),
+                self.operand(pass, room.output),
+            );
+            let shape = [self.positions, self.head, self.positions];
+            self.multiply(pass, count, shape, [shares, value, out]);
+            let to = pass.output + pass.bytes(first * self.output_len());
+            self.arrange(pass, (to, room.output), 1, count, true);
+        }
+    }
+
+    fn backward(&self, pass: &mut Pass<'_>) {
+        let Some(d_input) = pass.d_inputs[0] else {
+            return;
+        };
+        for (first, count) in self.chunks(pass) {
+            let room = self.share_out(pass, first, count);
+            let part = pass.bytes(count * self.output_len());
+            let d_output = pass.d_output + pass.bytes(first * self.output_len());
+            self.arrange(pass, (d_output, room.output), 1, count, false);
+            let of = |place: u64, at: Address| self.operand(pass, at + place * part);
+            let [q, k, v] = [0, 1, 2].map(|place| of(place, room.qkv));
+            let [d_q, d_k, d_v] = [0, 1, 2].map(|place| of(place, room.d_qkv));
+            let d_out = of(0, room.output);
+            let (shares, d_scores) = (
+                self.square(pass, room.scores),
+                self.square(pass, room.d_scores),
+            );
+            let (long, wide) = (self.positions, self.head);
+            let back = [d_out, v.transposed(), d_scores];
+            self.multiply(pass, count, [long, long, wide], back);
+            let d_value = [shares.transposed(), d_out, d_v];
+            self.multiply(pass, count, [long, wide, long], d_value);
+            let arguments = [
+                room.scores.into(),
+                room.d_scores.into(),
+                int(long),
+                self.factor().into(),
+            ];
+            let blocks = count * self.heads * long;
+            let threads = self.threads();
+            pass.queue
+                .launch("d_causal_softmax", blocks, threads, &arguments);
+            self.multiply(pass, count, [long, wide, long], [d_scores, k, d_q]);
+            let d_key = [d_scores.transposed(), q, d_k];
+            self.multiply(pass, count, [long, wide, long], d_key);
+            let to = d_input + pass.bytes(3 * first * self.output_len());
+            self.arrange(pass, (to, room.d_qkv), 3, count, true);
+        }
+    }
+}
+
+impl Attention {
+    /// Numbers per example.
+    fn output_len(&self) -> usize {
+        self.positions * self.heads * self.head
+    }
+
+    fn factor(&self) -> f32 {
+        1.0 / (self.head as f32).sqrt()
+    }
+
+    /// Threads that share a row of scores.
+    fn threads(&self) -> usize {
+        self.positions.div_ceil(32).next_power_of_two().min(8) * 32
+    }
+
+    fn chunk(&self, examples: usize, size: usize) -> usize {
+        let one = self.heads * self.positions * self.positions * size;
+        (SCORES / one).clamp(1, examples.max(1))
+    }
+
+    fn chunks(&self, pass: &Pass<'_>) -> impl Iterator<Item = (usize, usize)> + use<> {
+        let (examples, chunk) = (pass.examples, self.chunk(pass.examples, pass.kind.size()));
+        (0..examples)
+            .step_by(chunk)
+            .map(move |first| (first, chunk.min(examples - first)))
+    }
+
+    /// Of a chunk: queries, keys and values; scores; the output or its gradient; the gradients of scores, and of the first.
+    fn rooms(&self, examples: usize, size: usize) -> [usize; 5] {
+        let rows = examples * self.output_len() * size;
+        let scores = examples * self.heads * self.positions * self.positions * size;
+        [3 * rows, scores, rows, scores, 3 * rows]
+    }
+
+    /// Of each head positions × head.
+    fn operand(&self, pass: &Pass<'_>, at: Address) -> Operand {
+        pass.values(at, self.head).apart(self.positions * self.head)
+    }
+
+    /// Of each head positions × positions.
+    fn square(&self, pass: &Pass<'_>, at: Address) -> Operand {
+        let apart = self.positions * self.positions;
+        pass.values(at, self.positions).apart(apart)
+    }
+
+    fn multiply(
+        &self,
+        pass: &mut Pass<'_>,
+        examples: usize,
+        shape: [usize; 3],
+        [left, right, out]: [Operand; 3],
+    ) {
+        let batch = examples * self.heads;
+        let product = Product::new(shape, left, right, out);
+        pass.queue.multiply(&Product { batch, ..product });
+    }
+
+    /// From rows of positions to heads after heads, of `parts` parts, or back.
+    fn arrange(
+        &self,
+        pass: &mut Pass<'_>,
+        (rows, heads_first): (Address, Address),
+        parts: usize,
+        examples: usize,
+        back: bool,
+    ) {
+        let count = examples * parts * self.output_len();
+        let arguments = [
+            rows.into(),
+            heads_first.into(),
+            int(self.positions),
+            int(parts),
+            int(self.heads),
+            int(self.head),
+            int(examples),
+            int(count),
+            back.into(),
+        ];
+        pass.each("split_heads", count, &arguments);
+    }
+
+    /// Leaves queries, keys and values, and each query's shares.
+    fn share_out(&self, pass: &mut Pass<'_>, first: usize, count: usize) -> Room {
+        let size = pass.kind.size();
+        let areas = self.rooms(self.chunk(pass.examples, size), size);
+        let [qkv, scores, output, d_scores, d_qkv] = Pass::areas(pass.scratch, areas);
+        let x = pass.inputs[0] + pass.bytes(3 * first * self.output_len());
+        self.arrange(pass, (x, qkv), 3, count, false);
+        let queries = self.operand(pass, qkv);
+        let keys = qkv + pass.bytes(count * self.output_len());
+        let keys = self.operand(pass, keys).transposed();
+        let out = self.square(pass, scores);
+        let shape = [self.positions, self.positions, self.head];
+        self.multiply(pass, count, shape, [queries, keys, out]);
+        let arguments = [scores.into(), int(self.positions), self.factor().into()];
+        let blocks = count * self.heads * self.positions;
+        let threads = self.threads();
+        pass.queue
+            .launch("causal_softmax", blocks, threads, &arguments);
+        Room {
+            qkv,
+            scores,
+            output,
+            d_scores,
+            d_qkv,
+        }
+    }
+}

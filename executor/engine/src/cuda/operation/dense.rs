@@ -1,0 +1,136 @@
+//! Dense layers and embeddings.
+
+use super::DeviceKernel;
+use super::pass::{Pass, chunks, partial_len};
+use crate::cuda::product::Product;
+use crate::cuda::queue::int;
+use crate::layer::Dense;
+use crate::layer::embedding::Embedding;
+use crate::layer::matrix::Write;
+use crate::layer::positions::Positions;
+
+impl DeviceKernel for Dense {
+    /// Partial sums of the bias's gradient.
+    fn scratch(&self, _examples: usize, _size: usize) -> usize {
+        partial_len(self.bias.len())
+    }
+
+    fn forward(&self, pass: &mut Pass<'_>) {
+        let rows = pass.rows(self.inputs);
+        let weight = pass.weight(self.weight.start);
+        let weight = match self.tied {
+            false => pass.values(weight, self.outputs),
+            true => pass.values(weight, self.inputs).transposed(),
+        };
+        let product = Product::new(
+            [rows, self.outputs, self.inputs],
+            pass.values(pass.inputs[0], self.inputs),
+            weight,
+            pass.values(pass.output, self.outputs),
+        );
+        let bias = match self.bias.is_empty() {
+            true => 0,
+            false => pass.weight(self.bias.start),
+        };
+        pass.queue.multiply(&Product {
+            bias,
+            relu: self.relu,
+            ..product
+        });
+    }
+
+    fn backward(&self, pass: &mut Pass<'_>) {
+        let rows = pass.rows(self.inputs);
+        if self.relu {
+            pass.mask(rows * self.outputs);
+        }
+        if !self.bias.is_empty() {
+            let (d, sum) = (pass.d_output, pass.gradient(self.bias.start));
+            let (shape, write) = ([rows, self.outputs], pass.write);
+            pass.sum_columns(d, self.outputs, shape, pass.scratch, sum, write);
+        }
+        let d_output = pass.values(pass.d_output, self.outputs);
+        let input = pass.values(pass.inputs[0], self.inputs);
+        let d_weight = pass.gradient(self.weight.start);
+        match self.tied {
+            false => {
+                let shape = [self.inputs, self.outputs, rows];
+                let (out, write) = ((d_weight, self.outputs), pass.write);
+                pass.multiply_gradient(shape, input.transposed(), d_output, out, write);
+            }
+            true => {
+                let shape = [self.outputs, self.inputs, rows];
+                let (out, write) = ((d_weight, self.inputs), pass.write_shared);
+                pass.multiply_gradient(shape, d_output.transposed(), input, out, write);
+            }
+        }
+        if let Some(d_input) = pass.d_inputs[0] {
+            let weight = pass.weight(self.weight.start);
+            let weight = match self.tied {
+                false => pass.values(weight, self.outputs).transposed(),
+                true => pass.values(weight, self.inputs),
+            };
+            let out = pass.values(d_input, self.inputs);
+            let shape = [rows, self.inputs, self.outputs];
+            pass.queue
+                .multiply(&Product::new(shape, d_output, weight, out));
+        }
+    }
+}
+
+impl DeviceKernel for Embedding {
+    fn forward(&self, pass: &mut Pass<'_>) {
+        let count = pass.rows(1) * self.width;
+        let arguments = [
+            pass.inputs[0].into(),
+            pass.parameter(self.table.start).into(),
+            pass.output.into(),
+            int(count),
+            int(self.width),
+        ];
+        pass.each("embed", count, &arguments);
+    }
+
+    fn backward(&self, pass: &mut Pass<'_>) {
+        let arguments = [
+            pass.inputs[0].into(),
+            int(pass.rows(1)),
+            pass.d_output.into(),
+            pass.gradient(self.table.start).into(),
+            int(self.vocabulary),
+            int(self.width),
+            (pass.write == Write::Add).into(),
+        ];
+        pass.warps("d_embed", self.vocabulary, &arguments);
+    }
+}
+
+impl DeviceKernel for Positions {
+    /// Partial sums: rows are examples, which make few chunks.
+    fn scratch(&self, examples: usize, _size: usize) -> usize {
+        chunks(examples).0 * self.table.len() * 4
+    }
+
+    fn forward(&self, pass: &mut Pass<'_>) {
+        let len = self.table.len();
+        let count = pass.examples * len;
+        let arguments = [
+            pass.inputs[0].into(),
+            pass.parameter(self.table.start).into(),
+            pass.output.into(),
+            int(count),
+            int(len),
+        ];
+        pass.each("add_row", count, &arguments);
+    }
+
+    fn backward(&self, pass: &mut Pass<'_>) {
+        let (len, examples, write) = (self.table.len(), pass.examples, pass.write);
+        let (d, sum) = (pass.d_output, pass.gradient(self.table.start));
+        pass.sum_columns(d, len, [examples, len], pass.scratch, sum, write);
+        if let Some(d_input) = pass.d_inputs[0] {
+            let bytes = pass.bytes(examples * len) as usize;
+            pass.queue.copy(d, d_input, bytes);
+        }
+    }
+}

@@ -1,0 +1,59 @@
+//! What a device does with each operation. The CPU's in [`crate::layer`] is the definition; tests hold these to it.
+
+mod attention;
+mod convolution;
+mod dense;
+mod elementwise;
+mod normalise;
+mod pass;
+mod pooling;
+mod recurrent;
+
+pub(super) use pass::{Pass, areas_len};
+
+use crate::layer::Op;
+
+/// One operation on a device.
+pub(super) trait DeviceKernel {
+    /// Bytes between the forward and the backward pass of so many examples, of values of `size` bytes.
+    fn kept(&self, _examples: usize, _size: usize) -> usize {
+        0
+    }
+
+    /// Bytes that a pass needs while it runs.
+    fn scratch(&self, _examples: usize, _size: usize) -> usize {
+        0
+    }
+
+    /// Writes the whole output, and what is kept.
+    fn forward(&self, pass: &mut Pass<'_>);
+
+    /// Writes the gradients with respect to the inputs that want one, and writes or adds those of the parameters.
+    fn backward(&self, pass: &mut Pass<'_>);
+}
+
+impl Op {
+    /// What a device does.
+    pub(super) fn on_device(&self) -> &dyn DeviceKernel {
+        match self {
+            Self::Activate(op) => op,
+            Self::AveragePool(op) => op,
+            Self::BatchNorm(op) => op,
+            Self::Concat(op) => op,
+            Self::Conv(op) => op,
+            Self::MaxPool(op) => op,
+            Self::Reshape(op) => op,
+            Self::Residual(op) => op,
+            Self::Upsample(op) => op,
+            Self::Attention(op) => op,
+            Self::Dropout(op) => op,
+            Self::Embedding(op) => op,
+            Self::Gru(op) => op,
+            Self::LayerNorm(op) => op,
+            Self::Lstm(op) => op,
+            Self::Positions(op) => op,
+            Self::ConvPool(op) => op,
+            Self::Dense(op) => op,
+        }
+    }
+}

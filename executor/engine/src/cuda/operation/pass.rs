@@ -1,0 +1,184 @@
+//! What an operation's pass on a device is given, and the steps that several operations take.
+
+use crate::cuda::arenas::Arenas;
+use crate::cuda::product::{Kind, Operand, Product};
+use crate::cuda::queue::{Address, Argument, Queue, THREADS, int};
+use crate::layer::matrix::Write;
+
+/// Chunks that a sum over rows is made of at most, and rows of one at least: enough blocks for a large GPU, and few to add up.
+const CHUNKS: usize = 256;
+const MIN_ROWS: usize = 64;
+
+/// Operands of a pass over one operation.
+pub(in crate::cuda) struct Pass<'a> {
+    pub(in crate::cuda) queue: &'a mut dyn Queue,
+    pub(in crate::cuda) arenas: &'a Arenas,
+    pub(in crate::cuda) examples: usize,
+    pub(in crate::cuda) is_training: bool,
+    /// Of values.
+    pub(in crate::cuda) kind: Kind,
+    /// The step's key and the first example's place, as two whole numbers of 64 bits.
+    pub(in crate::cuda) draw: Address,
+    pub(in crate::cuda) inputs: &'a [Address],
+    /// Numbers per example of each input.
+    pub(in crate::cuda) input_lens: &'a [usize],
+    pub(in crate::cuda) output: Address,
+    /// May be changed in place; nobody reads it afterwards. 0 in a forward pass.
+    pub(in crate::cuda) d_output: Address,
+    /// By position; `None` where no gradient is wanted.
+    pub(in crate::cuda) d_inputs: &'a [Option<Address>],
+    pub(in crate::cuda) write: Write,
+    pub(in crate::cuda) write_shared: Write,
+    pub(in crate::cuda) kept: Address,
+    pub(in crate::cuda) scratch: Address,
+}
+
+/// Bytes of areas one after another, each on its own 256 bytes.
+pub(in crate::cuda) fn areas_len(lens: &[usize]) -> usize {
+    lens.iter().map(|len| len.next_multiple_of(256)).sum()
+}
+
+/// Most bytes for the partial sums of one quantity over any number of rows.
+pub(super) fn partial_len(columns: usize) -> usize {
+    CHUNKS * columns * 4
+}
+
+/// Chunks, and rows per chunk.
+pub(super) fn chunks(rows: usize) -> (usize, usize) {
+    let per_chunk = rows.div_ceil(CHUNKS).max(MIN_ROWS);
+    (rows.div_ceil(per_chunk), per_chunk)
+}
+
+impl Pass<'_> {
+    /// The beginnings of areas of these lengths in `from`, as [`areas_len`] counts them.
+    pub(super) fn areas<const N: usize>(mut from: Address, lens: [usize; N]) -> [Address; N] {
+        lens.map(|len| {
+            let at = from;
+            from += len.next_multiple_of(256) as u64;
+            at
+        })
+    }
+
+    /// Numbers of an input.
+    pub(super) fn input_len(&self, index: usize) -> usize {
+        self.examples * self.input_lens[index]
+    }
+
+    /// Rows of `width` numbers in the first input.
+    pub(super) fn rows(&self, width: usize) -> usize {
+        self.input_len(0) / width
+    }
+
+    /// Bytes of so many values.
+    pub(super) fn bytes(&self, values: usize) -> u64 {
+        (values * self.kind.size()) as u64
+    }
+
+    /// Of the parameter at `place` of the arena, as f32.
+    pub(super) fn parameter(&self, place: usize) -> Address {
+        self.arenas.parameter(place)
+    }
+
+    /// As values, aligned for products.
+    pub(super) fn weight(&self, place: usize) -> Address {
+        self.arenas.weight(place)
+    }
+
+    /// Of its gradient, f32.
+    pub(super) fn gradient(&self, place: usize) -> Address {
+        self.arenas.gradient(place)
+    }
+
+    pub(super) fn values(&self, at: Address, stride: usize) -> Operand {
+        Operand::new(at, self.kind, stride)
+    }
+
+    /// A thread for each of `count`.
+    pub(super) fn each(&mut self, kernel: &'static str, count: usize, arguments: &[Argument]) {
+        self.queue
+            .launch(kernel, count.div_ceil(THREADS), THREADS, arguments);
+    }
+
+    /// A warp for each of `rows`.
+    pub(super) fn warps(&mut self, kernel: &'static str, rows: usize, arguments: &[Argument]) {
+        self.each(kernel, rows * 32, arguments);
+    }
+
+    /// Blocks of 32 columns for each chunk of rows.
+    pub(super) fn tiles(
+        &mut self,
+        kernel: &'static str,
+        rows: usize,
+        columns: usize,
+        arguments: &[Argument],
+    ) {
+        let blocks = chunks(rows).0 * columns.div_ceil(32);
+        self.queue.launch(kernel, blocks, THREADS, arguments);
+    }
+
+    /// Adds up partial sums of `rows` rows.
+    pub(super) fn finish_columns(
+        &mut self,
+        partial: Address,
+        rows: usize,
+        columns: usize,
+        sum: Address,
+        write: Write,
+    ) {
+        let arguments = [
+            partial.into(),
+            int(chunks(rows).0),
+            int(columns),
+            sum.into(),
+            (write == Write::Add).into(),
+        ];
+        self.each("finish_columns", columns, &arguments);
+    }
+
+    /// The sums over `rows` rows of `stride` values from `x` on, of the first `columns`, to a gradient. `partial` has room for
+    /// [`partial_len`].
+    pub(super) fn sum_columns(
+        &mut self,
+        x: Address,
+        stride: usize,
+        [rows, columns]: [usize; 2],
+        partial: Address,
+        sum: Address,
+        write: Write,
+    ) {
+        let per_chunk = chunks(rows).1;
+        let arguments = [
+            x.into(),
+            int(stride),
+            int(rows),
+            int(columns),
+            int(per_chunk),
+            partial.into(),
+        ];
+        self.tiles("sum_columns", rows, columns, &arguments);
+        self.finish_columns(partial, rows, columns, sum, write);
+    }
+
+    /// In place back through a ReLU.
+    pub(super) fn mask(&mut self, count: usize) {
+        let arguments = [self.d_output.into(), self.output.into(), int(count)];
+        self.each("mask", count, &arguments);
+    }
+
+    /// A product that overwrites or adds to a gradient of parameters.
+    pub(super) fn multiply_gradient(
+        &mut self,
+        shape: [usize; 3],
+        left: Operand,
+        right: Operand,
+        out: (Address, usize),
+        write: Write,
+    ) {
+        let out = Operand::new(out.0, Kind::F32, out.1);
+        let product = Product::new(shape, left, right, out);
+        self.queue.multiply(&Product {
+            add: write == Write::Add,
+            ..product
+        });
+    }
+}

@@ -1,0 +1,271 @@
+//! LSTM and GRU: the input's part of all gates at all positions is one product, as is each weight's gradient; what is left goes step by
+//! step, a product and a kernel each.
+
+use super::DeviceKernel;
+use super::pass::{Pass, areas_len, partial_len};
+use crate::cuda::product::{Kind, Operand, Product};
+use crate::cuda::queue::{Address, int};
+use crate::layer::gru::Gru;
+use crate::layer::lstm::Lstm;
+use crate::layer::matrix::Write;
+
+impl DeviceKernel for Lstm {
+    /// Gates as values and cells as f32, of each position.
+    fn kept(&self, examples: usize, size: usize) -> usize {
+        areas_len(&self.kept_areas(examples, size))
+    }
+
+    /// Partial sums of the bias's gradient; gradients of hidden state and cell.
+    fn scratch(&self, examples: usize, _size: usize) -> usize {
+        areas_len(&self.rooms(examples))
+    }
+
+    fn forward(&self, pass: &mut Pass<'_>) {
+        let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
+        let [gates, cells] = Pass::areas(pass.kept, self.kept_areas(examples, pass.kind.size()));
+        let rows = examples * positions;
+        let input = pass.values(pass.inputs[0], self.inputs);
+        let weight = pass.values(pass.weight(self.input_weight.start), 4 * hidden);
+        let out = pass.values(gates, 4 * hidden);
+        let shape = [rows, 4 * hidden, self.inputs];
+        pass.queue
+            .multiply(&Product::new(shape, input, weight, out));
+        let weight = pass.values(pass.weight(self.recurrent_weight.start), 4 * hidden);
+        for t in 0..positions {
+            if t > 0 {
+                let h = pass.output + pass.bytes((t - 1) * hidden);
+                let h = pass.values(h, positions * hidden);
+                let out = gates + pass.bytes(t * 4 * hidden);
+                let out = pass.values(out, positions * 4 * hidden);
+                let product = Product::new([examples, 4 * hidden, hidden], h, weight, out);
+                let add = true;
+                pass.queue.multiply(&Product { add, ..product });
+            }
+            let count = examples * hidden;
+            let arguments = [
+                gates.into(),
+                cells.into(),
+                pass.parameter(self.bias.start).into(),
+                pass.output.into(),
+                int(t),
+                int(positions),
+                int(hidden),
+                int(count),
+            ];
+            pass.each("lstm_step", count, &arguments);
+        }
+    }
+
+    fn backward(&self, pass: &mut Pass<'_>) {
+        let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
+        let areas = self.kept_areas(examples, pass.kind.size());
+        let [gates, cells] = Pass::areas(pass.kept, areas);
+        let [partial, d_h, d_c] = Pass::areas(pass.scratch, self.rooms(examples));
+        let weight = pass.values(pass.weight(self.recurrent_weight.start), 4 * hidden);
+        for t in (0..positions).rev() {
+            if t + 1 < positions {
+                let d_gates = gates + pass.bytes((t + 1) * 4 * hidden);
+                let d_gates = pass.values(d_gates, positions * 4 * hidden);
+                let out = Operand::new(d_h, Kind::F32, hidden);
+                let shape = [examples, hidden, 4 * hidden];
+                let product = Product::new(shape, d_gates, weight.transposed(), out);
+                pass.queue.multiply(&product);
+            }
+            let count = examples * hidden;
+            let arguments = [
+                gates.into(),
+                cells.into(),
+                pass.d_output.into(),
+                d_h.into(),
+                d_c.into(),
+                int(t),
+                int(positions),
+                int(hidden),
+                int(count),
+            ];
+            pass.each("d_lstm_step", count, &arguments);
+        }
+        let rows = examples * positions;
+        let (sum, write) = (pass.gradient(self.bias.start), pass.write);
+        pass.sum_columns(gates, 4 * hidden, [rows, 4 * hidden], partial, sum, write);
+        let d_gates = pass.values(gates, 4 * hidden);
+        let columns = [(d_gates, 4 * hidden, 0)];
+        input_gradients(pass, self.inputs, self.input_weight.start, &columns);
+        let place = self.recurrent_weight.start;
+        recurrent_gradient(pass, gates, place, [positions, hidden, 4, 4]);
+    }
+}
+
+impl Lstm {
+    fn kept_areas(&self, examples: usize, size: usize) -> [usize; 2] {
+        let units = examples * self.positions * self.hidden;
+        [4 * units * size, 4 * units]
+    }
+
+    fn rooms(&self, examples: usize) -> [usize; 3] {
+        let state = 4 * examples * self.hidden;
+        [partial_len(4 * self.hidden), state, state]
+    }
+}
+
+impl DeviceKernel for Gru {
+    /// Of each position r, z, the recurrent part of n, and n.
+    fn kept(&self, examples: usize, size: usize) -> usize {
+        examples * self.positions * 4 * self.hidden * size
+    }
+
+    /// Partial sums of the biases' gradients; the gradient of the hidden state.
+    fn scratch(&self, examples: usize, _size: usize) -> usize {
+        areas_len(&self.rooms(examples))
+    }
+
+    fn forward(&self, pass: &mut Pass<'_>) {
+        let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
+        let (gates, rows) = (pass.kept, examples * positions);
+        // The product of each step adds to the recurrent part of n as it does to r and z.
+        let bytes = pass.bytes(rows * 4 * hidden) as usize;
+        pass.queue.zero(gates, bytes);
+        let input = pass.values(pass.inputs[0], self.inputs);
+        for (from, to, columns) in [(0, 0, 2 * hidden), (2 * hidden, 3 * hidden, hidden)] {
+            let weight = pass.weight(self.input_weight.start) + pass.bytes(from);
+            let weight = pass.values(weight, 3 * hidden);
+            let out = pass.values(gates + pass.bytes(to), 4 * hidden);
+            let shape = [rows, columns, self.inputs];
+            pass.queue
+                .multiply(&Product::new(shape, input, weight, out));
+        }
+        let weight = pass.values(pass.weight(self.recurrent_weight.start), 3 * hidden);
+        for t in 0..positions {
+            if t > 0 {
+                let h = pass.output + pass.bytes((t - 1) * hidden);
+                let h = pass.values(h, positions * hidden);
+                let out = gates + pass.bytes(t * 4 * hidden);
+                let out = pass.values(out, positions * 4 * hidden);
+                let product = Product::new([examples, 3 * hidden, hidden], h, weight, out);
+                let add = true;
+                pass.queue.multiply(&Product { add, ..product });
+            }
+            let count = examples * hidden;
+            let arguments = [
+                gates.into(),
+                pass.parameter(self.bias.start).into(),
+                pass.parameter(self.recurrent_bias.start).into(),
+                pass.output.into(),
+                int(t),
+                int(positions),
+                int(hidden),
+                int(count),
+            ];
+            pass.each("gru_step", count, &arguments);
+        }
+    }
+
+    fn backward(&self, pass: &mut Pass<'_>) {
+        let (hidden, positions, examples) = (self.hidden, self.positions, pass.examples);
+        let gates = pass.kept;
+        let [partial, d_h] = Pass::areas(pass.scratch, self.rooms(examples));
+        let weight = pass.values(pass.weight(self.recurrent_weight.start), 3 * hidden);
+        for t in (0..positions).rev() {
+            if t + 1 < positions {
+                let d_gates = gates + pass.bytes((t + 1) * 4 * hidden);
+                let d_gates = pass.values(d_gates, positions * 4 * hidden);
+                let out = Operand::new(d_h, Kind::F32, hidden);
+                let shape = [examples, hidden, 3 * hidden];
+                let product = Product::new(shape, d_gates, weight.transposed(), out);
+                let add = true;
+                pass.queue.multiply(&Product { add, ..product });
+            }
+            let count = examples * hidden;
+            let arguments = [
+                gates.into(),
+                pass.output.into(),
+                pass.d_output.into(),
+                d_h.into(),
+                int(t),
+                int(positions),
+                int(hidden),
+                int(count),
+            ];
+            pass.each("d_gru_step", count, &arguments);
+        }
+        let (rows, write) = (examples * positions, pass.write);
+        let new = gates + pass.bytes(3 * hidden);
+        let bias = pass.gradient(self.bias.start);
+        let d_new = pass.gradient(self.bias.start) + 8 * hidden as u64;
+        let recurrent = pass.gradient(self.recurrent_bias.start);
+        for (from, columns, sum) in [
+            (gates, 2 * hidden, bias),
+            (new, hidden, d_new),
+            (gates, 3 * hidden, recurrent),
+        ] {
+            pass.sum_columns(from, 4 * hidden, [rows, columns], partial, sum, write);
+        }
+        let columns = [
+            (pass.values(gates, 4 * hidden), 2 * hidden, 0),
+            (pass.values(new, 4 * hidden), hidden, 2 * hidden),
+        ];
+        input_gradients(pass, self.inputs, self.input_weight.start, &columns);
+        let place = self.recurrent_weight.start;
+        recurrent_gradient(pass, gates, place, [positions, hidden, 4, 3]);
+    }
+}
+
+impl Gru {
+    fn rooms(&self, examples: usize) -> [usize; 2] {
+        [partial_len(3 * self.hidden), 4 * examples * self.hidden]
+    }
+}
+
+/// The gradients of the input's weight and of the input. `parts` are the gates' gradients, how many columns, and the first of the weight's
+/// columns that made them.
+fn input_gradients(
+    pass: &mut Pass<'_>,
+    inputs: usize,
+    place: usize,
+    parts: &[(Operand, usize, usize)],
+) {
+    let rows = pass.rows(inputs);
+    let all: usize = parts.iter().map(|part| part.1).sum();
+    let mut add = false;
+    for &(d_gates, columns, first) in parts {
+        let input = pass.values(pass.inputs[0], inputs);
+        let out = (pass.gradient(place) + 4 * first as u64, all);
+        let (shape, write) = ([inputs, columns, rows], pass.write);
+        pass.multiply_gradient(shape, input.transposed(), d_gates, out, write);
+        if let Some(d_input) = pass.d_inputs[0] {
+            let weight = pass.weight(place) + pass.bytes(first);
+            let weight = pass.values(weight, all).transposed();
+            let out = pass.values(d_input, inputs);
+            let product = Product::new([rows, inputs, columns], d_gates, weight, out);
+            pass.queue.multiply(&Product { add, ..product });
+            add = true;
+        }
+    }
+}
+
+/// The gradient of the recurrent weight: hidden states, each with the gates' gradients one position later. Of `stored` gates per position
+/// the first `gates` count.
+fn recurrent_gradient(
+    pass: &mut Pass<'_>,
+    rows: Address,
+    place: usize,
+    [positions, hidden, stored, gates]: [usize; 4],
+) {
+    let (width, write) = (stored * hidden, pass.write);
+    let count = pass.examples * width;
+    // Rows one after the other may then be paired across the border between sequences, where there is no state before.
+    let arguments = [rows.into(), int(positions), int(width), int(count)];
+    pass.each("forget_first", count, &arguments);
+    let pairs = pass.examples * positions - 1;
+    let sum = pass.gradient(place);
+    if pairs == 0 {
+        if write == Write::Overwrite {
+            pass.queue.zero(sum, 4 * hidden * gates * hidden);
+        }
+        return;
+    }
+    let later = pass.values(rows + pass.bytes(width), width);
+    let h = pass.values(pass.output, hidden).transposed();
+    let shape = [hidden, gates * hidden, pairs];
+    pass.multiply_gradient(shape, h, later, (sum, gates * hidden), write);
+}

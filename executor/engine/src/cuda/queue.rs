@@ -1,0 +1,126 @@
+//! What the passes ask of a device: memory, copies, kernels and matrix products, carried out in the order in which they are asked for.
+//!
+//! There are two of them: a GPU's stream ([`super::stream`]), and in tests the emulator, which runs the same kernels on the CPU. So all that
+//! stands above this line, every address, shape and argument, is tried out without a GPU.
+//!
+//! Asking gives no errors: a device's come late and stay. The first one is kept and returned by [`Queue::finish`].
+
+use super::error::DeviceError;
+use super::product::Product;
+use crate::layer::window::Window;
+
+/// Of a byte on the device.
+pub(crate) type Address = u64;
+
+/// Threads per block of kernels that do not say otherwise.
+pub(crate) const THREADS: usize = 256;
+
+/// One argument of a kernel, as its bytes lie in memory.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Argument(pub(crate) [u64; 5]);
+
+/// Carries out what it is asked for, in order. Addresses are valid until they are freed.
+pub(crate) trait Queue: Send {
+    /// Device memory, aligned to 256 bytes. Its content is anything.
+    ///
+    /// # Errors
+    /// When the device has no such room.
+    fn allocate(&mut self, bytes: usize) -> Result<Address, DeviceError>;
+
+    /// Waits for all work, then gives memory back.
+    fn free(&mut self, at: Address);
+
+    /// Host memory that the device can reach without help, which lives as long as the queue.
+    ///
+    /// # Errors
+    /// When the machine does not grant it.
+    fn pin(&mut self, bytes: usize) -> Result<&'static mut [u8], DeviceError>;
+
+    /// `from` must be memory of [`Self::pin`] and stay as it is until the next [`Self::finish`].
+    fn upload(&mut self, from: &[u8], to: Address);
+
+    /// Starts a copy into memory of [`Self::pin`] beside the work that is asked for from now on; [`Self::wait`] with the same number says
+    /// when it is there. Numbers count from 0 after each [`Self::finish`].
+    fn download(&mut self, from: Address, to: &mut [u8]);
+
+    /// Until the `number`th download since the last [`Self::finish`] has arrived.
+    fn wait(&mut self, number: usize);
+
+    fn copy(&mut self, from: Address, to: Address, bytes: usize);
+
+    fn zero(&mut self, at: Address, bytes: usize);
+
+    /// Of `blocks` blocks of `threads` threads each.
+    fn launch(
+        &mut self,
+        kernel: &'static str,
+        blocks: usize,
+        threads: usize,
+        arguments: &[Argument],
+    );
+
+    fn multiply(&mut self, product: &Product);
+
+    /// Waits for everything.
+    ///
+    /// # Errors
+    /// The first thing that went wrong since the queue was made; from then on every call gives it again.
+    fn finish(&mut self) -> Result<(), DeviceError>;
+}
+
+impl From<Address> for Argument {
+    fn from(at: Address) -> Self {
+        Self([at, 0, 0, 0, 0])
+    }
+}
+
+impl From<f32> for Argument {
+    fn from(value: f32) -> Self {
+        Self([u64::from(value.to_bits()), 0, 0, 0, 0])
+    }
+}
+
+impl From<f64> for Argument {
+    fn from(value: f64) -> Self {
+        Self([value.to_bits(), 0, 0, 0, 0])
+    }
+}
+
+impl From<bool> for Argument {
+    fn from(value: bool) -> Self {
+        Self([u64::from(value), 0, 0, 0, 0])
+    }
+}
+
+/// An `int` or a `long long`: little-endian machines read either from the same place.
+pub(crate) fn int(value: usize) -> Argument {
+    Argument([value as u64, 0, 0, 0, 0])
+}
+
+impl From<&Window> for Argument {
+    /// As `struct window` of the kernels: ten ints.
+    fn from(window: &Window) -> Self {
+        let pairs = [
+            window.image,
+            window.kernel,
+            window.stride,
+            window.padding,
+            window.output(),
+        ];
+        Self(pairs.map(|[height, width]| height as u64 | (width as u64) << 32))
+    }
+}
+
+/// Bias and ReLU after a product that has not seen to them itself.
+pub(crate) fn finish_product(queue: &mut dyn Queue, product: &Product) {
+    let count = product.rows * product.columns;
+    let arguments = [
+        product.out.at.into(),
+        product.bias.into(),
+        int(count),
+        int(product.columns),
+        int(product.out.stride),
+        product.relu.into(),
+    ];
+    queue.launch("bias_relu", count.div_ceil(THREADS), THREADS, &arguments);
+}

@@ -1,0 +1,133 @@
+//! One piece of device memory for everything that a network's passes need, so that all of it can be given back and taken again in one step.
+
+use super::arenas::Arenas;
+use super::operation::areas_len;
+use super::product::Kind;
+use super::queue::{Address, THREADS};
+use crate::model::network::Network;
+use crate::model::slots::Slots;
+
+/// Between two regions, so that each is aligned, and so that tests see a kernel write past an end.
+const GAP: usize = 256;
+
+/// Where a region lies, from the beginning of the piece.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Region {
+    pub(crate) offset: usize,
+    pub(crate) bytes: usize,
+}
+
+/// All regions of a network for so many examples.
+#[derive(Debug)]
+pub(crate) struct Regions {
+    pub(crate) parameters: Region,
+    pub(crate) weights: Region,
+    pub(crate) gradients: Region,
+    /// Gradients in the table's order, on their way to the host.
+    pub(crate) leaving: Region,
+    /// The batch's inputs as f32, and as values where those are none.
+    pub(crate) arriving: Region,
+    pub(crate) input: Region,
+    pub(crate) targets: Region,
+    pub(crate) draw: Region,
+    /// Per operation.
+    pub(crate) values: Vec<Region>,
+    pub(crate) kept: Vec<Region>,
+    /// Per slot.
+    pub(crate) slots: Vec<Region>,
+    pub(crate) scratch: Region,
+    /// The loss of each row or block, and how many were right; their sums.
+    pub(crate) losses: Region,
+    pub(crate) rights: Region,
+    pub(crate) totals: Region,
+    pub(crate) bytes: usize,
+}
+
+impl Region {
+    pub(crate) fn at(self, base: Address) -> Address {
+        base + self.offset as u64
+    }
+}
+
+impl Regions {
+    pub(crate) fn plan(
+        network: &Network,
+        slots: &Slots,
+        arenas: &Arenas,
+        (kind, max_batch): (Kind, usize),
+    ) -> Self {
+        let mut end = 0;
+        let mut place = |bytes: usize| {
+            let offset = end;
+            end += areas_len(&[bytes]) + GAP;
+            Region { offset, bytes }
+        };
+        let (size, params) = (kind.size(), network.parameter_count());
+        let (aligned, input) = (arenas.aligned_len(), max_batch * network.input().len());
+        let targets = max_batch * network.targets();
+        let losses = 8 * targets.max((max_batch * network.outputs()).div_ceil(THREADS));
+        let operations = || network.nodes.iter().map(|node| node.op.on_device());
+        let scratch = operations().map(|op| op.scratch(max_batch, size)).max();
+        let is_cast = kind != Kind::F32;
+        let mut regions = Self {
+            parameters: place(4 * params),
+            weights: place(size * aligned),
+            gradients: place(4 * aligned),
+            leaving: place(4 * params),
+            arriving: place(4 * input),
+            input: place(if is_cast { size * input } else { 0 }),
+            targets: place(4 * targets),
+            draw: place(16),
+            values: Vec::new(),
+            kept: Vec::new(),
+            slots: Vec::new(),
+            scratch: place(scratch.unwrap_or(0)),
+            losses: place(losses),
+            rights: place(losses),
+            totals: place(16),
+            bytes: 0,
+        };
+        let values = network.lens[1..].iter();
+        regions.values = values.map(|len| place(size * max_batch * len)).collect();
+        regions.kept = operations()
+            .map(|op| place(op.kept(max_batch, size)))
+            .collect();
+        let lens = slots.sizes.iter();
+        regions.slots = lens.map(|len| place(size * max_batch * len)).collect();
+        regions.bytes = end;
+        regions
+    }
+
+    /// Those of a piece that belong to no region.
+    #[cfg(test)]
+    pub(crate) fn gaps(&self) -> Vec<Region> {
+        let alone = [
+            self.parameters,
+            self.weights,
+            self.gradients,
+            self.leaving,
+            self.arriving,
+            self.input,
+            self.targets,
+            self.draw,
+            self.scratch,
+            self.losses,
+            self.rights,
+            self.totals,
+        ];
+        let many = [&self.values, &self.kept, &self.slots];
+        let mut used: Vec<Region> = alone.into_iter().collect();
+        used.extend(many.into_iter().flatten());
+        used.sort_by_key(|region| region.offset);
+        let ends = used.iter().skip(1).map(|region| region.offset);
+        let ends = ends.chain([self.bytes]);
+        used.iter()
+            .zip(ends)
+            .map(|(region, end)| {
+                let offset = region.offset + region.bytes;
+                let bytes = end - offset;
+                Region { offset, bytes }
+            })
+            .collect()
+    }
+}

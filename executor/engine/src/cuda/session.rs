@@ -1,0 +1,452 @@
+//! The passes over a network on a device: what [`crate::model::Workspace`] is for the CPU.
+
+use super::arenas::Arenas;
+use super::error::DeviceError;
+use super::operation::Pass;
+use super::product::Kind;
+use super::queue::{Address, Queue, THREADS, int};
+use super::regions::{Region, Regions};
+use crate::layer::matrix::Write;
+use crate::loss::{Loss, StepLoss};
+use crate::model::network::Network;
+use crate::model::slots::{Slots, Step, Target};
+use crate::model::{Batch, Input, Role, Targets};
+use std::ops::Range;
+
+/// Told the range and given all gradients.
+pub(crate) type Ready<'a> = &'a mut (dyn FnMut(Range<usize>, &[f32]) + Send);
+
+/// A network's memory on a device, and in pinned host memory what goes there and comes back.
+pub(crate) struct Session {
+    pub(super) queue: Box<dyn Queue>,
+    pub(super) kind: Kind,
+    pub(super) max_batch: usize,
+    pub(super) arenas: Arenas,
+    pub(super) regions: Regions,
+    slots: Slots,
+    /// `None` while the memory is given back.
+    pub(super) base: Option<Address>,
+    pub(super) host: Host,
+}
+
+/// Pinned memory, which the queue keeps for as long as it lives.
+pub(super) struct Host {
+    pub(super) parameters: &'static mut [u8],
+    pub(super) gradients: &'static mut [u8],
+    inputs: &'static mut [u8],
+    targets: &'static mut [u8],
+    draw: &'static mut [u8],
+    totals: &'static mut [u8],
+}
+
+impl std::fmt::Debug for Session {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Session")
+            .field("kind", &self.kind)
+            .field("max_batch", &self.max_batch)
+            .field("bytes", &self.regions.bytes)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Session {
+    /// For passes of up to `max_batch` examples.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub(crate) fn new(
+        network: &Network,
+        mut queue: Box<dyn Queue>,
+        kind: Kind,
+        max_batch: usize,
+    ) -> Result<Self, DeviceError> {
+        assert!(max_batch > 0, "a session holds at least one example");
+        let slots = Slots::plan(&network.nodes, &network.lens);
+        let arenas = Arenas::new(network.blocks(), kind);
+        let regions = Regions::plan(network, &slots, &arenas, (kind, max_batch));
+        let host = Host {
+            parameters: queue.pin(regions.parameters.bytes)?,
+            gradients: queue.pin(regions.leaving.bytes)?,
+            inputs: queue.pin(regions.arriving.bytes)?,
+            targets: queue.pin(regions.targets.bytes)?,
+            draw: queue.pin(regions.draw.bytes)?,
+            totals: queue.pin(regions.totals.bytes)?,
+        };
+        let mut session = Self {
+            queue,
+            kind,
+            max_batch,
+            arenas,
+            regions,
+            slots,
+            base: None,
+            host,
+        };
+        session.take_memory()?;
+        Ok(session)
+    }
+
+    /// Forward and backward over the parts of a batch, as [`Network::loss_and_grad_telling`] does on the CPU.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub(crate) fn loss_and_grad<'a>(
+        &mut self,
+        network: &Network,
+        params: &[f32],
+        parts: impl Iterator<Item = Batch<'a>>,
+        grads: &mut [f32],
+        ready: Ready<'_>,
+    ) -> Result<StepLoss, DeviceError> {
+        self.send_parameters(network, params);
+        let (mut total, mut write) = (StepLoss::default(), Write::Overwrite);
+        let mut parts = parts.peekable();
+        while let Some(part) = parts.next() {
+            let mut ranges = Vec::new();
+            self.send_batch(network, &part);
+            self.pass(network, &part, write, &mut |session, range| {
+                session.collect(network, range.clone());
+                ranges.push(range);
+            });
+            // Only the last part's gradients are whole; the others' stay on the device.
+            let is_last = parts.peek().is_none();
+            let mut told = 0;
+            if is_last {
+                for range in ranges {
+                    self.queue.wait(told);
+                    told += 1;
+                    let bytes = &self.host.gradients[4 * range.start..4 * range.end];
+                    grads[range.clone()].copy_from_slice(bytemuck::cast_slice(bytes));
+                    ready(range, grads);
+                }
+            }
+            total += self.receive_loss()?;
+            write = Write::Add;
+        }
+        Ok(total)
+    }
+
+    /// Forward only.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub(crate) fn evaluate<'a>(
+        &mut self,
+        network: &Network,
+        params: &[f32],
+        parts: impl Iterator<Item = Batch<'a>>,
+    ) -> Result<StepLoss, DeviceError> {
+        self.send_parameters(network, params);
+        let mut total = StepLoss::default();
+        for part in parts {
+            self.send_batch(network, &part);
+            let examples = part.inputs.len() / network.input().len();
+            self.forward(network, examples, false);
+            self.loss(network, examples, false);
+            total += self.receive_loss()?;
+        }
+        Ok(total)
+    }
+
+    /// Takes the device memory of all regions; they hold anything.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub(super) fn take_memory(&mut self) -> Result<(), DeviceError> {
+        if self.base.is_none() {
+            let base = self.queue.allocate(self.regions.bytes)?;
+            self.arenas.parameters = self.regions.parameters.at(base);
+            self.arenas.weights = self.regions.weights.at(base);
+            self.arenas.gradients = self.regions.gradients.at(base);
+            self.base = Some(base);
+        }
+        Ok(())
+    }
+
+    pub(super) fn at(&self, region: Region) -> Address {
+        region.at(self.base.expect("the session's memory is on the device"))
+    }
+
+    fn send_parameters(&mut self, network: &Network, params: &[f32]) {
+        self.host
+            .parameters
+            .copy_from_slice(bytemuck::cast_slice(params));
+        let to = self.at(self.regions.parameters);
+        self.queue.upload(self.host.parameters, to);
+        self.lay_out(network);
+    }
+
+    /// Makes the copies of parameters that products read.
+    pub(super) fn lay_out(&mut self, network: &Network) {
+        for block in network.blocks() {
+            if block.role == Role::Statistic {
+                continue;
+            }
+            let arguments = [
+                self.arenas.parameter(block.offset).into(),
+                self.arenas.weight(block.offset).into(),
+                int(block.len),
+            ];
+            let blocks = block.len.div_ceil(THREADS);
+            self.queue.launch("cast_in", blocks, THREADS, &arguments);
+        }
+    }
+
+    /// Sends inputs, targets and what draws depend on.
+    ///
+    /// # Panics
+    /// On a token that is not in the vocabulary, or targets that are no class; data sets are checked when they are read.
+    pub(super) fn send_batch(&mut self, network: &Network, batch: &Batch<'_>) {
+        self.fill_batch(network, batch);
+        self.upload_batch(network, batch.inputs.len());
+    }
+
+    /// Lays the batch into pinned memory.
+    pub(super) fn fill_batch(&mut self, network: &Network, batch: &Batch<'_>) {
+        check(network, batch);
+        let inputs = bytemuck::cast_slice(batch.inputs);
+        self.host.inputs[..inputs.len()].copy_from_slice(inputs);
+        let targets: &[u8] = match batch.targets {
+            Targets::Classes(classes) => bytemuck::cast_slice(classes),
+            Targets::Values(values) => bytemuck::cast_slice(values),
+        };
+        self.host.targets[..targets.len()].copy_from_slice(targets);
+        let draw = batch.draw;
+        let draw = [draw.seed.rotate_left(32) ^ draw.step, draw.first];
+        self.host.draw.copy_from_slice(bytemuck::bytes_of(&draw));
+    }
+
+    /// Sends what [`Self::fill_batch`] has laid out, of so many numbers of input.
+    pub(super) fn upload_batch(&mut self, network: &Network, numbers: usize) {
+        let arriving = self.at(self.regions.arriving);
+        let examples = numbers / network.input().len();
+        let targets = 4 * examples * network.targets();
+        let (to, draw) = (self.at(self.regions.targets), self.at(self.regions.draw));
+        self.queue
+            .upload(&self.host.inputs[..4 * numbers], arriving);
+        self.queue.upload(&self.host.targets[..targets], to);
+        self.queue.upload(self.host.draw, draw);
+        if self.is_cast(network) {
+            let arguments = [
+                arriving.into(),
+                self.at(self.regions.input).into(),
+                int(numbers),
+            ];
+            let blocks = numbers.div_ceil(THREADS);
+            self.queue.launch("cast_in", blocks, THREADS, &arguments);
+        }
+    }
+
+    /// Tokens stay f32: bf16 does not hold whole numbers above 256.
+    fn is_cast(&self, network: &Network) -> bool {
+        self.kind != Kind::F32 && !matches!(network.input(), Input::Tokens { .. })
+    }
+
+    /// Forward, loss, backward; `done` is told each operation's range of parameters once their gradients are asked for.
+    pub(super) fn pass(
+        &mut self,
+        network: &Network,
+        part: &Batch<'_>,
+        write: Write,
+        done: &mut dyn FnMut(&mut Self, Range<usize>),
+    ) {
+        let examples = part.inputs.len() / network.input().len();
+        self.forward(network, examples, true);
+        self.loss(network, examples, true);
+        for (index, node) in network.nodes.iter().enumerate().rev() {
+            let slots = std::mem::take(&mut self.slots);
+            if let Some(step) = &slots.steps[index] {
+                self.backward(network, examples, index, step, write);
+                let range = node.op.kernel().parameters();
+                if !range.is_empty() {
+                    done(self, range);
+                }
+            }
+            self.slots = slots;
+        }
+    }
+
+    fn value(&self, network: &Network, value: usize) -> Address {
+        match value.checked_sub(1) {
+            None if self.is_cast(network) => self.at(self.regions.input),
+            None => self.at(self.regions.arriving),
+            Some(node) => self.at(self.regions.values[node]),
+        }
+    }
+
+    fn forward(&mut self, network: &Network, examples: usize, is_training: bool) {
+        for (index, node) in network.nodes.iter().enumerate() {
+            let value = |&value: &usize| self.value(network, value);
+            let inputs: Vec<Address> = node.inputs.iter().map(value).collect();
+            let lens: Vec<usize> = node.inputs.iter().map(|&v| network.lens[v]).collect();
+            node.op.on_device().forward(&mut Pass {
+                examples,
+                is_training,
+                kind: self.kind,
+                draw: self.at(self.regions.draw),
+                inputs: &inputs,
+                input_lens: &lens,
+                output: self.at(self.regions.values[index]),
+                d_output: 0,
+                d_inputs: &[],
+                write: Write::Overwrite,
+                write_shared: Write::Overwrite,
+                kept: self.at(self.regions.kept[index]),
+                scratch: self.at(self.regions.scratch),
+                arenas: &self.arenas,
+                queue: &mut *self.queue,
+            });
+        }
+    }
+
+    fn backward(
+        &mut self,
+        network: &Network,
+        examples: usize,
+        index: usize,
+        step: &Step,
+        write: Write,
+    ) {
+        let node = &network.nodes[index];
+        let value = |&value: &usize| self.value(network, value);
+        let inputs: Vec<Address> = node.inputs.iter().map(value).collect();
+        let lens: Vec<usize> = node.inputs.iter().map(|&v| network.lens[v]).collect();
+        let slot = |slot: usize| self.at(self.regions.slots[slot]);
+        let targets = step.d_inputs.iter().map(|target| match *target {
+            Target::None => None,
+            Target::First(place) | Target::More { aside: place, .. } => Some(slot(place)),
+        });
+        let d_inputs: Vec<Option<Address>> = targets.collect();
+        let kernel = node.op.kernel();
+        node.op.on_device().backward(&mut Pass {
+            examples,
+            is_training: true,
+            kind: self.kind,
+            draw: self.at(self.regions.draw),
+            inputs: &inputs,
+            input_lens: &lens,
+            output: self.at(self.regions.values[index]),
+            d_output: slot(step.d_output),
+            d_inputs: &d_inputs,
+            write: network.write(index, kernel.parameters(), write),
+            write_shared: network.write(index, kernel.shared(), write),
+            kept: self.at(self.regions.kept[index]),
+            scratch: self.at(self.regions.scratch),
+            arenas: &self.arenas,
+            queue: &mut *self.queue,
+        });
+        for (target, len) in step.d_inputs.iter().zip(lens) {
+            if let Target::More { aside, sum } = *target {
+                let (sum, part) = (self.regions.slots[sum], self.regions.slots[aside]);
+                let count = examples * len;
+                let arguments = [self.at(sum).into(), self.at(part).into(), int(count)];
+                let blocks = count.div_ceil(THREADS);
+                self.queue.launch("add_to", blocks, THREADS, &arguments);
+            }
+        }
+    }
+
+    /// Of the last value; with `gradient`, the gradient with respect to it is left where the backward pass starts.
+    fn loss(&mut self, network: &Network, examples: usize, gradient: bool) {
+        let count = examples * network.outputs();
+        let last = network.nodes.len() - 1;
+        let step = self.slots.steps[last].as_ref().filter(|_| gradient);
+        let d = step.map_or(0, |step| self.at(self.regions.slots[step.d_output]));
+        let [losses, rights] = [self.regions.losses, self.regions.rights].map(|r| self.at(r));
+        let output = self.at(self.regions.values[last]);
+        let targets = self.at(self.regions.targets);
+        let parts = match network.loss {
+            Loss::CrossEntropy { classes } => {
+                let (rows, threads) = (count / classes, if classes > 64 { 256 } else { 32 });
+                let arguments = [
+                    output.into(),
+                    targets.into(),
+                    int(classes),
+                    d.into(),
+                    losses.into(),
+                    rights.into(),
+                ];
+                self.queue
+                    .launch("cross_entropy", rows, threads, &arguments);
+                rows
+            }
+            Loss::Squared { outputs } | Loss::Binary { outputs } => {
+                let kernel = match network.loss {
+                    Loss::Squared { .. } => "squared",
+                    _ => "binary",
+                };
+                let arguments = [
+                    output.into(),
+                    targets.into(),
+                    int(count),
+                    (outputs as f64).into(),
+                    d.into(),
+                    losses.into(),
+                    rights.into(),
+                ];
+                let blocks = count.div_ceil(THREADS);
+                self.queue.launch(kernel, blocks, THREADS, &arguments);
+                blocks
+            }
+        };
+        let sums = self.at(self.regions.totals);
+        let arguments = [losses.into(), rights.into(), int(parts), sums.into()];
+        self.queue.launch("total", 1, THREADS, &arguments);
+    }
+
+    /// Brings a range's gradients into the table's order and starts them on their way to the host.
+    fn collect(&mut self, network: &Network, range: Range<usize>) {
+        let leaving = self.at(self.regions.leaving);
+        for block in network.blocks() {
+            if block.offset < range.start || block.offset >= range.end {
+                continue;
+            }
+            let arguments = [
+                self.arenas.gradient(block.offset).into(),
+                (leaving + 4 * block.offset as u64).into(),
+                int(block.len),
+            ];
+            let blocks = block.len.div_ceil(THREADS);
+            self.queue
+                .launch("copy_numbers", blocks, THREADS, &arguments);
+        }
+        let to = &mut self.host.gradients[4 * range.start..4 * range.end];
+        self.queue.download(leaving + 4 * range.start as u64, to);
+    }
+
+    /// Waits for everything.
+    pub(super) fn receive_loss(&mut self) -> Result<StepLoss, DeviceError> {
+        let from = self.at(self.regions.totals);
+        self.queue.download(from, self.host.totals);
+        self.queue.finish()?;
+        let [loss_sum, correct]: [f64; 2] = bytemuck::pod_read_unaligned(self.host.totals);
+        Ok(StepLoss {
+            loss_sum,
+            correct: correct as usize,
+        })
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        if let Some(base) = self.base.take() {
+            self.queue.free(base);
+        }
+    }
+}
+
+fn check(network: &Network, batch: &Batch<'_>) {
+    if let Input::Tokens { vocabulary, .. } = network.input() {
+        for &token in batch.inputs {
+            let is_known = (token as usize) < vocabulary && token as usize as f32 == token;
+            assert!(is_known, "token {token} of a vocabulary of {vocabulary}");
+        }
+    }
+    if let (Loss::CrossEntropy { classes }, Targets::Classes(labels)) =
+        (network.loss, batch.targets)
+    {
+        for &label in labels {
+            assert!((label as usize) < classes, "class {label} of {classes}");
+        }
+    }
+}

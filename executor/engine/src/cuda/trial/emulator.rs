@@ -1,0 +1,279 @@
+//! A queue that carries everything out on the CPU at once: the kernels' own source, compiled by the machine's C++ compiler, and matrix
+//! products by BLAS's definition. Addresses are those of host memory.
+
+use crate::cuda::error::DeviceError;
+use crate::cuda::kernels;
+use crate::cuda::product::{Kind, Product, Stored};
+use crate::cuda::queue::{Address, Argument, Queue};
+use std::ffi::c_void;
+use std::path::Path;
+use std::process::Command;
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// The kernels' state is global.
+static RUNNING: Mutex<()> = Mutex::new(());
+
+/// Those whose threads wait for one another.
+const COOPERATIVE: [&str; 14] = [
+    "sum_columns",
+    "column_moments",
+    "batch_norm_sums",
+    "layer_norm_sums",
+    "layer_norm",
+    "d_layer_norm",
+    "d_embed",
+    "causal_softmax",
+    "d_causal_softmax",
+    "cross_entropy",
+    "squared",
+    "binary",
+    "total",
+    "squares",
+];
+
+type Launch = unsafe extern "C" fn(u32, u32, u32, *mut *mut c_void, bool, bool);
+
+/// The kernels for values of one kind.
+struct Kernels {
+    launch: Launch,
+    names: Vec<&'static str>,
+}
+
+/// Everything at once, on this thread.
+pub(crate) struct Emulator {
+    kernels: &'static Kernels,
+    launches: usize,
+    blocks: Vec<Box<[u64]>>,
+    /// Products leave what follows them to a kernel of its own, as a queue may have to.
+    pub(crate) is_plain: bool,
+}
+
+impl Emulator {
+    pub(crate) fn new(kind: Kind) -> Self {
+        static KERNELS: [OnceLock<Kernels>; 2] = [OnceLock::new(), OnceLock::new()];
+        let kernels = KERNELS[usize::from(kind == Kind::Bf16)].get_or_init(|| compile(kind));
+        Self {
+            kernels,
+            launches: 0,
+            blocks: Vec::new(),
+            is_plain: false,
+        }
+    }
+
+    /// All bits set: numbers that are none, so that whatever reads what nobody has written shows.
+    fn take(&mut self, bytes: usize) -> Address {
+        // A multiple of 32 more words than asked for, for the alignment that devices promise.
+        self.blocks
+            .push(vec![u64::MAX; bytes.div_ceil(8) + 32].into());
+        let block = self.blocks.last().expect("just pushed");
+        (block.as_ptr() as u64).next_multiple_of(256)
+    }
+}
+
+impl Queue for Emulator {
+    fn allocate(&mut self, bytes: usize) -> Result<Address, DeviceError> {
+        Ok(self.take(bytes))
+    }
+
+    fn free(&mut self, at: Address) {
+        self.blocks
+            .retain(|block| (block.as_ptr() as u64).next_multiple_of(256) != at);
+    }
+
+    fn pin(&mut self, bytes: usize) -> Result<&'static mut [u8], DeviceError> {
+        let at = self.take(bytes);
+        // SAFETY: just taken, so large, and kept until the emulator goes.
+        Ok(unsafe { std::slice::from_raw_parts_mut(at as *mut u8, bytes) })
+    }
+
+    fn upload(&mut self, from: &[u8], to: Address) {
+        // SAFETY: callers name memory of this queue.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to as *mut u8, from.len()) };
+    }
+
+    fn download(&mut self, from: Address, to: &mut [u8]) {
+        // SAFETY: callers name memory of this queue.
+        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to.as_mut_ptr(), to.len()) };
+    }
+
+    fn wait(&mut self, _number: usize) {}
+
+    fn copy(&mut self, from: Address, to: Address, bytes: usize) {
+        // SAFETY: callers name memory of this queue.
+        unsafe { std::ptr::copy_nonoverlapping(from as *const u8, to as *mut u8, bytes) };
+    }
+
+    fn zero(&mut self, at: Address, bytes: usize) {
+        // SAFETY: callers name memory of this queue.
+        unsafe { std::ptr::write_bytes(at as *mut u8, 0, bytes) };
+    }
+
+    fn launch(
+        &mut self,
+        kernel: &'static str,
+        blocks: usize,
+        threads: usize,
+        arguments: &[Argument],
+    ) {
+        assert!(
+            blocks > 0 && blocks < 1 << 31,
+            "{blocks} blocks of {kernel}"
+        );
+        let names = &self.kernels.names;
+        let index = names.iter().position(|name| *name == kernel);
+        let index = index.unwrap_or_else(|| panic!("no kernel {kernel}"));
+        let mut arguments = arguments.to_vec();
+        let mut pointers: Vec<*mut c_void> = arguments
+            .iter_mut()
+            .map(|argument| argument.0.as_mut_ptr().cast())
+            .collect();
+        // Reading one argument too many then shows.
+        pointers.extend([std::ptr::null_mut(); 4]);
+        self.launches += 1;
+        let backwards = self.launches.is_multiple_of(2);
+        let cooperative = COOPERATIVE.contains(&kernel);
+        let _alone = RUNNING.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the arguments outlive the call; what they point to is the callers' affair.
+        unsafe {
+            (self.kernels.launch)(
+                index as u32,
+                blocks as u32,
+                threads as u32,
+                pointers.as_mut_ptr(),
+                cooperative,
+                backwards,
+            );
+        }
+    }
+
+    fn multiply(&mut self, product: &Product) {
+        let by_columns = product.by_columns();
+        let (m, n, k) = (by_columns.m, by_columns.n, by_columns.k);
+        check(&by_columns.a, [m, k]);
+        check(&by_columns.b, [k, n]);
+        check(&by_columns.d, [m, n]);
+        let is_plain = self.is_plain && (product.bias != 0 || product.relu);
+        for index in 0..product.batch {
+            for column in 0..n {
+                for row in 0..m {
+                    let summands = (0..k).map(|l| {
+                        let a = read(&by_columns.a, index, [row, l]);
+                        a * read(&by_columns.b, index, [l, column])
+                    });
+                    let mut sum = summands.sum::<f32>();
+                    let at = place(&by_columns.d, index, [row, column]);
+                    if product.add {
+                        sum += load(by_columns.d.kind, at);
+                    }
+                    // The bias is a number per row of what is stored by columns.
+                    if product.bias != 0 && !is_plain {
+                        let size = by_columns.d.kind.size();
+                        let bias = product.bias + (row * size) as u64;
+                        sum += load(by_columns.d.kind, bias);
+                    }
+                    if product.relu && !is_plain && sum < 0.0 {
+                        sum = 0.0;
+                    }
+                    store(by_columns.d.kind, at, sum);
+                }
+            }
+        }
+        if is_plain {
+            crate::cuda::queue::finish_product(self, product);
+        }
+    }
+
+    fn finish(&mut self) -> Result<(), DeviceError> {
+        Ok(())
+    }
+}
+
+fn check(stored: &Stored, [rows, columns]: [usize; 2]) {
+    let used = match stored.transposed {
+        false => [stored.rows, stored.columns],
+        true => [stored.columns, stored.rows],
+    };
+    assert_eq!(used, [rows, columns], "the shape of {stored:?}");
+    assert!(stored.stride >= stored.rows, "{stored:?} overlaps itself");
+}
+
+fn place(stored: &Stored, index: usize, [row, column]: [usize; 2]) -> Address {
+    let [row, column] = match stored.transposed {
+        false => [row, column],
+        true => [column, row],
+    };
+    let number = index * stored.apart + row + column * stored.stride;
+    stored.at + (number * stored.kind.size()) as u64
+}
+
+fn read(stored: &Stored, index: usize, at: [usize; 2]) -> f32 {
+    load(stored.kind, place(stored, index, at))
+}
+
+fn load(kind: Kind, at: Address) -> f32 {
+    // SAFETY: callers name memory of the emulator.
+    unsafe {
+        match kind {
+            Kind::F32 => *(at as *const f32),
+            Kind::Bf16 => f32::from_bits(u32::from(*(at as *const u16)) << 16),
+        }
+    }
+}
+
+fn store(kind: Kind, at: Address, value: f32) {
+    let bits = value.to_bits();
+    let rounded = bits.wrapping_add(0x7fff + (bits >> 16 & 1)) >> 16;
+    // SAFETY: callers name memory of the emulator.
+    unsafe {
+        match kind {
+            Kind::F32 => *(at as *mut f32) = value,
+            Kind::Bf16 => *(at as *mut u16) = rounded as u16,
+        }
+    }
+}
+
+/// By the machine's C++ compiler.
+fn compile(kind: Kind) -> Kernels {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (source, library) = (
+        folder.path().join("kernels.cpp"),
+        folder.path().join("k.so"),
+    );
+    let names = kernels::names();
+    let calls = names.iter().map(|name| {
+        format!("    {{\"{name}\", [](void** from) {{ emulator::call({name}, from); }}}},\n")
+    });
+    let calls: String = calls.collect();
+    let text = format!(
+        "{}\n{}\nstruct entry {{ const char* name; void (*call)(void**); }};\nstatic const entry entries[] = {{\n{calls}}};\n\
+         extern \"C\" void launch(unsigned index, unsigned blocks, unsigned threads, void** from, bool cooperative, bool backwards) {{\n\
+         \x20   emulator::launch(entries[index].name, entries[index].call, blocks, threads, from, cooperative, backwards);\n}}\n",
+        include_str!("emulator.hpp"),
+        kernels::source(kind),
+    );
+    std::fs::write(&source, text).expect("the source is written");
+    build(&source, &library);
+    // SAFETY: the library is what was just compiled; it is never closed, and its function is of this type.
+    let launch = unsafe {
+        let library = libloading::Library::new(&library).expect("the kernels load");
+        let library: &'static libloading::Library = Box::leak(Box::new(library));
+        *library
+            .get::<Launch>(b"launch")
+            .expect("the function is there")
+    };
+    Kernels { launch, names }
+}
+
+fn build(source: &Path, library: &Path) {
+    let compiler = std::env::var("CXX").unwrap_or_else(|_| "c++".to_owned());
+    let built = Command::new(&compiler)
+        .args(["-std=c++17", "-O1", "-fPIC", "-shared", "-U_FORTIFY_SOURCE"])
+        .args(["-ffp-contract=off", "-Wno-unused", "-o"])
+        .args([library, source])
+        .output();
+    let built = built.unwrap_or_else(|error| {
+        panic!("the GPU's kernels are tried out on the CPU with a C++ compiler, and {compiler} cannot be started ({error}): install g++, or name one in CXX")
+    });
+    let said = String::from_utf8_lossy(&built.stderr);
+    assert!(built.status.success(), "{compiler}: {said}");
+}

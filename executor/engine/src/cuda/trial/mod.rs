@@ -1,0 +1,102 @@
+//! Holds the device's passes to the CPU's without a device: every kernel, product, address and shape is carried out by [`emulator`].
+
+mod emulator;
+mod networks;
+
+use super::product::Kind;
+use super::session::Session;
+use crate::model::{Batch, Network};
+use emulator::Emulator;
+
+fn session(network: &Network, kind: Kind, max_batch: usize) -> Session {
+    let queue = Box::new(Emulator::new(kind));
+    Session::new(network, queue, kind, max_batch).expect("the machine has room")
+}
+
+/// Nothing may have been written between the regions.
+fn assert_gaps(session: &Session) {
+    let base = session.base.expect("memory");
+    for gap in session.regions.gaps() {
+        for byte in 0..gap.bytes {
+            let at = base + (gap.offset + byte) as u64;
+            // SAFETY: gaps lie within the session's memory.
+            let byte_there = unsafe { *(at as *const u8) };
+            assert_eq!(byte_there, 0xff, "byte {byte} after {}", gap.offset);
+        }
+    }
+}
+
+fn norm(numbers: impl Iterator<Item = f64>) -> f64 {
+    numbers.map(|x| x * x).sum::<f64>().sqrt()
+}
+
+/// How far a block's gradient is off, over its size; of a block that is small beside the others, over a quarter of theirs.
+fn distance(expected: &[f32], actual: &[f32], whole: f64) -> f64 {
+    let pairs = expected.iter().zip(actual);
+    let apart = norm(pairs.map(|(e, a)| f64::from(*e) - f64::from(*a)));
+    assert!(apart.is_finite(), "a number is none");
+    let size = norm(expected.iter().map(|e| f64::from(*e)));
+    apart / size.max(0.25 * whole).max(1e-6)
+}
+
+/// Holds loss and every block's gradient against the CPU's, with the batch in one part and in parts of `max_batch`.
+fn compare(what: &str, network: &Network, batch: &Batch<'_>, max_batch: usize, kind: Kind) {
+    // In bf16, ReLU and pooling may choose otherwise where two numbers are close; a wrong index is off by about 1.
+    let [tolerance, loss_tolerance] = match kind {
+        Kind::F32 => [2e-5, 2e-5],
+        Kind::Bf16 => [0.2, 0.03],
+    };
+    let params = network.init(3);
+    let mut expected = vec![0.0; params.len()];
+    let mut workspace = network.workspace(max_batch, 1);
+    let loss = network.loss_and_grad(&mut workspace, &params, batch, &mut expected);
+    let mut session = session(network, kind, max_batch);
+    let mut grads = vec![f32::NAN; params.len()];
+    let mut told = vec![false; params.len()];
+    let found = session.loss_and_grad(
+        network,
+        &params,
+        network.parts_of(max_batch, batch),
+        &mut grads,
+        &mut |range, grads| {
+            assert!(
+                grads[range.clone()].iter().all(|g| g.is_finite()),
+                "{what}: {range:?}"
+            );
+            told[range].fill(true);
+        },
+    );
+    let found = found.expect("the emulator does not fail");
+    assert!(
+        told.iter().all(|told| *told),
+        "{what}: every gradient is told"
+    );
+    let apart = (found.loss_sum - loss.loss_sum).abs() / loss.loss_sum.abs().max(1e-6);
+    assert!(
+        apart < loss_tolerance,
+        "{what}: loss {found:?}, not {loss:?}"
+    );
+    let whole = norm(expected.iter().map(|e| f64::from(*e)));
+    for block in network.blocks() {
+        let apart = distance(&expected[block.range()], &grads[block.range()], whole);
+        assert!(apart < tolerance, "{what}: {} is {apart} apart", block.name);
+    }
+    assert_gaps(&session);
+    let expected = network.evaluate(&mut workspace, &params, batch);
+    let parts = network.parts_of(max_batch, batch);
+    let found = session
+        .evaluate(network, &params, parts)
+        .expect("no failure");
+    let apart = (found.loss_sum - expected.loss_sum).abs() / expected.loss_sum.abs().max(1e-6);
+    assert!(
+        apart < loss_tolerance,
+        "{what}: {found:?}, not {expected:?}"
+    );
+    if kind == Kind::F32 {
+        assert_eq!(
+            found.correct, expected.correct,
+            "{what}: how many are right"
+        );
+    }
+    assert_gaps(&session);
+}
