@@ -334,6 +334,7 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
         ps_shards: vec![peer(SHARD, Some(address))],
     };
     let around = Surroundings {
+        device: &muster_engine::cuda::Device::Cpu,
         checkpoint_root: checkpoints.path(),
         dataset_root: data,
         reporter: &kept,

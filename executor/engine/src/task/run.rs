@@ -2,6 +2,7 @@
 
 use super::events::EventsFile;
 use super::folder::TaskFolder;
+use crate::cuda::{Choice, Device, Precision};
 use crate::document;
 use crate::log;
 use crate::shard::{End, Exchange, Identity, Recipe, Shard};
@@ -35,6 +36,12 @@ pub struct Options {
     /// Threads for computing.
     #[arg(long, env = "MUSTER_THREADS", default_value_t = 1)]
     pub threads: usize,
+    /// Where to compute: auto (a GPU if the task was given one, else the CPU), cpu, cuda or cuda:N.
+    #[arg(long, env = "MUSTER_DEVICE", default_value = "auto")]
+    pub device: Choice,
+    /// How exact a GPU's products are: f32, tf32 (f32 values, products of 10 bits) or bf16 (values too). Parameters are f32 always.
+    #[arg(long, env = "MUSTER_PRECISION", default_value = "tf32")]
+    pub precision: Precision,
 }
 
 /// Runs the task to its end; the exit code of the process.
@@ -82,7 +89,20 @@ fn run_worker(
     events: &EventsFile,
     stop: StopFlag,
 ) -> i32 {
+    // The executor names a task's GPUs so, on nodes that have any.
+    let granted = std::env::var("CUDA_VISIBLE_DEVICES").is_ok_and(|gpus| !gpus.is_empty());
+    let device = match Device::open(options.device, granted, options.precision) {
+        Ok((device, why)) => {
+            if let Some(why) = why {
+                log::line(format_args!("the task's GPU cannot be used: {why}"));
+            }
+            log::line(format_args!("computes on {device}"));
+            device
+        }
+        Err(error) => return failed(events, log::chain(&error), true),
+    };
     let around = Surroundings {
+        device: &device,
         checkpoint_root: &options.checkpoint_root,
         dataset_root: &options.dataset_root,
         reporter: events,
@@ -100,12 +120,7 @@ fn run_worker(
     }
 }
 
-fn run_shard(
-    launch: &TaskLaunch,
-    options: &Options,
-    events: &EventsFile,
-    stop: &StopFlag,
-) -> i32 {
+fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: &StopFlag) -> i32 {
     let engine = &launch.spec.engine;
     let network = match document::network(engine) {
         Ok(network) => network,

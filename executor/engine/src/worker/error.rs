@@ -1,6 +1,7 @@
 //! Why a worker cannot go on.
 
 use crate::checkpoint::CheckpointError;
+use crate::cuda::DeviceError;
 use crate::data::{DatasetError, OrderError};
 use crate::model::BuildError;
 use crate::wire::WireError;
@@ -15,6 +16,8 @@ pub enum WorkerError {
     Batches(#[from] OrderError),
     #[error("could not build the network")]
     Network(#[from] BuildError),
+    #[error("could not use the device")]
+    Device(#[from] DeviceError),
     #[error("step {step} was checkpointed before, but no sound checkpoint is on the disk")]
     NothingToResume { step: u64 },
     #[error("the checkpoint of step {step} is of another job document")]
@@ -32,11 +35,7 @@ pub enum WorkerError {
     #[error(
         "PS shards hold other bits after handing over at step {step} than before: {before:016x} became {after:016x}"
     )]
-    MovedBadly {
-        step: u64,
-        before: u64,
-        after: u64,
-    },
+    MovedBadly { step: u64, before: u64, after: u64 },
     #[error("could not keep a report")]
     Report(#[from] io::Error),
 }
@@ -58,7 +57,9 @@ impl WorkerError {
                     CheckpointError::Io { .. } | CheckpointError::Fenced { .. }
                 )
             }
-            Self::Refused { .. } | Self::MovedBadly { .. } | Self::Report(_) => true,
+            Self::Device(_) | Self::Refused { .. } | Self::MovedBadly { .. } | Self::Report(_) => {
+                true
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ use super::error::WorkerError;
 use super::progress::StepTimes;
 use super::train::Surroundings;
 use crate::clock;
+use crate::cuda::Device;
 use crate::data::Dataset;
 use crate::document;
 use crate::log;
@@ -23,6 +24,7 @@ pub(super) struct Model {
     pub data: Dataset,
     pub batches: Batches,
     workspace: Workspace,
+    device: Device,
     threads: usize,
     pub parameters: Vec<f32>,
 }
@@ -56,7 +58,8 @@ impl Model {
             batches.examples(),
         ));
         Ok(Self {
-            workspace: network.workspace(largest_pass, around.threads),
+            workspace: network.workspace_on(around.device, largest_pass, around.threads)?,
+            device: around.device.clone(),
             threads: around.threads,
             parameters: vec![0.0; network.parameter_count()],
             network,
@@ -66,15 +69,21 @@ impl Model {
     }
 
     /// From the next step on this is worker `rank` of `workers`.
-    pub fn recut(&mut self, rank: usize, workers: usize) {
+    ///
+    /// # Errors
+    /// When the device has no room for a larger part.
+    pub fn recut(&mut self, rank: usize, workers: usize) -> Result<(), WorkerError> {
         let (network, data) = (&self.network, &self.data);
         self.batches.recut(rank, workers, |examples| {
             Buffers::new(network, data, examples)
         });
         let largest_pass = self.batches.examples().clamp(1, MAX_PASS);
         if largest_pass > self.workspace.max_batch() {
-            self.workspace = network.workspace(largest_pass, self.threads);
+            // The old one goes first: a device may not hold both.
+            self.workspace = network.workspace(1, 1);
+            self.workspace = network.workspace_on(&self.device, largest_pass, self.threads)?;
         }
+        Ok(())
     }
 
     /// Computes the gradients of this worker's part of `step`, summed over its examples, into `gradients`; `ready` is told which of

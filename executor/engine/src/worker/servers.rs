@@ -118,7 +118,7 @@ impl<'a> Servers<'a> {
                 let (number, workers, ps_shards) =
                     (view.number, view.workers.len(), view.shards.len());
                 let rank = self.shards.rank().expect("this worker is in it");
-                model.recut(rank, workers);
+                model.recut(rank, workers)?;
                 log::line(format_args!(
                     "view {number}: worker {rank} of {workers}, {ps_shards} PS shards"
                 ));
@@ -300,7 +300,7 @@ impl Exchange for Servers<'_> {
         self.shards
             .begin(view, start.step, start.updates, &start.contents)?;
         duties.began = clock::now();
-        model.recut(0, self.peers.workers.len());
+        model.recut(0, self.peers.workers.len())?;
         model.parameters.copy_from_slice(&start.contents.parameters);
         Ok(())
     }

@@ -8,6 +8,7 @@ use super::model::Model;
 use super::resume::{self, Start};
 use super::servers::Servers;
 use crate::checkpoint::JobFolder;
+use crate::cuda::Device;
 use crate::document;
 use crate::log;
 use crate::stop::StopFlag;
@@ -24,6 +25,7 @@ pub struct Surroundings<'a> {
     pub peers: &'a (dyn Fn() -> Option<Peers> + Sync),
     /// For the network's passes.
     pub threads: usize,
+    pub device: &'a Device,
 }
 
 /// How a worker's life ended, when not by an error of its own.
