@@ -1,18 +1,20 @@
-//! A checkpoint: what a job can continue from, as recorded by the store.
+//! A checkpoint: what a job can continue from, as recorded by the store; and which of them stay, and why.
 
 use crate::id::{CheckpointId, JobId};
+use crate::spec::{CheckpointPolicy, Measure};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Checkpoint {
     pub id: CheckpointId,
     pub job_id: JobId,
     pub written: Written,
-    /// Still on disk: the job's `keep` has not pruned it.
+    /// Still there: the job's policy has not pruned it.
     pub retained: bool,
 }
 
-/// What the chief reports of a checkpoint that it has written, verified and renamed into place.
+/// What the chief reports of a checkpoint that it has written and put into place.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Written {
@@ -25,4 +27,205 @@ pub struct Written {
     pub bytes: u64,
     /// Hex SHA-256 of the manifest, which holds those of the files.
     pub manifest_sha256: String,
+    /// Names of its files, the manifest and the list of sums among them.
+    #[serde(default = "one_part")]
+    pub files: Vec<String>,
+    /// Test loss at this very step, if it was evaluated there.
+    #[serde(default)]
+    pub loss: Option<f64>,
+    /// Share of test examples classified rightly, likewise.
+    #[serde(default)]
+    pub accuracy: Option<f64>,
+}
+
+/// Why a checkpoint stays.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Kept {
+    /// Among the newest `keep`.
+    Newest,
+    /// Among the best of `keep_best`.
+    Best,
+    /// The first since a multiple of `keep_every_steps`: at that very step, unless the disk was too slow for it.
+    Milestone,
+}
+
+/// What retention looks at.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Candidate {
+    pub step: u64,
+    pub loss: Option<f64>,
+    pub accuracy: Option<f64>,
+}
+
+impl From<&Written> for Candidate {
+    fn from(written: &Written) -> Self {
+        Self {
+            step: written.step,
+            loss: written.loss,
+            accuracy: written.accuracy,
+        }
+    }
+}
+
+/// Files of a checkpoint of which the list was not reported: those of the first releases.
+fn one_part() -> Vec<String> {
+    [
+        "manifest.json",
+        "model.safetensors",
+        "optimizer.safetensors",
+        "SHA256SUMS",
+    ]
+    .map(str::to_owned)
+    .to_vec()
+}
+
+impl CheckpointPolicy {
+    /// The steps that stay, each with all its reasons. Everything else may go. Never empty when there is a candidate: the newest
+    /// checkpoint always stays, as it is what the job continues from. Of equally good ones the newer is the better.
+    #[must_use]
+    pub fn kept(
+        &self,
+        candidates: impl IntoIterator<Item = Candidate>,
+    ) -> BTreeMap<u64, Vec<Kept>> {
+        let mut by_step: BTreeMap<u64, Candidate> = BTreeMap::new();
+        for candidate in candidates {
+            by_step.insert(candidate.step, candidate);
+        }
+        let mut out: BTreeMap<u64, Vec<Kept>> = BTreeMap::new();
+        for &step in by_step.keys().rev().take(self.keep.max(1) as usize) {
+            out.entry(step).or_default().push(Kept::Newest);
+        }
+        for step in self.best(by_step.values()) {
+            out.entry(step).or_default().push(Kept::Best);
+        }
+        if let Some(every) = self.keep_every_steps {
+            let mut passed = 0;
+            for &step in by_step.keys() {
+                let reached = step / every.max(1);
+                if reached > passed {
+                    out.entry(step).or_default().push(Kept::Milestone);
+                }
+                passed = reached;
+            }
+        }
+        out
+    }
+
+    /// Whether a checkpoint is due after `step` steps whatever the time: by `every_steps`, or as one that stays for ever.
+    #[must_use]
+    pub fn due_by_steps(&self, step: u64) -> bool {
+        let multiple = |every: Option<u64>| {
+            every.is_some_and(|every| step > 0 && step.is_multiple_of(every.max(1)))
+        };
+        multiple(self.every_steps) || multiple(self.keep_every_steps)
+    }
+
+    /// Whether a checkpoint with this measure would be among the best of those there are; it is then due, as it could not be kept
+    /// otherwise.
+    #[must_use]
+    pub fn would_be_best(
+        &self,
+        new: Candidate,
+        present: impl IntoIterator<Item = Candidate>,
+    ) -> bool {
+        let all: Vec<Candidate> = present.into_iter().chain([new]).collect();
+        self.best(all.iter()).contains(&new.step)
+    }
+
+    fn best<'a>(&self, candidates: impl Iterator<Item = &'a Candidate>) -> Vec<u64> {
+        let Some(rule) = &self.keep_best else {
+            return Vec::new();
+        };
+        // Less is better.
+        let cost = |candidate: &Candidate| match rule.by {
+            Measure::Accuracy => candidate.accuracy.map(|accuracy| -accuracy),
+            Measure::Loss => candidate.loss,
+        };
+        let mut measured: Vec<(f64, u64)> = candidates
+            .filter_map(|candidate| Some((cost(candidate)?, candidate.step)))
+            .collect();
+        measured.sort_by(|a, b| a.0.total_cmp(&b.0).then(b.1.cmp(&a.1)));
+        measured
+            .into_iter()
+            .take(rule.count as usize)
+            .map(|(_, step)| step)
+            .collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spec::KeepBest;
+
+    fn at(step: u64, accuracy: Option<f64>) -> Candidate {
+        Candidate {
+            step,
+            accuracy,
+            loss: accuracy.map(|accuracy| 1.0 - accuracy),
+        }
+    }
+
+    fn policy(keep: u32, best: Option<(u32, Measure)>, every: Option<u64>) -> CheckpointPolicy {
+        CheckpointPolicy {
+            keep,
+            keep_best: best.map(|(count, by)| KeepBest { count, by }),
+            keep_every_steps: every,
+            ..CheckpointPolicy::default()
+        }
+    }
+
+    #[test]
+    fn the_newest_the_best_and_milestones_stay_each_with_all_its_reasons() {
+        let candidates = [
+            at(10, Some(0.9)),
+            at(20, None),
+            at(30, Some(0.7)),
+            at(40, Some(0.95)),
+            at(50, Some(0.2)),
+        ];
+        for by in [Measure::Accuracy, Measure::Loss] {
+            let kept = policy(1, Some((2, by)), Some(20)).kept(candidates);
+            let expected = [
+                (10, vec![Kept::Best]),
+                (20, vec![Kept::Milestone]),
+                (40, vec![Kept::Best, Kept::Milestone]),
+                (50, vec![Kept::Newest]),
+            ];
+            assert_eq!(kept, BTreeMap::from(expected), "{by:?}");
+        }
+    }
+
+    #[test]
+    fn the_newest_stays_whatever_the_policy() {
+        let kept = policy(0, None, None).kept([at(7, None), at(3, None)]);
+        assert_eq!(kept, BTreeMap::from([(7, vec![Kept::Newest])]));
+        assert!(policy(3, None, None).kept([]).is_empty());
+    }
+
+    #[test]
+    fn of_equals_the_newer_is_the_better_and_what_is_not_measured_is_no_best() {
+        let rule = policy(1, Some((1, Measure::Accuracy)), None);
+        let present = [at(10, Some(0.5)), at(20, None)];
+        assert!(rule.would_be_best(at(30, Some(0.5)), present));
+        assert!(!rule.would_be_best(at(30, Some(0.4)), present));
+        assert!(!rule.would_be_best(at(30, None), present));
+    }
+
+    #[test]
+    fn milestones_are_due_though_nothing_else_is() {
+        let rule = policy(1, None, Some(100));
+        assert!(rule.due_by_steps(200));
+        assert!(!rule.due_by_steps(150));
+        assert!(!rule.due_by_steps(0));
+        let late = [90, 103, 150, 310, 320].map(|step| at(step, None));
+        let kept: Vec<u64> = rule.kept(late).into_keys().collect();
+        assert_eq!(
+            kept,
+            [103, 310, 320],
+            "the first since each, and the newest"
+        );
+    }
 }

@@ -1,6 +1,6 @@
 //! `GET /jobs/{id}/checkpoints`.
 
-use super::{tasks, wire};
+use super::wire;
 use crate::auth::Caller;
 use crate::problem::Refusal;
 use crate::query::{Named, Params};
@@ -9,11 +9,11 @@ use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
 use muster_model::view::{CheckpointView, Page};
-use muster_store::checkpoint;
+use muster_store::{checkpoint, job};
 
 /// List a job's checkpoints, newest first
 ///
-/// All on one page, those that were pruned from disk too.
+/// All on one page, those that were pruned too, with their size, their measures and why they stay.
 #[utoipa::path(
     get, path = "/jobs/{id}/checkpoints", operation_id = "listCheckpoints", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
@@ -26,10 +26,12 @@ pub async fn checkpoints(
     Params(()): Params<()>,
 ) -> Result<Json<Page<CheckpointView>>, Refusal> {
     let mut tx = app.begin(&caller).await?;
-    tasks::must_exist(&mut tx, id).await?;
+    let job = job::get(&mut tx, id)
+        .await?
+        .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
     let rows = checkpoint::list(&mut tx, id).await?;
     Ok(Json(Page {
-        items: rows.into_iter().map(wire::checkpoint).collect(),
+        items: wire::checkpoints(rows, &job.job.spec.checkpoint),
         next: None,
     }))
 }

@@ -1,6 +1,5 @@
-//! Files of checkpoints, and the final model. Which folder it is says the store alone; a request only names a file of a fixed list.
+//! Files of checkpoints, and the final model. Which folder it is says the store alone; a request only names a file of its list.
 
-use super::wire::CHECKPOINT_FILES;
 use crate::auth::Caller;
 use crate::problem::{Kind, Refusal};
 use crate::query::{Named, Params};
@@ -27,7 +26,7 @@ const BUFFER: usize = 256 << 10;
     params(
         ("id" = JobId, Path, description = "The job"),
         ("step" = u64, Path, description = "Step of the checkpoint"),
-        ("name" = String, Path, description = "`manifest.json`, `model.safetensors`, `optimizer.safetensors` or `SHA256SUMS`"),
+        ("name" = String, Path, description = "One of the checkpoint's `files`"),
     ),
     responses((status = 200, description = "The file", content_type = "application/octet-stream", body = Vec<u8>, headers(
         ("Muster-Sha256" = String, description = "Hex SHA-256 of the file, when its manifest states it"),
@@ -48,10 +47,16 @@ pub async fn checkpoint_file(
         .await?
         .ok_or_else(missing)?;
     drop(tx);
-    if !CHECKPOINT_FILES.contains(&name.as_str()) {
+    // The list was reported by a node: a name must not lead out of the folder.
+    let mut parts = Path::new(&name).components();
+    let plain = matches!(
+        (parts.next(), parts.next()),
+        (Some(Component::Normal(_)), None)
+    );
+    if !plain || !found.written.files.contains(&name) {
         let detail = format!(
-            "a checkpoint has the files {}; not {name:?}",
-            CHECKPOINT_FILES.join(", ")
+            "this checkpoint has the files {}; not {name:?}",
+            found.written.files.join(", ")
         );
         return Err(Refusal::new(Kind::NotFound, detail));
     }

@@ -1,8 +1,9 @@
 //! How rows of the store are shown.
 
-use muster_model::checkpoint::Checkpoint;
+use muster_model::checkpoint::{Candidate, Checkpoint};
 use muster_model::job::{Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Sample};
+use muster_model::spec::CheckpointPolicy;
 use muster_model::view::{
     CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView, TaskView,
     WaitingView,
@@ -12,14 +13,6 @@ use muster_store::event::StoredEvent;
 use muster_store::job::JobRow;
 use muster_store::task::TaskRow;
 use time::OffsetDateTime;
-
-/// Files of a checkpoint that may be downloaded.
-pub const CHECKPOINT_FILES: [&str; 4] = [
-    "manifest.json",
-    "model.safetensors",
-    "optimizer.safetensors",
-    "SHA256SUMS",
-];
 
 /// `tenant` is the name of the one that owns it.
 pub fn job(row: JobRow, tenant: &str) -> JobView {
@@ -127,18 +120,25 @@ pub fn evaluation((at, evaluation): (OffsetDateTime, Evaluation)) -> EvaluationV
     EvaluationView { at, evaluation }
 }
 
-pub fn checkpoint(checkpoint: Checkpoint) -> CheckpointView {
-    let files = if checkpoint.retained {
-        CHECKPOINT_FILES.as_slice()
-    } else {
-        &[]
+/// All of a job, with why they stay by its policy.
+pub fn checkpoints(checkpoints: Vec<Checkpoint>, policy: &CheckpointPolicy) -> Vec<CheckpointView> {
+    let retained = checkpoints.iter().filter(|one| one.retained);
+    let kept = policy.kept(retained.map(|one| Candidate::from(&one.written)));
+    let view = |mut checkpoint: Checkpoint| {
+        if !checkpoint.retained {
+            checkpoint.written.files.clear();
+        }
+        let reasons = kept
+            .get(&checkpoint.written.step)
+            .filter(|_| checkpoint.retained);
+        CheckpointView {
+            id: checkpoint.id,
+            kept: reasons.cloned().unwrap_or_default(),
+            written: checkpoint.written,
+            retained: checkpoint.retained,
+        }
     };
-    CheckpointView {
-        id: checkpoint.id,
-        written: checkpoint.written,
-        retained: checkpoint.retained,
-        files: files.iter().map(|name| (*name).to_owned()).collect(),
-    }
+    checkpoints.into_iter().map(view).collect()
 }
 
 fn waiting_view(waiting: Waiting) -> WaitingView {

@@ -17,6 +17,9 @@ struct Row {
     path: String,
     bytes: i64,
     manifest_sha256: String,
+    files: Vec<String>,
+    loss: Option<f64>,
+    accuracy: Option<f64>,
     retained: bool,
 }
 
@@ -32,6 +35,9 @@ impl From<Row> for Checkpoint {
                 path: row.path,
                 bytes: unsigned(row.bytes),
                 manifest_sha256: row.manifest_sha256,
+                files: row.files,
+                loss: row.loss,
+                accuracy: row.accuracy,
             },
             retained: row.retained,
         }
@@ -50,8 +56,8 @@ pub async fn record(
     at: OffsetDateTime,
 ) -> Result<(), StoreError> {
     sqlx::query!(
-        "insert into checkpoint (tenant_id, job_id, step, epoch, revision, path, bytes, manifest_sha256, written_at)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+        "insert into checkpoint (tenant_id, job_id, step, epoch, revision, path, bytes, manifest_sha256, files, loss, accuracy, written_at)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
          on conflict (job_id, step, revision) do nothing",
         tenant.0,
         job.0,
@@ -61,6 +67,9 @@ pub async fn record(
         written.path,
         signed(written.bytes),
         written.manifest_sha256,
+        &written.files,
+        written.loss,
+        written.accuracy,
         at
     )
     .execute(conn)
@@ -90,7 +99,7 @@ pub async fn prune(conn: &mut PgConnection, job: JobId, step: u64) -> Result<(),
 pub async fn list(conn: &mut PgConnection, job: JobId) -> Result<Vec<Checkpoint>, StoreError> {
     let rows = sqlx::query_as!(
         Row,
-        "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, retained
+        "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, files, loss, accuracy, retained
          from checkpoint where job_id = $1 order by step desc, revision desc",
         job.0
     )
@@ -110,7 +119,7 @@ pub async fn get(
 ) -> Result<Option<Checkpoint>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, retained
+        "select id, job_id, step, epoch, revision, path, bytes, manifest_sha256, files, loss, accuracy, retained
          from checkpoint where job_id = $1 and step = $2 order by revision desc limit 1",
         job.0,
         signed(step)

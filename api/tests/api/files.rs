@@ -29,6 +29,16 @@ async fn written(world: &World, worker: TaskId, seq: u64, step: u64, path: Strin
         path,
         bytes: 3,
         manifest_sha256: SHA256.to_owned(),
+        files: [
+            "manifest.json",
+            "model.safetensors",
+            "optimizer.safetensors",
+            "SHA256SUMS",
+        ]
+        .map(str::to_owned)
+        .to_vec(),
+        loss: None,
+        accuracy: None,
     };
     world
         .tell(

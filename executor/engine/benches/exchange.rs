@@ -176,6 +176,7 @@ impl Link {
         let contents = Contents {
             parameters: vec![0.0; size],
             state: vec![vec![0.0; size]; document::state_planes(&optimizer).len()],
+            extras: Vec::new(),
         };
         let all = Piece {
             offset: 0,

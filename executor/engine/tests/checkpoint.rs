@@ -1,12 +1,16 @@
 //! Checkpoints on disk: whole or not at all, verified, fenced.
 
 use muster_engine::checkpoint::{
-    CheckpointError, Contents, Curve, FileSum, FileSums, JobFolder, Layout, Manifest, NamedBlock,
-    Position, RANDOMNESS,
+    CheckpointError, Contents, Curve, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
 };
 use muster_model::id::{JobId, TenantId};
-use muster_model::spec::{Consistency, Dataset, DatasetName, Engine, Model, Optimizer};
+use muster_model::progress::Evaluation;
+use muster_model::spec::{
+    CheckpointPolicy, Consistency, Dataset, DatasetName, Engine, KeepBest, Measure, Model,
+    Optimizer,
+};
 use proptest::prelude::*;
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use uuid::Uuid;
@@ -26,10 +30,6 @@ fn manifest(step: u64, revision: u64) -> Manifest {
         shape: shape.to_vec(),
         offset,
         len: shape.iter().product(),
-    };
-    let nothing = FileSum {
-        bytes: 0,
-        sha256: String::new(),
     };
     Manifest {
         format: Manifest::FORMAT,
@@ -70,10 +70,10 @@ fn manifest(step: u64, revision: u64) -> Manifest {
             block("dense1.bias", &[3], 12),
         ],
         state_planes: vec!["momentum".to_owned()],
-        files: FileSums {
-            model: nothing.clone(),
-            optimizer: nothing,
-        },
+        extras: vec![("worker0.residual".to_owned(), 7)],
+        evaluation: None,
+        part_bytes: 40,
+        files: BTreeMap::new(),
     }
 }
 
@@ -81,7 +81,20 @@ fn contents(salt: f32) -> Contents {
     Contents {
         parameters: (0..15).map(|i| i as f32 + salt).collect(),
         state: vec![(0..15).map(|i| -(i as f32) - salt).collect()],
+        extras: vec![("worker0.residual".to_owned(), vec![salt; 7])],
     }
+}
+
+/// The newest so many.
+fn newest(keep: u32) -> CheckpointPolicy {
+    CheckpointPolicy {
+        keep,
+        ..CheckpointPolicy::default()
+    }
+}
+
+fn pruned(folder: &JobFolder, keep: u32) -> Result<Vec<u64>, CheckpointError> {
+    folder.prune(&newest(keep), &mut BTreeMap::new())
 }
 
 fn written(root: &Path, steps: &[u64]) -> JobFolder {
@@ -138,8 +151,10 @@ fn the_newest_step_is_taken_and_of_one_step_the_newest_revision() {
 #[test]
 fn damage_of_every_kind_is_noticed_and_the_one_before_is_taken() {
     let files = [
-        "model.safetensors",
-        "optimizer.safetensors",
+        "model-00001-of-00002.safetensors",
+        "model-00002-of-00002.safetensors",
+        "optimizer-00002-of-00002.safetensors",
+        "extras.safetensors",
         "manifest.json",
         "SHA256SUMS",
     ];
@@ -176,7 +191,7 @@ proptest! {
     fn no_flipped_bit_in_any_file_passes(file in 0usize..3, at: prop::sample::Index, bit in 0u8..8) {
         let root = tempfile::tempdir().unwrap();
         let folder = written(root.path(), &[20]);
-        let path = folder.path().join("step-0000000020-r1").join(["model.safetensors", "optimizer.safetensors", "manifest.json"][file]);
+        let path = folder.path().join("step-0000000020-r1").join(["model-00001-of-00002.safetensors", "optimizer-00001-of-00002.safetensors", "manifest.json"][file]);
         let mut bytes = fs::read(&path).unwrap();
         let at = at.index(bytes.len());
         bytes[at] ^= 1 << bit;
@@ -200,7 +215,7 @@ fn a_half_written_checkpoint_is_invisible() {
         10
     );
     folder.write(&mut manifest(20, 1), &contents(1.0)).unwrap();
-    folder.prune(5).unwrap();
+    pruned(&folder, 5).unwrap();
     assert!(!half.exists());
     assert_eq!(
         folder.newest_sound().unwrap().newest.unwrap().manifest.step,
@@ -212,10 +227,10 @@ fn a_half_written_checkpoint_is_invisible() {
 fn pruning_keeps_the_newest_steps() {
     let root = tempfile::tempdir().unwrap();
     let folder = written(root.path(), &[30, 10, 40, 20]);
-    assert_eq!(folder.prune(2).unwrap(), [20, 10]);
-    assert_eq!(folder.prune(2).unwrap(), [0u64; 0]);
+    assert_eq!(pruned(&folder, 2).unwrap(), [20, 10]);
+    assert_eq!(pruned(&folder, 2).unwrap(), [0u64; 0]);
     assert_eq!(
-        folder.prune(0).unwrap(),
+        pruned(&folder, 0).unwrap(),
         [30],
         "the newest one always stays"
     );
@@ -223,6 +238,53 @@ fn pruning_keeps_the_newest_steps() {
         folder.newest_sound().unwrap().newest.unwrap().manifest.step,
         40
     );
+}
+
+/// The measures are read back from the manifests, by a process that has not written them.
+#[test]
+fn the_best_stay_however_old() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = written(root.path(), &[]);
+    for (step, accuracy) in [(10, 0.5), (20, 0.9), (30, 0.7), (40, 0.6)] {
+        let mut manifest = manifest(step, 1);
+        manifest.evaluation = Some(Evaluation {
+            step,
+            epoch: 1.0,
+            loss: 1.0,
+            accuracy,
+        });
+        let report = folder.write(&mut manifest, &contents(0.0)).unwrap();
+        assert_eq!(report.accuracy, Some(accuracy));
+    }
+    let policy = CheckpointPolicy {
+        keep_best: Some(KeepBest {
+            count: 2,
+            by: Measure::Accuracy,
+        }),
+        ..newest(1)
+    };
+    assert_eq!(folder.prune(&policy, &mut BTreeMap::new()).unwrap(), [10]);
+}
+
+/// What a newer revision sweeps away under a stale writer is reported as what it is.
+#[test]
+fn a_claim_removes_what_killed_writers_left() {
+    let root = tempfile::tempdir().unwrap();
+    let old = written(root.path(), &[10]);
+    let half = old.path().join(".tmp-step-0000000020-r1");
+    fs::create_dir(&half).unwrap();
+    folder(root.path(), 2).claim().unwrap();
+    assert!(!half.exists());
+    assert!(old.path().join("step-0000000010-r1").exists());
+}
+
+#[test]
+fn the_same_step_can_be_written_again() {
+    let root = tempfile::tempdir().unwrap();
+    let folder = written(root.path(), &[10]);
+    folder.write(&mut manifest(10, 1), &contents(3.0)).unwrap();
+    let found = folder.newest_sound().unwrap().newest.unwrap();
+    assert_eq!(found.contents, contents(3.0));
 }
 
 #[test]
@@ -242,7 +304,7 @@ fn an_older_revision_can_neither_claim_write_nor_prune() {
         old.write_final(&mut manifest(30, 1), &contents(0.0))
             .map(drop),
     );
-    fenced(old.prune(1).map(drop));
+    fenced(pruned(&old, 1).map(drop));
     let newest = folder(root.path(), 3)
         .newest_sound()
         .unwrap()

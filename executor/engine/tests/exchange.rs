@@ -157,6 +157,7 @@ fn fresh() -> Contents {
     Contents {
         parameters: (0..size()).map(|i| (i % 97) as f32 / 97.0).collect(),
         state: vec![vec![0.0; size()]; 2],
+        extras: Vec::new(),
     }
 }
 
@@ -261,7 +262,7 @@ fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
             (0..workers).map(|rank| f64::from(rank) + 0.5).sum::<f64>()
         );
 
-        let snapshot = joined[0].snapshot().unwrap();
+        let snapshot = joined[0].snapshot(Contents::default()).unwrap();
         assert_eq!(snapshot.version(), Some(6));
         assert_eq!(snapshot.updates, 6);
         assert_eq!(snapshot.contents.parameters, expected);
@@ -277,7 +278,7 @@ fn bsp_has_the_bits_of_a_plain_loop_for_every_layout() {
 fn a_snapshot_continues_on_another_number_of_shards() {
     let job = Job::start(2, 1, Consistency::default());
     let (mut joined, ..) = train(job.joined(0), 0, 3);
-    let snapshot = joined[0].snapshot().unwrap();
+    let snapshot = joined[0].snapshot(Contents::default()).unwrap();
     joined.into_iter().for_each(Shards::goodbye);
     assert_eq!(job.ends(), [End::Stopped]);
 
@@ -377,7 +378,7 @@ fn asp_waits_for_nobody() {
         );
     }
     assert_eq!(parameters, expected);
-    let snapshot = joined[0].snapshot().unwrap();
+    let snapshot = joined[0].snapshot(Contents::default()).unwrap();
     assert_eq!(
         (snapshot.version(), snapshot.updates),
         (Some(0), 5),
@@ -411,7 +412,7 @@ fn the_chief_is_told_who_left_in_order_and_its_leaving_interrupts_the_others() {
             in_order: true,
         };
         assert_eq!(chief.departed(), [departed]);
-        let snapshot = chief.snapshot().unwrap();
+        let snapshot = chief.snapshot(Contents::default()).unwrap();
         assert_eq!(
             snapshot.version(),
             Some(12),
@@ -551,7 +552,10 @@ fn a_stopped_shard_serves_until_its_workers_have_left() {
     thread::sleep(Duration::from_millis(250));
     let (mut joined, parameters, _) = train(joined, 1, 1);
     assert_eq!(parameters, reference(2, 0..2).0);
-    assert_eq!(joined[0].snapshot().unwrap().version(), Some(2));
+    assert_eq!(
+        joined[0].snapshot(Contents::default()).unwrap().version(),
+        Some(2)
+    );
     joined.into_iter().for_each(Shards::goodbye);
     assert_eq!(job.ends(), [End::Stopped]);
 }

@@ -79,7 +79,7 @@ fn joined_with(address: &str, workers: Vec<TaskId>) -> Shards {
     let mut shards = Shards::join(&addresses, SIZE, &hello()).unwrap();
     let contents = Contents {
         parameters: vec![1.0; SIZE],
-        state: Vec::new(),
+        ..Contents::default()
     };
     let all = Piece {
         offset: 0,

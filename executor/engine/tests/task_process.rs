@@ -31,11 +31,21 @@ fn a_job_trains_to_its_end_and_leaves_a_model() {
     };
     assert_eq!(reason, "trained 3 epochs");
     assert!(rig.checkpoint_root().join(model_path).is_file());
-    assert_eq!(
-        rig.checkpoints(),
-        ["step-0000000050-r1", "step-0000000060-r1"]
-    );
-    assert!(events.contains(&TaskReport::CheckpointPruned { step: 25 }));
+    // Which steps are kept depends on how long the disk takes; that the newest two are, does not.
+    let written: Vec<u64> = events
+        .iter()
+        .filter_map(|event| match event {
+            TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
+            _ => None,
+        })
+        .collect();
+    assert_eq!((written[0], written.last()), (25, Some(&60)));
+    let newest = written.iter().rev().take(2).rev();
+    let newest: Vec<String> = newest.map(|step| format!("step-{step:010}-r1")).collect();
+    assert_eq!(rig.checkpoints(), newest);
+    if written.len() > 2 {
+        assert!(events.contains(&TaskReport::CheckpointPruned { step: 25 }));
+    }
     let accuracies: Vec<f64> = events
         .iter()
         .filter_map(|event| match event {
@@ -111,7 +121,7 @@ fn killed_and_resumed_from_the_last_checkpoint_is_bit_equal() {
     }) else {
         unreachable!()
     };
-    assert!(from_step >= 40 && from_step % 40 == 0, "{from_step}");
+    assert!(from_step >= written, "{from_step}");
     assert_eq!(straight.final_sha256(1), rig.final_sha256(2));
 }
 
@@ -209,7 +219,10 @@ fn a_damaged_checkpoint_is_put_aside_for_the_one_before() {
     let rig = Rig::new();
     let first = spec(json!({ "stop": { "steps": 30 }, "checkpoint": { "every_steps": 10 } }));
     rig.start(&Launch::new(1, 1, 1, first)).succeed();
-    assert_eq!(rig.checkpoints().len(), 3);
+    // A slow disk may have made the middle one be skipped, never the first or the last.
+    let mut before = rig.checkpoints();
+    assert_eq!(before.pop().unwrap(), "step-0000000030-r1");
+    let before: u64 = before.pop().unwrap()[5..15].parse().unwrap();
     let model = rig
         .job_folder()
         .join("step-0000000030-r1/model.safetensors");
@@ -227,7 +240,7 @@ fn a_damaged_checkpoint_is_put_aside_for_the_one_before() {
         "{events:?}"
     );
     assert!(events.contains(&TaskReport::CheckpointPruned { step: 30 }));
-    assert!(events.contains(&TaskReport::Ready { from_step: 20 }));
+    assert!(events.contains(&TaskReport::Ready { from_step: before }));
     assert!(rig.job_folder().join("damaged-step-0000000030-r1").is_dir());
 }
 

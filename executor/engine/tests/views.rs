@@ -40,6 +40,7 @@ fn fresh() -> Contents {
     Contents {
         parameters: (0..size()).map(|i| (i % 97) as f32 / 97.0).collect(),
         state: vec![vec![0.0; size()]; 2],
+        extras: Vec::new(),
     }
 }
 
@@ -251,7 +252,7 @@ fn run(consistency: Consistency, stages: &[Stage], steps: u64) -> Run {
             moved.extend(chief.audit().unwrap());
         }
     }
-    let snapshot = chief.snapshot().unwrap();
+    let snapshot = chief.snapshot(Contents::default()).unwrap();
     chief.done();
     let followers = followers
         .into_iter()

@@ -92,7 +92,7 @@ export interface paths {
         };
         /**
          * List a job's checkpoints, newest first
-         * @description All on one page, those that were pruned from disk too.
+         * @description All on one page, those that were pruned too, with their size, their measures and why they stay.
          */
         get: operations["listCheckpoints"];
         put?: never;
@@ -686,6 +686,63 @@ export interface components {
             /** @enum {string} */
             kind: "cancel";
         };
+        /**
+         * @description How a sum over all workers goes.
+         * @enum {string}
+         */
+        Algorithm: "auto" | "ring" | "tree" | "halving_doubling" | "butterfly" | "hierarchical";
+        /** @description Workers train on their own between averages of their parameters. `every` is in steps, 1 to 1,000,000. */
+        Averaging: {
+            /** Format: int32 */
+            every: number;
+            /** @enum {string} */
+            kind: "local_sgd";
+        } | {
+            /** Format: int32 */
+            every: number;
+            /** @enum {string} */
+            kind: "easgd";
+            /**
+             * Format: double
+             * @description Share of their distance, above 0 and at most 1.
+             */
+            rho: number;
+        } | {
+            /** Format: int32 */
+            every: number;
+            /** @enum {string} */
+            kind: "sma";
+            /**
+             * Format: double
+             * @description 0 to below 1.
+             */
+            momentum: number;
+        } | {
+            /** Format: int32 */
+            every: number;
+            /** @enum {string} */
+            kind: "bmuf";
+            /**
+             * Format: double
+             * @description 0 to below 1.
+             */
+            momentum: number;
+        } | {
+            /** Format: int32 */
+            every: number;
+            /** @enum {string} */
+            kind: "gossip";
+        } | {
+            /** Format: int32 */
+            every: number;
+            /** @enum {string} */
+            kind: "fedavg";
+            /**
+             * Format: double
+             * @description Of the workers that take part in a round, above 0 and at most 1; one at least.
+             */
+            share: number;
+        };
         /** @description A job that holds what is missing, or is stopping to give it up. */
         BlockingJob: {
             /**
@@ -798,29 +855,126 @@ export interface components {
              * @default 3
              */
             keep: number;
+            /** @default null */
+            keep_best: components["schemas"]["KeepBest"] | null;
+            /**
+             * Format: int64
+             * @description And for ever one every so many steps, written whatever the other rules say. 1 or more.
+             * @default null
+             */
+            keep_every_steps: number | null;
         };
         /** @description One checkpoint of a job. */
         CheckpointView: components["schemas"]["Written"] & {
-            /** @description Names of its files, to download; empty once it is pruned. */
-            files: string[];
             id: components["schemas"]["CheckpointId"];
-            /** @description Still on disk: `checkpoint.keep` has not pruned it. */
+            /** @description Why it stays; empty once it is pruned, and for the moment in which it is about to be. */
+            kept: components["schemas"]["Kept"][];
+            /** @description Still there: the job's checkpoint policy has not pruned it. Its `files` can be downloaded then. */
             retained: boolean;
         };
-        /** @enum {string} */
-        Compression: "none";
+        /** @description A codec with its settings. */
+        CodecConfig: {
+            /** @enum {string} */
+            kind: "none";
+        } | {
+            /** @description Whether what rounding loses is added to the next step. */
+            feedback?: boolean;
+            format: components["schemas"]["HalfFormat"];
+            /** @enum {string} */
+            kind: "half";
+            rounding?: components["schemas"]["Rounding"];
+        } | {
+            /** @enum {string} */
+            kind: "one_bit";
+        } | {
+            /**
+             * Format: float
+             * @description In standard deviations, above 0; `null` clips nothing.
+             */
+            clip?: number | null;
+            /** @enum {string} */
+            kind: "tern_grad";
+            scale?: components["schemas"]["TernScale"];
+        } | {
+            /**
+             * Format: int32
+             * @description 4 to 8.
+             */
+            bits?: number;
+            /** @description Numbers that share a norm: a power of two from 64 to 65,536. */
+            bucket?: number;
+            /** @enum {string} */
+            kind: "qsgd";
+            norm?: components["schemas"]["Norm"];
+        } | {
+            /**
+             * Format: double
+             * @description Above 0, at most 1.
+             */
+            density: number;
+            /** @enum {string} */
+            kind: "top_k";
+            /** @description By a threshold from a sample: half the time, and the density about right. */
+            sampled?: boolean;
+        } | {
+            /** @enum {string} */
+            kind: "threshold";
+            /**
+             * Format: float
+             * @description Above 0.
+             */
+            magnitude: number;
+        } | {
+            /** Format: double */
+            density: number;
+            /** @enum {string} */
+            kind: "dgc";
+            /**
+             * Format: float
+             * @description From 0 to below 1.
+             */
+            momentum: number;
+            /** Format: int64 */
+            warm_up_steps?: number;
+        };
+        /** @description A codec for all parameters, but for small blocks and named ones. */
+        Codecs: {
+            codec: components["schemas"]["CodecConfig"];
+            /** @description Blocks of fewer numbers, such as biases, stay plain: their bytes do not matter, their errors do. */
+            dense_below?: number;
+            /** @description The first that matches decides, whatever the block's length. At most 64. */
+            layers?: components["schemas"]["LayerCodec"][];
+        };
+        /** @description What is done to gradients before they are sent: `none`, or codecs. */
+        Compression: "none" | components["schemas"]["Codecs"];
         /** @description When a worker may go on to its next step. */
         Consistency: {
+            /**
+             * Format: int32
+             * @description The slowest so many workers' gradients of a step are dropped (Chen et al., 2016); then the result does depend on
+             *     timing. 0 to one less than the fewest workers; `parameter_server` only.
+             */
+            backup?: number;
             /** @enum {string} */
             kind: "bsp";
         } | {
+            /**
+             * @description Parameters are sent to a worker as soon as they change, not only when it would read what is too old (ESSP, Dai et al.,
+             *     2015).
+             */
+            eager?: boolean;
             /** @enum {string} */
             kind: "ssp";
-            /** Format: int32 */
+            rate?: components["schemas"]["Rate"];
+            /**
+             * Format: int32
+             * @description 1 to 64 steps.
+             */
             staleness: number;
         } | {
             /** @enum {string} */
             kind: "asp";
+            rate?: components["schemas"]["Rate"];
         };
         /** @description Stop when the epoch's mean training loss fell by less than `relative_loss_drop` in each of the last `epochs` epochs. */
         Convergence: {
@@ -1086,8 +1240,16 @@ export interface components {
         };
         /** @description How workers exchange what they learn. */
         Exchange: {
+            /** @description How a sum over all workers goes; `all_reduce` only. */
+            algorithm?: components["schemas"]["Algorithm"];
+            averaging?: components["schemas"]["Averaging"] | null;
             compression?: components["schemas"]["Compression"];
             consistency?: components["schemas"]["Consistency"];
+            /**
+             * Format: int32
+             * @description Followers that each PS shard has, 0 or 1: with one, losing a shard loses no step. `parameter_server` only.
+             */
+            shard_replicas?: number;
             topology?: components["schemas"]["Topology"];
         };
         /** @description A job's place in the newest round, and what stands in its way. */
@@ -1143,6 +1305,11 @@ export interface components {
             model: string;
             task_id: components["schemas"]["TaskId"] | null;
         };
+        /**
+         * @description Which sixteen bits.
+         * @enum {string}
+         */
+        HalfFormat: "f16" | "bf16";
         HitRate: {
             /**
              * Format: int64
@@ -1326,6 +1493,26 @@ export interface components {
             waiting: components["schemas"]["WaitingView"] | null;
             workers: components["schemas"]["Count"];
         };
+        /** @description The best checkpoints stay, however old they are. */
+        KeepBest: {
+            by?: components["schemas"]["Measure"];
+            /**
+             * Format: int32
+             * @description So many; 1 to 1000.
+             */
+            count: number;
+        };
+        /**
+         * @description Why a checkpoint stays.
+         * @enum {string}
+         */
+        Kept: "newest" | "best" | "milestone";
+        /** @description Another codec for some blocks. */
+        LayerCodec: {
+            /** @description A block's name, in which one `*` stands for anything: `dense1.weight`, `conv*`, `*.bias`. */
+            blocks: string;
+            codec: components["schemas"]["CodecConfig"];
+        };
         /** @description Why a log ends. */
         LogEnd: {
             reason: string;
@@ -1359,6 +1546,11 @@ export interface components {
             user: string;
             user_id: components["schemas"]["UserId"];
         };
+        /**
+         * @description What an evaluation on the test split measures.
+         * @enum {string}
+         */
+        Measure: "accuracy" | "loss";
         /** @enum {string} */
         Metric: "test_accuracy" | "test_loss";
         /** @description A network by its kind. */
@@ -1436,6 +1628,11 @@ export interface components {
             name: string;
             state: components["schemas"]["NodeState"];
         };
+        /**
+         * @description What a bucket is measured by.
+         * @enum {string}
+         */
+        Norm: "largest" | "euclidean";
         /** @description The job that holds a GPU. Another tenant's name and job name are shown to administrators only. */
         Occupant: {
             id: components["schemas"]["JobId"];
@@ -1506,10 +1703,10 @@ export interface components {
             /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
             continue: string | null;
             items: (components["schemas"]["Written"] & {
-                /** @description Names of its files, to download; empty once it is pruned. */
-                files: string[];
                 id: components["schemas"]["CheckpointId"];
-                /** @description Still on disk: `checkpoint.keep` has not pruned it. */
+                /** @description Why it stays; empty once it is pruned, and for the moment in which it is about to be. */
+                kept: components["schemas"]["Kept"][];
+                /** @description Still there: the job's checkpoint policy has not pruned it. Its `files` can be downloaded then. */
                 retained: boolean;
             })[];
         };
@@ -1794,13 +1991,18 @@ export interface components {
              */
             memory_bytes: number;
         };
-        /** @description Both ends included; 1 to 1024. */
+        /** @description Both ends included; 1 to 1024, or 0 to 0 of what the topology has none of. */
         Range: {
             /** Format: int32 */
             max: number;
             /** Format: int32 */
             min: number;
         };
+        /**
+         * @description The learning rate of gradients that were computed on old parameters.
+         * @enum {string}
+         */
+        Rate: "constant" | "by_staleness";
         /**
          * @description Why a job left its GPUs although it wants to go on.
          * @enum {string}
@@ -1867,6 +2069,11 @@ export interface components {
             /** @description Everything that it knew: nodes, tenants and jobs of one instant. */
             snapshot: Record<string, never>;
         };
+        /**
+         * @description How a number between two of the format's is rounded.
+         * @enum {string}
+         */
+        Rounding: "nearest" | "stochastic";
         /** @description The best step that a round refused for want of room. */
         RunnerUpView: {
             /**
@@ -1934,7 +2141,7 @@ export interface components {
         };
         /** @description Between which sizes the scheduler may choose. */
         Scale: {
-            ps_shards?: components["schemas"]["Range"];
+            ps_shards?: components["schemas"]["Range"] | null;
             workers?: components["schemas"]["Range"];
         };
         /**
@@ -2097,6 +2304,11 @@ export interface components {
             weight: number;
         };
         /**
+         * @description What a scale of three levels belongs to.
+         * @enum {string}
+         */
+        TernScale: "group" | "block";
+        /**
          * Format: uuid
          * @description A bearer token; the secret itself is never stored.
          */
@@ -2119,8 +2331,11 @@ export interface components {
             /** @description On whose behalf the bearer acts. */
             user: string;
         };
-        /** @enum {string} */
-        Topology: "parameter_server";
+        /**
+         * @description Where parameters live.
+         * @enum {string}
+         */
+        Topology: "parameter_server" | "all_reduce";
         /**
          * Format: uuid
          * @description A person or a service account of one tenant.
@@ -2254,12 +2469,24 @@ export interface components {
              */
             memory_bytes: number;
         };
-        /** @description What the chief reports of a checkpoint that it has written, verified and renamed into place. */
+        /** @description What the chief reports of a checkpoint that it has written and put into place. */
         Written: {
+            /**
+             * Format: double
+             * @description Share of test examples classified rightly, likewise.
+             */
+            accuracy?: number | null;
             /** Format: int64 */
             bytes: number;
             /** Format: double */
             epoch: number;
+            /** @description Names of its files, the manifest and the list of sums among them. */
+            files?: string[];
+            /**
+             * Format: double
+             * @description Test loss at this very step, if it was evaluated there.
+             */
+            loss?: number | null;
             /** @description Hex SHA-256 of the manifest, which holds those of the files. */
             manifest_sha256: string;
             /** @description Folder, relative to the cluster's checkpoint root. */
@@ -2540,7 +2767,7 @@ export interface operations {
                 id: components["schemas"]["JobId"];
                 /** @description Step of the checkpoint */
                 step: number;
-                /** @description `manifest.json`, `model.safetensors`, `optimizer.safetensors` or `SHA256SUMS` */
+                /** @description One of the checkpoint's `files` */
                 name: string;
             };
             cookie?: never;

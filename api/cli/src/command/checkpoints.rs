@@ -6,6 +6,8 @@ use anyhow::Context as _;
 use clap::Args;
 use futures::StreamExt as _;
 use muster_client::Download;
+use muster_model::checkpoint::Kept;
+use muster_model::view::CheckpointView;
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
 use tokio::io::AsyncWriteExt as _;
@@ -50,7 +52,11 @@ impl Checkpoints {
             tokio::fs::create_dir_all(&self.to)
                 .await
                 .with_context(|| format!("create {}", self.to.display()))?;
-            for file in &chosen.files {
+            for file in &chosen.written.files {
+                anyhow::ensure!(
+                    Path::new(file).file_name() == Some(file.as_ref()),
+                    "the server names a file {file:?}, which would be written elsewhere"
+                );
                 let download = session.client.checkpoint_file(job.id, step, file).await?;
                 save(download, &self.to.join(file)).await?;
             }
@@ -61,19 +67,40 @@ impl Checkpoints {
                 return "no checkpoints yet".to_owned();
             }
             table(
-                ["step", "epoch", "size", "on disk", "path"],
+                ["step", "epoch", "size", "accuracy", "loss", "kept", "path"],
                 checkpoints.iter().map(|checkpoint| {
                     [
                         checkpoint.written.step.to_string(),
                         format!("{:.2}", checkpoint.written.epoch),
                         bytes(checkpoint.written.bytes),
-                        if checkpoint.retained { "yes" } else { "pruned" }.to_owned(),
+                        measure(checkpoint.written.accuracy),
+                        measure(checkpoint.written.loss),
+                        kept(checkpoint),
                         checkpoint.written.path.clone(),
                     ]
                 }),
             )
         })
     }
+}
+
+/// Four places, or a dash when it was not evaluated at this step.
+fn measure(value: Option<f64>) -> String {
+    value.map_or_else(|| "-".to_owned(), |value| format!("{value:.4}"))
+}
+
+/// Why it stays, in words.
+fn kept(checkpoint: &CheckpointView) -> String {
+    if !checkpoint.retained {
+        return "pruned".to_owned();
+    }
+    let word = |kept: &Kept| match kept {
+        Kept::Newest => "newest",
+        Kept::Best => "best",
+        Kept::Milestone => "milestone",
+    };
+    let words: Vec<&str> = checkpoint.kept.iter().map(word).collect();
+    words.join(", ")
 }
 
 impl Model {

@@ -118,6 +118,35 @@ pub struct CheckpointPolicy {
     pub every_minutes: Option<f64>,
     /// The newest so many stay; 1 to 1000.
     pub keep: u32,
+    /// And the best so many by a measure of the test split. One is written after each evaluation that is among them.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_best: Option<KeepBest>,
+    /// And for ever one every so many steps, written whatever the other rules say. 1 or more.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_every_steps: Option<u64>,
+}
+
+/// The best checkpoints stay, however old they are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct KeepBest {
+    /// So many; 1 to 1000.
+    pub count: u32,
+    #[serde(default)]
+    pub by: Measure,
+}
+
+/// What an evaluation on the test split measures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Measure {
+    /// More is better.
+    #[default]
+    Accuracy,
+    /// Less is better.
+    Loss,
 }
 
 /// When the job is done: at the first of these that holds. At least one of `epochs`, `steps`, `wall_minutes`.
@@ -236,6 +265,8 @@ impl Default for CheckpointPolicy {
             every_steps: None,
             every_minutes: Some(5.0),
             keep: 3,
+            keep_best: None,
+            keep_every_steps: None,
         }
     }
 }

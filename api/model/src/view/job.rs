@@ -1,6 +1,6 @@
 //! Jobs and what belongs to them, as answered.
 
-use crate::checkpoint::Written;
+use crate::checkpoint::{Kept, Written};
 use crate::event::Event;
 use crate::forecast::Forecast;
 use crate::id::{CheckpointId, JobId, NodeId, TaskId, TenantId};
@@ -201,8 +201,8 @@ pub struct CheckpointView {
     pub id: CheckpointId,
     #[serde(flatten)]
     pub written: Written,
-    /// Still on disk: `checkpoint.keep` has not pruned it.
+    /// Still there: the job's checkpoint policy has not pruned it. Its `files` can be downloaded then.
     pub retained: bool,
-    /// Names of its files, to download; empty once it is pruned.
-    pub files: Vec<String>,
+    /// Why it stays; empty once it is pruned, and for the moment in which it is about to be.
+    pub kept: Vec<Kept>,
 }

@@ -27,6 +27,9 @@ fn written(step: u64, revision: u64) -> TaskReport {
             path,
             bytes: 10,
             manifest_sha256: "ab".repeat(32),
+            files: vec!["manifest.json".to_owned()],
+            loss: Some(0.5),
+            accuracy: Some(0.75),
         },
     }
 }

@@ -42,7 +42,9 @@ impl JobFolder {
         write_durable(&fresh, format!("{}\n", self.revision).as_bytes())?;
         let fence = path.join(FENCE_FILE);
         fs::rename(&fresh, &fence).map_err(CheckpointError::io("write", &fence))?;
-        sync_folder(&path)
+        sync_folder(&path)?;
+        // Whoever is still at one of these is stale from now on.
+        self.sweep()
     }
 
     /// Locks the folder and makes sure that no newer revision has started.

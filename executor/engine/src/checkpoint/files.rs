@@ -4,11 +4,8 @@ use super::CheckpointError;
 use sha2::{Digest, Sha256};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::path::Path;
-
-/// Bytes hashed at a time when a file is read back.
-const READ_CHUNK_BYTES: usize = 1 << 20;
 
 /// Creates `path` with `bytes` and forces them to the disk.
 pub fn write_durable(path: &Path, bytes: &[u8]) -> Result<(), CheckpointError> {
@@ -31,26 +28,8 @@ pub fn sha256(bytes: &[u8]) -> String {
     hex(&Sha256::digest(bytes))
 }
 
-/// Length and hex SHA-256 of a file as it lies on the disk.
-pub fn sum(path: &Path) -> Result<(u64, String), CheckpointError> {
-    let read = || {
-        let mut file = File::open(path)?;
-        let mut hasher = Sha256::new();
-        let mut chunk = vec![0; READ_CHUNK_BYTES];
-        let mut bytes = 0;
-        loop {
-            let count = file.read(&mut chunk)?;
-            if count == 0 {
-                return Ok((bytes, hex(&hasher.finalize())));
-            }
-            hasher.update(&chunk[..count]);
-            bytes += count as u64;
-        }
-    };
-    read().map_err(CheckpointError::io("read", path))
-}
-
-fn hex(bytes: &[u8]) -> String {
+/// Lower-case hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
     bytes
         .iter()
         .fold(String::with_capacity(bytes.len() * 2), |mut out, byte| {

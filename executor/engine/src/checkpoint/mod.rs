@@ -5,28 +5,39 @@
 //!
 //! * `model.safetensors`: the parameters, one tensor a block, with the block's shape;
 //! * `optimizer.safetensors`: the optimizer's state, tensors named `<block>.<plane>`;
-//! * `manifest.json`: [`Manifest`], everything else that training continues from, and the other files' lengths and SHA-256;
-//! * `SHA256SUMS`: of all three, for `sha256sum -c` and for the manifest's own check.
+//! * `extras.safetensors`: arenas that the exchange keeps besides, if there are any;
+//! * `manifest.json`: [`Manifest`], everything else that training continues from, and the other files' lengths and sums;
+//! * `SHA256SUMS`: of all of them, for `sha256sum -c` and for the manifest's own check.
+//!
+//! Of large models each of the tensors' files is cut into parts, `model-00001-of-00003.safetensors`. Nothing depends on how many
+//! workers or PS shards there were, so any number of them can go on.
 //!
 //! This module must never know who asks for a checkpoint or when.
 
+mod contents;
 mod fence;
 mod files;
+mod load;
 mod manifest;
+mod parts;
 mod read;
+mod sums;
 mod write;
+mod writer;
 
+pub use contents::Contents;
 pub use fence::Fence;
-pub use manifest::{Curve, FileSum, FileSums, Layout, Manifest, NamedBlock, Position, RANDOMNESS};
+pub use manifest::{
+    Curve, DEFAULT_PART_BYTES, FileSum, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
+};
+pub use parts::{Part, Tensor};
 pub use read::{Found, Search};
-pub use write::Contents;
+pub use writer::{Attempt, Kind, Outcome, Writer};
 
 use muster_model::id::{JobId, TenantId};
 use std::io;
 use std::path::{Path, PathBuf};
 
-const MODEL_FILE: &str = "model.safetensors";
-const OPTIMIZER_FILE: &str = "optimizer.safetensors";
 const MANIFEST_FILE: &str = "manifest.json";
 const SUMS_FILE: &str = "SHA256SUMS";
 
@@ -48,6 +59,8 @@ pub enum CheckpointError {
     Mismatch { path: PathBuf, what: String },
     #[error("revision {newest} of the job has started; revision {own} must not write any more")]
     Fenced { own: u64, newest: u64 },
+    #[error("the checkpoint of step {step} was not written in the time there was")]
+    Late { step: u64 },
     #[error("the parameters are not finite: training has diverged")]
     Diverged,
 }

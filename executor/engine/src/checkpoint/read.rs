@@ -1,14 +1,10 @@
 //! Finding and verifying the newest checkpoint that is sound.
 
 use super::files::{sha256, sync_folder};
-use super::write::{state_name, sums_text};
-use super::{
-    CheckpointError, Contents, FileSum, JobFolder, MANIFEST_FILE, MODEL_FILE, Manifest, NamedBlock,
-    OPTIMIZER_FILE, SUMS_FILE,
-};
-use muster_model::checkpoint::Written;
-use safetensors::SafeTensors;
-use safetensors::tensor::Dtype;
+use super::load::{PartFile, load};
+use super::write::sums_text;
+use super::{CheckpointError, Contents, JobFolder, MANIFEST_FILE, Manifest, SUMS_FILE};
+use muster_model::checkpoint::{Candidate, Written};
 use std::fs;
 use std::io;
 use std::path::Path;
@@ -87,72 +83,27 @@ impl JobFolder {
 
     fn load(&self, entry: &Entry) -> Result<Found, CheckpointError> {
         let folder = self.path().join(&entry.name);
-        let sums = read(&folder.join(SUMS_FILE))?;
+        let listed = read(&folder.join(SUMS_FILE))?;
         let manifest_path = folder.join(MANIFEST_FILE);
         let text = read(&manifest_path)?;
-        let manifest_sha256 = sha256(&text);
-        let listed = format!("{manifest_sha256}  {MANIFEST_FILE}\n");
-        if !sums.starts_with(listed.as_bytes()) {
-            return Err(CheckpointError::damaged(
-                &manifest_path,
-                "its SHA-256 is not the one listed",
-            ));
-        }
-        let manifest: Manifest = serde_json::from_slice(&text)
-            .map_err(|error| CheckpointError::damaged(&manifest_path, error.to_string()))?;
-        if manifest.format != Manifest::FORMAT {
-            return Err(CheckpointError::Mismatch {
-                path: manifest_path,
-                what: format!(
-                    "its format is {}, this release reads {}",
-                    manifest.format,
-                    Manifest::FORMAT
-                ),
-            });
-        }
-        if (manifest.step, manifest.revision) != (entry.step, entry.revision) {
-            return Err(CheckpointError::damaged(
-                &manifest_path,
-                "it is of another step than its folder",
-            ));
-        }
-        if sums != sums_text(&manifest_sha256, &manifest.files).as_bytes() {
+        let sum = sha256(&text);
+        let manifest = Manifest::parse(&manifest_path, &text)?;
+        if listed != sums_text(&sum, &manifest.files).as_bytes() {
             let path = folder.join(SUMS_FILE);
             return Err(CheckpointError::damaged(
                 &path,
                 "it does not agree with the manifest",
             ));
         }
-        let model = read_summed(&folder.join(MODEL_FILE), &manifest.files.model)?;
-        let optimizer = read_summed(&folder.join(OPTIMIZER_FILE), &manifest.files.optimizer)?;
-        let contents = Contents {
-            parameters: arena(
-                &folder.join(MODEL_FILE),
-                &model,
-                &manifest.blocks,
-                str::to_owned,
-            )?,
-            state: manifest
-                .state_planes
-                .iter()
-                .map(|plane| {
-                    arena(
-                        &folder.join(OPTIMIZER_FILE),
-                        &optimizer,
-                        &manifest.blocks,
-                        |block| state_name(block, plane),
-                    )
-                })
-                .collect::<Result<_, _>>()?,
-        };
-        let written = Written {
-            step: manifest.step,
-            epoch: manifest.epoch(),
-            revision: manifest.revision,
-            path: format!("{}/{}", self.relative, entry.name),
-            bytes: (text.len() + model.len() + optimizer.len()) as u64,
-            manifest_sha256,
-        };
+        if (manifest.step, manifest.revision) != (entry.step, entry.revision) {
+            let what = "it is of another step than its folder";
+            return Err(CheckpointError::damaged(&manifest_path, what));
+        }
+        let contents = load(&manifest, &manifest_path, |name| {
+            Ok(Box::new(PartFile::open(folder.join(name))?))
+        })?;
+        let path = format!("{}/{}", self.relative, entry.name);
+        let written = manifest.written(path, text.len() as u64, sum);
         Ok(Found {
             manifest,
             contents,
@@ -171,13 +122,44 @@ impl JobFolder {
 }
 
 impl Entry {
-    fn parse(name: &str) -> Option<Self> {
+    pub fn parse(name: &str) -> Option<Self> {
         let (step, revision) = name.strip_prefix("step-")?.split_once("-r")?;
         Some(Self {
             step: step.parse().ok()?,
             revision: revision.parse().ok()?,
             name: name.to_owned(),
         })
+    }
+
+    pub fn unmeasured(&self) -> Candidate {
+        Candidate {
+            step: self.step,
+            loss: None,
+            accuracy: None,
+        }
+    }
+}
+
+impl Manifest {
+    /// Reads the text of a manifest.
+    pub(super) fn parse(path: &Path, text: &[u8]) -> Result<Self, CheckpointError> {
+        #[derive(serde::Deserialize)]
+        struct Format {
+            format: u32,
+        }
+        let damaged = |error: serde_json::Error| CheckpointError::damaged(path, error.to_string());
+        let Format { format } = serde_json::from_slice(text).map_err(damaged)?;
+        if format != Self::FORMAT {
+            let what = format!(
+                "its format is {format}, this release reads {}",
+                Self::FORMAT
+            );
+            return Err(CheckpointError::Mismatch {
+                path: path.to_owned(),
+                what,
+            });
+        }
+        serde_json::from_slice(text).map_err(damaged)
     }
 }
 
@@ -187,58 +169,4 @@ fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
         io::ErrorKind::NotFound => CheckpointError::damaged(path, "it is missing"),
         _ => CheckpointError::io("read", path)(error),
     })
-}
-
-fn read_summed(path: &Path, sum: &FileSum) -> Result<Vec<u8>, CheckpointError> {
-    let bytes = read(path)?;
-    if bytes.len() as u64 != sum.bytes {
-        let what = format!(
-            "it has {} bytes, the manifest says {}",
-            bytes.len(),
-            sum.bytes
-        );
-        return Err(CheckpointError::damaged(path, what));
-    }
-    if sha256(&bytes) != sum.sha256 {
-        return Err(CheckpointError::damaged(
-            path,
-            "its SHA-256 is not the manifest's",
-        ));
-    }
-    Ok(bytes)
-}
-
-/// The flat arena of all blocks, from the tensors named by `name`.
-fn arena(
-    path: &Path,
-    bytes: &[u8],
-    blocks: &[NamedBlock],
-    name: impl Fn(&str) -> String,
-) -> Result<Vec<f32>, CheckpointError> {
-    let damaged = |what: String| CheckpointError::damaged(path, what);
-    let tensors = SafeTensors::deserialize(bytes).map_err(|error| damaged(error.to_string()))?;
-    let total = blocks
-        .iter()
-        .map(|block| block.offset + block.len)
-        .max()
-        .unwrap_or(0);
-    let mut out = vec![0.0f32; total];
-    for block in blocks {
-        let name = name(&block.name);
-        let tensor = tensors
-            .tensor(&name)
-            .map_err(|_| damaged(format!("no tensor {name}")))?;
-        let place = &mut out[block.offset..block.offset + block.len];
-        let into: &mut [u8] = bytemuck::cast_slice_mut(place);
-        if tensor.dtype() != Dtype::F32
-            || tensor.shape() != block.shape
-            || tensor.data().len() != into.len()
-        {
-            return Err(damaged(format!(
-                "tensor {name} is not what the manifest says"
-            )));
-        }
-        into.copy_from_slice(tensor.data());
-    }
-    Ok(out)
 }

@@ -1,28 +1,23 @@
-//! Writing a checkpoint, and removing old ones.
+//! Writing a checkpoint into a job's folder, and removing old ones.
 
-use super::files::{sha256, sum, sync_folder, write_durable};
-use super::{
-    CheckpointError, FileSum, FileSums, JobFolder, MANIFEST_FILE, MODEL_FILE, Manifest, NamedBlock,
-    OPTIMIZER_FILE, SUMS_FILE,
-};
-use muster_model::checkpoint::Written;
-use safetensors::tensor::{Dtype, TensorView};
-use std::collections::BTreeSet;
-use std::collections::HashMap;
-use std::fs;
-use std::path::Path;
-
-/// The tensors of a checkpoint, over the flat arena.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Contents {
-    pub parameters: Vec<f32>,
-    /// One arena per value that the optimizer keeps of each parameter, in the order of the manifest's `state_planes`.
-    pub state: Vec<Vec<f32>>,
-}
+use super::files::{sha256, sync_folder, write_durable};
+use super::parts::Part;
+use super::sums::sums;
+use super::{CheckpointError, Contents, FileSum, JobFolder, MANIFEST_FILE, Manifest, SUMS_FILE};
+use muster_model::checkpoint::{Candidate, Written};
+use muster_model::spec::CheckpointPolicy;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
+use std::fs::{self, File, OpenOptions};
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::sync::mpsc;
+use std::thread;
 
 impl JobFolder {
-    /// Writes a checkpoint of `manifest.step`; `manifest.files` is filled in here. It is in place, on the disk and read back when
-    /// this returns.
+    /// Writes a checkpoint of `manifest.step`; `manifest.files` is filled in here. It is in place and on the disk when this returns.
+    ///
+    /// It is not read back: that would give what the page cache holds, which says nothing about the disk. Who loads it compares.
     ///
     /// # Errors
     /// [`CheckpointError::Diverged`] for parameters that are not finite, [`CheckpointError::Fenced`] for a stale writer.
@@ -35,7 +30,7 @@ impl JobFolder {
         self.write_as(&name, manifest, contents)
     }
 
-    /// Writes the trained model. The path of its `model.safetensors`, relative to the checkpoint root.
+    /// Writes the trained model, whatever its size into one file. Its path, relative to the checkpoint root.
     ///
     /// # Errors
     /// As [`Self::write`].
@@ -45,8 +40,9 @@ impl JobFolder {
         contents: &Contents,
     ) -> Result<String, CheckpointError> {
         let name = format!("final-r{}", self.revision);
+        manifest.part_bytes = usize::MAX;
         let written = self.write_as(&name, manifest, contents)?;
-        Ok(format!("{}/{MODEL_FILE}", written.path))
+        Ok(format!("{}/{}", written.path, manifest.parts()[0].name))
     }
 
     fn write_as(
@@ -55,51 +51,92 @@ impl JobFolder {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<Written, CheckpointError> {
-        if !contents.parameters.iter().all(|value| value.is_finite()) {
+        if !contents.is_finite() {
             return Err(CheckpointError::Diverged);
         }
+        let written = self.write_and_place(name, manifest, contents);
+        if let Err(CheckpointError::Io { .. }) = &written {
+            // A newer revision sweeps away what a stale writer is at: then this is the reason, not the missing folder.
+            self.fence()?;
+        }
+        written
+    }
+
+    fn write_and_place(
+        &self,
+        name: &str,
+        manifest: &mut Manifest,
+        contents: &Contents,
+    ) -> Result<Written, CheckpointError> {
         let folder = self.path();
         let fresh = folder.join(format!(".tmp-{name}"));
         remove(&fresh)?;
         fs::create_dir(&fresh).map_err(CheckpointError::io("make", &fresh))?;
-        manifest.files = FileSums {
-            model: write_tensors(&fresh, MODEL_FILE, model_tensors(manifest, contents))?,
-            optimizer: write_tensors(&fresh, OPTIMIZER_FILE, state_tensors(manifest, contents))?,
-        };
-        let manifest_sha256 = write_manifest(&fresh, manifest)?;
+        manifest.files = write_parts(&fresh, &manifest.parts(), &contents.arenas())?;
+        let (text, manifest_sha256) = manifest_text(manifest);
+        write_durable(&fresh.join(MANIFEST_FILE), text.as_bytes())?;
+        let listed = sums_text(&manifest_sha256, &manifest.files);
+        write_durable(&fresh.join(SUMS_FILE), listed.as_bytes())?;
         sync_folder(&fresh)?;
-        let bytes = read_back(&fresh, manifest, &manifest_sha256)?;
 
         let place = folder.join(name);
         let fence = self.fence()?;
+        if place.exists() {
+            // An earlier attempt came so far that only its success was not seen.
+            self.discard(name)?;
+        }
         fs::rename(&fresh, &place).map_err(CheckpointError::io("put in place", &place))?;
         sync_folder(&folder)?;
         drop(fence);
-        Ok(Written {
-            step: manifest.step,
-            epoch: manifest.epoch(),
-            revision: self.revision,
-            path: format!("{}/{name}", self.relative),
-            bytes,
-            manifest_sha256,
-        })
+        let path = format!("{}/{name}", self.relative);
+        Ok(manifest.written(path, text.len() as u64, manifest_sha256))
     }
 
-    /// Removes all checkpoints but those of the newest `keep` steps, and what a killed writer left behind. The steps of which
-    /// nothing is left.
+    /// Removes all checkpoints but those that the policy keeps, and what a killed writer left behind. The steps of which nothing is
+    /// left, newest first. `known` spares reading a manifest twice.
     ///
     /// # Errors
     /// [`CheckpointError::Fenced`] for a stale writer, [`CheckpointError::Io`].
-    pub fn prune(&self, keep: u32) -> Result<Vec<u64>, CheckpointError> {
+    pub fn prune(
+        &self,
+        policy: &CheckpointPolicy,
+        known: &mut BTreeMap<String, Candidate>,
+    ) -> Result<Vec<u64>, CheckpointError> {
         let _fence = self.fence()?;
         let entries = self.list()?;
+        let candidates = self.candidates(known)?;
+        let kept = policy.kept(candidates);
         let steps: BTreeSet<u64> = entries.iter().map(|entry| entry.step).collect();
-        let pruned: Vec<u64> = steps.into_iter().rev().skip(keep.max(1) as usize).collect();
+        let pruned: Vec<u64> = steps
+            .into_iter()
+            .rev()
+            .filter(|step| !kept.contains_key(step))
+            .collect();
         for entry in entries.iter().filter(|entry| pruned.contains(&entry.step)) {
             self.discard(&entry.name)?;
+            known.remove(&entry.name);
         }
         self.sweep()?;
         Ok(pruned)
+    }
+
+    /// What there is, as retention sees it. One whose manifest cannot be read has no measures.
+    pub(super) fn candidates(
+        &self,
+        known: &mut BTreeMap<String, Candidate>,
+    ) -> Result<Vec<Candidate>, CheckpointError> {
+        let mut entries = self.list()?;
+        entries.sort_unstable();
+        let candidate = |entry: super::read::Entry| {
+            *known.entry(entry.name.clone()).or_insert_with(|| {
+                let path = self.path().join(&entry.name).join(MANIFEST_FILE);
+                fs::read(path)
+                    .ok()
+                    .and_then(|text| serde_json::from_slice::<Manifest>(&text).ok())
+                    .map_or_else(|| entry.unmeasured(), |manifest| manifest.candidate())
+            })
+        };
+        Ok(entries.into_iter().map(candidate).collect())
     }
 
     /// Takes a folder out of the list in one step, then removes it, so that a half-removed one is never taken for a checkpoint.
@@ -113,7 +150,8 @@ impl JobFolder {
         remove(&doomed)
     }
 
-    fn sweep(&self) -> Result<(), CheckpointError> {
+    /// Removes what killed writers and removers have left.
+    pub(super) fn sweep(&self) -> Result<(), CheckpointError> {
         let folder = self.path();
         let entries = fs::read_dir(&folder).map_err(CheckpointError::io("list", &folder))?;
         for entry in entries {
@@ -139,102 +177,59 @@ fn remove(path: &Path) -> Result<(), CheckpointError> {
     }
 }
 
-type Tensors<'a> = Vec<(String, TensorView<'a>)>;
-
-fn model_tensors<'a>(manifest: &Manifest, contents: &'a Contents) -> Tensors<'a> {
-    manifest
-        .blocks
-        .iter()
-        .map(|block| (block.name.clone(), view(block, &contents.parameters)))
-        .collect()
-}
-
-fn state_tensors<'a>(manifest: &Manifest, contents: &'a Contents) -> Tensors<'a> {
-    assert_eq!(
-        manifest.state_planes.len(),
-        contents.state.len(),
-        "one arena per plane"
-    );
-    let planes = manifest.state_planes.iter().zip(&contents.state);
-    planes
-        .flat_map(|(plane, arena)| {
-            manifest
-                .blocks
-                .iter()
-                .map(move |block| (state_name(&block.name, plane), view(block, arena)))
-        })
-        .collect()
-}
-
-/// The name of a block's optimizer state.
-pub(super) fn state_name(block: &str, plane: &str) -> String {
-    format!("{block}.{plane}")
-}
-
-fn view<'a>(block: &NamedBlock, arena: &'a [f32]) -> TensorView<'a> {
-    let values = &arena[block.offset..block.offset + block.len];
-    TensorView::new(
-        Dtype::F32,
-        block.shape.clone(),
-        bytemuck::cast_slice(values),
-    )
-    .expect("a block's length is the product of its shape")
-}
-
-fn write_tensors(
+/// Writes every part, forces it to the disk while the next is written, and sums all of them up meanwhile.
+fn write_parts(
     folder: &Path,
-    name: &str,
-    tensors: Tensors<'_>,
-) -> Result<FileSum, CheckpointError> {
-    let path = folder.join(name);
-    let about = HashMap::from([("format".to_owned(), "pt".to_owned())]);
-    let bytes = safetensors::serialize(tensors, Some(about))
-        .map_err(|error| CheckpointError::io("write", &path)(std::io::Error::other(error)))?;
-    write_durable(&path, &bytes)?;
-    Ok(FileSum {
-        bytes: bytes.len() as u64,
-        sha256: sha256(&bytes),
+    parts: &[Part],
+    arenas: &[&[f32]],
+) -> Result<BTreeMap<String, FileSum>, CheckpointError> {
+    thread::scope(|scope| {
+        let summing = scope.spawn(|| sums(parts, arenas));
+        let (to, written) = mpsc::channel::<(PathBuf, File)>();
+        let syncing = scope.spawn(move || {
+            written.into_iter().try_for_each(|(path, file)| {
+                file.sync_all().map_err(CheckpointError::io("sync", &path))
+            })
+        });
+        let writing = parts.iter().try_for_each(|part| {
+            let path = folder.join(&part.name);
+            let file = write_part(&path, part, arenas)?;
+            // A receiver that has failed says so itself.
+            let _ = to.send((path, file));
+            Ok(())
+        });
+        drop(to);
+        let synced = syncing.join().expect("syncing does not panic");
+        let sums = summing.join().expect("summing does not panic");
+        writing.and(synced).map(|()| sums)
     })
 }
 
-/// Writes the manifest and the list of sums; the manifest's own.
-fn write_manifest(folder: &Path, manifest: &Manifest) -> Result<String, CheckpointError> {
+fn write_part(path: &Path, part: &Part, arenas: &[&[f32]]) -> Result<File, CheckpointError> {
+    let write = || {
+        let mut file = OpenOptions::new().write(true).create_new(true).open(path)?;
+        file.write_all(&part.header())?;
+        for slice in part.slices(arenas) {
+            file.write_all(slice)?;
+        }
+        Ok(file)
+    };
+    write().map_err(CheckpointError::io("write", path))
+}
+
+/// The content of `manifest.json`, and its SHA-256.
+pub(super) fn manifest_text(manifest: &Manifest) -> (String, String) {
     let mut text = serde_json::to_string_pretty(manifest).expect("a manifest is plain data");
     text.push('\n');
-    write_durable(&folder.join(MANIFEST_FILE), text.as_bytes())?;
-    let own = sha256(text.as_bytes());
-    let sums = sums_text(&own, &manifest.files);
-    write_durable(&folder.join(SUMS_FILE), sums.as_bytes())?;
-    Ok(own)
+    let sum = sha256(text.as_bytes());
+    (text, sum)
 }
 
 /// The content of `SHA256SUMS`.
-pub(super) fn sums_text(manifest_sha256: &str, files: &FileSums) -> String {
-    format!(
-        "{manifest_sha256}  {MANIFEST_FILE}\n{}  {MODEL_FILE}\n{}  {OPTIMIZER_FILE}\n",
-        files.model.sha256, files.optimizer.sha256
-    )
-}
-
-/// Reads every file again before it counts as written. The bytes of all.
-fn read_back(
-    folder: &Path,
-    manifest: &Manifest,
-    manifest_sha256: &str,
-) -> Result<u64, CheckpointError> {
-    let expected = [
-        (MODEL_FILE, manifest.files.model.sha256.as_str()),
-        (OPTIMIZER_FILE, manifest.files.optimizer.sha256.as_str()),
-        (MANIFEST_FILE, manifest_sha256),
-    ];
-    let mut total = 0;
-    for (name, sha256) in expected {
-        let path = folder.join(name);
-        let (bytes, found) = sum(&path)?;
-        if found != sha256 {
-            return Err(CheckpointError::damaged(&path, "it reads back differently"));
-        }
-        total += bytes;
+pub(super) fn sums_text(manifest_sha256: &str, files: &BTreeMap<String, FileSum>) -> String {
+    let mut out = format!("{manifest_sha256}  {MANIFEST_FILE}\n");
+    for (name, sum) in files {
+        let _ = writeln!(out, "{}  {name}", sum.sha256);
     }
-    Ok(total)
+    out
 }

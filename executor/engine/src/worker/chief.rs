@@ -10,11 +10,12 @@ use super::exchange::{Exchange, Trouble};
 use super::model::Model;
 use super::progress::{Meter, StepTimes};
 use super::resume::Start;
+use super::saver::Saver;
 use super::shards::Snapshot;
 use super::stop_rules::{Standing, reached};
 use super::train::{Ending, Surroundings};
 use crate::checkpoint::{
-    Curve, FileSum, FileSums, JobFolder, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
+    Curve, DEFAULT_PART_BYTES, JobFolder, Kind, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
 };
 use crate::clock;
 use crate::document;
@@ -22,6 +23,7 @@ use crate::log;
 use crate::wire::hello::StepStats;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::progress::{Evaluation, Sample};
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// How often the log has a line on progress.
@@ -31,7 +33,7 @@ const LOG_EVERY: Duration = Duration::from_secs(10);
 pub(super) struct Chief<'a> {
     launch: &'a TaskLaunch,
     around: &'a Surroundings<'a>,
-    folder: JobFolder,
+    saver: Saver<'a>,
     steps_per_epoch: u64,
     train_examples: u64,
     blocks: Vec<NamedBlock>,
@@ -39,9 +41,6 @@ pub(super) struct Chief<'a> {
     meter: Meter,
     began: Instant,
     logged_at: Instant,
-    checkpointed_at: Instant,
-    /// Step of the newest checkpoint on the disk.
-    checkpointed: Option<u64>,
     /// Step after which the counts stand.
     step: u64,
     /// Who took part in that step.
@@ -56,7 +55,7 @@ impl<'a> Chief<'a> {
         model: &Model,
         start: Start,
         around: &'a Surroundings<'a>,
-    ) -> Self {
+    ) -> Result<Self, WorkerError> {
         let now = clock::now();
         let blocks = model.network.blocks().iter().map(|block| NamedBlock {
             name: block.name.clone(),
@@ -64,10 +63,14 @@ impl<'a> Chief<'a> {
             offset: block.offset,
             len: block.len,
         });
-        Self {
+        let saved = start.on_disk.then_some(start.step);
+        let size = (start.contents.parameters.len(), start.contents.state.len());
+        let policy = launch.spec.checkpoint.clone();
+        let saver = Saver::start(folder, policy, size, saved, around.reporter)?;
+        Ok(Self {
             launch,
             around,
-            folder,
+            saver,
             steps_per_epoch: model.batches.steps_per_epoch(),
             train_examples: model.data.train.len() as u64,
             blocks: blocks.collect(),
@@ -75,15 +78,13 @@ impl<'a> Chief<'a> {
             meter: Meter::start(),
             began: now,
             logged_at: now,
-            checkpointed_at: now,
-            checkpointed: start.on_disk.then_some(start.step),
             step: start.step,
             layout: Layout {
                 workers: launch.workers,
                 ps_shards: launch.ps_shards,
             },
             evaluation: None,
-        }
+        })
     }
 
     /// Tells that the job trains from here.
@@ -132,9 +133,12 @@ impl<'a> Chief<'a> {
         self.sample(false)?;
         self.layout = exchange.layout();
         let over = self.over(step);
-        if over.is_none() && self.checkpoint_due(step) {
-            let snapshot = exchange.snapshot(model)?;
-            self.checkpoint(&snapshot)?;
+        self.saver.settle()?;
+        let evaluation = self.evaluation_now().cloned();
+        if over.is_none() && self.saver.due(step, evaluation.as_ref())? {
+            let snapshot = exchange.snapshot(model, self.saver.spare())?;
+            let manifest = self.manifest(step, &snapshot);
+            self.saver.begin(manifest, snapshot.contents);
             self.meter = Meter::start();
         }
         Ok(over)
@@ -148,7 +152,7 @@ impl<'a> Chief<'a> {
         reason: String,
     ) -> Result<Ending, Trouble> {
         self.sample(true)?;
-        let snapshot = exchange.snapshot(model)?;
+        let snapshot = exchange.snapshot(model, self.saver.spare())?;
         model
             .parameters
             .copy_from_slice(&snapshot.contents.parameters);
@@ -159,11 +163,20 @@ impl<'a> Chief<'a> {
         {
             self.evaluate(model)?;
         }
-        if self.checkpointed != Some(self.step) {
-            self.checkpoint(&snapshot)?;
+        let manifest = self.manifest(self.step, &snapshot);
+        let mut contents = snapshot.contents;
+        // Training is done: however long the store fails, there is nothing better to do than to try again.
+        let stop = &self.around.stop;
+        if self.saver.saved() != Some(self.step) {
+            let kind = Kind::Checkpoint;
+            self.saver
+                .write_through(kind, &manifest, contents, stop, None)?;
+            contents = self.saver.spare();
         }
-        let mut manifest = self.manifest(self.step, &snapshot);
-        let model_path = self.folder.write_final(&mut manifest, &snapshot.contents)?;
+        let path = self
+            .saver
+            .write_through(Kind::Final, &manifest, contents, stop, None)?;
+        let model_path = path.expect("a model has a path");
         log::line(format_args!(
             "finished at step {}: {reason}; model in {model_path}",
             self.step
@@ -190,7 +203,7 @@ impl<'a> Chief<'a> {
             Ending::Interrupted
         };
         self.sample(true)?;
-        let snapshot = exchange.snapshot(model)?;
+        let snapshot = exchange.snapshot(model, self.saver.spare())?;
         let Some(step) = snapshot.version() else {
             // A worker was lost between two shards; whatever is on the disk is the newest whole state.
             log::line(format_args!(
@@ -201,8 +214,13 @@ impl<'a> Chief<'a> {
             return Ok(Ending::PeerLost);
         };
         self.step = step;
-        if self.checkpointed != Some(step) {
-            self.checkpoint(&snapshot)?;
+        if self.saver.saved() != Some(step) {
+            let manifest = self.manifest(step, &snapshot);
+            let limit = if lost { Saver::last_stand() } else { None };
+            let stop = &self.around.stop;
+            let contents = snapshot.contents;
+            self.saver
+                .write_through(Kind::Checkpoint, &manifest, contents, stop, limit)?;
         }
         log::line(format_args!("stopped at step {step}"));
         self.report(&TaskReport::Interrupted { step })?;
@@ -210,42 +228,15 @@ impl<'a> Chief<'a> {
         Ok(ending)
     }
 
-    fn checkpoint_due(&self, step: u64) -> bool {
-        let policy = &self.launch.spec.checkpoint;
-        let by_steps = policy
-            .every_steps
-            .is_some_and(|every| step.is_multiple_of(every.max(1)));
-        let by_time = policy
-            .every_minutes
-            .is_some_and(|every| self.checkpointed_at.elapsed().as_secs_f64() >= every * 60.0);
-        (by_steps || by_time) && self.checkpointed != Some(step)
-    }
-
-    fn checkpoint(&mut self, snapshot: &Snapshot) -> Result<(), WorkerError> {
-        let began = clock::now();
-        let mut manifest = self.manifest(self.step, snapshot);
-        let checkpoint = self.folder.write(&mut manifest, &snapshot.contents)?;
-        log::line(format_args!(
-            "checkpoint of step {}: {} bytes in {} ms",
-            checkpoint.step,
-            checkpoint.bytes,
-            began.elapsed().as_millis()
-        ));
-        self.checkpointed = Some(self.step);
-        self.checkpointed_at = clock::now();
-        self.report(&TaskReport::CheckpointWritten { checkpoint })?;
-        for step in self.folder.prune(self.launch.spec.checkpoint.keep)? {
-            self.report(&TaskReport::CheckpointPruned { step })?;
-        }
-        Ok(())
+    /// Of this very step.
+    fn evaluation_now(&self) -> Option<&Evaluation> {
+        self.evaluation
+            .as_ref()
+            .filter(|evaluation| evaluation.step == self.step)
     }
 
     fn manifest(&self, step: u64, snapshot: &Snapshot) -> Manifest {
         let spec = &self.launch.spec;
-        let unwritten = || FileSum {
-            bytes: 0,
-            sha256: String::new(),
-        };
         Manifest {
             format: Manifest::FORMAT,
             job_id: self.launch.job_id,
@@ -263,10 +254,15 @@ impl<'a> Chief<'a> {
                 .iter()
                 .map(|&name| name.to_owned())
                 .collect(),
-            files: FileSums {
-                model: unwritten(),
-                optimizer: unwritten(),
-            },
+            extras: snapshot
+                .contents
+                .extras
+                .iter()
+                .map(|(name, values)| (name.clone(), values.len()))
+                .collect(),
+            evaluation: self.evaluation_now().cloned(),
+            part_bytes: DEFAULT_PART_BYTES,
+            files: BTreeMap::new(),
         }
     }
 

@@ -52,10 +52,7 @@ impl WorkerError {
             | Self::OtherJob { .. }
             | Self::Diverged { .. } => false,
             Self::Checkpoint(error) => {
-                matches!(
-                    error,
-                    CheckpointError::Io { .. } | CheckpointError::Fenced { .. }
-                )
+                error.is_passing() || matches!(error, CheckpointError::Fenced { .. })
             }
             Self::Device(_) | Self::Refused { .. } | Self::MovedBadly { .. } | Self::Report(_) => {
                 true

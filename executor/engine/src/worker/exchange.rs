@@ -9,7 +9,7 @@ use super::progress::StepTimes;
 use super::resume::Start;
 use super::shards::Snapshot;
 use super::train::Ending;
-use crate::checkpoint::Layout;
+use crate::checkpoint::{Contents, Layout};
 use crate::log;
 use crate::wire::WireError;
 use crate::wire::hello::StepStats;
@@ -35,11 +35,11 @@ pub(super) trait Exchange {
     /// [`Trouble`].
     fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble>;
 
-    /// Chief: the state that a checkpoint keeps, between two steps.
+    /// Chief: the state that a checkpoint keeps, between two steps, copied into memory that is there already where it is large enough.
     ///
     /// # Errors
     /// [`Trouble`].
-    fn snapshot(&mut self, model: &Model) -> Result<Snapshot, Trouble>;
+    fn snapshot(&mut self, model: &Model, into: Contents) -> Result<Snapshot, Trouble>;
 
     /// How many take part now.
     fn layout(&self) -> Layout;

@@ -14,6 +14,7 @@ mod link;
 mod model;
 mod progress;
 mod resume;
+mod saver;
 mod servers;
 mod shards;
 mod stop_rules;

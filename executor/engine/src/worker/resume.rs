@@ -81,7 +81,11 @@ fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Start {
     Start {
         step: 0,
         updates: 0,
-        contents: Contents { parameters, state },
+        contents: Contents {
+            parameters,
+            state,
+            extras: Vec::new(),
+        },
         curve: Curve::default(),
         on_disk: false,
     }

@@ -14,7 +14,7 @@ use super::resume::Start;
 use super::shards::{Address, Moved, Shards, Snapshot, first_view};
 use super::train::{Ending, Surroundings};
 use crate::assign::Piece;
-use crate::checkpoint::Layout;
+use crate::checkpoint::{Contents, Layout};
 use crate::clock;
 use crate::log;
 use crate::model::Network;
@@ -358,8 +358,8 @@ impl Exchange for Servers<'_> {
         Ok((reply.into(), times))
     }
 
-    fn snapshot(&mut self, _: &Model) -> Result<Snapshot, Trouble> {
-        Ok(self.shards.snapshot()?)
+    fn snapshot(&mut self, _: &Model, into: Contents) -> Result<Snapshot, Trouble> {
+        Ok(self.shards.snapshot(into)?)
     }
 
     fn layout(&self) -> Layout {

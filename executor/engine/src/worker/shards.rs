@@ -426,17 +426,13 @@ impl Shards {
         Ok(Some(moved))
     }
 
-    /// Chief: reads everything that the shards hold.
+    /// Chief: reads everything that the shards hold into the memory of `contents`.
     ///
     /// # Errors
     /// As [`Self::join`].
-    pub fn snapshot(&mut self) -> Result<Snapshot, ShardFailure> {
+    pub fn snapshot(&mut self, mut contents: Contents) -> Result<Snapshot, ShardFailure> {
         let view = self.view.as_ref().expect("the chief has begun");
-        let planes = self.links[0].state_per_parameter();
-        let mut contents = Contents {
-            parameters: vec![0.0; self.parameters],
-            state: vec![vec![0.0; self.parameters]; planes],
-        };
+        contents.fit(self.parameters, self.links[0].state_per_parameter());
         let assignment: Vec<Vec<Piece>> = self
             .links
             .iter()

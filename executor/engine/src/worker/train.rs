@@ -97,7 +97,7 @@ fn lead(
 ) -> Result<Ending, Trouble> {
     exchange.begin(model, &start)?;
     let mut step = start.step;
-    let mut chief = Chief::new(launch, folder, model, start, around);
+    let mut chief = Chief::new(launch, folder, model, start, around)?;
     chief.ready(step, exchange.layout())?;
     if let Some(reason) = chief.over(step) {
         return chief.finish(model, exchange, reason);

@@ -6,7 +6,14 @@ import type { Resource } from "../../api/resource";
 import type { CheckpointView, JobView } from "../../api/types";
 import { Icon } from "../../ui/icon";
 import { Empty, Failure, Loading } from "../../ui/states";
-import { bytes, count } from "../../words/number";
+import { bytes, count, loss, percent } from "../../words/number";
+
+/** Why a checkpoint stays. */
+const reasons: Record<CheckpointView["kept"][number], string> = {
+  newest: "newest",
+  best: "best",
+  milestone: "milestone",
+};
 
 export function Checkpoints({ job, resource }: { job: JobView; resource: Resource<CheckpointView[]> }) {
   const [pruned, setPruned] = useState(false);
@@ -64,6 +71,13 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
                 <th scope="col" className="right">
                   Size
                 </th>
+                <th scope="col" className="right">
+                  Accuracy
+                </th>
+                <th scope="col" className="right">
+                  Loss
+                </th>
+                <th scope="col">Kept as</th>
                 <th scope="col">Manifest SHA-256</th>
                 <th scope="col">Files</th>
               </tr>
@@ -83,11 +97,18 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
                   <td className="right num" data-label="Size">
                     {bytes(one.bytes)}
                   </td>
+                  <td className="right num" data-label="Accuracy">
+                    {percent(one.accuracy, 2)}
+                  </td>
+                  <td className="right num" data-label="Loss">
+                    {loss(one.loss)}
+                  </td>
+                  <td data-label="Kept as">{one.retained ? one.kept.map((why) => reasons[why]).join(", ") : <span className="muted">pruned</span>}</td>
                   <td className="mono" data-label="Manifest SHA-256" title={one.manifest_sha256}>
                     {one.manifest_sha256.slice(0, 16)}…
                   </td>
                   <td className="files" data-label="Files">
-                    {one.files.length > 0 ? (
+                    {one.files !== undefined && one.files.length > 0 ? (
                       one.files.map((file) => (
                         <Download
                           key={file}

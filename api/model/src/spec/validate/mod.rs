@@ -239,6 +239,22 @@ impl JobSpec {
             (1..=1000).contains(&policy.keep),
             "1 to 1000",
         );
+        if let Some(best) = &policy.keep_best {
+            errors.check(
+                "checkpoint.keep_best.count",
+                &best.count,
+                (1..=1000).contains(&best.count),
+                "1 to 1000",
+            );
+        }
+        if let Some(steps) = policy.keep_every_steps {
+            errors.check(
+                "checkpoint.keep_every_steps",
+                &steps,
+                steps >= 1,
+                "1 or more steps",
+            );
+        }
     }
 
     fn check_stop(&self, errors: &mut Errors) {

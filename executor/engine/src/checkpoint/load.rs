@@ -1,0 +1,247 @@
+//! Reading part files straight into the arenas, some chunks at a time on several threads, each chunk checked while it is in the cache.
+
+use super::parts::Part;
+use super::{CheckpointError, Contents, FileSum, Manifest};
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::thread;
+
+/// More do not help: the limit is memory.
+const MAX_THREADS: usize = 4;
+
+/// Read and checked at a time.
+const BLOCK_BYTES: usize = 256 << 10;
+
+/// Where a part's bytes come from: a file here, or an object that has been fetched.
+pub(super) trait Source: Sync {
+    /// Fills `into` from this offset of the part.
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError>;
+
+    /// Bytes of the whole part.
+    fn bytes(&self) -> u64;
+
+    /// For errors.
+    fn path(&self) -> &Path;
+}
+
+/// A part file on the disk.
+pub(super) struct PartFile {
+    file: File,
+    bytes: u64,
+    path: PathBuf,
+}
+
+impl PartFile {
+    /// A missing file is damage to the checkpoint.
+    pub fn open(path: PathBuf) -> Result<Self, CheckpointError> {
+        let opened = File::open(&path).and_then(|file| Ok((file.metadata()?.len(), file)));
+        match opened {
+            Ok((bytes, file)) => Ok(Self { file, bytes, path }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                Err(CheckpointError::damaged(&path, "it is missing"))
+            }
+            Err(error) => Err(CheckpointError::io("open", &path)(error)),
+        }
+    }
+}
+
+impl Source for PartFile {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError> {
+        match self.file.read_exact_at(into, offset) {
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(CheckpointError::damaged(&self.path, "it is cut short"))
+            }
+            other => other.map_err(CheckpointError::io("read", &self.path)),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+}
+
+/// What one thread reads and checks at a time.
+struct Chunk<'a> {
+    source: &'a dyn Source,
+    offset: u64,
+    pieces: Vec<&'a mut [u8]>,
+    crc32: u32,
+}
+
+/// Everything that the manifest, which must have been checked, says there is. `open` finds a part by its name.
+///
+/// # Errors
+/// [`CheckpointError::Damaged`] names the file that is not what the manifest says.
+pub(super) fn load<'s>(
+    manifest: &Manifest,
+    path: &Path,
+    mut open: impl FnMut(&str) -> Result<Box<dyn Source + 's>, CheckpointError>,
+) -> Result<Contents, CheckpointError> {
+    let parts = manifest.parts();
+    if !parts
+        .iter()
+        .map(|part| &part.name)
+        .eq(in_order(&manifest.files, &parts))
+    {
+        return Err(CheckpointError::damaged(
+            path,
+            "it lists other files than its tensors need",
+        ));
+    }
+    let sources: Vec<Box<dyn Source + 's>> = parts
+        .iter()
+        .map(|part| open(&part.name))
+        .collect::<Result<_, _>>()?;
+    let mut contents = Contents::zeroed(manifest);
+    let mut rest: Vec<Rest<'_>> = contents.arenas_mut().into_iter().map(Rest::new).collect();
+    let mut chunks = Vec::new();
+    for (part, source) in parts.iter().zip(&sources) {
+        let sum = &manifest.files[&part.name];
+        let data_at = check_header(part, source.as_ref(), sum)?;
+        let pieces = part
+            .runs()
+            .into_iter()
+            .map(|(arena, offset, len)| rest[arena].take(offset, len))
+            .collect::<Option<Vec<_>>>()
+            .ok_or_else(|| CheckpointError::damaged(path, "its blocks overlap"))?;
+        chunks.extend(cut(source.as_ref(), data_at, pieces, &sum.crc32));
+    }
+    read_all(chunks)?;
+    Ok(contents)
+}
+
+fn in_order<'a>(
+    files: &'a BTreeMap<String, FileSum>,
+    parts: &'a [Part],
+) -> impl Iterator<Item = &'a String> {
+    let complete = files.len() == parts.len();
+    let found = parts
+        .iter()
+        .filter_map(|part| files.get_key_value(&part.name));
+    found.map(|(name, _)| name).filter(move |_| complete)
+}
+
+/// What of an arena is still to be given out, from the front.
+struct Rest<'a> {
+    values: &'a mut [f32],
+    given: usize,
+}
+
+impl<'a> Rest<'a> {
+    fn new(values: &'a mut [f32]) -> Self {
+        Self { values, given: 0 }
+    }
+
+    fn take(&mut self, offset: usize, len: usize) -> Option<&'a mut [u8]> {
+        let gap = offset.checked_sub(self.given)?;
+        let values = std::mem::take(&mut self.values);
+        if gap + len > values.len() {
+            return None;
+        }
+        let (taken, rest) = values[gap..].split_at_mut(len);
+        self.values = rest;
+        self.given = offset + len;
+        Some(bytemuck::cast_slice_mut(taken))
+    }
+}
+
+/// Offset of the data. Lengths and header must be exactly those that the manifest leads to.
+fn check_header(part: &Part, source: &dyn Source, sum: &FileSum) -> Result<u64, CheckpointError> {
+    let header = part.header();
+    let expected = (header.len() + part.data_bytes()) as u64;
+    let crcs = part.data_bytes().div_ceil(FileSum::CRC_BYTES);
+    if source.bytes() != expected || sum.bytes != expected || sum.crc32.len() != crcs {
+        let what = format!("it has {} bytes instead of {expected}", source.bytes());
+        return Err(CheckpointError::damaged(source.path(), what));
+    }
+    let mut found = vec![0; header.len()];
+    source.read_at(0, &mut found)?;
+    if found != header {
+        let what = "its header is not what the manifest says";
+        return Err(CheckpointError::damaged(source.path(), what));
+    }
+    Ok(header.len() as u64)
+}
+
+/// Cuts a part's data where its sums do.
+fn cut<'a>(
+    source: &'a dyn Source,
+    data_at: u64,
+    pieces: Vec<&'a mut [u8]>,
+    crcs: &[u32],
+) -> Vec<Chunk<'a>> {
+    let mut pieces = pieces.into_iter();
+    let mut present: &'a mut [u8] = &mut [];
+    let mut out = Vec::with_capacity(crcs.len());
+    for (index, &crc32) in crcs.iter().enumerate() {
+        let mut chunk = Chunk {
+            source,
+            offset: data_at + (index * FileSum::CRC_BYTES) as u64,
+            pieces: Vec::new(),
+            crc32,
+        };
+        let mut wanted = FileSum::CRC_BYTES;
+        while wanted > 0 {
+            if present.is_empty() {
+                let Some(next) = pieces.next() else { break };
+                present = next;
+                continue;
+            }
+            let len = wanted.min(present.len());
+            let (taken, rest) = std::mem::take(&mut present).split_at_mut(len);
+            chunk.pieces.push(taken);
+            present = rest;
+            wanted -= len;
+        }
+        out.push(chunk);
+    }
+    out
+}
+
+fn read_all(chunks: Vec<Chunk<'_>>) -> Result<(), CheckpointError> {
+    let cores = thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(MAX_THREADS).min(chunks.len()).max(1);
+    let chunks = Mutex::new(chunks.into_iter());
+    let work = || {
+        loop {
+            let chunk = chunks.lock().expect("no panic while it is held").next();
+            let Some(chunk) = chunk else { return Ok(()) };
+            chunk.read()?;
+        }
+    };
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let own = work();
+        let others = others
+            .into_iter()
+            .map(|other| other.join().expect("reading does not panic"));
+        others.fold(own, |first, other| first.and(other))
+    })
+}
+
+impl Chunk<'_> {
+    fn read(self) -> Result<(), CheckpointError> {
+        let mut crc = crc32fast::Hasher::new();
+        let mut offset = self.offset;
+        for piece in self.pieces {
+            for block in piece.chunks_mut(BLOCK_BYTES) {
+                self.source.read_at(offset, block)?;
+                crc.update(block);
+                offset += block.len() as u64;
+            }
+        }
+        if crc.finalize() == self.crc32 {
+            return Ok(());
+        }
+        let what = format!("its data from byte {} on have another sum", self.offset);
+        Err(CheckpointError::damaged(self.source.path(), what))
+    }
+}

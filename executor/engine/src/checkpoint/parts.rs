@@ -1,0 +1,218 @@
+//! How tensors lie in part files: safetensors files of some blocks each, written straight from the arenas and read straight into
+//! them.
+//!
+//! A part holds whole tensors, so that each file can be loaded by others by itself, and its data are the tensors in order without
+//! gaps. Its header is made from the manifest alone: a reader makes it again and compares bytes, so nothing of it is trusted.
+
+use super::manifest::NamedBlock;
+use std::fmt::Write as _;
+
+/// A part is closed before it would grow past this; a larger tensor has a part for itself. Parts are hashed, uploaded and read side
+/// by side, so they are small beside a large model; and large beside what a request to an object store costs.
+pub const PART_BYTES: usize = 128 << 20;
+
+/// The data begin at a multiple of this, so that readers can map them aligned.
+const ALIGN: usize = 64;
+
+const FLOAT_BYTES: usize = size_of::<f32>();
+
+/// One tensor of a part.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tensor {
+    pub name: String,
+    pub shape: Vec<usize>,
+    /// Index of the arena that it lies in.
+    pub arena: usize,
+    /// In floats, in that arena.
+    pub offset: usize,
+    pub len: usize,
+}
+
+/// One file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Part {
+    pub name: String,
+    pub tensors: Vec<Tensor>,
+}
+
+impl Part {
+    /// Cuts tensors into the files `<stem>.safetensors`, or `<stem>-00001-of-0000n.safetensors` when there are several, as large
+    /// models are commonly stored.
+    #[must_use]
+    pub fn cut(stem: &str, tensors: Vec<Tensor>, part_bytes: usize) -> Vec<Self> {
+        let mut groups: Vec<Vec<Tensor>> = vec![Vec::new()];
+        let mut held = 0;
+        for tensor in tensors {
+            let bytes = tensor.len * FLOAT_BYTES;
+            if held > 0 && held + bytes > part_bytes {
+                groups.push(Vec::new());
+                held = 0;
+            }
+            held += bytes;
+            groups.last_mut().expect("never empty").push(tensor);
+        }
+        let count = groups.len();
+        let name = |index: usize| match count {
+            1 => format!("{stem}.safetensors"),
+            _ => format!("{stem}-{:05}-of-{count:05}.safetensors", index + 1),
+        };
+        groups
+            .into_iter()
+            .enumerate()
+            .map(|(index, tensors)| Self {
+                name: name(index),
+                tensors,
+            })
+            .collect()
+    }
+
+    /// Everything before the data: the header's length, the header, and spaces, which the format allows.
+    #[must_use]
+    pub fn header(&self) -> Vec<u8> {
+        let mut text = String::from(r#"{"__metadata__":{"format":"pt"}"#);
+        let mut at = 0;
+        for tensor in &self.tensors {
+            let end = at + tensor.len * FLOAT_BYTES;
+            let name = serde_json::to_string(&tensor.name).expect("a name is text");
+            let _ = write!(
+                text,
+                r#",{name}:{{"dtype":"F32","shape":{:?},"data_offsets":[{at},{end}]}}"#,
+                tensor.shape
+            );
+            at = end;
+        }
+        text.push('}');
+        let length = (8 + text.len()).next_multiple_of(ALIGN) - 8;
+        let mut out = (length as u64).to_le_bytes().to_vec();
+        out.extend_from_slice(text.as_bytes());
+        out.resize(8 + length, b' ');
+        out
+    }
+
+    /// Of all its tensors.
+    #[must_use]
+    pub fn data_bytes(&self) -> usize {
+        let floats: usize = self.tensors.iter().map(|tensor| tensor.len).sum();
+        floats * FLOAT_BYTES
+    }
+
+    /// The data in order: one slice where tensors are neighbours in their arena, which they are in general.
+    #[must_use]
+    pub fn slices<'a>(&self, arenas: &[&'a [f32]]) -> Vec<&'a [u8]> {
+        self.runs()
+            .into_iter()
+            .map(|(arena, offset, len)| bytemuck::cast_slice(&arenas[arena][offset..offset + len]))
+            .collect()
+    }
+
+    /// Arena, offset and length of what lies together, in the order of the file.
+    #[must_use]
+    pub fn runs(&self) -> Vec<(usize, usize, usize)> {
+        let mut out: Vec<(usize, usize, usize)> = Vec::new();
+        for tensor in &self.tensors {
+            match out.last_mut() {
+                Some((arena, offset, len))
+                    if *arena == tensor.arena && *offset + *len == tensor.offset =>
+                {
+                    *len += tensor.len;
+                }
+                _ => out.push((tensor.arena, tensor.offset, tensor.len)),
+            }
+        }
+        out
+    }
+}
+
+/// The tensors of the model, arena 0.
+#[must_use]
+pub fn model(blocks: &[NamedBlock]) -> Vec<Tensor> {
+    blocks
+        .iter()
+        .map(|block| tensor(block, block.name.clone(), 0))
+        .collect()
+}
+
+/// The optimizer's, plane after plane: plane `p` is arena `p + 1`.
+#[must_use]
+pub fn optimizer(blocks: &[NamedBlock], planes: &[String]) -> Vec<Tensor> {
+    let of = |(index, plane): (usize, &String)| {
+        let named =
+            |block: &NamedBlock| tensor(block, format!("{}.{plane}", block.name), index + 1);
+        blocks.iter().map(named).collect::<Vec<Tensor>>()
+    };
+    planes.iter().enumerate().flat_map(of).collect()
+}
+
+/// Arenas besides, whole, by name: `first` is the index of the first.
+#[must_use]
+pub fn extras(extras: &[(String, usize)], first: usize) -> Vec<Tensor> {
+    let tensor = |(index, (name, len)): (usize, &(String, usize))| Tensor {
+        name: name.clone(),
+        shape: vec![*len],
+        arena: first + index,
+        offset: 0,
+        len: *len,
+    };
+    extras.iter().enumerate().map(tensor).collect()
+}
+
+fn tensor(block: &NamedBlock, name: String, arena: usize) -> Tensor {
+    Tensor {
+        name,
+        shape: block.shape.clone(),
+        arena,
+        offset: block.offset,
+        len: block.len,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tensors(lens: &[usize]) -> Vec<Tensor> {
+        let mut offset = 0;
+        let one = |(index, &len): (usize, &usize)| {
+            offset += len;
+            Tensor {
+                name: format!("t{index}"),
+                shape: vec![len],
+                arena: 0,
+                offset: offset - len,
+                len,
+            }
+        };
+        lens.iter().enumerate().map(one).collect()
+    }
+
+    #[test]
+    fn parts_hold_whole_tensors_and_stay_below_their_size() {
+        let parts = Part::cut("model", tensors(&[3, 4, 2, 20, 1]), 8 * 4);
+        let lens: Vec<Vec<usize>> = parts
+            .iter()
+            .map(|part| part.tensors.iter().map(|tensor| tensor.len).collect())
+            .collect();
+        assert_eq!(lens, [vec![3, 4], vec![2], vec![20], vec![1]]);
+        assert_eq!(parts[1].name, "model-00002-of-00004.safetensors");
+        assert_eq!(Part::cut("m", tensors(&[3]), 1)[0].name, "m.safetensors");
+        assert_eq!(
+            Part::cut("m", Vec::new(), 1).len(),
+            1,
+            "no tensor is a file too"
+        );
+    }
+
+    #[test]
+    fn a_part_is_a_safetensors_file() {
+        let arena: Vec<f32> = (0..9).map(|i| i as f32).collect();
+        let part = &Part::cut("model", tensors(&[3, 4, 2]), 1 << 20)[0];
+        let mut file = part.header();
+        assert_eq!(file.len() % ALIGN, 0);
+        assert_eq!(part.slices(&[&arena]).len(), 1, "neighbours are one slice");
+        file.extend(part.slices(&[&arena]).concat());
+        let read = safetensors::SafeTensors::deserialize(&file).expect("sound");
+        let second: Vec<f32> = bytemuck::pod_collect_to_vec(read.tensor("t1").unwrap().data());
+        assert_eq!(second, [3.0, 4.0, 5.0, 6.0]);
+        assert_eq!(read.len(), 3);
+    }
+}

@@ -1,0 +1,235 @@
+//! The thread that writes checkpoints while training goes on.
+//!
+//! Training gives it a copy of the state and gets the copy's memory back with the outcome, so that there are two states in memory
+//! and never three, and the next copy meets pages that are in place. One checkpoint is written at a time; a second one waits with
+//! whoever wants it, so that a slow disk leads to fewer checkpoints and not to a queue of old ones.
+
+use super::{CheckpointError, Contents, JobFolder, Manifest};
+use crate::clock;
+use muster_model::checkpoint::{Candidate, Written};
+use muster_model::spec::CheckpointPolicy;
+use std::collections::BTreeMap;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::Duration;
+
+/// What is to be written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// A checkpoint, after which those that the policy does not keep are removed.
+    Checkpoint,
+    /// The trained model.
+    Final,
+}
+
+/// What came of an order.
+#[derive(Debug)]
+pub struct Attempt {
+    pub step: u64,
+    pub took: Duration,
+    pub outcome: Result<Outcome, CheckpointError>,
+}
+
+/// What has been written.
+#[derive(Debug)]
+pub enum Outcome {
+    Checkpoint {
+        written: Written,
+        /// Steps of which the checkpoints are gone now. That removing fails does no harm to what was written.
+        pruned: Result<Vec<u64>, CheckpointError>,
+    },
+    Final {
+        /// Relative to the checkpoint root.
+        model_path: String,
+    },
+}
+
+/// The thread's other end.
+#[derive(Debug)]
+pub struct Writer {
+    orders: Sender<Order>,
+    answers: Receiver<Answer>,
+    busy: bool,
+    spare: Option<Contents>,
+    present: Vec<Candidate>,
+}
+
+#[derive(Debug)]
+struct Order {
+    kind: Kind,
+    manifest: Box<Manifest>,
+    contents: Contents,
+}
+
+/// Memory, and besides the first time what came of an order and what there is by now.
+#[derive(Debug)]
+struct Answer {
+    contents: Contents,
+    ended: Option<(Attempt, Vec<Candidate>)>,
+}
+
+impl Writer {
+    /// Starts the thread, which first makes room for a state of so many parameters and planes.
+    ///
+    /// # Errors
+    /// [`CheckpointError::Io`] when the folder cannot be listed or the thread not be started.
+    pub fn start(
+        folder: JobFolder,
+        policy: CheckpointPolicy,
+        parameters: usize,
+        planes: usize,
+    ) -> Result<Self, CheckpointError> {
+        let mut known = BTreeMap::new();
+        let present = folder.candidates(&mut known)?;
+        let (orders, received) = mpsc::channel();
+        let (to, answers) = mpsc::channel();
+        let path = folder.path();
+        let work = move || {
+            let mut spare = Contents::default();
+            spare.fit(parameters, planes);
+            let _ = to.send(Answer {
+                contents: spare,
+                ended: None,
+            });
+            serve(&folder, &policy, &mut known, &received, &to);
+        };
+        thread::Builder::new()
+            .name("checkpoint".to_owned())
+            .spawn(work)
+            .map_err(CheckpointError::io("start a writer for", &path))?;
+        Ok(Self {
+            orders,
+            answers,
+            busy: false,
+            spare: None,
+            present,
+        })
+    }
+
+    /// Whether something is being written.
+    #[must_use]
+    pub fn is_busy(&self) -> bool {
+        self.busy
+    }
+
+    /// What there is to continue from, as of the last outcome.
+    #[must_use]
+    pub fn present(&self) -> &[Candidate] {
+        &self.present
+    }
+
+    /// Memory for the next copy of the state.
+    pub fn spare(&mut self) -> Contents {
+        while let Ok(answer) = self.answers.try_recv() {
+            self.take(answer);
+        }
+        self.spare.take().unwrap_or_default()
+    }
+
+    /// Begins to write.
+    ///
+    /// # Panics
+    /// When it is busy: outcomes are to be taken first.
+    pub fn begin(&mut self, kind: Kind, manifest: Manifest, contents: Contents) {
+        assert!(!self.busy, "one at a time");
+        self.busy = true;
+        let order = Order {
+            kind,
+            manifest: Box::new(manifest),
+            contents,
+        };
+        self.orders.send(order).expect("the writer lives as long");
+    }
+
+    /// The outcome of what was begun, if there is one by now.
+    pub fn poll(&mut self) -> Option<Attempt> {
+        while self.busy {
+            let answer = self.answers.try_recv().ok()?;
+            if let Some(attempt) = self.take(answer) {
+                return Some(attempt);
+            }
+        }
+        None
+    }
+
+    /// Waits for the outcome of what was begun, at most so long.
+    pub fn wait(&mut self, limit: Duration) -> Option<Attempt> {
+        let until = clock::now() + limit;
+        while self.busy {
+            let left = until.saturating_duration_since(clock::now());
+            match self.answers.recv_timeout(left) {
+                Ok(answer) => {
+                    if let Some(attempt) = self.take(answer) {
+                        return Some(attempt);
+                    }
+                }
+                Err(RecvTimeoutError::Timeout) => return None,
+                Err(RecvTimeoutError::Disconnected) => panic!("the writer has panicked"),
+            }
+        }
+        None
+    }
+
+    fn take(&mut self, answer: Answer) -> Option<Attempt> {
+        self.spare = Some(answer.contents);
+        let (attempt, present) = answer.ended?;
+        self.busy = false;
+        self.present = present;
+        Some(attempt)
+    }
+}
+
+fn serve(
+    folder: &JobFolder,
+    policy: &CheckpointPolicy,
+    known: &mut BTreeMap<String, Candidate>,
+    orders: &Receiver<Order>,
+    to: &Sender<Answer>,
+) {
+    for order in orders {
+        let Order {
+            kind,
+            mut manifest,
+            contents,
+        } = order;
+        let began = clock::now();
+        let outcome = match kind {
+            Kind::Final => folder
+                .write_final(&mut manifest, &contents)
+                .map(|model_path| Outcome::Final { model_path }),
+            Kind::Checkpoint => {
+                folder
+                    .write(&mut manifest, &contents)
+                    .map(|written| Outcome::Checkpoint {
+                        written,
+                        pruned: folder.prune(policy, known),
+                    })
+            }
+        };
+        let attempt = Attempt {
+            step: manifest.step,
+            took: began.elapsed(),
+            outcome,
+        };
+        let answer = Answer {
+            contents,
+            ended: Some((attempt, known.values().copied().collect())),
+        };
+        if to.send(answer).is_err() {
+            return;
+        }
+    }
+}
+
+impl CheckpointError {
+    /// Whether the same may succeed later: the disk or the store failed, not the checkpoint.
+    #[must_use]
+    pub fn is_passing(&self) -> bool {
+        match self {
+            Self::Io { .. } | Self::Late { .. } => true,
+            Self::Damaged { .. } | Self::Mismatch { .. } | Self::Fenced { .. } | Self::Diverged => {
+                false
+            }
+        }
+    }
+}
