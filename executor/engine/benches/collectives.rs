@@ -9,7 +9,7 @@
 
 use muster_engine::collective::{self, Algorithm, all_reduce_arena};
 use muster_engine::fabric::{Arena, Credentials, Fabric, Member, Options, Port, View};
-use muster_model::id::JobId;
+use muster_model::id::{JobId, TaskId};
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -228,9 +228,8 @@ fn member(side: &str) {
     }
     let credentials = Credentials {
         job_id: JobId(Uuid::nil()),
-        revision: 1,
         secret: "ef".repeat(32),
-        id: rank as u32,
+        id: TaskId(Uuid::from_u128(rank as u128)),
         attempt: 1,
     };
     let port = Port::bind("127.0.0.1", Some(&meeting), credentials).expect("a port");
@@ -289,16 +288,18 @@ fn member(side: &str) {
 
 /// Members find each other by files: this side's own in place, the others' awaited.
 fn meet(folder: &Path, ranks: usize, me: &Member) -> Vec<Member> {
-    let file = |id: u32| folder.join(format!("{id}.json"));
+    let file = |id: TaskId| folder.join(format!("{id}.json"));
     let draft = folder.join(format!("{}.draft", me.id));
     let text = serde_json::to_string(me).expect("plain data");
     fs::write(&draft, text).expect("a file");
     fs::rename(&draft, file(me.id)).expect("a file");
-    let wait = |id: u32| loop {
+    let wait = |id: TaskId| loop {
         if let Ok(text) = fs::read_to_string(file(id)) {
             return serde_json::from_str(&text).expect("a member");
         }
         thread::sleep(Duration::from_millis(1));
     };
-    (0..ranks as u32).map(wait).collect()
+    (0..ranks as u128)
+        .map(|rank| wait(TaskId(Uuid::from_u128(rank))))
+        .collect()
 }

@@ -2,7 +2,7 @@
 
 use muster_engine::collective::{self, Algorithm, Model, all_reduce_arena, pieces};
 use muster_engine::fabric::{Arena, Credentials, Fabric, Member, Options, Port, View};
-use muster_model::id::JobId;
+use muster_model::id::{JobId, TaskId};
 use std::thread;
 use uuid::Uuid;
 
@@ -12,9 +12,8 @@ const SIZES: [usize; 9] = [0, 1, 2, 7, 17, 63, 1_001, 65_537, 300_007];
 fn credentials(id: u32) -> Credentials {
     Credentials {
         job_id: JobId(Uuid::nil()),
-        revision: 1,
         secret: "ab".repeat(32),
-        id,
+        id: TaskId(Uuid::from_u128(id.into())),
         attempt: 1,
     }
 }

@@ -7,7 +7,7 @@
 
 use muster_engine::collective::{Choice, Group};
 use muster_engine::fabric::{Coordinator, Credentials, Gathering, Options, Port, Report, View};
-use muster_model::id::JobId;
+use muster_model::id::{JobId, TaskId};
 use rustix::process::{Pid, Signal, getpid, kill_process};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -87,6 +87,14 @@ impl Coordinator for Remote {
     }
 }
 
+fn task(number: u32) -> TaskId {
+    TaskId(Uuid::from_u128(number.into()))
+}
+
+fn number(task: TaskId) -> u32 {
+    task.0.as_u128() as u32
+}
+
 /// Contribution of member `id` to step `step`: integers, so sums are exact.
 fn value(id: u32, step: u64, i: usize) -> f32 {
     ((i % 1_021) as u64 * u64::from(id + 1) + step * 17) as f32
@@ -104,9 +112,8 @@ fn member() {
     let remote = Arc::new(Remote(Mutex::new(BufReader::new(stream))));
     let credentials = Credentials {
         job_id: JobId(Uuid::nil()),
-        revision: 1,
         secret: "cd".repeat(32),
-        id: orders.id,
+        id: task(orders.id),
         attempt: 1,
     };
     let port = Port::bind("127.0.0.1", Some(Path::new(&orders.folder)), credentials).unwrap();
@@ -115,7 +122,8 @@ fn member() {
         ..Options::default()
     };
     let coordinator = Arc::clone(&remote);
-    let mut group = Group::start(port, coordinator, FLOATS, Choice::Fastest, options).unwrap();
+    let mut group =
+        Group::start(port, coordinator, FLOATS, Choice::Fastest, false, options).unwrap();
     // The parameters: how often they were updated, and by what.
     let mut step = [0.0];
     let mut parameters = vec![0.5; 1_003];
@@ -145,7 +153,7 @@ fn member() {
             .view()
             .members
             .iter()
-            .map(|member| member.id)
+            .map(|member| number(member.id))
             .collect();
         for (i, sum) in group.sums().iter().enumerate() {
             let of = |ids: &[u32]| ids.iter().map(|&id| value(id, now, i)).sum::<f32>();

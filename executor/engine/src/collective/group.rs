@@ -10,6 +10,8 @@ use crate::fabric::{
     Arena, Coordinator, Fabric, FabricError, Flow, How, Node, Options, Piece, Port, Report, Side,
     Take, View,
 };
+use muster_model::id::TaskId;
+use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -21,7 +23,7 @@ const VIEWS_PER_COLLECTIVE: usize = 64;
 pub struct Reduced {
     /// Ranks whose gradients are in the sum; the caller divides by what they have counted.
     pub contributions: usize,
-    /// The view that completed it.
+    /// The view that completed it; [`Group::members_of`] tells whose they are.
     pub view: u64,
 }
 
@@ -57,11 +59,14 @@ pub struct Group {
     joined: Vec<usize>,
     /// Ranges whose sums a slower member may still lack; see [`Self::fence`].
     unfenced: Vec<Range<usize>>,
+    /// Of the present view and those before it, back to what the caller has forgotten.
+    rosters: BTreeMap<u64, Vec<TaskId>>,
 }
 
 impl Group {
-    /// Reports as a newcomer and waits for the first view with this task in it. `len` floats of gradients; `between` is the
-    /// algorithm between nodes, or between tasks that share no memory. All members give the same.
+    /// Reports and waits for the first view with this task in it. `len` floats of gradients; `between` is the algorithm between
+    /// nodes, or between tasks that share no memory; all members give the same. `has_values`: this task can welcome the others;
+    /// newcomers cannot, and when nobody can, all begin alike.
     ///
     /// # Errors
     /// [`FabricError`].
@@ -70,6 +75,7 @@ impl Group {
         coordinator: Arc<dyn Coordinator>,
         len: usize,
         between: Choice,
+        has_values: bool,
         options: Options,
     ) -> Result<Self, FabricError> {
         let mut group = Self {
@@ -81,7 +87,7 @@ impl Group {
             arena: Arena::new(len)?,
             fabric: None,
             completed: 0,
-            fresh: true,
+            fresh: !has_values,
             last: Reduced {
                 contributions: 0,
                 view: 0,
@@ -90,6 +96,7 @@ impl Group {
             held: Held::Present,
             joined: Vec::new(),
             unfenced: Vec::new(),
+            rosters: BTreeMap::new(),
         };
         group.next_view(None, true)?;
         Ok(group)
@@ -121,6 +128,18 @@ impl Group {
     #[must_use]
     pub fn rank(&self) -> usize {
         self.fabric().rank()
+    }
+
+    /// Members of the view of that number, in order of rank, if this task was in it since it last called [`Self::forget_views`].
+    #[must_use]
+    pub fn members_of(&self, view: u64) -> Option<&[TaskId]> {
+        self.rosters.get(&view).map(Vec::as_slice)
+    }
+
+    /// Forgets the members of every view but the present one: called between steps.
+    pub fn forget_views(&mut self) {
+        let present = self.view().number;
+        self.rosters.retain(|number, _| *number == present);
     }
 
     /// Collectives on the arena that this task has completed or, as a newcomer, was told of.
@@ -164,6 +183,15 @@ impl Group {
         if self.joined.is_empty() && self.coordinator.someone_waits() {
             self.next_view(Some(FabricError::Regroup), true)?;
         }
+        Ok(self.has_newcomers())
+    }
+
+    /// As [`Self::between_steps`], when all members have agreed by other means on the step after which the next view is due.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn regroup(&mut self) -> Result<bool, FabricError> {
+        self.next_view(Some(FabricError::Regroup), true)?;
         Ok(self.has_newcomers())
     }
 
@@ -303,6 +331,8 @@ impl Group {
             self.model = Some(Model::probe(mesh, groups)?);
         }
         self.unfenced.clear();
+        let roster = view.members.iter().map(|member| member.id).collect();
+        self.rosters.insert(view.number, roster);
         match completed.flatten().max() {
             Some(top) => {
                 self.joined = newcomers;
@@ -339,10 +369,10 @@ impl Group {
                     ..Flow::default()
                 };
                 let mut fabric = self.fabric.take().expect("just joined");
-                let header = [self.last.contributions as f32];
+                let header = [self.last.contributions as f32, self.last.view as f32];
                 let sent = fabric
                     .mesh()
-                    .run(&header, &mut [], &whole(laggard, 1))
+                    .run(&header, &mut [], &whole(laggard, 2))
                     .and_then(|()| fabric.mesh().run(self.sums(), &mut [], &flow));
                 self.fabric = Some(fabric);
                 sent?;
@@ -356,14 +386,14 @@ impl Group {
                     }],
                     ..Flow::default()
                 };
-                let mut header = [0.0];
-                fabric.mesh().run(&[], &mut header, &take(0..1))?;
+                let mut header = [0.0; 2];
+                fabric.mesh().run(&[], &mut header, &take(0..2))?;
                 let (_, sums) = self.arena.sides();
                 fabric.mesh().run(&[], sums, &take(self.range.clone()))?;
                 self.held = Held::Arena;
                 self.last = Reduced {
                     contributions: header[0] as usize,
-                    view: view.number,
+                    view: header[1] as u64,
                 };
             }
         }
@@ -385,7 +415,7 @@ fn whole(to: usize, len: usize) -> Flow {
 }
 
 /// The id of who died, if somebody did.
-fn lost_member(error: &FabricError, view: &View) -> Option<u32> {
+fn lost_member(error: &FabricError, view: &View) -> Option<TaskId> {
     match error {
         FabricError::Lost { rank } => view.members.get(*rank).map(|member| member.id),
         _ => None,

@@ -1,19 +1,24 @@
 //! The rule by which reports become the next view; whoever coordinates (rank 0, the executor, a test) calls it under its lock.
 
 use super::view::{Member, Report, View};
+use muster_model::id::TaskId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Members of the present view, and who has reported since.
 #[derive(Debug)]
 pub struct Gathering {
     view: View,
-    reports: BTreeMap<u32, Report>,
+    reports: BTreeMap<TaskId, Report>,
     /// Newcomers that the first view waits for.
     first: usize,
+    /// Who is to take part from the next open view on, in order of rank; without it everyone who comes.
+    roster: Option<Vec<TaskId>>,
+    /// Have died, left, or been dismissed.
+    gone: BTreeSet<TaskId>,
 }
 
 impl Gathering {
-    /// The first view forms when `first` newcomers have reported.
+    /// The first view forms when `first` newcomers have reported; later ones take in whoever comes.
     #[must_use]
     pub fn new(first: usize) -> Self {
         let members = Vec::new();
@@ -21,7 +26,34 @@ impl Gathering {
             view: View { number: 0, members },
             reports: BTreeMap::new(),
             first,
+            roster: None,
+            gone: BTreeSet::new(),
         }
+    }
+
+    /// The first view forms when all of `roster` have reported, in its order.
+    #[must_use]
+    pub fn of(roster: Vec<TaskId>) -> Self {
+        let mut gathering = Self::new(0);
+        gathering.roster = Some(roster);
+        gathering
+    }
+
+    /// From the next open view on these are to take part, ranked in this order.
+    pub fn want(&mut self, roster: Vec<TaskId>) {
+        self.roster = Some(roster);
+    }
+
+    /// This task has died or left for sure: nobody waits for it any more.
+    pub fn forget(&mut self, id: TaskId) {
+        self.reports.remove(&id);
+        self.gone.insert(id);
+    }
+
+    /// Whether that task has died, left, or been dismissed.
+    #[must_use]
+    pub fn has_gone(&self, id: TaskId) -> bool {
+        self.gone.contains(&id)
     }
 
     /// The present view; number 0 and empty before the first.
@@ -30,10 +62,23 @@ impl Gathering {
         &self.view
     }
 
-    /// Whether a newcomer has reported that is in no view yet.
+    /// Whether an open view would have other members than the present one, and all of them are there. Newcomers that have not come
+    /// yet are not waited for by stopping the others.
     #[must_use]
     pub fn someone_waits(&self) -> bool {
-        self.newcomers().next().is_some()
+        let Some(roster) = &self.roster else {
+            return self.newcomers().next().is_some();
+        };
+        let is_member = |id: &TaskId| self.view.rank_of(*id).is_some();
+        let living = || roster.iter().filter(|id| !self.gone.contains(id));
+        let there = living().all(|id| is_member(id) || self.reports.contains_key(id));
+        let joins = living().any(|id| !is_member(id));
+        let leaves = self
+            .view
+            .members
+            .iter()
+            .any(|member| !self.gone.contains(&member.id) && !roster.contains(&member.id));
+        there && (joins || leaves)
     }
 
     /// Takes a member's report.
@@ -43,7 +88,8 @@ impl Gathering {
     pub fn report(&mut self, report: Report) -> Result<(), String> {
         let id = report.member.id;
         let is_member = self.view.rank_of(id).is_some();
-        if report.member.completed.is_some() && !is_member {
+        let has_begun = self.view.number > 0;
+        if (has_begun && report.member.completed.is_some() && !is_member) || self.has_gone(id) {
             return Err(format!("view {} goes on without it", self.view.number));
         }
         self.reports.insert(id, report);
@@ -52,49 +98,68 @@ impl Gathering {
 
     /// Forms the next view once everyone has reported that is not held for dead. Whoever reports is alive, whatever others say.
     pub fn next_view(&mut self) -> Option<&View> {
-        let lost: BTreeSet<u32> = self
+        let held: BTreeSet<TaskId> = self
             .reports
             .values()
             .flat_map(|report| report.lost.iter().copied())
+            .chain(self.gone.iter().copied())
             .filter(|id| !self.reports.contains_key(id))
             .collect();
-        let awaited = |member: &&Member| !lost.contains(&member.id);
         let old = &self.view.members;
         let complete = old
             .iter()
-            .filter(awaited)
+            .filter(|member| !held.contains(&member.id))
             .all(|member| self.reports.contains_key(&member.id));
         let survivors: Vec<&Report> = old
             .iter()
             .filter_map(|member| self.reports.get(&member.id))
             .collect();
-        let top = survivors.iter().map(|report| report.member.completed).max();
-        // A newcomer has nothing to repeat a step with.
-        let open = match top {
-            Some(top) => survivors
-                .iter()
-                .filter(|report| report.member.completed == top)
-                .all(|report| report.between_steps),
-            None => self.newcomers().count() >= self.first,
-        };
+        let open = self.is_open(&survivors);
         if !complete || (survivors.is_empty() && !open) {
             return None;
         }
+        // A newcomer has nothing to repeat a step with; one that is on no roster may be on the next.
+        let newcomers = self.newcomers().filter(|report| {
+            let roster = self.roster.as_ref();
+            open && roster.is_none_or(|roster| roster.contains(&report.member.id))
+        });
         let mut members: Vec<Member> = survivors
-            .iter()
+            .into_iter()
+            .chain(newcomers)
             .map(|report| report.member.clone())
             .collect();
-        if open {
-            members.extend(self.newcomers().map(|report| report.member.clone()));
+        if let (true, Some(roster)) = (open, &self.roster) {
+            let place = |member: &Member| roster.iter().position(|wanted| *wanted == member.id);
+            let dismissed = members.extract_if(.., |member| place(member).is_none());
+            self.gone.extend(dismissed.map(|member| member.id));
+            members.sort_by_key(place);
         }
-        for member in &members {
-            self.reports.remove(&member.id);
-        }
+        self.gone.extend(held);
+        self.reports
+            .retain(|id, _| !self.gone.contains(id) && !members.iter().any(|m| m.id == *id));
         self.view = View {
             number: self.view.number + 1,
             members,
         };
         Some(&self.view)
+    }
+
+    /// Whether the next view may have other members than who is left of the present one.
+    fn is_open(&self, survivors: &[&Report]) -> bool {
+        match survivors.iter().map(|report| report.member.completed).max() {
+            Some(top) => survivors
+                .iter()
+                .filter(|report| report.member.completed == top)
+                .all(|report| report.between_steps),
+            None => match &self.roster {
+                None => self.newcomers().count() >= self.first,
+                Some(roster) => {
+                    let mut living = roster.iter().filter(|id| !self.gone.contains(id));
+                    let some = living.clone().next().is_some();
+                    some && living.all(|id| self.reports.contains_key(id))
+                }
+            },
+        }
     }
 
     fn newcomers(&self) -> impl Iterator<Item = &Report> {
@@ -107,11 +172,20 @@ impl Gathering {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use uuid::Uuid;
+
+    fn task(number: u32) -> TaskId {
+        TaskId(Uuid::from_u128(number.into()))
+    }
+
+    fn tasks(numbers: &[u32]) -> Vec<TaskId> {
+        numbers.iter().map(|&number| task(number)).collect()
+    }
 
     fn report(id: u32, completed: Option<u64>, lost: &[u32], between_steps: bool) -> Report {
         Report {
             member: Member {
-                id,
+                id: task(id),
                 attempt: 1,
                 node: String::new(),
                 address: ([127, 0, 0, 1], 1).into(),
@@ -119,13 +193,14 @@ mod tests {
                 completed,
             },
             view: 1,
-            lost: lost.to_vec(),
+            lost: tasks(lost),
             between_steps,
         }
     }
 
     fn ids(view: Option<&View>) -> Option<Vec<u32>> {
-        view.map(|view| view.members.iter().map(|member| member.id).collect())
+        let number = |member: &Member| member.id.0.as_u128() as u32;
+        view.map(|view| view.members.iter().map(number).collect())
     }
 
     /// A gathering in its first view, of members 0, 1 and 2.
@@ -173,5 +248,52 @@ mod tests {
         gathering.report(report(2, Some(4), &[], false)).unwrap();
         assert_eq!(ids(gathering.next_view()), Some(vec![0, 1, 2, 7]));
         assert!(!gathering.someone_waits());
+    }
+
+    /// A gathering in its first view, of a roster.
+    fn rostered() -> Gathering {
+        let mut gathering = Gathering::of(tasks(&[5, 3, 4]));
+        // The one that has the parameters, then the others.
+        gathering.report(report(5, Some(0), &[], true)).unwrap();
+        for id in [4, 8] {
+            gathering.report(report(id, None, &[], true)).unwrap();
+            assert_eq!(ids(gathering.next_view()), None, "3 has not come");
+        }
+        gathering.report(report(3, None, &[], true)).unwrap();
+        assert_eq!(ids(gathering.next_view()), Some(vec![5, 3, 4]));
+        assert!(!gathering.has_gone(task(8)), "the next roster may have it");
+        gathering
+    }
+
+    #[test]
+    fn a_roster_says_who_takes_part_and_in_which_order() {
+        let mut gathering = rostered();
+        assert!(!gathering.someone_waits());
+        gathering.want(tasks(&[5, 9, 4]));
+        assert!(!gathering.someone_waits(), "9 has not come");
+        gathering.report(report(9, None, &[], true)).unwrap();
+        assert!(gathering.someone_waits());
+        for id in [3, 4, 5] {
+            assert_eq!(ids(gathering.next_view()), None);
+            gathering.report(report(id, Some(7), &[], true)).unwrap();
+        }
+        assert_eq!(ids(gathering.next_view()), Some(vec![5, 9, 4]));
+        assert!(gathering.has_gone(task(3)), "dismissed");
+        assert!(gathering.report(report(3, Some(7), &[], true)).is_err());
+        assert!(!gathering.someone_waits());
+    }
+
+    #[test]
+    fn the_dead_are_waited_for_by_nobody() {
+        let mut gathering = rostered();
+        gathering.forget(task(4));
+        assert!(
+            !gathering.someone_waits(),
+            "its place on the roster is void"
+        );
+        gathering.report(report(5, Some(2), &[], false)).unwrap();
+        assert_eq!(ids(gathering.next_view()), None);
+        gathering.report(report(3, Some(2), &[], false)).unwrap();
+        assert_eq!(ids(gathering.next_view()), Some(vec![5, 3]));
     }
 }

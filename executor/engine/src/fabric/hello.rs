@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::wire::hello::same_secret;
 use crate::wire::{Connection, FrameError, HEADER_BYTES, Header, Kind, WireError};
-use muster_model::id::JobId;
+use muster_model::id::{JobId, TaskId};
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
@@ -31,16 +31,15 @@ pub enum Channel {
 #[serde(deny_unknown_fields)]
 pub struct PeerHello {
     pub job_id: JobId,
-    /// Fence: another revision of the job is refused.
-    pub revision: u64,
-    /// Of the revision, as in the launch; hex.
+    /// Fence: new with every start of the job, as in the launch; hex. It stays while the job is resized in place, so that a task
+    /// of a later revision may join those that have stayed.
     pub secret: String,
     /// Fence: the view that the connection is for.
     pub view: u64,
-    /// Id and attempt of who speaks, id of whom it believes to speak to.
-    pub from: u32,
+    /// Who speaks, in which attempt, and whom it believes to speak to.
+    pub from: TaskId,
     pub attempt: u32,
-    pub to: u32,
+    pub to: TaskId,
     pub channel: Channel,
 }
 
@@ -48,15 +47,14 @@ pub struct PeerHello {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub job_id: JobId,
-    pub revision: u64,
     pub secret: String,
     /// This task's own.
-    pub id: u32,
+    pub id: TaskId,
     pub attempt: u32,
 }
 
 impl Credentials {
-    /// Why this greeting is not from a task of the same revision; the view is judged by who waits for it.
+    /// Why this greeting is not from a task of the same start of the job; the view is judged by who waits for it.
     ///
     /// # Errors
     /// The reason, as the stranger is told it.
@@ -68,11 +66,8 @@ impl Credentials {
         if hello.job_id != self.job_id {
             return Err("this task is of another job".to_owned());
         }
-        if hello.revision != self.revision {
-            return Err(format!("this task is of revision {}", self.revision));
-        }
         if hello.to != self.id {
-            return Err(format!("this is member {}", self.id));
+            return Err(format!("this is task {}", self.id));
         }
         Ok(())
     }
@@ -276,19 +271,17 @@ mod tests {
     fn each_fence_is_judged() {
         let me = Credentials {
             job_id: JobId(Uuid::nil()),
-            revision: 3,
             secret: "s3".into(),
-            id: 1,
+            id: TaskId(Uuid::from_u128(1)),
             attempt: 1,
         };
         let good = PeerHello {
             job_id: JobId(Uuid::nil()),
-            revision: 3,
             secret: "s3".into(),
             view: 1,
-            from: 2,
+            from: TaskId(Uuid::from_u128(2)),
             attempt: 1,
-            to: 1,
+            to: TaskId(Uuid::from_u128(1)),
             channel: Channel::Data,
         };
         assert_eq!(me.judge(&good), Ok(()));
@@ -298,8 +291,7 @@ mod tests {
             me.judge(&hello).unwrap_err()
         };
         assert_eq!(wrong(|h| h.secret = "s4".into()), "the secret is wrong");
-        assert_eq!(wrong(|h| h.revision = 2), "this task is of revision 3");
-        assert_eq!(wrong(|h| h.to = 0), "this is member 1");
+        assert!(wrong(|h| h.to = TaskId(Uuid::nil())).ends_with("0001"));
         assert!(wrong(|h| h.job_id = JobId(Uuid::max())).contains("another job"));
     }
 

@@ -146,7 +146,6 @@ impl Meeting<'_> {
         let me = self.port.credentials();
         let hello = PeerHello {
             job_id: me.job_id,
-            revision: me.revision,
             secret: me.secret.clone(),
             view: self.view,
             from: me.id,

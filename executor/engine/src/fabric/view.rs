@@ -3,6 +3,7 @@
 //! The fabric never decides who is a member. A task that sees a peer die reports it and is told the next view; whoever tells it
 //! (rank 0, the executor, a test) is behind [`Coordinator`].
 
+use muster_model::id::TaskId;
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -11,8 +12,7 @@ use std::path::PathBuf;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Member {
-    /// Of the job, for as long as the task lives; no other task ever gets it.
-    pub id: u32,
+    pub id: TaskId,
     /// Fence: another attempt of the same task is refused.
     pub attempt: u32,
     /// The machine, as its kernel calls this boot of it. Members that say the same try shared memory.
@@ -36,7 +36,7 @@ pub struct View {
 impl View {
     /// The rank of the member with this id.
     #[must_use]
-    pub fn rank_of(&self, id: u32) -> Option<usize> {
+    pub fn rank_of(&self, id: TaskId) -> Option<usize> {
         self.members.iter().position(|member| member.id == id)
     }
 }
@@ -48,8 +48,8 @@ pub struct Report {
     pub member: Member,
     /// The view that it leaves; 0 of one that has not been in any.
     pub view: u64,
-    /// Ids of members that it holds for dead.
-    pub lost: Vec<u32>,
+    /// Members that it holds for dead.
+    pub lost: Vec<TaskId>,
     /// Whether it stands between steps and has no collective to repeat.
     pub between_steps: bool,
 }
