@@ -25,7 +25,7 @@ use std::fs;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
@@ -340,7 +340,9 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
         dataset_root: data,
         reporter: &kept,
         stop: StopFlag::new(Duration::from_secs(1)),
-        peers: &|| Some(peers.clone()),
+        peers: Arc::new(move || Some(peers.clone())),
+        listen_host: "127.0.0.1",
+        folder: checkpoints.path(),
         threads: 1,
     };
     worker::run(&launch, 0, &around).expect("training");

@@ -22,6 +22,8 @@ pub enum Channel {
     Data,
     /// Words beside the floats, and the sign of life.
     Control,
+    /// Lines between a worker and the one that keeps the list of members.
+    Office,
     /// A Unix socket between tasks of one node: hands memory over, rings the bell, and is the sign of life.
     Local,
 }

@@ -193,7 +193,11 @@ impl Room {
         }
         let hello: PeerHello =
             serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("greeting"))?;
-        let fits = (hello.channel == Channel::Local) == matches!(stream, Stream::Unix(_));
+        let fits = match hello.channel {
+            Channel::Data | Channel::Control => matches!(stream, Stream::Tcp(_)),
+            Channel::Local => matches!(stream, Stream::Unix(_)),
+            Channel::Office => false,
+        };
         let judged = self.credentials.judge(&hello).and_then(|()| {
             fits.then_some(())
                 .ok_or_else(|| "that channel goes over another socket".to_owned())

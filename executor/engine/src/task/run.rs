@@ -11,6 +11,7 @@ use crate::worker::{self, Ending, Reporter, Surroundings, WorkerError};
 use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
 use muster_model::task::Role;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// What the executor gives on the command line.
@@ -107,7 +108,12 @@ fn run_worker(
         dataset_root: &options.dataset_root,
         reporter: events,
         stop,
-        peers: &|| folder.peers(),
+        peers: {
+            let folder = folder.clone();
+            Arc::new(move || folder.peers())
+        },
+        listen_host: &options.listen_host,
+        folder: &options.folder,
         threads: options.threads,
     };
     match worker::run(launch, rank, &around) {

@@ -152,6 +152,7 @@ impl<'a> Chief<'a> {
         reason: String,
     ) -> Result<Ending, Trouble> {
         self.sample(true)?;
+        exchange.conclude(model)?;
         let snapshot = exchange.snapshot(model, self.saver.spare())?;
         model
             .parameters

@@ -3,6 +3,7 @@
 use crate::checkpoint::CheckpointError;
 use crate::cuda::DeviceError;
 use crate::data::{DatasetError, OrderError};
+use crate::fabric::FabricError;
 use crate::model::BuildError;
 use crate::wire::WireError;
 use std::io;
@@ -36,6 +37,8 @@ pub enum WorkerError {
         "PS shards hold other bits after handing over at step {step} than before: {before:016x} became {after:016x}"
     )]
     MovedBadly { step: u64, before: u64, after: u64 },
+    #[error("could not exchange with the other workers")]
+    Peers(#[from] FabricError),
     #[error("could not keep a report")]
     Report(#[from] io::Error),
 }
@@ -54,9 +57,11 @@ impl WorkerError {
             Self::Checkpoint(error) => {
                 error.is_passing() || matches!(error, CheckpointError::Fenced { .. })
             }
-            Self::Device(_) | Self::Refused { .. } | Self::MovedBadly { .. } | Self::Report(_) => {
-                true
-            }
+            Self::Device(_)
+            | Self::Refused { .. }
+            | Self::MovedBadly { .. }
+            | Self::Peers(_)
+            | Self::Report(_) => true,
         }
     }
 }

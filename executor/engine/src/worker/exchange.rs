@@ -41,10 +41,18 @@ pub(super) trait Exchange {
     /// [`Trouble`].
     fn snapshot(&mut self, model: &Model, into: Contents) -> Result<Snapshot, Trouble>;
 
+    /// Chief: training is over. Nobody else takes part any more, and the model holds everybody's final parameters.
+    ///
+    /// # Errors
+    /// [`Trouble`].
+    fn conclude(&mut self, _: &mut Model) -> Result<(), Trouble> {
+        Ok(())
+    }
+
     /// How many take part now.
     fn layout(&self) -> Layout;
 
-    /// Chief: tells everyone that training is over, then leaves.
+    /// Chief: the work is safe; tells everyone that training is over, and leaves.
     fn done(self: Box<Self>);
 
     /// Leaves in order, told so; the others may go on.

@@ -2,7 +2,7 @@
 //! fills the shards, reports progress, evaluates, writes checkpoints and decides when training is over.
 //!
 //! The loop is in [`train`]; the chief's duties are in [`chief`]; the loop knows of the others only what [`exchange`] says, and
-//! [`servers`] is that exchange by PS shards, to which [`shards`] speaks as to one.
+//! [`servers`] is that exchange by PS shards, to which [`shards`] speaks as to one; [`peers`] is it without them.
 //!
 //! A worker must never know of nodes, plans or tenants' quotas.
 
@@ -12,6 +12,7 @@ mod error;
 mod exchange;
 mod link;
 mod model;
+mod peers;
 mod progress;
 mod resume;
 mod saver;
@@ -23,7 +24,7 @@ mod train;
 pub use error::WorkerError;
 pub use link::{Link, Reply};
 pub use shards::{Address, Moved, ShardFailure, Shards, Snapshot, first_view};
-pub use train::{Ending, Surroundings, run};
+pub use train::{Ending, RosterSource, Surroundings, run};
 
 use muster_model::assignment::TaskReport;
 use std::io;

@@ -5,15 +5,22 @@ use super::chief::Chief;
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
 use super::model::Model;
+use super::peers::AllReduce;
 use super::resume::{self, Start};
 use super::servers::Servers;
 use crate::checkpoint::JobFolder;
 use crate::cuda::Device;
 use crate::document;
 use crate::log;
+use crate::model::Network;
 use crate::stop::StopFlag;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
+use muster_model::spec::Topology;
 use std::path::Path;
+use std::sync::Arc;
+
+/// Reads the job's task set as it is known at the moment; `None` while nothing is.
+pub type RosterSource = Arc<dyn Fn() -> Option<Peers> + Send + Sync>;
 
 /// What a worker works with.
 pub struct Surroundings<'a> {
@@ -21,8 +28,11 @@ pub struct Surroundings<'a> {
     pub dataset_root: &'a Path,
     pub reporter: &'a dyn Reporter,
     pub stop: StopFlag,
-    /// The job's task set as it is known at the moment; `None` while nothing is.
-    pub peers: &'a (dyn Fn() -> Option<Peers> + Sync),
+    pub peers: RosterSource,
+    /// Address that other workers reach this one at.
+    pub listen_host: &'a str,
+    /// The task's own, for its sockets.
+    pub folder: &'a Path,
     /// For the network's passes.
     pub threads: usize,
     pub device: &'a Device,
@@ -68,8 +78,8 @@ pub fn run(
         }
         _ => None,
     };
-    let exchange: Box<dyn Exchange> = match Servers::join(launch, rank, &model.network, around)? {
-        Ok(servers) => Box::new(servers),
+    let exchange = match join(launch, rank, &model.network, around)? {
+        Ok(exchange) => exchange,
         Err(ending) => {
             if let (Ending::Interrupted, Some(start)) = (ending, start) {
                 around
@@ -84,6 +94,21 @@ pub fn run(
         None => follow(&mut model, exchange, around),
     };
     trained.or_else(Trouble::ending)
+}
+
+/// The exchange that the job's document asks for.
+fn join<'a>(
+    launch: &TaskLaunch,
+    rank: u32,
+    network: &Network,
+    around: &'a Surroundings<'a>,
+) -> Result<Result<Box<dyn Exchange + 'a>, Ending>, WorkerError> {
+    Ok(match launch.spec.exchange.topology {
+        Topology::AllReduce => AllReduce::join(launch, rank, network, around)?
+            .map(|peers| Box::new(peers) as Box<dyn Exchange>),
+        Topology::ParameterServer => Servers::join(launch, rank, network, around)?
+            .map(|servers| Box::new(servers) as Box<dyn Exchange>),
+    })
 }
 
 /// Rank 0: gives everyone what to start from, then trains as chief.

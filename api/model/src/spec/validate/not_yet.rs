@@ -3,29 +3,16 @@
 //! One function for each group; whoever carries a variant out takes its line away.
 
 use super::Errors;
-use crate::spec::{Compression, Consistency, Exchange, JobSpec, Rate, Topology};
+use crate::spec::{Compression, Consistency, Exchange, JobSpec, Rate};
 use std::fmt;
 
 impl JobSpec {
     pub(super) fn check_what_is_carried_out(&self, errors: &mut Errors) {
-        topology(errors, &self.exchange);
         averaging(errors, &self.exchange);
         consistency(errors, &self.exchange);
         compression(errors, &self.exchange);
         replicas(errors, &self.exchange);
     }
-}
-
-fn topology(errors: &mut Errors, exchange: &Exchange) {
-    let topology = exchange.topology;
-    let there = topology == Topology::ParameterServer;
-    not_yet(
-        errors,
-        "exchange.topology",
-        &topology,
-        there,
-        "parameter_server",
-    );
 }
 
 fn averaging(errors: &mut Errors, exchange: &Exchange) {

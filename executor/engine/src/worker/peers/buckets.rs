@@ -1,0 +1,185 @@
+//! Which gradients travel together, and the step in which they do so while the backward pass goes on.
+
+use super::head::{HEAD, Head};
+use super::replica::Summed;
+use crate::collective::{Group, Reduced};
+use crate::data::slice;
+use crate::fabric::FabricError;
+use crate::model::Block;
+use crate::worker::model::Model;
+use crate::worker::progress::StepTimes;
+use muster_model::id::TaskId;
+use std::ops::Range;
+use std::sync::mpsc;
+use std::thread;
+
+/// Gradients of a bucket at least, 4 MiB: a sum's fixed costs do not show any more, and the last one has not long to go.
+const BUCKET: usize = 1 << 20;
+
+/// Ranges of whole blocks that tile the parameters, the last first: that is how the backward pass completes them. The same on all
+/// workers.
+#[must_use]
+pub fn buckets(blocks: &[Block]) -> Vec<Range<usize>> {
+    let mut end = blocks.last().map_or(0, |block| block.range().end);
+    let mut buckets = Vec::new();
+    for block in blocks.iter().rev() {
+        if end - block.offset >= BUCKET || block.offset == 0 {
+            buckets.push(block.offset..end);
+            end = block.offset;
+        }
+    }
+    buckets
+}
+
+/// Whose examples a step is cut into.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Cut {
+    /// In order of rank.
+    pub workers: Vec<TaskId>,
+    pub batch: usize,
+}
+
+impl Cut {
+    /// What makes the mean over the examples whose gradients are in the sum of it. It is 1 / batch unless somebody has died in
+    /// mid-step: his examples are then in none of the sums that were complete later, and the mean is over the others'.
+    fn scale(&self, group: &Group, reduced: Reduced) -> f32 {
+        if reduced.contributions == self.workers.len() {
+            return 1.0 / self.batch as f32;
+        }
+        let contributors = group
+            .members_of(reduced.view)
+            .expect("a sum is of a view that this worker was in");
+        let examples: usize = (0..self.workers.len())
+            .filter(|&rank| contributors.contains(&self.workers[rank]))
+            .map(|rank| slice(self.batch, rank, self.workers.len()).len())
+            .sum();
+        1.0 / examples.max(1) as f32
+    }
+}
+
+/// A step's sums over all workers.
+#[derive(Debug)]
+pub struct Sums {
+    pub head: Head,
+    pub parts: Vec<Summed>,
+}
+
+/// Computes the gradients right where they are summed, and sums them at once: for few of them, or a worker alone.
+pub fn in_one(
+    group: &mut Group,
+    model: &mut Model,
+    step: u64,
+    cut: &Cut,
+    mut head: Head,
+) -> (Result<Sums, FabricError>, StepTimes) {
+    let len = model.parameters.len();
+    let (stats, times) = model.gradient(step, &mut group.gradients_mut()[HEAD..], &mut |_, _| {});
+    head.stats = stats;
+    head.write(group.gradients_mut());
+    let sums = group.all_reduce(0..HEAD + len).map(|reduced| Sums {
+        head: Head::read(group.sums()),
+        parts: vec![Summed {
+            range: 0..len,
+            scale: cut.scale(group, reduced),
+        }],
+    });
+    (sums, times)
+}
+
+/// Sums each of `buckets` on a thread of its own as soon as the backward pass has completed it, into `sums`.
+pub fn overlapped(
+    group: &mut Group,
+    model: &mut Model,
+    step: u64,
+    cut: &Cut,
+    mut head: Head,
+    buckets: &[Range<usize>],
+    (gradients, sums): (&mut [f32], &mut [f32]),
+) -> (Result<Sums, FabricError>, StepTimes) {
+    let (ready, exchange) = mpsc::channel::<(Range<usize>, Vec<f32>)>();
+    let (last, early) = buckets.split_last().expect("a network has parameters");
+    thread::scope(|scope| {
+        let exchanger = scope.spawn(move || {
+            let mut parts = Vec::with_capacity(buckets.len());
+            for (range, floats) in exchange {
+                // The head lies before the gradients and goes with the last bucket, which begins with the first of them.
+                let arena = HEAD + range.end - floats.len()..HEAD + range.end;
+                group.gradients_mut()[arena.clone()].copy_from_slice(&floats);
+                let reduced = group.all_reduce(arena)?;
+                // The next sum may come about in another view, whose memory does not have this one.
+                sums[range.clone()]
+                    .copy_from_slice(&group.sums()[HEAD + range.start..HEAD + range.end]);
+                let scale = cut.scale(group, reduced);
+                parts.push(Summed { range, scale });
+            }
+            let head = Head::read(group.sums());
+            Ok(Sums { head, parts })
+        });
+        let mut waiting = early.iter().peekable();
+        let (stats, times) = model.gradient(step, gradients, &mut |done, gradients| {
+            while let Some(bucket) = waiting.next_if(|bucket| bucket.start >= done.start) {
+                // Nobody listens once the exchange has failed; its error is what counts.
+                let _ = ready.send((bucket.clone(), gradients[bucket.clone()].to_vec()));
+            }
+        });
+        head.stats = stats;
+        let mut floats = vec![0.0; HEAD + last.len()];
+        head.write(&mut floats);
+        floats[HEAD..].copy_from_slice(&gradients[last.clone()]);
+        let _ = ready.send((last.clone(), floats));
+        drop(ready);
+        let summed = exchanger.join().expect("an exchange does not panic");
+        (summed, times)
+    })
+}
+
+/// The chief's part in a step that is none: it tells everyone that training is over.
+pub fn finish(group: &mut Group, buckets: &[Range<usize>]) -> Result<(), FabricError> {
+    let head = Head {
+        finish: true,
+        ..Head::default()
+    };
+    group.gradients_mut().fill(0.0);
+    head.write(group.gradients_mut());
+    for bucket in buckets {
+        let start = if bucket.start == 0 {
+            0
+        } else {
+            HEAD + bucket.start
+        };
+        group.all_reduce(start..HEAD + bucket.end)?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::InputShape;
+    use crate::model::zoo;
+
+    #[test]
+    fn buckets_tile_the_parameters_from_the_end_along_blocks() {
+        let input = InputShape {
+            height: 28,
+            width: 28,
+            channels: 1,
+        };
+        let network = zoo::mlp(input, &[2_048, 1_024, 512, 64], 10).unwrap();
+        let buckets = buckets(network.blocks());
+        assert!(buckets.len() > 1);
+        let mut end = network.parameter_count();
+        for bucket in &buckets {
+            assert_eq!(bucket.end, end);
+            assert!(
+                network
+                    .blocks()
+                    .iter()
+                    .any(|block| block.offset == bucket.start)
+            );
+            assert!(bucket.len() >= BUCKET || bucket.start == 0);
+            end = bucket.start;
+        }
+        assert_eq!(end, 0);
+    }
+}

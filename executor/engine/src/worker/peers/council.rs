@@ -1,0 +1,222 @@
+//! How a worker comes to its next view: the chief asks its own office, everyone else asks the chief's.
+
+use super::office::{Call, Farewell, Office, Told};
+use crate::clock;
+use crate::fabric::{Channel, Coordinator, Credentials, PeerHello, Report, Stream, View};
+use crate::stop::StopFlag;
+use crate::wire::{Kind, WireError};
+use crate::worker::train::RosterSource;
+use muster_model::assignment::Peers;
+use muster_model::id::TaskId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::io::{BufRead, BufReader, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+/// To connect and to be welcomed.
+const JOIN_LIMIT: Duration = Duration::from_secs(10);
+
+/// How often a waiting worker looks at whether it was told to stop.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// How often the chief reads who is to take part.
+const ROSTER_EVERY: Duration = Duration::from_millis(50);
+
+/// The workers of a task set, in order of rank.
+#[must_use]
+pub fn roster(peers: &Peers) -> Vec<TaskId> {
+    peers.workers.iter().map(|worker| worker.task_id).collect()
+}
+
+/// The chief's.
+pub struct Chair {
+    office: Office,
+    peers: RosterSource,
+    stop: StopFlag,
+    read: Mutex<Read>,
+}
+
+struct Read {
+    at: Instant,
+    revision: u64,
+}
+
+impl Chair {
+    /// Of an office that was opened with the roster of `revision`.
+    #[must_use]
+    pub fn new(office: Office, peers: RosterSource, stop: StopFlag, revision: u64) -> Self {
+        let at = clock::now();
+        let read = Mutex::new(Read { at, revision });
+        Self {
+            office,
+            peers,
+            stop,
+            read,
+        }
+    }
+
+    /// Reads the task set if it was not read a moment ago, and tells the office of a new one.
+    fn refresh(&self) {
+        let mut read = self.read.lock().expect("nothing panics with the lock");
+        if read.at.elapsed() < ROSTER_EVERY {
+            return;
+        }
+        read.at = clock::now();
+        if let Some(peers) = (self.peers)().filter(|peers| peers.revision > read.revision) {
+            read.revision = peers.revision;
+            self.office.want(roster(&peers));
+        }
+    }
+
+    /// As [`Office::take_dead`].
+    #[must_use]
+    pub fn take_dead(&self) -> Vec<TaskId> {
+        self.office.take_dead()
+    }
+
+    /// Tells everyone who asks that it is over.
+    pub fn close(&self) {
+        self.office.close();
+    }
+}
+
+impl Coordinator for Chair {
+    fn next_view(&self, report: Report) -> Result<View, String> {
+        self.office.next_view(report, || {
+            self.refresh();
+            match self.stop.is_set() {
+                true => Err("this task was told to stop".to_owned()),
+                false => Ok(()),
+            }
+        })
+    }
+
+    fn someone_waits(&self) -> bool {
+        self.refresh();
+        self.office.someone_waits()
+    }
+}
+
+/// Every other worker's: its connection to the chief's office.
+pub struct Remote {
+    lines: Mutex<BufReader<Stream>>,
+    stop: StopFlag,
+    farewell: OnceLock<Farewell>,
+}
+
+impl Remote {
+    /// Connects and greets.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub fn connect(
+        address: &str,
+        chief: TaskId,
+        me: &Credentials,
+        stop: StopFlag,
+    ) -> Result<Arc<Self>, WireError> {
+        let mut stream = Stream::tcp(dial(address)?)?;
+        let hello = PeerHello {
+            job_id: me.job_id,
+            secret: me.secret.clone(),
+            view: 0,
+            from: me.id,
+            attempt: me.attempt,
+            to: chief,
+            channel: Channel::Office,
+        };
+        let hello = serde_json::to_vec(&hello).expect("a greeting is plain data");
+        stream.send_greeting(Kind::Hello, 0, &hello)?;
+        stream.expect_welcome(clock::now() + JOIN_LIMIT)?;
+        Ok(Arc::new(Self {
+            lines: Mutex::new(BufReader::new(stream)),
+            stop,
+            farewell: OnceLock::new(),
+        }))
+    }
+
+    /// Why there was no further view, once there was none.
+    #[must_use]
+    pub fn farewell(&self) -> Option<Farewell> {
+        self.farewell.get().copied()
+    }
+
+    /// Leaves in order.
+    pub fn goodbye(&self) {
+        let mut lines = self.lines.lock().expect("nothing panics with the lock");
+        let _ = say(lines.get_mut(), &Call::Goodbye);
+    }
+
+    /// Waits until the chief has closed its office, that is until the job's work is safe.
+    pub fn wait_for_the_end(&self) {
+        let mut lines = self.lines.lock().expect("nothing panics with the lock");
+        while !self.stop.is_set() {
+            if comes(&lines, LOOK_EVERY) {
+                let _ = lines.read_until(b'\n', &mut Vec::new());
+                return;
+            }
+        }
+    }
+
+    fn ask(&self, report: Report) -> Result<View, Farewell> {
+        let mut lines = self.lines.lock().expect("nothing panics with the lock");
+        if self.stop.is_set() {
+            return Err(Farewell::Stopped);
+        }
+        say(lines.get_mut(), &Call::Next(report)).map_err(|_| Farewell::ChiefLost)?;
+        while !comes(&lines, LOOK_EVERY) {
+            if self.stop.is_set() {
+                return Err(Farewell::Stopped);
+            }
+        }
+        let mut line = Vec::new();
+        let read = lines.read_until(b'\n', &mut line);
+        let told = read.ok().and_then(|_| serde_json::from_slice(&line).ok());
+        match told {
+            Some(Told::View(view)) => Ok(view),
+            Some(Told::Over(farewell)) => Err(farewell),
+            None => Err(Farewell::ChiefLost),
+        }
+    }
+}
+
+impl Coordinator for Remote {
+    fn next_view(&self, report: Report) -> Result<View, String> {
+        self.ask(report).map_err(|farewell| {
+            let first = self.farewell.get_or_init(|| farewell);
+            format!("{first:?}")
+        })
+    }
+}
+
+fn say(stream: &mut Stream, call: &Call) -> std::io::Result<()> {
+    let mut line = serde_json::to_vec(call)?;
+    line.push(b'\n');
+    stream.write_all(&line)
+}
+
+/// Whether something has come to be read within the time, be it the end.
+fn comes(lines: &BufReader<Stream>, within: Duration) -> bool {
+    let limit = Timespec {
+        tv_sec: 0,
+        tv_nsec: within.subsec_nanos().into(),
+    };
+    let mut watched = [PollFd::new(lines.get_ref(), PollFlags::IN)];
+    !lines.buffer().is_empty() || matches!(poll(&mut watched, Some(&limit)), Ok(1..))
+}
+
+fn dial(address: &str) -> Result<TcpStream, WireError> {
+    let io = |source| WireError::Io {
+        doing: "connect to the chief",
+        source,
+    };
+    let mut last = std::io::Error::from(std::io::ErrorKind::AddrNotAvailable);
+    for resolved in address.to_socket_addrs().map_err(io)? {
+        match TcpStream::connect_timeout(&resolved, JOIN_LIMIT) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(io(last))
+}

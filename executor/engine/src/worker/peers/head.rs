@@ -1,0 +1,100 @@
+//! The few floats before the gradients in the arena: what a step's sum tells beside the gradients.
+//!
+//! They are summed with the gradients, so everyone reads the same of the same step: that is how all agree on the step after which
+//! the members change, or training ends, without a message more.
+
+use crate::wire::hello::StepStats;
+
+/// Floats, a cache line of them.
+pub const HEAD: usize = 16;
+
+/// What one worker says of its step, and the sum of that over all.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Head {
+    pub stats: StepStats,
+    /// The chief: after this step the members change.
+    pub regroup: bool,
+    /// The chief: this is no step, training is over.
+    pub finish: bool,
+}
+
+impl Head {
+    pub fn write(&self, out: &mut [f32]) {
+        out[..HEAD].fill(0.0);
+        // Two floats hold a sum of losses to 48 bits.
+        let high = self.stats.loss_sum as f32;
+        out[0] = high;
+        if high.is_finite() {
+            out[1] = (self.stats.loss_sum - f64::from(high)) as f32;
+        }
+        // Exact up to 2^24 examples a step.
+        out[2] = self.stats.correct as f32;
+        out[3] = self.stats.examples as f32;
+        out[4] = f32::from(u8::from(self.regroup));
+        out[5] = f32::from(u8::from(self.finish));
+    }
+
+    #[must_use]
+    pub fn read(floats: &[f32]) -> Self {
+        Self {
+            stats: StepStats {
+                loss_sum: f64::from(floats[0]) + f64::from(floats[1]),
+                correct: floats[2] as u64,
+                examples: floats[3] as u64,
+            },
+            regroup: floats[4] > 0.0,
+            finish: floats[5] > 0.0,
+        }
+    }
+}
+
+/// A count as floats that go over the wire unchanged: sixteen bits each.
+#[must_use]
+pub fn count_to_floats(count: u64) -> [f32; 4] {
+    std::array::from_fn(|i| f32::from((count >> (16 * i)) as u16))
+}
+
+#[must_use]
+pub fn count_from_floats(floats: [f32; 4]) -> u64 {
+    (0..4).fold(0, |count, i| count | (floats[i] as u64) << (16 * i))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_head_is_what_it_was() {
+        let head = Head {
+            stats: StepStats {
+                loss_sum: 1_234.567_890_123,
+                correct: 77,
+                examples: 16_777_215,
+            },
+            regroup: true,
+            finish: false,
+        };
+        let mut floats = [f32::NAN; HEAD];
+        head.write(&mut floats);
+        let read = Head::read(&floats);
+        assert!((read.stats.loss_sum - head.stats.loss_sum).abs() < 1e-9);
+        assert_eq!((read.stats.correct, read.stats.examples), (77, 16_777_215));
+        assert_eq!((read.regroup, read.finish), (true, false));
+        let diverged = Head {
+            stats: StepStats {
+                loss_sum: f64::INFINITY,
+                ..head.stats
+            },
+            ..head
+        };
+        diverged.write(&mut floats);
+        assert!(!Head::read(&floats).stats.loss_sum.is_finite());
+    }
+
+    #[test]
+    fn counts_survive() {
+        for count in [0, 1, 65_535, 65_536, u64::MAX, 0x0123_4567_89ab_cdef] {
+            assert_eq!(count_from_floats(count_to_floats(count)), count);
+        }
+    }
+}

@@ -1,0 +1,488 @@
+//! The exchange without parameter servers: every worker holds parameters and optimizer state, gradients are summed over all workers,
+//! and all make the same update.
+//!
+//! The chief keeps the list of members in its [`office`]; a step's sum carries in its [`head`] what all must agree on. Between two
+//! steps a new task set takes effect: who has come gets everyone else's state, who is not wanted any more leaves, and batches are cut
+//! anew. A worker that dies in mid-step costs the step its examples, and nothing else.
+
+mod buckets;
+mod council;
+mod head;
+mod office;
+mod replica;
+
+use super::error::WorkerError;
+use super::exchange::{Answer, Exchange, Trouble};
+use super::model::Model;
+use super::progress::StepTimes;
+use super::resume::Start;
+use super::shards::Snapshot;
+use super::train::{Ending, Surroundings};
+use crate::checkpoint::{Contents, Layout};
+use crate::clock;
+use crate::collective::{Algorithm, Choice, Group};
+use crate::document;
+use crate::fabric::{Coordinator, Credentials, FabricError, Options, Port};
+use crate::log;
+use crate::model::Network;
+use crate::wire::WireError;
+use crate::wire::hello::StepStats;
+use buckets::{Cut, Sums, buckets};
+use council::{Chair, Remote, roster};
+use head::{HEAD, Head, count_from_floats, count_to_floats};
+use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
+use muster_model::id::TaskId;
+use muster_model::spec;
+use office::{Farewell, Office};
+use replica::Replica;
+use std::ops::Range;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+/// How often the task set is looked at by who waits for it.
+const PEERS_EVERY: Duration = Duration::from_millis(20);
+
+/// How long the chief may refuse connections before it counts as lost.
+const JOIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// A worker that lives but takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever takes.
+const STALL: Duration = Duration::from_secs(900);
+
+/// A socket's path has to fit into the kernel's 108 bytes, the socket's own name included.
+const LONGEST_FOLDER: usize = 80;
+
+/// A worker among workers.
+pub(super) struct AllReduce<'a> {
+    around: &'a Surroundings<'a>,
+    group: Group,
+    seat: Seat,
+    replica: Replica,
+    buckets: Vec<Range<usize>>,
+    /// Only where gradients travel in several buckets.
+    gradients: Vec<f32>,
+    sums: Vec<f32>,
+    cut: Cut,
+    me: TaskId,
+    /// That comes next.
+    step: u64,
+}
+
+/// What a worker is among the others.
+enum Seat {
+    Chief(Arc<Chair>),
+    Member(Arc<Remote>),
+}
+
+impl<'a> AllReduce<'a> {
+    /// Waits for the other workers. The ending when it is told to stop before, or the chief is lost.
+    ///
+    /// # Errors
+    /// When it cannot listen, or is refused.
+    pub fn join(
+        launch: &TaskLaunch,
+        rank: u32,
+        network: &Network,
+        around: &'a Surroundings<'a>,
+    ) -> Result<Result<Self, Ending>, WorkerError> {
+        let me = Credentials {
+            job_id: launch.job_id,
+            secret: launch.secret.clone(),
+            id: launch.task_id,
+            attempt: std::process::id(),
+        };
+        let folder = match around.folder.as_os_str().len() {
+            ..=LONGEST_FOLDER => around.folder.to_owned(),
+            _ => std::env::temp_dir(),
+        };
+        let port = Port::bind(around.listen_host, Some(Path::new(&folder)), me.clone())?;
+        let seat = match rank {
+            0 => preside(launch, me, around)?,
+            _ => {
+                let address = port.member().address.to_string();
+                around.reporter.report(&TaskReport::Listening { address })?;
+                attend(launch, &me, around)?
+            }
+        };
+        let seat = match seat {
+            Ok(seat) => seat,
+            Err(ending) => return Ok(Err(ending)),
+        };
+        let len = network.parameter_count();
+        let options = Options {
+            stall: STALL,
+            ..Options::default()
+        };
+        let group = Group::start(
+            port,
+            seat.coordinator(),
+            HEAD + len,
+            choice(launch.spec.exchange.algorithm),
+            matches!(seat, Seat::Chief(_)),
+            options,
+        );
+        let group = match group {
+            Ok(group) => group,
+            Err(FabricError::NoView(_)) => return Ok(Err(seat.ending(around))),
+            Err(error) => return Err(error.into()),
+        };
+        let buckets = buckets(network.blocks());
+        let spare = if buckets.len() > 1 { len } else { 0 };
+        Ok(Ok(Self {
+            around,
+            group,
+            seat,
+            replica: Replica::new(
+                document::optimizer(&launch.spec.engine.optimizer),
+                network.blocks(),
+                around.threads,
+            ),
+            buckets,
+            gradients: vec![0.0; spare],
+            sums: vec![0.0; spare],
+            cut: Cut {
+                workers: Vec::new(),
+                batch: launch.spec.engine.batch as usize,
+            },
+            me: launch.task_id,
+            step: 0,
+        }))
+    }
+
+    /// Gives newcomers, this worker perhaps, everything that training goes on from.
+    fn welcome(&mut self, model: &mut Model) -> Result<(), FabricError> {
+        let mut counts = [0.0; 8];
+        counts[..4].copy_from_slice(&count_to_floats(self.step));
+        counts[4..].copy_from_slice(&count_to_floats(self.replica.updates));
+        let mut values: Vec<&mut [f32]> = vec![&mut counts, &mut model.parameters];
+        values.extend(self.replica.state.iter_mut().map(Vec::as_mut_slice));
+        self.group.welcome(&mut values)?;
+        let [a, b, c, d, e, f, g, h] = counts;
+        self.step = count_from_floats([a, b, c, d]);
+        self.replica.updates = count_from_floats([e, f, g, h]);
+        Ok(())
+    }
+
+    /// Between two steps: lets a new task set take effect if that was agreed on.
+    fn between(&mut self, model: &mut Model, regroup: bool) -> Result<(), FabricError> {
+        self.note_the_dead();
+        let began = clock::now();
+        if regroup {
+            if self.group.regroup()? {
+                self.welcome(model)?;
+            }
+            if let Seat::Chief(_) = self.seat {
+                self.report(&TaskReport::Resized {
+                    step: self.step,
+                    workers: self.group.view().members.len() as u32,
+                    ps_shards: 0,
+                    pause_ms: began.elapsed().as_millis() as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts batches by who is there now.
+    fn recut(&mut self, model: &mut Model) -> Result<(), WorkerError> {
+        self.group.forget_views();
+        let members = &self.group.view().members;
+        let workers: Vec<TaskId> = members.iter().map(|member| member.id).collect();
+        if workers == self.cut.workers {
+            return Ok(());
+        }
+        let rank = workers.iter().position(|id| *id == self.me);
+        let rank = rank.expect("a worker is in its own view");
+        model.recut(rank, workers.len())?;
+        log::line(format_args!(
+            "worker {rank} of {} from step {}, {} parameters {:016x}",
+            workers.len(),
+            self.step,
+            model.parameters.len(),
+            fingerprint(model, &self.replica)
+        ));
+        self.cut.workers = workers;
+        Ok(())
+    }
+
+    /// The chief tells of those who went without a word.
+    fn note_the_dead(&self) {
+        if let Seat::Chief(chair) = &self.seat {
+            for task_id in chair.take_dead() {
+                log::line(format_args!("lost task {task_id} at step {}", self.step));
+                let step = self.step;
+                self.report(&TaskReport::PeerGone { task_id, step });
+            }
+        }
+    }
+
+    /// These reports are news for people; training does not end where one cannot be kept.
+    fn report(&self, report: &TaskReport) {
+        if let Err(error) = self.around.reporter.report(report) {
+            log::line(format_args!("could not keep a report: {error}"));
+        }
+    }
+
+    /// What the end of all views means to this worker.
+    fn parted(&self, error: FabricError) -> Result<Answer, Trouble> {
+        match error {
+            FabricError::NoView(_) => Ok(Answer::Interrupted {
+                lost: self.seat.ending(self.around) == Ending::PeerLost,
+            }),
+            error => Err(WorkerError::Peers(error).into()),
+        }
+    }
+
+    fn all_reduce(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+    ) -> (Result<Sums, FabricError>, StepTimes) {
+        let regroup = match &self.seat {
+            Seat::Chief(chair) => chair.someone_waits(),
+            Seat::Member(_) => false,
+        };
+        let head = Head {
+            regroup,
+            ..Head::default()
+        };
+        let began = clock::now();
+        let (sums, mut times) = if self.buckets.len() > 1 && self.cut.workers.len() > 1 {
+            buckets::overlapped(
+                &mut self.group,
+                model,
+                step,
+                &self.cut,
+                head,
+                &self.buckets,
+                (&mut self.gradients, &mut self.sums),
+            )
+        } else {
+            buckets::in_one(&mut self.group, model, step, &self.cut, head)
+        };
+        times.exchange = began.elapsed().saturating_sub(times.data + times.compute);
+        (sums, times)
+    }
+}
+
+impl Exchange for AllReduce<'_> {
+    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
+        model.parameters.copy_from_slice(&start.contents.parameters);
+        self.replica.fill(start.updates, &start.contents);
+        self.step = start.step;
+        if self.group.has_newcomers() {
+            self.welcome(model).map_err(WorkerError::Peers)?;
+        }
+        self.recut(model)?;
+        Ok(())
+    }
+
+    fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble> {
+        match self.welcome(model) {
+            Ok(()) => {}
+            Err(error) => return self.parted(error),
+        }
+        self.recut(model)?;
+        Ok(Answer::Parameters {
+            step: self.step,
+            stats: StepStats::default(),
+        })
+    }
+
+    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+        let (sums, times) = self.all_reduce(model, step);
+        let Sums { head, parts } = match sums {
+            Ok(sums) => sums,
+            Err(error) => return Ok((self.parted(error)?, times)),
+        };
+        if head.finish {
+            if let Seat::Member(remote) = &self.seat {
+                remote.wait_for_the_end();
+            }
+            return Ok((Answer::Finished, times));
+        }
+        let sums = match parts.len() {
+            1 => &self.group.sums()[HEAD..],
+            _ => &self.sums,
+        };
+        self.replica.update(&mut model.parameters, sums, &parts);
+        self.step = step + 1;
+        if let Err(error) = self.between(model, head.regroup) {
+            return Ok((self.parted(error)?, times));
+        }
+        self.recut(model)?;
+        let answer = Answer::Parameters {
+            step: self.step,
+            stats: head.stats,
+        };
+        Ok((answer, times))
+    }
+
+    fn snapshot(&mut self, model: &Model, mut into: Contents) -> Result<Snapshot, Trouble> {
+        self.replica.copy(&model.parameters, &mut into);
+        Ok(Snapshot {
+            versions: vec![self.step],
+            updates: self.replica.updates,
+            contents: into,
+        })
+    }
+
+    fn layout(&self) -> Layout {
+        Layout {
+            workers: self.group.view().members.len() as u32,
+            ps_shards: 0,
+        }
+    }
+
+    fn conclude(&mut self, _: &mut Model) -> Result<(), Trouble> {
+        match buckets::finish(&mut self.group, &self.buckets) {
+            // Told to stop: the others hear of the end by the office's closing.
+            Ok(()) | Err(FabricError::NoView(_)) => Ok(()),
+            Err(error) => Err(WorkerError::Peers(error).into()),
+        }
+    }
+
+    fn done(self: Box<Self>) {
+        self.goodbye();
+    }
+
+    fn goodbye(self: Box<Self>) {
+        let Self { group, seat, .. } = *self;
+        match seat {
+            Seat::Chief(chair) => {
+                // First, so that those in the middle of a sum come and ask.
+                drop(group);
+                chair.close();
+            }
+            Seat::Member(remote) => {
+                remote.goodbye();
+                drop(group);
+            }
+        }
+    }
+}
+
+impl Seat {
+    fn coordinator(&self) -> Arc<dyn Coordinator> {
+        match self {
+            Self::Chief(chair) => Arc::clone(chair) as Arc<dyn Coordinator>,
+            Self::Member(remote) => Arc::clone(remote) as Arc<dyn Coordinator>,
+        }
+    }
+
+    /// What it means that there is no further view.
+    fn ending(&self, around: &Surroundings<'_>) -> Ending {
+        let in_order = match self {
+            Self::Chief(_) => around.stop.is_set(),
+            Self::Member(remote) => match remote.farewell() {
+                Some(Farewell::Dismissed) => {
+                    log::line("the job goes on without this worker");
+                    true
+                }
+                Some(Farewell::Over | Farewell::Stopped) => true,
+                Some(Farewell::ChiefLost) | None => around.stop.is_set(),
+            },
+        };
+        match in_order {
+            true => Ending::Interrupted,
+            false => Ending::PeerLost,
+        }
+    }
+}
+
+/// Within a node sums are read straight out of each other's memory whatever is chosen, so that the hierarchical one is what any
+/// choice is there; its ring between nodes is what its name then means.
+fn choice(algorithm: spec::Algorithm) -> Choice {
+    Choice::Named(match algorithm {
+        spec::Algorithm::Auto => return Choice::Fastest,
+        spec::Algorithm::Ring | spec::Algorithm::Hierarchical => Algorithm::Ring,
+        spec::Algorithm::Tree => Algorithm::Tree,
+        spec::Algorithm::HalvingDoubling => Algorithm::HalvingDoubling,
+        spec::Algorithm::Butterfly => Algorithm::Butterfly,
+    })
+}
+
+/// The chief: opens the office for the task set as it is known.
+fn preside(
+    launch: &TaskLaunch,
+    me: Credentials,
+    around: &Surroundings<'_>,
+) -> Result<Result<Seat, Ending>, WorkerError> {
+    let peers = match wait(launch, around, Some) {
+        Ok(peers) => peers,
+        Err(ending) => return Ok(Err(ending)),
+    };
+    let office = Office::open(around.listen_host, me, roster(&peers))
+        .map_err(FabricError::io("open an office"))?;
+    let address = office.address().to_string();
+    around.reporter.report(&TaskReport::Listening { address })?;
+    let source = Arc::clone(&around.peers);
+    let chair = Chair::new(office, source, around.stop.clone(), peers.revision);
+    Ok(Ok(Seat::Chief(Arc::new(chair))))
+}
+
+/// Everyone else: goes to the chief's office.
+fn attend(
+    launch: &TaskLaunch,
+    me: &Credentials,
+    around: &Surroundings<'_>,
+) -> Result<Result<Seat, Ending>, WorkerError> {
+    let began = clock::now();
+    loop {
+        let chief = wait(launch, around, |peers| {
+            let chief = peers.workers.into_iter().next()?;
+            Some((chief.task_id, chief.address?))
+        });
+        let (id, address) = match chief {
+            Ok(chief) => chief,
+            Err(ending) => return Ok(Err(ending)),
+        };
+        match Remote::connect(&address, id, me, around.stop.clone()) {
+            Ok(remote) => return Ok(Ok(Seat::Member(remote))),
+            Err(WireError::Refused(reason)) => {
+                let refused = WireError::Refused(reason);
+                return Err(FabricError::Greeting(refused).into());
+            }
+            Err(_) if began.elapsed() < JOIN_PATIENCE => thread::sleep(PEERS_EVERY),
+            Err(error) => {
+                log::line(format_args!("lost the chief: {}", log::chain(&error)));
+                return Ok(Err(Ending::PeerLost));
+            }
+        }
+    }
+}
+
+/// Waits until `pick` finds what it looks for in the task set.
+fn wait<T>(
+    launch: &TaskLaunch,
+    around: &Surroundings<'_>,
+    pick: impl Fn(Peers) -> Option<T>,
+) -> Result<T, Ending> {
+    loop {
+        if around.stop.is_set() {
+            return Err(Ending::Interrupted);
+        }
+        let known = (around.peers)().filter(|peers| peers.revision >= launch.revision);
+        if let Some(peers) = known {
+            if !roster(&peers).contains(&launch.task_id) {
+                log::line("the job goes on without this worker");
+                return Err(Ending::Interrupted);
+            }
+            if let Some(found) = pick(peers) {
+                return Ok(found);
+            }
+        }
+        thread::sleep(PEERS_EVERY);
+    }
+}
+
+/// Of everything that must be the same bits on every worker, for people to compare.
+fn fingerprint(model: &Model, replica: &Replica) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let planes = std::iter::once(&model.parameters).chain(&replica.state);
+    for value in planes.flatten() {
+        hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
+    }
+    hash
+}

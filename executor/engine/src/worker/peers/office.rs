@@ -1,0 +1,366 @@
+//! The chief's office: where workers report, and from where everyone is told the same next view.
+//!
+//! Each worker holds one connection to it for as long as it lives: lines of JSON after a greeting that proves the secret. The end of
+//! a connection without a goodbye is a death, noticed also of a worker that nobody exchanges with at the moment.
+
+use crate::clock;
+use crate::fabric::{Channel, Credentials, Gathering, PeerHello, Report, Stream, View};
+use crate::log;
+use crate::wire::{Kind, WireError};
+use muster_model::id::TaskId;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use serde::{Deserialize, Serialize};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpListener};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
+use std::thread;
+use std::time::Duration;
+
+/// From a connection's being accepted to its greeting's being read.
+const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
+
+/// How soon a waiting thread notices what nobody tells it.
+const TICK: Duration = Duration::from_millis(50);
+
+/// How long the chief waits for the others to have heard that it is over.
+const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
+
+/// Connections at once, whoever they are from.
+const VISITORS: usize = 1_024;
+
+/// Longest line that is read; a report is a few hundred bytes.
+const MAX_LINE: u64 = 64 << 10;
+
+/// What a worker says.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum Call {
+    Next(Report),
+    /// It leaves in order.
+    Goodbye,
+}
+
+/// What it is told.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub enum Told {
+    View(View),
+    Over(Farewell),
+}
+
+/// Why there is no further view for a worker.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Farewell {
+    /// The chief has ended or left in order.
+    Over,
+    /// The job goes on without this worker.
+    Dismissed,
+    /// It was told to stop itself.
+    Stopped,
+    /// The chief is gone without a word.
+    ChiefLost,
+}
+
+/// An open office.
+#[derive(Debug)]
+pub struct Office {
+    room: Arc<Room>,
+    address: SocketAddr,
+}
+
+#[derive(Debug)]
+struct Room {
+    credentials: Credentials,
+    state: Mutex<State>,
+    changed: Condvar,
+    visitors: AtomicUsize,
+    closed: AtomicBool,
+}
+
+#[derive(Debug)]
+struct State {
+    gathering: Gathering,
+    over: bool,
+    /// Members that have died since the chief last asked.
+    dead: Vec<TaskId>,
+}
+
+impl Office {
+    /// Opens on a free port of `host`; the first view is of `roster`.
+    ///
+    /// # Errors
+    /// When it cannot listen there.
+    pub fn open(host: &str, credentials: Credentials, roster: Vec<TaskId>) -> io::Result<Self> {
+        let listener = TcpListener::bind((host, 0))?;
+        let address = listener.local_addr()?;
+        let room = Arc::new(Room {
+            credentials,
+            state: Mutex::new(State {
+                gathering: Gathering::of(roster),
+                over: false,
+                dead: Vec::new(),
+            }),
+            changed: Condvar::new(),
+            visitors: AtomicUsize::new(0),
+            closed: AtomicBool::new(false),
+        });
+        listener.set_nonblocking(true)?;
+        let porter = Arc::clone(&room);
+        thread::Builder::new()
+            .name("office".to_owned())
+            .spawn(move || admit(&listener, &porter))?;
+        Ok(Self { room, address })
+    }
+
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// From the next agreed step boundary on, these are to take part.
+    pub fn want(&self, roster: Vec<TaskId>) {
+        let mut state = self.room.lock();
+        state.gathering.want(roster);
+        self.room.form(&mut state);
+    }
+
+    /// Whether the members ought to change and everyone needed for it is there.
+    #[must_use]
+    pub fn someone_waits(&self) -> bool {
+        self.room.lock().gathering.someone_waits()
+    }
+
+    /// Members that have died since this was last asked.
+    #[must_use]
+    pub fn take_dead(&self) -> Vec<TaskId> {
+        std::mem::take(&mut self.room.lock().dead)
+    }
+
+    /// The chief's own report; `tick` is called every now and then while it waits, and says why it should not wait on.
+    ///
+    /// # Errors
+    /// The reason.
+    pub fn next_view(
+        &self,
+        report: Report,
+        mut tick: impl FnMut() -> Result<(), String>,
+    ) -> Result<View, String> {
+        let (id, left) = (report.member.id, report.view);
+        let mut state = self.room.lock();
+        state.gathering.report(report)?;
+        self.room.form(&mut state);
+        loop {
+            if let Some(view) = state.view_after(left, id) {
+                return Ok(view);
+            }
+            state = self.room.wait(state);
+            drop(state);
+            tick()?;
+            state = self.room.lock();
+        }
+    }
+
+    /// Tells everyone who asks that it is over, and waits a moment for them to ask.
+    pub fn close(&self) {
+        self.room.lock().over = true;
+        self.room.changed.notify_all();
+        let began = clock::now();
+        while self.room.visitors.load(Ordering::Relaxed) > 0 && began.elapsed() < FAREWELL_LIMIT {
+            let state = self.room.lock();
+            drop(self.room.wait(state));
+        }
+    }
+}
+
+impl Drop for Office {
+    fn drop(&mut self) {
+        self.room.closed.store(true, Ordering::Relaxed);
+    }
+}
+
+impl State {
+    fn view_after(&self, left: u64, id: TaskId) -> Option<View> {
+        let view = self.gathering.view();
+        (view.number > left && view.rank_of(id).is_some()).then(|| view.clone())
+    }
+}
+
+impl Room {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no visitor panics with the lock")
+    }
+
+    fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, TICK);
+        waited.expect("no visitor panics with the lock").0
+    }
+
+    fn form(&self, state: &mut State) {
+        let before: Vec<TaskId> = state
+            .gathering
+            .view()
+            .members
+            .iter()
+            .map(|m| m.id)
+            .collect();
+        let known: Vec<bool> = before
+            .iter()
+            .map(|id| state.gathering.has_gone(*id))
+            .collect();
+        if state.gathering.next_view().is_some() {
+            // Whoever the survivors hold for dead although its connection still stands; a dismissal is none of these.
+            let view = state.gathering.view();
+            let kept_all = view
+                .members
+                .iter()
+                .all(|member| before.contains(&member.id));
+            let fallen: Vec<TaskId> = before
+                .iter()
+                .zip(known)
+                .filter(|(id, known)| !known && kept_all && view.rank_of(**id).is_none())
+                .map(|(id, _)| *id)
+                .collect();
+            state.dead.extend(fallen);
+            self.changed.notify_all();
+        }
+    }
+
+    /// The greeting, then calls until the connection ends.
+    fn serve(&self, mut stream: Stream) -> Result<(), WireError> {
+        let (header, meta) = stream.receive_greeting(clock::now() + HANDSHAKE_LIMIT)?;
+        if header.kind != Kind::Hello {
+            return Err(WireError::Unexpected { got: header.kind });
+        }
+        let hello: PeerHello =
+            serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("greeting"))?;
+        let judged = self.credentials.judge(&hello).and_then(|()| {
+            (hello.channel == Channel::Office)
+                .then_some(())
+                .ok_or_else(|| "this is the office".to_owned())
+        });
+        if let Err(reason) = judged {
+            let _ = stream.send_greeting(Kind::Refused, 0, reason.as_bytes());
+            return Err(WireError::TurnedAway(reason));
+        }
+        stream.send_greeting(Kind::Welcome, 0, &[])?;
+        let in_order = self.talk(&mut BufReader::new(stream), hello.from);
+        let mut state = self.lock();
+        if !state.gathering.has_gone(hello.from) {
+            if !in_order && state.gathering.view().rank_of(hello.from).is_some() {
+                state.dead.push(hello.from);
+            }
+            state.gathering.forget(hello.from);
+            self.form(&mut state);
+        }
+        Ok(())
+    }
+
+    /// Whether the worker has left in order.
+    fn talk(&self, lines: &mut BufReader<Stream>, id: TaskId) -> bool {
+        loop {
+            let mut line = Vec::new();
+            let read = lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
+            let call = match read {
+                Ok(1..) => serde_json::from_slice(&line).ok(),
+                _ => None,
+            };
+            let told = match call {
+                Some(Call::Next(report)) if report.member.id == id => {
+                    match self.next(report, lines.get_ref()) {
+                        Some(told) => told,
+                        // It says something instead of waiting, or is gone.
+                        None => continue,
+                    }
+                }
+                Some(Call::Goodbye) => return true,
+                Some(Call::Next(_)) | None => return false,
+            };
+            let over = matches!(told, Told::Over(_));
+            let mut answer = serde_json::to_vec(&told).expect("plain data");
+            answer.push(b'\n');
+            if lines.get_mut().write_all(&answer).is_err() {
+                return false;
+            }
+            if over {
+                // It has heard, and has only to hang up.
+                let _ = lines.read_until(b'\n', &mut line);
+                return true;
+            }
+        }
+    }
+
+    fn next(&self, report: Report, stream: &Stream) -> Option<Told> {
+        let (id, left) = (report.member.id, report.view);
+        let mut state = self.lock();
+        if state.gathering.report(report).is_err() {
+            return Some(Told::Over(Farewell::Dismissed));
+        }
+        self.form(&mut state);
+        loop {
+            if state.over {
+                return Some(Told::Over(Farewell::Over));
+            }
+            if let Some(view) = state.view_after(left, id) {
+                return Some(Told::View(view));
+            }
+            if state.gathering.has_gone(id) {
+                return Some(Told::Over(Farewell::Dismissed));
+            }
+            if speaks(stream) {
+                return None;
+            }
+            state = self.wait(state);
+        }
+    }
+}
+
+/// Whether there is something to read, be it the end.
+fn speaks(stream: &Stream) -> bool {
+    let now = Timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    let mut watched = [PollFd::new(stream, PollFlags::IN)];
+    matches!(poll(&mut watched, Some(&now)), Ok(1..))
+}
+
+fn admit(listener: &TcpListener, room: &Arc<Room>) {
+    let tick = Timespec {
+        tv_sec: 0,
+        tv_nsec: TICK.subsec_nanos().into(),
+    };
+    while !room.closed.load(Ordering::Relaxed) {
+        if !matches!(
+            poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&tick)),
+            Ok(1..)
+        ) {
+            continue;
+        }
+        let Ok((stream, _)) = listener.accept() else {
+            continue;
+        };
+        if stream.set_nonblocking(false).is_err()
+            || room.visitors.load(Ordering::Relaxed) >= VISITORS
+        {
+            continue;
+        }
+        let visited = Arc::clone(room);
+        room.visitors.fetch_add(1, Ordering::Relaxed);
+        let spawned = thread::Builder::new()
+            .name("visitor".to_owned())
+            .spawn(move || {
+                if let Err(error) = Stream::tcp(stream).and_then(|stream| visited.serve(stream)) {
+                    log::line(format_args!(
+                        "a visitor was turned away: {}",
+                        log::chain(&error)
+                    ));
+                }
+                visited.visitors.fetch_sub(1, Ordering::Relaxed);
+                visited.changed.notify_all();
+            });
+        if spawned.is_err() {
+            room.visitors.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

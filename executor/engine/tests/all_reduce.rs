@@ -1,0 +1,155 @@
+//! Real processes that train without parameter servers: what they come to, and who comes and goes meanwhile.
+
+mod rig;
+#[path = "rig/workers.rs"]
+mod workers;
+
+use muster_model::assignment::TaskReport;
+use muster_model::spec::JobSpec;
+use rig::{Launch, Rig, samples, spec};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use workers::Crew;
+
+fn peers(more: serde_json::Value) -> JobSpec {
+    let mut document = json!({ "exchange": { "topology": "all_reduce" } });
+    for (key, value) in more.as_object().unwrap() {
+        document[key] = value.clone();
+    }
+    spec(document)
+}
+
+/// Parameters of the final model, as its file's floats.
+fn final_parameters(rig: &Rig, revision: u64) -> Vec<f32> {
+    let file = rig
+        .job_folder()
+        .join(format!("final-r{revision}/model.safetensors"));
+    let bytes = fs::read(file).unwrap();
+    let header = u64::from_le_bytes(bytes[..8].try_into().unwrap()) as usize;
+    bytes[8 + header..]
+        .chunks_exact(4)
+        .map(|float| f32::from_le_bytes(float.try_into().unwrap()))
+        .collect()
+}
+
+/// All views' states are the same on all who were in them, and no two steps' are.
+fn agree(crew: &Crew<'_>) {
+    let mut by_step: BTreeMap<u64, String> = BTreeMap::new();
+    for (step, print) in crew.fingerprints() {
+        let known = by_step.entry(step).or_insert_with(|| print.clone());
+        assert_eq!(*known, print, "step {step}\n{}", crew.logs());
+    }
+}
+
+#[test]
+fn three_workers_come_to_what_one_does_and_to_the_same_bits_in_each_run() {
+    let run = |workers: u32| {
+        let rig = Rig::new();
+        let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, peers(json!({}))));
+        crew.succeed();
+        agree(&crew);
+        (rig.final_sha256(1), final_parameters(&rig, 1))
+    };
+    let (_, alone) = run(1);
+    let (first, three) = run(3);
+    let (second, _) = run(3);
+    assert_eq!(first, second, "the same bits");
+    let furthest = alone
+        .iter()
+        .zip(&three)
+        .map(|(a, b)| (a - b).abs())
+        .fold(0.0, f32::max);
+    // Sixty steps of Adam, whose first steps are of the sign of a gradient that may be all rounding.
+    assert!(furthest < 2e-3, "{furthest}");
+}
+
+#[test]
+fn workers_join_and_leave_while_the_others_run_on() {
+    let rig = Rig::new();
+    let spec = peers(json!({ "stop": { "steps": 1_500 } }));
+    let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec));
+    crew.wait_for_step(40);
+    crew.grow(2, 2);
+    let resized = |count: u32| {
+        move |report: &TaskReport| match report {
+            TaskReport::Resized {
+                workers, pause_ms, ..
+            } if *workers == count => Some(*pause_ms),
+            _ => None,
+        }
+    };
+    let grown = crew.chief().wait_for("four workers", resized(4));
+    crew.shrink(3, &[1]);
+    let shrunk = crew.chief().wait_for("three workers", resized(3));
+    println!("pauses: {grown} ms to grow, {shrunk} ms to shrink");
+    assert_eq!(crew.tasks[1].wait().code(), Some(0), "it leaves in order");
+    crew.succeed();
+    agree(&crew);
+    let prints = crew.fingerprints();
+    assert!(prints.len() >= 2 + 4 + 3, "{prints:?}");
+    let seen = samples(&crew.chief().events());
+    assert_eq!(seen.last().unwrap().workers, 3);
+    let finished = |report: &TaskReport| matches!(report, TaskReport::Finished { step: 1_500, .. });
+    assert!(crew.chief().events().iter().any(finished));
+}
+
+#[test]
+fn a_killed_worker_costs_its_part_of_a_step_and_nothing_else() {
+    let rig = Rig::new();
+    let spec = peers(json!({ "stop": { "steps": 1_500 } }));
+    let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec));
+    crew.wait_for_step(40);
+    let victim = crew.tasks[1].id;
+    crew.tasks[1].signal("KILL");
+    let gone = crew.chief().wait_for("a loss", |report| match report {
+        TaskReport::PeerGone { task_id, step } => Some((*task_id, *step)),
+        _ => None,
+    });
+    assert_eq!(gone.0, victim);
+    assert_eq!(crew.wait(), [0, -1, 0], "{}", crew.logs());
+    agree(&crew);
+    let seen = samples(&crew.chief().events());
+    assert_eq!(seen.last().unwrap().workers, 2);
+    assert!(seen.last().unwrap().accuracy > 0.9);
+}
+
+#[test]
+fn a_job_changes_its_topology_between_two_starts() {
+    let rig = Rig::new();
+
+    let checkpoint = json!({ "every_steps": 10 });
+    let long = json!({ "stop": { "steps": 100_000 }, "checkpoint": checkpoint });
+    let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, peers(long)));
+    crew.wait_for_step(20);
+    for task in &mut crew.tasks {
+        task.signal("TERM");
+    }
+    crew.succeed();
+    let step = crew.chief().wait_for("a step", rig::interrupted);
+    drop(crew);
+    assert!(step >= 20);
+    let servers = spec(json!({ "stop": { "steps": step + 30 }, "checkpoint": checkpoint }));
+    let mut revision = rig.start(&Launch::new(2, 2, 1, servers).resuming(step));
+    revision.succeed();
+    let mut crew = Crew::start(
+        &rig,
+        &Launch::new(3, 2, 0, peers(json!({ "stop": { "steps": step + 60 } }))).resuming(step + 30),
+    );
+    crew.succeed();
+    let ready = crew.chief().wait_for("a start", |report| match report {
+        TaskReport::Ready { from_step } => Some(*from_step),
+        _ => None,
+    });
+    assert_eq!(ready, step + 30);
+}
+
+#[test]
+fn without_its_chief_a_worker_ends_as_one_that_has_lost_a_peer() {
+    let rig = Rig::new();
+    let spec = peers(json!({ "stop": { "steps": 100_000 } }));
+    let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec));
+    crew.wait_for_step(20);
+    crew.chief().signal("KILL");
+    assert_eq!(crew.wait(), [-1, 75], "{}", crew.logs());
+}

@@ -1,0 +1,193 @@
+//! A job of workers among themselves: the test plays the executor, which rewrites the task set while tasks run.
+
+#![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
+
+use crate::rig::{self, Launch, PATIENCE, Rig, Task, listening};
+use muster_model::assignment::{Peer, Peers};
+use muster_model::id::{NodeId, TaskId};
+use muster_model::task::Role;
+use std::fs;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+/// Tasks in order of their start; which of them are the job's is what [`Crew::roster`] was last given.
+pub struct Crew<'a> {
+    rig: &'a Rig,
+    launch: Launch,
+    pub tasks: Vec<Task>,
+    /// Numbers of tasks, in order of rank.
+    members: Vec<usize>,
+}
+
+impl<'a> Crew<'a> {
+    /// Starts the launch's workers and tells them of each other.
+    pub fn start(rig: &'a Rig, launch: &Launch) -> Self {
+        let mut crew = Self {
+            rig,
+            launch: launch.clone(),
+            tasks: Vec::new(),
+            members: Vec::new(),
+        };
+        let members = (0..launch.workers).map(|rank| crew.spawn(rank)).collect();
+        crew.roster(launch.revision, members);
+        crew
+    }
+
+    /// Starts a task that is told that it is worker `rank`; its number.
+    fn spawn(&mut self, rank: u32) -> usize {
+        let number = self.tasks.len();
+        let role = Role::Worker { rank };
+        let mut launch = self.rig.task_launch(&self.launch, role);
+        launch.task_id = TaskId(Uuid::from_u128(0x1000 + number as u128));
+        // One secret for all revisions of one start.
+        launch.secret = format!("{:064x}", 0xabcd_0000_u64);
+        let folder = self
+            .rig
+            .root
+            .path()
+            .join("tasks")
+            .join(format!("r{}-{number}", self.launch.revision));
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(
+            folder.join("task.json"),
+            serde_json::to_vec(&launch).unwrap(),
+        )
+        .unwrap();
+        let log = fs::File::create(folder.join("log")).unwrap();
+        let child = Command::new(env!("CARGO_BIN_EXE_muster-task"))
+            .arg("--folder")
+            .arg(&folder)
+            .arg("--checkpoint-root")
+            .arg(self.rig.checkpoint_root())
+            .arg("--dataset-root")
+            .arg(self.rig.dataset_root())
+            .stdin(Stdio::null())
+            .stderr(log.try_clone().unwrap())
+            .stdout(log)
+            .spawn()
+            .unwrap();
+        self.tasks.push(Task {
+            id: launch.task_id,
+            role,
+            folder,
+            child,
+        });
+        number
+    }
+
+    /// From revision `revision` on these are the job's workers. Tells everyone who runs, with the addresses that are known.
+    pub fn roster(&mut self, revision: u64, members: Vec<usize>) {
+        self.launch.revision = revision;
+        self.members = members;
+        self.tell(None);
+        let chief = self.tasks[self.members[0]].wait_for("listening", listening);
+        self.tell(Some(chief));
+    }
+
+    fn tell(&self, chief: Option<String>) {
+        let workers = self.members.iter().enumerate().map(|(rank, &number)| Peer {
+            task_id: self.tasks[number].id,
+            node_id: NodeId(Uuid::from_u128(1)),
+            address: chief.clone().filter(|_| rank == 0),
+        });
+        let peers = Peers {
+            revision: self.launch.revision,
+            workers: workers.collect(),
+            ps_shards: Vec::new(),
+        };
+        for task in &self.tasks {
+            let fresh = task.folder.join("peers.json.new");
+            fs::write(&fresh, serde_json::to_vec(&peers).unwrap()).unwrap();
+            fs::rename(&fresh, task.folder.join("peers.json")).unwrap();
+        }
+    }
+
+    /// Starts as many more workers and lets them in.
+    pub fn grow(&mut self, revision: u64, more: u32) {
+        self.launch.revision = revision;
+        let mut members = self.members.clone();
+        self.launch.workers = members.len() as u32 + more;
+        for _ in 0..more {
+            let rank = members.len() as u32;
+            members.push(self.spawn(rank));
+        }
+        self.roster(revision, members);
+    }
+
+    /// Lets those workers of the present ranks go.
+    pub fn shrink(&mut self, revision: u64, ranks: &[usize]) {
+        let stay = |rank: usize| !ranks.contains(&rank);
+        let members = (0..self.members.len())
+            .filter(|&rank| stay(rank))
+            .map(|rank| self.members[rank])
+            .collect();
+        self.roster(revision, members);
+    }
+
+    pub fn chief(&mut self) -> &mut Task {
+        let chief = self.members[0];
+        &mut self.tasks[chief]
+    }
+
+    /// Waits until the chief has reported progress from that step on.
+    pub fn wait_for_step(&self, step: u64) {
+        let chief = &self.tasks[self.members[0]];
+        let began = Instant::now();
+        while rig::samples(&chief.events())
+            .last()
+            .is_none_or(|sample| sample.step < step)
+        {
+            assert!(began.elapsed() < PATIENCE, "{}", self.logs());
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Exit codes in order of start; -1 for a killed one.
+    pub fn wait(&mut self) -> Vec<i32> {
+        let mut codes = Vec::new();
+        for task in &mut self.tasks {
+            codes.push(task.wait().code().unwrap_or(-1));
+        }
+        codes
+    }
+
+    pub fn succeed(&mut self) {
+        let codes = self.wait();
+        assert!(
+            codes.iter().all(|&code| code == 0),
+            "exit codes {codes:?}\n{}",
+            self.logs()
+        );
+    }
+
+    pub fn logs(&self) -> String {
+        let of = |task: &Task| format!("--- {}\n{}", task.folder.display(), task.log());
+        self.tasks.iter().map(of).collect()
+    }
+
+    /// Steps at which a view began and what everything then was, as each task's log says.
+    pub fn fingerprints(&self) -> Vec<(u64, String)> {
+        let of = |line: &str| {
+            let (_, rest) = line.split_once(" from step ")?;
+            let (step, rest) = rest.split_once(',')?;
+            let print = rest.split_whitespace().last()?;
+            line.starts_with("worker ")
+                .then(|| (step.parse().unwrap(), print.to_owned()))
+        };
+        let logs: Vec<String> = self.tasks.iter().map(Task::log).collect();
+        logs.iter()
+            .flat_map(|log| log.lines().filter_map(of))
+            .collect()
+    }
+}
+
+impl Drop for Crew<'_> {
+    fn drop(&mut self) {
+        for task in &mut self.tasks {
+            let _ = task.child.kill();
+            let _ = task.child.wait();
+        }
+    }
+}
