@@ -111,19 +111,16 @@ fn away(id: TaskId, life: SeenLife) -> Option<Step> {
     }
 }
 
-/// A task in the assignment that was started before, by this daemon or an earlier one.
-fn keep(id: TaskId, wanted: &DesiredTask, task: &SeenTask) -> Option<Step> {
-    match task.life {
-        SeenLife::Running if wanted.stop => Some(Step::Stop(id)),
-        SeenLife::Starting | SeenLife::Running if wanted.peers != task.peers => {
-            Some(Step::WritePeers(id))
-        }
-        SeenLife::Prepared
-        | SeenLife::Starting
-        | SeenLife::Running
-        | SeenLife::Stopping
-        | SeenLife::Ended { .. } => None,
-    }
+/// A task in the assignment that was started before, by this daemon or an earlier one. It learns of its peers before it is told to stop,
+/// so that it knows whether the others go on without it.
+fn keep(id: TaskId, wanted: &DesiredTask, task: &SeenTask) -> impl Iterator<Item = Step> + use<> {
+    let (learns, stops) = match task.life {
+        SeenLife::Running => (wanted.peers != task.peers, wanted.stop),
+        SeenLife::Starting => (wanted.peers != task.peers, false),
+        SeenLife::Prepared | SeenLife::Stopping | SeenLife::Ended { .. } => (false, false),
+    };
+    let learns = learns.then_some(Step::WritePeers(id));
+    learns.into_iter().chain(stops.then_some(Step::Stop(id)))
 }
 
 /// A task to start. It waits while another process still holds one of its GPUs: the scheduler frees none before that process is reported
@@ -301,21 +298,25 @@ mod tests {
             revision: 1,
             ..Peers::default()
         };
-        let wanted = DesiredTask {
-            gpus: vec![],
-            peers,
-            stop: false,
-        };
-        let desired = Desired {
-            generation: 1,
-            tasks: BTreeMap::from([(id(1), wanted.clone())]),
-        };
-        for (life, old, expected) in [
-            (Running, Peers::default(), Some(Step::WritePeers(id(1)))),
-            (Starting, Peers::default(), Some(Step::WritePeers(id(1)))),
-            (Running, wanted.peers.clone(), None),
-            (UNSETTLED, Peers::default(), None),
+        let (learns, stops) = (Step::WritePeers(id(1)), Step::Stop(id(1)));
+        let old = Peers::default();
+        for (life, old, stop, expected) in [
+            (Running, old.clone(), false, vec![learns]),
+            (Starting, old.clone(), false, vec![learns]),
+            (Running, peers.clone(), false, vec![]),
+            (UNSETTLED, old.clone(), false, vec![]),
+            // It has to know first that the others go on without it.
+            (Running, old, true, vec![learns, stops]),
         ] {
+            let wanted = DesiredTask {
+                gpus: vec![],
+                peers: peers.clone(),
+                stop,
+            };
+            let desired = Desired {
+                generation: 1,
+                tasks: BTreeMap::from([(id(1), wanted)]),
+            };
             let task = SeenTask {
                 life,
                 gpus: vec![],
@@ -325,11 +326,7 @@ mod tests {
                 generation: 1,
                 tasks: BTreeMap::from([(id(1), task)]),
             };
-            assert_eq!(
-                steps(Some(&desired), &seen),
-                Vec::from_iter(expected),
-                "{life:?}"
-            );
+            assert_eq!(steps(Some(&desired), &seen), expected, "{life:?}");
         }
     }
 
