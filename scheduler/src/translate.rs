@@ -1,7 +1,7 @@
 //! Between the store's rows and the core's snapshot, and between the core's plan and the store's steps. No decision is taken here.
 
 use crate::clock;
-use muster_core::plan::{Action as Planned, Plan};
+use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
 use muster_store::plan as store;
 use time::OffsetDateTime;
@@ -36,17 +36,20 @@ pub fn steps(plan: &Plan) -> Vec<store::Step> {
 fn action(planned: &Planned) -> store::Action {
     match planned {
         Planned::Start { tasks, why } => store::Action::Start {
-            tasks: tasks
-                .iter()
-                .map(|task| store::NewTask {
-                    id: clock::id().into(),
-                    role: task.role,
-                    node_id: task.node,
-                    gpus: task.gpus.clone(),
-                })
-                .collect(),
+            tasks: tasks.iter().map(new_task).collect(),
             secret: clock::secret(),
             why: why.clone(),
+        },
+        Planned::Resize {
+            leave,
+            join,
+            why,
+            charge_failure,
+        } => store::Action::Resize {
+            leave: leave.clone(),
+            join: join.iter().map(new_task).collect(),
+            why: why.clone(),
+            charge_failure: *charge_failure,
         },
         Planned::Up => store::Action::Up,
         Planned::Stop {
@@ -67,6 +70,25 @@ fn action(planned: &Planned) -> store::Action {
         Planned::Wait { waiting } => store::Action::Wait {
             waiting: waiting.clone(),
         },
+    }
+}
+
+fn new_task(task: &PlannedTask) -> store::NewTask {
+    store::NewTask {
+        id: clock::id().into(),
+        role: task.role,
+        node_id: task.node,
+        gpus: task.gpus.clone(),
+    }
+}
+
+fn task(task: muster_model::task::Task) -> core::Task {
+    core::Task {
+        id: task.id,
+        role: task.role,
+        node: task.node_id,
+        gpus: task.gpus,
+        state: task.state,
     }
 }
 
@@ -103,7 +125,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
     core::Job {
         id: job.id,
         tenant: job.tenant_id,
-        name: job.spec.name,
+        name: job.spec.name.clone(),
         priority: job.spec.priority,
         submitted_ms: unix_ms(job.submitted_at),
         intent: job.intent,
@@ -118,17 +140,9 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         ps_shard: job.spec.resources.ps_shard,
         consistency: job.spec.exchange.consistency,
         batch: job.spec.engine.batch,
-        tasks: loaded
-            .tasks
-            .into_iter()
-            .map(|task| core::Task {
-                id: task.id,
-                role: task.role,
-                node: task.node_id,
-                gpus: task.gpus,
-                state: task.state,
-            })
-            .collect(),
+        in_place: job.spec.resizes_in_place(),
+        tasks: loaded.tasks.into_iter().map(task).collect(),
+        leaving: loaded.leaving.into_iter().map(task).collect(),
         finished: loaded.finished.map(|finished| core::Finished {
             step: finished.step,
             reason: finished.reason,

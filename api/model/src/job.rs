@@ -17,7 +17,8 @@ pub struct Job {
     pub spec: JobSpec,
     pub intent: Intent,
     pub state: JobState,
-    /// Revision of the job's task set: 0 before the first start, +1 at every start. Fences stale tasks and stale plans.
+    /// Revision of the job's task set: 0 before the first start, +1 at every start and every resize in place. Fences stale tasks and
+    /// stale plans.
     pub revision: u64,
     /// Restarts charged to the job's `retries`: task failures, not resizes, pauses or lost nodes.
     pub failures: u32,
@@ -53,7 +54,7 @@ pub enum JobState {
     Queued,
     /// Its tasks are committed to nodes; not all of them are up.
     Starting,
-    /// All tasks of the present revision are up.
+    /// All tasks of the present revision are up; after a resize in place, those that train on.
     Running,
     /// Its tasks were told to stop; GPUs stay held until each is reported gone.
     Stopping {
@@ -125,6 +126,8 @@ pub enum JobEvent {
     Start,
     /// Every task of the present revision reported that it is up.
     AllRunning,
+    /// A plan committed a new revision in which some tasks join or leave and the others train on.
+    Resize,
     /// A plan, or a report that ends the job, stops its tasks.
     Stop { then: AfterStop },
     /// The last task is gone and holds nothing.
@@ -161,7 +164,7 @@ impl JobState {
             (Queued, JobEvent::Hold) => Ok(Paused),
             (Queued | Paused, JobEvent::Cancel) => Ok(Cancelled),
             (Paused, JobEvent::Resume) => Ok(Queued),
-            (Starting, JobEvent::AllRunning) => Ok(Running),
+            (Starting, JobEvent::AllRunning) | (Running, JobEvent::Resize) => Ok(Running),
             (Starting | Running, JobEvent::Stop { then }) => Ok(Stopping { then }),
             (Stopping { then: before }, JobEvent::Stop { then: after }) => Ok(Stopping {
                 then: before.outranked_by(after),
@@ -170,6 +173,7 @@ impl JobState {
             (
                 Queued,
                 JobEvent::AllRunning
+                | JobEvent::Resize
                 | JobEvent::Stop { .. }
                 | JobEvent::Released
                 | JobEvent::Resume,
@@ -177,6 +181,7 @@ impl JobState {
             | (
                 Starting,
                 JobEvent::Start
+                | JobEvent::Resize
                 | JobEvent::Released
                 | JobEvent::Hold
                 | JobEvent::Resume
@@ -195,6 +200,7 @@ impl JobState {
                 Stopping { .. },
                 JobEvent::Start
                 | JobEvent::AllRunning
+                | JobEvent::Resize
                 | JobEvent::Hold
                 | JobEvent::Resume
                 | JobEvent::Cancel,
@@ -203,6 +209,7 @@ impl JobState {
                 Paused,
                 JobEvent::Start
                 | JobEvent::AllRunning
+                | JobEvent::Resize
                 | JobEvent::Stop { .. }
                 | JobEvent::Released
                 | JobEvent::Hold,
@@ -211,6 +218,7 @@ impl JobState {
                 Succeeded | Failed { .. } | Cancelled,
                 JobEvent::Start
                 | JobEvent::AllRunning
+                | JobEvent::Resize
                 | JobEvent::Stop { .. }
                 | JobEvent::Released
                 | JobEvent::Hold
@@ -311,6 +319,7 @@ impl JobEvent {
         match self {
             Self::Start => "start",
             Self::AllRunning => "all_running",
+            Self::Resize => "resize",
             Self::Stop { .. } => "stop",
             Self::Released => "released",
             Self::Hold => "hold",

@@ -68,8 +68,9 @@ struct Known {
 }
 
 impl Known {
+    /// A task that goes on while others join or leave reports the revision of its own start and belongs to the newest.
     fn is_current(&self, reported: u64) -> bool {
-        self.locked.task.revision == self.job_revision && reported == self.job_revision
+        self.locked.task.revision == self.job_revision && reported <= self.job_revision
     }
 }
 
@@ -467,7 +468,7 @@ async fn statuses(
     let mut newest: BTreeMap<TaskId, &Observed> = BTreeMap::new();
     for (id, revision, observed) in &report.statuses {
         match known.get(id) {
-            Some(known) if known.locked.task.revision == *revision => {
+            Some(known) if *revision <= known.locked.task.revision => {
                 newest.insert(*id, observed);
             }
             Some(_) => {}

@@ -43,6 +43,15 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
     }
     match &decision.action {
         Action::Start { tasks, .. } => start(job, tasks, now_ms),
+        Action::Resize {
+            leave,
+            join,
+            charge_failure,
+            ..
+        } => {
+            job.failures += u32::from(*charge_failure);
+            resize(job, leave, join, now_ms);
+        }
         Action::Stop {
             charge_failure,
             not_before_ms,
@@ -50,7 +59,7 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
         } => {
             job.failures += u32::from(*charge_failure);
             job.not_before_ms = not_before_ms.or(job.not_before_ms);
-            for task in &mut job.tasks {
+            for task in job.tasks.iter_mut().chain(&mut job.leaving) {
                 // A stop leaves a released task as it is.
                 if let Ok(state) = task.state.clone().apply(TaskEvent::Stop) {
                     task.state = state;
@@ -68,17 +77,40 @@ fn start(job: &mut Job, tasks: &[PlannedTask], now_ms: i64) {
     job.placed_ms = Some(now_ms);
     job.finished = None;
     job.failed = None;
-    job.tasks = (0_u128..)
-        .zip(tasks)
-        .map(|(place, task)| {
-            let salt = (u128::from(job.revision) << 16 | place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
-            Task {
-                id: TaskId(Uuid::from_u128(job.id.0.as_u128() ^ salt)),
-                role: task.role,
-                node: task.node,
-                gpus: task.gpus.clone(),
-                state: TaskState::Assigned,
-            }
-        })
-        .collect();
+    job.tasks = assigned(job, tasks);
+}
+
+fn resize(job: &mut Job, leave: &[TaskId], join: &[PlannedTask], now_ms: i64) {
+    job.revision += 1;
+    job.placed_ms = Some(now_ms);
+    let (leaving, kept) = std::mem::take(&mut job.tasks)
+        .into_iter()
+        .partition(|task| leave.contains(&task.id));
+    job.tasks = kept;
+    let leaving: Vec<Task> = leaving;
+    for mut task in leaving {
+        if let Ok(state) = task.state.clone().apply(TaskEvent::Stop) {
+            task.state = state;
+        }
+        if !task.state.is_released() {
+            job.leaving.push(task);
+        }
+    }
+    let joined = assigned(job, join);
+    job.tasks.extend(joined);
+    job.tasks.sort_by_key(|task| (task.role, task.id));
+}
+
+fn assigned(job: &Job, tasks: &[PlannedTask]) -> Vec<Task> {
+    let tasks = (0_u128..).zip(tasks).map(|(place, task)| {
+        let salt = (u128::from(job.revision) << 16 | place).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        Task {
+            id: TaskId(Uuid::from_u128(job.id.0.as_u128() ^ salt)),
+            role: task.role,
+            node: task.node,
+            gpus: task.gpus.clone(),
+            state: TaskState::Assigned,
+        }
+    });
+    tasks.collect()
 }

@@ -3,8 +3,8 @@
 //! It shares no code with the planner beyond the types, so that one mistake cannot hide in both.
 
 use crate::plan::{Action, Decision, Plan, PlannedTask};
-use crate::snapshot::{Job, Snapshot};
-use muster_model::id::{JobId, NodeId, TenantId};
+use crate::snapshot::{Job, Snapshot, Task};
+use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, JobState};
 use muster_model::task::{Role, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
@@ -67,6 +67,8 @@ pub enum Violation {
     UnjustPreemption { job: JobId },
     #[error("job {job} is told again what it was told before")]
     IdleWait { job: JobId },
+    #[error("job {job} is resized in place, {what}")]
+    ImpossibleResize { job: JobId, what: &'static str },
 }
 
 /// Everything that is wrong with the plan; empty when nothing is.
@@ -90,6 +92,8 @@ struct Checker<'s> {
     memory_bytes: BTreeMap<NodeId, i128>,
     /// GPUs started by this plan.
     started: BTreeMap<TenantId, u32>,
+    /// Tasks that resizes in place have told to leave.
+    told: BTreeMap<JobId, BTreeSet<TaskId>>,
     violations: Vec<Violation>,
 }
 
@@ -106,6 +110,7 @@ impl<'s> Checker<'s> {
             cpu_milli: BTreeMap::new(),
             memory_bytes: BTreeMap::new(),
             started: BTreeMap::new(),
+            told: BTreeMap::new(),
             violations: Vec::new(),
         };
         for node in snapshot
@@ -124,7 +129,8 @@ impl<'s> Checker<'s> {
                 .insert(node.id, i128::from(node.memory_bytes));
         }
         for job in &snapshot.jobs {
-            for task in job.tasks.iter().filter(|task| !is_gone(&task.state)) {
+            let tasks = job.tasks.iter().chain(&job.leaving);
+            for task in tasks.filter(|task| !is_gone(&task.state)) {
                 for &gpu in &task.gpus {
                     checker.free.remove(&(task.node, gpu));
                 }
@@ -187,7 +193,14 @@ impl<'s> Checker<'s> {
                 }
                 self.start(job, tasks);
             }
-            Action::Release if job.tasks.iter().any(|task| !is_gone(&task.state)) => {
+            Action::Resize { leave, join, .. } => self.resize(job, leave, join),
+            Action::Release
+                if job
+                    .tasks
+                    .iter()
+                    .chain(&job.leaving)
+                    .any(|task| !is_gone(&task.state)) =>
+            {
                 self.violations
                     .push(Violation::ReleasedEarly { job: job.id });
             }
@@ -218,6 +231,67 @@ impl<'s> Checker<'s> {
             | Action::Cancel
             | Action::Wait { .. } => {}
         }
+    }
+
+    /// Whoever trains on must be there and be led by the chief; together with those who join it must be a whole gang.
+    fn resize(&mut self, job: &'s Job, leave: &[TaskId], join: &[PlannedTask]) {
+        let told: BTreeSet<TaskId> = leave.iter().copied().collect();
+        let known = leave
+            .iter()
+            .all(|id| job.tasks.iter().any(|task| task.id == *id));
+        let stays: Vec<&Task> = job
+            .tasks
+            .iter()
+            .filter(|task| !told.contains(&task.id))
+            .collect();
+        let chief = Role::Worker { rank: 0 };
+        let mut wrong = |what| {
+            let violation = Violation::ImpossibleResize { job: job.id, what };
+            self.violations.push(violation);
+        };
+        if !job.in_place {
+            wrong("which it cannot be");
+        }
+        if leave.is_empty() && join.is_empty() {
+            wrong("and nothing changes");
+        }
+        if !known || told.len() != leave.len() {
+            wrong("and a task leaves that is not there");
+        }
+        if stays.iter().any(|task| is_gone(&task.state)) {
+            wrong("and counts on a task that is gone");
+        }
+        if !stays.iter().any(|task| task.role == chief) {
+            wrong("and its chief does not stay");
+        }
+        let roles: Vec<Role> = stays
+            .iter()
+            .map(|task| task.role)
+            .chain(join.iter().map(|task| task.role))
+            .collect();
+        if roles.iter().collect::<BTreeSet<_>>().len() != roles.len() {
+            wrong("and two tasks have one role");
+        }
+        for (is_worker, role, range) in [
+            (true, "worker", job.workers),
+            (false, "ps shard", job.ps_shards),
+        ] {
+            let of_role = roles
+                .iter()
+                .filter(|role| matches!(role, Role::Worker { .. }) == is_worker);
+            let count = u32::try_from(of_role.count()).unwrap_or(u32::MAX);
+            if count < range.min || count > range.max {
+                self.violations.push(Violation::OutsideRange {
+                    job: job.id,
+                    role,
+                    count,
+                });
+            }
+        }
+        for task in join {
+            self.place(job, task);
+        }
+        self.told.insert(job.id, told);
     }
 
     fn start(&mut self, job: &'s Job, tasks: &[PlannedTask]) {
@@ -351,7 +425,7 @@ impl<'s> Checker<'s> {
                 .jobs
                 .iter()
                 .filter(|job| job.tenant == tenant)
-                .flat_map(|job| &job.tasks)
+                .flat_map(|job| job.tasks.iter().chain(&job.leaving))
                 .filter(|task| !is_gone(&task.state))
                 .map(|task| task.gpus.len())
                 .sum();
@@ -373,7 +447,13 @@ impl<'s> Checker<'s> {
         let mut kept: BTreeMap<TenantId, u32> = BTreeMap::new();
         for (job, state, _) in self.states.values() {
             if matches!(state, JobState::Starting | JobState::Running) {
-                *kept.entry(job.tenant).or_default() += job.held_gpus();
+                // Who is told to leave is on the way out already.
+                let told = self.told.get(&job.id);
+                let stays = |task: &&Task| {
+                    !is_gone(&task.state) && told.is_none_or(|told| !told.contains(&task.id))
+                };
+                let gpus: usize = job.tasks.iter().filter(stays).map(|t| t.gpus.len()).sum();
+                *kept.entry(job.tenant).or_default() += u32::try_from(gpus).unwrap_or(u32::MAX);
             }
         }
         for tenant in &self.snapshot.tenants {

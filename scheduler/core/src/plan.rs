@@ -4,7 +4,7 @@ use crate::live::Memory;
 use crate::policy::Policy;
 use crate::report::RoundReport;
 use crate::snapshot::Snapshot;
-use muster_model::id::{JobId, NodeId};
+use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{AfterStop, JobEvent};
 use muster_model::task::Role;
 use muster_model::wait::Waiting;
@@ -33,6 +33,15 @@ pub enum Action {
     Start {
         tasks: Vec<PlannedTask>,
         why: String,
+    },
+    /// A new revision in which the other tasks train on without a restart. Rank 0, the chief, always does.
+    Resize {
+        /// Tasks that are told to stop; those of them that are gone already are only no longer counted on.
+        leave: Vec<TaskId>,
+        join: Vec<PlannedTask>,
+        why: String,
+        /// Counts against the job's retries.
+        charge_failure: bool,
     },
     /// Every task of the present revision is up.
     Up,
@@ -85,6 +94,7 @@ impl Action {
     pub fn event(&self) -> Option<JobEvent> {
         match self {
             Self::Start { .. } => Some(JobEvent::Start),
+            Self::Resize { .. } => Some(JobEvent::Resize),
             Self::Up => Some(JobEvent::AllRunning),
             Self::Stop { then, .. } => Some(JobEvent::Stop { then: then.clone() }),
             Self::Release => Some(JobEvent::Released),

@@ -11,6 +11,9 @@ pub struct Policy {
     pub share: PolicyName,
     /// What stopping a job, placing it anew and starting from its checkpoint costs it.
     pub resize_cost_ms: u64,
+    /// What a resize without a restart costs the job that can do it: the pause of its step, and that newcomers have yet to start.
+    #[serde(default = "in_place_cost_ms")]
+    pub in_place_cost_ms: u64,
     /// A job is not resized for speed before its present revision has run so long.
     pub min_run_ms: u64,
     /// A resize for speed must save this share of the remaining time, its cost already paid.
@@ -40,6 +43,11 @@ pub struct Policy {
     pub explained_jobs: u32,
 }
 
+/// Half a second: the newcomers' start hardly costs the others anything.
+fn in_place_cost_ms() -> u64 {
+    500
+}
+
 impl Policy {
     /// A policy with the damping that a cluster of any size needs: a restart takes about five seconds, a job runs half a minute
     /// before it is resized for speed and must then save a tenth of its remaining time. A policy that weighs restarts by itself is
@@ -50,6 +58,7 @@ impl Policy {
         Self {
             share,
             resize_cost_ms: if weighs { 3_000 } else { 5_000 },
+            in_place_cost_ms: in_place_cost_ms(),
             min_run_ms: if weighs { 10_000 } else { 30_000 },
             min_gain: 0.1,
             backoff_base_ms: 1_000,

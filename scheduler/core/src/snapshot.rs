@@ -61,7 +61,7 @@ pub struct Job {
     pub submitted_ms: i64,
     pub intent: Intent,
     pub state: JobState,
-    /// 0 before the first start, +1 at every start.
+    /// 0 before the first start, +1 at every start and every resize in place.
     pub revision: u64,
     /// Restarts charged so far.
     pub failures: u32,
@@ -77,6 +77,12 @@ pub struct Job {
     pub batch: u32,
     /// Tasks of the present revision, released ones included.
     pub tasks: Vec<Task>,
+    /// Tasks of earlier revisions that a resize in place has told to stop and that still hold what they were given.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub leaving: Vec<Task>,
+    /// Whether its tasks can go on while others join or leave.
+    #[serde(default)]
+    pub in_place: bool,
     /// The present revision reported that the job is done.
     pub finished: Option<Finished>,
     /// The present revision reported that it cannot go on.
@@ -151,8 +157,10 @@ impl Snapshot {
         self.jobs.sort_by_key(|job| (job.submitted_ms, job.id));
         for job in &mut self.jobs {
             job.tasks.sort_by_key(|task| (task.role, task.id));
+            job.leaving.sort_by_key(|task| (task.role, task.id));
             job.tasks
                 .iter_mut()
+                .chain(&mut job.leaving)
                 .for_each(|task| task.gpus.sort_unstable());
             job.speeds
                 .sort_by_key(|point| (point.workers, point.ps_shards));
@@ -184,20 +192,43 @@ impl Job {
             .sum()
     }
 
-    /// Tasks that still hold what they were given.
+    /// Tasks that still hold what they were given, those that leave included.
     pub fn held_tasks(&self) -> impl Iterator<Item = &Task> {
-        self.tasks.iter().filter(|task| !task.state.is_released())
+        let tasks = self.tasks.iter().chain(&self.leaving);
+        tasks.filter(|task| !task.state.is_released())
+    }
+
+    /// Whether a resize in place is under way: somebody has not gone or not come yet.
+    #[must_use]
+    pub fn is_resizing(&self) -> bool {
+        let comes = |task: &Task| task.state == TaskState::Assigned;
+        self.state == JobState::Running
+            && (!self.leaving.is_empty() || self.tasks.iter().any(comes))
     }
 
     /// Workers and shards of the present revision, whether up or not.
     #[must_use]
     pub fn size(&self) -> (u32, u32) {
-        let workers = self
-            .tasks
-            .iter()
-            .filter(|task| matches!(task.role, Role::Worker { .. }))
-            .count();
-        let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
-        (count(workers), count(self.tasks.len() - workers))
+        size(self.tasks.iter())
     }
+
+    /// Those of them that are up: a job trains with these while others still come.
+    #[must_use]
+    pub fn up_size(&self) -> (u32, u32) {
+        size(self.tasks.iter().filter(|task| task.is_up()))
+    }
+}
+
+impl Task {
+    #[must_use]
+    pub fn is_up(&self) -> bool {
+        self.state == TaskState::Running
+    }
+}
+
+fn size<'t>(tasks: impl Iterator<Item = &'t Task>) -> (u32, u32) {
+    tasks.fold((0, 0), |(workers, shards), task| match task.role {
+        Role::Worker { .. } => (workers + 1, shards),
+        Role::PsShard { .. } => (workers, shards + 1),
+    })
 }

@@ -3,7 +3,7 @@
 
 use crate::engine::node_number;
 use crate::outcome::Outcome;
-use muster_core::plan::PlannedTask;
+use muster_model::id::NodeId;
 use std::collections::BTreeMap;
 
 #[derive(Debug)]
@@ -42,12 +42,18 @@ impl Holds {
         }
     }
 
-    pub(crate) fn open(&mut self, job: usize, now_ms: i64, tasks: &[PlannedTask]) {
+    /// Of every task its node and its GPUs.
+    pub(crate) fn open(
+        &mut self,
+        job: usize,
+        now_ms: i64,
+        tasks: impl Iterator<Item = (NodeId, usize)>,
+    ) {
         self.close(job, now_ms);
         let mut nodes = BTreeMap::new();
-        for task in tasks.iter().filter(|task| !task.gpus.is_empty()) {
-            let gpus = u32::try_from(task.gpus.len()).unwrap_or(u32::MAX);
-            *nodes.entry(node_number(task.node)).or_insert(0) += gpus;
+        for (node, gpus) in tasks.filter(|&(_, gpus)| gpus > 0) {
+            let gpus = u32::try_from(gpus).unwrap_or(u32::MAX);
+            *nodes.entry(node_number(node)).or_insert(0) += gpus;
         }
         self.open[job] = Some((now_ms, nodes));
     }

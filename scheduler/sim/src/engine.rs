@@ -9,7 +9,7 @@ use muster_core::{Action, ApplyError, Plan, Violation, apply, check, plan};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{PsShardResources, WorkerResources};
-use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
+use muster_model::task::{Outcome as TaskOutcome, Role, TaskEvent, TaskState};
 use uuid::Uuid;
 
 /// Where the nodes' ids begin.
@@ -218,11 +218,9 @@ impl<'s> Engine<'s> {
     fn speed(&self, job: &Job) -> Option<f64> {
         let trains = job.finished.is_none()
             && job.state == JobState::Running
-            && job
-                .tasks
-                .iter()
-                .all(|task| task.state == TaskState::Running);
-        let (workers, ps_shards) = job.size();
+            // Who has still to come does not hold up the others of a job that is resized in place.
+            && (job.in_place || job.tasks.iter().all(Task::is_up));
+        let (workers, ps_shards) = job.up_size();
         trains.then(|| self.spec(job).speed.steps_per_s(workers, ps_shards))
     }
 
@@ -268,6 +266,7 @@ impl<'s> Engine<'s> {
             }
             live.due_ms = None;
             come_due(&mut job.tasks);
+            job.leaving.clear();
         }
     }
 
@@ -309,9 +308,17 @@ impl<'s> Engine<'s> {
         let id = node_id(number as u128);
         for job in &mut self.snapshot.jobs {
             let checkpoint_steps = self.scenario.jobs[job_number(job.id)].checkpoint_steps;
+            // Who goes on loses nothing; who cannot is stopped by the next round and then goes back to its checkpoint.
+            let expendable = |task: &Task| {
+                task.node != id
+                    || task.state.is_released()
+                    || matches!(task.role, Role::Worker { rank } if rank > 0)
+            };
+            let goes_on = job.in_place && job.tasks.iter().all(expendable);
             let lost = job
                 .tasks
                 .iter_mut()
+                .chain(&mut job.leaving)
                 .filter(|task| task.node == id && !task.state.is_released());
             let mut any = false;
             for task in lost {
@@ -323,7 +330,7 @@ impl<'s> Engine<'s> {
                 );
                 any = true;
             }
-            if any {
+            if any && !goes_on {
                 roll_back(job, &mut self.live[job_number(job.id)], checkpoint_steps);
             }
         }
@@ -415,9 +422,25 @@ impl<'s> Engine<'s> {
                     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
                     let (workers, ps_shards) = (count(tasks.len() - shards), count(shards));
                     outcome.sizes.push((now_ms, workers, ps_shards));
-                    self.holds.open(index, now_ms, tasks);
+                    let places = tasks.iter().map(|task| (task.node, task.gpus.len()));
+                    self.holds.open(index, now_ms, places);
                     self.tell(name, || {
                         format!("start {workers} workers, {ps_shards} shards")
+                    });
+                }
+                Action::Resize { join, why, .. } => {
+                    let (launch_ms, stop_ms) = (self.scenario.launch_ms, self.scenario.stop_ms);
+                    let due_ms = if join.is_empty() { stop_ms } else { launch_ms };
+                    live.due_ms = Some(now_ms + due_ms);
+                    let jobs = &self.snapshot.jobs;
+                    let job = jobs.iter().find(|job| job.id == decision.job);
+                    let job = job.expect("it runs");
+                    let (workers, ps_shards) = job.size();
+                    self.jobs[index].sizes.push((now_ms, workers, ps_shards));
+                    let places = job.tasks.iter().map(|task| (task.node, task.gpus.len()));
+                    self.holds.open(index, now_ms, places);
+                    self.tell(name, || {
+                        format!("goes on with {workers} workers, {ps_shards} shards: {why}")
                     });
                 }
                 Action::Stop { why, .. } => {
@@ -528,6 +551,8 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         consistency: spec.consistency,
         batch: spec.batch,
         tasks: Vec::new(),
+        leaving: Vec::new(),
+        in_place: spec.in_place,
         finished: None,
         failed: None,
         progress: Progress {

@@ -153,6 +153,9 @@ fn action(snapshot: &Snapshot, action: &Action) -> String {
                 nodes.join(", ")
             )
         }
+        Action::Resize {
+            leave, join, why, ..
+        } => format!("{} tasks leave, {} join: {why}", leave.len(), join.len()),
         Action::Up => "all tasks are up".to_owned(),
         Action::Stop { why, .. } => format!("stop: {why}"),
         Action::Release => "all tasks are gone".to_owned(),

@@ -47,6 +47,9 @@ pub struct SimJob {
     pub ps_shards: Range,
     pub gpus_per_worker: u32,
     pub retries: u32,
+    /// Its tasks train on while others join or leave.
+    #[serde(default)]
+    pub in_place: bool,
     pub consistency: Consistency,
     pub batch: u32,
     pub steps: u64,

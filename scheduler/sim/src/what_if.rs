@@ -181,6 +181,8 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         consistency: spec.exchange.consistency,
         batch: spec.engine.batch,
         tasks: Vec::new(),
+        leaving: Vec::new(),
+        in_place: spec.resizes_in_place(),
         finished: None,
         failed: None,
         progress: Progress {

@@ -40,6 +40,7 @@ fn job(name: &str, submitted_s: i64, workers: (u32, u32), steps: u64) -> SimJob 
         ps_shards: Range { min: 1, max: 1 },
         gpus_per_worker: 1,
         retries: 3,
+        in_place: false,
         consistency: Consistency::default(),
         batch: 128,
         steps,

@@ -32,6 +32,7 @@ fn sim_job(nodes: u32, gpus: u32) -> impl Strategy<Value = SimJob> {
         },
         gpus_per_worker: 1,
         retries: 100,
+        in_place: rest.4,
         consistency: if rest.4 {
             Consistency::default()
         } else {

@@ -209,6 +209,12 @@ impl JobSpec {
             })
     }
 
+    /// Whether its tasks can train on while others join or leave. No task of this release can yet.
+    #[must_use]
+    pub fn resizes_in_place(&self) -> bool {
+        false
+    }
+
     /// Steps after which training is over at the latest, by `stop.steps` and `stop.epochs`; `None` when neither is said.
     #[must_use]
     pub fn max_steps(&self) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! Commits a plan: compare-and-set per job. What was refused of one job leaves the others as they are.
 
-use super::draft::Draft;
+use super::draft::{Draft, From, Start};
 use super::{Action, CommitOutcome, Conflict, Refusal, Step, start, wait};
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
@@ -10,7 +10,7 @@ use crate::task::{self, Locked, role};
 use crate::wake::{self, Channel};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::JobState;
-use muster_model::task::{Task, TaskState};
+use muster_model::task::{Task, TaskEvent, TaskState};
 use muster_model::wait::Waiting;
 use sqlx::types::Json;
 use sqlx::{Connection as _, PgConnection};
@@ -142,7 +142,7 @@ async fn lock(
         trained_s: row.trained_s,
         held: Vec::new(),
         events: Vec::new(),
-        task_events: Vec::new(),
+        stop: false,
         start: None,
     });
     let mut drafts: BTreeMap<JobId, Draft> = drafts.map(|draft| (draft.id, draft)).collect();
@@ -191,12 +191,20 @@ async fn apply(
         touched: BTreeSet::new(),
     };
     update(conn, &draft, &before).await?;
-    if let Some(event) = draft.task_events.first().cloned() {
-        let steps = draft
-            .held
-            .drain(..)
-            .map(|held| (held, event.clone()))
-            .collect();
+    let told = match &draft.start {
+        Some(Start {
+            from: From::Before { leave },
+            ..
+        }) => leave.as_slice(),
+        _ => &[],
+    };
+    let steps: Vec<(Locked, TaskEvent)> = draft
+        .held
+        .iter()
+        .filter(|held| draft.stop || told.contains(&held.task.id))
+        .map(|held| (held.clone(), TaskEvent::Stop))
+        .collect();
+    if !steps.is_empty() {
         let done = task::transition(conn, steps, now).await?;
         written
             .touched
@@ -219,6 +227,13 @@ async fn update(
     draft: &Draft,
     before: &(JobState, u64),
 ) -> Result<(), Failure> {
+    let secret = match &draft.start {
+        Some(Start {
+            from: From::Nothing { secret },
+            ..
+        }) => Some(secret.as_str()),
+        _ => None,
+    };
     let done = sqlx::query!(
         "update job
          set phase = $4, state = $5, revision = $6, failures = $7, waiting = $8, not_before = $9, started_at = $10,
@@ -226,7 +241,7 @@ async fn update(
              secret = case when $15 then $16 else secret end,
              finished = case when $15 then null else finished end,
              failed = case when $15 then null else failed end,
-             revision_samples = case when $15 then 0 else revision_samples end
+             revision_samples = case when $17 then 0 else revision_samples end
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -242,8 +257,9 @@ async fn update(
         draft.running_since,
         draft.finished_at,
         draft.trained_s,
-        draft.start.is_some(),
-        draft.start.as_ref().map(|start| start.secret.as_str())
+        secret.is_some(),
+        secret,
+        draft.revision != before.1
     )
     .execute(conn)
     .await
@@ -257,13 +273,13 @@ async fn update(
     Ok(())
 }
 
-impl From<Refusal> for Failure {
+impl std::convert::From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Self {
         Self::Refused(refusal)
     }
 }
 
-impl From<StoreError> for Failure {
+impl std::convert::From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Store(error)
     }

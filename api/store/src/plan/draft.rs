@@ -5,9 +5,8 @@ use crate::event::{NewEvent, of_job};
 use crate::job::not_considered;
 use crate::task::Locked;
 use muster_model::event::Event;
-use muster_model::id::{JobId, TenantId};
+use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::job::{JobEvent, JobPhase, JobState};
-use muster_model::task::TaskEvent;
 use muster_model::wait::Waiting;
 use time::OffsetDateTime;
 
@@ -29,16 +28,27 @@ pub(super) struct Draft {
     /// The job's tasks that are not released.
     pub held: Vec<Locked>,
     pub events: Vec<NewEvent>,
-    pub task_events: Vec<TaskEvent>,
+    /// All tasks shall stop.
+    pub stop: bool,
     pub start: Option<Start>,
 }
 
 /// The new revision.
 #[derive(Debug)]
 pub(super) struct Start {
+    /// Tasks that are new in it.
     pub tasks: Vec<NewTask>,
-    pub secret: String,
+    pub from: From,
     pub why: String,
+}
+
+/// What a revision follows.
+#[derive(Debug)]
+pub(super) enum From {
+    /// Nothing that still runs: its tasks know each other by this.
+    Nothing { secret: String },
+    /// The revision before, all of whose tasks go on but these.
+    Before { leave: Vec<TaskId> },
 }
 
 impl Draft {
@@ -57,7 +67,27 @@ impl Draft {
                 self.not_before = None;
                 self.start = Some(Start {
                     tasks: tasks.clone(),
-                    secret: secret.clone(),
+                    from: From::Nothing {
+                        secret: secret.clone(),
+                    },
+                    why: why.clone(),
+                });
+            }
+            Action::Resize {
+                leave,
+                join,
+                why,
+                charge_failure,
+            } => {
+                self.move_on(JobEvent::Resize, now)?;
+                self.revision += 1;
+                self.failures += u32::from(*charge_failure);
+                self.placed_at = Some(now);
+                self.start = Some(Start {
+                    tasks: join.clone(),
+                    from: From::Before {
+                        leave: leave.clone(),
+                    },
                     why: why.clone(),
                 });
             }
@@ -84,7 +114,7 @@ impl Draft {
                 self.end_running(now);
                 self.failures += u32::from(*charge_failure);
                 self.not_before = not_before.or(self.not_before);
-                self.task_events.push(TaskEvent::Stop);
+                self.stop = true;
             }
             Action::Release => {
                 if !self.held.is_empty() {

@@ -100,6 +100,7 @@ async fn jobs(
         };
         let loaded = LoadedJob {
             tasks: Vec::new(),
+            leaving: Vec::new(),
             finished: row.finished.map(|finished| finished.0),
             failed: row.failed.map(|failed| failed.0),
             speeds: Vec::new(),
@@ -122,7 +123,7 @@ async fn tasks(
     let rows = sqlx::query!(
         r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
                   t.address
-           from job j join task t on t.job_id = j.id and t.revision = j.revision
+           from job j join task t on t.job_id = j.id and (t.revision = j.revision or t.released_at is null)
            where j.phase not in ('succeeded', 'failed', 'cancelled')
            order by t.job_id, t.role, t.role_index"#
     )
@@ -132,7 +133,7 @@ async fn tasks(
         let Some(loaded) = jobs.get_mut(&JobId::from(row.job_id)) else {
             continue;
         };
-        loaded.tasks.push(Task {
+        let task = Task {
             id: row.id.into(),
             job_id: row.job_id.into(),
             revision: unsigned(row.revision),
@@ -141,7 +142,12 @@ async fn tasks(
             gpus: row.gpus.into_iter().map(unsigned32).collect(),
             state: row.state.0,
             address: row.address,
-        });
+        };
+        if task.revision == loaded.job.revision {
+            loaded.tasks.push(task);
+        } else {
+            loaded.leaving.push(task);
+        }
     }
     Ok(())
 }

@@ -36,6 +36,8 @@ pub struct LoadedJob {
     pub job: Job,
     /// Of the present revision, released ones too; PS shards before workers, by index.
     pub tasks: Vec<Task>,
+    /// Of earlier revisions, those that a resize in place has told to stop and that are not gone.
+    pub leaving: Vec<Task>,
     /// What the present revision reported of its end.
     pub finished: Option<Finished>,
     pub failed: Option<FailedReport>,
@@ -94,6 +96,14 @@ pub enum Action {
         secret: String,
         why: String,
     },
+    /// A new revision in which all tasks but these go on, with these new ones.
+    Resize {
+        leave: Vec<TaskId>,
+        join: Vec<NewTask>,
+        why: String,
+        /// Count a failure.
+        charge_failure: bool,
+    },
     /// Every task of the present revision is up.
     Up,
     /// Its tasks shall end.
@@ -151,6 +161,8 @@ pub enum Refusal {
     NotWaiting { phase: JobPhase },
     #[error("{} of its tasks are not gone", .tasks.len())]
     TasksHeld { tasks: Vec<TaskId> },
+    #[error("task {task} of the plan is not one of its present tasks")]
+    NoSuchTask { task: TaskId },
     #[error("a GPU that it was given is held, or a task of its new revision exists")]
     GpuHeld,
     #[error("the nodes {names:?} take no tasks now")]

@@ -2,10 +2,11 @@
 
 use super::Refusal;
 use super::commit::Failure;
-use super::draft::{Draft, Start};
+use super::draft::{Draft, From, Start};
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
 use crate::number::{signed, signed32};
+use crate::task::role;
 use muster_model::event::Event;
 use muster_model::id::NodeId;
 use muster_model::task::{Role, TaskState};
@@ -27,13 +28,19 @@ pub(super) async fn write(
     start: Start,
     now: OffsetDateTime,
 ) -> Result<Started, Failure> {
-    let names = admit(conn, &start).await?;
+    let mut names = admit(conn, &start).await?;
+    let kept = kept(conn, draft, &start).await?;
     tasks(conn, draft, &start, now).await?;
     allocations(conn, draft, &start, now).await?;
-    let count = |wanted: fn(Role) -> bool| {
-        u32::try_from(start.tasks.iter().filter(|task| wanted(task.role)).count())
-            .expect("at most 2048 tasks")
+    let roles = || {
+        let new = start.tasks.iter().map(|task| task.role);
+        new.chain(kept.iter().map(|(role, ..)| *role))
     };
+    let count = |wanted: fn(Role) -> bool| {
+        u32::try_from(roles().filter(|role| wanted(*role)).count()).expect("at most 2048 tasks")
+    };
+    // Who stays has to learn of the others.
+    names.extend(kept.iter().map(|(_, node, name)| (*node, name.clone())));
     let placed = Event::JobPlaced {
         revision: draft.revision,
         workers: count(|role| matches!(role, Role::Worker { .. })),
@@ -58,6 +65,50 @@ pub(super) async fn write(
         placed: Some(of_job(now, draft.tenant_id, draft.id, placed)),
         tasks: tasks.collect(),
     })
+}
+
+/// Takes those who go on into the new revision: their roles, and their nodes with their names.
+async fn kept(
+    conn: &mut PgConnection,
+    draft: &Draft,
+    start: &Start,
+) -> Result<Vec<(Role, Uuid, String)>, Failure> {
+    let From::Before { leave } = &start.from else {
+        return Ok(Vec::new());
+    };
+    let before = draft.revision - 1;
+    let leave: Vec<Uuid> = leave.iter().map(|task| task.0).collect();
+    let known = sqlx::query_scalar!(
+        "select id from task where job_id = $1 and revision = $2 and id = any($3)",
+        draft.id.0,
+        signed(before),
+        &leave
+    )
+    .fetch_all(&mut *conn)
+    .await
+    .map_err(StoreError::from)?;
+    if let Some(task) = leave.iter().find(|task| !known.contains(task)) {
+        return Err(Refusal::NoSuchTask {
+            task: (*task).into(),
+        }
+        .into());
+    }
+    let rows = sqlx::query!(
+        r#"update task set revision = $3 from node
+           where task.job_id = $1 and task.revision = $2 and not task.id = any($4) and node.id = task.node_id
+           returning task.role, task.role_index, node.id, node.name"#,
+        draft.id.0,
+        signed(before),
+        signed(draft.revision),
+        &leave
+    )
+    .fetch_all(conn)
+    .await
+    .map_err(StoreError::from)?;
+    let kept = rows
+        .into_iter()
+        .map(|row| (role(&row.role, row.role_index), row.id, row.name));
+    Ok(kept.collect())
 }
 
 /// Names of the nodes. They stay as they are until the transaction ends, so that none is lost, and its tasks released, between

@@ -10,6 +10,7 @@ mod node;
 mod plan;
 mod question;
 mod report;
+mod resize;
 mod round;
 mod tenancy;
 mod wake;

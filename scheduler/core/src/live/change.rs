@@ -126,6 +126,9 @@ fn starts_after(world: &mut World<'_>, index: usize, change: &Change) -> bool {
         for other in leaving {
             world.release(other);
         }
+        for other in 0..world.jobs.len() {
+            world.part_with(other);
+        }
     }
     starts(world, index)
 }
@@ -217,6 +220,10 @@ fn open(world: &mut World<'_>, at: usize, node: &Node) {
             if !live.standing.stays() {
                 free.release_later(held, super::free::first_bits(node.gpus));
             }
+        }
+        for held in live.leaving.iter().filter(|held| held.node as usize == at) {
+            free.hold(held);
+            free.release_later(held, super::free::first_bits(node.gpus));
         }
     }
     world.free[at] = free;

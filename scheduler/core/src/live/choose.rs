@@ -60,7 +60,9 @@ impl<'w, 'a> Choosing<'w, 'a> {
         for member in 0..self.world.members.len() {
             let standing = self.standing(member);
             // Nothing is given to who ended, as only in a trial a member can.
-            let settled = standing == Standing::Starting || !(standing.stays() || standing.waits());
+            let settled = standing == Standing::Starting
+                || self.world.jobs[self.world.members[member]].is_resizing
+                || !(standing.stays() || standing.waits());
             self.world.problem.jobs[member].fixed =
                 settled || self.blocked[member] || self.held[member];
         }
@@ -360,7 +362,8 @@ fn is_quiet(world: &World<'_>) -> bool {
         Standing::Starting => world.ran_ms(live) >= world.policy.min_run_ms,
         Standing::Returning | Standing::Displaced => false,
         Standing::Resting | Standing::Ending => live.holdings.is_empty(),
-        Standing::Running | Standing::Queued => true,
+        Standing::Running => !live.is_resizing || world.ran_ms(live) >= world.policy.min_run_ms,
+        Standing::Queued => true,
     })
 }
 

@@ -193,10 +193,12 @@ impl Explaining<'_, '_> {
     fn stopping(&self, promised: &[(u32, u64)]) -> Vec<JobId> {
         let stopping = || {
             let jobs = self.world.jobs.iter();
-            jobs.filter(|live| live.state.phase() == JobPhase::Stopping)
+            jobs.filter(|live| live.state.phase() == JobPhase::Stopping || !live.leaving.is_empty())
         };
         let holds = |live: &&LiveJob<'_>| {
-            live.holdings.iter().any(|held| {
+            let stops = live.state.phase() == JobPhase::Stopping;
+            let holdings = live.holdings.iter().filter(|_| stops);
+            holdings.chain(&live.leaving).any(|held| {
                 let wanted = promised.iter().filter(|(node, _)| *node == held.node);
                 wanted.clone().any(|(_, gpus)| gpus & held.gpus != 0)
             })
@@ -206,7 +208,7 @@ impl Explaining<'_, '_> {
             return jobs;
         }
         stopping()
-            .filter(|live| !live.holdings.is_empty())
+            .filter(|live| !live.holdings.is_empty() || !live.leaving.is_empty())
             .map(|live| live.job.id)
             .collect()
     }

@@ -1,8 +1,8 @@
 //! A live round: from a snapshot of rows to a plan of decisions, through the dense problem that every policy decides on.
 //!
 //! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
-//! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang` and `place`
-//! (who stops and who starts, task by task),
+//! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
+//! `in_place` (who stops, who starts and who goes on in another size, task by task),
 //! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
 mod change;
@@ -10,6 +10,7 @@ mod choose;
 mod explain;
 mod free;
 mod gang;
+mod in_place;
 mod memory;
 mod outlook;
 mod over_quota;

@@ -1,6 +1,7 @@
 //! A quota that was lowered under running jobs holds at once: those whose minimum leaves something shrink, and if that is not enough,
 //! others stop. It is no part of what a policy weighs: a policy would have to be asked with a problem that breaks its own rules.
 
+use super::in_place;
 use super::pass::requeue;
 use super::standing::{Turn, gpus_of};
 use super::world::World;
@@ -21,19 +22,26 @@ pub(crate) fn obey(world: &mut World<'_>) {
         let Some(quota) = world.problem.tenants[tenant].gpu_quota else {
             continue;
         };
-        if world.held[tenant] <= quota {
-            continue;
-        }
         let holders = holders(world, tenant);
         let held: u32 = holders.iter().map(|&(_, holds)| holds).sum();
+        if held <= quota {
+            continue;
+        }
         for giver in givers(world, &holders, held.saturating_sub(quota)) {
             let what = if giver.gpus == giver.holds {
                 "back to the queue"
             } else {
-                "comes back with fewer GPUs"
+                "goes on with fewer GPUs"
             };
             let why = format!("{what}: its tenant held {held}, and its quota is {quota} now");
-            world.stop(giver.index, requeue(RequeueCause::OverQuota, why));
+            let shrinks = giver.gpus < giver.holds;
+            let change = shrinks
+                .then(|| in_place::shrink(&world.jobs[giver.index], giver.gpus))
+                .flatten();
+            match change {
+                Some(change) => world.resize(giver.index, &change, why),
+                None => world.stop(giver.index, requeue(RequeueCause::OverQuota, why)),
+            }
         }
     }
 }

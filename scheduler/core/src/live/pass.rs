@@ -4,9 +4,10 @@
 use super::choose::{Chosen, choose, is_moved};
 use super::free::{FreeNode, When};
 use super::gang::{self, Share};
+use super::in_place::{self, InPlace};
 use super::over_quota;
 use super::place;
-use super::standing::Standing;
+use super::standing::{Standing, gpus_of as gpus_held};
 use super::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::problem::{Decision, Part, gpus_of};
@@ -55,8 +56,11 @@ fn evict(world: &mut World<'_>) {
         let live = &world.jobs[index];
         let drained = |node: u32| world.snapshot.nodes[node as usize].drained;
         if live.standing.stays() && live.holdings.iter().any(|held| drained(held.node)) {
-            let action = requeue(RequeueCause::Resize, "its node is drained".to_owned());
-            world.stop(index, action);
+            let why = "its node is drained".to_owned();
+            match in_place::without(live, drained) {
+                Some(change) => world.resize(index, &change, why),
+                None => world.stop(index, requeue(RequeueCause::Resize, why)),
+            }
         }
     }
 }
@@ -120,10 +124,53 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         }
         let newcomers = self.newcomers();
         for member in moved {
-            let action = self.why_stop(member, &newcomers);
-            self.world.stop(self.world.members[member], action);
+            let (cause, why) = self.why_move(member, &newcomers);
+            let index = self.world.members[member];
+            match self.in_place(member) {
+                InPlace::Now(change) => self.world.resize(index, &change, why),
+                // The GPUs that it is to grow into are not free yet; it trains on until they are.
+                InPlace::Later => continue,
+                InPlace::Never => self.world.stop(index, requeue(cause, why)),
+            }
             self.changed = true;
         }
+    }
+
+    /// How a moved member takes its new size.
+    fn in_place(&self, member: usize) -> InPlace {
+        let world = &*self.world;
+        let live = &world.jobs[world.members[member]];
+        let parts = self.decision.holds(&world.problem, member);
+        if parts.is_empty() {
+            return InPlace::Never;
+        }
+        let ps_shards = self.best_shards(member, parts).next().unwrap_or(0);
+        match in_place::resize(live, &world.free, parts, ps_shards) {
+            // What its tenant's stopping tasks hold counts until they are gone, those included that are to leave here.
+            InPlace::Now(change) if !self.quota_has_room(live, change.joining_gpus()) => {
+                if world.held[live.tenant as usize] > self.kept(live.tenant) {
+                    return InPlace::Later;
+                }
+                let shrinks = change.only_leaving(live);
+                shrinks.map_or(InPlace::Never, InPlace::Now)
+            }
+            resize => resize,
+        }
+    }
+
+    /// GPUs that the tenant's jobs keep.
+    fn kept(&self, tenant: u32) -> u32 {
+        let jobs = self.world.jobs.iter();
+        jobs.filter(|live| live.tenant == tenant && live.standing.stays())
+            .map(|live| gpus_held(&live.holdings))
+            .sum()
+    }
+
+    /// Whether so many GPUs more are within the quota beside all that the tenant's tasks still hold.
+    fn quota_has_room(&self, live: &LiveJob<'_>, gpus: u32) -> bool {
+        let held = self.world.held[live.tenant as usize];
+        let quota = self.world.quota(live);
+        gpus == 0 || quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)
     }
 
     /// Waiting members by the nodes that they are given.
@@ -148,7 +195,11 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             .collect()
     }
 
-    fn why_stop(&self, member: usize, newcomers: &BTreeMap<u32, Vec<usize>>) -> Action {
+    fn why_move(
+        &self,
+        member: usize,
+        newcomers: &BTreeMap<u32, Vec<usize>>,
+    ) -> (RequeueCause, String) {
         let world = &*self.world;
         let problem = &world.problem;
         let job = &problem.jobs[member];
@@ -176,7 +227,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             && let Some(gainer) = gainers.clone().find(higher)
         {
             let why = format!("{size}: {} has a higher priority", name(gainer));
-            return requeue(RequeueCause::Preempted, why);
+            return (RequeueCause::Preempted, why);
         }
         let smaller = gets < job.held_gpus();
         let why = match gainers.next().filter(|_| smaller) {
@@ -185,7 +236,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             None if gets == job.held_gpus() => format!("{size}, on other nodes: worth the restart"),
             None => format!("{size}: worth the restart"),
         };
-        requeue(RequeueCause::Resize, why)
+        (RequeueCause::Resize, why)
     }
 
     /// Starts whoever can, those first whose GPUs are all free; the others are promised theirs, and start after all if as many are
@@ -238,12 +289,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     /// Whether it holds nothing any more, and its tenant's quota has room beside all that is still held.
     fn may_start(&self, member: usize, gpus: u32) -> bool {
         let live = &self.world.jobs[self.world.members[member]];
-        let held = self.world.held[live.tenant as usize];
-        live.standing == Standing::Queued
-            && self
-                .world
-                .quota(live)
-                .is_none_or(|quota| held.saturating_add(gpus) <= quota)
+        live.standing == Standing::Queued && self.quota_has_room(live, gpus)
     }
 
     /// Keeps what the job was given for it until all of it is free.

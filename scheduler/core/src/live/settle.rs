@@ -8,7 +8,7 @@ use crate::plan::Action;
 use crate::policy::Policy;
 use crate::snapshot::{Job, Snapshot, Task};
 use muster_model::assignment::exit_code;
-use muster_model::id::NodeId;
+use muster_model::id::{NodeId, TaskId};
 use muster_model::job::{AfterStop, Intent, JobState, RequeueCause};
 use muster_model::task::{Outcome, Role, TaskState};
 use std::collections::BTreeSet;
@@ -54,6 +54,7 @@ pub(crate) fn once_gone(
     job.failures += u32::try_from(charged).unwrap_or(u32::MAX);
     job.state = live.state.clone();
     job.not_before_ms = live.not_before_ms;
+    job.leaving.clear();
     if live.revision != job.revision {
         job.tasks.clear();
         (job.finished, job.failed) = (None, None);
@@ -101,6 +102,12 @@ enum Ending {
     Stop { then: AfterStop, why: String },
     /// A failure that is charged to the job's retries.
     Failure { why: String },
+    /// These tasks are lost, and the others train on.
+    GoesOn {
+        without: Vec<TaskId>,
+        why: String,
+        charged: bool,
+    },
 }
 
 impl Facts<'_> {
@@ -128,6 +135,19 @@ impl Facts<'_> {
         match self.ending(job) {
             Some(Ending::Stop { then, why }) => settled.take(stop(then, why)),
             Some(Ending::Failure { why }) => self.fail(job, why, settled),
+            Some(Ending::GoesOn {
+                without,
+                why,
+                charged,
+            }) => {
+                settled.take(Action::Resize {
+                    leave: without,
+                    join: Vec::new(),
+                    why,
+                    charge_failure: charged,
+                });
+                return;
+            }
             None => {
                 let all_up = job
                     .tasks
@@ -169,8 +189,50 @@ impl Facts<'_> {
         self.loss(job)
     }
 
+    /// Lost workers of a job that can do without them. Its exchange has gone on without them already; the plan follows.
+    fn survivors(&self, job: &Job) -> Option<Ending> {
+        let is_lost = |task: &&Task| match &task.state {
+            TaskState::Released { outcome } => !outcome.is_clean(),
+            _ => !self.up.contains(&task.node),
+        };
+        let lost: Vec<&Task> = job.tasks.iter().filter(is_lost).collect();
+        let first = lost.first()?;
+        let expendable = |task: &&Task| matches!(task.role, Role::Worker { rank } if rank > 0);
+        let workers = job.tasks.iter().filter(|task| !lost.contains(task));
+        let workers = workers
+            .filter(|task| matches!(task.role, Role::Worker { .. }) && !task.state.is_released());
+        let enough = workers.count() >= job.workers.min.max(1) as usize;
+        let able = job.in_place && job.state == JobState::Running;
+        if !able || !enough || !lost.iter().all(expendable) {
+            return None;
+        }
+        let own = lost.iter().find_map(|task| match &task.state {
+            TaskState::Released { outcome } if is_own_fault(outcome) => {
+                Some(format!("{} {outcome}", task.role))
+            }
+            _ => None,
+        });
+        // Who fails again and again is stopped in the end as any other.
+        if own.is_some() && job.failures >= job.retries {
+            return None;
+        }
+        let charged = own.is_some();
+        let what = own.unwrap_or_else(|| match &first.state {
+            TaskState::Released { outcome } => format!("{} {outcome}", first.role),
+            _ => format!("the node of {} is lost", first.role),
+        });
+        Some(Ending::GoesOn {
+            without: lost.iter().map(|task| task.id).collect(),
+            why: format!("{what}; the others train on"),
+            charged,
+        })
+    }
+
     /// What the tasks that are gone mean for the job.
     fn loss(&self, job: &Job) -> Option<Ending> {
+        if let Some(goes_on) = self.survivors(job) {
+            return Some(goes_on);
+        }
         let requeue = |why: String| {
             Some(Ending::Stop {
                 then: AfterStop::Requeue {

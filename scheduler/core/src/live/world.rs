@@ -4,6 +4,7 @@
 
 use super::free::{FreeNode, Holding, Room, bits, first_bits};
 use super::gang::{Placed, Shape, add};
+use super::in_place;
 use super::memory::Memory;
 use super::outlook::Sizing;
 use super::settle::{Settled, once_gone, settle};
@@ -13,8 +14,8 @@ use crate::plan::Action;
 use crate::policies::{Promises, Share};
 use crate::policy::Policy;
 use crate::problem::{self, Demand, Part, Problem};
-use crate::snapshot::{Job, Node, Snapshot};
-use muster_model::id::{NodeId, TenantId};
+use crate::snapshot::{Job, Node, Snapshot, Task};
+use muster_model::id::{NodeId, TaskId, TenantId};
 use muster_model::job::JobState;
 use muster_model::task::Role;
 use std::collections::HashMap;
@@ -56,8 +57,18 @@ pub(crate) struct LiveJob<'a> {
     pub sizing: Sizing,
     pub placed_ms: Option<i64>,
     pub revision: u64,
-    /// Of its unreleased tasks.
+    /// Of its unreleased tasks that stay.
     pub holdings: Vec<Holding>,
+    /// Of those that a resize in place has told to leave.
+    pub leaving: Vec<Holding>,
+    /// Of those that a resize of this very round has asked to join.
+    pub joining: Vec<Holding>,
+    /// Tasks that this very round has told to leave.
+    pub told: Vec<TaskId>,
+    /// Somebody has not gone or not come yet; nothing else is decided of it meanwhile.
+    pub is_resizing: bool,
+    /// Node of each of the job's tasks in the snapshot.
+    pub places: Vec<u32>,
     /// Workers and shards of its newest revision.
     pub size: (u32, u32),
     /// Its place in the problem.
@@ -135,17 +146,30 @@ impl<'a> World<'a> {
             ps_shard: job.ps_shard,
         };
         let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
-        let holdings = holdings(job, nodes);
-        self.held[tenant as usize] += gpus_of(&holdings);
-        for held in &holdings {
+        let (leave, resized) = match settled.actions.last() {
+            Some(Action::Resize { leave, .. }) => (leave.clone(), true),
+            _ => (Vec::new(), false),
+        };
+        let stays = |task: &&Task| !leave.contains(&task.id);
+        let kept = holdings(job, nodes, job.tasks.iter().filter(stays));
+        let told = job.tasks.iter().filter(|task| !stays(task));
+        let leaving = holdings(job, nodes, job.leaving.iter().chain(told));
+        self.held[tenant as usize] += gpus_of(&kept) + gpus_of(&leaving);
+        for (held, goes) in kept
+            .iter()
+            .map(|held| (held, !standing.stays()))
+            .chain(leaving.iter().map(|held| (held, true)))
+        {
             let node = &mut self.free[held.node as usize];
             node.hold(held);
-            if !standing.stays() {
+            if goes {
                 let gpus = self.snapshot.nodes[held.node as usize].gpus;
                 node.release_later(held, first_bits(gpus));
             }
         }
-        let size = job.size();
+        let (workers, shards) = job.size();
+        let size = (workers - gone_workers(job, &leave), shards);
+        let places = job.tasks.iter().map(|task| nodes.find(task.node));
         let kinds = self.problem.kinds.len();
         let present = if standing.stays() { size.0 } else { 0 };
         let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, kinds);
@@ -162,9 +186,19 @@ impl<'a> World<'a> {
             shape,
             estimate,
             sizing,
-            placed_ms: job.placed_ms,
-            revision: job.revision,
-            holdings,
+            placed_ms: if resized {
+                Some(self.now_ms)
+            } else {
+                job.placed_ms
+            },
+            revision: job.revision + u64::from(resized),
+            holdings: kept,
+            is_resizing: standing == Standing::Running
+                && (!leaving.is_empty() || job.is_resizing()),
+            leaving,
+            joining: Vec::new(),
+            told: leave,
+            places: places.map(|node| node.unwrap_or(u32::MAX)).collect(),
             size,
             member: is_member.then_some(self.members.len()),
         });
@@ -207,7 +241,11 @@ impl<'a> World<'a> {
             demoted_s: None,
             held_s,
             restarts: u32::try_from(live.revision.saturating_sub(1)).unwrap_or(u32::MAX),
-            restart_s: seconds_of(self.policy.resize_cost_ms),
+            restart_s: seconds_of(if job.in_place {
+                self.policy.in_place_cost_ms
+            } else {
+                self.policy.resize_cost_ms
+            }),
             preemptible: true,
             outlook: live.sizing.outlook.clone(),
         }
@@ -235,12 +273,79 @@ impl<'a> World<'a> {
         self.refresh(index);
     }
 
-    /// Tells a running job to stop.
-    pub(crate) fn stop(&mut self, index: usize, action: Action) {
+    /// Lets a running job go on in another size.
+    pub(crate) fn resize(&mut self, index: usize, change: &in_place::Change, why: String) {
         self.remember(index);
+        let now_ms = self.now_ms;
+        let join = match &self.journal {
+            Some(_) => Vec::new(),
+            None => change.tasks(&self.snapshot.nodes),
+        };
+        let live = &mut self.jobs[index];
+        let mut action = Action::Resize {
+            leave: change.leave.clone(),
+            join,
+            why,
+            charge_failure: false,
+        };
+        if let Some(Action::Resize { .. }) = live.actions.last() {
+            action = merged(live.actions.pop(), action);
+            live.revision -= 1;
+        }
+        live.take(action, now_ms);
+        live.told.extend(&change.leave);
+        live.part(change);
+        live.placed_ms = Some(now_ms);
+        live.revision += 1;
+        live.is_resizing = true;
+        self.held[live.tenant as usize] += gpus_of(&live.joining);
+        for held in &live.joining {
+            self.free[held.node as usize].hold(held);
+        }
+        for held in &live.leaving {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            self.free[held.node as usize].release_later(held, first_bits(gpus));
+        }
+        self.refresh(index);
+    }
+
+    /// Who was asked to join in this very round is not, after all.
+    fn uninvite(&mut self, index: usize) -> bool {
+        let live = &mut self.jobs[index];
+        let Some(Action::Resize { charge_failure, .. }) = live.actions.last() else {
+            return false;
+        };
+        let charged = *charge_failure;
+        live.actions.pop();
+        live.revision -= 1;
+        for held in std::mem::take(&mut live.joining) {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            let node = &mut self.free[held.node as usize];
+            node.release_later(&held, first_bits(gpus));
+            node.give_back(&held, first_bits(gpus));
+            self.held[live.tenant as usize] -= held.gpus.count_ones();
+            live.holdings
+                .iter_mut()
+                .filter(|kept| kept.node == held.node)
+                .for_each(|kept| {
+                    kept.gpus &= !held.gpus;
+                    kept.room.take(held.room);
+                });
+        }
+        charged
+    }
+
+    /// Tells a running job to stop.
+    pub(crate) fn stop(&mut self, index: usize, mut action: Action) {
+        self.remember(index);
+        let was_charged = self.uninvite(index);
+        if let Action::Stop { charge_failure, .. } = &mut action {
+            *charge_failure |= was_charged;
+        }
         let now_ms = self.now_ms;
         let live = &mut self.jobs[index];
         live.take(action, now_ms);
+        live.is_resizing = false;
         for held in &live.holdings {
             let gpus = self.problem.nodes[held.node as usize].gpus;
             self.free[held.node as usize].release_later(held, first_bits(gpus));
@@ -258,11 +363,8 @@ impl<'a> World<'a> {
         (live.state, live.not_before_ms) = once_gone(live, policy, now_ms);
         live.standing = Standing::of(&live.state, live.not_before_ms, now_ms);
         let holdings = std::mem::take(&mut live.holdings);
-        self.held[live.tenant as usize] -= gpus_of(&holdings);
-        for held in &holdings {
-            let gpus = self.problem.nodes[held.node as usize].gpus;
-            self.free[held.node as usize].give_back(held, first_bits(gpus));
-        }
+        self.give_back(index, &holdings);
+        self.part_with(index);
         if self.jobs[index].member.is_none() && self.jobs[index].standing.waits() {
             self.jobs[index].member = Some(self.members.len());
             let dense = self.dense(index);
@@ -270,6 +372,24 @@ impl<'a> World<'a> {
             self.members.push(index);
         }
         self.refresh(index);
+    }
+
+    /// In a trial: whoever a resize in place has told to leave is gone.
+    pub(crate) fn part_with(&mut self, index: usize) {
+        if self.jobs[index].leaving.is_empty() {
+            return;
+        }
+        self.remember(index);
+        let leaving = std::mem::take(&mut self.jobs[index].leaving);
+        self.give_back(index, &leaving);
+    }
+
+    fn give_back(&mut self, index: usize, holdings: &[Holding]) {
+        self.held[self.jobs[index].tenant as usize] -= gpus_of(holdings);
+        for held in holdings {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            self.free[held.node as usize].give_back(held, first_bits(gpus));
+        }
     }
 
     /// Writes down how a job was, for the end of a trial.
@@ -300,6 +420,52 @@ impl<'a> World<'a> {
 }
 
 impl LiveJob<'_> {
+    /// Moves what those hold who leave, and adds what those need who join.
+    fn part(&mut self, change: &in_place::Change) {
+        let mut kept = Vec::new();
+        let mut leaving = Vec::new();
+        let gone = |task: &Task| task.state.is_released();
+        let tasks = self.job.tasks.iter().zip(&self.places);
+        for (task, &node) in tasks.filter(|(task, _)| !gone(task)) {
+            let held = Holding {
+                node,
+                gpus: bits(&task.gpus),
+                room: room_of(self.job, task.role),
+            };
+            if self.told.contains(&task.id) {
+                add(&mut leaving, held);
+            } else {
+                add(&mut kept, held);
+            }
+        }
+        let (workers, shards) = self.size;
+        let (mut workers, mut shards) = (i64::from(workers), i64::from(shards));
+        let mut count = |role: Role, by: i64| match role {
+            Role::Worker { .. } => workers += by,
+            Role::PsShard { .. } => shards += by,
+        };
+        let left = self
+            .job
+            .tasks
+            .iter()
+            .filter(|t| change.leave.contains(&t.id));
+        left.for_each(|task| count(task.role, -1));
+        for &(role, node, gpus) in &change.join {
+            let held = Holding {
+                node,
+                gpus,
+                room: room_of(self.job, role),
+            };
+            add(&mut self.joining, held);
+            add(&mut kept, held);
+            count(role, 1);
+        }
+        let size = |count: i64| u32::try_from(count).unwrap_or(0);
+        self.size = (size(workers), size(shards));
+        self.holdings = kept;
+        self.leaving = leaving;
+    }
+
     /// Takes a decision and moves the state along.
     ///
     /// # Panics
@@ -357,26 +523,71 @@ fn parts(holdings: &[Holding]) -> Vec<Part> {
         .collect()
 }
 
-fn holdings(job: &Job, nodes: &NodeIndex) -> Vec<Holding> {
+/// Two resizes of one round as one.
+fn merged(before: Option<Action>, after: Action) -> Action {
+    match (before, after) {
+        (
+            Some(Action::Resize {
+                mut leave,
+                why: first,
+                charge_failure,
+                ..
+            }),
+            Action::Resize {
+                leave: more,
+                join,
+                why,
+                ..
+            },
+        ) => {
+            leave.extend(more);
+            let why = format!("{first}; {why}");
+            Action::Resize {
+                leave,
+                join,
+                why,
+                charge_failure,
+            }
+        }
+        (_, after) => after,
+    }
+}
+
+/// What those of these tasks hold that are not gone.
+fn holdings<'t>(
+    job: &Job,
+    nodes: &NodeIndex,
+    tasks: impl Iterator<Item = &'t Task>,
+) -> Vec<Holding> {
     let mut holdings = Vec::new();
-    for task in job.held_tasks() {
+    for task in tasks.filter(|task| !task.state.is_released()) {
         let Some(node) = nodes.find(task.node) else {
             continue;
-        };
-        let room = match task.role {
-            Role::Worker { .. } => Room::worker(&job.worker),
-            Role::PsShard { .. } => Room::shard(&job.ps_shard),
         };
         add(
             &mut holdings,
             Holding {
                 node,
                 gpus: bits(&task.gpus),
-                room,
+                room: room_of(job, task.role),
             },
         );
     }
     holdings
+}
+
+fn room_of(job: &Job, role: Role) -> Room {
+    match role {
+        Role::Worker { .. } => Room::worker(&job.worker),
+        Role::PsShard { .. } => Room::shard(&job.ps_shard),
+    }
+}
+
+/// Workers of the present revision that are to be counted on no more.
+fn gone_workers(job: &Job, leave: &[TaskId]) -> u32 {
+    let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
+    let gone = job.tasks.iter().filter(is_worker);
+    u32::try_from(gone.filter(|task| leave.contains(&task.id)).count()).unwrap_or(0)
 }
 
 /// The GPU models of the cluster, each once.

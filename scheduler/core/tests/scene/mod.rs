@@ -71,6 +71,7 @@ impl Scene {
     /// Every task that should be up is up, every one that should stop is gone.
     pub fn obey(&mut self) {
         for job in &mut self.snapshot.jobs {
+            job.leaving.clear();
             for task in &mut job.tasks {
                 match task.state {
                     TaskState::Assigned => task.state = TaskState::Running,
@@ -85,6 +86,7 @@ impl Scene {
     pub fn settle(&mut self) {
         for _ in 0..50 {
             let plan = self.round();
+            let resizing = self.snapshot.jobs.iter().any(Job::is_resizing);
             self.obey();
             let quiet = plan
                 .decisions
@@ -94,7 +96,7 @@ impl Scene {
                 self.snapshot.jobs.iter().all(|job| {
                     !matches!(job.state, JobState::Starting | JobState::Stopping { .. })
                 });
-            if quiet && still {
+            if quiet && still && !resizing {
                 return;
             }
         }
@@ -163,6 +165,12 @@ impl JobIn<'_> {
         self
     }
 
+    /// Its tasks go on while others join or leave.
+    pub fn in_place(self) -> Self {
+        self.0.in_place = true;
+        self
+    }
+
     pub fn retries(self, retries: u32) -> Self {
         self.0.retries = retries;
         self
@@ -219,6 +227,8 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         consistency: Consistency::default(),
         batch: 128,
         tasks: Vec::new(),
+        leaving: Vec::new(),
+        in_place: false,
         finished: None,
         failed: None,
         progress: Progress {

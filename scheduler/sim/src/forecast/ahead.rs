@@ -3,7 +3,7 @@
 use super::truth::Truth;
 use crate::engine::{come_due, measure};
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Finished, Job, Snapshot};
+use muster_core::snapshot::{Finished, Job, Snapshot, Task};
 use muster_core::{Action, ApplyError, apply, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState};
@@ -146,7 +146,8 @@ impl Ahead {
     fn admit(&mut self, job: Job) {
         let now_ms = self.snapshot.now_ms;
         let states = || job.tasks.iter().map(|task| &task.state);
-        let due_ms = if states().any(|state| *state == TaskState::Stopping) {
+        let stops = !job.leaving.is_empty();
+        let due_ms = if stops || states().any(|state| *state == TaskState::Stopping) {
             Some(now_ms + self.pace.stop_ms)
         } else if states().any(|state| *state == TaskState::Assigned) {
             let up_ms = job.placed_ms.unwrap_or(now_ms) + self.pace.launch_ms;
@@ -208,11 +209,9 @@ impl Ahead {
     fn speed(&self, job: &Job) -> Option<f64> {
         let trains = job.finished.is_none()
             && job.state == JobState::Running
-            && job
-                .tasks
-                .iter()
-                .all(|task| task.state == TaskState::Running);
-        let (workers, ps_shards) = job.size();
+            // Who has still to come does not hold up the others of a job that is resized in place.
+            && (job.in_place || job.tasks.iter().all(Task::is_up));
+        let (workers, ps_shards) = job.up_size();
         trains.then(|| self.truths[&job.id].curve.steps_per_s(workers, ps_shards))
     }
 
@@ -263,6 +262,7 @@ impl Ahead {
             }
             live.due_ms = None;
             come_due(&mut job.tasks);
+            job.leaving.clear();
         }
     }
 
@@ -280,6 +280,15 @@ impl Ahead {
                         fate.start_ms = Some(now_ms);
                     }
                     live.fresh = false;
+                }
+                Action::Resize { join, .. } => {
+                    let pace = &self.pace;
+                    let due_ms = if join.is_empty() {
+                        pace.stop_ms
+                    } else {
+                        pace.launch_ms
+                    };
+                    live.due_ms = Some(now_ms + due_ms);
                 }
                 Action::Stop { then, .. } => {
                     live.due_ms = Some(now_ms + self.pace.stop_ms);

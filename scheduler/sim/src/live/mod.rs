@@ -216,6 +216,7 @@ fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, is_elastic: bool) -> Si
         ps_shards: Range { min: 1, max: 1 },
         gpus_per_worker: 1,
         retries: 0,
+        in_place: false,
         consistency: Consistency::default(),
         batch: job.gpus,
         // Lengths are years at most.

@@ -62,6 +62,8 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         consistency: Consistency::default(),
         batch: 64,
         tasks: Vec::new(),
+        leaving: Vec::new(),
+        in_place: false,
         finished: None,
         failed: None,
         progress: Progress {

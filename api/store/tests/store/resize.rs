@@ -1,0 +1,160 @@
+//! A resize in place: a new revision in which most tasks go on.
+
+use crate::world::{World, gone, id, sample, start, stop};
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::id::{JobId, TaskId};
+use muster_model::job::{AfterStop, JobPhase};
+use muster_model::task::Role;
+use muster_store::plan::{Action, NewTask, Refusal, Step};
+use muster_store::{assignment, plan, pool};
+
+/// A running job of two workers and a shard: the chief, the other worker, the shard.
+async fn running(world: &World) -> anyhow::Result<(JobId, [TaskId; 3])> {
+    let job = world.submit("elastic").await?;
+    let tasks = world.tasks(&[0, 1]);
+    let ids = [tasks[0].id, tasks[1].id, tasks[2].id];
+    world.step(job, 0, start(tasks), 1).await?;
+    let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
+    world.observe(1, &up, 2).await?;
+    world.step(job, 1, Action::Up, 3).await?;
+    Ok((job, ids))
+}
+
+fn resize(leave: &[TaskId], join: Vec<NewTask>) -> Action {
+    Action::Resize {
+        leave: leave.to_vec(),
+        join,
+        why: "others gain more".to_owned(),
+        charge_failure: false,
+    }
+}
+
+fn worker(world: &World, rank: u32, gpu: u32) -> NewTask {
+    NewTask {
+        id: id(),
+        role: Role::Worker { rank },
+        node_id: world.node,
+        gpus: vec![gpu],
+    }
+}
+
+#[tokio::test]
+async fn who_stays_goes_on_under_the_new_revision_and_who_leaves_holds_its_gpu_until_gone()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, [chief, other, shard]) = running(&world).await?;
+    let load = async || -> anyhow::Result<assignment::NodeAssignment> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        Ok(assignment::load(&mut tx, world.node, 500).await?)
+    };
+    let before = load().await?;
+    let newcomer = worker(&world, 2, 3);
+    let joins = newcomer.id;
+    world
+        .step(job, 1, resize(&[other], vec![newcomer]), 10)
+        .await?;
+
+    let loaded = world.loaded(job, 11).await?;
+    assert_eq!(
+        (loaded.job.state.phase(), loaded.job.revision),
+        (JobPhase::Running, 2)
+    );
+    let ids: Vec<TaskId> = loaded.tasks.iter().map(|task| task.id).collect();
+    assert_eq!(ids, [shard, chief, joins]);
+    let leaving: Vec<TaskId> = loaded.leaving.iter().map(|task| task.id).collect();
+    assert_eq!(leaving, [other]);
+    assert!(loaded.trained_s > 7.5, "it has trained all the time");
+
+    let after = load().await?;
+    assert!(after.generation > before.generation);
+    for task in &after.tasks {
+        let peers = &task.peers;
+        assert_eq!(peers.revision, 2);
+        let workers: Vec<TaskId> = peers.workers.iter().map(|peer| peer.task_id).collect();
+        assert_eq!(workers, [chief, joins], "by rank, without who leaves");
+        assert_eq!(task.launch.secret, before.tasks[0].launch.secret);
+        assert_eq!(task.stop, task.launch.task_id == other);
+    }
+
+    let rival = world.submit("rival").await?;
+    let on_held = Step {
+        job_id: rival,
+        expected_revision: 0,
+        action: start(world.tasks(&[1])),
+    };
+    let refused = world.commit(std::slice::from_ref(&on_held), 12).await?;
+    assert_eq!(refused.conflicts[0].why, Refusal::GpuHeld);
+    world.observe(1, &[(other, gone(0))], 13).await?;
+    assert_eq!(world.loaded(job, 14).await?.leaving, []);
+    assert_eq!(world.commit(&[on_held], 15).await?.conflicts, []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn reports_of_who_stays_count_and_those_of_who_left_do_not() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, [chief, other, _]) = running(&world).await?;
+    world.step(job, 1, resize(&[other], Vec::new()), 10).await?;
+    // Each was started at revision 1, and reports it.
+    let sample = TaskReport::Progress {
+        sample: sample(70, 1.0, 0.5, 9.0),
+    };
+    let told = world
+        .tell(chief, 1, 0, std::slice::from_ref(&sample))
+        .await?;
+    assert_eq!((told.recorded, told.stale), (1, 0));
+    let failed = TaskReport::Failed {
+        message: "cannot leave".to_owned(),
+        retryable: true,
+    };
+    let told = world.tell(other, 1, 0, &[failed]).await?;
+    assert_eq!((told.recorded, told.stale), (0, 1));
+    let loaded = world.loaded(job, 51).await?;
+    assert_eq!(loaded.failed, None);
+    assert_eq!(loaded.latest.map(|sample| sample.step), Some(70));
+    world.observe(1, &[(chief, gone(9))], 52).await?;
+    let loaded = world.loaded(job, 53).await?;
+    assert!(
+        loaded
+            .tasks
+            .iter()
+            .any(|task| task.id == chief && task.state.is_released())
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_resize_that_does_not_fit_the_facts_changes_nothing() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, [_, other, _]) = running(&world).await?;
+    let before = world.loaded(job, 9).await?;
+    let stranger: TaskId = id();
+    let refusals = [
+        (
+            resize(&[stranger], Vec::new()),
+            Refusal::NoSuchTask { task: stranger },
+        ),
+        (resize(&[], vec![worker(&world, 2, 1)]), Refusal::GpuHeld),
+        // A rank that is taken.
+        (resize(&[], vec![worker(&world, 1, 2)]), Refusal::GpuHeld),
+    ];
+    for (action, why) in refusals {
+        let step = Step {
+            job_id: job,
+            expected_revision: 1,
+            action,
+        };
+        let outcome = world.commit(&[step], 9).await?;
+        assert_eq!(outcome.conflicts, [plan::Conflict { job_id: job, why }]);
+        assert_eq!(world.loaded(job, 9).await?, before);
+    }
+    world.step(job, 1, stop(AfterStop::Pause), 20).await?;
+    let step = Step {
+        job_id: job,
+        expected_revision: 1,
+        action: resize(&[other], Vec::new()),
+    };
+    let outcome = world.commit(&[step], 21).await?;
+    assert!(matches!(outcome.conflicts[0].why, Refusal::Transition(_)));
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! A running job in another size without a restart: which of its tasks train on, which leave and which join them.
+//!
+//! It touches nothing: the round says what it wants, this says how, or that it has to be a restart.
+
+use super::free::{FreeNode, Room, When, indices};
+use super::world::LiveJob;
+use crate::plan::PlannedTask;
+use crate::problem::Part;
+use crate::snapshot::{Node, Task};
+use muster_model::id::TaskId;
+use muster_model::job::JobState;
+use muster_model::task::{Role, TaskState};
+use std::collections::BTreeMap;
+
+/// What changes of a task set. Nodes by their place in the snapshot.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct Change {
+    pub leave: Vec<TaskId>,
+    /// Role, node and GPUs of everybody who joins.
+    pub join: Vec<(Role, u32, u64)>,
+}
+
+/// Whether a job can take another size in place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum InPlace {
+    Now(Change),
+    /// As soon as tasks have gone that stop.
+    Later,
+    /// By a restart only.
+    Never,
+}
+
+/// A job whose tasks may be changed: all of them are up and nothing is under way.
+pub(crate) fn is_able(live: &LiveJob<'_>) -> bool {
+    let job = live.job;
+    let up = |(_, task): (u32, &Task)| task.state == TaskState::Running;
+    job.in_place && live.state == JobState::Running && !live.is_resizing && tasks(live).all(up)
+}
+
+/// The job with its workers on `parts` and that many shards, as far as there is room for more shards.
+pub(crate) fn resize(
+    live: &LiveJob<'_>,
+    free: &[FreeNode],
+    parts: &[Part],
+    ps_shards: u32,
+) -> InPlace {
+    if !is_able(live) {
+        return InPlace::Never;
+    }
+    let per_worker = live.shape.worker.gpus.max(1);
+    let mut wanted: BTreeMap<u32, u32> = BTreeMap::new();
+    for part in parts {
+        *wanted.entry(part.node).or_default() += part.gpus / per_worker;
+    }
+    let mut change = Change::default();
+    let mut ranks = Vec::new();
+    for (node, task) in workers(live) {
+        let left = wanted.get_mut(&node).filter(|left| **left > 0);
+        match (left, task.role) {
+            (Some(left), Role::Worker { rank }) => {
+                *left -= 1;
+                ranks.push(rank);
+            }
+            // The chief leads whoever comes.
+            (None, Role::Worker { rank: 0 }) => return InPlace::Never,
+            _ => change.leave.push(task.id),
+        }
+    }
+    let mut free = free.to_vec();
+    let worker = Room::worker(&live.shape.worker);
+    for (&node, &count) in wanted.iter().filter(|&(_, &count)| count > 0) {
+        let there = &mut free[node as usize];
+        let gpus = live.shape.gpus(count);
+        let has = |when| there.gpus(when) >= gpus && there.room(when).holds(worker.times(count));
+        if !has(When::Now) {
+            return if has(When::Later) {
+                InPlace::Later
+            } else {
+                InPlace::Never
+            };
+        }
+        for _ in 0..count {
+            let rank = unused(&mut ranks);
+            let gpus = there.take_gpus(live.shape.worker.gpus, When::Now);
+            there.take_room(worker, When::Now);
+            change.join.push((Role::Worker { rank }, node, gpus));
+        }
+    }
+    shards(live, &mut free, ps_shards, &mut change);
+    if change == Change::default() {
+        return InPlace::Never;
+    }
+    InPlace::Now(change)
+}
+
+/// The job without so many GPUs: the highest ranks leave. `None` where that is less than its least, or than a worker.
+pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
+    let leavers = gpus.div_ceil(live.shape.worker.gpus.max(1)) as usize;
+    let workers: Vec<(u32, &Task)> = workers(live).collect();
+    let stay = workers.len().checked_sub(leavers)?;
+    if !is_able(live) || leavers == 0 || stay < live.shape.workers.min.max(1) as usize {
+        return None;
+    }
+    let leave = workers[stay..].iter().map(|(_, task)| task.id).collect();
+    let join = Vec::new();
+    Some(Change { leave, join })
+}
+
+/// The job without what it has on these nodes; `None` where the chief, a shard or its least number of workers would be lost.
+pub(crate) fn without(live: &LiveJob<'_>, gone: impl Fn(u32) -> bool) -> Option<Change> {
+    let (leave, stay): (Vec<_>, Vec<_>) = tasks(live).partition(|&(node, _)| gone(node));
+    let expendable = |task: &Task| matches!(task.role, Role::Worker { rank } if rank > 0);
+    let workers = stay
+        .iter()
+        .filter(|(_, task)| matches!(task.role, Role::Worker { .. }));
+    let enough = workers.count() >= live.shape.workers.min as usize;
+    let all = leave.iter().all(|(_, task)| expendable(task));
+    (is_able(live) && !leave.is_empty() && all && enough).then(|| Change {
+        leave: leave.into_iter().map(|(_, task)| task.id).collect(),
+        join: Vec::new(),
+    })
+}
+
+impl Change {
+    /// GPUs of those who join.
+    pub(crate) fn joining_gpus(&self) -> u32 {
+        self.join.iter().map(|(_, _, gpus)| gpus.count_ones()).sum()
+    }
+
+    /// Only the first half of it, if that is one and leaves enough.
+    pub(crate) fn only_leaving(&self, live: &LiveJob<'_>) -> Option<Self> {
+        let stays = |(_, task): &(u32, &Task)| !self.leave.contains(&task.id);
+        let is_worker = |task: &Task| matches!(task.role, Role::Worker { .. });
+        let (workers, shards): (Vec<_>, Vec<_>) = tasks(live)
+            .filter(stays)
+            .partition(|(_, task)| is_worker(task));
+        let enough = workers.len() >= live.shape.workers.min.max(1) as usize
+            && shards.len() >= live.shape.ps_shards.min as usize;
+        (enough && !self.leave.is_empty()).then(|| Self {
+            leave: self.leave.clone(),
+            join: Vec::new(),
+        })
+    }
+
+    /// As a plan names it.
+    pub(crate) fn tasks(&self, nodes: &[Node]) -> Vec<PlannedTask> {
+        let join = self.join.iter().map(|&(role, node, gpus)| PlannedTask {
+            role,
+            node: nodes[node as usize].id,
+            gpus: indices(gpus),
+        });
+        join.collect()
+    }
+}
+
+/// Whoever was not told to leave, each with its node.
+fn tasks<'l>(live: &'l LiveJob<'_>) -> impl Iterator<Item = (u32, &'l Task)> {
+    let tasks = live.places.iter().copied().zip(&live.job.tasks);
+    tasks.filter(|(_, task)| !live.told.contains(&task.id))
+}
+
+/// By rank, each with its node.
+fn workers<'l>(live: &'l LiveJob<'_>) -> impl Iterator<Item = (u32, &'l Task)> {
+    let is_worker = |task: &Task| matches!(task.role, Role::Worker { .. });
+    let mut workers: Vec<(u32, &Task)> = tasks(live).filter(|(_, task)| is_worker(task)).collect();
+    workers.sort_by_key(|(_, task)| task.role);
+    workers.into_iter()
+}
+
+/// The lowest rank or index that nobody has.
+fn unused(taken: &mut Vec<u32>) -> u32 {
+    let free = (0..).find(|one| !taken.contains(one)).unwrap_or(u32::MAX);
+    taken.push(free);
+    free
+}
+
+/// Brings the number of shards nearer to what is wanted: the highest indices leave; new ones stand beside the job's workers while there is
+/// room, then anywhere.
+fn shards(live: &LiveJob<'_>, free: &mut [FreeNode], wanted: u32, change: &mut Change) {
+    let mut indices = Vec::new();
+    let mut beside: BTreeMap<u32, u32> = BTreeMap::new();
+    for (node, task) in tasks(live) {
+        match task.role {
+            Role::PsShard { index } if index < wanted => {
+                indices.push(index);
+                *beside.entry(node).or_default() += 1;
+            }
+            Role::PsShard { .. } => change.leave.push(task.id),
+            Role::Worker { .. } if !change.leave.contains(&task.id) => {
+                beside.entry(node).or_default();
+            }
+            Role::Worker { .. } => {}
+        }
+    }
+    for &(_, node, _) in &change.join {
+        beside.entry(node).or_default();
+    }
+    let shard = Room::shard(&live.shape.ps_shard);
+    while (indices.len() as u32) < wanted {
+        let has_room = |node: u32| {
+            let there = &free[node as usize];
+            there.open && there.room(When::Now).holds(shard)
+        };
+        let near = beside
+            .iter()
+            .filter(|&(&node, _)| has_room(node))
+            .min_by_key(|&(&node, &count)| (count, node))
+            .map(|(&node, _)| node);
+        let anywhere = || (0..free.len() as u32).find(|&node| has_room(node));
+        let Some(node) = near.or_else(anywhere) else {
+            return;
+        };
+        free[node as usize].take_room(shard, When::Now);
+        *beside.entry(node).or_default() += 1;
+        let index = unused(&mut indices);
+        change.join.push((Role::PsShard { index }, node, 0));
+    }
+}

@@ -1,0 +1,229 @@
+//! Jobs that take another size without a restart: who trains on, who joins, who leaves, and when it has to be a restart after all.
+
+mod scene;
+
+use muster_core::snapshot::Tenant;
+use muster_core::{Action, Plan};
+use muster_model::job::{JobPhase, JobState};
+use muster_model::task::{Outcome, Role, TaskState};
+use scene::{Scene, gone, tenant};
+
+fn stops(plan: &Plan) -> usize {
+    let stops = |action: &Action| matches!(action, Action::Stop { .. });
+    plan.decisions
+        .iter()
+        .filter(|one| stops(&one.action))
+        .count()
+}
+
+/// Who leaves and who joins, of the only resize of a plan.
+fn resize(plan: &Plan) -> (usize, usize) {
+    let mut resizes = plan.decisions.iter().filter_map(|one| match &one.action {
+        Action::Resize { leave, join, .. } => Some((leave.len(), join.len())),
+        _ => None,
+    });
+    let only = resizes
+        .next()
+        .unwrap_or_else(|| panic!("a resize in {plan:#?}"));
+    assert_eq!(resizes.next(), None, "{plan:#?}");
+    only
+}
+
+/// A job of up to four workers on two nodes of two GPUs, running.
+fn running(workers: u32) -> Scene {
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(1, workers).in_place();
+    scene.settle();
+    assert_eq!(scene.workers("a"), workers);
+    scene.measured("a", workers, 20.0);
+    scene.later(120_000);
+    scene
+}
+
+#[test]
+fn a_newcomer_gets_room_without_a_stop_and_the_room_comes_back_when_it_ends() {
+    let mut scene = running(4);
+    let before = scene.find("a").tasks.clone();
+    scene.job("b").workers(1, 1);
+    let plan = scene.round();
+    assert_eq!(stops(&plan), 0, "{plan:#?}");
+    let (leave, join) = resize(&plan);
+    assert!(leave >= 1 && join == 0);
+    assert_eq!(scene.phase("a"), JobPhase::Running, "a trains on");
+    let kept = &scene.find("a").tasks.clone();
+    assert!(
+        kept.iter().all(|task| before.contains(task)),
+        "the same tasks"
+    );
+    assert!(
+        !scene.find("a").leaving.is_empty(),
+        "its GPUs are held until it is gone"
+    );
+    assert_eq!(scene.phase("b"), JobPhase::Queued);
+    scene.settle();
+    assert_eq!(scene.phase("b"), JobPhase::Running);
+    assert_eq!(scene.workers("a") + scene.workers("b"), 4);
+
+    let workers = scene.workers("a");
+    scene.measured("a", workers, 5.5 * f64::from(workers));
+    scene.find("a").progress.max_steps = Some(2_000_000);
+    scene.snapshot.jobs.retain(|job| job.name != "b");
+    scene.later(120_000);
+    let plan = scene.round();
+    assert_eq!(stops(&plan), 0, "{plan:#?}");
+    assert_eq!(resize(&plan).0, 0, "nobody leaves");
+    assert!(
+        scene.find("a").is_resizing(),
+        "its newcomers are not up yet"
+    );
+    let quiet = scene.round();
+    assert!(
+        quiet.decisions.is_empty(),
+        "one thing after the other: {quiet:#?}"
+    );
+    scene.settle();
+    assert_eq!(scene.workers("a"), 4);
+    assert_eq!(scene.find("a").revision, 3);
+}
+
+#[test]
+fn a_lost_worker_is_done_without_and_replaced_later() {
+    let mut scene = running(4);
+    let rank_2 = Role::Worker { rank: 2 };
+    let lost = |task: &&mut muster_core::snapshot::Task| task.role == rank_2;
+    let task = scene.find("a").tasks.iter_mut().find(lost).expect("rank 2");
+    task.state = gone(Outcome::Signalled { signal: 9 });
+    let plan = scene.round();
+    assert_eq!((stops(&plan), resize(&plan)), (0, (1, 0)));
+    let job = scene.find("a");
+    assert_eq!((job.state.phase(), job.failures), (JobPhase::Running, 1));
+    assert_eq!((job.size().0, job.leaving.len()), (3, 0));
+    scene.measured("a", 3, 15.0);
+    scene.find("a").progress.max_steps = Some(2_000_000);
+    scene.later(120_000);
+    let plan = scene.round();
+    assert_eq!((stops(&plan), resize(&plan)), (0, (0, 1)), "{plan:#?}");
+    let ranks: Vec<Role> = scene.find("a").tasks.iter().map(|task| task.role).collect();
+    assert!(ranks.contains(&rank_2), "the gap is filled: {ranks:?}");
+}
+
+#[test]
+fn a_worker_that_dies_again_and_again_ends_the_job_when_its_retries_are_used_up() {
+    let mut scene = running(3);
+    scene.find("a").retries = 1;
+    for (failures, phase) in [(1, JobPhase::Running), (2, JobPhase::Stopping)] {
+        let worker = |task: &&mut muster_core::snapshot::Task| matches!(task.role, Role::Worker { rank } if rank > 0);
+        let task = scene
+            .find("a")
+            .tasks
+            .iter_mut()
+            .find(worker)
+            .expect("a worker");
+        task.state = gone(Outcome::Signalled { signal: 11 });
+        scene.round();
+        let job = scene.find("a");
+        assert_eq!((job.failures, job.state.phase()), (failures, phase));
+    }
+}
+
+#[test]
+fn a_lost_node_costs_a_job_only_what_it_had_there() {
+    let mut scene = running(4);
+    let chief = |task: &&muster_core::snapshot::Task| task.role == Role::Worker { rank: 0 };
+    let (home, shard) = {
+        let tasks = &scene.find("a").tasks;
+        let home = tasks.iter().find(chief).expect("a chief").node;
+        (
+            home,
+            tasks
+                .iter()
+                .any(|task| task.role == Role::PsShard { index: 0 } && task.node == home),
+        )
+    };
+    assert!(shard, "the scene has the shard beside the chief");
+    let other = scene.snapshot.nodes.iter_mut().find(|node| node.id != home);
+    other.expect("two nodes").up = false;
+    let plan = scene.round();
+    assert_eq!((stops(&plan), resize(&plan)), (0, (2, 0)));
+    assert_eq!((scene.workers("a"), scene.find("a").failures), (2, 0));
+}
+
+#[test]
+fn without_its_chief_its_shard_or_its_least_it_starts_again() {
+    let lost = [
+        (1, Role::Worker { rank: 0 }),
+        (1, Role::PsShard { index: 0 }),
+        (4, Role::Worker { rank: 3 }),
+    ];
+    for (min, role) in lost {
+        let mut scene = running(4);
+        scene.find("a").workers.min = min;
+        let task = scene
+            .find("a")
+            .tasks
+            .iter_mut()
+            .find(|task| task.role == role);
+        task.expect("is there").state = gone(Outcome::Signalled { signal: 9 });
+        assert_eq!(stops(&scene.round()), 1, "{role}");
+    }
+}
+
+#[test]
+fn a_drained_node_is_left_by_its_workers_only() {
+    let mut scene = running(4);
+    let chief = |task: &&muster_core::snapshot::Task| task.role == Role::Worker { rank: 0 };
+    let home = scene
+        .find("a")
+        .tasks
+        .iter()
+        .find(chief)
+        .expect("a chief")
+        .node;
+    let other = scene.snapshot.nodes.iter_mut().find(|node| node.id != home);
+    other.expect("two nodes").drained = true;
+    let plan = scene.round();
+    assert_eq!((stops(&plan), resize(&plan)), (0, (2, 0)));
+    scene.settle();
+    let home_node = scene.snapshot.nodes.iter_mut().find(|node| node.id == home);
+    home_node.expect("is there").drained = true;
+    assert_eq!(stops(&scene.round()), 1, "nothing stays without the chief");
+}
+
+#[test]
+fn a_lowered_quota_takes_workers_away_and_no_more() {
+    let mut scene = running(4);
+    scene.snapshot.tenants = vec![Tenant {
+        id: tenant(0),
+        name: "t0".to_owned(),
+        gpu_quota: Some(2),
+        weight: 1.0,
+    }];
+    let plan = scene.round();
+    assert_eq!(stops(&plan), 0, "{plan:#?}");
+    assert!(scene.find("a").size().0 <= 2);
+    assert_eq!(scene.find("a").state, JobState::Running);
+}
+
+#[test]
+fn a_stop_reaches_also_those_who_are_leaving_and_waits_for_them() {
+    let mut scene = running(4);
+    scene.job("b").workers(1, 1);
+    scene.round();
+    scene.find("a").intent = muster_model::job::Intent::Cancel;
+    scene.round();
+    for task in &mut scene.find("a").tasks {
+        task.state = gone(Outcome::Exited { code: 0 });
+    }
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Stopping, "one is not gone yet");
+    assert!(
+        scene
+            .find("a")
+            .leaving
+            .iter()
+            .all(|task| task.state == TaskState::Stopping)
+    );
+    scene.find("a").leaving.clear();
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Cancelled);
+}
