@@ -41,7 +41,12 @@ fn resized(revision: &mut Revision, number: usize) -> (u64, u32, u32, u64) {
         if let Some(found) = resizes(&revision.chief().events()).get(number - 1) {
             return *found;
         }
-        assert!(began.elapsed() < PATIENCE, "{}", revision.logs());
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{:?}\n{}",
+            revision.chief().events(),
+            revision.logs()
+        );
         thread::sleep(Duration::from_millis(2));
     }
 }
@@ -70,9 +75,10 @@ fn longest_pause_in_steps(events: &[TaskReport]) -> f64 {
 /// 2, 6 and 3 workers on 1, 3 and 2 shards in one run. The very first shard is among those that go.
 #[test]
 fn a_run_through_three_sizes_keeps_its_processes_and_its_accuracy() {
-    for consistency in [
-        json!({ "kind": "bsp" }),
-        json!({ "kind": "ssp", "staleness": 2 }),
+    // Under SSP no two runs are the same, and here is one test image for each half point.
+    for (consistency, tolerance) in [
+        (json!({ "kind": "bsp" }), 0.005),
+        (json!({ "kind": "ssp", "staleness": 2 }), 0.03),
     ] {
         let document = spec(json!({
             "stop": { "epochs": 60 },
@@ -126,7 +132,7 @@ fn a_run_through_three_sizes_keeps_its_processes_and_its_accuracy() {
         );
         let (of_whole, of_resized) = (accuracy(&mut whole), accuracy(&mut revision));
         assert!(
-            (of_whole - of_resized).abs() <= 0.005 || of_resized > of_whole,
+            (of_whole - of_resized).abs() <= tolerance,
             "{of_whole} {of_resized}"
         );
         assert!(
@@ -134,6 +140,11 @@ fn a_run_through_three_sizes_keeps_its_processes_and_its_accuracy() {
             "{}",
             revision.chief().log()
         );
+        for line in revision.chief().log().lines() {
+            if line.contains("resized") || line.contains("moved") {
+                println!("{line}");
+            }
+        }
         println!(
             "{consistency}: accuracy {of_whole} undisturbed, {of_resized} resized; the longest pause is {:.2} steps",
             longest_pause_in_steps(&events)
