@@ -1,6 +1,7 @@
 //! What the exchange costs against the limits of this machine, as ratios taken in one run:
 //!
 //! * push and pull between one worker and one PS shard, update included, against the same bytes through bare TCP;
+//! * push and pull of two workers with two shards, plain and with encoded gradients and answers;
 //! * examples per second of a worker with a shard against the same model in a bare loop.
 //!
 //! The two sides of a ratio take turns, so that a noisy machine disturbs both alike; medians are compared.
@@ -9,6 +10,7 @@
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
+use muster_engine::compress::{CodecConfig, Codecs, HalfFormat, Rounding};
 use muster_engine::data::{GlobalBatches, slice};
 use muster_engine::document;
 use muster_engine::model::Batch;
@@ -30,11 +32,17 @@ use std::thread;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
+/// Megabytes of parameters of two workers and two shards.
+const PAIRS_MB: usize = 100;
 const SECRET: &str = "0123456789abcdef";
 const WORKER: TaskId = TaskId(Uuid::from_u128(1));
 const SHARD: TaskId = TaskId(Uuid::from_u128(2));
 
 fn main() {
+    if std::env::args().any(|argument| argument == "codecs") {
+        println!("{}", compressed_rows().join("\n"));
+        return;
+    }
     // The tasks' own log lines go to standard output too, so the tables wait until everything has run.
     let exchange: Vec<String> = [1, 16, 64].into_iter().map(exchange_row).collect();
     let data = tempfile::tempdir().expect("a folder for the data set");
@@ -45,6 +53,13 @@ fn main() {
         training_row("MLP 128", &job(&mlp, 600), data.path()),
         training_row("CNN 16-32, dense 128", &job(&cnn, 60), data.path()),
     ];
+    let compressed = compressed_rows();
+    println!("\npush + pull, 2 workers and 2 shards over loopback, {PAIRS_MB} MB each way, SGD");
+    println!(
+        "{:>10} {:>12} {:>14} {:>14} {:>10}",
+        "codec", "ms a step", "GB/s a worker", "times plain", "CPU ms"
+    );
+    println!("{}", compressed.join("\n"));
     println!("\npush + pull, one worker and one shard over loopback");
     println!(
         "{:>10} {:>12} {:>12} {:>12} {:>7} {:>7}",
@@ -103,6 +118,145 @@ fn exchange_row(megabytes: usize) -> String {
         sgd / bare,
         adam / bare
     )
+}
+
+/// Steps of two workers with two shards, each a thread with its connections, plain and encoded by turns.
+fn compressed_rows() -> Vec<String> {
+    let codecs = [
+        ("plain", None),
+        ("one_bit", Some(CodecConfig::OneBit {})),
+        (
+            "bf16",
+            Some(CodecConfig::Half {
+                format: HalfFormat::Bf16,
+                rounding: Rounding::Nearest,
+                feedback: true,
+            }),
+        ),
+    ];
+    let mut pairs: Vec<Pair> = codecs
+        .iter()
+        .map(|(_, codec)| Pair::start(*codec))
+        .collect();
+    let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
+    let mut cpu: Vec<Vec<f64>> = vec![Vec::new(); pairs.len()];
+    for round in 0..12 {
+        for (at, pair) in pairs.iter_mut().enumerate() {
+            let (began, before) = (Instant::now(), process_cpu());
+            pair.step();
+            if round >= 3 {
+                seconds[at].push(began.elapsed().as_secs_f64());
+                cpu[at].push(process_cpu() - before);
+            }
+        }
+    }
+    let seconds: Vec<f64> = seconds.into_iter().map(median).collect();
+    let cpu = cpu.into_iter().map(median);
+    let bytes = 2.0 * (PAIRS_MB << 20) as f64;
+    let row = |((name, _), (took, cpu)): (&(&str, Option<CodecConfig>), (&f64, f64))| {
+        format!(
+            "{name:>10} {:>12.1} {:>14.2} {:>14.2} {:>10.1}",
+            took * 1e3,
+            bytes / took / 1e9,
+            seconds[0] / took,
+            cpu * 1e3
+        )
+    };
+    codecs
+        .iter()
+        .zip(seconds.iter().zip(cpu))
+        .map(row)
+        .collect()
+}
+
+/// Seconds that all threads of this process have computed.
+fn process_cpu() -> f64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    now.tv_sec as f64 + now.tv_nsec as f64 * 1e-9
+}
+
+/// Two workers with two shards.
+struct Pair {
+    workers: Vec<Shards>,
+    gradients: Vec<f32>,
+    parameters: Vec<Vec<f32>>,
+    step: u64,
+}
+
+impl Pair {
+    fn start(codec: Option<CodecConfig>) -> Self {
+        let size = (PAIRS_MB << 20) / 4;
+        let codecs = codec.map(|codec| Codecs {
+            codec,
+            dense_below: 1_024,
+            layers: Vec::new(),
+        });
+        let optimizer = document::optimizer(&sgd());
+        let recipe = Recipe::weights(optimizer, size, 1).with_codecs(codecs.clone());
+        let number = |number| TaskId(Uuid::from_u128(number));
+        let addresses: Vec<Address> = [10, 11]
+            .map(|shard| (number(shard), start_with(number(shard), recipe.clone(), 2)))
+            .into();
+        let mut workers: Vec<Shards> = [(0, Guest::Chief), (1, Guest::Worker)]
+            .map(|(worker, guest)| {
+                let hello = Hello {
+                    job_id: JobId(Uuid::nil()),
+                    secret: SECRET.to_owned(),
+                    task_id: number(worker),
+                    guest,
+                };
+                let mut shards = Shards::join(&addresses, size, &hello).expect("a shard");
+                if let Some(codecs) = codecs.clone() {
+                    let made = shards.compress(codecs, &recipe.blocks, 1);
+                    made.expect("codecs");
+                }
+                shards
+            })
+            .into();
+        let all = Piece {
+            offset: 0,
+            len: size,
+        };
+        let view = first_view(1, vec![number(0), number(1)], &addresses, &[all]);
+        let contents = Contents {
+            parameters: vec![0.0; size],
+            state: Vec::new(),
+        };
+        workers[0].begin(view, 0, 0, &contents).expect("content");
+        let mut parameters = vec![vec![0.0; size]; 2];
+        let pulled = workers[1].pull(&mut parameters[1], &|| true);
+        assert!(matches!(pulled, Ok(Reply::Parameters { .. })));
+        workers[1].follow().expect("a view");
+        let noise = |i: usize| ((i * 7_919) % 2_003) as f32 / 1_001.5 - 1.0;
+        Self {
+            workers,
+            gradients: (0..size).map(noise).collect(),
+            parameters,
+            step: 0,
+        }
+    }
+
+    fn step(&mut self) {
+        let (gradients, step) = (&self.gradients, self.step);
+        thread::scope(|scope| {
+            for (worker, parameters) in self.workers.iter_mut().zip(&mut self.parameters) {
+                scope.spawn(move || {
+                    let stats = StepStats::default();
+                    let reply = worker.push_pull(step, stats, gradients, parameters, &|| true);
+                    assert!(matches!(reply, Ok(Reply::Parameters { .. })));
+                });
+            }
+        });
+        self.step += 1;
+    }
+}
+
+fn sgd() -> spec::Optimizer {
+    spec::Optimizer::Sgd {
+        learning_rate: 0.1,
+        momentum: 0.0,
+        weight_decay: 0.0,
+    }
 }
 
 /// The same bytes there and back through TCP, by vectored writes and reads into a buffer that stays.
@@ -210,13 +364,16 @@ impl Link {
 
 /// The address of a shard that serves until its worker leaves.
 fn start_shard(optimizer: Optimizer, size: usize, batch: u32) -> String {
+    start_with(SHARD, Recipe::weights(optimizer, size, 1), batch)
+}
+
+fn start_with(task_id: TaskId, recipe: Recipe, batch: u32) -> String {
     let identity = Identity {
         job_id: JobId(Uuid::nil()),
-        task_id: SHARD,
+        task_id,
         secret: SECRET.to_owned(),
     };
-    let recipe = Recipe::weights(optimizer, size, 1);
-    let exchange = Exchange::new(SHARD, recipe, Consistency::default(), batch);
+    let exchange = Exchange::new(task_id, recipe, Consistency::default(), batch);
     let shard = Shard::bind("127.0.0.1", identity, exchange).expect("a free port");
     let address = shard.address().to_string();
     thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));

@@ -20,6 +20,7 @@ pub mod compress;
 pub mod document;
 pub mod fabric;
 pub mod shard;
+pub mod squeeze;
 pub mod stop;
 pub mod task;
 pub mod wire;

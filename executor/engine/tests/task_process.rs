@@ -339,6 +339,30 @@ fn ssp_and_asp_train_as_well() {
     }
 }
 
+/// With one bit a number, either way, and with one number in a hundred.
+#[test]
+fn a_job_with_codecs_learns_as_well() {
+    let codecs = [
+        json!({ "codec": { "kind": "one_bit" } }),
+        json!({ "codec": { "kind": "top_k", "density": 0.01 } }),
+    ];
+    for (revision, compression) in (1..).zip(codecs) {
+        let document = spec(json!({
+            "stop": { "epochs": 20 },
+            "exchange": { "compression": compression },
+        }));
+        let rig = Rig::new();
+        let mut tasks = rig.start(&Launch::new(revision, 2, 2, document));
+        tasks.succeed();
+        let accuracies = tasks.chief().events();
+        let accuracy = accuracies.iter().rev().find_map(|event| match event {
+            TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+            _ => None,
+        });
+        assert!(accuracy.unwrap() > 0.9, "{compression}: {accuracy:?}");
+    }
+}
+
 /// Other programs read the model: the file stands by itself, with names and shapes.
 #[test]
 fn pythons_safetensors_loads_the_model() {

@@ -2,6 +2,7 @@
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
+use muster_engine::compress::{CodecConfig, Codecs};
 use muster_engine::optimizer::{Optimizer, Rule};
 use muster_engine::shard::{End, Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
@@ -59,13 +60,15 @@ fn forever() -> bool {
 /// Shards that were started, by their number.
 struct Cluster {
     consistency: Consistency,
+    codecs: Option<Codecs>,
     shards: BTreeMap<u32, (Address, JoinHandle<End>)>,
 }
 
 impl Cluster {
-    fn new(consistency: Consistency) -> Self {
+    fn new(consistency: Consistency, codecs: Option<Codecs>) -> Self {
         Self {
             consistency,
+            codecs,
             shards: BTreeMap::new(),
         }
     }
@@ -77,13 +80,17 @@ impl Cluster {
             task_id,
             secret: "s".repeat(64),
         };
-        let recipe = Recipe::weights(adam(), size(), 1);
+        let recipe = self.recipe();
         let exchange = Exchange::new(task_id, recipe, self.consistency, BATCH);
         let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
         let address = shard.address().to_string();
         let stop = StopFlag::new(Duration::from_secs(10));
         let serving = thread::spawn(move || shard.serve(&stop).unwrap());
         self.shards.insert(number, ((task_id, address), serving));
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::weights(adam(), size(), 1).with_codecs(self.codecs.clone())
     }
 
     fn addresses(&self, numbers: &[u32]) -> Vec<Address> {
@@ -107,7 +114,12 @@ impl Cluster {
                 _ => Guest::Worker,
             },
         };
-        Shards::join(&self.addresses(shards), size(), &hello).unwrap()
+        let mut shards = Shards::join(&self.addresses(shards), size(), &hello).unwrap();
+        if let Some(codecs) = self.codecs.clone() {
+            let blocks = self.recipe().blocks;
+            shards.compress(codecs, &blocks, 3).unwrap();
+        }
+        shards
     }
 
     fn lead(&self, workers: &[u32], shards: &[u32]) -> Shards {
@@ -178,6 +190,8 @@ struct Stage {
 
 struct Run {
     snapshot: Snapshot,
+    /// The chief's parameters at the end.
+    parameters: Vec<f32>,
     moved: Vec<Moved>,
     /// By worker, as [`follow`] gives it.
     followers: BTreeMap<u32, (u64, Vec<f32>)>,
@@ -185,8 +199,8 @@ struct Run {
 }
 
 /// Trains `steps` steps through all stages, the first of which begins at 0.
-fn run(consistency: Consistency, stages: &[Stage], steps: u64) -> Run {
-    let mut cluster = Cluster::new(consistency);
+fn run(consistency: Consistency, codecs: Option<Codecs>, stages: &[Stage], steps: u64) -> Run {
+    let mut cluster = Cluster::new(consistency, codecs);
     let first = &stages[0];
     first.shards.iter().for_each(|&shard| cluster.start(shard));
     let mut chief = cluster.lead(first.workers, first.shards);
@@ -265,6 +279,7 @@ fn run(consistency: Consistency, stages: &[Stage], steps: u64) -> Run {
         .collect();
     Run {
         snapshot,
+        parameters,
         moved,
         followers,
         ends,
@@ -298,7 +313,7 @@ fn bsp_through_changing_views_has_the_bits_of_a_plain_loop() {
         },
     ];
     let steps = 15;
-    let run = run(Consistency::default(), &stages, steps);
+    let run = run(Consistency::default(), None, &stages, steps);
     let mut parameters = fresh().parameters;
     let mut state = vec![0.0; size() * 2];
     for step in 0..steps {
@@ -373,7 +388,7 @@ fn ssp_and_asp_change_the_view_at_a_barrier() {
                 shards: &[1, 2],
             },
         ];
-        let run = run(consistency, &stages, 30);
+        let run = run(consistency, None, &stages, 30);
         assert_eq!(run.snapshot.version(), Some(30));
         assert!(
             run.snapshot.updates >= 60 || consistency == Consistency::Asp { rate },
@@ -393,6 +408,64 @@ fn ssp_and_asp_change_the_view_at_a_barrier() {
                 .parameters
                 .iter()
                 .all(|value| value.is_finite())
+        );
+    }
+}
+
+/// With encoded gradients and answers all workers have the same parameters, those who came later too, and the same in every run;
+/// and these are near what the shards hold.
+#[test]
+fn encoded_answers_keep_all_workers_the_same_through_changing_views() {
+    let stages = [
+        Stage {
+            from: 0,
+            workers: &[0, 1],
+            shards: &[0],
+        },
+        Stage {
+            from: 5,
+            workers: &[0, 1, 2, 3],
+            shards: &[0, 1, 2],
+        },
+        Stage {
+            from: 9,
+            workers: &[0, 3, 2],
+            shards: &[2, 1],
+        },
+    ];
+    let codecs = [
+        CodecConfig::OneBit {},
+        CodecConfig::TopK {
+            density: 0.05,
+            sampled: false,
+        },
+    ];
+    for codec in codecs {
+        let codecs = Codecs {
+            codec,
+            dense_below: 500,
+            layers: Vec::new(),
+        };
+        let runs = [(); 2].map(|()| run(Consistency::default(), Some(codecs.clone()), &stages, 15));
+        for number in [2, 3] {
+            let (step, parameters) = &runs[0].followers[&number];
+            assert_eq!(*step, 15);
+            assert!(*parameters == runs[0].parameters, "worker {number}");
+        }
+        assert!(runs[0].parameters == runs[1].parameters);
+        assert!(runs[0].snapshot == runs[1].snapshot);
+        let held = &runs[0].snapshot.contents.parameters;
+        let furthest = held
+            .iter()
+            .zip(&runs[0].parameters)
+            .map(|(held, known)| (held - known).abs())
+            .fold(0.0, f32::max);
+        assert!(furthest > 0.0 && furthest < 0.1, "{furthest}");
+        assert!(
+            runs[0]
+                .moved
+                .iter()
+                .all(|moved| moved.before == moved.after)
         );
     }
 }

@@ -120,8 +120,11 @@ impl Exchange {
                 took_us: 0,
             };
         }
+        if new_layout {
+            state.squeeze = self.recipe.squeeze(pieces).map(Arc::new);
+        }
         if new_layout && view.before.is_empty() {
-            state.tensors = Arc::new(RwLock::new(self.recipe.tensors(pieces)));
+            state.tensors = Arc::new(RwLock::new(self.recipe.tensors(pieces, self.is_bsp())));
         } else if moves {
             self.begin_move(state, pieces);
         } else if !view.has_shard(self.me) {
@@ -142,7 +145,7 @@ impl Exchange {
             .filter(|holder| !common(&holder.pieces, pieces).is_empty())
             .map(|holder| holder.task_id)
             .collect();
-        let new = Arc::new(RwLock::new(self.recipe.tensors(pieces)));
+        let new = Arc::new(RwLock::new(self.recipe.tensors(pieces, self.is_bsp())));
         let old = std::mem::replace(&mut state.tensors, Arc::clone(&new));
         state.phase = match view.has_shard(self.me) {
             true => Phase::Moving {
@@ -215,13 +218,13 @@ impl Exchange {
         }
         let pieces = of.view.pieces(self.me);
         let parts = common(of.view.pieces_before(sender), pieces);
-        {
+        let planes = {
             let mut tensors = of.new.write().expect("no update has panicked");
             tensors.fill_selected(&local(pieces, &parts), fill)?;
-        }
+            tensors.numbers_per_parameter()
+        };
         let mut state = self.lock();
         state.updates = state.updates.max(handover.updates);
-        let planes = 1 + self.recipe.optimizer.state_len_per_param();
         state.tally.received += (load(&parts) * planes) as u64;
         if let Phase::Moving { missing, .. } = &mut state.phase {
             missing.remove(&sender);

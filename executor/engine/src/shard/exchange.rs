@@ -15,6 +15,8 @@
 use super::recipe::Recipe;
 use super::state::{Phase, Standing, State};
 use super::tensors::Tensors;
+use crate::assign::load;
+use crate::squeeze::{Salt, Squeeze};
 use crate::wire::hello::StepStats;
 use crate::wire::view::{Departed, View};
 use muster_model::id::TaskId;
@@ -40,6 +42,8 @@ pub enum Answer {
         clock: u64,
         stats: StepStats,
         tensors: Arc<RwLock<Tensors>>,
+        /// What a worker that has the parameters of the step before lacks of these, encoded.
+        deltas: Option<Arc<Vec<u8>>>,
         buffer: Vec<f32>,
         copied: bool,
     },
@@ -130,7 +134,9 @@ impl Exchange {
             me,
             consistency,
             grad_scale: 1.0 / global_batch as f32,
-            state: Mutex::new(State::new(recipe.tensors(&[]))),
+            state: Mutex::new(State::new(
+                recipe.tensors(&[], consistency.is_bulk_synchronous()),
+            )),
             recipe,
             changed: Condvar::new(),
         }
@@ -255,7 +261,7 @@ impl Exchange {
             match state.member(seat.task) {
                 Some(_) if ready && present >= number => {
                     let view = state.view.clone();
-                    return Ok(self.parameters(&mut state, seat, Vec::new(), view));
+                    return Ok(self.parameters(&mut state, seat, Vec::new(), view, None));
                 }
                 None if number > 0 && present >= number => {
                     return Err(Refusal::Stranger(seat.task));
@@ -273,16 +279,16 @@ impl Exchange {
         }
     }
 
-    /// Waits until a view of at least `number` holds; the parameters that the shard has in it.
+    /// Waits until a view of at least `number` holds; the parameters that the shard has in it, and how pushes are encoded.
     ///
     /// # Errors
     /// [`Refusal::StaleView`] when a newer one holds already: whoever does not know it is not of it.
-    pub fn await_view(&self, number: u64) -> Result<usize, Refusal> {
+    pub fn await_view(&self, number: u64) -> Result<(usize, Option<Arc<Squeeze>>), Refusal> {
         let mut state = self.lock();
         loop {
             if state.number() == number || state.finished || state.chief_lost.is_some() {
                 let view = state.view.as_ref().ok_or(Refusal::NotInitialised)?;
-                return Ok(crate::assign::load(view.pieces(self.me)));
+                return Ok((load(view.pieces(self.me)), state.squeeze.clone()));
             }
             if state.number() > number || number == 0 {
                 let present = state.number();
@@ -445,15 +451,17 @@ impl Exchange {
                         .owed
                         .iter()
                         .position(|(task, _)| *task == seat.task)?;
-                    Some((former.owed.swap_remove(at).1, Arc::clone(&former.tensors)))
+                    let (_, buffer) = former.owed.swap_remove(at);
+                    Some((buffer, Arc::clone(&former.tensors), former.deltas.clone()))
                 });
-            if let Some((buffer, tensors)) = former {
+            if let Some((buffer, tensors, deltas)) = former {
                 state.former.retain(|former| !former.owed.is_empty());
                 return Answer::Parameters {
                     view: state.view.clone(),
                     clock: clock + 1,
                     stats: state.take_stats(seat.task),
                     tensors,
+                    deltas,
                     buffer,
                     copied: false,
                 };
@@ -466,7 +474,8 @@ impl Exchange {
                     return Answer::Moved { view, buffer };
                 };
                 let buffer = std::mem::take(&mut member.spare);
-                return self.parameters(&mut state, seat, buffer, None);
+                let deltas = state.deltas.clone();
+                return self.parameters(&mut state, seat, buffer, None, deltas);
             }
             if state.finished {
                 return Answer::Finished;
@@ -496,11 +505,18 @@ impl Exchange {
             state.stats.add(push.stats);
             gradients.push(&mut push.gradients);
         }
-        tensors.write().expect("no update has panicked").update(
-            update,
-            &mut gradients,
-            self.grad_scale,
-        );
+        let mut tensors = tensors.write().expect("no update has panicked");
+        tensors.update(update, &mut gradients, self.grad_scale);
+        if let Some(squeeze) = &state.squeeze {
+            let salt = Salt {
+                seed: self.recipe.seed,
+                step: update,
+            };
+            let mut deltas = Vec::new();
+            let (parameters, known) = tensors.parameters_and_known();
+            squeeze.encode_pull(salt, parameters, known, &mut deltas);
+            state.deltas = Some(Arc::new(deltas));
+        }
         for member in &mut state.members {
             if let Some(push) = member.push.take() {
                 member.spare = push.gradients;
@@ -546,7 +562,7 @@ impl Exchange {
             let slowest = state.slowest();
             let clock = state.member(seat.task).map_or(0, |member| member.clock);
             if clock.saturating_sub(slowest) <= staleness {
-                return self.parameters(&mut state, seat, buffer, None);
+                return self.parameters(&mut state, seat, buffer, None, None);
             }
             state = self.wait(state);
         }
@@ -558,6 +574,7 @@ impl Exchange {
         seat: Seat,
         mut buffer: Vec<f32>,
         view: Option<Arc<View>>,
+        deltas: Option<Arc<Vec<u8>>>,
     ) -> Answer {
         let tensors = Arc::clone(&state.tensors);
         let copied = !self.consistency.is_bulk_synchronous();
@@ -573,6 +590,7 @@ impl Exchange {
             clock: member.clock,
             stats: state.take_stats(seat.task),
             tensors,
+            deltas,
             buffer,
             copied,
         }

@@ -2,8 +2,10 @@
 
 use super::tensors::{Segment, Tensors};
 use crate::assign::{Piece, load};
+use crate::compress::Codecs;
 use crate::model::{Block, Fill, Role};
 use crate::optimizer::Optimizer;
+use crate::squeeze::Squeeze;
 
 /// Of a job: the same for every shard.
 #[derive(Debug, Clone)]
@@ -13,6 +15,10 @@ pub struct Recipe {
     pub blocks: Vec<Block>,
     /// For updates.
     pub threads: usize,
+    /// What pushes are encoded with, and under BSP the answers.
+    pub codecs: Option<Codecs>,
+    /// Of the randomness of answers.
+    pub seed: u64,
 }
 
 impl Recipe {
@@ -31,7 +37,26 @@ impl Recipe {
             optimizer,
             blocks: vec![block],
             threads,
+            codecs: None,
+            seed: 0,
         }
+    }
+
+    /// The same with encoded pushes.
+    #[must_use]
+    pub fn with_codecs(self, codecs: Option<Codecs>) -> Self {
+        Self { codecs, ..self }
+    }
+
+    /// How this shard's bytes are encoded.
+    ///
+    /// # Panics
+    /// When a codec's settings lie outside their range: the job document was validated.
+    #[must_use]
+    pub fn squeeze(&self, pieces: &[Piece]) -> Option<Squeeze> {
+        let codecs = self.codecs.as_ref()?;
+        let squeeze = Squeeze::new(codecs, &self.blocks, pieces);
+        Some(squeeze.expect("the document's codecs are validated"))
     }
 
     /// Parameters of the whole network.
@@ -53,15 +78,18 @@ impl Recipe {
         in_order && end <= self.parameters()
     }
 
-    /// Zeros for these pieces.
+    /// Zeros for these pieces; with what the workers know, if `answers_encoded`.
     #[must_use]
-    pub fn tensors(&self, pieces: &[Piece]) -> Tensors {
+    pub fn tensors(&self, pieces: &[Piece], answers_encoded: bool) -> Tensors {
         let tensors = Tensors::new(
             self.optimizer.clone(),
             Segment::of(&self.blocks, pieces),
             self.threads,
         );
         debug_assert_eq!(tensors.parameters().len(), load(pieces));
-        tensors
+        match answers_encoded && self.codecs.is_some() {
+            true => tensors.with_known(),
+            false => tensors,
+        }
     }
 }

@@ -127,13 +127,14 @@ impl Room {
     /// Serves one worker until it says goodbye.
     fn attend(self: &Arc<Self>, connection: &mut Connection, seat: Seat) -> Result<(), Broken> {
         let mut buffer: Vec<f32> = Vec::new();
+        let mut codes: Vec<u8> = Vec::new();
         // The chief's push whose answer waits for its decision.
         let mut owed: Option<u64> = None;
         loop {
             let header = connection.receive()?;
             match header.kind {
-                Kind::Push => {
-                    let (view, push) = self.receive_push(connection, header, buffer)?;
+                Kind::Push | Kind::Codes => {
+                    let (view, push) = self.receive_push(connection, header, buffer, &mut codes)?;
                     let answer = self.exchange.push(seat, view, header.clock, push)?;
                     let waits = matches!(answer, Answer::Gone { .. }) && self.exchange.is_bsp();
                     owed = waits.then_some(header.clock);
@@ -182,10 +183,21 @@ impl Room {
         connection: &mut Connection,
         header: Header,
         mut gradients: Vec<f32>,
+        codes: &mut Vec<u8>,
     ) -> Result<(u64, Push), Broken> {
         let head = PushHead::decode(&connection.receive_meta(header)?)?;
-        gradients.resize(self.exchange.await_view(head.view)?, 0.0);
-        connection.receive_payload(header, &mut [&mut gradients])?;
+        let (parameters, squeeze) = self.exchange.await_view(head.view)?;
+        gradients.resize(parameters, 0.0);
+        match (header.kind, squeeze) {
+            (Kind::Codes, Some(squeeze)) => {
+                connection.receive_bytes(header, squeeze.max_push_bytes(), codes)?;
+                squeeze
+                    .decode_push(codes, &mut gradients)
+                    .map_err(|_| WireError::Malformed("encoded push"))?;
+            }
+            (Kind::Push, None) => connection.receive_payload(header, &mut [&mut gradients])?,
+            (got, _) => return Err(WireError::Unexpected { got }.into()),
+        }
         let stats = head.stats;
         Ok((head.view, Push { gradients, stats }))
     }
@@ -261,6 +273,7 @@ fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f32>, WireEr
             clock,
             stats,
             tensors,
+            deltas,
             buffer,
             copied,
         } => {
@@ -268,11 +281,13 @@ fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f32>, WireEr
                 send_json(connection, Kind::View, clock, &*view)?;
             }
             let meta = stats.encode();
-            if copied {
+            if let Some(deltas) = deltas {
+                connection.send_bytes(Kind::Deltas, clock, &meta, &deltas)?;
+            } else if copied {
                 connection.send(Kind::Parameters, clock, &meta, &[&buffer])?;
             } else {
                 let tensors = tensors.read().expect("no update has panicked");
-                connection.send(Kind::Parameters, clock, &meta, &[tensors.parameters()])?;
+                connection.send(Kind::Parameters, clock, &meta, &[tensors.known()])?;
             }
             Ok(buffer)
         }

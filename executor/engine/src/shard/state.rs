@@ -2,6 +2,7 @@
 
 use super::exchange::Push;
 use super::tensors::Tensors;
+use crate::squeeze::Squeeze;
 use crate::wire::hello::StepStats;
 use crate::wire::view::{Change, Departed, Tally, View};
 use muster_model::id::TaskId;
@@ -59,6 +60,7 @@ pub(super) struct Former {
     /// The step that followed it.
     pub clock: u64,
     pub tensors: Arc<RwLock<Tensors>>,
+    pub deltas: Option<Arc<Vec<u8>>>,
     pub owed: Vec<(TaskId, Vec<f32>)>,
 }
 
@@ -97,6 +99,10 @@ pub(super) struct State {
     pub connections: u64,
     pub former: Vec<Former>,
     pub tensors: Arc<RwLock<Tensors>>,
+    /// How pushes and answers are encoded in the present layout, if they are.
+    pub squeeze: Option<Arc<Squeeze>>,
+    /// The answer of the step that was completed last, where answers are encoded.
+    pub deltas: Option<Arc<Vec<u8>>>,
     /// Of completed steps under BSP, of applied pushes otherwise; the chief takes it with each answer.
     pub stats: StepStats,
     pub moving: Option<Move>,
@@ -123,6 +129,8 @@ impl State {
             connections: 0,
             former: Vec::new(),
             tensors: Arc::new(RwLock::new(tensors)),
+            squeeze: None,
+            deltas: None,
             stats: StepStats::default(),
             moving: None,
             handed_over: true,
@@ -223,6 +231,7 @@ impl State {
             self.former.push(Former {
                 clock: from,
                 tensors: Arc::clone(&self.tensors),
+                deltas: self.deltas.clone(),
                 owed,
             });
             self.former.retain(|former| !former.owed.is_empty());

@@ -65,6 +65,9 @@ pub struct Tensors {
     parameters: Vec<f32>,
     /// Chunk after chunk; within one, plane after plane, as [`Optimizer::update`] wants it.
     state: Vec<f32>,
+    /// The parameters as the workers have them, where answers are encoded; otherwise empty. It moves with the pieces, and is in no
+    /// checkpoint.
+    known: Vec<f32>,
 }
 
 impl Tensors {
@@ -79,7 +82,35 @@ impl Tensors {
             optimizer,
             parameters: vec![0.0; parameters],
             state: vec![0.0; state],
+            known: Vec::new(),
         }
+    }
+
+    /// Keeps what the workers know from now on; they know all of it.
+    #[must_use]
+    pub fn with_known(mut self) -> Self {
+        self.known = self.parameters.clone();
+        self
+    }
+
+    /// What the workers have: the parameters themselves, where answers are not encoded.
+    #[must_use]
+    pub fn known(&self) -> &[f32] {
+        match self.known.is_empty() {
+            true => &self.parameters,
+            false => &self.known,
+        }
+    }
+
+    /// The parameters, and what the workers know of them.
+    pub fn parameters_and_known(&mut self) -> (&[f32], &mut [f32]) {
+        (&self.parameters, &mut self.known)
+    }
+
+    /// Numbers that a move takes along for each parameter.
+    #[must_use]
+    pub fn numbers_per_parameter(&self) -> usize {
+        1 + self.state_per_parameter() + usize::from(!self.known.is_empty())
     }
 
     #[must_use]
@@ -96,9 +127,11 @@ impl Tensors {
     /// Everything in the order of the wire: the parameters, then the state plane by plane.
     #[must_use]
     pub fn parts(&self) -> Vec<&[f32]> {
-        self.by_plane().into_iter().flatten().collect()
+        let planes = 1 + self.state_per_parameter();
+        self.by_plane().into_iter().take(planes).flatten().collect()
     }
 
+    /// The parameters, the state plane by plane, and what the workers know where it is kept.
     fn by_plane(&self) -> Vec<Vec<&[f32]>> {
         let planes = self.state_per_parameter();
         let mut by_plane: Vec<Vec<&[f32]>> = vec![Vec::new(); planes + 1];
@@ -109,30 +142,51 @@ impl Tensors {
                 plane.push(part);
             }
         }
+        if !self.known.is_empty() {
+            by_plane.push(vec![&self.known]);
+        }
         by_plane
     }
 
-    /// Lets `fill` write everything, in the order of [`Self::parts`].
+    /// Lets `fill` write everything, in the order of [`Self::parts`]; the workers know all of it then.
     pub fn fill_with<R>(&mut self, fill: impl FnOnce(&mut [&mut [f32]]) -> R) -> R {
+        let planes = 1 + self.state_per_parameter();
+        let filled = fill(
+            &mut self
+                .parts_mut()
+                .into_iter()
+                .take(planes)
+                .flatten()
+                .collect::<Vec<_>>(),
+        );
+        if !self.known.is_empty() {
+            self.known.copy_from_slice(&self.parameters);
+        }
+        filled
+    }
+
+    fn parts_mut(&mut self) -> Vec<Vec<&mut [f32]>> {
         let planes = self.state_per_parameter();
-        let mut by_plane: Vec<Vec<&mut [f32]>> = (0..planes).map(|_| Vec::new()).collect();
+        let mut by_plane: Vec<Vec<&mut [f32]>> = (0..=planes).map(|_| Vec::new()).collect();
+        by_plane[0].push(self.parameters.as_mut_slice());
         for chunk in self.state.chunks_mut(CHUNK * planes.max(1)) {
             let len = chunk.len() / planes;
-            for (plane, part) in by_plane.iter_mut().zip(chunk.chunks_mut(len)) {
+            for (plane, part) in by_plane[1..].iter_mut().zip(chunk.chunks_mut(len)) {
                 plane.push(part);
             }
         }
-        let mut parts: Vec<&mut [f32]> = std::iter::once(self.parameters.as_mut_slice())
-            .chain(by_plane.into_iter().flatten())
-            .collect();
-        fill(&mut parts)
+        if !self.known.is_empty() {
+            by_plane.push(vec![self.known.as_mut_slice()]);
+        }
+        by_plane
     }
 
-    /// Of everything in the order of [`Self::parts`], the parts at these ascending ranges of the local order.
+    /// Of everything, plane by plane, the parts at these ascending ranges of the local order.
     #[must_use]
     pub fn select(&self, ranges: &[Range<usize>]) -> Vec<&[f32]> {
-        let wanted = in_every_plane(ranges, self.parameters.len(), self.state_per_parameter());
-        carve(self.parts(), &wanted, |part, at| part.split_at(at))
+        let wanted = in_every_plane(ranges, self.parameters.len(), self.numbers_per_parameter());
+        let parts = self.by_plane().into_iter().flatten().collect();
+        carve(parts, &wanted, |part: &[f32], at| part.split_at(at))
     }
 
     /// Lets `fill` write those parts.
@@ -141,11 +195,11 @@ impl Tensors {
         ranges: &[Range<usize>],
         fill: impl FnOnce(&mut [&mut [f32]]) -> R,
     ) -> R {
-        let wanted = in_every_plane(ranges, self.parameters.len(), self.state_per_parameter());
-        self.fill_with(|parts| {
-            let parts: Vec<&mut [f32]> = parts.iter_mut().map(|part| &mut **part).collect();
-            fill(&mut carve(parts, &wanted, |part, at| part.split_at_mut(at)))
-        })
+        let wanted = in_every_plane(ranges, self.parameters.len(), self.numbers_per_parameter());
+        let parts = self.parts_mut().into_iter().flatten().collect();
+        fill(&mut carve(parts, &wanted, |part: &mut [f32], at| {
+            part.split_at_mut(at)
+        }))
     }
 
     /// Takes over from `other` what both hold: `pieces` of this one, `others` of the other.
@@ -245,7 +299,7 @@ impl Tensors {
 }
 
 fn in_every_plane(ranges: &[Range<usize>], len: usize, planes: usize) -> Vec<Range<usize>> {
-    (0..=planes)
+    (0..planes)
         .flat_map(|plane| {
             let start = plane * len;
             ranges

@@ -136,6 +136,8 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
         optimizer: document::optimizer(&engine.optimizer),
         blocks: network.blocks().to_vec(),
         threads: options.threads,
+        codecs: launch.spec.exchange.compression.codecs().cloned(),
+        seed: engine.seed,
     };
     let consistency = launch.spec.exchange.consistency;
     let exchange = Exchange::new(launch.task_id, recipe, consistency, engine.batch);

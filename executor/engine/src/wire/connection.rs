@@ -120,6 +120,50 @@ impl Connection {
         write_all(&mut self.stream, &mut slices).map_err(WireError::io("send a frame"))
     }
 
+    /// Sends one frame whose payload is bytes.
+    ///
+    /// # Errors
+    /// [`WireError::Closed`] or [`WireError::Io`].
+    pub fn send_bytes(
+        &mut self,
+        kind: Kind,
+        clock: u64,
+        meta: &[u8],
+        payload: &[u8],
+    ) -> Result<(), WireError> {
+        let header = Header {
+            kind,
+            clock,
+            meta_bytes: u32::try_from(meta.len()).expect("small parts are small"),
+            payload_bytes: payload.len() as u64,
+        }
+        .encode();
+        let mut slices = [header.as_slice(), meta, payload].map(IoSlice::new);
+        write_all(&mut self.stream, &mut slices).map_err(WireError::io("send a frame"))
+    }
+
+    /// Reads a payload of at most `limit` bytes into `out`.
+    ///
+    /// # Errors
+    /// [`WireError::PayloadLength`] before anything is read when it is longer.
+    pub fn receive_bytes(
+        &mut self,
+        header: Header,
+        limit: usize,
+        out: &mut Vec<u8>,
+    ) -> Result<(), WireError> {
+        if header.payload_bytes > limit as u64 {
+            return Err(WireError::PayloadLength {
+                got: header.payload_bytes,
+                expected: limit as u64,
+            });
+        }
+        out.resize(header.payload_bytes as usize, 0);
+        self.stream
+            .read_exact(out)
+            .map_err(WireError::io("read a payload"))
+    }
+
     /// Waits for the next frame's header, without a time limit.
     ///
     /// # Errors

@@ -76,6 +76,10 @@ pub enum Kind {
     Handover = 21,
     /// → chief: is everything in its place? ← Small part: JSON of [`super::view::Tally`].
     Tally = 22,
+    /// → a Push whose payload is encoded.
+    Codes = 23,
+    /// ← Parameters whose payload is encoded: what the worker lacks of them.
+    Deltas = 24,
 }
 
 /// A decoded header.
@@ -146,7 +150,9 @@ impl Header {
         if header.meta_bytes > MAX_META_BYTES {
             return Err(FrameError::MetaTooLong(header.meta_bytes));
         }
-        if header.payload_bytes > MAX_PAYLOAD_BYTES || !header.payload_bytes.is_multiple_of(4) {
+        let is_whole = header.payload_bytes.is_multiple_of(4)
+            || matches!(header.kind, Kind::Codes | Kind::Deltas);
+        if header.payload_bytes > MAX_PAYLOAD_BYTES || !is_whole {
             return Err(FrameError::Payload(header.payload_bytes));
         }
         Ok(header)
@@ -154,7 +160,7 @@ impl Header {
 }
 
 impl Kind {
-    const ALL: [Self; 22] = [
+    const ALL: [Self; 24] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -177,6 +183,8 @@ impl Kind {
         Self::Guests,
         Self::Handover,
         Self::Tally,
+        Self::Codes,
+        Self::Deltas,
     ];
 
     fn from_wire(value: u16) -> Option<Self> {

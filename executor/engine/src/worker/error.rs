@@ -1,6 +1,7 @@
 //! Why a worker cannot go on.
 
 use crate::checkpoint::CheckpointError;
+use crate::compress::PlanError;
 use crate::cuda::DeviceError;
 use crate::data::{DatasetError, OrderError};
 use crate::fabric::FabricError;
@@ -39,6 +40,8 @@ pub enum WorkerError {
     MovedBadly { step: u64, before: u64, after: u64 },
     #[error("could not exchange with the other workers")]
     Peers(#[from] FabricError),
+    #[error("could not make the codecs of the exchange")]
+    Codecs(#[from] PlanError),
     #[error("could not keep a report")]
     Report(#[from] io::Error),
 }
@@ -51,6 +54,7 @@ impl WorkerError {
             Self::Dataset(_)
             | Self::Batches(_)
             | Self::Network(_)
+            | Self::Codecs(_)
             | Self::NothingToResume { .. }
             | Self::OtherJob { .. }
             | Self::Diverged { .. } => false,

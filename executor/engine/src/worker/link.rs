@@ -1,10 +1,13 @@
 //! A worker's connection to one PS shard.
 
 use crate::clock;
+use crate::compress::Feedback;
+use crate::squeeze::{Salt, Squeeze};
 use crate::wire::hello::{Hello, PushHead, StepStats, Welcome, decode_u64};
 use crate::wire::view::{Change, Departed, Tally, View};
 use crate::wire::{Connection, Header, Kind, WireError, connect};
 use muster_model::id::TaskId;
+use std::sync::Mutex;
 use std::time::Duration;
 
 /// To connect and to be welcomed.
@@ -65,6 +68,9 @@ pub struct Link {
     pub(super) shard: TaskId,
     connection: Connection,
     state_per_parameter: usize,
+    /// How pushes and answers are encoded, if they are.
+    pub(super) squeeze: Option<Squeeze>,
+    codes: Vec<u8>,
 }
 
 impl Link {
@@ -84,6 +90,8 @@ impl Link {
                 Ok(Self {
                     shard,
                     connection,
+                    squeeze: None,
+                    codes: Vec::new(),
                     state_per_parameter: welcome.state_per_parameter as usize,
                 })
             }
@@ -233,6 +241,33 @@ impl Link {
         self.connection.send(Kind::Goodbye, 0, &[], &[])
     }
 
+    /// The same with encoded gradients, those of the whole network. `feedback` is taken only while they are encoded, so that what
+    /// goes to one shard is sent while what goes to the next is encoded.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    ///
+    /// # Panics
+    /// Without a squeeze.
+    pub(super) fn squeezed_push_pull(
+        &mut self,
+        clock: u64,
+        head: PushHead,
+        gradients: (Salt, &[f32], &Mutex<&mut Feedback>),
+        parts: &mut [&mut [f32]],
+        patience: Patience<'_>,
+    ) -> Result<Told, WireError> {
+        let (salt, gradients, feedback) = gradients;
+        let squeeze = self.squeeze.as_ref().expect("there are codecs");
+        {
+            let mut feedback = feedback.lock().expect("no codec has panicked");
+            squeeze.encode_push(salt, gradients, &mut feedback, &mut self.codes);
+        }
+        self.connection
+            .send_bytes(Kind::Codes, clock, &head.encode(), &self.codes)?;
+        self.reply(parts, patience)
+    }
+
     /// Waits for the answer of a push.
     pub(super) fn reply(
         &mut self,
@@ -267,6 +302,23 @@ impl Link {
             Kind::Parameters => {
                 let stats = StepStats::decode(&self.connection.receive_meta(header)?)?;
                 self.connection.receive_payload(header, parts)?;
+                Reply::Parameters {
+                    clock: header.clock,
+                    stats,
+                }
+            }
+            Kind::Deltas => {
+                let stats = StepStats::decode(&self.connection.receive_meta(header)?)?;
+                let squeeze = self
+                    .squeeze
+                    .as_ref()
+                    .ok_or(WireError::Unexpected { got: header.kind })?;
+                let limit = squeeze.max_pull_bytes();
+                self.connection
+                    .receive_bytes(header, limit, &mut self.codes)?;
+                squeeze
+                    .decode_pull(&self.codes, parts)
+                    .map_err(|_| WireError::Malformed("encoded answer"))?;
                 Reply::Parameters {
                     clock: header.clock,
                     stats,

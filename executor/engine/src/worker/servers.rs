@@ -89,6 +89,11 @@ impl<'a> Servers<'a> {
             Ok(Err(ending)) => return Ok(Err(ending)),
             Err(trouble) => return trouble.ending().map(Err),
         };
+        let mut shards = shards;
+        if let Some(codecs) = launch.spec.exchange.compression.codecs() {
+            let seed = launch.spec.engine.seed;
+            shards.compress(codecs.clone(), network.blocks(), seed)?;
+        }
         let duties = || Duties {
             blocks: pieces(network),
             looked_at: clock::now(),
@@ -275,7 +280,11 @@ impl<'a> Servers<'a> {
                 (Reply::GaveUp, _) if is_guest && !stop.is_set() => {
                     let parameters = model.network.parameter_count();
                     match connect(&self.me, revision, parameters, around)? {
-                        Ok((shards, peers)) => (self.shards, self.peers) = (shards, peers),
+                        Ok((shards, peers)) => {
+                            let before = std::mem::replace(&mut self.shards, shards);
+                            self.shards.compress_like(before);
+                            self.peers = peers;
+                        }
                         Err(Ending::PeerLost) => {
                             return Ok(Reply::Interrupted {
                                 version: 0,

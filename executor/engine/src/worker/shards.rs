@@ -4,10 +4,14 @@
 use super::link::{Begun, Link, Patience, Reply, Told};
 use crate::assign::{Piece, assign, reassign, split_mut};
 use crate::checkpoint::Contents;
+use crate::compress::{Codecs, Feedback, PlanError};
+use crate::model::Block;
+use crate::squeeze::{Salt, Squeeze};
 use crate::wire::WireError;
 use crate::wire::hello::{Guest, Hello, PushHead, StepStats};
 use crate::wire::view::{Change, Departed, Holder, View};
 use muster_model::id::TaskId;
+use std::sync::Mutex;
 use std::thread;
 
 /// What the shards held when the chief asked.
@@ -38,6 +42,16 @@ pub struct Moved {
     pub took_us: u64,
 }
 
+/// What a worker encodes with.
+#[derive(Debug)]
+struct Compression {
+    codecs: Codecs,
+    blocks: Vec<Block>,
+    feedback: Feedback,
+    /// Of the job; each rank's randomness is its own.
+    seed: u64,
+}
+
 /// Connections to every shard of the job.
 #[derive(Debug)]
 pub struct Shards {
@@ -55,6 +69,7 @@ pub struct Shards {
     prospects: Vec<Link>,
     /// Chief: shards that are not in the view any more, until all they held has been handed over.
     retiring: Vec<Link>,
+    compression: Option<Compression>,
     /// The newest layout whose move was looked at.
     audited: u64,
     parameters: usize,
@@ -84,8 +99,53 @@ impl Shards {
             prospects: Vec::new(),
             retiring: Vec::new(),
             audited: 1,
+            compression: None,
             parameters,
         })
+    }
+
+    /// Pushes are encoded from now on, and under BSP the answers.
+    ///
+    /// # Errors
+    /// When a codec's settings lie outside their range.
+    pub fn compress(
+        &mut self,
+        codecs: Codecs,
+        blocks: &[Block],
+        seed: u64,
+    ) -> Result<(), PlanError> {
+        self.compression = Some(Compression {
+            feedback: Squeeze::feedback(&codecs, blocks)?,
+            codecs,
+            blocks: blocks.to_vec(),
+            seed,
+        });
+        Ok(())
+    }
+
+    /// Takes over how another set of connections encoded.
+    pub(super) fn compress_like(&mut self, before: Self) {
+        self.compression = before.compression;
+    }
+
+    /// What this worker has not sent yet, by the names that checkpoints know it by.
+    #[must_use]
+    pub fn feedback(&self) -> Option<&Feedback> {
+        self.compression
+            .as_ref()
+            .map(|compression| &compression.feedback)
+    }
+
+    /// Makes what links encode with, for the view.
+    fn squeeze(&mut self) {
+        let (Some(compression), Some(view)) = (&self.compression, &self.view) else {
+            return;
+        };
+        for link in &mut self.links {
+            let pieces = view.pieces(link.shard);
+            let squeeze = Squeeze::new(&compression.codecs, &compression.blocks, pieces);
+            link.squeeze = Some(squeeze.expect("the codecs were tried"));
+        }
     }
 
     /// The view that is worked by.
@@ -142,6 +202,7 @@ impl Shards {
         }))?;
         self.audited = change.view.layout;
         self.view = Some(change.view);
+        self.squeeze();
         Ok(())
     }
 
@@ -212,6 +273,15 @@ impl Shards {
             .map(|holder| holder.pieces.clone())
             .collect();
         let number = view.number;
+        let rank = view.rank(self.hello.task_id).unwrap_or_default();
+        let mut compression = self.compression.as_mut();
+        let encoding = compression.as_mut().map(|compression| {
+            let salt = Salt {
+                seed: compression.seed ^ (rank as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+                step: clock,
+            };
+            (salt, Mutex::new(&mut compression.feedback))
+        });
         let parts = split_mut(parameters, &assignment);
         let links = self.links.iter_mut().zip(&assignment).zip(parts);
         let told = at_once(
@@ -227,7 +297,13 @@ impl Shards {
                             StepStats::default()
                         },
                     };
+                    let encoding = &encoding;
                     move || {
+                        if let Some((salt, feedback)) = encoding {
+                            let gradients = (*salt, gradients, feedback);
+                            return link
+                                .squeezed_push_pull(clock, head, gradients, &mut part, patience);
+                        }
                         let gradients: Vec<&[f32]> = pieces
                             .iter()
                             .map(|piece| &gradients[piece.range()])
@@ -307,6 +383,7 @@ impl Shards {
         self.links = links;
         self.owing = vec![false; self.links.len()];
         self.view = Some(view);
+        self.squeeze();
         Ok(Some(true))
     }
 

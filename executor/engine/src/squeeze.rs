@@ -1,0 +1,349 @@
+//! How gradients go to one PS shard in few bytes, and new parameters come back in few bytes. Worker and shard make the same
+//! [`Squeeze`] from the job's codecs, the network's blocks and the shard's pieces, so nothing of it is ever sent.
+//!
+//! On the way to the shard a worker keeps what a codec loses and adds it to its next gradients. On the way back the shard keeps the
+//! parameters as the workers have them, which is the same for all of them; it sends what they lack of its own, and adds to them
+//! what the codec made of it, as each worker does. What one answer loses is so in the next, and nothing drifts (the double pass of
+//! DoubleSqueeze, Tang et al., ICML 2019). This needs workers in step, so only BSP does it; and a codec that is never further off
+//! than what it encodes, so three levels at random and sparse codecs come back as bfloat16.
+
+use crate::assign::{Piece, common};
+use crate::compress::{
+    CHUNK, Codec, CodecConfig, Codecs, DecodeError, Encoding, Feedback, HalfFormat, Key, Mode,
+    Plan, PlanError, Rounding, State, build,
+};
+use crate::model::Block;
+use std::ops::Range;
+use std::sync::Arc;
+
+/// A part of a block that lives on the shard.
+#[derive(Debug)]
+struct Part {
+    /// In the whole arena.
+    global: Range<usize>,
+    pull: Arc<dyn Codec>,
+}
+
+/// Of one shard.
+#[derive(Debug)]
+pub struct Squeeze {
+    /// By part, in the shard's local order.
+    push: Plan,
+    parts: Vec<Part>,
+}
+
+/// What a codec's randomness hangs on, on either way.
+#[derive(Debug, Clone, Copy)]
+pub struct Salt {
+    /// Of the job and whoever encodes.
+    pub seed: u64,
+    pub step: u64,
+}
+
+impl Squeeze {
+    /// For the shard that holds `pieces`.
+    ///
+    /// # Errors
+    /// When a codec's settings lie outside their range.
+    pub fn new(codecs: &Codecs, blocks: &[Block], pieces: &[Piece]) -> Result<Self, PlanError> {
+        let all: Vec<Piece> = blocks
+            .iter()
+            .map(|block| Piece {
+                offset: block.offset,
+                len: block.len,
+            })
+            .collect();
+        let mut named = Vec::new();
+        let mut at = 0;
+        let mut globals = Vec::new();
+        for part in common(&all, pieces) {
+            let block = blocks.partition_point(|block| block.range().end <= part.offset);
+            named.push((blocks[block].name.as_str(), at..at + part.len));
+            at += part.len;
+            globals.push(part.range());
+        }
+        let push = Plan::new(codecs, named)?;
+        let mut parts = Vec::with_capacity(globals.len());
+        for (planned, global) in push.blocks().iter().zip(globals) {
+            let pull = build(&back(planned.config)).map_err(|source| PlanError::Codec {
+                name: planned.name.clone(),
+                source,
+            })?;
+            parts.push(Part { global, pull });
+        }
+        Ok(Self { push, parts })
+    }
+
+    /// The error feedback of a worker, for the whole network and any number of shards.
+    ///
+    /// # Errors
+    /// As [`Self::new`].
+    pub fn feedback(codecs: &Codecs, blocks: &[Block]) -> Result<Feedback, PlanError> {
+        let named = blocks
+            .iter()
+            .map(|block| (block.name.as_str(), block.range()));
+        Ok(Feedback::new(&Plan::new(codecs, named)?))
+    }
+
+    /// Worker: the shard's part of `gradients`, which are the whole network's, as bytes.
+    pub fn encode_push(
+        &self,
+        salt: Salt,
+        gradients: &[f32],
+        feedback: &mut Feedback,
+        out: &mut Vec<u8>,
+    ) {
+        out.resize(self.max_push_bytes(), 0);
+        let mut written = 0;
+        for (part, planned) in self.parts.iter().zip(self.push.blocks()) {
+            let state = feedback.state(part.global.clone());
+            let gradients = &gradients[part.global.clone()];
+            let mut encoding =
+                Encoding::begin(planned.codec(), part.key(salt, 0), gradients, state);
+            while let Some((_, bytes)) = encoding.next_chunk(&mut out[written..]) {
+                written += bytes;
+            }
+        }
+        out.truncate(written);
+    }
+
+    /// Shard: the gradients that a worker's bytes stand for, in the local order.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when they are no push.
+    pub fn decode_push(&self, bytes: &[u8], gradients: &mut [f32]) -> Result<(), DecodeError> {
+        let all = 0..self.parts.len();
+        self.push.decode(all, bytes, gradients, Mode::Overwrite)
+    }
+
+    /// Shard: what the workers lack to have `parameters`, as bytes; `known` is what they have, and will have.
+    pub fn encode_pull(
+        &self,
+        salt: Salt,
+        parameters: &[f32],
+        known: &mut [f32],
+        out: &mut Vec<u8>,
+    ) {
+        out.resize(self.max_pull_bytes(), 0);
+        let mut written = 0;
+        let mut lacking = vec![0.0; CHUNK];
+        let mut lost = vec![0.0; CHUNK];
+        for (part, planned) in self.parts.iter().zip(self.push.blocks()) {
+            let parameters = parameters[planned.range.clone()].chunks(CHUNK);
+            let known = known[planned.range.clone()].chunks_mut(CHUNK);
+            for (chunk, (parameters, known)) in parameters.zip(known).enumerate() {
+                let lacking = &mut lacking[..parameters.len()];
+                for ((lacking, new), known) in lacking.iter_mut().zip(parameters).zip(&*known) {
+                    *lacking = new - known;
+                }
+                let lost = &mut lost[..parameters.len()];
+                lost.fill(0.0);
+                let state = State {
+                    residual: lost,
+                    velocity: &mut [],
+                };
+                let key = part.key(salt, chunk);
+                let mut encoding = Encoding::begin(&*part.pull, key, lacking, state);
+                let (_, bytes) = encoding
+                    .next_chunk(&mut out[written..])
+                    .expect("a chunk is not empty");
+                part.pull
+                    .decode_chunk(&out[written..written + bytes], known, Mode::Add)
+                    .expect("its own encoding");
+                written += bytes;
+            }
+        }
+        out.truncate(written);
+    }
+
+    /// Worker: adds what the shard's bytes stand for to its `pieces` of the parameters.
+    ///
+    /// # Errors
+    /// [`DecodeError`] when they are no answer.
+    ///
+    /// # Panics
+    /// When the pieces are not those of the shard.
+    pub fn decode_pull(
+        &self,
+        mut bytes: &[u8],
+        pieces: &mut [&mut [f32]],
+    ) -> Result<(), DecodeError> {
+        let mut pieces = pieces.iter_mut();
+        let mut piece: &mut [f32] = &mut [];
+        for part in &self.parts {
+            if piece.is_empty() {
+                piece = pieces.next().expect("parts are cut from pieces");
+            }
+            let (here, rest) = std::mem::take(&mut piece).split_at_mut(part.global.len());
+            for chunk in here.chunks_mut(CHUNK) {
+                let read = part.pull.decode_chunk(bytes, chunk, Mode::Add)?;
+                bytes = &bytes[read..];
+            }
+            piece = rest;
+        }
+        match bytes.len() {
+            0 => Ok(()),
+            rest => Err(DecodeError::Trailing(rest)),
+        }
+    }
+
+    /// The most bytes of a push.
+    #[must_use]
+    pub fn max_push_bytes(&self) -> usize {
+        self.push.max_bytes(0..self.parts.len())
+    }
+
+    /// The most bytes of an answer.
+    #[must_use]
+    pub fn max_pull_bytes(&self) -> usize {
+        let bytes =
+            |part: &Part| crate::compress::max_encoded_bytes(&*part.pull, part.global.len());
+        self.parts.iter().map(bytes).sum()
+    }
+}
+
+impl Part {
+    fn key(&self, salt: Salt, chunk: usize) -> Key {
+        Key {
+            seed: salt.seed,
+            step: salt.step,
+            // Places are what differs between any two parts and chunks of a step.
+            block: (self.global.start + chunk * CHUNK) as u32,
+        }
+    }
+}
+
+/// The codec of the answers, where pushes go by `config`.
+fn back(config: CodecConfig) -> CodecConfig {
+    match config {
+        CodecConfig::None {}
+        | CodecConfig::OneBit {}
+        | CodecConfig::Half { .. }
+        | CodecConfig::Qsgd { .. } => config,
+        CodecConfig::TernGrad { .. }
+        | CodecConfig::TopK { .. }
+        | CodecConfig::Threshold { .. }
+        | CodecConfig::Dgc { .. } => CodecConfig::Half {
+            format: HalfFormat::Bf16,
+            rounding: Rounding::Nearest,
+            feedback: false,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::assign::{load, reassign, split_mut};
+    use crate::model::{Fill, Role};
+
+    fn blocks(lens: &[usize]) -> Vec<Block> {
+        let mut offset = 0;
+        lens.iter()
+            .map(|&len| {
+                offset += len;
+                Block {
+                    name: format!("block{offset}"),
+                    offset: offset - len,
+                    len,
+                    shape: vec![len],
+                    role: Role::Weight,
+                    fill: Fill::Constant(0.0),
+                }
+            })
+            .collect()
+    }
+
+    fn codecs(codec: CodecConfig) -> Codecs {
+        Codecs {
+            codec,
+            dense_below: 100,
+            layers: Vec::new(),
+        }
+    }
+
+    fn values(len: usize, salt: usize) -> Vec<f32> {
+        (0..len)
+            .map(|i| ((i * 7_919 + salt * 104_729) % 1_000) as f32 / 500.0 - 1.0)
+            .collect()
+    }
+
+    /// Workers follow a target that moves and then rests: what answers lost comes after, for every codec of the way back.
+    #[test]
+    fn workers_catch_up_with_the_shard() {
+        let blocks = blocks(&[70_000, 50, 3_000]);
+        let len = 73_050;
+        let held = reassign(len, &[Vec::new(), Vec::new()]);
+        for codec in [
+            CodecConfig::None {},
+            CodecConfig::OneBit {},
+            CodecConfig::Qsgd {
+                bits: 8,
+                bucket: 512,
+                norm: crate::compress::Norm::Largest,
+            },
+            CodecConfig::TopK {
+                density: 0.01,
+                sampled: false,
+            },
+        ] {
+            let mut arena = vec![0.0f32; len];
+            for pieces in &held {
+                let squeeze = Squeeze::new(&codecs(codec), &blocks, pieces).unwrap();
+                let target = values(load(pieces), 3);
+                let mut known = vec![0.0; target.len()];
+                let mut off = f32::MAX;
+                for step in 0..60 {
+                    let salt = Salt { seed: 1, step };
+                    let mut bytes = Vec::new();
+                    squeeze.encode_pull(salt, &target, &mut known, &mut bytes);
+                    let mut parts = split_mut(&mut arena, std::slice::from_ref(pieces));
+                    squeeze.decode_pull(&bytes, &mut parts[0]).unwrap();
+                    let here: Vec<f32> = parts
+                        .remove(0)
+                        .into_iter()
+                        .flat_map(|part| part.to_vec())
+                        .collect();
+                    assert_eq!(here, known, "the worker has what the shard thinks it has");
+                    off = here
+                        .iter()
+                        .zip(&target)
+                        .map(|(a, b)| (a - b).abs())
+                        .fold(0.0, f32::max);
+                }
+                assert!(off < 0.05, "{codec:?}: still off by {off}");
+            }
+        }
+    }
+
+    /// What goes to two shards is what would go to one, and what is not sent stays with the worker.
+    #[test]
+    fn pushes_and_their_feedback_add_up_to_the_gradients() {
+        let blocks = blocks(&[70_000, 50, 3_000]);
+        let len = 73_050;
+        let held = reassign(len, &[Vec::new(), Vec::new(), Vec::new()]);
+        let codecs = codecs(CodecConfig::OneBit {});
+        let mut feedback = Squeeze::feedback(&codecs, &blocks).unwrap();
+        let gradients = values(len, 5);
+        let mut sum = vec![0.0f32; len];
+        for pieces in &held {
+            let squeeze = Squeeze::new(&codecs, &blocks, pieces).unwrap();
+            let mut bytes = Vec::new();
+            let salt = Salt { seed: 9, step: 0 };
+            squeeze.encode_push(salt, &gradients, &mut feedback, &mut bytes);
+            assert!(bytes.len() < load(pieces) / 6);
+            let mut decoded = vec![0.0; load(pieces)];
+            squeeze.decode_push(&bytes, &mut decoded).unwrap();
+            let mut at = 0;
+            for piece in pieces {
+                sum[piece.range()].copy_from_slice(&decoded[at..at + piece.len]);
+                at += piece.len;
+            }
+            assert!(squeeze.decode_push(&bytes[1..], &mut decoded).is_err());
+        }
+        let (_, residual) = feedback.planes().next().unwrap();
+        for i in 0..len {
+            assert!((sum[i] + residual[i] - gradients[i]).abs() < 1e-5, "{i}");
+        }
+    }
+}
