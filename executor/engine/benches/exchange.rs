@@ -221,6 +221,7 @@ impl Pair {
         let contents = Contents {
             parameters: vec![0.0; size],
             state: Vec::new(),
+            extras: Vec::new(),
         };
         workers[0].begin(view, 0, 0, &contents).expect("content");
         let mut parameters = vec![vec![0.0; size]; 2];
