@@ -153,3 +153,31 @@ fn without_its_chief_a_worker_ends_as_one_that_has_lost_a_peer() {
     crew.chief().signal("KILL");
     assert_eq!(crew.wait(), [-1, 75], "{}", crew.logs());
 }
+
+#[test]
+fn every_way_of_averaging_learns() {
+    for averaging in [
+        json!({ "kind": "local_sgd", "every": 4 }),
+        json!({ "kind": "easgd", "every": 4, "rho": 0.3 }),
+        json!({ "kind": "sma", "every": 4, "momentum": 0.5 }),
+        json!({ "kind": "bmuf", "every": 4, "momentum": 0.5 }),
+        json!({ "kind": "gossip", "every": 2 }),
+        json!({ "kind": "fedavg", "every": 4, "share": 0.6 }),
+    ] {
+        let rig = Rig::new();
+        let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
+        // No multiple of any round: training ends in the midst of one.
+        let document = json!({ "exchange": exchange, "stop": { "steps": 601 } });
+        let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(document)));
+        crew.succeed();
+        let last = |report: &TaskReport| match report {
+            TaskReport::Evaluated { evaluation } if evaluation.step == 601 => {
+                Some(evaluation.accuracy)
+            }
+            _ => None,
+        };
+        let accuracy = crew.chief().wait_for("a last evaluation", last);
+        println!("{averaging}: {accuracy}");
+        assert!(accuracy > 0.85, "{averaging}: {accuracy}\n{}", crew.logs());
+    }
+}

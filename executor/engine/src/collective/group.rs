@@ -174,6 +174,41 @@ impl Group {
         Err(FabricError::NoView("its members keep dying".to_owned()))
     }
 
+    /// Gives `range` of this task's gradients to a member that calls this likewise, and takes its own; between two collectives.
+    /// `None` when a death has come between: then neither has the other's, and the present view is another one.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn swap(
+        &mut self,
+        rank: usize,
+        range: Range<usize>,
+    ) -> Result<Option<&[f32]>, FabricError> {
+        let fabric = self.fabric.as_mut().expect("in a view since `start`");
+        let flow = Flow {
+            to: Some(rank),
+            sends: vec![Piece {
+                range: range.clone(),
+                from: Side::Input,
+                after: None,
+            }],
+            from: Some(rank),
+            takes: vec![Take {
+                range: range.clone(),
+                how: How::Store,
+            }],
+            in_step: false,
+        };
+        let (input, output) = self.arena.sides();
+        match fabric.mesh().run(input, output, &flow) {
+            Ok(()) => Ok(Some(&self.arena.sums()[range])),
+            Err(error) => {
+                self.next_view(Some(error), false)?;
+                Ok(None)
+            }
+        }
+    }
+
     /// Called by every member between two steps. Lets in who waits. `true` when there are newcomers: then every member, the
     /// newcomers first thing, calls [`Self::welcome`].
     ///

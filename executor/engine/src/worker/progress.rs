@@ -57,11 +57,12 @@ impl Meter {
 
     /// The sample since the one before, if there was any step; counting begins anew.
     pub fn take(&mut self, step: u64, epoch: f64, workers: u32, ps_shards: u32) -> Option<Sample> {
-        let done = std::mem::replace(self, Self::start());
-        let examples = done.stats.examples as f64;
-        if done.steps == 0 || done.stats.examples == 0 {
+        // Workers that average tell of a whole round's examples at its end.
+        if self.steps == 0 || self.stats.examples == 0 {
             return None;
         }
+        let done = std::mem::replace(self, Self::start());
+        let examples = done.stats.examples as f64;
         let seconds = done.since.elapsed().as_secs_f64().max(1e-9);
         let per_step_ms = |time: Duration| time.as_secs_f64() * 1e3 / done.steps as f64;
         Some(Sample {

@@ -8,22 +8,9 @@ use std::fmt;
 
 impl JobSpec {
     pub(super) fn check_what_is_carried_out(&self, errors: &mut Errors) {
-        averaging(errors, &self.exchange);
         consistency(errors, &self.exchange);
         compression(errors, &self.exchange);
         replicas(errors, &self.exchange);
-    }
-}
-
-fn averaging(errors: &mut Errors, exchange: &Exchange) {
-    if let Some(averaging) = &exchange.averaging {
-        not_yet(
-            errors,
-            "exchange.averaging",
-            &averaging.kind(),
-            false,
-            "none",
-        );
     }
 }
 

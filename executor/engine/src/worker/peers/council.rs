@@ -164,7 +164,10 @@ impl Remote {
         if self.stop.is_set() {
             return Err(Farewell::Stopped);
         }
-        say(lines.get_mut(), &Call::Next(report)).map_err(|_| Farewell::ChiefLost)?;
+        // What is there before it was asked for is the news that everything is over.
+        if !comes(&lines, Duration::ZERO) {
+            say(lines.get_mut(), &Call::Next(report)).map_err(|_| Farewell::ChiefLost)?;
+        }
         while !comes(&lines, LOOK_EVERY) {
             if self.stop.is_set() {
                 return Err(Farewell::Stopped);

@@ -16,6 +16,8 @@ pub struct Head {
     pub regroup: bool,
     /// The chief: this is no step, training is over.
     pub finish: bool,
+    /// What this worker's parameters count for, where parameters are averaged.
+    pub weight: f32,
 }
 
 impl Head {
@@ -32,6 +34,7 @@ impl Head {
         out[3] = self.stats.examples as f32;
         out[4] = f32::from(u8::from(self.regroup));
         out[5] = f32::from(u8::from(self.finish));
+        out[6] = self.weight;
     }
 
     #[must_use]
@@ -44,6 +47,7 @@ impl Head {
             },
             regroup: floats[4] > 0.0,
             finish: floats[5] > 0.0,
+            weight: floats[6],
         }
     }
 }
@@ -73,6 +77,7 @@ mod tests {
             },
             regroup: true,
             finish: false,
+            weight: 3.0,
         };
         let mut floats = [f32::NAN; HEAD];
         head.write(&mut floats);

@@ -5,11 +5,13 @@
 //! steps a new task set takes effect: who has come gets everyone else's state, who is not wanted any more leaves, and batches are cut
 //! anew. A worker that dies in mid-step costs the step its examples, and nothing else.
 
+mod averaging;
 mod buckets;
 mod council;
 mod head;
 mod office;
 mod replica;
+mod round;
 
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
@@ -27,6 +29,7 @@ use crate::log;
 use crate::model::Network;
 use crate::wire::WireError;
 use crate::wire::hello::StepStats;
+use averaging::Averaging;
 use buckets::{Cut, Sums, buckets};
 use council::{Chair, Remote, roster};
 use head::{HEAD, Head, count_from_floats, count_to_floats};
@@ -50,6 +53,9 @@ const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 /// A worker that lives but takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever takes.
 const STALL: Duration = Duration::from_secs(900);
 
+/// Of the averages' centre, in checkpoints.
+const VELOCITY: &str = "averaging.velocity";
+
 /// A socket's path has to fit into the kernel's 108 bytes, the socket's own name included.
 const LONGEST_FOLDER: usize = 80;
 
@@ -67,6 +73,10 @@ pub(super) struct AllReduce<'a> {
     me: TaskId,
     /// That comes next.
     step: u64,
+    /// Where parameters are averaged in place of gradients' being summed.
+    averaging: Option<Averaging>,
+    /// This worker's own counts since the last average.
+    round: StepStats,
 }
 
 /// What a worker is among the others.
@@ -110,6 +120,12 @@ impl<'a> AllReduce<'a> {
             Err(ending) => return Ok(Err(ending)),
         };
         let len = network.parameter_count();
+        let averaging = launch.spec.exchange.averaging;
+        let optimizer = document::optimizer(&launch.spec.engine.optimizer);
+        let arenas = match averaging.is_some_and(Averaging::averages_state) {
+            true => 1 + optimizer.state_len_per_param(),
+            false => 1,
+        };
         let options = Options {
             stall: STALL,
             ..Options::default()
@@ -117,7 +133,7 @@ impl<'a> AllReduce<'a> {
         let group = Group::start(
             port,
             seat.coordinator(),
-            HEAD + len,
+            HEAD + arenas * len,
             choice(launch.spec.exchange.algorithm),
             matches!(seat, Seat::Chief(_)),
             options,
@@ -128,16 +144,15 @@ impl<'a> AllReduce<'a> {
             Err(error) => return Err(error.into()),
         };
         let buckets = buckets(network.blocks());
-        let spare = if buckets.len() > 1 { len } else { 0 };
+        let spare = match buckets.len() > 1 || averaging.is_some() {
+            true => len,
+            false => 0,
+        };
         Ok(Ok(Self {
             around,
             group,
             seat,
-            replica: Replica::new(
-                document::optimizer(&launch.spec.engine.optimizer),
-                network.blocks(),
-                around.threads,
-            ),
+            replica: Replica::new(optimizer, network.blocks(), around.threads),
             buckets,
             gradients: vec![0.0; spare],
             sums: vec![0.0; spare],
@@ -147,6 +162,8 @@ impl<'a> AllReduce<'a> {
             },
             me: launch.task_id,
             step: 0,
+            averaging: averaging.map(|method| Averaging::new(method, launch.spec.engine.seed, len)),
+            round: StepStats::default(),
         }))
     }
 
@@ -157,7 +174,13 @@ impl<'a> AllReduce<'a> {
         counts[4..].copy_from_slice(&count_to_floats(self.replica.updates));
         let mut values: Vec<&mut [f32]> = vec![&mut counts, &mut model.parameters];
         values.extend(self.replica.state.iter_mut().map(Vec::as_mut_slice));
+        if let Some(averaging) = &mut self.averaging {
+            values.extend([&mut averaging.centre[..], &mut averaging.velocity[..]]);
+        }
         self.group.welcome(&mut values)?;
+        if let Some(averaging) = self.averaging.as_ref().filter(|a| a.keeps_centre()) {
+            model.parameters.copy_from_slice(&averaging.centre);
+        }
         let [a, b, c, d, e, f, g, h] = counts;
         self.step = count_from_floats([a, b, c, d]);
         self.replica.updates = count_from_floats([e, f, g, h]);
@@ -270,6 +293,15 @@ impl Exchange for AllReduce<'_> {
     fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
         model.parameters.copy_from_slice(&start.contents.parameters);
         self.replica.fill(start.updates, &start.contents);
+        if let Some(averaging) = &mut self.averaging {
+            averaging.begin(&start.contents.parameters);
+            let kept = start.contents.extras.iter();
+            for (_, velocity) in kept.filter(|(name, _)| name == VELOCITY) {
+                if velocity.len() == averaging.velocity.len() {
+                    averaging.velocity.copy_from_slice(velocity);
+                }
+            }
+        }
         self.step = start.step;
         if self.group.has_newcomers() {
             self.welcome(model).map_err(WorkerError::Peers)?;
@@ -291,6 +323,9 @@ impl Exchange for AllReduce<'_> {
     }
 
     fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+        if self.averaging.is_some() {
+            return self.averaged_step(model, step);
+        }
         let (sums, times) = self.all_reduce(model, step);
         let Sums { head, parts } = match sums {
             Ok(sums) => sums,
@@ -321,6 +356,15 @@ impl Exchange for AllReduce<'_> {
 
     fn snapshot(&mut self, model: &Model, mut into: Contents) -> Result<Snapshot, Trouble> {
         self.replica.copy(&model.parameters, &mut into);
+        if let Some(averaging) = &self.averaging {
+            if averaging.keeps_centre() {
+                into.parameters.copy_from_slice(&averaging.centre);
+            }
+            if !averaging.velocity.is_empty() {
+                let velocity = averaging.velocity.clone();
+                into.extras.push((VELOCITY.to_owned(), velocity));
+            }
+        }
         Ok(Snapshot {
             versions: vec![self.step],
             updates: self.replica.updates,
@@ -335,8 +379,15 @@ impl Exchange for AllReduce<'_> {
         }
     }
 
-    fn conclude(&mut self, _: &mut Model) -> Result<(), Trouble> {
-        match buckets::finish(&mut self.group, &self.buckets) {
+    fn conclude(&mut self, model: &mut Model) -> Result<(), Trouble> {
+        let concluded = match &self.averaging {
+            // All stand where the chief does; the others hear of the end when they next ask.
+            Some(averaging) if averaging.is_due(self.step) => return Ok(()),
+            // The round ends early for the chief, and the others' work of it counts.
+            Some(_) => self.end_round(model, true).map(drop),
+            None => buckets::finish(&mut self.group, &self.buckets),
+        };
+        match concluded {
             // Told to stop: the others hear of the end by the office's closing.
             Ok(()) | Err(FabricError::NoView(_)) => Ok(()),
             Err(error) => Err(WorkerError::Peers(error).into()),

@@ -259,6 +259,13 @@ impl Room {
     /// Whether the worker has left in order.
     fn talk(&self, lines: &mut BufReader<Stream>, id: TaskId) -> bool {
         loop {
+            // It may be far from its next call when everything is over, and the chief gone by then.
+            while lines.buffer().is_empty() && !speaks(lines.get_ref(), TICK) {
+                if self.lock().over {
+                    let _ = tell(lines.get_mut(), &Told::Over(Farewell::Over));
+                    return true;
+                }
+            }
             let mut line = Vec::new();
             let read = lines.by_ref().take(MAX_LINE).read_until(b'\n', &mut line);
             let call = match read {
@@ -277,9 +284,7 @@ impl Room {
                 Some(Call::Next(_)) | None => return false,
             };
             let over = matches!(told, Told::Over(_));
-            let mut answer = serde_json::to_vec(&told).expect("plain data");
-            answer.push(b'\n');
-            if lines.get_mut().write_all(&answer).is_err() {
+            if tell(lines.get_mut(), &told).is_err() {
                 return false;
             }
             if over {
@@ -307,7 +312,7 @@ impl Room {
             if state.gathering.has_gone(id) {
                 return Some(Told::Over(Farewell::Dismissed));
             }
-            if speaks(stream) {
+            if speaks(stream, Duration::ZERO) {
                 return None;
             }
             state = self.wait(state);
@@ -315,14 +320,20 @@ impl Room {
     }
 }
 
-/// Whether there is something to read, be it the end.
-fn speaks(stream: &Stream) -> bool {
-    let now = Timespec {
+/// Whether there is something to read within the time, be it the end.
+fn speaks(stream: &Stream, within: Duration) -> bool {
+    let limit = Timespec {
         tv_sec: 0,
-        tv_nsec: 0,
+        tv_nsec: within.subsec_nanos().into(),
     };
     let mut watched = [PollFd::new(stream, PollFlags::IN)];
-    matches!(poll(&mut watched, Some(&now)), Ok(1..))
+    matches!(poll(&mut watched, Some(&limit)), Ok(1..))
+}
+
+fn tell(stream: &mut Stream, told: &Told) -> io::Result<()> {
+    let mut line = serde_json::to_vec(told)?;
+    line.push(b'\n');
+    stream.write_all(&line)
 }
 
 fn admit(listener: &TcpListener, room: &Arc<Room>) {

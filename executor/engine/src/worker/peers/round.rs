@@ -1,0 +1,144 @@
+//! A step of workers that average: each updates its own parameters by its own gradients, and at a round's end they exchange.
+
+use super::averaging::mean;
+use super::head::{HEAD, Head};
+use super::replica::Summed;
+use super::{AllReduce, Seat};
+use crate::clock;
+use crate::fabric::{Coordinator, FabricError};
+use crate::wire::hello::StepStats;
+use crate::worker::exchange::{Answer, Trouble};
+use crate::worker::model::Model;
+use crate::worker::progress::StepTimes;
+
+impl AllReduce<'_> {
+    /// One step on this worker's own, and the round's end when it is due.
+    pub(super) fn averaged_step(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+    ) -> Result<(Answer, StepTimes), Trouble> {
+        let mut times = StepTimes::default();
+        let rank = self.group.rank();
+        let averaging = self.averaging.as_ref().expect("an averaging exchange");
+        if averaging.trains(step, rank, self.cut.workers.len()) {
+            times = self.train_alone(model, step);
+        }
+        self.step = step + 1;
+        self.replica.updates = self.step;
+        let due = self.averaging.as_ref().is_some_and(|a| a.is_due(self.step));
+        // What the others have done is known at the round's end.
+        let mut stats = StepStats::default();
+        if due {
+            let began = clock::now();
+            let ended = self.end_round(model, false);
+            times.exchange = began.elapsed();
+            let head = match ended {
+                Ok(head) => head,
+                Err(error) => return Ok((self.parted(error)?, times)),
+            };
+            if head.finish {
+                if let Seat::Member(remote) = &self.seat {
+                    remote.wait_for_the_end();
+                }
+                return Ok((Answer::Finished, times));
+            }
+            stats = head.stats;
+            if let Err(error) = self.between(model, head.regroup) {
+                return Ok((self.parted(error)?, times));
+            }
+            self.recut(model)?;
+        }
+        let step = self.step;
+        Ok((Answer::Parameters { step, stats }, times))
+    }
+
+    fn train_alone(&mut self, model: &mut Model, step: u64) -> StepTimes {
+        let (stats, times) = model.gradient(step, &mut self.gradients, &mut |_, _| {});
+        self.round.add(stats);
+        if stats.examples > 0 {
+            let whole = Summed {
+                range: 0..self.gradients.len(),
+                scale: 1.0 / stats.examples as f32,
+            };
+            let gradients = &self.gradients;
+            self.replica
+                .update(&mut model.parameters, gradients, &[whole]);
+        }
+        times
+    }
+
+    /// Everybody's parameters meet; what the round's counts were over all.
+    pub(super) fn end_round(
+        &mut self,
+        model: &mut Model,
+        finish: bool,
+    ) -> Result<Head, FabricError> {
+        let averaging = self.averaging.as_mut().expect("an averaging exchange");
+        let regroup = match &self.seat {
+            Seat::Chief(chair) => !finish && chair.someone_waits(),
+            Seat::Member(_) => false,
+        };
+        let stats = std::mem::take(&mut self.round);
+        let len = model.parameters.len();
+        let weight = averaging.weight(stats.examples);
+        let head = Head {
+            stats,
+            regroup,
+            finish,
+            weight,
+        };
+        let arena = self.group.gradients_mut();
+        head.write(arena);
+        let values = std::iter::once(&model.parameters).chain(&self.replica.state);
+        for (out, values) in arena[HEAD..].chunks_mut(len).zip(values) {
+            for (out, value) in out.iter_mut().zip(values) {
+                *out = weight * value;
+            }
+        }
+        if !averaging.is_global() {
+            return self.meet_partner(model);
+        }
+        let whole = 0..self.group.gradients_mut().len();
+        self.group.all_reduce(whole)?;
+        let sums = self.group.sums();
+        let head = Head::read(sums);
+        if head.weight > 0.0 {
+            let factor = 1.0 / head.weight;
+            let (parameters, planes) = sums[HEAD..].split_at(len);
+            averaging.apply(
+                &mut model.parameters,
+                parameters,
+                factor,
+                self.cut.workers.len(),
+            );
+            for (plane, sum) in self.replica.state.iter_mut().zip(planes.chunks(len)) {
+                mean(plane, sum, factor);
+            }
+        }
+        Ok(head)
+    }
+
+    /// Gossip: the counts go round all workers, the parameters between two.
+    fn meet_partner(&mut self, model: &mut Model) -> Result<Head, FabricError> {
+        let reduced = self.group.all_reduce(0..HEAD)?;
+        let head = Head::read(self.group.sums());
+        // Whoever was told the counts by another after a death was not there when the pairs met.
+        if head.finish || reduced.view != self.group.view().number {
+            return Ok(head);
+        }
+        let averaging = self.averaging.as_ref().expect("an averaging exchange");
+        let (rank, workers) = (self.group.rank(), self.group.view().members.len());
+        let Some(partner) = averaging.partner(self.step, rank, workers) else {
+            return Ok(head);
+        };
+        let range = HEAD..HEAD + model.parameters.len();
+        if let Some(theirs) = self.group.swap(partner, range)? {
+            for (own, theirs) in model.parameters.iter_mut().zip(theirs) {
+                // The same bits on both sides.
+                *own = 0.5 * (*own + theirs);
+            }
+        }
+        Ok(head)
+    }
+}
