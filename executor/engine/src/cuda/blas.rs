@@ -79,7 +79,7 @@ impl Blas {
         let by_columns = product.by_columns();
         let key = Key::new(product, &by_columns);
         if !self.plans.contains_key(&key) {
-            let plan = self.plan(&key, &by_columns)?;
+            let plan = self.plan(&key, &by_columns, product.bias)?;
             self.plans.insert(key, plan);
         }
         let plan = &self.plans[&key];
@@ -117,11 +117,11 @@ impl Blas {
         Ok(plan.is_plain && (key.bias || key.relu))
     }
 
-    fn plan(&self, key: &Key, by_columns: &ByColumns) -> Result<Plan, CublasError> {
+    fn plan(&self, key: &Key, by_columns: &ByColumns, bias: Address) -> Result<Plan, CublasError> {
         // SAFETY: descriptors are made here and given to the plan, which destroys them.
         unsafe {
-            match self.try_plan(key, by_columns, false) {
-                Err(_) if key.bias || key.relu => self.try_plan(key, by_columns, true),
+            match self.try_plan(key, by_columns, bias, false) {
+                Err(_) if key.bias || key.relu => self.try_plan(key, by_columns, bias, true),
                 plan => plan,
             }
         }
@@ -133,6 +133,7 @@ impl Blas {
         &self,
         key: &Key,
         by_columns: &ByColumns,
+        bias: Address,
         is_plain: bool,
     ) -> Result<Plan, CublasError> {
         use sys::cublasLtMatmulDescAttributes_t as Description;
@@ -162,6 +163,11 @@ impl Blas {
             };
             let attribute = Description::CUBLASLT_MATMUL_DESC_EPILOGUE;
             set_description(description, attribute, &(epilogue as u32))?;
+            if key.bias && !is_plain {
+                // Algorithms are chosen with a bias in sight.
+                let attribute = Description::CUBLASLT_MATMUL_DESC_BIAS_POINTER;
+                set_description(description, attribute, &bias)?;
+            }
             let preference = result::create_matmul_pref()?;
             let attribute = Preference::CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES;
             set_preference(preference, attribute, &WORKSPACE)?;

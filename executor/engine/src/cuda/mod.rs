@@ -4,7 +4,9 @@
 //! there. The same list of operations as on the CPU is carried out on arenas of the same layout: [`operation`] asks a [`queue`] for
 //! kernels and products, and the queue is a GPU's stream or, in tests, an emulator that runs the same kernels on the CPU.
 //!
-//! It knows no optimizer's state but its own copy, and no worker, file or job.
+//! Workers exchange gradients, so theirs leave the device in every step; [`Resident`] keeps a whole training on it.
+//!
+//! It knows no worker, file or job.
 
 mod arenas;
 mod blas;
@@ -17,11 +19,14 @@ mod operation;
 mod product;
 mod queue;
 mod regions;
+mod resident;
 mod session;
 mod stream;
 #[cfg(test)]
 mod trial;
+mod update;
 
 pub use device::{Choice, Device, Gpu, Precision};
 pub use error::DeviceError;
+pub use resident::Resident;
 pub(crate) use session::Session;

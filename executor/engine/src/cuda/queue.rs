@@ -66,6 +66,24 @@ pub(crate) trait Queue: Send {
     /// # Errors
     /// The first thing that went wrong since the queue was made; from then on every call gives it again.
     fn finish(&mut self) -> Result<(), DeviceError>;
+
+    /// Whether steps can be written down; the emulator gains nothing by it.
+    fn can_record(&self) -> bool {
+        false
+    }
+
+    /// From now on what is asked for is written down in place of being done. Until [`Self::recorded`], uploads, copies, kernels and products
+    /// may be asked for, all of shapes that the queue has met before.
+    fn record(&mut self) {}
+
+    /// Ends it.
+    fn recorded(&mut self) {}
+
+    /// Does what was written down last.
+    fn replay(&mut self) {}
+
+    /// Forgets it, since addresses in it are no longer valid.
+    fn forget(&mut self) {}
 }
 
 impl From<Address> for Argument {

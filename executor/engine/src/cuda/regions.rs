@@ -20,7 +20,9 @@ pub(crate) struct Region {
 /// All regions of a network for so many examples.
 #[derive(Debug)]
 pub(crate) struct Regions {
+    /// What must survive giving the memory back: parameters, then an optimizer's state.
     pub(crate) parameters: Region,
+    pub(crate) state: Region,
     pub(crate) weights: Region,
     pub(crate) gradients: Region,
     /// Gradients in the table's order, on their way to the host.
@@ -40,6 +42,9 @@ pub(crate) struct Regions {
     pub(crate) losses: Region,
     pub(crate) rights: Region,
     pub(crate) totals: Region,
+    /// What an optimizer's kernels are told of a step, and their partial sums.
+    pub(crate) factors: Region,
+    pub(crate) norms: Region,
     pub(crate) bytes: usize,
 }
 
@@ -49,12 +54,21 @@ impl Region {
     }
 }
 
+/// Floats of [`Regions::factors`].
+pub(crate) const FACTORS: usize = 12;
+/// Blocks of a sum over a tensor.
+pub(crate) const NORM_BLOCKS: usize = 128;
+/// Two sums of each block, two sums of all, a ratio.
+const NORMS: usize = 8 * (2 * NORM_BLOCKS + 3);
+
 impl Regions {
+    /// `state` is an optimizer's numbers per parameter.
     pub(crate) fn plan(
         network: &Network,
         slots: &Slots,
         arenas: &Arenas,
         (kind, max_batch): (Kind, usize),
+        state: usize,
     ) -> Self {
         let mut end = 0;
         let mut place = |bytes: usize| {
@@ -71,6 +85,7 @@ impl Regions {
         let is_cast = kind != Kind::F32;
         let mut regions = Self {
             parameters: place(4 * params),
+            state: place(4 * params * state),
             weights: place(size * aligned),
             gradients: place(4 * aligned),
             leaving: place(4 * params),
@@ -85,6 +100,8 @@ impl Regions {
             losses: place(losses),
             rights: place(losses),
             totals: place(16),
+            factors: place(4 * FACTORS),
+            norms: place(NORMS),
             bytes: 0,
         };
         let values = network.lens[1..].iter();
@@ -103,6 +120,7 @@ impl Regions {
     pub(crate) fn gaps(&self) -> Vec<Region> {
         let alone = [
             self.parameters,
+            self.state,
             self.weights,
             self.gradients,
             self.leaving,
@@ -114,6 +132,8 @@ impl Regions {
             self.losses,
             self.rights,
             self.totals,
+            self.factors,
+            self.norms,
         ];
         let many = [&self.values, &self.kept, &self.slots];
         let mut used: Vec<Region> = alone.into_iter().collect();

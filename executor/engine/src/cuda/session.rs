@@ -37,6 +37,7 @@ pub(super) struct Host {
     targets: &'static mut [u8],
     draw: &'static mut [u8],
     totals: &'static mut [u8],
+    pub(super) factors: &'static mut [u8],
 }
 
 impl std::fmt::Debug for Session {
@@ -50,7 +51,7 @@ impl std::fmt::Debug for Session {
 }
 
 impl Session {
-    /// For passes of up to `max_batch` examples.
+    /// For passes of up to `max_batch` examples; `state` is an optimizer's numbers per parameter, 0 where updates are made elsewhere.
     ///
     /// # Errors
     /// When the device has no room.
@@ -59,11 +60,12 @@ impl Session {
         mut queue: Box<dyn Queue>,
         kind: Kind,
         max_batch: usize,
+        state: usize,
     ) -> Result<Self, DeviceError> {
         assert!(max_batch > 0, "a session holds at least one example");
         let slots = Slots::plan(&network.nodes, &network.lens);
         let arenas = Arenas::new(network.blocks(), kind);
-        let regions = Regions::plan(network, &slots, &arenas, (kind, max_batch));
+        let regions = Regions::plan(network, &slots, &arenas, (kind, max_batch), state);
         let host = Host {
             parameters: queue.pin(regions.parameters.bytes)?,
             gradients: queue.pin(regions.leaving.bytes)?,
@@ -71,6 +73,7 @@ impl Session {
             targets: queue.pin(regions.targets.bytes)?,
             draw: queue.pin(regions.draw.bytes)?,
             totals: queue.pin(regions.totals.bytes)?,
+            factors: queue.pin(regions.factors.bytes)?,
         };
         let mut session = Self {
             queue,
@@ -102,23 +105,21 @@ impl Session {
         let (mut total, mut write) = (StepLoss::default(), Write::Overwrite);
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
+            // Only the last part's gradients are whole; the others' stay on the device.
+            let is_last = parts.peek().is_none();
             let mut ranges = Vec::new();
             self.send_batch(network, &part);
             self.pass(network, &part, write, &mut |session, range| {
-                session.collect(network, range.clone());
-                ranges.push(range);
-            });
-            // Only the last part's gradients are whole; the others' stay on the device.
-            let is_last = parts.peek().is_none();
-            let mut told = 0;
-            if is_last {
-                for range in ranges {
-                    self.queue.wait(told);
-                    told += 1;
-                    let bytes = &self.host.gradients[4 * range.start..4 * range.end];
-                    grads[range.clone()].copy_from_slice(bytemuck::cast_slice(bytes));
-                    ready(range, grads);
+                if is_last {
+                    session.collect(network, range.clone());
+                    ranges.push(range);
                 }
+            });
+            for (number, range) in ranges.into_iter().enumerate() {
+                self.queue.wait(number);
+                let bytes = &self.host.gradients[4 * range.start..4 * range.end];
+                grads[range.clone()].copy_from_slice(bytemuck::cast_slice(bytes));
+                ready(range, grads);
             }
             total += self.receive_loss()?;
             write = Write::Add;
@@ -167,7 +168,7 @@ impl Session {
         region.at(self.base.expect("the session's memory is on the device"))
     }
 
-    fn send_parameters(&mut self, network: &Network, params: &[f32]) {
+    pub(super) fn send_parameters(&mut self, network: &Network, params: &[f32]) {
         self.host
             .parameters
             .copy_from_slice(bytemuck::cast_slice(params));

@@ -7,7 +7,10 @@ use super::blas::Blas;
 use super::error::DeviceError;
 use super::product::Product;
 use super::queue::{Address, Argument, Queue, finish_product};
-use cudarc::driver::{CudaContext, CudaEvent, CudaFunction, CudaStream, DriverError, result};
+use cudarc::driver::sys::{CUgraphInstantiate_flags, CUstreamCaptureMode};
+use cudarc::driver::{
+    CudaContext, CudaEvent, CudaFunction, CudaGraph, CudaStream, DriverError, result,
+};
 use std::collections::HashMap;
 use std::ffi::c_void;
 use std::fmt::Display;
@@ -15,6 +18,8 @@ use std::sync::Arc;
 
 /// A GPU's queue.
 pub(crate) struct Stream {
+    /// Before the streams and the context, which it needs in order to go.
+    graph: Option<CudaGraph>,
     blas: Option<Blas>,
     functions: HashMap<&'static str, CudaFunction>,
     /// Of each download its begin on the one stream and its end on the other; the first `downloads` pairs are in use.
@@ -42,6 +47,7 @@ impl Stream {
         let compute = context.new_stream().map_err(failure("make a stream"))?;
         let copies = context.new_stream().map_err(failure("make a stream"))?;
         Ok(Self {
+            graph: None,
             blas: None,
             functions,
             events: Vec::new(),
@@ -227,6 +233,37 @@ impl Queue for Stream {
         self.downloads = 0;
         self.failed.clone().map_or(Ok(()), Err)
     }
+
+    fn can_record(&self) -> bool {
+        true
+    }
+
+    fn record(&mut self) {
+        self.graph = None;
+        self.attempt("write a step down", |queue| {
+            // Only calls of this thread are forbidden meanwhile, so that other tasks' threads may take memory.
+            let mode = CUstreamCaptureMode::CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
+            queue.compute.begin_capture(mode)
+        });
+    }
+
+    fn recorded(&mut self) {
+        self.attempt("write a step down", |queue| {
+            queue.graph = queue.compute.end_capture(CUgraphInstantiate_flags(0))?;
+            Ok::<(), DriverError>(())
+        });
+    }
+
+    fn replay(&mut self) {
+        self.attempt("repeat a step", |queue| match &queue.graph {
+            Some(graph) => graph.launch(),
+            None => Ok(()),
+        });
+    }
+
+    fn forget(&mut self) {
+        self.graph = None;
+    }
 }
 
 impl Drop for Stream {
@@ -234,6 +271,7 @@ impl Drop for Stream {
         let _ = self.context.bind_to_thread();
         let _ = self.compute.synchronize();
         let _ = self.copies.synchronize();
+        self.graph = None;
         self.blas = None;
         for at in self.taken.drain(..) {
             // SAFETY: taken by this queue and not given back; nothing runs any more.

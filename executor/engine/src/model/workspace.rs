@@ -104,7 +104,7 @@ impl Network {
             Device::Cpu => Ok(self.workspace(max_batch, threads)),
             Device::Cuda(gpu) => {
                 let queue = Box::new(gpu.stream()?);
-                let session = Session::new(self, queue, gpu.kind(), max_batch)?;
+                let session = Session::new(self, queue, gpu.kind(), max_batch, 0)?;
                 Ok(Workspace {
                     max_batch,
                     place: Place::Cuda(Box::new(session)),

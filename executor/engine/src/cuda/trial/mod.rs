@@ -1,16 +1,20 @@
 //! Holds the device's passes to the CPU's without a device: every kernel, product, address and shape is carried out by [`emulator`].
 
+#[path = "../../../tests/devices/mod.rs"]
+mod devices;
 mod emulator;
 mod networks;
+mod training;
 
 use super::product::Kind;
 use super::session::Session;
+use crate as engine;
 use crate::model::{Batch, Network};
 use emulator::Emulator;
 
 fn session(network: &Network, kind: Kind, max_batch: usize) -> Session {
     let queue = Box::new(Emulator::new(kind));
-    Session::new(network, queue, kind, max_batch).expect("the machine has room")
+    Session::new(network, queue, kind, max_batch, 0).expect("the machine has room")
 }
 
 /// Nothing may have been written between the regions.

@@ -1,227 +1,43 @@
-//! Small networks that together hold every operation, each on its own and in awkward shapes.
+//! Every operation against the CPU's.
 
 use super::compare;
+use super::devices::{self, Case, EXAMPLES, Examples};
 use crate::cuda::product::Kind;
-use crate::model::zoo::{Goal, Layer, layers};
-use crate::model::{Activation, Batch, Conv, Draw, Input, InputShape, Network, Targets, Windows};
 
-const CLASSIFY: Goal = Goal::Classify { classes: 5 };
-
-fn image(height: usize, width: usize, channels: usize) -> Input {
-    InputShape {
-        height,
-        width,
-        channels,
+/// Examples in one part and in parts of three.
+fn check(cases: Vec<Case>) {
+    for (what, network) in cases {
+        let examples = Examples::new(&network);
+        for kind in [Kind::F32, Kind::Bf16] {
+            for max_batch in [EXAMPLES, 3] {
+                let what = format!("{what}, {kind:?}, {max_batch} at a time");
+                compare(&what, &network, &examples.batch(), max_batch, kind);
+            }
+        }
     }
-    .into()
-}
-
-/// Numbers that repeat on every run, in [-1, 1).
-fn numbers(len: usize) -> Vec<f32> {
-    let mut state = 12_345_u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 8) as f32 / (1 << 23) as f32 - 1.0
-    };
-    (0..len).map(|_| next()).collect()
-}
-
-fn check(what: &str, network: &Network) {
-    for kind in [Kind::F32, Kind::Bf16] {
-        check_as(what, network, kind);
-    }
-}
-
-/// Seven examples in parts of seven and of three.
-fn check_as(what: &str, network: &Network, kind: Kind) {
-    const EXAMPLES: usize = 7;
-    let numbers = numbers(EXAMPLES * network.input().len());
-    let inputs: Vec<f32> = match network.input() {
-        Input::Tokens { vocabulary, .. } => numbers
-            .iter()
-            .map(|x| ((x + 1.0) / 2.0 * vocabulary as f32).floor())
-            .collect(),
-        _ => numbers,
-    };
-    let len = EXAMPLES * network.targets();
-    let values: Vec<f32> = (0..len).map(|i| (i * 7 % 5) as f32 / 4.0).collect();
-    let classes = network.outputs() / network.targets();
-    let classes: Vec<u32> = (0..len).map(|i| (i * 11 % classes) as u32).collect();
-    let targets = match network.wants_classes() {
-        true => Targets::Classes(&classes),
-        false => Targets::Values(&values),
-    };
-    let draw = Draw {
-        seed: 5,
-        step: 9,
-        first: 4,
-    };
-    let batch = Batch {
-        inputs: &inputs,
-        targets,
-        draw,
-    };
-    for max_batch in [EXAMPLES, 3] {
-        let what = format!("{what}, {kind:?}, {max_batch} at a time");
-        compare(&what, network, &batch, max_batch, kind);
-    }
-}
-
-fn list(what: &str, input: Input, list: &[Layer], goal: Goal) {
-    check(what, &layers(input, list, goal).expect(what));
-}
-
-fn dense(width: usize) -> Layer {
-    Layer::Dense { width, relu: true }
-}
-
-fn conv(conv: Conv) -> Layer {
-    Layer::Conv(conv)
 }
 
 #[test]
 fn dense_layers_and_losses_are_the_cpus() {
-    let row = Input::Row { columns: 13 };
-    list("dense", row, &[dense(9), dense(70)], CLASSIFY);
-    let many = Goal::Classify { classes: 90 };
-    list("many classes", row, &[dense(9)], many);
-    list("distance", row, &[dense(9)], Goal::Regress);
-    list("answers", row, &[dense(9)], Goal::Answer);
+    check(devices::dense_layers_and_losses());
 }
 
 #[test]
 fn activations_are_the_cpus() {
-    use Activation::{Gelu, GeluTanh, LeakyRelu, Relu, Sigmoid, Silu, Tanh};
-    let slope = LeakyRelu { slope: 0.1 };
-    for function in [Relu, slope, Gelu, GeluTanh, Sigmoid, Tanh, Silu] {
-        let through = [dense(9), Layer::Activation(function)];
-        let what = format!("{function:?}");
-        list(&what, Input::Row { columns: 13 }, &through, CLASSIFY);
-    }
+    check(devices::activations());
 }
 
 #[test]
 fn convolutions_are_the_cpus() {
-    let oblong = Windows {
-        kernel: [2, 5],
-        stride: [2, 3],
-        padding: [1, 2],
-    };
-    let cases = [
-        ([5, 6, 3], Conv::new(4, Windows::square(3).same())),
-        ([8, 7, 1], Conv::new(3, Windows::square(5)).relu()),
-        (
-            [7, 8, 8],
-            Conv::new(8, Windows::square(3).stride(2).padding(1)).without_bias(),
-        ),
-        ([6, 7, 4], Conv::new(6, oblong).groups(2).relu()),
-        ([6, 7, 16], Conv::new(16, oblong).groups(2).relu()),
-        ([4, 5, 6], Conv::new(7, Windows::square(1)).relu()),
-        ([5, 6, 3], Conv::new(4, Windows::square(1).stride(2))),
-        ([4, 5, 6], Conv::new(9, Windows::square(1)).groups(3)),
-        (
-            [6, 5, 5],
-            Conv::new(5, Windows::square(3).same()).groups(5).relu(),
-        ),
-        (
-            [6, 7, 40],
-            Conv::new(40, Windows::square(3).stride(2).padding(1))
-                .groups(40)
-                .without_bias(),
-        ),
-    ];
-    for ([height, width, channels], what) in cases {
-        // The first convolution lets a gradient reach the second one's input.
-        let before = conv(Conv::new(channels, Windows::square(1)));
-        let input = image(height, width, channels);
-        list(&format!("{what:?}"), input, &[before, conv(what)], CLASSIFY);
-    }
-    for shape in [[6, 8, 3], [7, 5, 8]] {
-        let input = image(shape[0], shape[1], shape[2]);
-        let before = conv(Conv::new(shape[2], Windows::square(1)));
-        let pooled = [before, Layer::ConvPool { channels: 6 }];
-        list("convolution and pooling", input, &pooled, CLASSIFY);
-    }
+    check(devices::convolutions());
 }
 
 #[test]
 fn pooling_and_what_changes_images_are_the_cpus() {
-    let before = conv(Conv::new(6, Windows::square(3).same()));
-    let oblong = Windows {
-        kernel: [3, 2],
-        stride: [2, 1],
-        padding: [1, 1],
-    };
-    for windows in [
-        oblong,
-        Windows::square(2).stride(2),
-        Windows::square(3).same(),
-    ] {
-        for pool in [Layer::MaxPool(windows), Layer::AveragePool(windows)] {
-            let what = format!("{pool:?}");
-            list(&what, image(7, 6, 2), &[before.clone(), pool], CLASSIFY);
-        }
-    }
-    let residual = Layer::Residual {
-        layers: vec![conv(Conv::new(6, Windows::square(3).same()))],
-        shortcut: vec![],
-        relu: true,
-    };
-    let concat = Layer::Concat {
-        branches: vec![
-            vec![conv(Conv::new(3, Windows::square(1)))],
-            vec![],
-            vec![Layer::MaxPool(Windows::square(3).same())],
-        ],
-    };
-    let upsample = Layer::Upsample { factor: 3 };
-    let reshape = Layer::Reshape {
-        shape: vec![6, 7, 6],
-    };
-    let several = [
-        Layer::BatchNorm { relu: false },
-        Layer::BatchNorm { relu: true },
-        Layer::GlobalAveragePool,
-        residual,
-        concat,
-        upsample,
-        reshape,
-        Layer::Dropout { share: 0.4 },
-    ];
-    for layer in several {
-        let what = format!("{layer:?}");
-        list(&what, image(7, 6, 2), &[before.clone(), layer], CLASSIFY);
-    }
+    check(devices::pooling_and_what_changes_images());
 }
 
 #[test]
 fn sequences_are_the_cpus() {
-    let predict = Goal::Predict { vocabulary: 11 };
-    let embedding = Layer::Embedding { width: 12 };
-    let several = [
-        Layer::Positions,
-        Layer::LayerNorm,
-        Layer::Lstm { hidden: 7 },
-        Layer::Gru { hidden: 6 },
-        Layer::Attention { heads: 3 },
-        Layer::Project {
-            width: 9,
-            bias: false,
-        },
-    ];
-    for layer in several {
-        let what = format!("{layer:?}");
-        for length in [1, 5, 70] {
-            let tokens = Input::Tokens {
-                length,
-                vocabulary: 11,
-            };
-            let through = [embedding.clone(), layer.clone()];
-            let network = layers(tokens, &through, predict).expect("a network");
-            check_as(&what, &network, Kind::F32);
-            if length == 5 {
-                check_as(&what, &network, Kind::Bf16);
-            }
-        }
-    }
+    check(devices::sequences());
 }

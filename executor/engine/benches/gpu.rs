@@ -1,0 +1,165 @@
+//! Training steps on a GPU in bf16, ours against PyTorch's eager and compiled ones: `cargo bench -p muster-engine --bench gpu [model ...]`.
+//!
+//! The parts take turns on the same GPU. `MUSTER_TORCH_PYTHON` names a Python with PyTorch and CUDA; without one ours alone is measured, and
+//! that is said. Without a GPU the bench says so and ends: `cargo bench` runs everywhere. docs/gpu.md tells how.
+
+#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+use muster_engine::cuda::{Gpu, Precision, Resident};
+use muster_engine::model::{Batch, InputShape, Network, zoo};
+use muster_engine::optimizer::{Optimizer, Rule};
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+/// Turns that each side takes.
+const TURNS: usize = 3;
+/// Steps before measuring, and steps measured, in a turn.
+const STEPS: (usize, usize) = (10, 50);
+
+/// A network of `peers/gpu_step.py`.
+struct Model {
+    name: &'static str,
+    network: Network,
+    examples: usize,
+    /// Floating-point operations of a step: 6 per weight and row, and attention's.
+    operations: f64,
+}
+
+fn models() -> Vec<Model> {
+    let photo = InputShape {
+        height: 224,
+        width: 224,
+        channels: 3,
+    };
+    let gpt = zoo::Gpt {
+        dropout: 0.0,
+        ..zoo::Gpt::gpt2_small()
+    };
+    let tokens = 8.0 * 1024.0;
+    let attention = 12.0 * 12.0 * 768.0 * 1024.0 * tokens;
+    vec![
+        Model {
+            name: "resnet18",
+            network: zoo::resnet(photo, 18, 1000).expect("a network"),
+            examples: 256,
+            // 1.82 GFLOPs forward in multiply-adds, times two, times three.
+            operations: 256.0 * 1.82e9 * 2.0 * 3.0,
+        },
+        Model {
+            name: "lstm",
+            network: zoo::lstm_language_model(128, 10_000, 1024, &[1024]).expect("a network"),
+            examples: 128,
+            operations: 128.0 * 128.0 * 6.0 * (8.0 * 1024.0 * 1024.0 + 10_000.0 * 1024.0),
+        },
+        Model {
+            name: "gpt2-small",
+            network: zoo::gpt(gpt).expect("a network"),
+            examples: 8,
+            operations: 6.0 * 124.0e6 * tokens + attention,
+        },
+    ]
+}
+
+fn median(mut times: Vec<f64>) -> f64 {
+    times.sort_by(f64::total_cmp);
+    times[times.len() / 2]
+}
+
+/// Milliseconds of each step.
+fn ours(gpu: &Gpu, model: &Model) -> Vec<f64> {
+    let network = &model.network;
+    let rule = Rule::Sgd {
+        lr: 1e-3,
+        momentum: 0.9,
+        nesterov: false,
+        weight_decay: 0.0,
+    };
+    let (optimizer, params) = (Optimizer::new(rule), network.init(1));
+    let mut resident = Resident::new(gpu, network, optimizer, model.examples, &params)
+        .unwrap_or_else(|error| panic!("{}: {error}", model.name));
+    let len = model.examples * network.input().len();
+    let inputs: Vec<f32> = (0..len).map(|i| (i * 7 % 251) as f32).collect();
+    let inputs: Vec<f32> = match model.name {
+        "resnet18" => inputs.iter().map(|x| x / 125.5 - 1.0).collect(),
+        _ => inputs,
+    };
+    let targets = model.examples * network.targets();
+    let classes: Vec<u32> = (0..targets as u32).map(|i| i * 11 % 1000).collect();
+    let batch = Batch::classes(&inputs, &classes);
+    let scale = 1.0 / targets as f32;
+    let mut times = Vec::new();
+    for step in 0..STEPS.0 + STEPS.1 {
+        let began = Instant::now();
+        let loss = resident.step(&batch, scale).expect("a step");
+        assert!(loss.loss_sum.is_finite(), "{} diverged", model.name);
+        if step >= STEPS.0 {
+            times.push(began.elapsed().as_secs_f64() * 1e3);
+        }
+    }
+    times
+}
+
+/// Milliseconds of each step, as the script prints them, or in words why there are none.
+fn torch(python: &str, model: &Model, how: &str) -> Result<Vec<f64>, String> {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/gpu_step.py");
+    let said = Command::new(python)
+        .arg(script)
+        .args([model.name, how])
+        .args([STEPS.0.to_string(), STEPS.1.to_string()])
+        .output()
+        .map_err(|error| error.to_string())?;
+    if !said.status.success() {
+        return Err(String::from_utf8_lossy(&said.stderr).into_owned());
+    }
+    let times = String::from_utf8_lossy(&said.stdout).into_owned();
+    times
+        .lines()
+        .map(|line| line.parse().map_err(|_| format!("not a time: {line}")))
+        .collect()
+}
+
+fn main() {
+    let gpu = match Gpu::open(0, Precision::Bf16) {
+        Ok(gpu) => gpu,
+        Err(error) => {
+            println!("no GPU is measured: {error}");
+            return;
+        }
+    };
+    let python = std::env::var("MUSTER_TORCH_PYTHON").ok();
+    if python.is_none() {
+        println!("MUSTER_TORCH_PYTHON names no Python with PyTorch: ours alone is measured");
+    }
+    let asked: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|argument| !argument.starts_with('-'))
+        .collect();
+    println!("{}, bf16, milliseconds per step, medians", gpu.name());
+    for model in models() {
+        if !asked.is_empty() && !asked.iter().any(|name| name == model.name) {
+            continue;
+        }
+        let (mut own, mut peers) = (Vec::new(), [Vec::new(), Vec::new()]);
+        for _ in 0..TURNS {
+            own.extend(ours(&gpu, &model));
+            let Some(python) = &python else { continue };
+            for (how, times) in ["eager", "compiled"].into_iter().zip(&mut peers) {
+                match torch(python, &model, how) {
+                    Ok(found) => times.extend(found),
+                    Err(error) => println!("{} {how}: {error}", model.name),
+                }
+            }
+        }
+        let own = median(own);
+        let rate = model.operations / own / 1e9;
+        print!("{:11} ours {own:8.2} ({rate:.0} TFLOP/s)", model.name);
+        for (how, times) in ["eager", "compiled"].into_iter().zip(peers) {
+            if !times.is_empty() {
+                let theirs = median(times);
+                print!("  {how} {theirs:8.2} ({:.2} × ours)", theirs / own);
+            }
+        }
+        println!();
+    }
+}

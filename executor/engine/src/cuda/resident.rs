@@ -1,0 +1,205 @@
+//! Training that stays on a GPU: parameters and an optimizer's state lie there, and a step is written down once (a CUDA graph) and then
+//! repeated, so that the host only lays the next batch into pinned memory.
+
+use super::device::Gpu;
+use super::error::DeviceError;
+use super::queue::Address;
+use super::session::Session;
+use super::update::{self, Places};
+use crate::layer::matrix::Write;
+use crate::loss::StepLoss;
+use crate::model::{Batch, Network};
+use crate::optimizer::Optimizer;
+
+/// Steps before one is written down: cuBLASLt chooses its algorithms, and the driver loads kernels, when they are first used.
+const WARM_UP: usize = 2;
+
+/// A network in training on one GPU.
+#[derive(Debug)]
+pub struct Resident<'a> {
+    network: &'a Network,
+    optimizer: Optimizer,
+    session: Session,
+    step: u64,
+    /// Examples of the steps made last, and how many steps had as many.
+    warm: (usize, usize),
+    /// Of the step that is written down.
+    recorded: Option<usize>,
+    /// Pinned; parameters and state while the device's memory is given back.
+    saved: Option<&'static mut [u8]>,
+}
+
+impl<'a> Resident<'a> {
+    /// With these parameters, an optimizer's state of zeros, and room for batches of up to `max_batch`.
+    ///
+    /// # Errors
+    /// When the GPU has no room or refuses the kernels.
+    pub fn new(
+        gpu: &Gpu,
+        network: &'a Network,
+        optimizer: Optimizer,
+        max_batch: usize,
+        params: &[f32],
+    ) -> Result<Self, DeviceError> {
+        let (queue, state) = (Box::new(gpu.stream()?), optimizer.state_len_per_param());
+        let session = Session::new(network, queue, gpu.kind(), max_batch, state)?;
+        Self::with(session, network, optimizer, params)
+    }
+
+    pub(super) fn with(
+        mut session: Session,
+        network: &'a Network,
+        optimizer: Optimizer,
+        params: &[f32],
+    ) -> Result<Self, DeviceError> {
+        session.send_parameters(network, params);
+        let state = session.regions.state;
+        if state.bytes > 0 {
+            let at = session.at(state);
+            session.queue.zero(at, state.bytes);
+        }
+        session.queue.finish()?;
+        Ok(Self {
+            network,
+            optimizer,
+            session,
+            step: 0,
+            warm: (0, 0),
+            recorded: None,
+            saved: None,
+        })
+    }
+
+    /// One step on a batch of at most as many examples as there is room for: gradients as sums over them, times `grad_scale`.
+    ///
+    /// # Errors
+    /// What the GPU complained of; it can make no step any more.
+    ///
+    /// # Panics
+    /// When the batch is empty or too large, or while the memory is given back.
+    pub fn step(&mut self, batch: &Batch<'_>, grad_scale: f32) -> Result<StepLoss, DeviceError> {
+        let numbers = batch.inputs.len();
+        let examples = numbers / self.network.input().len();
+        let is_in = (1..=self.session.max_batch).contains(&examples);
+        assert!(is_in, "a step of 1 to {} examples", self.session.max_batch);
+        self.session.fill_batch(self.network, batch);
+        let told = update::factors(&self.optimizer, self.step, grad_scale);
+        let told = bytemuck::cast_slice(&told);
+        self.session.host.factors.copy_from_slice(told);
+        if self.recorded == Some(examples) {
+            self.session.queue.replay();
+        } else if self.session.queue.can_record() && self.warm == (examples, WARM_UP) {
+            self.session.queue.record();
+            self.ask(batch);
+            self.session.queue.recorded();
+            self.recorded = Some(examples);
+            self.session.queue.replay();
+        } else {
+            self.ask(batch);
+            let steps = if self.warm.0 == examples {
+                self.warm.1
+            } else {
+                0
+            };
+            self.warm = (examples, steps + 1);
+        }
+        self.step += 1;
+        self.session.receive_loss()
+    }
+
+    /// Steps made.
+    #[must_use]
+    pub fn steps(&self) -> u64 {
+        self.step
+    }
+
+    /// As they are now.
+    ///
+    /// # Errors
+    /// What the GPU complained of.
+    pub fn parameters(&mut self) -> Result<Vec<f32>, DeviceError> {
+        let from = self.session.at(self.session.regions.parameters);
+        let session = &mut self.session;
+        session.queue.finish()?;
+        session.queue.download(from, session.host.parameters);
+        session.queue.finish()?;
+        Ok(bytemuck::pod_collect_to_vec(session.host.parameters))
+    }
+
+    /// Gives all device memory back and keeps parameters and state in pinned memory of the host. Nothing happens when that is done already.
+    ///
+    /// # Errors
+    /// What the GPU complained of.
+    pub fn suspend(&mut self) -> Result<(), DeviceError> {
+        let Some(base) = self.session.base else {
+            return Ok(());
+        };
+        let session = &mut self.session;
+        let [parameters, state] = [session.regions.parameters, session.regions.state];
+        if self.saved.is_none() {
+            let bytes = parameters.bytes + state.bytes;
+            self.saved = Some(session.queue.pin(bytes)?);
+        }
+        session.queue.finish()?;
+        let saved = self.saved.as_mut().expect("just pinned");
+        let (first, second) = saved.split_at_mut(parameters.bytes);
+        session.queue.download(parameters.at(base), first);
+        if state.bytes > 0 {
+            session.queue.download(state.at(base), second);
+        }
+        session.queue.finish()?;
+        session.queue.forget();
+        session.queue.free(base);
+        session.base = None;
+        self.recorded = None;
+        self.warm = (0, 0);
+        Ok(())
+    }
+
+    /// Takes device memory again and brings back what [`Self::suspend`] has kept.
+    ///
+    /// # Errors
+    /// When the GPU has no room now; nothing is lost then.
+    pub fn resume(&mut self) -> Result<(), DeviceError> {
+        if self.session.base.is_some() {
+            return Ok(());
+        }
+        self.session.take_memory()?;
+        let session = &mut self.session;
+        let saved = self.saved.as_ref().expect("what is suspended is kept");
+        let [parameters, state] = [session.regions.parameters, session.regions.state];
+        let (first, second) = saved.split_at(parameters.bytes);
+        let to: [Address; 2] = [session.at(parameters), session.at(state)];
+        session.queue.upload(first, to[0]);
+        if state.bytes > 0 {
+            session.queue.upload(second, to[1]);
+        }
+        session.lay_out(self.network);
+        session.queue.finish()
+    }
+
+    #[cfg(test)]
+    pub(super) fn session(&self) -> &Session {
+        &self.session
+    }
+
+    /// Asks for all of a step, from the batch in pinned memory to the parameters' copies for the next step.
+    fn ask(&mut self, batch: &Batch<'_>) {
+        let session = &mut self.session;
+        let factors = session.at(session.regions.factors);
+        session.upload_batch(self.network, batch.inputs.len());
+        session.queue.upload(session.host.factors, factors);
+        session.pass(self.network, batch, Write::Overwrite, &mut |_, _| {});
+        let places = Places {
+            state: session.at(session.regions.state),
+            parameters: self.network.parameter_count(),
+            norms: session.at(session.regions.norms),
+            factors,
+            arenas: &session.arenas,
+        };
+        for block in self.network.blocks() {
+            update::update(&mut *session.queue, &places, &self.optimizer, block);
+        }
+        session.lay_out(self.network);
+    }
+}

@@ -1,0 +1,166 @@
+//! Update rules on a device: one kernel for each tensor, told the step's numbers through memory, so that a recorded step can be repeated.
+
+use super::arenas::Arenas;
+use super::queue::{Address, Argument, Queue, THREADS, int};
+use super::regions::{FACTORS, NORM_BLOCKS};
+use crate::model::{Block, Role};
+use crate::optimizer::{Optimizer, Rule};
+
+/// Where an update finds what it needs.
+pub(super) struct Places<'a> {
+    pub(super) arenas: &'a Arenas,
+    /// Plane after plane, each in the order of the table.
+    pub(super) state: Address,
+    pub(super) parameters: usize,
+    pub(super) factors: Address,
+    pub(super) norms: Address,
+}
+
+/// What kernels are told of update number `step`, as their `struct told`.
+pub(super) fn factors(optimizer: &Optimizer, step: u64, grad_scale: f32) -> [f32; FACTORS] {
+    let lr = optimizer.learning_rate(step);
+    let mut told = [0.0_f32; FACTORS];
+    told[3] = grad_scale;
+    told[11] = 1.0;
+    let mut common = |lr: f64, momentum: f64, weight_decay: f64, eps: f64| {
+        told[0] = lr as f32;
+        told[1] = momentum as f32;
+        told[2] = weight_decay as f32;
+        told[4] = eps as f32;
+    };
+    match optimizer.rule {
+        Rule::Sgd {
+            momentum,
+            weight_decay,
+            ..
+        }
+        | Rule::Lars {
+            momentum,
+            weight_decay,
+            ..
+        } => common(lr, momentum, weight_decay, 0.0),
+        Rule::AdaGrad {
+            eps, weight_decay, ..
+        } => common(lr, 0.0, weight_decay, eps),
+        Rule::RmsProp {
+            rho,
+            eps,
+            momentum,
+            weight_decay,
+            ..
+        } => {
+            common(lr, momentum, weight_decay, eps);
+            [told[5], told[6]] = [rho as f32, (1.0 - rho) as f32];
+        }
+        Rule::Adam {
+            beta1,
+            beta2,
+            eps,
+            weight_decay,
+            decoupled,
+            ..
+        } => {
+            // As on the CPU: both bias corrections folded into the rate and into epsilon.
+            let time = step as f64 + 1.0;
+            let root = (1.0 - beta2.powf(time)).sqrt();
+            let (penalty, shrink) = match decoupled {
+                true => (0.0, lr * weight_decay),
+                false => (weight_decay, 0.0),
+            };
+            let rate = lr * root / (1.0 - beta1.powf(time));
+            common(rate, 0.0, penalty, eps * root);
+            [told[7], told[8]] = [beta1 as f32, beta2 as f32];
+            [told[9], told[10]] = [(1.0 - beta1) as f32, (1.0 - beta2) as f32];
+            told[11] = (1.0 - shrink) as f32;
+        }
+    }
+    told
+}
+
+/// Updates a tensor from its gradient.
+pub(super) fn update(
+    queue: &mut dyn Queue,
+    places: &Places<'_>,
+    optimizer: &Optimizer,
+    block: &Block,
+) {
+    let p = places.arenas.parameter(block.offset);
+    let g = places.arenas.gradient(block.offset);
+    let [first, second] = [0, places.parameters].map(|plane| {
+        let numbers = plane + block.offset;
+        Argument::from(places.state + 4 * numbers as u64)
+    });
+    let (count, told) = (int(block.len), Argument::from(places.factors));
+    let (parameter, gradient) = (Argument::from(p), Argument::from(g));
+    let blocks = block.len.div_ceil(THREADS);
+    let launch = |queue: &mut dyn Queue, kernel, arguments: &[Argument]| {
+        queue.launch(kernel, blocks, THREADS, arguments);
+    };
+    if block.role == Role::Statistic {
+        return launch(queue, "follow", &[parameter, gradient, count, told]);
+    }
+    match optimizer.rule {
+        Rule::Sgd { momentum: 0.0, .. } => {
+            let none = Argument::from(0_u64);
+            launch(queue, "sgd", &[parameter, gradient, count, told, none]);
+        }
+        Rule::Sgd { nesterov, .. } => {
+            let nesterov = nesterov.into();
+            let arguments = [parameter, gradient, first, count, told, nesterov];
+            launch(queue, "momentum", &arguments);
+        }
+        Rule::Lars {
+            momentum, trust, ..
+        } => {
+            let ratio = trust_ratio(queue, places, block, [p, g], trust);
+            match momentum == 0.0 {
+                true => launch(queue, "sgd", &[parameter, gradient, count, told, ratio]),
+                false => {
+                    let arguments = [parameter, gradient, first, count, told, ratio];
+                    launch(queue, "lars", &arguments);
+                }
+            }
+        }
+        Rule::AdaGrad { .. } => {
+            launch(queue, "adagrad", &[parameter, gradient, first, count, told]);
+        }
+        Rule::RmsProp { momentum, .. } => {
+            let velocity = match momentum == 0.0 {
+                true => Argument::from(0_u64),
+                false => second,
+            };
+            let arguments = [parameter, gradient, first, velocity, count, told];
+            launch(queue, "rmsprop", &arguments);
+        }
+        Rule::Adam { .. } => {
+            let arguments = [parameter, gradient, first, second, count, told];
+            launch(queue, "adam", &arguments);
+        }
+    }
+}
+
+/// Where LARS' factor of a tensor will lie; null, which counts as 1, of biases and scales.
+fn trust_ratio(
+    queue: &mut dyn Queue,
+    places: &Places<'_>,
+    block: &Block,
+    [p, g]: [Address; 2],
+    coefficient: f64,
+) -> Argument {
+    if block.role != Role::Weight {
+        return Argument::from(0_u64);
+    }
+    let of_g = places.norms + 8 * NORM_BLOCKS as u64;
+    let sums = of_g + 8 * NORM_BLOCKS as u64;
+    let ratio = sums + 16;
+    let blocks = block.len.div_ceil(THREADS).min(NORM_BLOCKS);
+    let (parts, len) = (places.norms.into(), int(block.len));
+    let arguments = [p.into(), g.into(), len, parts, of_g.into()];
+    queue.launch("squares", blocks, THREADS, &arguments);
+    let arguments = [parts, of_g.into(), int(blocks), sums.into()];
+    queue.launch("total", 1, THREADS, &arguments);
+    let told = places.factors.into();
+    let arguments = [sums.into(), told, coefficient.into(), ratio.into()];
+    queue.launch("trust", 1, 32, &arguments);
+    ratio.into()
+}

@@ -1,0 +1,166 @@
+//! On a GPU, what the crate's own tests hold to the CPU on an emulated one. `cargo test -p muster-engine --test gpu -- --ignored` runs it; it
+//! fails, and does not skip, where no GPU can be used. See docs/gpu.md.
+
+mod devices;
+
+use devices::{Case, EXAMPLES, Examples};
+use muster_engine as engine;
+use muster_engine::cuda::{Device, Gpu, Precision, Resident};
+use muster_engine::model::Network;
+use muster_engine::model::zoo::{self, Gpt};
+use muster_engine::optimizer::{Optimizer, Rule};
+
+fn gpu(precision: Precision) -> Gpu {
+    Gpu::open(0, precision).unwrap_or_else(|error| panic!("these tests need a GPU: {error}"))
+}
+
+fn norm(numbers: impl Iterator<Item = f32>) -> f64 {
+    numbers
+        .map(|x| f64::from(x) * f64::from(x))
+        .sum::<f64>()
+        .sqrt()
+}
+
+/// Of the whole gradient, how far a GPU's may lie from the CPU's, and of the loss. ReLU and pooling may choose otherwise where two numbers
+/// are close, which counts for much in small networks.
+fn tolerances(precision: Precision) -> [f64; 2] {
+    match precision {
+        Precision::F32 => [1e-4, 1e-5],
+        Precision::Tf32 => [3e-2, 3e-3],
+        Precision::Bf16 => [2e-1, 3e-2],
+    }
+}
+
+fn check(cases: &[Case], precision: Precision) {
+    let device = Device::Cuda(gpu(precision));
+    let [tolerance, loss_tolerance] = tolerances(precision);
+    for (what, network) in cases {
+        let examples = Examples::new(network);
+        let batch = examples.batch();
+        let params = network.init(3);
+        let mut expected = vec![0.0; params.len()];
+        let mut cpu = network.workspace(EXAMPLES, 1);
+        let loss = network.loss_and_grad(&mut cpu, &params, &batch, &mut expected);
+        for max_batch in [EXAMPLES, 3] {
+            let what = format!("{what}, {precision:?}, {max_batch} at a time");
+            let mut workspace = network
+                .workspace_on(&device, max_batch, 1)
+                .unwrap_or_else(|error| panic!("{what}: {error}"));
+            let mut runs = Vec::new();
+            for _ in 0..2 {
+                let mut grads = vec![f32::NAN; params.len()];
+                let mut told = vec![false; params.len()];
+                let found = network.loss_and_grad_telling(
+                    &mut workspace,
+                    &params,
+                    &batch,
+                    &mut grads,
+                    &mut |range, grads| {
+                        let is_whole = grads[range.clone()].iter().all(|g| g.is_finite());
+                        assert!(is_whole, "{what}: {range:?}");
+                        told[range].fill(true);
+                    },
+                );
+                assert!(told.iter().all(|told| *told), "{what}: all are told");
+                let apart = (found.loss_sum - loss.loss_sum).abs() / loss.loss_sum.abs();
+                assert!(apart < loss_tolerance, "{what}: {found:?}, not {loss:?}");
+                runs.push(grads);
+            }
+            let bits = |run: &[f32]| run.iter().map(|g| g.to_bits()).collect::<Vec<_>>();
+            assert_eq!(
+                bits(&runs[0]),
+                bits(&runs[1]),
+                "{what}: the same bits again"
+            );
+            let differences = expected.iter().zip(&runs[0]).map(|(e, f)| e - f);
+            let apart = norm(differences) / norm(expected.iter().copied());
+            assert!(apart < tolerance, "{what}: the gradient is {apart} off");
+        }
+    }
+}
+
+fn check_all(cases: Vec<Case>) {
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        check(&cases, precision);
+    }
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn dense_layers_and_losses_are_the_cpus() {
+    check_all(devices::dense_layers_and_losses());
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn activations_are_the_cpus() {
+    check_all(devices::activations());
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn convolutions_are_the_cpus() {
+    check_all(devices::convolutions());
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn pooling_and_what_changes_images_are_the_cpus() {
+    check_all(devices::pooling_and_what_changes_images());
+}
+
+#[test]
+#[ignore = "needs a GPU"]
+fn sequences_are_the_cpus() {
+    check_all(devices::sequences());
+}
+
+fn small_gpt() -> Network {
+    let gpt = Gpt {
+        length: 64,
+        vocabulary: 97,
+        width: 64,
+        blocks: 3,
+        heads: 4,
+        tied: true,
+        dropout: 0.1,
+    };
+    zoo::gpt(gpt).expect("a network")
+}
+
+/// Steps written down (CUDA graphs) and repeated are the steps asked for one by one, also across giving the memory back.
+#[test]
+#[ignore = "needs a GPU"]
+fn training_stays_on_the_gpu() {
+    let network = small_gpt();
+    let rule = Rule::Adam {
+        lr: 1e-3,
+        beta1: 0.9,
+        beta2: 0.99,
+        eps: 1e-6,
+        weight_decay: 0.01,
+        decoupled: true,
+    };
+    let optimizer = Optimizer::new(rule);
+    let examples = Examples::new(&network);
+    let scale = 1.0 / EXAMPLES as f32;
+    let mut params = network.init(3);
+    let gpu = gpu(Precision::F32);
+    let mut resident = Resident::new(&gpu, &network, optimizer.clone(), EXAMPLES, &params)
+        .unwrap_or_else(|error| panic!("{error}"));
+    let mut workspace = network.workspace(EXAMPLES, 8);
+    let mut grads = vec![0.0; params.len()];
+    let mut state = vec![0.0; params.len() * optimizer.state_len_per_param()];
+    for step in 0..12 {
+        if step == 7 {
+            resident.suspend().expect("suspended");
+            resident.resume().expect("resumed");
+        }
+        let expected =
+            network.loss_and_grad(&mut workspace, &params, &examples.batch(), &mut grads);
+        optimizer.update(step, &mut params, &grads, &mut state, scale);
+        let found = resident.step(&examples.batch(), scale).expect("a step");
+        let apart = (found.loss_sum - expected.loss_sum).abs() / expected.loss_sum;
+        assert!(apart < 1e-3, "step {step}: {found:?}, not {expected:?}");
+    }
+}
