@@ -163,6 +163,8 @@ fn a_killed_worker_is_done_without() {
         at_step(&mut revision, 10);
         for (count, rank) in [(1, 2), (2, 1)] {
             let role = Role::Worker { rank };
+            // Under ASP nobody waits for those who start late.
+            revision.task(role).wait_for_log("training from step");
             let id = revision.task(role).id;
             revision.task(role).signal("KILL");
             let step = revision

@@ -469,3 +469,31 @@ fn encoded_answers_keep_all_workers_the_same_through_changing_views() {
         );
     }
 }
+
+/// A worker that never came keeps nobody waiting once the task set goes on without it.
+#[test]
+fn whoever_never_came_is_not_waited_for_when_the_view_goes_on_without_it() {
+    let rate = Rate::Constant;
+    for consistency in [Consistency::default(), Consistency::Asp { rate }] {
+        let mut cluster = Cluster::new(consistency, None);
+        cluster.start(0);
+        let mut chief = cluster.lead(&[0, 1], &[0]);
+        let addresses = cluster.addresses(&[0]);
+        let bsp = consistency.is_bulk_synchronous();
+        let mut parameters = vec![0.0; size()];
+        let from = u64::from(bsp);
+        let alone = vec![worker(0)];
+        chief
+            .change(2, alone, &addresses, from, Vec::new())
+            .unwrap();
+        if !bsp {
+            chief.follow().unwrap();
+            assert_eq!(enter(&mut chief, &mut parameters), Some(0));
+        }
+        let stats = StepStats::default();
+        let reply = chief.push_pull(0, stats, &gradients(0, 0), &mut parameters, &forever);
+        assert!(matches!(reply, Ok(Reply::Parameters { clock: 1, .. })));
+        chief.done();
+        assert_eq!(cluster.end(0), End::Finished);
+    }
+}

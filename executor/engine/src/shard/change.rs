@@ -36,6 +36,12 @@ impl Exchange {
                 member.push = None;
             }
         }
+        // Whoever has not come yet and is not in the next view never comes.
+        for member in &mut state.members {
+            if member.standing == Standing::Awaited && change.view.rank(member.task).is_none() {
+                member.standing = Standing::Dropped;
+            }
+        }
         let moves = self.moves(&state, &change.view);
         state.pending = Some((from, Arc::new(change)));
         self.follow(&mut state);

@@ -240,8 +240,15 @@ impl Exchange {
     /// [`Refusal::Stranger`] when the view has no place for this worker any more; [`Refusal::Replaced`].
     pub fn pull(&self, seat: Seat, number: u64) -> Result<Answer, Refusal> {
         let mut state = self.lock();
+        let pending = state.pending.as_ref();
+        let next = pending.map_or(0, |(_, change)| change.view.number);
+        // Whoever knows no view yet comes in under the next one at once.
+        let wanted = match number {
+            0 => next,
+            known => known,
+        };
         if let Some(member) = state.member(seat.task) {
-            member.entered = member.entered.max(number);
+            member.entered = member.entered.max(wanted);
             self.follow(&mut state);
         } else {
             state.waiting.insert(seat.task);
@@ -259,7 +266,7 @@ impl Exchange {
             }
             let (ready, present) = (state.phase == Phase::Ready, state.number());
             match state.member(seat.task) {
-                Some(_) if ready && present >= number => {
+                Some(_) if ready && present >= wanted => {
                     let view = state.view.clone();
                     return Ok(self.parameters(&mut state, seat, Vec::new(), view, None));
                 }

@@ -186,12 +186,11 @@ impl State {
         counted.peek().is_some() && counted.all(|member| member.push.is_some())
     }
 
-    /// SSP and ASP: nobody of the present view pushes under it any more.
+    /// SSP and ASP: nobody of the present view pushes under it any more. Whoever has not come yet comes in under the next one.
     pub fn all_entered(&self, number: u64) -> bool {
-        self.members.iter().all(|member| {
-            member.entered >= number
-                || !matches!(member.standing, Standing::Joined | Standing::Awaited)
-        })
+        self.members
+            .iter()
+            .all(|member| member.entered >= number || member.standing != Standing::Joined)
     }
 
     /// The step of the slowest that still counts.

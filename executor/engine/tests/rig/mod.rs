@@ -393,6 +393,19 @@ impl Task {
         fs::read_to_string(self.folder.join("log")).unwrap_or_default()
     }
 
+    /// Waits until the log says so.
+    pub fn wait_for_log(&self, text: &str) {
+        let began = Instant::now();
+        while !self.log().contains(text) {
+            assert!(
+                began.elapsed() < PATIENCE,
+                "no `{text}` in:\n{}",
+                self.log()
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     pub fn events(&self) -> Vec<TaskReport> {
         let text = fs::read_to_string(self.folder.join("events.jsonl")).unwrap_or_default();
         let whole = &text[..text.rfind('\n').map_or(0, |end| end + 1)];
