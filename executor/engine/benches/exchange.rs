@@ -83,6 +83,7 @@ fn exchange_row(megabytes: usize) -> String {
         spec::Optimizer::Sgd {
             learning_rate: 0.1,
             momentum: 0.0,
+            nesterov: false,
             weight_decay: 0.0,
         },
     );
@@ -94,6 +95,7 @@ fn exchange_row(megabytes: usize) -> String {
             beta2: 0.999,
             epsilon: 1e-8,
             weight_decay: 0.0,
+            decoupled: false,
         },
     );
     let rounds = (512 / megabytes).clamp(12, 200);
@@ -191,7 +193,7 @@ impl Pair {
             dense_below: 1_024,
             layers: Vec::new(),
         });
-        let optimizer = document::optimizer(&sgd());
+        let optimizer = document::constant(&sgd());
         let recipe = Recipe::weights(optimizer, size, 1).with_codecs(codecs.clone());
         let number = |number| TaskId(Uuid::from_u128(number));
         let addresses: Vec<Address> = [10, 11]
@@ -256,6 +258,7 @@ fn sgd() -> spec::Optimizer {
     spec::Optimizer::Sgd {
         learning_rate: 0.1,
         momentum: 0.0,
+        nesterov: false,
         weight_decay: 0.0,
     }
 }
@@ -318,7 +321,7 @@ struct Link {
 
 impl Link {
     fn start(size: usize, optimizer: spec::Optimizer) -> Self {
-        let address = start_shard(document::optimizer(&optimizer), size, 1);
+        let address = start_shard(document::constant(&optimizer), size, 1);
         let hello = Hello {
             job_id: JobId(Uuid::nil()),
             secret: SECRET.to_owned(),
@@ -416,7 +419,7 @@ fn bare_loop(job: &JobSpec, data: &Path, steps: u64) -> f64 {
     let engine = &job.engine;
     let network = document::network(engine).expect("the network");
     let data = document::dataset(engine, data).expect("the data set");
-    let optimizer = document::optimizer(&engine.optimizer);
+    let optimizer = document::optimizer(engine);
     let batch = engine.batch as usize;
     let mut batches = GlobalBatches::new(engine.seed, data.train.len(), batch).expect("a batch");
     let mut workspace = network.workspace(batch, 1);
@@ -462,7 +465,7 @@ impl Reporter for Kept {
 fn in_worker(job: &JobSpec, data: &Path) -> f64 {
     let checkpoints = tempfile::tempdir().expect("a folder for checkpoints");
     let network = document::network(&job.engine).expect("the network");
-    let optimizer = document::optimizer(&job.engine.optimizer);
+    let optimizer = document::optimizer(&job.engine);
     let address = start_shard(optimizer, network.parameter_count(), job.engine.batch);
     let launch = TaskLaunch {
         task_id: WORKER,

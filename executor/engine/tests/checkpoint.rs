@@ -7,7 +7,7 @@ use muster_model::id::{JobId, TenantId};
 use muster_model::progress::Evaluation;
 use muster_model::spec::{
     CheckpointPolicy, Consistency, Dataset, DatasetName, Engine, KeepBest, Measure, Model,
-    Optimizer,
+    Optimizer, Schedule,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -39,16 +39,16 @@ fn manifest(step: u64, revision: u64) -> Manifest {
         position: Position::at(step, 10, 100),
         engine: Engine {
             model: Model::Mlp { hidden: vec![3] },
-            dataset: Dataset {
-                name: DatasetName::FashionMnist,
-                train_limit: Some(100),
-                test_limit: None,
-            },
+            dataset: Dataset::known(DatasetName::FashionMnist),
             optimizer: Optimizer::Sgd {
                 learning_rate: 0.1,
                 momentum: 0.9,
+                nesterov: false,
                 weight_decay: 0.0,
             },
+            schedule: Schedule::default(),
+            clip_norm: None,
+            accumulate: None,
             batch: 10,
             seed: 1,
         },

@@ -1,7 +1,7 @@
 //! Data sets of users' own files: what is read of good ones, and what is said about bad ones.
 
 use image::{ImageFormat, Rgb, RgbImage};
-use muster_engine::data::{Dataset, Limits, Source, TargetsMut, Task};
+use muster_engine::data::{Dataset, Limits, Scaling, Source, TargetsMut, Task};
 use muster_engine::model::{Input, InputShape};
 use safetensors::Dtype;
 use safetensors::tensor::TensorView;
@@ -58,6 +58,7 @@ fn table(classes: usize) -> Source {
         target: "kind".to_owned(),
         columns: 2,
         task: Task::Classify { classes },
+        scaling: Scaling::Measured,
     }
 }
 
@@ -111,6 +112,7 @@ fn numbers_can_be_targets_too() {
         target: "kind".to_owned(),
         columns: 2,
         task: Task::Regress { values: 1 },
+        scaling: Scaling::Measured,
     };
     let data = Dataset::load(&source, root.path(), limits(2, 1)).unwrap();
     let mut values = [0.0; 2];
@@ -170,6 +172,7 @@ fn arrays(path: &str, inputs: &str, targets: &str, input: Input, task: Task) -> 
         targets: targets.to_owned(),
         input,
         task,
+        scaling: None,
     }
 }
 
@@ -355,6 +358,7 @@ fn a_folder_of_images_is_read_and_resized() {
         path: PathBuf::from("fruit"),
         shape: shape(3, 4, channels),
         classes,
+        scaling: Scaling::Measured,
     };
     let data = Dataset::load(&source(2, 3), root.path(), limits(9, 3)).unwrap();
     let examples = all(&data);

@@ -59,9 +59,13 @@ fn submit(snapshot: &mut Snapshot, dice: &mut Dice, number: u32) {
         min,
         max: min + dice.roll(5),
     };
-    new.ps_shards = Range {
-        min: 1,
-        max: 1 + dice.roll(3),
+    new.ps_shards = if dice.one_in(4) {
+        Range::NONE
+    } else {
+        Range {
+            min: 1,
+            max: 1 + dice.roll(3),
+        }
     };
     new.worker.gpus = 1 + dice.roll(2) * dice.roll(2);
     new.tenant = tenant(dice.roll(3));

@@ -2,10 +2,10 @@
 
 mod scene;
 
-use muster_core::snapshot::{FailedReport, Finished};
+use muster_core::snapshot::{FailedReport, Finished, SpeedPoint, Task};
 use muster_core::{Action, Plan};
 use muster_model::job::{Intent, JobPhase, JobState};
-use muster_model::task::Outcome;
+use muster_model::task::{Outcome, Role};
 use muster_model::wait::{Change, Wait};
 use scene::{Scene, gone, tenant};
 
@@ -68,6 +68,30 @@ fn a_second_job_starts_at_once_and_the_first_grows_again() {
     scene.later(60_000);
     scene.settle();
     assert_eq!(scene.workers("a"), 4);
+}
+
+#[test]
+fn a_job_without_servers_is_given_workers_only_and_its_speed_is_believed() {
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(1, 4).ps_shards(0, 0);
+    scene.settle();
+    let tasks = &scene.find("a").tasks;
+    assert_eq!(tasks.len(), 4);
+    let is_worker = |task: &Task| matches!(task.role, Role::Worker { .. });
+    assert!(tasks.iter().all(is_worker));
+    // Two workers are as fast as four: the others are given back once that is known.
+    for workers in [4, 2] {
+        scene.find("a").speeds.push(SpeedPoint {
+            workers,
+            ps_shards: 0,
+            steps_per_s: 20.0,
+            samples: 1_000,
+        });
+    }
+    scene.find("a").progress.max_steps = Some(1_000_000);
+    scene.later(600_000);
+    scene.settle();
+    assert_eq!(scene.workers("a"), 2);
 }
 
 #[test]

@@ -149,7 +149,8 @@ export function roleName(role: Role): string {
 }
 
 export function size(workers: number, psShards: number): string {
-  return `${plural(workers, "worker")} and ${plural(psShards, "PS shard")}`;
+  // A job whose workers sum among themselves has no shards to speak of.
+  return psShards === 0 ? plural(workers, "worker") : `${plural(workers, "worker")} and ${plural(psShards, "PS shard")}`;
 }
 
 function listed(names: string[]): string {

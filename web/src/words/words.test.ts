@@ -1,6 +1,7 @@
 import { describe, expect, it } from "vitest";
 import type { MusterEvent } from "../api/types";
 import { lineOf, toYaml } from "./document";
+import { dataText, modelText } from "./engine";
 import { eventSentence } from "./event";
 import { bytes, count, loss, percent, plural } from "./number";
 import { age, duration } from "./time";
@@ -71,6 +72,7 @@ describe("event sentences", () => {
     [{ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "r" } }, "Failed", "bad"],
     [{ kind: "node_state_changed", name: "n1", state: "lost" }, "Node n1 is lost", "bad"],
     [{ kind: "resumed", from_step: 1200 }, "Training continues from step 1\u202F200", "good"],
+    [{ kind: "job_placed", revision: 2, workers: 1, ps_shards: 0, nodes: ["a"], why: "w" }, "Placed: 1 worker on a", "info"],
     [{ kind: "resized", step: 70, workers: 3, ps_shards: 1, pause_ms: 12 }, "Trains on from step 70 with 3 workers and 1 PS shard", "good"],
     [{ kind: "peer_gone", task_id: "t", step: 70 }, "A task is gone at step 70; the others train on", "warn"],
   ])("%o", (event, text, tone) => {
@@ -81,6 +83,34 @@ describe("event sentences", () => {
 
   it("keeps the scheduler's own reason beneath", () => {
     expect(eventSentence({ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "diverged" } }).detail).toBe("diverged");
+  });
+});
+
+describe("what a job trains", () => {
+  it.each([
+    [{ kind: "mlp", hidden: [256, 128] }, "mlp 256-128"],
+    [{ kind: "mlp", hidden: [] }, "mlp"],
+    [{ kind: "cnn", channels: [16, 32], dense: [64] }, "cnn 16-32-64"],
+    [{ kind: "resnet", depth: 18 }, "resnet 18"],
+    [{ kind: "gpt", width: 768, blocks: 12, heads: 12 }, "gpt 12 × 768"],
+    [{ kind: "layers", layers: [{ kind: "flatten" }, { kind: "dense", width: 3 }] }, "2 layers"],
+    [{ kind: "what comes next year", depth: { a: 1 } }, "what comes next year"],
+    [null, "?"],
+  ])("%j", (model, expected) => {
+    expect(modelText(model)).toBe(expected);
+  });
+
+  it("names known data and the paths of files", () => {
+    expect(dataText({ name: "fashion-mnist", train_limit: 5 })).toBe("fashion-mnist");
+    expect(dataText({ kind: "text", path: "books/one.txt", length: 64 })).toBe("books/one.txt (text)");
+    expect(dataText(undefined)).toBe("?");
+  });
+
+  it("writes nested layers so that YAML reads them back", () => {
+    const residual = { kind: "residual", layers: [{ kind: "conv", channels: 4, kernel: [3, 1] }], relu: true };
+    expect(toYaml({ engine: { model: { kind: "layers", layers: [residual] } } })).toContain(
+      "layers: [{ kind: residual, layers: [{ kind: conv, channels: 4, kernel: [3, 1] }], relu: true }]",
+    );
   });
 });
 

@@ -108,9 +108,8 @@ pub fn words(event: &Event) -> String {
             nodes,
             why,
         } => format!(
-            "placed with {} and {} on {} as revision {revision}: {why}",
-            counted(*workers, "worker"),
-            counted(*ps_shards, "PS shard"),
+            "placed with {} on {} as revision {revision}: {why}",
+            size(*workers, *ps_shards),
             nodes.join(", ")
         ),
         Event::JobStopRequested { then, why } => {
@@ -201,6 +200,15 @@ fn after_stop(then: &AfterStop) -> String {
         AfterStop::Succeed => "because it is done".to_owned(),
         AfterStop::Fail { reason } => format!("because it failed ({reason})"),
         AfterStop::Cancel => "because it was cancelled".to_owned(),
+    }
+}
+
+/// Without servers there are no shards to speak of.
+fn size(workers: u32, ps_shards: u32) -> String {
+    let workers = counted(workers, "worker");
+    match ps_shards {
+        0 => workers,
+        shards => format!("{workers} and {}", counted(shards, "PS shard")),
     }
 }
 

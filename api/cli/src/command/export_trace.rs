@@ -6,7 +6,6 @@ use crate::output::line;
 use clap::Args;
 use futures::{StreamExt as _, TryStreamExt as _};
 use muster_client::{Client, JobQuery};
-use muster_model::spec::Model;
 use muster_model::view::{JobView, TaskView};
 use muster_sim::trace::common::{self, Past};
 use std::path::PathBuf;
@@ -96,9 +95,5 @@ fn gpus_per_worker(job: &JobView) -> u32 {
 /// What jobs of one kind have in common: the network and the data.
 fn kind(job: &JobView) -> String {
     let engine = &job.spec.engine;
-    let model = match &engine.model {
-        Model::Mlp { .. } => "mlp",
-        Model::Cnn { .. } => "cnn",
-    };
-    format!("{model}/{}", engine.dataset.name)
+    format!("{}/{}", engine.model.kind(), engine.dataset.title())
 }

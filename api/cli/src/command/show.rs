@@ -57,6 +57,8 @@ fn describe(job: &JobView) -> String {
             format!("{} (by {})", job.tenant, job.submitted_by),
         ),
         ("phase", phase_and_reason(job)),
+        ("model", job.spec.engine.model.kind().to_owned()),
+        ("data", job.spec.engine.dataset.title().to_owned()),
         ("workers", count(job.workers)),
         ("ps shards", count(job.ps_shards)),
         (

@@ -10,7 +10,10 @@ mod validate;
 pub use compression::{
     CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,
 };
-pub use engine::{Dataset, DatasetName, Engine, Model, Optimizer};
+pub use engine::{
+    Activation, Augmentation, DataFiles, Dataset, DatasetName, Decay, DenseNetVariant, Engine,
+    Goal, Input, KnownDataset, Layer, Learn, Model, Normalisation, Optimizer, Schedule, Sides,
+};
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
 pub use validate::{FieldError, is_dns_label};
 

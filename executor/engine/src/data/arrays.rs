@@ -1,7 +1,8 @@
 //! Arrays in NPY, NPZ and safetensors files.
 
 use super::error::DatasetError;
-use super::examples::{Examples, Normalisation, Targets, Task, gathered};
+use super::examples::{Examples, Targets, Task, gathered};
+use super::scaling::{Scaling, scale};
 use super::split::Rows;
 use crate::model::Input;
 use npyz::{DType, NpyFile, Order, TypeChar};
@@ -32,7 +33,7 @@ struct Array {
     numbers: Numbers,
 }
 
-/// Bytes are taken as pixels and normalised by channel; floats and wider integers are taken as they are.
+/// Bytes of images are pixels, divided by 255; all other numbers are taken as they are.
 pub(super) fn read(
     path: &Path,
     inputs: &str,
@@ -220,6 +221,16 @@ fn from_safetensors(path: &Path, name: &str) -> Result<Array, DatasetError> {
     })
 }
 
+impl Arrays {
+    /// Bytes are pixels, which want it; floats were scaled by whoever made them.
+    pub(super) fn usual_scaling(&self) -> Scaling {
+        match (&self.inputs, self.input, &self.targets) {
+            (Numbers::Bytes(_), Input::Image(_), Targets::Classes(_)) => Scaling::Measured,
+            _ => Scaling::None,
+        }
+    }
+}
+
 impl Numbers {
     fn into_floats(self) -> Vec<f32> {
         match self {
@@ -234,30 +245,40 @@ impl Rows for Arrays {
         self.rows
     }
 
-    fn split(self, train: &[u32], test: &[u32]) -> (Examples, Examples) {
+    fn split(self, train: &[u32], test: &[u32], scaling: &Scaling) -> (Examples, Examples) {
         let each = self.input.len();
         let targets = |indices: &[u32]| self.targets.at(indices, self.rows);
-        match (&self.inputs, self.input, &self.targets) {
-            (Numbers::Bytes(bytes), Input::Image(shape), Targets::Classes(_)) => {
-                let train_bytes = gathered(bytes, train, each);
-                let channels = Normalisation::measured(&train_bytes, shape.channels);
-                let test_bytes = gathered(bytes, test, each);
-                let examples = |bytes, indices| Examples::bytes(bytes, &channels, targets(indices));
-                (examples(train_bytes, train), examples(test_bytes, test))
-            }
-            (numbers, ..) => {
-                let part = |indices: &[u32]| {
-                    let inputs = match numbers {
-                        Numbers::Bytes(bytes) => gathered(bytes, indices, each)
-                            .into_iter()
-                            .map(|byte| f32::from(byte) / 255.0)
-                            .collect(),
-                        Numbers::Floats(floats) => gathered(floats, indices, each),
-                    };
-                    Examples::numbers(indices.len(), inputs, targets(indices))
-                };
-                (part(train), part(test))
-            }
+        if let (Numbers::Bytes(bytes), Input::Image(shape), Targets::Classes(_)) =
+            (&self.inputs, self.input, &self.targets)
+        {
+            let train_bytes = gathered(bytes, train, each);
+            let channels = scaling.of_bytes(&train_bytes, shape.channels);
+            let test_bytes = gathered(bytes, test, each);
+            let examples = |bytes, indices| Examples::bytes(bytes, &channels, targets(indices));
+            return (examples(train_bytes, train), examples(test_bytes, test));
         }
+        let part = |indices: &[u32]| match &self.inputs {
+            Numbers::Bytes(bytes) => gathered(bytes, indices, each)
+                .into_iter()
+                .map(|byte| f32::from(byte) / 255.0)
+                .collect(),
+            Numbers::Floats(floats) => gathered(floats, indices, each),
+        };
+        let (mut train_numbers, mut test_numbers): (Vec<f32>, Vec<f32>) = (part(train), part(test));
+        // What lies at the same place of every row, or in the same channel of every pixel.
+        let columns = match self.input {
+            Input::Image(shape) => shape.channels,
+            Input::Row { columns } => columns,
+            Input::Tokens { .. } => each,
+        };
+        let of = |column: usize| train_numbers.iter().skip(column).step_by(columns).copied();
+        if let Some(scales) = scaling.of_columns(columns, of) {
+            scale(&mut train_numbers, &scales);
+            scale(&mut test_numbers, &scales);
+        }
+        (
+            Examples::numbers(train.len(), train_numbers, targets(train)),
+            Examples::numbers(test.len(), test_numbers, targets(test)),
+        )
     }
 }

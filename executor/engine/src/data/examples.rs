@@ -2,15 +2,21 @@
 //!
 //! As bytes a set of images is a quarter of its size as floats, and filling a batch costs less than reading the floats would.
 
-/// Inputs and targets, example after example.
+use super::augment::{Augment, augment};
+use crate::model::{Draw, InputShape};
+use std::sync::Arc;
+
+/// Inputs and targets, example after example. A clone shares them.
 #[derive(Debug, Clone)]
 pub struct Examples {
     len: usize,
-    inputs: Inputs,
-    targets: Targets,
+    inputs: Arc<Inputs>,
+    targets: Arc<Targets>,
+    /// What is done to images before they are trained on, and their shape.
+    augment: Option<Arc<(Vec<Augment>, InputShape)>>,
 }
 
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 enum Inputs {
     Bytes {
         bytes: Vec<u8>,
@@ -138,11 +144,7 @@ impl Examples {
             "one image per label"
         );
         let inputs = Inputs::Bytes { bytes, tables };
-        Self {
-            len,
-            inputs,
-            targets,
-        }
+        Self::of(len, inputs, targets)
     }
 
     /// Of `len` examples' numbers.
@@ -162,21 +164,42 @@ impl Examples {
             "inputs and targets of {len} examples"
         );
         let inputs = Inputs::Numbers(inputs);
-        Self {
-            len,
-            inputs,
-            targets,
-        }
+        Self::of(len, inputs, targets)
     }
 
     /// Of a text in pieces of `length` bytes. The last byte is only a target.
     #[must_use]
     pub fn text(bytes: Vec<u8>, length: usize) -> Self {
+        let len = bytes.len().saturating_sub(1) / length;
+        Self::of(len, Inputs::Text { bytes, length }, Targets::Next)
+    }
+
+    fn of(len: usize, inputs: Inputs, targets: Targets) -> Self {
         Self {
-            len: bytes.len().saturating_sub(1) / length,
-            inputs: Inputs::Text { bytes, length },
-            targets: Targets::Next,
+            len,
+            inputs: Arc::new(inputs),
+            targets: Arc::new(targets),
+            augment: None,
         }
+    }
+
+    /// The same images, changed at random wherever [`Self::augment`] is asked for it.
+    #[must_use]
+    pub fn augmented(self, kinds: Vec<Augment>, shape: InputShape) -> Self {
+        let augment = (!kinds.is_empty()).then(|| Arc::new((kinds, shape)));
+        Self { augment, ..self }
+    }
+
+    /// Changes the inputs of a part of a batch as `draw` says. A test's examples are left alone.
+    pub fn augment(&self, inputs: &mut [f32], draw: Draw) {
+        if let Some(by) = &self.augment {
+            augment(&by.0, by.1, inputs, draw);
+        }
+    }
+
+    #[must_use]
+    pub fn is_augmented(&self) -> bool {
+        self.augment.is_some()
     }
 
     #[must_use]
@@ -220,7 +243,7 @@ impl Examples {
 
     fn fill_input(&self, index: usize, input: &mut [f32]) {
         let each = input.len();
-        match &self.inputs {
+        match &*self.inputs {
             Inputs::Bytes { bytes, tables } => {
                 assert_eq!(bytes.len(), self.len * each, "numbers per image");
                 let bytes = &bytes[index * each..][..each];
@@ -259,7 +282,7 @@ impl Examples {
             );
             len / indices.len()
         };
-        match (&self.targets, &self.inputs, targets) {
+        match (&*self.targets, &*self.inputs, targets) {
             (Targets::Classes(classes), _, TargetsMut::Classes(out)) => {
                 assert_eq!(out.len(), indices.len(), "one label per index");
                 for (label, index) in out.iter_mut().zip(indices) {

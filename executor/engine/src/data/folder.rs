@@ -1,7 +1,8 @@
 //! Folders of image files.
 
 use super::error::DatasetError;
-use super::examples::{Examples, Normalisation, Targets, gathered};
+use super::examples::{Examples, Targets, gathered};
+use super::scaling::Scaling;
 use super::split::Rows;
 use crate::model::InputShape;
 use image::imageops::FilterType;
@@ -87,10 +88,10 @@ impl Rows for Folder {
         self.classes.len()
     }
 
-    fn split(self, train: &[u32], test: &[u32]) -> (Examples, Examples) {
+    fn split(self, train: &[u32], test: &[u32], scaling: &Scaling) -> (Examples, Examples) {
         let each = self.shape.len();
         let train_pixels = gathered(&self.pixels, train, each);
-        let channels = Normalisation::measured(&train_pixels, self.shape.channels);
+        let channels = scaling.of_bytes(&train_pixels, self.shape.channels);
         let examples = |pixels, indices: &[u32]| {
             let classes = indices
                 .iter()

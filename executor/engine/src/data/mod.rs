@@ -4,21 +4,25 @@
 //! divides each batch without talking to each other. The module knows no job and no clock.
 
 mod arrays;
+mod augment;
 mod error;
 mod examples;
 mod folder;
 mod idx;
 mod known;
 mod order;
+mod scaling;
 mod source;
 mod split;
 mod table;
 mod text;
 
+pub use augment::Augment;
 pub use error::DatasetError;
 pub use examples::{Examples, Normalisation, Targets, TargetsMut, Task};
 pub use idx::{IdxError, IdxProblem, Images, read_images, read_labels};
 pub use known::Kind;
 pub use order::{EpochOrder, GlobalBatches, OrderError, Position, slice};
+pub use scaling::Scaling;
 pub use source::{Dataset, Source};
 pub use split::Limits;

@@ -6,13 +6,14 @@
 use super::error::DatasetError;
 use super::examples::{Examples, Task};
 use super::known::{self, Kind};
+use super::scaling::Scaling;
 use super::split::{Limits, dealt};
 use super::{arrays, folder, table, text};
 use crate::model::{Input, InputShape};
 use std::path::{Path, PathBuf};
 
 /// A data set by its files, which lie below the root of all data sets.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub enum Source {
     /// Known by name.
     Known(Kind),
@@ -22,6 +23,7 @@ pub enum Source {
         target: String,
         columns: usize,
         task: Task,
+        scaling: Scaling,
     },
     /// Two arrays of one file (`.npz`, `.safetensors`) or of two files in one folder (`<name>.npy`), the examples along the first
     /// dimension.
@@ -31,6 +33,8 @@ pub enum Source {
         targets: String,
         input: Input,
         task: Task,
+        /// `None` is as their type says: of images that are bytes measured, else none.
+        scaling: Option<Scaling>,
     },
     /// A text, read as bytes, in pieces of `length`; the network says each next byte.
     Text { path: PathBuf, length: usize },
@@ -40,6 +44,7 @@ pub enum Source {
         path: PathBuf,
         shape: InputShape,
         classes: usize,
+        scaling: Scaling,
     },
 }
 
@@ -103,9 +108,11 @@ impl Dataset {
                 target,
                 columns,
                 task,
+                scaling,
             } => {
                 let path = root.join(path);
-                dealt(table::read(&path, target, *columns, *task)?, path, limits)?
+                let table = table::read(&path, target, *columns, *task)?;
+                dealt(table, scaling, path, limits)?
             }
             Source::Arrays {
                 path,
@@ -113,22 +120,23 @@ impl Dataset {
                 targets,
                 input,
                 task,
+                scaling,
             } => {
                 let path = root.join(path);
-                dealt(
-                    arrays::read(&path, inputs, targets, *input, *task)?,
-                    path,
-                    limits,
-                )?
+                let arrays = arrays::read(&path, inputs, targets, *input, *task)?;
+                let scaling = scaling.clone().unwrap_or(arrays.usual_scaling());
+                dealt(arrays, &scaling, path, limits)?
             }
             Source::Text { path, length } => text::load(&root.join(path), *length, limits)?,
             Source::Images {
                 path,
                 shape,
                 classes,
+                scaling,
             } => {
                 let path = root.join(path);
-                dealt(folder::read(&path, *shape, *classes)?, path, limits)?
+                let images = folder::read(&path, *shape, *classes)?;
+                dealt(images, scaling, path, limits)?
             }
         };
         Ok(Self {

@@ -3,6 +3,7 @@
 use super::error::DatasetError;
 use super::examples::Examples;
 use super::order::deal;
+use super::scaling::Scaling;
 use std::path::PathBuf;
 
 /// Use only the first so many examples of each split; more than there are means all.
@@ -16,13 +17,14 @@ pub struct Limits {
 pub(super) trait Rows {
     fn len(&self) -> usize;
 
-    /// The examples at `train` and at `test`; what is measured for normalisation is measured on the first.
-    fn split(self, train: &[u32], test: &[u32]) -> (Examples, Examples);
+    /// The examples at `train` and at `test`; what is measured for their scaling is measured on the first.
+    fn split(self, train: &[u32], test: &[u32], scaling: &Scaling) -> (Examples, Examples);
 }
 
 /// The splits of `rows`: files are often sorted by class, so their order says nothing.
 pub(super) fn dealt(
     rows: impl Rows,
+    scaling: &Scaling,
     path: PathBuf,
     limits: Limits,
 ) -> Result<(Examples, Examples), DatasetError> {
@@ -34,7 +36,7 @@ pub(super) fn dealt(
         test: limits.test.unwrap_or(0),
     })?;
     let order = deal(found);
-    Ok(rows.split(&order[..train], &order[train..train + test]))
+    Ok(rows.split(&order[..train], &order[train..train + test], scaling))
 }
 
 /// Numbers of training and test examples out of `found`; without a limit a tenth is for the test. None when there are too few.

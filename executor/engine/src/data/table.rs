@@ -1,7 +1,8 @@
 //! Tables in CSV files.
 
 use super::error::DatasetError;
-use super::examples::{Examples, Targets, Task};
+use super::examples::{Examples, Targets, Task, gathered};
+use super::scaling::{Scaling, scale};
 use super::split::Rows;
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -102,27 +103,18 @@ impl Rows for Table {
         self.rows
     }
 
-    /// Every column becomes its distance from the training rows' mean, in their standard deviations; without variation it is only
-    /// centred.
-    fn split(self, train: &[u32], test: &[u32]) -> (Examples, Examples) {
-        let row = |index: u32| &self.numbers[index as usize * self.columns..][..self.columns];
-        let mut scales = vec![(0.0_f64, 0.0_f64); self.columns];
-        for (column, (mean, std)) in scales.iter_mut().enumerate() {
-            let values = || train.iter().map(|&index| f64::from(row(index)[column]));
-            *mean = values().sum::<f64>() / train.len() as f64;
-            let variance = values().map(|x| (x - *mean).powi(2)).sum::<f64>() / train.len() as f64;
-            *std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
-        }
+    fn split(self, train: &[u32], test: &[u32], scaling: &Scaling) -> (Examples, Examples) {
+        let number =
+            |index: u32, column: usize| self.numbers[index as usize * self.columns + column];
+        let scales = scaling.of_columns(self.columns, |column| {
+            train.iter().map(move |&index| number(index, column))
+        });
         let part = |indices: &[u32]| {
-            let scaled = indices.iter().flat_map(|&index| {
-                let numbers = row(index).iter().zip(&scales);
-                numbers.map(|(x, (mean, std))| ((f64::from(*x) - mean) / std) as f32)
-            });
-            Examples::numbers(
-                indices.len(),
-                scaled.collect(),
-                self.targets.at(indices, self.rows),
-            )
+            let mut numbers = gathered(&self.numbers, indices, self.columns);
+            if let Some(scales) = &scales {
+                scale(&mut numbers, scales);
+            }
+            Examples::numbers(indices.len(), numbers, self.targets.at(indices, self.rows))
         };
         (part(train), part(test))
     }

@@ -133,14 +133,19 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
         Err(error) => return failed(events, log::chain(&WorkerError::Network(error)), false),
     };
     let recipe = Recipe {
-        optimizer: document::optimizer(&engine.optimizer),
+        optimizer: document::optimizer(engine),
         blocks: network.blocks().to_vec(),
         threads: options.threads,
         codecs: launch.spec.exchange.compression.codecs().cloned(),
         seed: engine.seed,
     };
     let consistency = launch.spec.exchange.consistency;
-    let exchange = Exchange::new(launch.task_id, recipe, consistency, engine.batch);
+    let exchange = Exchange::new(
+        launch.task_id,
+        recipe,
+        consistency,
+        engine.targets_per_step(),
+    );
     let identity = Identity {
         job_id: launch.job_id,
         task_id: launch.task_id,

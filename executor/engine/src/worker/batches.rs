@@ -2,10 +2,16 @@
 
 use crate::data::{Dataset, Examples, GlobalBatches, OrderError, TargetsMut, Task, slice};
 use crate::model::{Batch, Draw, Network, Targets};
+use std::mem;
 use std::ops::Range;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::{self, JoinHandle};
+
+/// Numbers of a batch that are filled in about as long as it takes to hand a batch to a thread and back.
+const FILLED_AT_ONCE: usize = 1 << 17;
 
 /// Memory for some examples and what the network should say of them.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Buffers {
     inputs: Vec<f32>,
     answers: Answers,
@@ -14,7 +20,7 @@ pub struct Buffers {
     target_len: usize,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 enum Answers {
     Classes(Vec<u32>),
     Values(Vec<f32>),
@@ -42,40 +48,72 @@ impl Buffers {
 
     /// The examples at `indices`, for the network.
     pub fn load(&mut self, examples: &Examples, indices: &[u32], draw: Draw) -> Batch<'_> {
+        self.fill(examples, indices, draw);
+        self.batch(indices.len(), draw)
+    }
+
+    fn fill(&mut self, examples: &Examples, indices: &[u32], draw: Draw) {
         let count = indices.len();
-        let (inputs, len) = (
-            &mut self.inputs[..count * self.input_len],
-            count * self.target_len,
-        );
-        let targets = match &mut self.answers {
-            Answers::Classes(classes) => {
-                examples.fill(indices, inputs, &mut classes[..len]);
-                Targets::Classes(&classes[..len])
-            }
+        let inputs = &mut self.inputs[..count * self.input_len];
+        let len = count * self.target_len;
+        match &mut self.answers {
+            Answers::Classes(classes) => examples.fill(indices, inputs, &mut classes[..len]),
             Answers::Values(values) => {
                 examples.fill(indices, inputs, TargetsMut::Values(&mut values[..len]));
-                Targets::Values(&values[..len])
             }
-            Answers::Inputs => {
-                examples.fill_inputs(indices, inputs);
-                Targets::Values(&*inputs)
-            }
+            Answers::Inputs => examples.fill_inputs(indices, inputs),
+        }
+        examples.augment(inputs, draw);
+    }
+
+    /// The first `count` examples that it was filled with.
+    fn batch(&self, count: usize, draw: Draw) -> Batch<'_> {
+        let inputs = &self.inputs[..count * self.input_len];
+        let len = count * self.target_len;
+        let targets = match &self.answers {
+            Answers::Classes(classes) => Targets::Classes(&classes[..len]),
+            Answers::Values(values) => Targets::Values(&values[..len]),
+            Answers::Inputs => Targets::Values(inputs),
         };
         Batch {
-            inputs: &*inputs,
+            inputs,
             targets,
             draw,
         }
     }
 }
 
-/// One worker's part of each batch.
-#[derive(Debug)]
-pub struct Batches {
+/// Which examples a worker has of each step, and what is drawn for them.
+#[derive(Debug, Clone)]
+struct Share {
     global: GlobalBatches,
     part: Range<usize>,
     seed: u64,
+}
+
+impl Share {
+    fn draw(&self, step: u64) -> Draw {
+        Draw {
+            seed: self.seed,
+            step,
+            first: self.part.start as u64,
+        }
+    }
+
+    fn fill(&mut self, buffers: &mut Buffers, examples: &Examples, step: u64) {
+        let draw = self.draw(step);
+        let indices = &self.global.indices(step)[self.part.clone()];
+        buffers.fill(examples, indices, draw);
+    }
+}
+
+/// One worker's part of each batch. The next step's is filled by a thread while this one's is computed, where that takes longer than
+/// handing it over; the bits are the same.
+#[derive(Debug)]
+pub struct Batches {
+    share: Share,
     buffers: Buffers,
+    ahead: Option<Ahead>,
 }
 
 impl Batches {
@@ -91,42 +129,123 @@ impl Batches {
         let part = slice(global.batch(), rank, workers);
         Self {
             buffers: buffers(part.len()),
-            part,
-            seed,
-            global,
+            share: Share { global, part, seed },
+            ahead: None,
         }
     }
 
     /// The same batches, as worker `rank` of another number of workers.
     pub fn recut(&mut self, rank: usize, workers: usize, buffers: impl FnOnce(usize) -> Buffers) {
-        let part = slice(self.global.batch(), rank, workers);
-        if part.len() != self.part.len() {
+        let part = slice(self.share.global.batch(), rank, workers);
+        if part.len() != self.share.part.len() {
             self.buffers = buffers(part.len());
         }
-        self.part = part;
+        self.share.part = part;
+        // What it fills is the old part; the next step begins another.
+        self.ahead = None;
     }
 
     /// Examples of each step.
     #[must_use]
     pub fn examples(&self) -> usize {
-        self.part.len()
+        self.share.part.len()
     }
 
-    /// The part of `step`.
+    /// The part of `step`. All calls are about the same examples.
     pub fn load(&mut self, examples: &Examples, step: u64) -> Batch<'_> {
-        let draw = Draw {
-            seed: self.seed,
-            step,
-            first: self.part.start as u64,
+        let loaded = match &mut self.ahead {
+            Some(ahead) => ahead.take(step, &mut self.buffers),
+            None => false,
         };
-        let indices = &self.global.indices(step)[self.part.clone()];
-        self.buffers.load(examples, indices, draw)
+        if !loaded {
+            self.share.fill(&mut self.buffers, examples, step);
+        }
+        if self.ahead.is_none() && self.is_worth_a_thread(examples) {
+            self.ahead = Ahead::start(&self.share, &self.buffers, examples);
+        }
+        if let Some(ahead) = &mut self.ahead {
+            ahead.begin(step + 1);
+        }
+        self.buffers.batch(self.examples(), self.share.draw(step))
     }
 
     /// Whole batches in an epoch.
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {
-        self.global.steps_per_epoch()
+        self.share.global.steps_per_epoch()
+    }
+
+    fn is_worth_a_thread(&self, examples: &Examples) -> bool {
+        examples.is_augmented() || self.buffers.inputs.len() >= FILLED_AT_ONCE
+    }
+}
+
+/// A thread that fills the next batch.
+#[derive(Debug)]
+struct Ahead {
+    /// `None` only while it ends.
+    steps: Option<SyncSender<(u64, Buffers)>>,
+    filled: Receiver<(u64, Buffers)>,
+    /// Where the next batch goes; `None` while the thread has it.
+    spare: Option<Buffers>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Ahead {
+    /// `None` when there can be no thread, which is no reason not to train.
+    fn start(share: &Share, buffers: &Buffers, examples: &Examples) -> Option<Self> {
+        let (steps, asked) = sync_channel::<(u64, Buffers)>(1);
+        let (done, filled) = sync_channel(1);
+        let (mut share, examples) = (share.clone(), examples.clone());
+        let fill = move || {
+            for (step, mut buffers) in asked {
+                share.fill(&mut buffers, &examples, step);
+                if done.send((step, buffers)).is_err() {
+                    return;
+                }
+            }
+        };
+        let thread = thread::Builder::new()
+            .name("prefetch".to_owned())
+            .spawn(fill)
+            .ok()?;
+        Some(Self {
+            steps: Some(steps),
+            filled,
+            spare: Some(buffers.clone()),
+            thread: Some(thread),
+        })
+    }
+
+    /// Asks for `step`'s batch.
+    fn begin(&mut self, step: u64) {
+        if let (Some(steps), Some(buffers)) = (&self.steps, self.spare.take()) {
+            // It ends only when this does.
+            steps.send((step, buffers)).expect("the prefetching thread");
+        }
+    }
+
+    /// Puts `step`'s batch into `buffers`, if that is what was asked for.
+    fn take(&mut self, step: u64, buffers: &mut Buffers) -> bool {
+        if self.spare.is_some() {
+            return false;
+        }
+        let (filled, mut ready) = self.filled.recv().expect("the prefetching thread");
+        if filled == step {
+            mem::swap(buffers, &mut ready);
+        }
+        self.spare = Some(ready);
+        filled == step
+    }
+}
+
+impl Drop for Ahead {
+    fn drop(&mut self) {
+        self.steps = None;
+        if let Some(thread) = self.thread.take() {
+            // It has panicked already if it fails, and said so.
+            drop(thread.join());
+        }
     }
 }
 
@@ -136,4 +255,62 @@ impl Batches {
 /// When not even one whole batch fits.
 pub fn global(seed: u64, examples: usize, batch: usize) -> Result<GlobalBatches, OrderError> {
     GlobalBatches::new(seed, examples, batch)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data;
+    use crate::model::{Input, zoo};
+
+    const COLUMNS: usize = FILLED_AT_ONCE / 8;
+
+    fn dataset() -> Dataset {
+        let inputs: Vec<f32> = (0..30 * COLUMNS).map(|i| i as f32).collect();
+        let targets = || data::Targets::Classes((0..30).map(|i| i % 3).collect());
+        let examples = Examples::numbers(30, inputs, targets());
+        Dataset {
+            input: Input::Row { columns: COLUMNS },
+            task: Task::Classify { classes: 3 },
+            train: examples.clone(),
+            test: examples,
+        }
+    }
+
+    /// First number of each example, its class, and what is drawn.
+    fn seen(batch: &Batch<'_>) -> (Vec<f32>, Vec<u32>, Draw) {
+        let Targets::Classes(classes) = batch.targets else {
+            panic!("classes");
+        };
+        let firsts = batch.inputs.iter().step_by(COLUMNS).copied();
+        (firsts.collect(), classes.to_vec(), batch.draw)
+    }
+
+    #[test]
+    fn a_batch_that_was_filled_ahead_is_the_one_that_would_have_been_filled() {
+        let data = dataset();
+        let network = zoo::mlp(data.input, &[], 3).unwrap();
+        let new = |rank, workers| {
+            let global = global(5, 30, 8).unwrap();
+            let buffers = |examples| Buffers::new(&network, &data, examples);
+            Batches::new(global, 5, rank, workers, buffers)
+        };
+        let fresh = |step, rank, workers| {
+            let mut batches = new(rank, workers);
+            seen(&batches.load(&data.train, step))
+        };
+        let mut batches = new(0, 1);
+        // Over the end of an epoch, back after a resume, forward, and as another worker of another number.
+        for step in [0, 1, 2, 3, 4, 1, 2, 9] {
+            let batch = seen(&batches.load(&data.train, step));
+            assert_eq!(batch, fresh(step, 0, 1), "step {step}");
+            assert!(batches.ahead.is_some(), "large batches are filled ahead");
+        }
+        batches.recut(1, 2, |examples| Buffers::new(&network, &data, examples));
+        for step in [10, 11] {
+            assert_eq!(seen(&batches.load(&data.train, step)), fresh(step, 1, 2));
+        }
+        batches.recut(0, 1, |examples| Buffers::new(&network, &data, examples));
+        assert_eq!(seen(&batches.load(&data.train, 12)), fresh(12, 0, 1));
+    }
 }

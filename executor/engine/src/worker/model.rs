@@ -9,6 +9,7 @@ use crate::cuda::Device;
 use crate::data::Dataset;
 use crate::document;
 use crate::log;
+use crate::loss::StepLoss;
 use crate::model::{Draw, Network, Workspace};
 use crate::wire::hello::StepStats;
 use muster_model::assignment::TaskLaunch;
@@ -26,7 +27,14 @@ pub(super) struct Model {
     workspace: Workspace,
     device: Device,
     threads: usize,
+    /// In so many at least a worker's part of a batch is computed.
+    passes: usize,
     pub parameters: Vec<f32>,
+}
+
+/// Examples that go through the network at once, when so many are to be computed in at least so many passes.
+fn largest_pass(examples: usize, passes: usize) -> usize {
+    examples.div_ceil(passes).clamp(1, MAX_PASS)
 }
 
 impl Model {
@@ -49,7 +57,8 @@ impl Model {
         let batches = Batches::new(global, engine.seed, rank, workers, |examples| {
             Buffers::new(&network, &data, examples)
         });
-        let largest_pass = batches.examples().clamp(1, MAX_PASS);
+        let passes = engine.accumulate.unwrap_or(1).max(1) as usize;
+        let largest_pass = largest_pass(batches.examples(), passes);
         log::line(format_args!(
             "{} training and {} test examples, {} parameters, batch {batch} of which {} here",
             data.train.len(),
@@ -61,6 +70,7 @@ impl Model {
             workspace: network.workspace_on(around.device, largest_pass, around.threads)?,
             device: around.device.clone(),
             threads: around.threads,
+            passes,
             parameters: vec![0.0; network.parameter_count()],
             network,
             data,
@@ -77,8 +87,9 @@ impl Model {
         self.batches.recut(rank, workers, |examples| {
             Buffers::new(network, data, examples)
         });
-        let largest_pass = self.batches.examples().clamp(1, MAX_PASS);
-        if largest_pass > self.workspace.max_batch() {
+        let largest_pass = largest_pass(self.batches.examples(), self.passes);
+        let room = self.workspace.max_batch();
+        if largest_pass > room || self.passes > 1 && largest_pass < room {
             // The old one goes first: a device may not hold both.
             self.workspace = network.workspace(1, 1);
             self.workspace = network.workspace_on(&self.device, largest_pass, self.threads)?;
@@ -104,9 +115,10 @@ impl Model {
             gradients,
             ready,
         );
+        let (loss_sum, correct) = self.by_example(loss);
         let stats = StepStats {
-            loss_sum: loss.loss_sum,
-            correct: loss.correct as u64,
+            loss_sum,
+            correct: correct.round() as u64,
             examples: self.batches.examples() as u64,
         };
         let times = StepTimes {
@@ -117,21 +129,33 @@ impl Model {
         (stats, times)
     }
 
+    /// Loss, and how much of the examples was right: a text's is the mean over its positions, several answers' over all of them.
+    fn by_example(&self, loss: StepLoss) -> (f64, f64) {
+        let targets = self.network.targets() as f64;
+        let loss_sum = match self.network.wants_classes() {
+            true => loss.loss_sum / targets,
+            // The mean of an example's numbers is its loss already.
+            false => loss.loss_sum,
+        };
+        (loss_sum, loss.correct as f64 / targets)
+    }
+
     /// One pass over the test split with the present parameters: mean loss and share classified rightly.
     pub fn evaluate(&mut self) -> (f64, f64) {
         let part = self.workspace.max_batch();
         let mut buffers = Buffers::new(&self.network, &self.data, part);
         let indices: Vec<u32> = (0..self.data.test.len() as u32).collect();
-        let (mut loss_sum, mut correct) = (0.0, 0);
+        let (mut loss_sum, mut correct) = (0.0, 0.0);
         for indices in indices.chunks(part) {
             let batch = buffers.load(&self.data.test, indices, Draw::default());
             let loss = self
                 .network
                 .evaluate(&mut self.workspace, &self.parameters, &batch);
-            loss_sum += loss.loss_sum;
-            correct += loss.correct;
+            let (loss, right) = self.by_example(loss);
+            loss_sum += loss;
+            correct += right;
         }
         let examples = self.data.test.len().max(1) as f64;
-        (loss_sum / examples, correct as f64 / examples)
+        (loss_sum / examples, correct / examples)
     }
 }

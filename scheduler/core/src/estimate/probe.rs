@@ -23,6 +23,9 @@ pub(crate) fn candidates(workers: Range, ps_shards: Range) -> Vec<Size> {
 }
 
 fn levels(range: Range) -> Vec<u32> {
+    if range == Range::NONE {
+        return vec![0];
+    }
     let (min, max) = (range.min.max(1), range.max.max(range.min).max(1));
     if max - min < LEVELS {
         return (min..=max).collect();
@@ -129,6 +132,13 @@ mod tests {
             candidates(Range { min: 4, max: 4 }, Range { min: 1, max: 1 }),
             [(4, 1)]
         );
+    }
+
+    #[test]
+    fn a_job_without_shards_is_probed_at_numbers_of_workers_only() {
+        let found = candidates(Range { min: 1, max: 3 }, Range::NONE);
+        assert_eq!(found, [(1, 0), (2, 0), (3, 0)]);
+        assert_eq!(next(&[(1, 0)], &found), Some((3, 0)));
     }
 
     #[test]

@@ -76,7 +76,6 @@ impl Speed {
                 && point.steps_per_s > 0.0
                 && point.samples > 0
                 && point.workers > 0
-                && point.ps_shards > 0
         };
         let full = policy.full_weight_samples.max(1) as f64;
         let measured = job

@@ -102,7 +102,7 @@ impl Sizing {
     /// How many shards serve so many workers best.
     pub(crate) fn ps_shards(&self, workers: u32) -> u32 {
         let at = workers.saturating_sub(self.min_workers) as usize;
-        let last = self.ps_shards.last().copied().unwrap_or(1);
+        let last = self.ps_shards.last().copied().unwrap_or(0);
         self.ps_shards.get(at).copied().unwrap_or(last)
     }
 }

@@ -94,7 +94,7 @@ impl Truth {
         let curve = if measured.is_empty() {
             Curve::through(vec![SpeedPoint {
                 workers: said.workers.max(1),
-                ps_shards: said.ps_shards.max(1),
+                ps_shards: said.ps_shards,
                 steps_per_s: said.speed.steps_per_s.max(1e-9),
                 samples: 0,
             }])

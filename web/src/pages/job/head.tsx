@@ -9,6 +9,7 @@ import { Icon, type IconName } from "../../ui/icon";
 import { useNow } from "../../ui/now";
 import { PhaseChip, canCancel, canDelete, canPause, canResume } from "../../ui/phase";
 import { ProgressBar } from "../../ui/progress";
+import { dataText, modelText } from "../../words/engine";
 import { dates, range } from "../../words/forecast";
 import { NONE, loss, percent, rate } from "../../words/number";
 import { age, duration, instant } from "../../words/time";
@@ -119,7 +120,7 @@ function Facts({ job }: { job: JobView }) {
       <Fact name="Test accuracy" value={percent(progress?.test_accuracy, 2)} />
       <Fact name="Epoch" value={progress === null ? NONE : progress.epoch.toFixed(2)} />
       <Fact name="Workers" value={sizeText(job.workers, ended)} title="Running now, and the range in which the scheduler may choose" />
-      <Fact name="PS shards" value={sizeText(job.ps_shards, ended)} title="Running now, and the range in which the scheduler may choose" />
+      {job.ps_shards.max === 0 ? null : <Fact name="PS shards" value={sizeText(job.ps_shards, ended)} title="Running now, and the range in which the scheduler may choose" />}
       <Fact name="Examples/s" value={job.phase === "running" && progress !== null ? rate(progress.examples_per_s) : NONE} />
       {job.forecast?.start ? <Fact name="Starts in" value={range(job.forecast.start, now)} title={dates(job.forecast.start)} /> : null}
       {ended ? null : job.forecast?.finish ? (
@@ -128,6 +129,8 @@ function Facts({ job }: { job: JobView }) {
         <Fact name="ETA" value={job.phase === "running" ? duration(progress?.eta_s) : NONE} />
       )}
       <Fact name={ended ? "Took" : "Since start"} value={duration(ran)} {...(job.started_at === null ? {} : { title: `Started ${instant(job.started_at)}` })} />
+      <Fact name="Model" value={modelText(job.spec.engine.model)} />
+      <Fact name="Data" value={dataText(job.spec.engine.dataset)} />
       <Fact name="Submitted" value={`${age(job.submitted_at, now)} ago`} title={`${instant(job.submitted_at)} by ${job.submitted_by}`} />
       <Fact name="Revision" value={String(job.revision)} title="How often it was started, each time with a new set of tasks" />
       {job.failures > 0 ? <Fact name="Failures" value={String(job.failures)} title="Restarts charged to its retries" /> : null}

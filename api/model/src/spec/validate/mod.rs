@@ -1,10 +1,15 @@
 //! What a well-formed job document must keep besides its shape. Every rule names the field, the value and what would be right.
 
 mod compression;
+mod dataset;
+mod engine;
 mod exchange;
+mod layers;
+mod model;
 mod not_yet;
+mod optimizer;
 
-use super::{JobSpec, Metric, Model, Optimizer, Range, Topology};
+use super::{JobSpec, Metric, Range, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -79,90 +84,6 @@ impl JobSpec {
                 right,
                 "a key of 1 to 63 bytes and a value of at most 255",
             );
-        }
-    }
-
-    fn check_engine(&self, errors: &mut Errors) {
-        match &self.engine.model {
-            Model::Mlp { hidden } => errors.widths("engine.model.hidden", hidden, 0..=16, 16_384),
-            Model::Cnn { channels, dense } => {
-                errors.widths("engine.model.channels", channels, 1..=4, 1_024);
-                errors.widths("engine.model.dense", dense, 0..=8, 16_384);
-            }
-        }
-        let batch = self.engine.batch;
-        let examples = self.engine.dataset.name.train_examples();
-        errors.check(
-            "engine.batch",
-            &batch,
-            (1..=65_536).contains(&batch) && batch <= examples,
-            &format!("1 to {} examples", examples.min(65_536)),
-        );
-        if let Some(limit) = self.engine.dataset.train_limit {
-            errors.check(
-                "engine.dataset.train_limit",
-                &limit,
-                limit >= batch.max(1) && limit <= examples,
-                &format!("at least the batch ({batch}) and at most {examples} examples"),
-            );
-        }
-        if let Some(limit) = self.engine.dataset.test_limit {
-            let examples = self.engine.dataset.name.test_examples();
-            errors.check(
-                "engine.dataset.test_limit",
-                &limit,
-                (1..=examples).contains(&limit),
-                &format!("1 to {examples} examples"),
-            );
-        }
-        self.check_optimizer(errors);
-    }
-
-    fn check_optimizer(&self, errors: &mut Errors) {
-        let rate = |errors: &mut Errors, value: f64| {
-            errors.check(
-                "engine.optimizer.learning_rate",
-                &value,
-                value > 0.0 && value <= 100.0,
-                "above 0 and at most 100",
-            );
-        };
-        let share = |errors: &mut Errors, field: &str, value: f64| {
-            errors.check(
-                &format!("engine.optimizer.{field}"),
-                &value,
-                (0.0..1.0).contains(&value),
-                "0 to below 1",
-            );
-        };
-        match self.engine.optimizer {
-            Optimizer::Sgd {
-                learning_rate,
-                momentum,
-                weight_decay,
-            } => {
-                rate(errors, learning_rate);
-                share(errors, "momentum", momentum);
-                share(errors, "weight_decay", weight_decay);
-            }
-            Optimizer::Adam {
-                learning_rate,
-                beta1,
-                beta2,
-                epsilon,
-                weight_decay,
-            } => {
-                rate(errors, learning_rate);
-                share(errors, "beta1", beta1);
-                share(errors, "beta2", beta2);
-                errors.check(
-                    "engine.optimizer.epsilon",
-                    &epsilon,
-                    epsilon > 0.0 && epsilon <= 1.0,
-                    "above 0 and at most 1",
-                );
-                share(errors, "weight_decay", weight_decay);
-            }
         }
     }
 
@@ -328,6 +249,10 @@ impl Errors {
                 expected: expected.to_owned(),
             });
         }
+    }
+
+    fn count(&self) -> usize {
+        self.0.len()
     }
 
     fn positive(&mut self, field: &str, minutes: f64) {

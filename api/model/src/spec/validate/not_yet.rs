@@ -8,9 +8,16 @@ use std::fmt;
 
 impl JobSpec {
     pub(super) fn check_what_is_carried_out(&self, errors: &mut Errors) {
+        clipping(errors, self.engine.clip_norm);
         consistency(errors, &self.exchange);
         compression(errors, &self.exchange);
         replicas(errors, &self.exchange);
+    }
+}
+
+fn clipping(errors: &mut Errors, norm: Option<f64>) {
+    if let Some(norm) = norm {
+        not_yet(errors, "engine.clip_norm", &norm, false, "left out");
     }
 }
 

@@ -37,14 +37,17 @@ pub struct Cut {
     /// In order of rank.
     pub workers: Vec<TaskId>,
     pub batch: usize,
+    /// Whose gradients add up in an example's: the positions of a text.
+    pub targets: u32,
 }
 
 impl Cut {
     /// What makes the mean over the examples whose gradients are in the sum of it. It is 1 / batch unless somebody has died in
     /// mid-step: his examples are then in none of the sums that were complete later, and the mean is over the others'.
     fn scale(&self, group: &Group, reduced: Reduced) -> f32 {
+        let targets = self.targets.max(1) as usize;
         if reduced.contributions == self.workers.len() {
-            return 1.0 / self.batch as f32;
+            return 1.0 / (self.batch * targets) as f32;
         }
         let contributors = group
             .members_of(reduced.view)
@@ -53,7 +56,7 @@ impl Cut {
             .filter(|&rank| contributors.contains(&self.workers[rank]))
             .map(|rank| slice(self.batch, rank, self.workers.len()).len())
             .sum();
-        1.0 / examples.max(1) as f32
+        1.0 / (examples.max(1) * targets) as f32
     }
 }
 

@@ -121,7 +121,7 @@ impl<'a> AllReduce<'a> {
         };
         let len = network.parameter_count();
         let averaging = launch.spec.exchange.averaging;
-        let optimizer = document::optimizer(&launch.spec.engine.optimizer);
+        let optimizer = document::optimizer(&launch.spec.engine);
         let arenas = match averaging.is_some_and(Averaging::averages_state) {
             true => 1 + optimizer.state_len_per_param(),
             false => 1,
@@ -159,6 +159,7 @@ impl<'a> AllReduce<'a> {
             cut: Cut {
                 workers: Vec::new(),
                 batch: launch.spec.engine.batch as usize,
+                targets: launch.spec.engine.targets_per_example(),
             },
             me: launch.task_id,
             step: 0,

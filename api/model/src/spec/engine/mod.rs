@@ -1,0 +1,69 @@
+//! The part of the job document that the built-in engine reads: model, data set, optimizer, batch, seed.
+
+mod dataset;
+mod layer;
+mod model;
+mod optimizer;
+
+pub use dataset::{
+    Augmentation, DataFiles, Dataset, DatasetName, Input, KnownDataset, Learn, Normalisation,
+};
+pub use layer::{Activation, Layer, Sides};
+pub use model::{DenseNetVariant, Goal, Model};
+pub use optimizer::{Decay, Optimizer, Schedule};
+
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Engine {
+    pub model: Model,
+    pub dataset: Dataset,
+    pub optimizer: Optimizer,
+    /// Of the learning rate; constant when left out.
+    #[serde(default, skip_serializing_if = "Schedule::is_constant")]
+    pub schedule: Schedule,
+    /// The mean gradient of a step is scaled down to this Euclidean norm over all parameters where it is longer (Pascanu, Mikolov and
+    /// Bengio, 2013). Above 0; `all_reduce` only, because no PS shard sees the whole gradient.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clip_norm: Option<f64>,
+    /// A worker computes its part of a batch in at least so many passes, whose gradients add up before they are sent: memory falls,
+    /// the result stays (but for batch normalisation, whose statistics are those of a pass). 1 to 1,024.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accumulate: Option<u32>,
+    /// Examples per step over all workers together; it stays the same as workers come and go. 1 to 65,536.
+    pub batch: u32,
+    /// Of initial parameters and data order.
+    #[serde(default)]
+    pub seed: u64,
+}
+
+impl Engine {
+    /// Training examples in one epoch, after `train_limit`.
+    #[must_use]
+    pub fn train_examples(&self) -> u32 {
+        self.dataset.train_examples()
+    }
+
+    /// Of a text its positions, else one: the gradients of all of them add up in an example's.
+    #[must_use]
+    pub fn targets_per_example(&self) -> u32 {
+        match self.dataset.input() {
+            Input::Tokens { length, .. } if self.dataset.is_text() => length,
+            _ => 1,
+        }
+    }
+
+    /// What the sum of a step's gradients is divided by.
+    #[must_use]
+    pub fn targets_per_step(&self) -> u32 {
+        self.batch.saturating_mul(self.targets_per_example())
+    }
+
+    /// Optimizer steps in one epoch: whole batches only, so that every step has the same batch.
+    #[must_use]
+    pub fn steps_per_epoch(&self) -> u64 {
+        u64::from(self.train_examples() / self.batch.max(1)).max(1)
+    }
+}

@@ -1,0 +1,225 @@
+//! Changes to training images that are drawn anew each time, and the same each time they are drawn again.
+//!
+//! What is done to an image depends on (seed, step, place in the batch of all workers) and nothing else: not on who computes it, and not on
+//! what was computed before. So a batch has the same bits however many workers share it, and after a restart.
+
+use crate::model::{Draw, InputShape};
+use rand_chacha::ChaCha12Rng;
+use rand_chacha::rand_core::{Rng, SeedableRng};
+
+/// Sets this use of a seed apart from the others.
+const DOMAIN: [u8; 16] = *b"muster image v1\0";
+
+/// One change. What comes in from outside an image is 0, which is the mean colour of a normalised one.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Augment {
+    /// Left becomes right, of this share of the images.
+    Flip { share: f32 },
+    /// A crop of the image padded by so many pixels on every side.
+    Crop { padding: usize },
+    /// A square of this side becomes 0, its middle anywhere in the image (DeVries and Taylor, 2017).
+    Cutout { size: usize },
+    /// All numbers times a factor between 1 − `by` and 1 + `by`.
+    Contrast { by: f32 },
+}
+
+/// Changes `images`, one after another from the place `draw.first` on, in the order of `kinds`.
+pub(super) fn augment(kinds: &[Augment], shape: InputShape, images: &mut [f32], draw: Draw) {
+    let mut key = [0; 32];
+    key[..8].copy_from_slice(&draw.seed.to_le_bytes());
+    key[8..24].copy_from_slice(&DOMAIN);
+    key[24..].copy_from_slice(&draw.step.to_le_bytes());
+    let fresh = ChaCha12Rng::from_seed(key);
+    let mut before = vec![0.0; shape.len()];
+    for (place, image) in (draw.first..).zip(images.chunks_exact_mut(shape.len())) {
+        let mut rng = fresh.clone();
+        rng.set_stream(place);
+        for kind in kinds {
+            change(*kind, shape, image, &mut before, &mut rng);
+        }
+    }
+}
+
+fn change(
+    kind: Augment,
+    shape: InputShape,
+    image: &mut [f32],
+    before: &mut [f32],
+    rng: &mut ChaCha12Rng,
+) {
+    let InputShape {
+        height,
+        width,
+        channels,
+    } = shape;
+    match kind {
+        Augment::Flip { share } => {
+            if unit(rng) < share {
+                for row in image.chunks_exact_mut(width * channels) {
+                    for left in 0..width / 2 {
+                        for channel in 0..channels {
+                            let right = (width - 1 - left) * channels + channel;
+                            row.swap(left * channels + channel, right);
+                        }
+                    }
+                }
+            }
+        }
+        Augment::Crop { padding } => {
+            let (down, right) = (below(rng, 2 * padding + 1), below(rng, 2 * padding + 1));
+            before.copy_from_slice(image);
+            image.fill(0.0);
+            // Columns and rows that are still inside after the shift.
+            let (to_x, from_x) = (padding.saturating_sub(right), right.saturating_sub(padding));
+            let kept = width.saturating_sub(to_x.max(from_x)) * channels;
+            for y in 0..height {
+                let Some(from_y) = (y + down).checked_sub(padding).filter(|&y| y < height) else {
+                    continue;
+                };
+                let from = (from_y * width + from_x) * channels;
+                let to = (y * width + to_x) * channels;
+                image[to..to + kept].copy_from_slice(&before[from..from + kept]);
+            }
+        }
+        Augment::Cutout { size } => {
+            let (y, x) = (below(rng, height), below(rng, width));
+            let side = |middle: usize, end: usize| {
+                let start = (middle + size.div_ceil(2)).saturating_sub(size);
+                start..(middle + size.div_ceil(2)).min(end)
+            };
+            for row in side(y, height) {
+                let columns = side(x, width);
+                image[(row * width + columns.start) * channels
+                    ..(row * width + columns.end) * channels]
+                    .fill(0.0);
+            }
+        }
+        Augment::Contrast { by } => {
+            let factor = 1.0 + by * (2.0 * unit(rng) - 1.0);
+            image.iter_mut().for_each(|x| *x *= factor);
+        }
+    }
+}
+
+/// Uniform in [0, 1), of 24 bits.
+fn unit(rng: &mut ChaCha12Rng) -> f32 {
+    (rng.next_u32() >> 8) as f32 / (1 << 24) as f32
+}
+
+/// Uniform below `bound`, which is so far below 2³² that the bias of a product is nothing.
+fn below(rng: &mut ChaCha12Rng, bound: usize) -> usize {
+    ((u64::from(rng.next_u32()) * bound as u64) >> 32) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const SHAPE: InputShape = InputShape {
+        height: 5,
+        width: 4,
+        channels: 2,
+    };
+
+    fn images(count: usize) -> Vec<f32> {
+        (0..count * SHAPE.len()).map(|i| i as f32 + 1.0).collect()
+    }
+
+    fn draw(step: u64, first: u64) -> Draw {
+        Draw {
+            seed: 7,
+            step,
+            first,
+        }
+    }
+
+    const ALL: [Augment; 4] = [
+        Augment::Flip { share: 0.5 },
+        Augment::Crop { padding: 2 },
+        Augment::Cutout { size: 2 },
+        Augment::Contrast { by: 0.3 },
+    ];
+
+    proptest! {
+        #[test]
+        fn parts_of_a_batch_are_changed_as_the_whole(cut in 0usize..=9, step: u64) {
+            let mut whole = images(9);
+            augment(&ALL, SHAPE, &mut whole, draw(step, 0));
+            let mut parts = images(9);
+            let (left, right) = parts.split_at_mut(cut * SHAPE.len());
+            augment(&ALL, SHAPE, right, draw(step, cut as u64));
+            augment(&ALL, SHAPE, left, draw(step, 0));
+            prop_assert_eq!(whole, parts);
+        }
+
+        #[test]
+        fn a_crop_shifts_and_fills_with_0(step: u64) {
+            let before = images(1);
+            let mut after = before.clone();
+            augment(&[Augment::Crop { padding: 2 }], SHAPE, &mut after, draw(step, 3));
+            let at = |image: &[f32], y: i32, x: i32, c: usize| {
+                let inside = (0..5).contains(&y) && (0..4).contains(&x);
+                if inside { image[((y * 4 + x) as usize) * 2 + c] } else { 0.0 }
+            };
+            let same = |dy: i32, dx: i32| (0..5).all(|y| (0..4).all(|x| (0..2).all(|c|
+                at(&after, y, x, c) == at(&before, y + dy, x + dx, c))));
+            let shifts = (-2..=2).flat_map(|dy| (-2..=2).map(move |dx| (dy, dx)));
+            prop_assert_eq!(shifts.filter(|&(dy, dx)| same(dy, dx)).count(), 1);
+        }
+    }
+
+    #[test]
+    fn each_kind_does_what_it_says() {
+        let before = images(200);
+        let of = |kind| {
+            let mut after = before.clone();
+            augment(&[kind], SHAPE, &mut after, draw(1, 0));
+            after
+        };
+        let each = |after: &[f32]| -> Vec<Vec<f32>> {
+            after.chunks(SHAPE.len()).map(<[f32]>::to_vec).collect()
+        };
+        let flipped = of(Augment::Flip { share: 0.25 });
+        let count = each(&flipped)
+            .iter()
+            .zip(before.chunks(SHAPE.len()))
+            .filter(|(after, before)| {
+                let mirrored = after[0] == before[6] && after[7] == before[1];
+                assert!(mirrored || after == before);
+                mirrored
+            })
+            .count();
+        assert!((30..70).contains(&count), "{count} of 200 for a quarter");
+        for after in each(&of(Augment::Cutout { size: 2 })) {
+            let zeros = after.iter().filter(|x| **x == 0.0).count();
+            assert!([2, 4, 8].contains(&zeros), "{zeros} zeros of a 2×2 square");
+        }
+        let factors: Vec<f32> = of(Augment::Contrast { by: 0.2 })
+            .chunks(SHAPE.len())
+            .zip(before.chunks(SHAPE.len()))
+            .map(|(after, before)| after[0] / before[0])
+            .collect();
+        assert!(factors.iter().all(|f| (0.8..=1.2).contains(f)));
+        let mean = factors.iter().sum::<f32>() / 200.0;
+        assert!((mean - 1.0).abs() < 0.03, "{mean}");
+    }
+
+    #[test]
+    fn steps_and_places_differ() {
+        let of = |step, first| {
+            let mut image = images(1);
+            augment(
+                &[Augment::Contrast { by: 0.5 }],
+                SHAPE,
+                &mut image,
+                draw(step, first),
+            );
+            image[0]
+        };
+        let drawn = [of(0, 0), of(0, 1), of(1, 0), of(1, 1)];
+        for (i, one) in drawn.iter().enumerate() {
+            assert!(!drawn[..i].contains(one), "{drawn:?}");
+        }
+    }
+}

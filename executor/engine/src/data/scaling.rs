@@ -1,0 +1,97 @@
+//! What numbers go through before a network sees them.
+
+use super::examples::Normalisation;
+
+/// Of images by channel, of tables by column. Given lists have one number for all of them, or one for each.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Scaling {
+    /// Nothing; pixels are 0 to 1.
+    None,
+    /// The distance from the training examples' mean, in their standard deviations; without variation it is only centred.
+    Measured,
+    /// 0 at the training examples' least number and 1 at their largest; without variation it is only moved to 0.
+    MinMax,
+    /// `(x − mean) / std`, pixels first divided by 255.
+    Given { mean: Vec<f32>, std: Vec<f32> },
+}
+
+impl Scaling {
+    /// Of each channel of the training examples' pixels, whose channels lie next to one another.
+    pub(super) fn of_bytes(&self, bytes: &[u8], channels: usize) -> Vec<Normalisation> {
+        match self {
+            Self::None => vec![
+                Normalisation {
+                    mean: 0.0,
+                    std: 1.0
+                };
+                channels
+            ],
+            Self::Measured => Normalisation::measured(bytes, channels),
+            Self::MinMax => {
+                let of = |channel: usize| {
+                    let bytes = || bytes.iter().skip(channel).step_by(channels);
+                    let least = f32::from(bytes().min().copied().unwrap_or(0)) / 255.0;
+                    let largest = f32::from(bytes().max().copied().unwrap_or(255)) / 255.0;
+                    let std = if largest > least {
+                        largest - least
+                    } else {
+                        1.0
+                    };
+                    Normalisation { mean: least, std }
+                };
+                (0..channels).map(of).collect()
+            }
+            Self::Given { mean, std } => {
+                let one = |channel| Normalisation {
+                    mean: nth(mean, channel),
+                    std: nth(std, channel),
+                };
+                (0..channels).map(one).collect()
+            }
+        }
+    }
+
+    /// What is taken from the numbers of each column, and what they are then divided by; `rows` gives the training examples' numbers of
+    /// a column. `None` when they stay as they are.
+    pub(super) fn of_columns<I: Iterator<Item = f32>>(
+        &self,
+        columns: usize,
+        rows: impl Fn(usize) -> I,
+    ) -> Option<Vec<(f64, f64)>> {
+        let of = |column: usize| match self {
+            Self::None => (0.0, 1.0),
+            Self::Measured => {
+                let values = || rows(column).map(f64::from);
+                let count = values().count().max(1) as f64;
+                let mean = values().sum::<f64>() / count;
+                let variance = values().map(|x| (x - mean).powi(2)).sum::<f64>() / count;
+                let std = if variance > 0.0 { variance.sqrt() } else { 1.0 };
+                (mean, std)
+            }
+            Self::MinMax => {
+                let ends = (f32::INFINITY, f32::NEG_INFINITY);
+                let (least, largest) =
+                    rows(column).fold(ends, |(least, largest), x| (least.min(x), largest.max(x)));
+                let span = f64::from(largest) - f64::from(least);
+                (f64::from(least), if span > 0.0 { span } else { 1.0 })
+            }
+            Self::Given { mean, std } => {
+                (f64::from(nth(mean, column)), f64::from(nth(std, column)))
+            }
+        };
+        (*self != Self::None).then(|| (0..columns).map(of).collect())
+    }
+}
+
+/// Scales rows of as many numbers as there are columns, one after another.
+pub(super) fn scale(numbers: &mut [f32], columns: &[(f64, f64)]) {
+    for row in numbers.chunks_exact_mut(columns.len()) {
+        for (x, (mean, std)) in row.iter_mut().zip(columns) {
+            *x = ((f64::from(*x) - mean) / std) as f32;
+        }
+    }
+}
+
+fn nth(list: &[f32], at: usize) -> f32 {
+    list[if list.len() == 1 { 0 } else { at }]
+}
