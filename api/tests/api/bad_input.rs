@@ -154,7 +154,7 @@ fn documents() -> Vec<Case> {
         ),
         job(
             "unknown model",
-            model(json!({"kind": "gpt", "hidden": [8]})),
+            model(json!({"kind": "transformer", "hidden": [8]})),
             "engine.model.kind",
             "mlp",
         ),
