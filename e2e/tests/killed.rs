@@ -51,6 +51,15 @@ async fn a_worker() {
 }
 
 #[tokio::test]
+async fn a_worker_that_the_others_can_do_without() {
+    let cluster = Cluster::start(NODES).await;
+    let mut story = Story::of(cluster, (1, 2)).await;
+    let (_, victim) = story.cluster.task_process(story.job, "worker-1").await;
+    story.kill(&victim);
+    story.ends_well(Restarts::OfOneTask).await;
+}
+
+#[tokio::test]
 async fn the_chief() {
     let mut story = Story::begin().await;
     let (_, victim) = story.cluster.task_process(story.job, "worker-0").await;
@@ -124,6 +133,8 @@ async fn everything() {
 enum Restarts {
     /// Its tasks never noticed.
     None,
+    /// Its other tasks trained on.
+    OfOneTask,
     /// It went back to a checkpoint, at most one interval behind; `charged` to its retries when a task was to blame.
     FromCheckpoint { charged: bool },
 }
@@ -148,8 +159,12 @@ impl Story {
     }
 
     async fn on(cluster: Cluster) -> Self {
+        Self::of(cluster, (2, 2)).await
+    }
+
+    async fn of(cluster: Cluster, workers: (u32, u32)) -> Self {
         let job = cluster
-            .submit(&document("hit", (2, 2), (2, 2), STEPS))
+            .submit(&document("hit", workers, (2, 2), STEPS))
             .await
             .id;
         let view = cluster
@@ -208,6 +223,13 @@ impl Story {
             Restarts::None => {
                 assert_eq!(resumed, [0_u64; 0], "it was never restarted");
                 assert_eq!(done.failures, 0);
+            }
+            Restarts::OfOneTask => {
+                assert_eq!(resumed, [0_u64; 0], "the others were never restarted");
+                assert_eq!(done.failures, 1);
+                let history = cluster.history(self.job).await;
+                let told = |kind: &str| history.iter().any(|entry| entry.event.kind() == kind);
+                assert!(told("peer_gone") && told("resized"), "{history:?}");
             }
             Restarts::FromCheckpoint { charged } => {
                 let from = *resumed.first().expect("it was restarted");

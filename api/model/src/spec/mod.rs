@@ -212,10 +212,10 @@ impl JobSpec {
             })
     }
 
-    /// Whether its tasks can train on while others join or leave. No task of this release can yet.
+    /// Whether its tasks can train on while others join or leave, all but the chief: all that the built-in engine trains can.
     #[must_use]
     pub fn resizes_in_place(&self) -> bool {
-        false
+        true
     }
 
     /// Steps after which training is over at the latest, by `stop.steps` and `stop.epochs`; `None` when neither is said.
