@@ -655,6 +655,8 @@ export interface components {
              */
             target: number;
         };
+        /** @enum {string} */
+        Activation: "relu" | "leaky_relu" | "gelu" | "gelu_tanh" | "sigmoid" | "tanh" | "silu";
         AddedNodes: {
             /**
              * Format: int32
@@ -691,6 +693,44 @@ export interface components {
          * @enum {string}
          */
         Algorithm: "auto" | "ring" | "tree" | "halving_doubling" | "butterfly" | "hierarchical";
+        /**
+         * @description What is done to a training image at random, each time anew, in this order. The draw depends on the job's seed, the step and the
+         *     image's place in the batch, so it is the same whatever the number of workers, and after a restart. What comes in from outside an
+         *     image is 0 after normalisation.
+         */
+        Augmentation: {
+            /** @enum {string} */
+            kind: "flip";
+            /**
+             * Format: float
+             * @description How often, above 0 and at most 1.
+             */
+            share?: number;
+        } | {
+            /** @enum {string} */
+            kind: "crop";
+            /**
+             * Format: int32
+             * @description 1 to half of the smaller side.
+             */
+            padding: number;
+        } | {
+            /** @enum {string} */
+            kind: "cutout";
+            /**
+             * Format: int32
+             * @description Its side, 1 to the smaller side.
+             */
+            size: number;
+        } | {
+            /**
+             * Format: float
+             * @description Above 0, below 1.
+             */
+            by: number;
+            /** @enum {string} */
+            kind: "contrast";
+        };
         /** @description Workers train on their own between averages of their parameters. `every` is in steps, 1 to 1,000,000. */
         Averaging: {
             /** Format: int32 */
@@ -1013,24 +1053,124 @@ export interface components {
             tenant: string;
             user: string;
         };
-        Dataset: {
-            name: components["schemas"]["DatasetName"];
+        /**
+         * @description A user's own files. `path` is relative to the data-set root and stays below it. Of the rows, which are dealt to both in an order
+         *     that is the same for every job, `train_examples` are trained on and `test_examples` tested with; 1 to 100,000,000 each.
+         */
+        DataFiles: {
             /**
              * Format: int32
-             * @description Use only the first so many test examples.
+             * @description Beside the target; 1 to 65,536.
              */
-            test_limit?: number | null;
+            columns: number;
+            /** @enum {string} */
+            kind: "csv";
+            learn: components["schemas"]["Learn"];
+            normalise?: components["schemas"]["Normalisation"] | null;
+            path: string;
+            /** @description The target's column. */
+            target: string;
+            /** Format: int32 */
+            test_examples: number;
+            /** Format: int32 */
+            train_examples: number;
+        } | {
+            /** @description Of images only. */
+            augment?: components["schemas"]["Augmentation"][];
+            input: components["schemas"]["Input"];
+            /** @description Name of the inputs. */
+            inputs?: string;
+            /** @enum {string} */
+            kind: "arrays";
+            learn: components["schemas"]["Learn"];
+            normalise?: components["schemas"]["Normalisation"] | null;
+            path: string;
+            /** @description Name of the targets. */
+            targets?: string;
+            /** Format: int32 */
+            test_examples: number;
+            /** Format: int32 */
+            train_examples: number;
+        } | {
+            /** @enum {string} */
+            kind: "text";
             /**
              * Format: int32
-             * @description Use only the first so many training examples; at least `batch`.
+             * @description Bytes of a piece; 1 to 65,536.
              */
-            train_limit?: number | null;
+            length: number;
+            path: string;
+            /** Format: int32 */
+            test_examples: number;
+            /** Format: int32 */
+            train_examples: number;
+        } | {
+            augment?: components["schemas"]["Augmentation"][];
+            /**
+             * Format: int32
+             * @description 1 (grey) or 3 (colour).
+             */
+            channels?: number;
+            /**
+             * Format: int32
+             * @description 2 to 65,536.
+             */
+            classes: number;
+            /**
+             * Format: int32
+             * @description Pixels; 1 to 4,096.
+             */
+            height: number;
+            /** @enum {string} */
+            kind: "images";
+            normalise?: components["schemas"]["Normalisation"] | null;
+            path: string;
+            /** Format: int32 */
+            test_examples: number;
+            /** Format: int32 */
+            train_examples: number;
+            /** Format: int32 */
+            width: number;
         };
+        /** @description What is trained on. */
+        Dataset: components["schemas"]["KnownDataset"] | components["schemas"]["DataFiles"];
         /**
          * @description The data sets that the engine knows how to read.
          * @enum {string}
          */
-        DatasetName: "fashion-mnist";
+        DatasetName: "fashion-mnist" | "mnist";
+        /** @description What follows warm-up. `total_steps` is more than `warmup_steps`. */
+        Decay: {
+            /** @enum {string} */
+            kind: "constant";
+        } | {
+            /**
+             * Format: double
+             * @description 0 to 1.
+             */
+            floor?: number;
+            /** @enum {string} */
+            kind: "cosine";
+            /** Format: int64 */
+            total_steps: number;
+        } | {
+            /** Format: int64 */
+            every_steps: number;
+            /** Format: double */
+            factor: number;
+            /** @enum {string} */
+            kind: "step";
+        } | {
+            /** @enum {string} */
+            kind: "polynomial";
+            /**
+             * Format: double
+             * @description Above 0, at most 10; 1 is a straight line.
+             */
+            power?: number;
+            /** Format: int64 */
+            total_steps: number;
+        };
         /** @description What a round said of a job. */
         DecidedView: {
             /** Format: date-time */
@@ -1077,15 +1217,34 @@ export interface components {
              */
             workers: number;
         };
+        /**
+         * @description Which of the published ones.
+         * @enum {string}
+         */
+        DenseNetVariant: "d121" | "bc100";
         Engine: {
+            /**
+             * Format: int32
+             * @description A worker computes its part of a batch in at least so many passes, whose gradients add up before they are sent: memory falls,
+             *     the result stays (but for batch normalisation, whose statistics are those of a pass). 1 to 1,024.
+             */
+            accumulate?: number | null;
             /**
              * Format: int32
              * @description Examples per step over all workers together; it stays the same as workers come and go. 1 to 65,536.
              */
             batch: number;
+            /**
+             * Format: double
+             * @description The mean gradient of a step is scaled down to this Euclidean norm over all parameters where it is longer (Pascanu, Mikolov and
+             *     Bengio, 2013). Above 0; `all_reduce` only, because no PS shard sees the whole gradient.
+             */
+            clip_norm?: number | null;
             dataset: components["schemas"]["Dataset"];
             model: components["schemas"]["Model"];
             optimizer: components["schemas"]["Optimizer"];
+            /** @description Of the learning rate; constant when left out. */
+            schedule?: components["schemas"]["Schedule"];
             /**
              * Format: int64
              * @description Of initial parameters and data order.
@@ -1283,6 +1442,11 @@ export interface components {
             made_at: string;
             start: components["schemas"]["Interval"] | null;
         };
+        /**
+         * @description What a list of layers is trained for, which decides its end.
+         * @enum {string}
+         */
+        Goal: "data" | "reconstruct" | "answer";
         Gpu: {
             /** Format: int32 */
             index: number;
@@ -1344,6 +1508,29 @@ export interface components {
             /** @description Nodes on which it finds no room, those with most free GPUs first; at most 16. */
             nodes: components["schemas"]["BlockingNode"][];
             quota: components["schemas"]["BlockingQuota"] | null;
+        };
+        /** @description What a network reads of one example. */
+        Input: {
+            /** Format: int32 */
+            channels: number;
+            /** Format: int32 */
+            height: number;
+            /** @enum {string} */
+            kind: "image";
+            /** Format: int32 */
+            width: number;
+        } | {
+            /** Format: int32 */
+            columns: number;
+            /** @enum {string} */
+            kind: "row";
+        } | {
+            /** @enum {string} */
+            kind: "tokens";
+            /** Format: int32 */
+            length: number;
+            /** Format: int32 */
+            vocabulary: number;
         };
         /**
          * @description What the user wants of the job; written by the api, obeyed by the next round.
@@ -1507,11 +1694,153 @@ export interface components {
          * @enum {string}
          */
         Kept: "newest" | "best" | "milestone";
+        /** @description A data set that is known by name. */
+        KnownDataset: {
+            augment?: components["schemas"]["Augmentation"][];
+            name: components["schemas"]["DatasetName"];
+            /**
+             * Format: int32
+             * @description Use only the first so many test examples.
+             */
+            test_limit?: number | null;
+            /**
+             * Format: int32
+             * @description Use only the first so many training examples; at least `batch`.
+             */
+            train_limit?: number | null;
+        };
+        /** @description One layer. Images are height × width × channels, sequences positions × features. */
+        Layer: {
+            bias?: boolean;
+            /**
+             * Format: int32
+             * @description Channels that it makes.
+             */
+            channels: number;
+            /**
+             * Format: int32
+             * @description With as many as channels it is a depthwise convolution.
+             */
+            groups?: number;
+            kernel?: components["schemas"]["Sides"];
+            /** @enum {string} */
+            kind: "conv";
+            padding?: components["schemas"]["Sides"] | null;
+            relu?: boolean;
+            stride?: components["schemas"]["Sides"];
+        } | {
+            /** Format: int32 */
+            channels: number;
+            /** @enum {string} */
+            kind: "conv_pool";
+        } | {
+            /** @enum {string} */
+            kind: "dense";
+            relu?: boolean;
+            /** Format: int32 */
+            width: number;
+        } | {
+            kernel?: components["schemas"]["Sides"];
+            /** @enum {string} */
+            kind: "max_pool";
+            /** @description None when left out; at most half of the kernel. */
+            padding?: components["schemas"]["Sides"];
+            stride?: components["schemas"]["Sides"] | null;
+        } | {
+            kernel?: components["schemas"]["Sides"];
+            /** @enum {string} */
+            kind: "average_pool";
+            padding?: components["schemas"]["Sides"];
+            stride?: components["schemas"]["Sides"] | null;
+        } | {
+            /** @enum {string} */
+            kind: "global_average_pool";
+        } | {
+            /** @enum {string} */
+            kind: "batch_norm";
+            relu?: boolean;
+        } | {
+            function: components["schemas"]["Activation"];
+            /** @enum {string} */
+            kind: "activation";
+        } | {
+            /** @enum {string} */
+            kind: "dropout";
+            /** Format: float */
+            share: number;
+        } | {
+            /** @enum {string} */
+            kind: "layer_norm";
+        } | {
+            /** Format: int32 */
+            factor: number;
+            /** @enum {string} */
+            kind: "upsample";
+        } | {
+            /** @enum {string} */
+            kind: "embedding";
+            /** Format: int32 */
+            width: number;
+        } | {
+            /** @enum {string} */
+            kind: "positions";
+        } | {
+            bias?: boolean;
+            /** @enum {string} */
+            kind: "project";
+            /** Format: int32 */
+            width: number;
+        } | {
+            /** Format: int32 */
+            heads: number;
+            /** @enum {string} */
+            kind: "attention";
+        } | {
+            /** Format: int32 */
+            hidden: number;
+            /** @enum {string} */
+            kind: "lstm";
+        } | {
+            /** Format: int32 */
+            hidden: number;
+            /** @enum {string} */
+            kind: "gru";
+        } | {
+            /** @enum {string} */
+            kind: "flatten";
+        } | {
+            /** @enum {string} */
+            kind: "reshape";
+            shape: number[];
+        } | {
+            /** @enum {string} */
+            kind: "residual";
+            layers: components["schemas"]["Layer"][];
+            /** @description After the addition. */
+            relu?: boolean;
+            shortcut?: components["schemas"]["Layer"][];
+        } | {
+            branches: components["schemas"]["Layer"][][];
+            /** @enum {string} */
+            kind: "concat";
+        };
         /** @description Another codec for some blocks. */
         LayerCodec: {
             /** @description A block's name, in which one `*` stands for anything: `dense1.weight`, `conv*`, `*.bias`. */
             blocks: string;
             codec: components["schemas"]["CodecConfig"];
+        };
+        /** @description What is to be learnt of each example. */
+        Learn: {
+            /** Format: int32 */
+            classes: number;
+            /** @enum {string} */
+            kind: "classes";
+        } | {
+            /** @enum {string} */
+            kind: "values";
+            /** Format: int32 */
+            values: number;
         };
         /** @description Why a log ends. */
         LogEnd: {
@@ -1553,19 +1882,103 @@ export interface components {
         Measure: "accuracy" | "loss";
         /** @enum {string} */
         Metric: "test_accuracy" | "test_loss";
-        /** @description A network by its kind. */
+        /** @description A network by its kind. What goes in and comes out follows from the data set. */
         Model: {
             /** @description Widths, input to output; at most 16, each 1 to 16,384. */
             hidden: number[];
             /** @enum {string} */
             kind: "mlp";
         } | {
-            /** @description Output channels; 1 to 4 convolutions, each 1 to 1,024. */
+            /** @description Output channels; 1 to 8 convolutions, each 1 to 1,024. */
             channels: number[];
             /** @description Widths; at most 8, each 1 to 16,384. */
             dense: number[];
             /** @enum {string} */
             kind: "cnn";
+        } | {
+            /** @enum {string} */
+            kind: "lenet5";
+        } | {
+            /** @enum {string} */
+            kind: "alexnet";
+        } | {
+            batch_norm?: boolean;
+            /**
+             * Format: int32
+             * @description 11, 13, 16 or 19.
+             */
+            depth: number;
+            /** @enum {string} */
+            kind: "vgg";
+        } | {
+            /** @enum {string} */
+            kind: "googlenet";
+        } | {
+            /**
+             * Format: int32
+             * @description 18, 34, 50, 101 or 152.
+             */
+            depth: number;
+            /** @enum {string} */
+            kind: "resnet";
+        } | {
+            /** @enum {string} */
+            kind: "densenet";
+            variant: components["schemas"]["DenseNetVariant"];
+        } | {
+            /** @description Of the convolutions of stride 2, each 1 to 1,024; 1 to 8. The sides of the image halve evenly at each. */
+            channels: number[];
+            /**
+             * Format: int32
+             * @description Numbers in the middle, 1 to 16,384.
+             */
+            code: number;
+            /** @enum {string} */
+            kind: "autoencoder";
+        } | {
+            /**
+             * Format: int32
+             * @description 1 to 128.
+             */
+            blocks: number;
+            /**
+             * Format: float
+             * @description 0 to below 1.
+             */
+            dropout?: number;
+            /** Format: int32 */
+            heads: number;
+            /** @enum {string} */
+            kind: "gpt";
+            /** @description Whether the scores are products with the tokens' own table. */
+            tied?: boolean;
+            /**
+             * Format: int32
+             * @description 1 to 16,384; `heads` divide it.
+             */
+            width: number;
+        } | {
+            /** @description Of each layer, 1 to 16,384; 1 to 16 layers. */
+            hidden: number[];
+            /** @enum {string} */
+            kind: "lstm";
+            /**
+             * Format: int32
+             * @description Of the embedding, 1 to 16,384.
+             */
+            width: number;
+        } | {
+            hidden: number[];
+            /** @enum {string} */
+            kind: "gru";
+            /** Format: int32 */
+            width: number;
+        } | {
+            goal?: components["schemas"]["Goal"];
+            /** @enum {string} */
+            kind: "layers";
+            /** @description At most 1,024, those inside others counted too. */
+            layers: components["schemas"]["Layer"][];
         };
         /** @description A tenant to create. */
         NewTenant: {
@@ -1633,6 +2046,23 @@ export interface components {
          * @enum {string}
          */
         Norm: "largest" | "euclidean";
+        /** @description What numbers go through before the network sees them. Of images by channel, of tables by column. */
+        Normalisation: {
+            /** @enum {string} */
+            kind: "none";
+        } | {
+            /** @enum {string} */
+            kind: "measured";
+        } | {
+            /** @enum {string} */
+            kind: "min_max";
+        } | {
+            /** @enum {string} */
+            kind: "given";
+            mean: number[];
+            /** @description Above 0. */
+            std: number[];
+        };
         /** @description The job that holds a GPU. Another tenant's name and job name are shown to administrators only. */
         Occupant: {
             id: components["schemas"]["JobId"];
@@ -1644,6 +2074,10 @@ export interface components {
             /** @description Where the stream begins. */
             cursor: string;
         };
+        /**
+         * @description How a gradient changes a parameter. `learning_rate` is above 0 and at most 100; `weight_decay`, 0 to below 1, is an L2 penalty
+         *     that is added to the gradient.
+         */
         Optimizer: {
             /** @enum {string} */
             kind: "sgd";
@@ -1657,6 +2091,47 @@ export interface components {
              * @description 0 to below 1.
              */
             momentum?: number;
+            /** @description Looks ahead along the momentum (Sutskever et al., 2013), which must be above 0. */
+            nesterov?: boolean;
+            /** Format: double */
+            weight_decay?: number;
+        } | {
+            /** @enum {string} */
+            kind: "lars";
+            /** Format: double */
+            learning_rate: number;
+            /** Format: double */
+            momentum?: number;
+            /**
+             * Format: double
+             * @description Share of a tensor's norm that a step may move it by; above 0, at most 1.
+             */
+            trust?: number;
+            /** Format: double */
+            weight_decay?: number;
+        } | {
+            /** Format: double */
+            epsilon?: number;
+            /** @enum {string} */
+            kind: "adagrad";
+            /** Format: double */
+            learning_rate: number;
+            /** Format: double */
+            weight_decay?: number;
+        } | {
+            /** Format: double */
+            epsilon?: number;
+            /** @enum {string} */
+            kind: "rmsprop";
+            /** Format: double */
+            learning_rate: number;
+            /** Format: double */
+            momentum?: number;
+            /**
+             * Format: double
+             * @description Of the mean of squares; 0 to below 1.
+             */
+            rho?: number;
             /** Format: double */
             weight_decay?: number;
         } | {
@@ -1664,6 +2139,8 @@ export interface components {
             beta1?: number;
             /** Format: double */
             beta2?: number;
+            /** @description AdamW: parameters decay by themselves, not through the gradient (Loshchilov and Hutter, 2019). */
+            decoupled?: boolean;
             /** Format: double */
             epsilon?: number;
             /** @enum {string} */
@@ -2145,6 +2622,24 @@ export interface components {
             workers?: components["schemas"]["Range"];
         };
         /**
+         * @description Linear warm-up, then decay. Steps count from the job's beginning and are updates of the parameters: under `ssp` and `asp` each
+         *     worker's push is one.
+         */
+        Schedule: {
+            /**
+             * @default {
+             *       "kind": "constant"
+             *     }
+             */
+            decay: components["schemas"]["Decay"];
+            /**
+             * Format: int64
+             * @description Over the first so many steps the rate rises linearly; the last of them has the whole rate (Goyal et al., 2017).
+             * @default 0
+             */
+            warmup_steps: number;
+        };
+        /**
          * @description The training series of a job. A job that went back to a checkpoint trains the steps after it again; the series then has only
          *     the newer samples of them.
          */
@@ -2190,6 +2685,8 @@ export interface components {
              */
             later: number;
         };
+        /** @description Height and width: one number for both, or `[height, width]`. */
+        Sides: number | number[];
         /** @description When the job is done: at the first of these that holds. At least one of `epochs`, `steps`, `wall_minutes`. */
         Stop: {
             /** @default null */
