@@ -13,7 +13,9 @@ use crate::model::{Batch, Network};
 use emulator::Emulator;
 
 fn session(network: &Network, kind: Kind, max_batch: usize) -> Session {
-    let queue = Box::new(Emulator::new(kind));
+    let mut queue = Box::new(Emulator::new(kind));
+    // Small parts try what cuBLASLt may leave to a kernel.
+    queue.is_plain = max_batch < devices::EXAMPLES;
     Session::new(network, queue, kind, max_batch, 0).expect("the machine has room")
 }
 
