@@ -23,10 +23,10 @@ web: ## build the web page into web/dist
 	@scripts/build-web
 
 test: web ## run every test
-	@scripts/ensure-toolchain
+	@scripts/ensure-toolchain test
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
-	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && \
-	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM && \
+	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && MUSTER_NVRTC=$$(scripts/ensure-nvrtc) && \
+	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM MUSTER_NVRTC && \
 	MUSTER_DATASETS=$$(dirname "$$dataset") PATH="$$node:$$PATH" scripts/run-tests
 
 bench: PEERS ?=
