@@ -52,8 +52,8 @@ fn consistency(errors: &mut Errors, exchange: &Exchange) {
 }
 
 fn compression(errors: &mut Errors, exchange: &Exchange) {
-    let there = exchange.compression == Compression::None
-        || exchange.topology == Topology::ParameterServer;
+    let there =
+        exchange.compression == Compression::None || exchange.topology == Topology::ParameterServer;
     not_yet(
         errors,
         "exchange.compression",
