@@ -197,3 +197,35 @@ fn a_killed_worker_is_done_without() {
         assert_eq!(rig.checkpoints(), [format!("step-{step:010}-r1")]);
     }
 }
+
+/// The nodes of a job hear of a resize one after the other: who leaves may be told to stop before the chief knows why.
+#[test]
+fn a_worker_that_is_told_to_leave_before_the_chief_knows_ends_nothing() {
+    let rig = Rig::new();
+    let first = Launch::new(1, 3, 1, spec(json!({ "stop": { "epochs": 60 } })));
+    let mut revision = rig.start(&first);
+    at_step(&mut revision, 20);
+    let leaver = Role::Worker { rank: 2 };
+    let mut peers = revision.peers.clone();
+    peers.revision = 2;
+    peers.workers.truncate(2);
+    revision.task(leaver).tell(&peers);
+    revision.task(leaver).signal("TERM");
+    // Long enough for many steps: the job trains on with all three.
+    thread::sleep(Duration::from_millis(300));
+    assert_eq!(resizes(&revision.chief().events()), []);
+    let shrunk = Launch {
+        revision: 2,
+        workers: 2,
+        ..first
+    };
+    rig.resize(&mut revision, &shrunk, &[0, 1], &[0]);
+    let (_, workers, ps_shards, _) = resized(&mut revision, 1);
+    assert_eq!((workers, ps_shards), (2, 1));
+    revision.succeed();
+    let gone = |event: &TaskReport| matches!(event, TaskReport::PeerGone { .. });
+    assert!(
+        !revision.chief().events().iter().any(gone),
+        "it left in order"
+    );
+}

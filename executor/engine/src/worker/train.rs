@@ -91,7 +91,7 @@ pub fn run(
     };
     let trained = match start {
         Some(start) => lead(launch, &mut model, exchange, folder, start, around),
-        None => follow(&mut model, exchange, around),
+        None => follow(launch, &mut model, exchange, around),
     };
     trained.or_else(Trouble::ending)
 }
@@ -152,6 +152,7 @@ fn lead(
 
 /// Every other rank.
 fn follow(
+    launch: &TaskLaunch,
     model: &mut Model,
     mut exchange: Box<dyn Exchange + '_>,
     around: &Surroundings<'_>,
@@ -162,7 +163,7 @@ fn follow(
     };
     log::line(format_args!("training from step {step}"));
     loop {
-        if around.stop.is_set() {
+        if around.stop.is_set() && !waits_to_be_let_go(launch, around) {
             log::line(format_args!("stopped in order after step {step}"));
             exchange.goodbye();
             return Ok(Ending::Interrupted);
@@ -172,6 +173,16 @@ fn follow(
             (other, _) => return Ok(followed(other, exchange)),
         }
     }
+}
+
+/// A worker without which the job goes on takes part until the chief has changed the view: its goodbye may be heard where nobody
+/// knows of that yet, and would look like the end of the whole job. There is time for it until the grace is nearly over.
+fn waits_to_be_let_go(launch: &TaskLaunch, around: &Surroundings<'_>) -> bool {
+    let is_dismissed = |peers: Peers| {
+        let mut workers = peers.workers.iter();
+        peers.revision > launch.revision && workers.all(|peer| peer.task_id != launch.task_id)
+    };
+    !around.stop.must_hurry() && (around.peers)().is_some_and(is_dismissed)
 }
 
 fn followed(answer: Answer, exchange: Box<dyn Exchange + '_>) -> Ending {

@@ -274,9 +274,7 @@ impl Revision {
     /// Tells every task who the others are.
     fn tell(&self) {
         for task in &self.tasks {
-            let fresh = task.folder.join("peers.json.new");
-            fs::write(&fresh, serde_json::to_vec(&self.peers).unwrap()).unwrap();
-            fs::rename(&fresh, task.folder.join("peers.json")).unwrap();
+            task.tell(&self.peers);
         }
     }
 
@@ -362,6 +360,13 @@ impl Task {
             node_id: NodeId(Uuid::from_u128(1)),
             address,
         }
+    }
+
+    /// Tells it who the others are.
+    pub fn tell(&self, peers: &Peers) {
+        let fresh = self.folder.join("peers.json.new");
+        fs::write(&fresh, serde_json::to_vec(peers).unwrap()).unwrap();
+        fs::rename(&fresh, self.folder.join("peers.json")).unwrap();
     }
 
     pub fn signal(&mut self, name: &str) {
