@@ -79,7 +79,6 @@ fn a_job_without_servers_is_given_workers_only_and_its_speed_is_believed() {
     assert_eq!(tasks.len(), 4);
     let is_worker = |task: &Task| matches!(task.role, Role::Worker { .. });
     assert!(tasks.iter().all(is_worker));
-    // Two workers are as fast as four: the others are given back once that is known.
     for workers in [4, 2] {
         scene.find("a").speeds.push(SpeedPoint {
             workers,
@@ -88,10 +87,10 @@ fn a_job_without_servers_is_given_workers_only_and_its_speed_is_believed() {
             samples: 1_000,
         });
     }
-    scene.find("a").progress.max_steps = Some(1_000_000);
-    scene.later(600_000);
-    scene.settle();
-    assert_eq!(scene.workers("a"), 2);
+    let (_, report) = muster_core::plan(&scene.snapshot, &scene.policy);
+    let speed = &report.jobs[0].speed;
+    assert_eq!(speed.points, 2);
+    assert!((speed.steps_per_s - 20.0).abs() < 2.0, "{speed:?}");
 }
 
 #[test]
