@@ -1,0 +1,75 @@
+//! Whoever dies while checkpoints are written, the newest whole one is found again: real processes, killed at any moment.
+
+mod rig;
+
+use muster_model::assignment::TaskReport;
+use rig::{Launch, Rig, Task, spec};
+use serde_json::json;
+use std::thread;
+use std::time::Duration;
+
+const STEPS: u64 = 600;
+
+fn newest_written(chief: &Task) -> Option<u64> {
+    let pick = |event: &TaskReport| match event {
+        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
+        _ => None,
+    };
+    chief.events().iter().filter_map(pick).max()
+}
+
+/// The writer is never idle, so nearly every kill meets it at work: in a part, in the manifest, before or after the rename.
+#[test]
+fn killed_at_any_moment_of_writing_it_goes_on_from_what_was_reported_to_the_same_bits() {
+    let document = json!({
+        "stop": { "steps": STEPS },
+        "checkpoint": { "every_steps": 1, "every_minutes": null, "keep": 2, "keep_every_steps": 100 },
+    });
+    let straight = Rig::new();
+    straight
+        .start(&Launch::new(1, 1, 1, spec(document.clone())))
+        .succeed();
+
+    let rig = Rig::new();
+    let mut known = None;
+    let mut revision = 0;
+    for wait_us in [1_000, 3_700, 9_300, 17_100, 23_900, 41_300] {
+        revision += 1;
+        let mut launch = Launch::new(revision, 1, 1, spec(document.clone()));
+        launch.resume_step = known;
+        let mut tasks = rig.start(&launch);
+        tasks
+            .chief()
+            .wait_for("a new checkpoint", |event| match event {
+                TaskReport::CheckpointWritten { checkpoint } if Some(checkpoint.step) > known => {
+                    Some(())
+                }
+                TaskReport::Finished { .. } => Some(()),
+                _ => None,
+            });
+        thread::sleep(Duration::from_micros(wait_us));
+        tasks.kill_all();
+        tasks.wait();
+        let ready = tasks.chief().wait_for("its start", |event| match event {
+            TaskReport::Ready { from_step } => Some(*from_step),
+            _ => None,
+        });
+        assert!(
+            Some(ready) >= known,
+            "revision {revision} began at step {ready} though {known:?} was safe\n{}",
+            tasks.logs()
+        );
+        known = known.max(newest_written(tasks.chief()));
+    }
+    revision += 1;
+    let mut launch = Launch::new(revision, 1, 1, spec(document));
+    launch.resume_step = known;
+    rig.start(&launch).succeed();
+    assert_eq!(straight.final_sha256(1), rig.final_sha256(revision));
+    let left: Vec<String> = std::fs::read_dir(rig.job_folder())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .filter(|name| name.starts_with(".tmp-") || name.starts_with("damaged-"))
+        .collect();
+    assert!(left.is_empty(), "{left:?}");
+}
