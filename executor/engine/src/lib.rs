@@ -9,6 +9,7 @@ pub mod cuda;
 pub mod data;
 pub mod loss;
 pub mod model;
+pub mod onnx;
 pub mod optimizer;
 
 mod layer;

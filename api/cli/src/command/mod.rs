@@ -5,6 +5,7 @@ pub mod compare;
 mod contest;
 pub mod events;
 pub mod explain;
+pub mod export;
 pub mod export_trace;
 pub mod forecast;
 pub mod list;
@@ -66,6 +67,8 @@ pub enum Remote {
     Delete(verbs::OnJob),
     /// List a job's checkpoints, or download one
     Checkpoints(checkpoints::Checkpoints),
+    /// Write a checkpoint's model into one file that other programs load: safetensors or ONNX
+    Export(export::Export),
     /// Download the model of a job that has succeeded
     Model(checkpoints::Model),
     /// List nodes and what runs on each GPU
@@ -118,6 +121,7 @@ impl Remote {
             Self::Cancel(job) => job.run(session, verbs::Verb::Cancel).await?,
             Self::Delete(job) => job.delete(session).await?,
             Self::Checkpoints(options) => options.run(session).await?,
+            Self::Export(options) => options.run(session).await?,
             Self::Model(options) => options.run(session).await?,
             Self::Nodes(options) => options.run(session).await?,
             Self::Drain(node) => node.run(session, true).await?,

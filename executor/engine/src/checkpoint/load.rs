@@ -2,7 +2,6 @@
 
 use super::parts::Part;
 use super::{CheckpointError, Contents, FileSum, Manifest};
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -86,15 +85,11 @@ pub(super) fn load<'s>(
     mut open: impl FnMut(&str) -> Result<Box<dyn Source + 's>, CheckpointError>,
 ) -> Result<Contents, CheckpointError> {
     let parts = manifest.parts();
-    if !parts
-        .iter()
-        .map(|part| &part.name)
-        .eq(in_order(&manifest.files, &parts))
-    {
-        return Err(CheckpointError::damaged(
-            path,
-            "it lists other files than its tensors need",
-        ));
+    // There may be more files, for others to read.
+    let unlisted = |part: &&Part| !manifest.files.contains_key(&part.name);
+    if let Some(part) = parts.iter().find(unlisted) {
+        let what = format!("it does not list {}, which its tensors need", part.name);
+        return Err(CheckpointError::damaged(path, what));
     }
     let sources: Vec<Box<dyn Source + 's>> = parts
         .iter()
@@ -116,17 +111,6 @@ pub(super) fn load<'s>(
     }
     read_all(chunks)?;
     Ok(contents)
-}
-
-fn in_order<'a>(
-    files: &'a BTreeMap<String, FileSum>,
-    parts: &'a [Part],
-) -> impl Iterator<Item = &'a String> {
-    let complete = files.len() == parts.len();
-    let found = parts
-        .iter()
-        .filter_map(|part| files.get_key_value(&part.name));
-    found.map(|(name, _)| name).filter(move |_| complete)
 }
 
 /// What of an arena is still to be given out, from the front.

@@ -6,6 +6,7 @@
 //! * `model.safetensors`: the parameters, one tensor a block, with the block's shape;
 //! * `optimizer.safetensors`: the optimizer's state, tensors named `<block>.<plane>`;
 //! * `extras.safetensors`: arenas that the exchange keeps besides, if there are any;
+//! * `graph.onnx`: the network without its numbers, for exports;
 //! * `manifest.json`: [`Manifest`], everything else that training continues from, and the other files' lengths and sums;
 //! * `SHA256SUMS`: of all of them, for `sha256sum -c` and for the manifest's own check.
 //!
@@ -37,6 +38,7 @@ pub use writer::{Attempt, Kind, Outcome, Writer};
 use muster_model::id::{JobId, TenantId};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 const MANIFEST_FILE: &str = "manifest.json";
 const SUMS_FILE: &str = "SHA256SUMS";
@@ -89,6 +91,8 @@ pub struct JobFolder {
     /// Relative to the checkpoint root.
     relative: String,
     revision: u64,
+    /// What lies in each checkpoint beside the tensors, by name.
+    beside: Vec<(String, Arc<Vec<u8>>)>,
 }
 
 impl JobFolder {
@@ -99,7 +103,15 @@ impl JobFolder {
             root: checkpoint_root.to_owned(),
             relative: format!("{tenant}/{job}"),
             revision,
+            beside: Vec::new(),
         }
+    }
+
+    /// Puts the same small file into each checkpoint, for whoever exports it: the engine itself does not read it.
+    #[must_use]
+    pub fn with_file(mut self, name: &str, bytes: Vec<u8>) -> Self {
+        self.beside.push((name.to_owned(), Arc::new(bytes)));
+        self
     }
 
     /// Where it lies.

@@ -73,6 +73,15 @@ impl JobFolder {
         remove(&fresh)?;
         fs::create_dir(&fresh).map_err(CheckpointError::io("make", &fresh))?;
         manifest.files = write_parts(&fresh, &manifest.parts(), &contents.arenas())?;
+        for (name, bytes) in &self.beside {
+            write_durable(&fresh.join(name), bytes)?;
+            let sum = FileSum {
+                bytes: bytes.len() as u64,
+                sha256: sha256(bytes),
+                crc32: Vec::new(),
+            };
+            manifest.files.insert(name.clone(), sum);
+        }
         let (text, manifest_sha256) = manifest_text(manifest);
         write_durable(&fresh.join(MANIFEST_FILE), text.as_bytes())?;
         let listed = sums_text(&manifest_sha256, &manifest.files);

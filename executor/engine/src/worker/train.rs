@@ -15,6 +15,7 @@ use crate::log;
 use crate::model::Network;
 use crate::stop::StopFlag;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
+use muster_model::export::GRAPH_FILE;
 use muster_model::spec::Topology;
 use std::path::Path;
 use std::sync::Arc;
@@ -64,7 +65,8 @@ pub fn run(
         launch.tenant_id,
         launch.job_id,
         launch.revision,
-    );
+    )
+    .with_file(GRAPH_FILE, crate::onnx::graph(&model.network));
     let start = match rank {
         0 => {
             let planes = document::state_planes(&launch.spec.engine.optimizer).len();

@@ -1,0 +1,237 @@
+//! `muster export`: a checkpoint's model as one file that other programs load.
+//!
+//! Tensors come as the files of the checkpoint, in parts, and go to the disk as they come: only heads are kept in memory. An ONNX model
+//! is the checkpoint's graph with every tensor appended.
+
+use super::{NotFound, Session};
+use crate::output::line;
+use anyhow::{Context as _, bail, ensure};
+use clap::{Args, ValueEnum};
+use futures::StreamExt as _;
+use futures::stream::BoxStream;
+use muster_client::{Client, ClientError};
+use muster_model::export::{
+    GRAPH_FILE, Listed, MAX_ONNX_BYTES, listed, onnx_head, safetensors_head,
+};
+use muster_model::id::JobId;
+use std::path::{Path, PathBuf};
+use tokio::fs::File;
+use tokio::io::{AsyncWriteExt as _, BufWriter};
+
+/// No model has a header of this size.
+const MAX_HEADER_BYTES: u64 = 64 << 20;
+
+#[derive(Debug, Args)]
+pub struct Export {
+    /// Name (the newest of it) or id.
+    job: String,
+    /// Kind of the file.
+    #[arg(long, value_enum, default_value_t = Format::Safetensors)]
+    format: Format,
+    /// Step of the checkpoint; the newest there is, if not given.
+    #[arg(long)]
+    step: Option<u64>,
+    /// File to write.
+    #[arg(short = 'o', long = "file", value_name = "FILE")]
+    file: PathBuf,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Named tensors, as PyTorch and others load them.
+    Safetensors,
+    /// The whole network, as ONNX Runtime and others run it.
+    Onnx,
+}
+
+impl Export {
+    /// # Errors
+    /// No such job or checkpoint, a checkpoint without a graph, what the server says, or a file that cannot be written.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let job = session.job(&self.job).await?;
+        let checkpoints = session.client.checkpoints(job.id).await?;
+        let chosen = checkpoints
+            .iter()
+            .filter(|one| one.retained && self.step.is_none_or(|step| one.written.step == step))
+            .max_by_key(|one| (one.written.step, one.written.revision));
+        let Some(chosen) = chosen else {
+            let which = self
+                .step
+                .map_or_else(String::new, |step| format!(" of step {step}"));
+            bail!(NotFound(format!(
+                "job {} has no checkpoint{which} to export",
+                job.name
+            )));
+        };
+        let files = &chosen.written.files;
+        // Their numbers are in the order of the tensors.
+        let mut parts: Vec<&String> = files
+            .iter()
+            .filter(|name| name.starts_with("model") && name.ends_with(".safetensors"))
+            .collect();
+        parts.sort();
+        ensure!(
+            !parts.is_empty(),
+            "the checkpoint of step {} has no model",
+            chosen.written.step
+        );
+        let source = Source {
+            client: &session.client,
+            job: job.id,
+            step: chosen.written.step,
+        };
+        if self.format == Format::Onnx && !files.iter().any(|name| name == GRAPH_FILE) {
+            bail!(
+                "the checkpoint of step {} has no graph: an older release wrote it, which could only be exported as safetensors",
+                chosen.written.step
+            );
+        }
+        let mut name = self
+            .file
+            .file_name()
+            .context("-o names no file")?
+            .to_owned();
+        name.push(".part");
+        let fresh = self.file.with_file_name(name);
+        write(&source, &parts, self.format, &fresh).await?;
+        tokio::fs::rename(&fresh, &self.file)
+            .await
+            .with_context(|| format!("write {}", self.file.display()))?;
+        line(&format!(
+            "wrote the model of step {} to {}",
+            chosen.written.step,
+            self.file.display()
+        ))
+    }
+}
+
+/// A checkpoint as the server has it.
+struct Source<'a> {
+    client: &'a Client,
+    job: JobId,
+    step: u64,
+}
+
+async fn write(
+    source: &Source<'_>,
+    parts: &[&String],
+    format: Format,
+    path: &Path,
+) -> anyhow::Result<()> {
+    let file = File::create(path)
+        .await
+        .with_context(|| format!("write {}", path.display()))?;
+    let mut file = BufWriter::new(file);
+    match format {
+        Format::Safetensors => {
+            // The one head comes before all numbers, so every part is opened first: its own head comes at once, its numbers when
+            // they are read.
+            let mut open = Vec::new();
+            for part in parts {
+                open.push(source.open(part).await?);
+            }
+            let all: Vec<Listed> = open
+                .iter()
+                .flat_map(|(_, tensors)| tensors.clone())
+                .collect();
+            file.write_all(&safetensors_head(&all)).await?;
+            for (mut body, tensors) in open {
+                let bytes = tensors.iter().map(Listed::bytes).sum();
+                body.copy(bytes, &mut file).await?;
+            }
+        }
+        Format::Onnx => {
+            let mut graph = source.body(GRAPH_FILE).await?;
+            let mut written = graph.copy_all(&mut file).await?;
+            for part in parts {
+                let (mut body, tensors) = source.open(part).await?;
+                for tensor in &tensors {
+                    let head = onnx_head(tensor);
+                    written += head.len() as u64 + tensor.bytes();
+                    ensure!(
+                        written <= MAX_ONNX_BYTES,
+                        "the model is larger than the 2 GiB that an ONNX file can hold; --format safetensors has no limit"
+                    );
+                    file.write_all(&head).await?;
+                    body.copy(tensor.bytes(), &mut file).await?;
+                }
+            }
+        }
+    }
+    file.flush().await?;
+    Ok(file.into_inner().sync_all().await?)
+}
+
+impl Source<'_> {
+    async fn body(&self, name: &str) -> anyhow::Result<Body> {
+        let download = self
+            .client
+            .checkpoint_file(self.job, self.step, name)
+            .await?;
+        Ok(Body {
+            pieces: download.body,
+            rest: Vec::new(),
+        })
+    }
+
+    /// A part from its numbers on, and its tensors.
+    async fn open(&self, name: &str) -> anyhow::Result<(Body, Vec<Listed>)> {
+        let mut body = self.body(name).await?;
+        let length = body.take(8).await?;
+        let length = u64::from_le_bytes(length.try_into().expect("eight bytes"));
+        ensure!(length <= MAX_HEADER_BYTES, "{name} is no safetensors file");
+        let header = body.take(length as usize).await?;
+        let tensors = listed(&header).with_context(|| format!("cannot read {name}"))?;
+        Ok((body, tensors))
+    }
+}
+
+/// A download, read by counts of bytes.
+struct Body {
+    pieces: BoxStream<'static, Result<Vec<u8>, ClientError>>,
+    rest: Vec<u8>,
+}
+
+impl Body {
+    async fn take(&mut self, count: usize) -> anyhow::Result<Vec<u8>> {
+        while self.rest.len() < count {
+            let piece = self
+                .pieces
+                .next()
+                .await
+                .context("the file ends too early")??;
+            self.rest.extend(piece);
+        }
+        let tail = self.rest.split_off(count);
+        Ok(std::mem::replace(&mut self.rest, tail))
+    }
+
+    async fn copy(&mut self, bytes: u64, to: &mut BufWriter<File>) -> anyhow::Result<()> {
+        let mut wanted = bytes;
+        while wanted > 0 {
+            if self.rest.is_empty() {
+                self.rest = self
+                    .pieces
+                    .next()
+                    .await
+                    .context("the file ends too early")??;
+            }
+            let count = wanted.min(self.rest.len() as u64) as usize;
+            let tail = self.rest.split_off(count);
+            to.write_all(&self.rest).await?;
+            self.rest = tail;
+            wanted -= count as u64;
+        }
+        Ok(())
+    }
+
+    async fn copy_all(&mut self, to: &mut BufWriter<File>) -> anyhow::Result<u64> {
+        let mut bytes = 0;
+        while let Some(piece) = self.pieces.next().await {
+            let piece = piece?;
+            to.write_all(&piece).await?;
+            bytes += piece.len() as u64;
+        }
+        Ok(bytes)
+    }
+}

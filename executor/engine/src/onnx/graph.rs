@@ -1,0 +1,114 @@
+//! A graph while it grows: names for values, and parameters by their place in the arena.
+
+use super::proto::{self, Attribute, Message};
+use crate::model::Block;
+use std::ops::Range;
+
+/// Nodes and small constants so far.
+#[derive(Debug)]
+pub struct Graph<'a> {
+    blocks: &'a [Block],
+    message: Message,
+    count: usize,
+}
+
+impl<'a> Graph<'a> {
+    pub fn new(blocks: &'a [Block]) -> Self {
+        Self {
+            blocks,
+            message: Message::default().bytes(2, b"network"),
+            count: 0,
+        }
+    }
+
+    /// Adds a node with one output; its name.
+    pub fn node(&mut self, kind: &str, inputs: &[&str], attributes: &[Attribute]) -> String {
+        let name = self.name();
+        self.push(proto::node(kind, inputs, &[&name], attributes));
+        name
+    }
+
+    /// Adds a node whose output has this name.
+    pub fn named(&mut self, kind: &str, inputs: &[&str], output: &str) {
+        self.push(proto::node(kind, inputs, &[output], &[]));
+    }
+
+    /// Adds a node that cuts its input into equal parts.
+    pub fn split(&mut self, x: &str, axis: i64, parts: usize) -> Vec<String> {
+        let names: Vec<String> = (0..parts).map(|_| self.name()).collect();
+        let outputs: Vec<&str> = names.iter().map(String::as_str).collect();
+        let attributes = [
+            Attribute::int("axis", axis),
+            Attribute::int("num_outputs", parts as i64),
+        ];
+        self.push(proto::node("Split", &[x], &outputs, &attributes));
+        names
+    }
+
+    pub fn reshape(&mut self, x: &str, shape: &[i64]) -> String {
+        let shape = self.integers(shape);
+        self.node("Reshape", &[x, &shape], &[])
+    }
+
+    pub fn transpose(&mut self, x: &str, order: &[i64]) -> String {
+        self.node("Transpose", &[x], &[Attribute::ints("perm", order)])
+    }
+
+    /// A constant.
+    pub fn integers(&mut self, values: &[i64]) -> String {
+        let name = self.name();
+        let tensor = proto::integers(&name, values);
+        self.initializer(&tensor);
+        name
+    }
+
+    /// A constant.
+    pub fn floats(&mut self, values: &[f32]) -> String {
+        let name = self.name();
+        let tensor = proto::floats(&name, values);
+        self.initializer(&tensor);
+        name
+    }
+
+    /// The parameters at this place of the arena, in this shape.
+    ///
+    /// # Panics
+    /// When no block lies there.
+    pub fn parameter(&mut self, range: &Range<usize>, shape: &[i64]) -> String {
+        let block = self
+            .blocks
+            .iter()
+            .find(|block| block.range() == *range)
+            .expect("an operation's parameters are blocks");
+        let name = block.name.clone();
+        let own = block.shape.iter().map(|&side| side as i64);
+        if own.eq(shape.iter().copied()) {
+            name
+        } else {
+            self.reshape(&name, shape)
+        }
+    }
+
+    /// The whole model, with the numbers of an example's input and output.
+    pub fn model(self, inputs: usize, outputs: usize) -> Vec<u8> {
+        let graph = self
+            .message
+            .message(11, &proto::value("input", inputs))
+            .message(12, &proto::value("output", outputs));
+        proto::model(&graph)
+    }
+
+    fn initializer(&mut self, tensor: &Message) {
+        self.message = std::mem::take(&mut self.message).message(5, tensor);
+    }
+
+    fn push(&mut self, node: Message) {
+        self.message = std::mem::take(&mut self.message).message(1, &node);
+    }
+
+    /// No block's name begins so.
+    fn name(&mut self) -> String {
+        self.count += 1;
+        format!("%{}", self.count)
+    }
+}

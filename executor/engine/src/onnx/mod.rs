@@ -1,0 +1,143 @@
+//! A network as an ONNX graph without its numbers: every parameter is named as in a checkpoint's safetensors files, so that an export
+//! only appends them.
+//!
+//! Values travel flat, examples × numbers, as they do here; each operation gives them the shape that it needs. Images and weights are
+//! turned from NHWC and HWIO by nodes, which runtimes fold away, so that a parameter's bytes are the checkpoint's. What an evaluation
+//! leaves out (dropout) is left out.
+//!
+//! This module must never know of files, jobs or parameters' values.
+
+mod graph;
+mod image;
+mod proto;
+mod sequence;
+
+use crate::layer::{Activation, Op};
+use crate::model::Network;
+use graph::Graph;
+use proto::Attribute;
+
+/// The bytes of a `ModelProto` with every parameter still missing: one input `input` (examples × numbers, tokens as floats too) and one
+/// output `output`, before the loss's softmax or sigmoid.
+///
+/// More `ModelProto.graph.initializer` fields can be appended to these bytes: repeated fields of a message that comes in pieces add up.
+#[must_use]
+pub fn graph(network: &Network) -> Vec<u8> {
+    let mut graph = Graph::new(network.blocks());
+    let mut values = vec!["input".to_owned()];
+    for (node, &len) in network.nodes.iter().zip(&network.lens[1..]) {
+        let inputs: Vec<(&str, usize)> = node
+            .inputs
+            .iter()
+            .map(|&value| (values[value].as_str(), network.lens[value]))
+            .collect();
+        let output = operation(&mut graph, &node.op, &inputs);
+        values.push(graph.reshape(&output, &[-1, len as i64]));
+    }
+    let last = values.last().expect("a network has an input");
+    graph.named("Identity", &[last], "output");
+    graph.model(network.input().len(), network.outputs())
+}
+
+/// The name of what it makes, in any shape.
+fn operation(graph: &mut Graph<'_>, op: &Op, inputs: &[(&str, usize)]) -> String {
+    let (x, len) = inputs[0];
+    match op {
+        Op::Activate(op) => activate(graph, x, op.function),
+        Op::AveragePool(op) => image::pool(graph, x, &op.window, op.channels, "AveragePool"),
+        Op::MaxPool(op) => image::pool(graph, x, &op.window, op.channels, "MaxPool"),
+        Op::BatchNorm(op) => {
+            let channels = [op.channels as i64];
+            let rows = graph.reshape(x, &[-1, channels[0]]);
+            let blocks = [&op.scale, &op.shift, &op.mean, &op.variance];
+            let [scale, shift, mean, variance] =
+                blocks.map(|block| graph.parameter(block, &channels));
+            let inputs = [&rows, &scale, &shift, &mean, &variance].map(String::as_str);
+            let epsilon = [Attribute::float("epsilon", 1e-5)];
+            let out = graph.node("BatchNormalization", &inputs, &epsilon);
+            relu(graph, out, op.relu)
+        }
+        Op::Concat(op) => {
+            let parts: Vec<String> = inputs
+                .iter()
+                .zip(&op.parts)
+                .map(|(&(x, len), &columns)| {
+                    graph.reshape(x, &[-1, (len / columns) as i64, columns as i64])
+                })
+                .collect();
+            let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
+            graph.node("Concat", &parts, &[Attribute::int("axis", 2)])
+        }
+        Op::Conv(op) => image::conv(graph, x, op),
+        Op::ConvPool(op) => image::conv_pool(graph, x, op),
+        Op::Upsample(op) => image::upsample(graph, x, len, op),
+        Op::Reshape(_) | Op::Dropout(_) => x.to_owned(),
+        Op::Residual(op) => {
+            let out = graph.node("Add", &[x, inputs[1].0], &[]);
+            relu(graph, out, op.relu)
+        }
+        Op::Dense(op) => {
+            let rows = graph.reshape(x, &[-1, op.inputs as i64]);
+            let (columns, turned) = (op.outputs as i64, i64::from(op.tied));
+            let shape = match op.tied {
+                true => [columns, op.inputs as i64],
+                false => [op.inputs as i64, columns],
+            };
+            let mut operands = vec![rows, graph.parameter(&op.weight, &shape)];
+            if !op.bias.is_empty() {
+                operands.push(graph.parameter(&op.bias, &[columns]));
+            }
+            let operands: Vec<&str> = operands.iter().map(String::as_str).collect();
+            let out = graph.node("Gemm", &operands, &[Attribute::int("transB", turned)]);
+            relu(graph, out, op.relu)
+        }
+        Op::Embedding(op) => {
+            let table = graph.parameter(&op.table, &[op.vocabulary as i64, op.width as i64]);
+            let tokens = graph.node("Cast", &[x], &[Attribute::int("to", proto::INT64)]);
+            graph.node("Gather", &[&table, &tokens], &[])
+        }
+        Op::Positions(op) => {
+            let table = graph.parameter(&op.table, &[1, op.table.len() as i64]);
+            graph.node("Add", &[x, &table], &[])
+        }
+        Op::LayerNorm(op) => {
+            let width = op.width as i64;
+            let rows = graph.reshape(x, &[-1, op.rows as i64, width]);
+            let [scale, shift] =
+                [&op.scale, &op.shift].map(|block| graph.parameter(block, &[width]));
+            let attributes = [
+                Attribute::int("axis", -1),
+                Attribute::float("epsilon", 1e-5),
+            ];
+            graph.node("LayerNormalization", &[&rows, &scale, &shift], &attributes)
+        }
+        Op::Attention(op) => sequence::attention(graph, x, op),
+        Op::Lstm(op) => sequence::lstm(graph, x, op),
+        Op::Gru(op) => sequence::gru(graph, x, op),
+    }
+}
+
+fn activate(graph: &mut Graph<'_>, x: &str, function: Activation) -> String {
+    match function {
+        Activation::Relu => graph.node("Relu", &[x], &[]),
+        Activation::LeakyRelu { slope } => {
+            graph.node("LeakyRelu", &[x], &[Attribute::float("alpha", slope)])
+        }
+        Activation::Gelu => graph.node("Gelu", &[x], &[]),
+        Activation::GeluTanh => graph.node("Gelu", &[x], &[Attribute::text("approximate", "tanh")]),
+        Activation::Sigmoid => graph.node("Sigmoid", &[x], &[]),
+        Activation::Tanh => graph.node("Tanh", &[x], &[]),
+        Activation::Silu => {
+            let gate = graph.node("Sigmoid", &[x], &[]);
+            graph.node("Mul", &[x, &gate], &[])
+        }
+    }
+}
+
+fn relu(graph: &mut Graph<'_>, x: String, wanted: bool) -> String {
+    if wanted {
+        graph.node("Relu", &[&x], &[])
+    } else {
+        x
+    }
+}

@@ -1,0 +1,113 @@
+//! Operations on sequences.
+
+use super::graph::Graph;
+use super::proto::Attribute;
+use crate::layer::attention::Attention;
+use crate::layer::gru::Gru;
+use crate::layer::lstm::Lstm;
+use std::ops::Range;
+
+/// A score that softmax turns into 0.
+const NEVER: f32 = -1e30;
+
+pub fn attention(graph: &mut Graph<'_>, x: &str, op: &Attention) -> String {
+    let [positions, heads, head] = [op.positions, op.heads, op.head].map(|side| side as i64);
+    let x = graph.reshape(x, &[-1, positions, 3, heads, head]);
+    let parts = graph.split(&x, 2, 3);
+    let mut by_head = |part: &str, order: &[i64]| {
+        let part = graph.reshape(part, &[-1, positions, heads, head]);
+        graph.transpose(&part, order)
+    };
+    let queries = by_head(&parts[0], &[0, 2, 1, 3]);
+    let keys = by_head(&parts[1], &[0, 2, 3, 1]);
+    let values = by_head(&parts[2], &[0, 2, 1, 3]);
+    let scores = graph.node("MatMul", &[&queries, &keys], &[]);
+    let scale = graph.floats(&[1.0 / (op.head as f32).sqrt()]);
+    let scores = graph.node("Mul", &[&scores, &scale], &[]);
+    // Later positions lie above the diagonal.
+    let never = graph.floats(&[NEVER]);
+    let square = graph.integers(&[positions, positions]);
+    let never = graph.node("Expand", &[&never, &square], &[]);
+    let first = graph.integers(&[1]);
+    let first = graph.reshape(&first, &[]);
+    let mask = graph.node("Trilu", &[&never, &first], &[Attribute::int("upper", 1)]);
+    let scores = graph.node("Add", &[&scores, &mask], &[]);
+    let weights = graph.node("Softmax", &[&scores], &[Attribute::int("axis", -1)]);
+    let out = graph.node("MatMul", &[&weights, &values], &[]);
+    graph.transpose(&out, &[0, 2, 1, 3])
+}
+
+/// Ours has gates i, f, g, o and one bias; ONNX i, o, f, g and two.
+pub fn lstm(graph: &mut Graph<'_>, x: &str, op: &Lstm) -> String {
+    let order = [0, 3, 1, 2];
+    let input = weight(graph, &op.input_weight, op.inputs, op.hidden, &order);
+    let recurrent = weight(graph, &op.recurrent_weight, op.hidden, op.hidden, &order);
+    let bias = bias(graph, &op.bias, op.hidden, &order);
+    let zeros = graph.node("Sub", &[&bias, &bias], &[]);
+    let biases = both(graph, &bias, &zeros);
+    let x = steps(graph, x, op.positions, op.inputs);
+    let hidden = [Attribute::int("hidden_size", op.hidden as i64)];
+    let out = graph.node("LSTM", &[&x, &input, &recurrent, &biases], &hidden);
+    examples(graph, &out, op.positions, op.hidden)
+}
+
+/// Ours has gates r, z, n; ONNX z, r, n. The reset gate follows the product in both.
+pub fn gru(graph: &mut Graph<'_>, x: &str, op: &Gru) -> String {
+    let order = [1, 0, 2];
+    let input = weight(graph, &op.input_weight, op.inputs, op.hidden, &order);
+    let recurrent = weight(graph, &op.recurrent_weight, op.hidden, op.hidden, &order);
+    let first = bias(graph, &op.bias, op.hidden, &order);
+    let second = bias(graph, &op.recurrent_bias, op.hidden, &order);
+    let biases = both(graph, &first, &second);
+    let x = steps(graph, x, op.positions, op.inputs);
+    let attributes = [
+        Attribute::int("hidden_size", op.hidden as i64),
+        Attribute::int("linear_before_reset", 1),
+    ];
+    let out = graph.node("GRU", &[&x, &input, &recurrent, &biases], &attributes);
+    examples(graph, &out, op.positions, op.hidden)
+}
+
+/// Inputs × gates · hidden becomes 1 × gates · hidden × inputs, gates in another order.
+fn weight(
+    graph: &mut Graph<'_>,
+    range: &Range<usize>,
+    inputs: usize,
+    hidden: usize,
+    order: &[usize],
+) -> String {
+    let rows = (order.len() * hidden) as i64;
+    let block = graph.parameter(range, &[inputs as i64, rows]);
+    let turned = graph.transpose(&block, &[1, 0]);
+    let gates = ordered(graph, &turned, order);
+    graph.reshape(&gates, &[1, rows, inputs as i64])
+}
+
+fn bias(graph: &mut Graph<'_>, range: &Range<usize>, hidden: usize, order: &[usize]) -> String {
+    let rows = (order.len() * hidden) as i64;
+    let block = graph.parameter(range, &[rows]);
+    let gates = ordered(graph, &block, order);
+    graph.reshape(&gates, &[1, rows])
+}
+
+fn ordered(graph: &mut Graph<'_>, x: &str, order: &[usize]) -> String {
+    let gates = graph.split(x, 0, order.len());
+    let gates: Vec<&str> = order.iter().map(|&gate| gates[gate].as_str()).collect();
+    graph.node("Concat", &gates, &[Attribute::int("axis", 0)])
+}
+
+fn both(graph: &mut Graph<'_>, first: &str, second: &str) -> String {
+    graph.node("Concat", &[first, second], &[Attribute::int("axis", 1)])
+}
+
+/// Positions × examples × inputs, as recurrent operators want it.
+fn steps(graph: &mut Graph<'_>, x: &str, positions: usize, inputs: usize) -> String {
+    let x = graph.reshape(x, &[-1, positions as i64, inputs as i64]);
+    graph.transpose(&x, &[1, 0, 2])
+}
+
+/// From positions × 1 × examples × hidden.
+fn examples(graph: &mut Graph<'_>, x: &str, positions: usize, hidden: usize) -> String {
+    let x = graph.reshape(x, &[positions as i64, -1, hidden as i64]);
+    graph.transpose(&x, &[1, 0, 2])
+}

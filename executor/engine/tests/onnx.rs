@@ -1,0 +1,196 @@
+//! Networks as ONNX: ONNX Runtime finds the same losses with the same parameters as we do.
+//!
+//! It needs a python3 with onnxruntime and numpy: `MUSTER_ONNX_PYTHON`, else the one on the PATH (`scripts/ensure-onnxruntime` gets it).
+//! Without one nothing is proved, which is said; in CI that is a failure.
+
+use muster_engine::model::{
+    Batch, Draw, InputShape, Network, Targets,
+    zoo::{self, Gpt},
+};
+use muster_model::export::{Listed, onnx_head};
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+const EXAMPLES: usize = 3;
+
+const SCRIPT: &str = "
+import sys, numpy, onnxruntime
+folder, numbers = sys.argv[1], int(sys.argv[2])
+onnxruntime.set_default_logger_severity(3)
+session = onnxruntime.InferenceSession(folder + '/model.onnx', providers=['CPUExecutionProvider'])
+inputs = numpy.fromfile(folder + '/input', dtype=numpy.float32).reshape(-1, numbers)
+session.run(['output'], {'input': inputs})[0].astype(numpy.float32).tofile(folder + '/output')
+";
+
+fn python() -> Option<String> {
+    let python = std::env::var("MUSTER_ONNX_PYTHON").unwrap_or_else(|_| "python3".to_owned());
+    let probe = Command::new(&python)
+        .args(["-c", "import numpy, onnxruntime"])
+        .output();
+    if probe.is_ok_and(|output| output.status.success()) {
+        return Some(python);
+    }
+    let message = "NOT PROVED: no python3 with onnxruntime and numpy; scripts/ensure-onnxruntime gets one for MUSTER_ONNX_PYTHON";
+    assert!(std::env::var("CI").is_err(), "{message}");
+    eprintln!("{message}");
+    None
+}
+
+/// Numbers that look random and are the same everywhere, −1 to 1.
+fn noise(count: usize, salt: u64) -> Vec<f32> {
+    let mut state = salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+    let mut next = || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+    };
+    (0..count).map(|_| next()).collect()
+}
+
+/// As training might leave them: nothing is 0 or 1 by chance, and variances are positive.
+fn parameters(network: &Network) -> Vec<f32> {
+    let mut out = network.init(3);
+    for block in network.blocks() {
+        let shift = noise(block.len, block.offset as u64 + 1);
+        let positive = block.name.contains("variance");
+        for (value, shift) in out[block.range()].iter_mut().zip(shift) {
+            *value += if positive { shift.abs() } else { 0.02 * shift };
+        }
+    }
+    out
+}
+
+fn model(network: &Network, parameters: &[f32]) -> Vec<u8> {
+    let mut out = muster_engine::onnx::graph(network);
+    for block in network.blocks() {
+        out.extend(onnx_head(&Listed {
+            name: block.name.clone(),
+            shape: block.shape.iter().map(|&side| side as u64).collect(),
+        }));
+        out.extend_from_slice(bytemuck::cast_slice(&parameters[block.range()]));
+    }
+    out
+}
+
+/// Sum over the examples, of classes over their positions and of numbers of the mean, in double precision.
+fn loss(network: &Network, output: &[f32], targets: Targets<'_>) -> f64 {
+    let rows = output.chunks(network.outputs());
+    match targets {
+        Targets::Values(values) => rows
+            .zip(values.chunks(network.outputs()))
+            .map(|(row, values)| {
+                let squares = row
+                    .iter()
+                    .zip(values)
+                    .map(|(a, b)| f64::from(a - b).powi(2));
+                squares.sum::<f64>() / row.len() as f64
+            })
+            .sum(),
+        Targets::Classes(classes) => {
+            let positions = network.targets();
+            let scores = output.chunks(network.outputs() / positions);
+            let of = |(scores, &class): (&[f32], &u32)| {
+                let largest = f64::from(scores.iter().copied().fold(f32::MIN, f32::max));
+                let sum: f64 = scores.iter().map(|&x| (f64::from(x) - largest).exp()).sum();
+                largest + sum.ln() - f64::from(scores[class as usize])
+            };
+            scores.zip(classes).map(of).sum()
+        }
+    }
+}
+
+fn agrees(name: &str, network: &Network, vocabulary: Option<u32>, python: &str, folder: &Path) {
+    let parameters = parameters(network);
+    let numbers = network.input().len();
+    let mut inputs = noise(EXAMPLES * numbers, 9);
+    if let Some(vocabulary) = vocabulary {
+        for input in &mut inputs {
+            *input = ((*input + 1.0) * 0.499 * vocabulary as f32).floor();
+        }
+    }
+    let classes = network.outputs() / network.targets();
+    let labels: Vec<u32> = (0..EXAMPLES * network.targets())
+        .map(|i| (i * 7 % classes) as u32)
+        .collect();
+    let values = noise(EXAMPLES * network.outputs(), 11);
+    let targets = match network.wants_classes() {
+        true => Targets::Classes(&labels),
+        false => Targets::Values(&values),
+    };
+    let batch = Batch {
+        inputs: &inputs,
+        targets,
+        draw: Draw::default(),
+    };
+    let mut workspace = network.workspace(EXAMPLES, 1);
+    let ours = network
+        .evaluate(&mut workspace, &parameters, &batch)
+        .loss_sum;
+
+    fs::write(folder.join("model.onnx"), model(network, &parameters)).unwrap();
+    fs::write(folder.join("input"), bytemuck::cast_slice(&inputs)).unwrap();
+    let run = Command::new(python)
+        .args(["-c", SCRIPT])
+        .arg(folder)
+        .arg(numbers.to_string())
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&run.stderr);
+    assert!(run.status.success(), "{name}: {errors}");
+    let output = fs::read(folder.join("output")).unwrap();
+    let output: Vec<f32> = bytemuck::pod_collect_to_vec(&output);
+    assert_eq!(output.len(), EXAMPLES * network.outputs(), "{name}");
+    let theirs = loss(network, &output, targets);
+    assert!(
+        (ours - theirs).abs() <= 2e-4 * ours.abs().max(1.0),
+        "{name}: our loss is {ours}, that of ONNX Runtime's output {theirs}"
+    );
+    println!("{name}: {ours} and {theirs}");
+}
+
+#[test]
+fn onnx_runtime_finds_the_same_losses() {
+    let Some(python) = python() else { return };
+    let image = |side, channels| InputShape {
+        height: side,
+        width: side,
+        channels,
+    };
+    let gpt = |tied| Gpt {
+        length: 12,
+        vocabulary: 40,
+        width: 24,
+        blocks: 2,
+        heads: 3,
+        tied,
+        dropout: 0.1,
+    };
+    let networks = [
+        ("mlp", zoo::mlp(image(9, 1), &[16, 8], 5), None),
+        ("cnn", zoo::cnn(image(14, 2), &[4, 8], &[16], 5), None),
+        ("lenet5", zoo::lenet5(image(28, 1), 10), None),
+        ("resnet 18", zoo::resnet(image(32, 3), 18, 7), None),
+        ("googlenet", zoo::googlenet(image(64, 3), 7), None),
+        ("densenet", zoo::densenet_small(image(32, 3), 7), None),
+        (
+            "autoencoder",
+            zoo::autoencoder(image(16, 1), &[4, 8], 12),
+            None,
+        ),
+        (
+            "lstm",
+            zoo::lstm_language_model(11, 30, 12, &[16, 8]),
+            Some(30),
+        ),
+        ("gru", zoo::gru_language_model(11, 30, 12, &[16]), Some(30)),
+        ("gpt", zoo::gpt(gpt(false)), Some(40)),
+        ("tied gpt", zoo::gpt(gpt(true)), Some(40)),
+    ];
+    let folder = tempfile::tempdir().unwrap();
+    for (name, network, vocabulary) in networks {
+        let network = network.unwrap_or_else(|error| panic!("{name}: {error}"));
+        agrees(name, &network, vocabulary, &python, folder.path());
+    }
+}
