@@ -92,6 +92,17 @@ fn main() -> ExitCode {
     }
 }
 
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn no_two_options_of_a_command_are_written_alike() {
+        Cli::command().debug_assert();
+    }
+}
+
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Up(options) => up::up(*options, &Store::locate()?).await?,

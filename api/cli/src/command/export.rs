@@ -32,7 +32,7 @@ pub struct Export {
     #[arg(long)]
     step: Option<u64>,
     /// File to write.
-    #[arg(short = 'o', long = "file", value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
 }
 
@@ -89,7 +89,7 @@ impl Export {
         let mut name = self
             .file
             .file_name()
-            .context("-o names no file")?
+            .context("--file names no file")?
             .to_owned();
         name.push(".part");
         let fresh = self.file.with_file_name(name);
