@@ -140,7 +140,8 @@ pub fn words(event: &Event) -> String {
             ps_shards,
             pause_ms,
         } => format!(
-            "trains on from step {step} with {workers} workers and {ps_shards} PS shards after a pause of {pause_ms} ms"
+            "trains on from step {step} with {} after a pause of {pause_ms} ms",
+            size(*workers, *ps_shards)
         ),
         Event::PeerGone { task_id, step } => {
             format!("task {task_id} is gone at step {step}; the others train on")

@@ -234,6 +234,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             Some(gainer) => format!("{size}: {} needs room to start", name(gainer)),
             None if smaller => format!("{size}: others gain more by its GPUs"),
             None if gets == job.held_gpus() => format!("{size}, on other nodes: worth the restart"),
+            None if live.job.in_place => format!("{size}: worth the change"),
             None => format!("{size}: worth the restart"),
         };
         (RequeueCause::Resize, why)
