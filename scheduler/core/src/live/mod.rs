@@ -2,7 +2,7 @@
 //!
 //! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
 //! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
-//! `in_place` (who stops, who starts and who goes on in another size, task by task),
+//! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world),
 //! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
 mod change;
@@ -18,6 +18,7 @@ mod pass;
 mod place;
 mod rehearse;
 mod remedy;
+mod resize;
 mod settle;
 mod standing;
 mod words;

@@ -4,9 +4,9 @@
 
 use super::free::{FreeNode, Holding, Room, bits, first_bits};
 use super::gang::{Placed, Shape, add};
-use super::in_place;
 use super::memory::Memory;
 use super::outlook::Sizing;
+use super::resize::gone_workers;
 use super::settle::{Settled, once_gone, settle};
 use super::standing::{Standing, gpus_of};
 use crate::estimate::Estimate;
@@ -273,68 +273,6 @@ impl<'a> World<'a> {
         self.refresh(index);
     }
 
-    /// Lets a running job go on in another size.
-    pub(crate) fn resize(&mut self, index: usize, change: &in_place::Change, why: String) {
-        self.remember(index);
-        let now_ms = self.now_ms;
-        let join = match &self.journal {
-            Some(_) => Vec::new(),
-            None => change.tasks(&self.snapshot.nodes),
-        };
-        let live = &mut self.jobs[index];
-        let mut action = Action::Resize {
-            leave: change.leave.clone(),
-            join,
-            why,
-            charge_failure: false,
-        };
-        if let Some(Action::Resize { .. }) = live.actions.last() {
-            action = merged(live.actions.pop(), action);
-            live.revision -= 1;
-        }
-        live.take(action, now_ms);
-        live.told.extend(&change.leave);
-        live.part(change);
-        live.placed_ms = Some(now_ms);
-        live.revision += 1;
-        live.is_resizing = true;
-        self.held[live.tenant as usize] += gpus_of(&live.joining);
-        for held in &live.joining {
-            self.free[held.node as usize].hold(held);
-        }
-        for held in &live.leaving {
-            let gpus = self.problem.nodes[held.node as usize].gpus;
-            self.free[held.node as usize].release_later(held, first_bits(gpus));
-        }
-        self.refresh(index);
-    }
-
-    /// Who was asked to join in this very round is not, after all.
-    fn uninvite(&mut self, index: usize) -> bool {
-        let live = &mut self.jobs[index];
-        let Some(Action::Resize { charge_failure, .. }) = live.actions.last() else {
-            return false;
-        };
-        let charged = *charge_failure;
-        live.actions.pop();
-        live.revision -= 1;
-        for held in std::mem::take(&mut live.joining) {
-            let gpus = self.problem.nodes[held.node as usize].gpus;
-            let node = &mut self.free[held.node as usize];
-            node.release_later(&held, first_bits(gpus));
-            node.give_back(&held, first_bits(gpus));
-            self.held[live.tenant as usize] -= held.gpus.count_ones();
-            live.holdings
-                .iter_mut()
-                .filter(|kept| kept.node == held.node)
-                .for_each(|kept| {
-                    kept.gpus &= !held.gpus;
-                    kept.room.take(held.room);
-                });
-        }
-        charged
-    }
-
     /// Tells a running job to stop.
     pub(crate) fn stop(&mut self, index: usize, mut action: Action) {
         self.remember(index);
@@ -374,17 +312,7 @@ impl<'a> World<'a> {
         self.refresh(index);
     }
 
-    /// In a trial: whoever a resize in place has told to leave is gone.
-    pub(crate) fn part_with(&mut self, index: usize) {
-        if self.jobs[index].leaving.is_empty() {
-            return;
-        }
-        self.remember(index);
-        let leaving = std::mem::take(&mut self.jobs[index].leaving);
-        self.give_back(index, &leaving);
-    }
-
-    fn give_back(&mut self, index: usize, holdings: &[Holding]) {
+    pub(crate) fn give_back(&mut self, index: usize, holdings: &[Holding]) {
         self.held[self.jobs[index].tenant as usize] -= gpus_of(holdings);
         for held in holdings {
             let gpus = self.problem.nodes[held.node as usize].gpus;
@@ -420,52 +348,6 @@ impl<'a> World<'a> {
 }
 
 impl LiveJob<'_> {
-    /// Moves what those hold who leave, and adds what those need who join.
-    fn part(&mut self, change: &in_place::Change) {
-        let mut kept = Vec::new();
-        let mut leaving = Vec::new();
-        let gone = |task: &Task| task.state.is_released();
-        let tasks = self.job.tasks.iter().zip(&self.places);
-        for (task, &node) in tasks.filter(|(task, _)| !gone(task)) {
-            let held = Holding {
-                node,
-                gpus: bits(&task.gpus),
-                room: room_of(self.job, task.role),
-            };
-            if self.told.contains(&task.id) {
-                add(&mut leaving, held);
-            } else {
-                add(&mut kept, held);
-            }
-        }
-        let (workers, shards) = self.size;
-        let (mut workers, mut shards) = (i64::from(workers), i64::from(shards));
-        let mut count = |role: Role, by: i64| match role {
-            Role::Worker { .. } => workers += by,
-            Role::PsShard { .. } => shards += by,
-        };
-        let left = self
-            .job
-            .tasks
-            .iter()
-            .filter(|t| change.leave.contains(&t.id));
-        left.for_each(|task| count(task.role, -1));
-        for &(role, node, gpus) in &change.join {
-            let held = Holding {
-                node,
-                gpus,
-                room: room_of(self.job, role),
-            };
-            add(&mut self.joining, held);
-            add(&mut kept, held);
-            count(role, 1);
-        }
-        let size = |count: i64| u32::try_from(count).unwrap_or(0);
-        self.size = (size(workers), size(shards));
-        self.holdings = kept;
-        self.leaving = leaving;
-    }
-
     /// Takes a decision and moves the state along.
     ///
     /// # Panics
@@ -523,36 +405,6 @@ fn parts(holdings: &[Holding]) -> Vec<Part> {
         .collect()
 }
 
-/// Two resizes of one round as one.
-fn merged(before: Option<Action>, after: Action) -> Action {
-    match (before, after) {
-        (
-            Some(Action::Resize {
-                mut leave,
-                why: first,
-                charge_failure,
-                ..
-            }),
-            Action::Resize {
-                leave: more,
-                join,
-                why,
-                ..
-            },
-        ) => {
-            leave.extend(more);
-            let why = format!("{first}; {why}");
-            Action::Resize {
-                leave,
-                join,
-                why,
-                charge_failure,
-            }
-        }
-        (_, after) => after,
-    }
-}
-
 /// What those of these tasks hold that are not gone.
 fn holdings<'t>(
     job: &Job,
@@ -576,18 +428,11 @@ fn holdings<'t>(
     holdings
 }
 
-fn room_of(job: &Job, role: Role) -> Room {
+pub(crate) fn room_of(job: &Job, role: Role) -> Room {
     match role {
         Role::Worker { .. } => Room::worker(&job.worker),
         Role::PsShard { .. } => Room::shard(&job.ps_shard),
     }
-}
-
-/// Workers of the present revision that are to be counted on no more.
-fn gone_workers(job: &Job, leave: &[TaskId]) -> u32 {
-    let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
-    let gone = job.tasks.iter().filter(is_worker);
-    u32::try_from(gone.filter(|task| leave.contains(&task.id)).count()).unwrap_or(0)
 }
 
 /// The GPU models of the cluster, each once.

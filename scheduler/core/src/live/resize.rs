@@ -1,0 +1,172 @@
+//! Resizes in place on the dense world: what is held, free and to come after them.
+//!
+//! Which tasks they are about is decided in `in_place`; here it only takes effect.
+
+use super::free::{Holding, bits, first_bits};
+use super::gang::add;
+use super::in_place::Change;
+use super::standing::gpus_of;
+use super::world::{LiveJob, World, room_of};
+use crate::plan::Action;
+use crate::snapshot::{Job, Task};
+use muster_model::id::TaskId;
+use muster_model::task::Role;
+
+impl World<'_> {
+    /// Lets a running job go on in another size.
+    pub(crate) fn resize(&mut self, index: usize, change: &Change, why: String) {
+        self.remember(index);
+        let now_ms = self.now_ms;
+        let join = match &self.journal {
+            Some(_) => Vec::new(),
+            None => change.tasks(&self.snapshot.nodes),
+        };
+        let live = &mut self.jobs[index];
+        let mut action = Action::Resize {
+            leave: change.leave.clone(),
+            join,
+            why,
+            charge_failure: false,
+        };
+        if let Some(Action::Resize { .. }) = live.actions.last() {
+            action = merged(live.actions.pop(), action);
+            live.revision -= 1;
+        }
+        live.take(action, now_ms);
+        live.told.extend(&change.leave);
+        live.part(change);
+        live.placed_ms = Some(now_ms);
+        live.revision += 1;
+        live.is_resizing = true;
+        self.held[live.tenant as usize] += gpus_of(&live.joining);
+        for held in &live.joining {
+            self.free[held.node as usize].hold(held);
+        }
+        for held in &live.leaving {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            self.free[held.node as usize].release_later(held, first_bits(gpus));
+        }
+        self.refresh(index);
+    }
+
+    /// Who was asked to join in this very round is not, after all.
+    pub(crate) fn uninvite(&mut self, index: usize) -> bool {
+        let live = &mut self.jobs[index];
+        let Some(Action::Resize { charge_failure, .. }) = live.actions.last() else {
+            return false;
+        };
+        let charged = *charge_failure;
+        live.actions.pop();
+        live.revision -= 1;
+        for held in std::mem::take(&mut live.joining) {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            let node = &mut self.free[held.node as usize];
+            node.release_later(&held, first_bits(gpus));
+            node.give_back(&held, first_bits(gpus));
+            self.held[live.tenant as usize] -= held.gpus.count_ones();
+            live.holdings
+                .iter_mut()
+                .filter(|kept| kept.node == held.node)
+                .for_each(|kept| {
+                    kept.gpus &= !held.gpus;
+                    kept.room.take(held.room);
+                });
+        }
+        charged
+    }
+
+    /// In a trial: whoever a resize in place has told to leave is gone.
+    pub(crate) fn part_with(&mut self, index: usize) {
+        if self.jobs[index].leaving.is_empty() {
+            return;
+        }
+        self.remember(index);
+        let leaving = std::mem::take(&mut self.jobs[index].leaving);
+        self.give_back(index, &leaving);
+    }
+}
+
+impl LiveJob<'_> {
+    /// Moves what those hold who leave, and adds what those need who join.
+    fn part(&mut self, change: &Change) {
+        let mut kept = Vec::new();
+        let mut leaving = Vec::new();
+        let gone = |task: &Task| task.state.is_released();
+        let tasks = self.job.tasks.iter().zip(&self.places);
+        for (task, &node) in tasks.filter(|(task, _)| !gone(task)) {
+            let held = Holding {
+                node,
+                gpus: bits(&task.gpus),
+                room: room_of(self.job, task.role),
+            };
+            if self.told.contains(&task.id) {
+                add(&mut leaving, held);
+            } else {
+                add(&mut kept, held);
+            }
+        }
+        let (workers, shards) = self.size;
+        let (mut workers, mut shards) = (i64::from(workers), i64::from(shards));
+        let mut count = |role: Role, by: i64| match role {
+            Role::Worker { .. } => workers += by,
+            Role::PsShard { .. } => shards += by,
+        };
+        let left = self
+            .job
+            .tasks
+            .iter()
+            .filter(|t| change.leave.contains(&t.id));
+        left.for_each(|task| count(task.role, -1));
+        for &(role, node, gpus) in &change.join {
+            let held = Holding {
+                node,
+                gpus,
+                room: room_of(self.job, role),
+            };
+            add(&mut self.joining, held);
+            add(&mut kept, held);
+            count(role, 1);
+        }
+        let size = |count: i64| u32::try_from(count).unwrap_or(0);
+        self.size = (size(workers), size(shards));
+        self.holdings = kept;
+        self.leaving = leaving;
+    }
+}
+
+/// Two resizes of one round as one.
+fn merged(before: Option<Action>, after: Action) -> Action {
+    match (before, after) {
+        (
+            Some(Action::Resize {
+                mut leave,
+                why: first,
+                charge_failure,
+                ..
+            }),
+            Action::Resize {
+                leave: more,
+                join,
+                why,
+                ..
+            },
+        ) => {
+            leave.extend(more);
+            let why = format!("{first}; {why}");
+            Action::Resize {
+                leave,
+                join,
+                why,
+                charge_failure,
+            }
+        }
+        (_, after) => after,
+    }
+}
+
+/// Workers of the present revision that are to be counted on no more.
+pub(crate) fn gone_workers(job: &Job, leave: &[TaskId]) -> u32 {
+    let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
+    let gone = job.tasks.iter().filter(is_worker);
+    u32::try_from(gone.filter(|task| leave.contains(&task.id)).count()).unwrap_or(0)
+}
