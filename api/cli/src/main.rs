@@ -92,17 +92,6 @@ fn main() -> ExitCode {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::Cli;
-    use clap::CommandFactory as _;
-
-    #[test]
-    fn no_two_options_of_a_command_are_written_alike() {
-        Cli::command().debug_assert();
-    }
-}
-
 async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
     match cli.command {
         Command::Up(options) => up::up(*options, &Store::locate()?).await?,
@@ -139,5 +128,16 @@ fn exit_code(error: &anyhow::Error) -> u8 {
         },
         _ if error.downcast_ref::<command::NotFound>().is_some() => exit::NOT_FOUND,
         _ => exit::FAILED,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Cli;
+    use clap::CommandFactory as _;
+
+    #[test]
+    fn no_two_options_of_a_command_are_written_alike() {
+        Cli::command().debug_assert();
     }
 }
