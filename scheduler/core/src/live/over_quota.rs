@@ -16,7 +16,8 @@ struct Giver {
     holds: u32,
 }
 
-/// Tells those above their tenant's quota to stop, each with a checkpoint; in their turn they come back with what is left for them.
+/// Lets those above their tenant's quota go on with less where their tasks can; tells the others to stop, each with a checkpoint: in their
+/// turn they come back with what is left for them.
 pub(crate) fn obey(world: &mut World<'_>) {
     for tenant in 0..world.problem.tenants.len() {
         let Some(quota) = world.problem.tenants[tenant].gpu_quota else {
@@ -28,16 +29,16 @@ pub(crate) fn obey(world: &mut World<'_>) {
             continue;
         }
         for giver in givers(world, &holders, held.saturating_sub(quota)) {
-            let what = if giver.gpus == giver.holds {
-                "back to the queue"
-            } else {
-                "goes on with fewer GPUs"
-            };
-            let why = format!("{what}: its tenant held {held}, and its quota is {quota} now");
             let shrinks = giver.gpus < giver.holds;
             let change = shrinks
                 .then(|| in_place::shrink(&world.jobs[giver.index], giver.gpus))
                 .flatten();
+            let what = match (&change, shrinks) {
+                (Some(_), _) => "goes on with fewer GPUs",
+                (None, true) => "comes back with fewer GPUs",
+                (None, false) => "back to the queue",
+            };
+            let why = format!("{what}: its tenant held {held}, and its quota is {quota} now");
             match change {
                 Some(change) => world.resize(giver.index, &change, why),
                 None => world.stop(giver.index, requeue(RequeueCause::OverQuota, why)),
