@@ -65,6 +65,7 @@ fn unknown_fields_are_refused_at_every_level() {
         ),
         ("resources.worker", "resources: { worker: { gpu: 1 } }"),
         ("checkpoint", "checkpoint: { every_step: 5 }"),
+        ("evaluate", "evaluate: { every_step: 5 }"),
         ("stop", "stop: { epochs: 1, epoch: 2 }"),
         (
             "engine.dataset",
@@ -170,6 +171,7 @@ fn every_broken_rule_names_field_value_and_remedy() {
             "0",
         ),
         ("checkpoint: { keep: 0 }", "checkpoint.keep", "0"),
+        ("evaluate: { every_steps: 0 }", "evaluate.every_steps", "0"),
         ("stop: { epochs: 0 }", "stop.epochs", "0"),
         ("stop: { epochs: null }", "stop", "without an end"),
         (

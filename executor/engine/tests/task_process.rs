@@ -64,6 +64,24 @@ fn a_job_trains_to_its_end_and_leaves_a_model() {
     );
 }
 
+/// Twenty steps are an epoch; a step that is due by both rules is evaluated once.
+#[test]
+fn the_test_split_is_passed_over_at_the_steps_that_the_document_names() {
+    let rig = Rig::new();
+    let document = spec(json!({ "evaluate": { "every_steps": 15 } }));
+    let mut revision = rig.start(&Launch::new(1, 1, 1, document));
+    revision.succeed();
+    let events = revision.chief().events();
+    let steps: Vec<u64> = events
+        .iter()
+        .filter_map(|event| match event {
+            TaskReport::Evaluated { evaluation } => Some(evaluation.step),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(steps, [15, 20, 30, 40, 45, 60]);
+}
+
 /// The promise of a checkpoint: same layout, same bits.
 #[test]
 fn stopped_and_resumed_is_bit_equal_to_never_stopped() {

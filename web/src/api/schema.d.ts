@@ -1265,6 +1265,15 @@ export interface components {
             /** Format: int64 */
             step: number;
         };
+        /** @description When the test split is passed over besides the end of every epoch and of training. */
+        EvaluationPolicy: {
+            /**
+             * Format: int64
+             * @description Every so many steps; 1 or more. For epochs that are long, and for targets that are to be met at once.
+             * @default null
+             */
+            every_steps: number | null;
+        };
         /** @description One pass over the test split. */
         EvaluationView: components["schemas"]["Evaluation"] & {
             /** Format: date-time */
@@ -1580,6 +1589,7 @@ export interface components {
             checkpoint?: components["schemas"]["CheckpointPolicy"];
             /** @description What the built-in engine trains. */
             engine: components["schemas"]["Engine"];
+            evaluate?: components["schemas"]["EvaluationPolicy"];
             exchange?: components["schemas"]["Exchange"];
             labels?: {
                 [key: string]: string;

@@ -43,6 +43,8 @@ pub struct JobSpec {
     pub resources: Resources,
     #[serde(default)]
     pub checkpoint: CheckpointPolicy,
+    #[serde(default, skip_serializing_if = "EvaluationPolicy::is_default")]
+    pub evaluate: EvaluationPolicy,
     pub stop: Stop,
     /// Task failures after which the job is started again from its newest checkpoint; 0 to 100.
     #[serde(default = "default_retries")]
@@ -138,6 +140,16 @@ pub struct KeepBest {
     pub count: u32,
     #[serde(default)]
     pub by: Measure,
+}
+
+/// When the test split is passed over besides the end of every epoch and of training.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct EvaluationPolicy {
+    /// Every so many steps; 1 or more. For epochs that are long, and for targets that are to be met at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub every_steps: Option<u64>,
 }
 
 /// What an evaluation on the test split measures.
@@ -265,6 +277,19 @@ impl Default for PsShardResources {
             cpu_milli: 100,
             memory_bytes: 256 << 20,
         }
+    }
+}
+
+impl EvaluationPolicy {
+    fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// Whether one is due in the middle of an epoch, after so many steps.
+    #[must_use]
+    pub fn due(self, step: u64) -> bool {
+        self.every_steps
+            .is_some_and(|every| step.is_multiple_of(every))
     }
 }
 

@@ -123,8 +123,11 @@ impl<'a> Chief<'a> {
         self.step = step;
         self.curve.add(stats);
         self.meter.add(stats, times);
-        if step.is_multiple_of(self.steps_per_epoch) {
+        let ends_epoch = step.is_multiple_of(self.steps_per_epoch);
+        if ends_epoch {
             self.curve.end_epoch();
+        }
+        if ends_epoch || self.launch.spec.evaluate.due(step) {
             // Before the evaluation, lest its time count as training.
             self.sample(true)?;
             self.evaluate(model)?;

@@ -24,6 +24,7 @@ pub const TEST: usize = 200;
 /// Roots, and the job that lives in them.
 pub struct Rig {
     pub root: tempfile::TempDir,
+    datasets: PathBuf,
     pub job_id: JobId,
     pub tenant_id: TenantId,
 }
@@ -103,16 +104,27 @@ pub fn spec(more: serde_json::Value) -> JobSpec {
 impl Rig {
     pub fn new() -> Self {
         let root = tempfile::tempdir().unwrap();
-        write_images(&root.path().join("data").join("fashion-mnist"));
+        let datasets = root.path().join("data");
+        write_images(&datasets.join("fashion-mnist"));
+        Self::with(root, datasets)
+    }
+
+    /// On data sets that are there.
+    pub fn on(datasets: &Path) -> Self {
+        Self::with(tempfile::tempdir().unwrap(), datasets.to_owned())
+    }
+
+    fn with(root: tempfile::TempDir, datasets: PathBuf) -> Self {
         Self {
             root,
+            datasets,
             job_id: JobId(Uuid::from_u128(0x10)),
             tenant_id: TenantId(Uuid::from_u128(0x20)),
         }
     }
 
     pub fn dataset_root(&self) -> PathBuf {
-        self.root.path().join("data")
+        self.datasets.clone()
     }
 
     pub fn checkpoint_root(&self) -> PathBuf {

@@ -176,6 +176,14 @@ impl JobSpec {
                 "1 or more steps",
             );
         }
+        if let Some(steps) = self.evaluate.every_steps {
+            errors.check(
+                "evaluate.every_steps",
+                &steps,
+                steps >= 1,
+                "1 or more steps",
+            );
+        }
     }
 
     fn check_stop(&self, errors: &mut Errors) {
