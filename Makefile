@@ -2,11 +2,11 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench lint fmt openapi
+.PHONY: help up down build web test bench bench-exchange lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
-	@sed -n 's/^\([a-z]*\):.*## \(.*\)$$/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-9s %s\n", $$1, $$2 }'
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)$$/\1|\2/p' $(MAKEFILE_LIST) | awk -F '|' '{ printf "  make %-14s %s\n", $$1, $$2 }'
 
 up: ARGS ?=
 up: build ## start a whole cluster on this machine and train the example job
@@ -36,6 +36,11 @@ bench: ## measure against the limits of this machine and, with PEERS=1, PyTorch 
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch $(if $(PEERS),,--installed) || true) && \
 	export MUSTER_POSTGRES_BIN MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked --workspace --bench '*'
+
+bench-exchange: ARGS ?=
+bench-exchange: ## time, examples and bytes to an accuracy, of every consistency with every codec (ARGS="bsp one_bit" for some)
+	@scripts/ensure-toolchain
+	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench convergence -- $(ARGS)
 
 lint: ## rustfmt, clippy, the dependency law, tsc and eslint
 	@scripts/ensure-toolchain lint

@@ -1,0 +1,95 @@
+//! Which pairs are trained, and with what document.
+
+use super::rig::spec;
+use muster_model::spec::JobSpec;
+use serde_json::{Value, json};
+
+/// What every pair has in common, in words.
+pub const SETTING: &str =
+    "CNN 16-32, dense 64, momentum 0.9 and a cosine rate, batch 128, 5 epochs";
+const EPOCHS: u64 = 5;
+const BATCH: u64 = 128;
+/// Steps of five epochs of 60,000 images.
+const STEPS: u64 = EPOCHS * (60_000 / BATCH);
+/// Of a mean gradient over the whole batch.
+const RATE: f64 = 0.05;
+const MOMENTUM: f64 = 0.9;
+
+#[derive(Debug, Clone, Copy)]
+pub struct Consistency {
+    pub name: &'static str,
+    staleness: Option<u64>,
+    /// Updates per step: under SSP and ASP each worker's push is one.
+    updates: u64,
+}
+
+pub const CONSISTENCIES: [Consistency; 3] = [
+    Consistency {
+        name: "bsp",
+        staleness: None,
+        updates: 1,
+    },
+    Consistency {
+        name: "ssp",
+        staleness: Some(3),
+        updates: super::WORKERS as u64,
+    },
+    Consistency {
+        name: "asp",
+        staleness: None,
+        updates: super::WORKERS as u64,
+    },
+];
+
+pub struct Codec {
+    pub name: &'static str,
+    codec: Option<Value>,
+}
+
+pub fn codecs() -> Vec<Codec> {
+    let codec = |name, codec| Codec { name, codec };
+    vec![
+        codec("none", None),
+        codec(
+            "bf16",
+            Some(json!({ "kind": "half", "format": "bf16", "feedback": true })),
+        ),
+        codec("one_bit", Some(json!({ "kind": "one_bit" }))),
+        codec("tern_grad", Some(json!({ "kind": "tern_grad" }))),
+        codec("qsgd", Some(json!({ "kind": "qsgd", "bits": 8 }))),
+        codec("top_k", Some(json!({ "kind": "top_k", "density": 0.01 }))),
+        codec(
+            "dgc",
+            Some(
+                json!({ "kind": "dgc", "density": 0.01, "momentum": MOMENTUM, "warm_up_steps": STEPS / EPOCHS }),
+            ),
+        ),
+    ]
+}
+
+pub fn document(consistency: &Consistency, codec: &Codec) -> JobSpec {
+    // A push of one worker of four is applied by itself, so four small updates stand for a large one.
+    let rate = RATE / consistency.updates as f64;
+    // Deep Gradient Compression has the momentum before the codec.
+    let momentum = if codec.name == "dgc" { 0.0 } else { MOMENTUM };
+    let rule = match (consistency.name, consistency.staleness) {
+        (kind, None) => json!({ "kind": kind }),
+        (kind, Some(staleness)) => json!({ "kind": kind, "staleness": staleness }),
+    };
+    let mut exchange = json!({ "consistency": rule });
+    if let Some(codec) = &codec.codec {
+        exchange["compression"] = json!({ "codec": codec });
+    }
+    spec(json!({
+        "engine": {
+            "model": { "kind": "cnn", "channels": [16, 32], "dense": [64] },
+            "optimizer": { "kind": "sgd", "learning_rate": rate, "momentum": momentum },
+            "schedule": { "decay": { "kind": "cosine", "total_steps": STEPS * consistency.updates } },
+            "batch": BATCH,
+        },
+        "exchange": exchange,
+        "checkpoint": { "every_minutes": 60 },
+        "evaluate": { "every_steps": 117 },
+        "stop": { "epochs": EPOCHS },
+    }))
+}

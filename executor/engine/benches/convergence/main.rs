@@ -1,0 +1,213 @@
+//! What consistency and compression cost and win: time, examples and bytes to 88 % accuracy on Fashion-MNIST, four workers and two
+//! PS shards as processes of this machine. `make bench-exchange`, or `cargo bench --bench convergence -- [bsp|ssp|asp] [codec ..]`.
+//!
+//! Every pair trains the same network from the same parameters for the same number of epochs. Time is wall time from the first step,
+//! evaluations (the same number for all) in it; bytes are those that crossed the loopback device, so nothing else may use it
+//! meanwhile. Writes a table, and `convergence.svg` with every curve.
+
+#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+mod grid;
+mod picture;
+#[path = "../../tests/rig/mod.rs"]
+mod rig;
+
+use grid::{CONSISTENCIES, Codec, Consistency, codecs, document};
+use muster_model::assignment::TaskReport;
+use muster_model::spec::JobSpec;
+use rig::{Launch, Rig};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const TARGET: f64 = 0.88;
+const WORKERS: u32 = 4;
+const PS_SHARDS: u32 = 2;
+/// Longer than any pair takes on two cores.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// One evaluation: where training stood, and what it had cost.
+#[derive(Debug, Clone, Copy)]
+struct Point {
+    seconds: f64,
+    examples: f64,
+    bytes: f64,
+    accuracy: f64,
+}
+
+/// How one pair trained.
+struct Run {
+    consistency: &'static str,
+    codec: &'static str,
+    points: Vec<Point>,
+}
+
+impl Run {
+    /// Where it first reached the target, on the straight line between two evaluations.
+    fn reached(&self) -> Option<Point> {
+        let after = self
+            .points
+            .iter()
+            .position(|point| point.accuracy >= TARGET)?;
+        let b = self.points[after];
+        let a = after.checked_sub(1).map_or(b, |before| self.points[before]);
+        let rise = b.accuracy - a.accuracy;
+        let share = if rise > 0.0 {
+            (TARGET - a.accuracy) / rise
+        } else {
+            1.0
+        };
+        let between = |from: f64, to: f64| from + share * (to - from);
+        Some(Point {
+            seconds: between(a.seconds, b.seconds),
+            examples: between(a.examples, b.examples),
+            bytes: between(a.bytes, b.bytes),
+            accuracy: TARGET,
+        })
+    }
+
+    fn last(&self) -> Point {
+        *self.points.last().expect("the end is evaluated")
+    }
+}
+
+fn main() {
+    let asked: Vec<String> = std::env::args()
+        .skip(1)
+        .filter(|word| !word.starts_with('-'))
+        .collect();
+    let Some(datasets) = std::env::var_os("MUSTER_DATASETS").map(PathBuf::from) else {
+        eprintln!(
+            "convergence: not run; MUSTER_DATASETS must name the folder that has fashion-mnist (make bench-exchange sets it)"
+        );
+        return;
+    };
+    let wanted = |name: &str, of: &[&str]| {
+        let mut named = asked.iter().filter(|word| of.contains(&word.as_str()));
+        let (one, all) = (
+            named.clone().any(|word| word == name),
+            named.next().is_none(),
+        );
+        one || all
+    };
+    let consistencies = CONSISTENCIES.map(|consistency| consistency.name);
+    let codecs = codecs();
+    let names: Vec<&str> = codecs.iter().map(|codec| codec.name).collect();
+    let mut runs = Vec::new();
+    for consistency in CONSISTENCIES {
+        for codec in &codecs {
+            if wanted(consistency.name, &consistencies) && wanted(codec.name, &names) {
+                eprintln!("training {} with {} ...", consistency.name, codec.name);
+                runs.push(train(&datasets, &consistency, codec));
+            }
+        }
+    }
+    println!("{}", table(&runs));
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bench");
+    fs::create_dir_all(&folder).expect("a folder for the picture");
+    let path = folder.join("convergence.svg");
+    fs::write(&path, picture::draw(&runs)).expect("the picture can be written");
+    let path = path.canonicalize().unwrap_or(path);
+    println!("the curves: {}", path.display());
+}
+
+fn train(datasets: &Path, consistency: &Consistency, codec: &Codec) -> Run {
+    let rig = Rig::on(datasets);
+    let spec = document(consistency, codec);
+    let batch = f64::from(spec.engine.batch);
+    let mut revision = rig.start(&Launch::new(1, WORKERS, PS_SHARDS, spec.clone()));
+    let chief = revision.chief();
+    chief.wait_for("ready", |event| {
+        matches!(event, TaskReport::Ready { .. }).then_some(())
+    });
+    let (began, bytes) = (Instant::now(), loopback_bytes());
+    let mut points = Vec::new();
+    loop {
+        let over = chief.child.try_wait().expect("a child of ours").is_some();
+        let now = (began.elapsed().as_secs_f64(), loopback_bytes() - bytes);
+        let evaluations = chief.events().into_iter().filter_map(|event| match event {
+            TaskReport::Evaluated { evaluation } => Some(evaluation),
+            _ => None,
+        });
+        for evaluation in evaluations.skip(points.len()) {
+            points.push(Point {
+                seconds: now.0,
+                bytes: now.1,
+                examples: evaluation.step as f64 * batch,
+                accuracy: evaluation.accuracy,
+            });
+        }
+        if over {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{}", revision.logs());
+        thread::sleep(Duration::from_millis(10));
+    }
+    revision.succeed();
+    check(&spec, &points);
+    Run {
+        consistency: consistency.name,
+        codec: codec.name,
+        points,
+    }
+}
+
+/// A run that was cut short would compare as a fast one.
+fn check(spec: &JobSpec, points: &[Point]) {
+    let epochs = spec.stop.epochs.expect("the document says so") as f64;
+    let examples = points.last().map_or(0.0, |point| point.examples);
+    assert!(
+        examples > 0.99 * epochs * 60_000.0,
+        "trained on {examples} examples of {epochs} epochs"
+    );
+}
+
+/// Bytes that the loopback device has carried since the machine started; each is counted once.
+fn loopback_bytes() -> f64 {
+    let devices = fs::read_to_string("/proc/net/dev").expect("Linux counts what devices carry");
+    let line = devices
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("lo:"))
+        .expect("there is a loopback device");
+    let received = line.split_whitespace().next().expect("bytes come first");
+    received.parse().expect("a number")
+}
+
+fn table(runs: &[Run]) -> String {
+    let mut out = format!(
+        "\nto {:.0} % test accuracy on Fashion-MNIST, {WORKERS} workers and {PS_SHARDS} PS shards, {}\n",
+        TARGET * 100.0,
+        grid::SETTING
+    );
+    let heads = ["seconds", "examples", "MB", "final %", "lost, points"];
+    let heads: String = heads.iter().map(|head| format!("{head:>14}")).collect();
+    out += &format!("{:>6} {:>10}{heads}\n", "", "codec");
+    for run in runs {
+        let plain = runs
+            .iter()
+            .find(|other| other.consistency == run.consistency && other.codec == "none");
+        let lost = plain.map_or("-".to_owned(), |plain| {
+            format!(
+                "{:+.2}",
+                (plain.last().accuracy - run.last().accuracy) * 100.0
+            )
+        });
+        let reached = match run.reached() {
+            Some(at) => format!(
+                "{:>14.1}{:>14.0}{:>14.1}",
+                at.seconds,
+                at.examples,
+                at.bytes / 1e6
+            ),
+            None => format!("{:>14}{:>14}{:>14}", "never", "-", "-"),
+        };
+        out += &format!(
+            "{:>6} {:>10}{reached}{:>14.2}{lost:>14}\n",
+            run.consistency,
+            run.codec,
+            run.last().accuracy * 100.0
+        );
+    }
+    out
+}
