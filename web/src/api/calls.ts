@@ -1,6 +1,6 @@
 // Every call that the page makes, by what it is for.
 import { client, take, takeAnswer } from "./client";
-import type { Accuracy, CheckpointView, Explanation, JobPhase, JobSpec, JobView, Me, NodeView, Progress, StoredEvent, TaskView } from "./types";
+import type { Accuracy, CheckpointView, Explanation, JobPhase, JobSpec, JobView, Me, NodeView, PlanView, Progress, StoredEvent, TaskView } from "./types";
 
 export interface Page<T> {
   items: T[];
@@ -55,18 +55,28 @@ export async function act(id: string, verb: Verb): Promise<void> {
   else await take(client.DELETE("/api/v1/jobs/{id}", { params }));
 }
 
-/** Sends the document as it was typed. JSON is YAML too, but its own type gives better messages. */
 export function submit(document: string, dryRun: boolean, idempotencyKey: string): Promise<JobView> {
-  const type = document.trimStart().startsWith("{") ? "application/json" : "application/yaml";
   return take(
     client.POST("/api/v1/jobs", {
       params: { query: dryRun ? { dry_run: true } : {}, header: dryRun ? {} : { "Idempotency-Key": idempotencyKey } },
-      headers: { "content-type": type },
-      // The text goes out as it is: the api reads it, and what is wrong with it is for the api to say.
-      body: document as unknown as JobSpec,
-      bodySerializer: () => document,
+      ...typed(document),
     }),
   );
+}
+
+/** What would come of the document; the scheduler takes some seconds. */
+export function plan(document: string, signal?: AbortSignal): Promise<PlanView> {
+  return take(client.POST("/api/v1/plan", { ...typed(document), ...cut(signal) }));
+}
+
+/** The document as it was typed: the api reads it, and what is wrong with it is for the api to say. JSON is YAML too, but its own type
+ * gives better messages. */
+function typed(document: string) {
+  return {
+    headers: { "content-type": document.trimStart().startsWith("{") ? "application/json" : "application/yaml" },
+    body: document as unknown as JobSpec,
+    bodySerializer: () => document,
+  };
 }
 
 export async function tasks(id: string, signal?: AbortSignal): Promise<TaskView[]> {

@@ -32,5 +32,7 @@ export type Explanation = Schemas["ExplainView"];
 export type Forecast = Schemas["Forecast"];
 export type Interval = Schemas["Interval"];
 export type Accuracy = Schemas["AccuracyView"];
+export type PlanView = Schemas["PlanView"];
+export type ShiftedJob = Schemas["ShiftedJob"];
 export type NodeObstacle = Schemas["NodeObstacle"];
 export type Me = Schemas["Me"];

@@ -215,6 +215,46 @@ describe("submitting", () => {
   });
 });
 
+describe("a dry run", () => {
+  const interval = (p50: number) => ({ p10: at(p50 - 60), p50: at(p50), p90: at(p50 + 60) });
+  const planned = (more: object) =>
+    json({ made_at: at(0), start: interval(120), finish: interval(720), gpu_hours: 1.5, own_jobs: [], other_jobs: { displaced: 0, earlier: 0, later: 0 }, ...more });
+
+  it("tells when the job would start and end, and who would make way", async () => {
+    routes["POST /api/v1/jobs"] = () => json(job());
+    routes["POST /api/v1/plan"] = () =>
+      planned({
+        own_jobs: [{ id: "job-9", name: "older", displaced: true, later_s: 600 }],
+        other_jobs: { displaced: 0, earlier: 0, later: 2 },
+      });
+    open("/submit");
+    fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
+    const link = await screen.findByRole("link", { name: "older" });
+    expect(link.closest("li")?.textContent).toBe("older would be stopped with a checkpoint and would end 10m later");
+    expect(screen.getByText("2m (1m to 3m)")).toBeTruthy();
+    expect(screen.getByText(/2.jobs of other tenants would end later/)).toBeTruthy();
+    expect(screen.getByText("The document is valid")).toBeTruthy();
+    const asks = asked.filter((request) => request.url.endsWith("/plan"));
+    expect(asks).toHaveLength(1);
+    expect(asks[0]?.headers.get("content-type")).toBe("application/yaml");
+  });
+
+  it("stays useful without a scheduler, and asks nothing of a document with mistakes", async () => {
+    routes["POST /api/v1/jobs"] = () => json(job());
+    routes["POST /api/v1/plan"] = () => problem(504, "The scheduler did not answer", "No scheduler leads now.");
+    open("/submit");
+    fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
+    expect(await screen.findByText(/gave no forecast: No scheduler leads now/)).toBeTruthy();
+    expect(screen.getByText("The document is valid")).toBeTruthy();
+
+    asked = [];
+    routes["POST /api/v1/jobs"] = () => problem(422, "The job document is not valid", "x", [{ field: "name", value: "", expected: "a name" }]);
+    fireEvent.click(screen.getByRole("button", { name: "Dry run" }));
+    await screen.findByText(/expected: a name/);
+    expect(asked.some((request) => request.url.endsWith("/plan"))).toBe(false);
+  });
+});
+
 it("says so where there is no page", async () => {
   open("/nowhere");
   expect(await screen.findByText("There is no page at this address")).toBeTruthy();

@@ -11,8 +11,9 @@ import { lineOf, toYaml } from "../../words/document";
 import { plural } from "../../words/number";
 import { Editor, goToLine } from "./editor";
 import { EXAMPLE } from "./example";
+import { Planned } from "./plan";
 
-type Outcome = { kind: "checked"; job: JobView } | { kind: "refused"; error: ApiError };
+type Outcome = { kind: "checked"; text: string; job: JobView } | { kind: "refused"; error: ApiError };
 
 export function SubmitPage() {
   useTitle("Submit");
@@ -31,7 +32,7 @@ export function SubmitPage() {
     submit(text, dryRun, key.current.value).then(
       (job) => {
         setBusy(null);
-        if (dryRun) setOutcome({ kind: "checked", job });
+        if (dryRun) setOutcome({ kind: "checked", text, job });
         else void navigate(`/jobs/${job.id}`);
       },
       (thrown: unknown) => {
@@ -71,7 +72,12 @@ export function SubmitPage() {
         </Panel>
         <div id={result} className="submit-result" aria-live="polite">
           {outcome === null ? <Help /> : null}
-          {outcome?.kind === "checked" ? <Checked job={outcome.job} /> : null}
+          {outcome?.kind === "checked" ? (
+            <>
+              <Planned key={outcome.text} text={outcome.text} />
+              <Checked job={outcome.job} />
+            </>
+          ) : null}
           {outcome?.kind === "refused" ? (
             <Refused
               error={outcome.error}
@@ -117,7 +123,7 @@ function Help() {
         <dt>stop</dt>
         <dd>The job is done at the first of these that holds.</dd>
       </dl>
-      <p className="muted">A dry run checks the document and changes nothing.</p>
+      <p className="muted">A dry run checks the document, asks the scheduler what would come of it, and changes nothing.</p>
     </Panel>
   );
 }
