@@ -1,9 +1,11 @@
 import { describe, expect, it } from "vitest";
-import type { MusterEvent } from "../api/types";
+import type { MusterEvent, TaskView } from "../api/types";
+import { at, job } from "../live/test-data";
 import { lineOf, toYaml } from "./document";
 import { dataText, modelText } from "./engine";
 import { eventSentence } from "./event";
 import { bytes, count, loss, percent, plural } from "./number";
+import { resizeSentence } from "./resize";
 import { age, duration } from "./time";
 import { waitingView } from "./wait";
 
@@ -138,5 +140,31 @@ describe("job documents", () => {
     ["retries", null],
   ])("finds the line of %s", (path, line) => {
     expect(lineOf(document, path)).toBe(line);
+  });
+});
+
+describe("a resize in place", () => {
+  const task = (rank: number, revision: number, phase: "assigned" | "running" | "stopping", kind: "worker" | "ps_shard" = "worker"): TaskView => ({
+    id: `${kind}-${rank}-${revision}`,
+    job_id: "job-1",
+    revision,
+    name: `${kind}-${rank}`,
+    role: kind === "worker" ? { kind, rank } : { kind, index: rank },
+    state: { phase },
+    node: "node-a",
+    node_id: "node-1",
+    gpus: [rank],
+    address: null,
+    created_at: at(0),
+    released_at: null,
+  });
+
+  it("says who comes and who goes, and nothing once all have", () => {
+    const now = job({ revision: 2 });
+    const coming = [task(0, 2, "running"), task(1, 2, "assigned"), task(2, 2, "assigned"), task(1, 1, "stopping", "ps_shard")];
+    expect(resizeSentence(now, coming)).toBe("Resizing: 2\u00A0workers join, 1\u00A0PS shard leaves. The others train on.");
+    const gone = { ...task(1, 1, "stopping"), released_at: at(9) };
+    expect(resizeSentence(now, [task(0, 2, "running"), gone])).toBeNull();
+    expect(resizeSentence(job({ phase: "starting", revision: 2 }), coming)).toBeNull();
   });
 });

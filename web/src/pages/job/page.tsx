@@ -5,6 +5,7 @@ import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { useTitle } from "../../ui/title";
 import { toYaml } from "../../words/document";
+import { resizeSentence } from "../../words/resize";
 import { Checkpoints } from "./checkpoints";
 import { Curves } from "./curves";
 import { JobHead } from "./head";
@@ -13,7 +14,7 @@ import { Logs } from "./logs";
 import { Tasks } from "./tasks";
 import { Timeline } from "./timeline";
 import { Why } from "./why";
-import type { JobView } from "../../api/types";
+import type { JobView, TaskView } from "../../api/types";
 
 const TABS = ["overview", "tasks", "logs", "events", "checkpoints", "spec"] as const;
 type Tab = (typeof TABS)[number];
@@ -50,8 +51,18 @@ function OneJob({ id }: { id: string }) {
   return (
     <div className="page">
       <JobHead job={job.data} onChanged={job.reload} onDeleted={() => setDeleted(true)} />
+      <Resizing job={job.data} tasks={data.tasks.data ?? []} />
       <Tabs job={job.data} data={data} />
     </div>
+  );
+}
+
+function Resizing({ job, tasks }: { job: JobView; tasks: TaskView[] }) {
+  const sentence = resizeSentence(job, tasks);
+  return (
+    <p className="resizing" role="status">
+      {sentence}
+    </p>
   );
 }
 

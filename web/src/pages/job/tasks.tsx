@@ -6,6 +6,7 @@ import type { TaskView } from "../../api/types";
 import { useNow } from "../../ui/now";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { isClean, outcome, roleName } from "../../words/event";
+import { isLeaving } from "../../words/resize";
 import { clock, duration, instant } from "../../words/time";
 
 export function Tasks({ resource, revision }: { resource: Resource<TaskView[]>; revision: number }) {
@@ -14,8 +15,10 @@ export function Tasks({ resource, revision }: { resource: Resource<TaskView[]>; 
   if (resource.error !== null) return <Failure error={resource.error} retry={resource.reload} />;
   if (resource.data === null) return <Loading label="Loading tasks" />;
   if (resource.data.length === 0) return <Empty title="It has no tasks yet">They come with its first start.</Empty>;
-  const shown = resource.data.filter((task) => all || task.revision === revision).sort(byNewest);
-  const older = resource.data.filter((task) => task.revision !== revision).length;
+  // Who leaves in a resize is of an earlier revision and still there.
+  const present = (task: TaskView) => task.revision === revision || isLeaving(task, revision);
+  const shown = resource.data.filter((task) => all || present(task)).sort(byNewest);
+  const older = resource.data.filter((task) => !present(task)).length;
   return (
     <>
       {older > 0 ? (
@@ -49,7 +52,7 @@ export function Tasks({ resource, revision }: { resource: Resource<TaskView[]>; 
           </thead>
           <tbody>
             {shown.map((task) => (
-              <TaskRow key={task.id} task={task} now={now} />
+              <TaskRow key={task.id} task={task} leaving={isLeaving(task, revision)} now={now} />
             ))}
           </tbody>
         </table>
@@ -58,7 +61,7 @@ export function Tasks({ resource, revision }: { resource: Resource<TaskView[]>; 
   );
 }
 
-function TaskRow({ task, now }: { task: TaskView; now: number }) {
+function TaskRow({ task, leaving, now }: { task: TaskView; leaving: boolean; now: number }) {
   const { state } = task;
   const end = task.released_at === null ? now : Date.parse(task.released_at);
   return (
@@ -76,7 +79,7 @@ function TaskRow({ task, now }: { task: TaskView; now: number }) {
       <td data-label="State">
         <span className="phase" data-phase={state.phase}>
           <span className="phase-dot" aria-hidden="true" />
-          {state.phase}
+          {leaving ? "leaving" : state.phase}
         </span>
       </td>
       <td data-label="Outcome">
