@@ -1,0 +1,194 @@
+"""What helm renders: the same as in the golden files, valid for Kubernetes, and true to the rules that the chart promises."""
+
+import base64
+import os
+import re
+import unittest
+
+import kubernetes_validate
+from chart import MATRIX, NAMESPACE, TESTS, CHART, containers, files, helm, matches, name_of, objects, pods, render_case
+
+# The oldest that Chart.yaml admits, and the newest whose schemas are at hand.
+VERSIONS = ("1.25", "1.36")
+# Of operators; Kubernetes' own schemas do not know it.
+FOREIGN = {"ServiceMonitor"}
+RENDERED = {name: render_case(name) for name in MATRIX}
+# Made by the user, as the values of the case say.
+EXTERNAL = {
+    "default": {"Secret/muster-postgres"},
+    "production": {
+        "Secret/database-logins", "Secret/database-ca", "Secret/muster-join-token", "Secret/sessions-ca", "Secret/tracking-login",
+        "Secret/mirror-login", "Secret/muster-example-com", "PersistentVolumeClaim/imagenet-and-more", "ServiceAccount/scheduler-of-ours",
+    },
+    "openshift": {"Secret/muster-postgres", "Secret/training-join", "ServiceAccount/default"},
+    "trial": set(),
+    "trial-upgrade": set(),
+}
+
+
+def each():
+    for name, text in RENDERED.items():
+        yield name, objects(text)
+
+
+def without_chance(text):
+    """Secrets of the chart are random; the golden files show where."""
+    return re.sub(r"^(  (?:join-token|[a-z]+-(?:url|password))): [A-Za-z0-9+/=]{20,}$", r"\1: (random)", text, flags=re.M)
+
+
+class Rendered(unittest.TestCase):
+    maxDiff = None
+
+    def test_lint(self):
+        for name, (values, _) in MATRIX.items():
+            with self.subTest(name):
+                ran = helm("lint", "--strict", CHART, *files(values))
+                self.assertEqual(ran.returncode, 0, ran.stdout + ran.stderr)
+
+    def test_golden_files(self):
+        """MUSTER_GOLDEN=write renews them."""
+        for name, text in RENDERED.items():
+            path = TESTS / f"golden/{name}.yaml"
+            if os.environ.get("MUSTER_GOLDEN") == "write":
+                path.write_text(without_chance(text))
+            with self.subTest(name):
+                self.assertEqual(path.read_text(), without_chance(text), "renew with MUSTER_GOLDEN=write scripts/test-chart")
+
+    def test_kubernetes_knows_every_field(self):
+        for name, items in each():
+            for item in items:
+                for version in VERSIONS:
+                    with self.subTest(name, item=name_of(item), version=version):
+                        if item["kind"] not in FOREIGN:
+                            kubernetes_validate.validate(item, version, strict=True)
+
+    def test_names_are_unique_and_in_the_namespace(self):
+        for name, items in each():
+            names = [name_of(item) for item in items]
+            self.assertEqual(sorted(names), sorted(set(names)), name)
+            for item in items:
+                self.assertEqual(item["metadata"]["namespace"], NAMESPACE, name_of(item))
+                self.assertLessEqual(len(item["metadata"]["name"]), 63)
+
+    def test_nobody_is_root_and_nothing_is_privileged(self):
+        for name, items in each():
+            for item, _, spec in pods(items):
+                with self.subTest(name, item=name_of(item)):
+                    self.assertIs(spec["securityContext"]["runAsNonRoot"], True)
+                    self.assertEqual(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault")
+                    self.assertNotEqual(spec["securityContext"].get("runAsUser"), 0)
+                    self.assertIs(spec["automountServiceAccountToken"], False)
+                    for field in ("hostNetwork", "hostPID", "hostIPC"):
+                        self.assertNotIn(field, spec)
+                    for container in containers(spec):
+                        security = container["securityContext"]
+                        self.assertIs(security["allowPrivilegeEscalation"], False)
+                        self.assertIs(security["readOnlyRootFilesystem"], True)
+                        self.assertEqual(security["capabilities"]["drop"], ["ALL"])
+                        self.assertNotIn("privileged", security)
+                        # The one exception, which docs/kubernetes.md gives the reason of.
+                        if container["name"] == "prepare":
+                            self.assertEqual(security["capabilities"]["add"], ["CHOWN"])
+                            self.assertEqual(container["command"][0], "chown")
+                        else:
+                            self.assertNotIn("add", security["capabilities"])
+                            self.assertNotEqual(security.get("runAsUser"), 0)
+
+    def test_requests_are_set_and_images_are_of_one_version(self):
+        for name, items in each():
+            for item, _, spec in pods(items):
+                for container in containers(spec):
+                    with self.subTest(name, item=name_of(item), container=container["name"]):
+                        self.assertLessEqual({"cpu", "memory"}, container["resources"]["requests"].keys())
+                        self.assertRegex(container["image"], r"(:[0-9][^:/]*|@sha256:[0-9a-f]{64})$")
+
+    def test_every_image_can_come_from_a_mirror(self):
+        for item, _, spec in pods(objects(RENDERED["production"])):
+            self.assertEqual(spec["imagePullSecrets"], [{"name": "mirror-login"}], name_of(item))
+            for container in containers(spec):
+                self.assertTrue(container["image"].startswith("mirror.example.com:5000/muster/"), container["image"])
+
+    def test_selectors_find_their_pods_and_no_others(self):
+        for name, items in each():
+            made = pods(items)
+            for item, metadata, _ in made:
+                if item["kind"] != "Job":
+                    selector = item["spec"]["selector"]["matchLabels"]
+                    found = [name_of(other) for other, of, _ in made if matches(selector, of["labels"])]
+                    self.assertEqual(found, [name_of(item)], name)
+            for item in items:
+                spec = item.get("spec", {})
+                if item["kind"] == "Service":
+                    ports = {port["targetPort"] for port in spec["ports"]}
+                    found = [pod for _, of, pod in made if matches(spec["selector"], of["labels"])]
+                    self.assertEqual(len(found), 1, name_of(item))
+                    self.assertLessEqual(ports, {port["name"] for c in found[0]["containers"] for port in c["ports"]})
+                if item["kind"] in ("PodDisruptionBudget", "NetworkPolicy"):
+                    selector = spec["selector" if item["kind"] == "PodDisruptionBudget" else "podSelector"]["matchLabels"]
+                    self.assertTrue(any(matches(selector, of["labels"]) for _, of, _ in made), name_of(item))
+                if item["kind"] == "ServiceMonitor":
+                    services = [of for of in items if of["kind"] == "Service" and matches(spec["selector"]["matchLabels"], of["metadata"]["labels"])]
+                    self.assertEqual([of["metadata"]["name"] for of in services], ["muster-api"])
+
+    def test_policies_cover_every_pod(self):
+        for name in ("default", "production", "trial"):
+            items = objects(RENDERED[name])
+            policies = [item["spec"]["podSelector"]["matchLabels"] for item in items if item["kind"] == "NetworkPolicy"]
+            for item, metadata, _ in pods(items):
+                self.assertEqual(sum(matches(policy, metadata["labels"]) for policy in policies), 1, f"{name} {name_of(item)}")
+
+    def test_what_pods_use_is_there_or_the_users(self):
+        for name, items in each():
+            there = {name_of(item) for item in items}
+            used = {use for item in items for use in uses(item)}
+            self.assertEqual(used - there, EXTERNAL[name], name)
+
+    def test_every_mount_has_its_volume(self):
+        for name, items in each():
+            for item, _, spec in pods(items):
+                volumes = {volume["name"] for volume in spec.get("volumes", [])}
+                volumes |= {claim["metadata"]["name"] for claim in item["spec"].get("volumeClaimTemplates", [])}
+                mounted = {mount["name"] for container in containers(spec) for mount in container.get("volumeMounts", [])}
+                self.assertEqual(mounted, volumes, f"{name} {name_of(item)}")
+
+    def test_secrets_are_random_and_never_written_out(self):
+        def secrets(items):
+            return {key: base64.b64decode(value).decode() for item in items if item["kind"] == "Secret" for key, value in item["data"].items()}
+
+        first, second = secrets(objects(RENDERED["trial"])), secrets(objects(render_case("trial")))
+        self.assertEqual(first.keys(), second.keys())
+        for key, value in first.items():
+            self.assertNotEqual(value, second[key], key)
+            self.assertGreaterEqual(len(value), 40, key)
+            self.assertEqual(RENDERED["trial"].count(value), 0, key)
+        for role in ("owner", "api", "scheduler"):
+            self.assertIn(f":{first[f'{role}-password']}@muster-postgres.{NAMESPACE}.svc:5432/muster", first[f"{role}-url"])
+
+
+def uses(item):
+    """Objects that another must be there for, as Kind/name."""
+    if item["kind"] == "Ingress":
+        for tls in item["spec"].get("tls", []):
+            yield f"Secret/{tls['secretName']}"
+        for rule in item["spec"]["rules"]:
+            for path in rule["http"]["paths"]:
+                yield f"Service/{path['backend']['service']['name']}"
+    for _, _, spec in pods([item]):
+        if "serviceAccountName" in spec:
+            yield f"ServiceAccount/{spec['serviceAccountName']}"
+        for secret in spec.get("imagePullSecrets", []):
+            yield f"Secret/{secret['name']}"
+        for volume in spec.get("volumes", []):
+            if "secret" in volume:
+                yield f"Secret/{volume['secret']['secretName']}"
+            if "configMap" in volume:
+                yield f"ConfigMap/{volume['configMap']['name']}"
+            if "persistentVolumeClaim" in volume:
+                yield f"PersistentVolumeClaim/{volume['persistentVolumeClaim']['claimName']}"
+        for container in containers(spec):
+            for variable in container.get("env", []):
+                if reference := variable.get("valueFrom", {}).get("secretKeyRef"):
+                    yield f"Secret/{reference['name']}"
+            for source in container.get("envFrom", []):
+                if "secretRef" in source:
+                    yield f"Secret/{source['secretRef']['name']}"

@@ -1,0 +1,207 @@
+"""What the values say: bad ones are refused by name, all are documented, and what the chart says to the daemons is what these know."""
+
+import json
+import os
+import pathlib
+import re
+import subprocess
+import tempfile
+import unittest
+
+import yaml
+from chart import CHART, ROOT, helm, objects, containers, pods, refused, render, render_case, MATRIX
+
+POOL = {"gpus": "none", "cpuSlots": 1}
+
+# Values -> what the refusal must say: where, and what would be right.
+BAD = [
+    ({"api": {"replicsa": 3}}, ["/api", "'replicsa' not allowed"]),
+    ({"extra": 1}, ["'extra' not allowed"]),
+    ({"api": {"replicas": 0}}, ["/api/replicas", "want 1"]),
+    ({"api": {"replicas": "2"}}, ["/api/replicas", "want integer"]),
+    ({"api": {"env": [{"name": "TZ", "value": 3}]}}, ["/api/env/0/value", "want string"]),
+    ({"api": {"resources": {"requests": {"memory": "lots"}}}}, ["/api/resources/requests/memory", "lots"]),
+    ({"api": {"resources": {"requests": {"cpu": None}}}}, ["/api/resources/requests", "'cpu'"]),
+    ({"api": {"serviceAccount": {"nme": "x"}}}, ["/api/serviceAccount", "'nme'"]),
+    ({"scheduler": {"policy": "best"}}, ["/scheduler/policy", "'tiresias'"]),
+    ({"scheduler": {"leaseMs": 100}}, ["/scheduler/leaseMs", "want 500"]),
+    ({"scheduler": {"heartbeatMs": 6000}}, ["scheduler.heartbeatMs is 6000", "scheduler.leaseMs, which is 10000"]),
+    ({"scheduler": {"roundMinIntervalMs": 2000}}, ["scheduler.roundMinIntervalMs is 2000"]),
+    ({"scheduler": {"minAvailable": 2}}, ["scheduler.minAvailable is 2", "scheduler.replicas, which is 2"]),
+    ({"scheduler": {"graceMs": 60000}}, ["executor.terminationGracePeriodSeconds is 60", "60000"]),
+    ({"security": {"runAsUser": 0}}, ["/security/runAsUser", "want 1"]),
+    ({"images": {"controlPlane": {"tag": "latest"}}}, ["/images/controlPlane/tag"]),
+    ({"images": {"controlPlane": {"digest": "abc"}}}, ["/images/controlPlane/digest", "sha256"]),
+    ({"images": {"registry": "https://mirror.example.com"}}, ["/images/registry"]),
+    ({"images": {"pullPolicy": "Sometimes"}}, ["/images/pullPolicy", "'IfNotPresent'"]),
+    ({"postgres": {"mode": "internal"}}, ["/postgres/mode", "'external', 'bundled'"]),
+    ({"postgres": {"external": {"secret": ""}}}, ["/postgres/external/secret"]),
+    ({"postgres": {"external": {"url": "postgres://x"}}}, ["/postgres/external", "'url' not allowed"]),
+    ({"ingress": {"enabled": True}}, ["/ingress/host"]),
+    ({"ingress": {"enabled": True, "host": "https://x.example.com/"}}, ["/ingress/host"]),
+    ({"executor": {"updateStrategy": "Recreate"}}, ["/executor/updateStrategy", "'OnDelete', 'RollingUpdate'"]),
+    ({"executor": {"schedulerUrl": "scheduler:7071"}}, ["/executor/schedulerUrl"]),
+    ({"executor": {"data": {"kind": "pvc"}}}, ["/executor/data/kind", "'emptyDir', 'hostPath'"]),
+    ({"executor": {"pools": {"gpu": {"gpus": "some"}}}}, ["/executor/pools/gpu/gpus", "'devices', 'runtime', 'none'"]),
+    ({"executor": {"pools": {"gpu": {"gpus": "runtime"}}}}, ["/executor/pools/gpu/runtimeClassName"]),
+    ({"executor": {"pools": {"cpu": {"gpus": "none"}}}}, ["/executor/pools/cpu", "'cpuSlots'"]),
+    ({"executor": {"pools": {"CPU": POOL}}}, ["/executor/pools", "'CPU' not allowed"]),
+    ({"executor": {"pools": {"cpu": {**POOL, "nodeSelector": {"gpu": True}}}}}, ["/executor/pools/cpu/nodeSelector/gpu", "want string"]),
+    ({"executor": {"pools": {"cpu": {**POOL, "tolerations": [{"key": "x", "operator": "In"}]}}}}, ["/tolerations/0/operator", "'Exists'"]),
+    ({"checkpoints": {"kind": "s3"}}, ["/checkpoints/kind", "'existingClaim'"]),
+    ({"checkpoints": {"kind": "existingClaim"}}, ["/checkpoints/existingClaim"]),
+    ({"datasets": {"kind": "nfs", "nfs": {"server": "10.0.0.1"}}}, ["/datasets/nfs/path"]),
+    ({"datasets": {"kind": "hostPath", "hostPath": "relative"}}, ["/datasets/hostPath"]),
+    ({"commonLabels": {"app.kubernetes.io/name": "x"}}, ["/commonLabels/app.kubernetes.io~1name"]),
+    ({"networkPolicies": {"apiFrom": [{"cidr": "10.0.0.0/8"}]}}, ["/networkPolicies/apiFrom/0", "'cidr'"]),
+    ({"monitoring": {"serviceMonitor": {"interval": "often"}}}, ["/monitoring/serviceMonitor/interval"]),
+]
+
+
+def source(path):
+    return (ROOT / path).read_text()
+
+
+def keys(values, path=""):
+    """Every path of a mapping; what is inside of pools is the pool's own."""
+    for key, value in values.items():
+        at = f"{path}/{key}"
+        yield at
+        if isinstance(value, dict) and not re.search(r"(Labels|Annotations|annotations|labels|nodeSelector|requests|limits|affinity)$", at):
+            yield from keys(value, at)
+
+
+class Values(unittest.TestCase):
+    def test_bad_values_are_refused_by_name(self):
+        for values, said in BAD:
+            with self.subTest(json.dumps(values)):
+                message = refused(values)
+                self.assertIsNotNone(message, "taken")
+                for part in said:
+                    self.assertIn(part, message)
+
+    def test_the_schema_admits_nothing_unnamed(self):
+        def walk(schema, at):
+            if "properties" in schema and "type" in schema or "patternProperties" in schema:
+                self.assertIs(schema.get("additionalProperties"), False, at)
+            for key, inner in schema.items():
+                if isinstance(inner, dict) and key not in ("if", "then"):
+                    walk(inner, f"{at}/{key}")
+
+        schema = json.loads((CHART / "values.schema.json").read_text())
+        walk(schema, "")
+        self.assertGreater(len(schema["properties"]), 10)
+
+    def test_every_value_is_in_the_schema_and_the_other_way_round(self):
+        schema = json.loads((CHART / "values.schema.json").read_text())
+
+        def named(at, path=""):
+            if "$ref" in at:
+                at = {**schema["definitions"][at["$ref"].rsplit("/", 1)[1]], **at}
+            for key, inner in at.get("properties", {}).items():
+                yield f"{path}/{key}"
+                yield from named(inner, f"{path}/{key}")
+            if path == "/executor/pools":
+                yield f"{path}/gpu"
+                yield from named(*at["patternProperties"].values(), f"{path}/gpu")
+
+        given = set(keys(yaml.safe_load((CHART / "values.yaml").read_text())))
+        known = set(named(schema)) - {"/global"}
+        self.assertEqual(given - known, set())
+        # Parts of pods are Kubernetes' to explain; an empty one stands for them.
+        inner = re.compile(r"/(requests|limits|affinity)/|/image/(repository|tag|digest)$|/resources/limits$")
+        self.assertEqual({path for path in known - given if not inner.search(path)}, set())
+
+    def test_variables_are_those_of_the_daemons(self):
+        daemons = {
+            "MUSTER_API_": source("api/src/config.rs") + source("api/src/command/migrate.rs"),
+            "MUSTER_SCHEDULER_": source("scheduler/src/config.rs") + source("api/src/command/migrate.rs"),
+            "MUSTER_EXECUTOR_": source("executor/src/config.rs"),
+            "MUSTER_LOG": source("api/src/main.rs") + source("scheduler/src/main.rs") + source("executor/src/main.rs"),
+        }
+        seen = set()
+        for name in MATRIX:
+            for _, _, spec in pods(objects(render_case(name))):
+                for variable in (variable for container in containers(spec) for variable in container.get("env", [])):
+                    for prefix, text in daemons.items():
+                        if variable["name"].startswith(prefix):
+                            seen.add(variable["name"])
+                            self.assertIn(f'"{variable["name"]}"', text)
+        self.assertGreater(len(seen), 25)
+
+    def test_policies_are_those_of_the_scheduler(self):
+        names = re.findall(r'Self::\w+ => "([a-z-]+)"', source("scheduler/core/src/policies/name.rs"))
+        schema = json.loads((CHART / "values.schema.json").read_text())
+        self.assertEqual(schema["properties"]["scheduler"]["properties"]["policy"]["enum"], names)
+
+    def test_the_dashboard_shows_what_the_api_exports(self):
+        text = (CHART / "dashboards/api.json").read_text()
+        json.loads(text)
+        for metric in set(re.findall(r"muster_[a-z_]+", text)):
+            self.assertIn(re.sub(r"_(bucket|count|sum)$", "", metric), source("api/src/metrics.rs"))
+        for path in ("/healthz", "/readyz", "/metrics"):
+            self.assertIn(f'"{path}"', source("api/src/routes.rs"))
+            self.assertIn(path, render(arguments=["--set", "monitoring.serviceMonitor.enabled=true"]))
+
+    def test_images_hold_what_the_chart_runs(self):
+        docker = source("docker/Dockerfile")
+        for program in ("muster-api", "muster-scheduler", "muster-executor", "muster-task"):
+            self.assertIn(f"/programs/{program}", docker)
+        self.assertIn(" /usr/share/muster/web\n", docker)
+        self.assertIn("/usr/share/muster/web", render_case("default"))
+        targets = set(re.findall(r" AS ([a-z-]+)", docker))
+        for repository in ("muster-control-plane", "muster-executor", "muster-executor-cpu"):
+            self.assertIn(repository.removeprefix("muster-"), targets)
+        version = re.search(r'^version = "(.*)"', source("Cargo.toml"), re.M).group(1)
+        self.assertEqual(yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"], version)
+
+    def test_the_notes_tell_the_first_commands(self):
+        ran = helm("install", "muster", CHART, "--dry-run=client", "--namespace", "training", "--set", "ingress.enabled=true,ingress.host=x.example.com")
+        notes = ran.stdout.split("NOTES:")[1]
+        self.assertIn("kubectl --namespace training exec deploy/muster-api -- muster-api bootstrap", notes)
+        self.assertIn("muster login --server https://x.example.com && muster nodes", notes)
+        self.assertIn("Bootstrap(Bootstrap)", source("api/src/main.rs"))
+
+
+class Executor(unittest.TestCase):
+    """The two pieces of shell in the DaemonSet, run here with stand-ins for what they call."""
+
+    def start(self, folder, arguments=()):
+        spec = next(spec for item, _, spec in pods(objects(render(arguments=arguments))) if item["kind"] == "DaemonSet")
+        container = spec["containers"][0]
+        programs = pathlib.Path(folder, "bin")
+        programs.mkdir(exist_ok=True)
+        for name in ("sleep", "muster-executor"):
+            program = programs / name
+            program.write_text(f'#!/bin/sh\necho {name} "$@"\n')
+            program.chmod(0o755)
+        shell = [part.replace("/var/lib/muster", f"{folder}/data") for part in container["command"]]
+        environment = {"PATH": f"{programs}:{os.environ['PATH']}", "KUBERNETES_NODE_NAME": "gpu-7.rack-2.example.com"}
+        ran = subprocess.run(shell, env=environment, capture_output=True, text=True, check=True)
+        return ran.stdout.splitlines(), container
+
+    def test_a_fresh_folder_waits_until_the_tasks_before_it_are_given_up(self):
+        with tempfile.TemporaryDirectory() as folder:
+            named = "muster-executor --node-name gpu-7-rack-2-example-com"
+            # Lease, grace and a second of margin (`lost_after_ms` of the scheduler), and one more.
+            self.assertEqual(self.start(folder)[0], ["sleep 22", named])
+            self.assertEqual(self.start(folder, ["--set", "scheduler.graceMs=25500"])[0], ["sleep 38", named])
+            self.assertEqual(self.start(folder, ["--set", "executor.data.kind=hostPath"])[0], [named])
+            pathlib.Path(folder, "data/tasks").mkdir(parents=True)
+            self.assertEqual(self.start(folder)[0], [named])
+
+    def test_it_is_ready_while_its_lease_is_renewed(self):
+        with tempfile.TemporaryDirectory() as folder:
+            _, container = self.start(folder)
+            probe = [part.replace("/var/lib/muster", folder) for part in container["readinessProbe"]["exec"]["command"]]
+
+            def is_ready():
+                return subprocess.run(probe, capture_output=True).returncode == 0
+
+            self.assertFalse(is_ready())
+            lease = pathlib.Path(folder, "lease")
+            lease.touch()
+            self.assertTrue(is_ready())
+            old = lease.stat().st_mtime - 60
+            os.utime(lease, (old, old))
+            self.assertFalse(is_ready())
