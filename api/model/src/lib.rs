@@ -13,6 +13,7 @@ pub mod node;
 pub mod progress;
 pub mod question;
 pub mod spec;
+pub mod study;
 pub mod task;
 pub mod tenant;
 pub mod view;

@@ -1,0 +1,220 @@
+//! The values that one parameter may have, and their place between 0 and 1, on which searchers work.
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// Inside the search a value is one f64: the number itself, or the index of a choice.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+pub enum Domain {
+    Float {
+        low: f64,
+        high: f64,
+        step: Option<f64>,
+        log: bool,
+    },
+    Int {
+        low: i64,
+        high: i64,
+        step: i64,
+        log: bool,
+    },
+    Categorical {
+        choices: Vec<Value>,
+        ordered: bool,
+    },
+}
+
+impl Domain {
+    /// How many values it has; `None` when they are as many as there are floats.
+    #[must_use]
+    pub fn count(&self) -> Option<u64> {
+        match self {
+            Self::Float { low, high, .. } if low == high => Some(1),
+            Self::Float {
+                low,
+                high,
+                step: Some(step),
+                ..
+            } => Some(((high - low) / step + 1e-9).floor() as u64 + 1),
+            Self::Float { .. } => None,
+            Self::Int {
+                low, high, step, ..
+            } => Some(((high - low) / step) as u64 + 1),
+            Self::Categorical { choices, .. } => Some(choices.len() as u64),
+        }
+    }
+
+    /// Whether distances between its values mean something.
+    #[must_use]
+    pub fn is_ordered(&self) -> bool {
+        !matches!(self, Self::Categorical { ordered: false, .. })
+    }
+
+    /// The value at `unit` (0 to 1, clamped). Each value of a finite domain has an equal part of the line, on the log scale the
+    /// part that it takes there.
+    #[must_use]
+    pub fn at(&self, unit: f64) -> f64 {
+        // The logarithm and back would miss the ends by a rounding.
+        if unit <= 0.0 {
+            return self.least();
+        }
+        if unit >= 1.0 {
+            return self.most();
+        }
+        let (low, high) = self.ends();
+        self.snap(self.unscale(low + unit * (high - low)))
+    }
+
+    /// Where `value` lies between 0 and 1; a value of a finite domain in the middle of its part.
+    #[must_use]
+    pub fn unit(&self, value: f64) -> f64 {
+        let (low, high) = self.ends();
+        if high <= low {
+            return 0.5;
+        }
+        ((self.scale(value) - low) / (high - low)).clamp(0.0, 1.0)
+    }
+
+    /// The width of one value's part between 0 and 1 at `value`; 0 where the values are continuous.
+    #[must_use]
+    pub fn cell(&self, value: f64) -> f64 {
+        let half = match self {
+            Self::Float { step: None, .. } => return 0.0,
+            Self::Float {
+                step: Some(step), ..
+            } => step / 2.0,
+            Self::Int { step, .. } => *step as f64 / 2.0,
+            Self::Categorical { .. } => 0.5,
+        };
+        let (low, high) = self.ends();
+        if high <= low {
+            return 1.0;
+        }
+        (self.scale(value + half) - self.scale(value - half)) / (high - low)
+    }
+
+    /// The value number `index` of a finite domain.
+    #[must_use]
+    pub fn nth(&self, index: u64) -> f64 {
+        match self {
+            Self::Float { low, step, .. } => self.snap(low + step.unwrap_or(0.0) * index as f64),
+            Self::Int { low, step, .. } => (low + step * index as i64) as f64,
+            Self::Categorical { .. } => index as f64,
+        }
+    }
+
+    /// The number of `value` in a finite domain.
+    #[must_use]
+    pub fn index(&self, value: f64) -> u64 {
+        match self {
+            Self::Float { low, step, .. } => {
+                step.map_or(0, |step| ((value - low) / step).round() as u64)
+            }
+            Self::Int { low, step, .. } => ((value as i64 - low) / step) as u64,
+            Self::Categorical { .. } => value as u64,
+        }
+    }
+
+    /// As the user's document has it.
+    #[must_use]
+    pub fn value(&self, inner: f64) -> Value {
+        match self {
+            Self::Float { .. } => Value::from(inner),
+            Self::Int { .. } => Value::from(inner as i64),
+            Self::Categorical { choices, .. } => choices[inner as usize].clone(),
+        }
+    }
+
+    /// The inner value of what a document has; `None` if it is not one of the domain's.
+    #[must_use]
+    pub fn read(&self, value: &Value) -> Option<f64> {
+        if let Self::Categorical { choices, .. } = self {
+            let index = choices.iter().position(|c| c == value)?;
+            return Some(index as f64);
+        }
+        value.as_f64().filter(|v| self.contains(*v))
+    }
+
+    /// Whether the inner value is one of the domain's.
+    #[must_use]
+    pub fn contains(&self, inner: f64) -> bool {
+        let inside = inner >= self.least() && inner <= self.most();
+        let exact = matches!(self, Self::Float { step: None, .. }) || self.snap(inner) == inner;
+        inside && exact
+    }
+
+    /// What stands for the value in a constraint; `None` for a choice that is no number.
+    #[must_use]
+    pub fn number(&self, inner: f64) -> Option<f64> {
+        match self {
+            Self::Categorical { choices, .. } => choices[inner as usize].as_f64(),
+            _ => Some(inner),
+        }
+    }
+
+    fn least(&self) -> f64 {
+        match self {
+            Self::Float { low, .. } => *low,
+            Self::Int { low, .. } => *low as f64,
+            Self::Categorical { .. } => 0.0,
+        }
+    }
+
+    fn most(&self) -> f64 {
+        match self {
+            Self::Float {
+                low,
+                high,
+                step: Some(step),
+                ..
+            } => low + ((high - low) / step + 1e-9).floor() * step,
+            Self::Float { high, .. } => *high,
+            Self::Int {
+                low, high, step, ..
+            } => (low + (high - low) / step * step) as f64,
+            Self::Categorical { choices, .. } => choices.len() as f64 - 1.0,
+        }
+    }
+
+    /// The ends of the line on its scale, half a value's width outside where values are finite.
+    fn ends(&self) -> (f64, f64) {
+        let half = match self {
+            Self::Float { step, .. } => step.unwrap_or(0.0) / 2.0,
+            Self::Int { step, .. } => *step as f64 / 2.0,
+            Self::Categorical { .. } => 0.5,
+        };
+        (
+            self.scale(self.least() - half),
+            self.scale(self.most() + half),
+        )
+    }
+
+    fn is_log(&self) -> bool {
+        matches!(
+            self,
+            Self::Float { log: true, .. } | Self::Int { log: true, .. }
+        )
+    }
+
+    fn scale(&self, value: f64) -> f64 {
+        if self.is_log() { value.ln() } else { value }
+    }
+
+    fn unscale(&self, scaled: f64) -> f64 {
+        if self.is_log() { scaled.exp() } else { scaled }
+    }
+
+    fn snap(&self, value: f64) -> f64 {
+        let (low, most) = (self.least(), self.most());
+        let step = match self {
+            Self::Float { step: None, .. } => return value.clamp(low, most),
+            Self::Float {
+                step: Some(step), ..
+            } => *step,
+            Self::Int { step, .. } => *step as f64,
+            Self::Categorical { .. } => 1.0,
+        };
+        (low + ((value - low) / step).round() * step).clamp(low, most)
+    }
+}

@@ -1,0 +1,362 @@
+//! One parameter as its user wrote it, in Optuna's words or in Katib's, and what it means.
+
+use super::{Domain, Errors};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// A parameter of the search. Its value goes into the field of the job document that `field`, or else `name`, names.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Parameter {
+    /// 1 to 200 bytes, no two alike.
+    pub name: String,
+    /// Where the value goes, such as `engine.optimizer.learning_rate` or `engine.model.hidden[0]`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
+    #[serde(rename = "type", alias = "parameterType")]
+    pub kind: ParameterKind,
+    /// The smallest value; for a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub low: Option<f64>,
+    /// The largest value; for a number.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub high: Option<f64>,
+    /// Values are `low`, `low + step`, and so on. Above 0; not with the log scale of a float.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<f64>,
+    /// Search on the log scale of the value itself: between 0.001 and 0.1 as many trials lie below 0.01 as above. (In some other
+    /// tools `low` and `high` are exponents then; here they never are.)
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub log: Option<bool>,
+    /// For a categorical: any JSON values, whole lists of layers among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub choices: Option<Vec<Value>>,
+    /// The choices have an order, so that neighbours are alike.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ordered: Option<bool>,
+    /// Katib's form of the range, in place of `low` and the rest.
+    #[serde(
+        default,
+        rename = "feasibleSpace",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub feasible_space: Option<FeasibleSpace>,
+    /// Without it a trial always has the parameter.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub when: Option<Condition>,
+}
+
+/// A trial has the parameter only if it has that other one, with one of these values.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Condition {
+    /// The name of a categorical parameter that stands before this one.
+    pub parameter: String,
+    pub is: Vec<Value>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum ParameterKind {
+    #[serde(alias = "double")]
+    Float,
+    Int,
+    Categorical,
+    /// Katib's word for numbers in an order: an ordered categorical.
+    Discrete,
+}
+
+/// Katib's words; numbers may be written as text, as there.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct FeasibleSpace {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub min: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<Value>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub list: Option<Vec<Value>>,
+    /// `uniform` or `logUniform`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub distribution: Option<String>,
+}
+
+/// The range after both ways of writing it have become one.
+struct Written {
+    low: Option<f64>,
+    high: Option<f64>,
+    step: Option<f64>,
+    log: bool,
+    choices: Option<Vec<Value>>,
+    /// How the fields are called where the user wrote them.
+    words: Words,
+}
+
+struct Words {
+    low: &'static str,
+    high: &'static str,
+    step: &'static str,
+    log: &'static str,
+    choices: &'static str,
+}
+
+const OPTUNA: Words = Words {
+    low: "low",
+    high: "high",
+    step: "step",
+    log: "log",
+    choices: "choices",
+};
+const KATIB: Words = Words {
+    low: "feasibleSpace.min",
+    high: "feasibleSpace.max",
+    step: "feasibleSpace.step",
+    log: "feasibleSpace.distribution",
+    choices: "feasibleSpace.list",
+};
+
+impl Parameter {
+    /// A float from `low` to `high`; the other fields are as if left out.
+    #[must_use]
+    pub fn float(name: &str, low: f64, high: f64) -> Self {
+        Self {
+            low: Some(low),
+            high: Some(high),
+            ..Self::bare(name, ParameterKind::Float)
+        }
+    }
+
+    /// An integer from `low` to `high`.
+    #[must_use]
+    pub fn int(name: &str, low: i32, high: i32) -> Self {
+        Self {
+            low: Some(f64::from(low)),
+            high: Some(f64::from(high)),
+            ..Self::bare(name, ParameterKind::Int)
+        }
+    }
+
+    /// One of `choices`.
+    #[must_use]
+    pub fn categorical(name: &str, choices: Vec<Value>) -> Self {
+        Self {
+            choices: Some(choices),
+            ..Self::bare(name, ParameterKind::Categorical)
+        }
+    }
+
+    fn bare(name: &str, kind: ParameterKind) -> Self {
+        Self {
+            name: name.to_owned(),
+            field: None,
+            kind,
+            low: None,
+            high: None,
+            step: None,
+            log: None,
+            choices: None,
+            ordered: None,
+            feasible_space: None,
+            when: None,
+        }
+    }
+
+    /// Where the value goes in the job document.
+    #[must_use]
+    pub fn target(&self) -> &str {
+        self.field.as_deref().unwrap_or(&self.name)
+    }
+
+    /// What values it may have; what is wrong goes to `errors` under `at`.
+    pub(super) fn domain(&self, at: &str, errors: &mut Errors) -> Option<Domain> {
+        let before = errors.0.len();
+        let written = self.written(at, errors);
+        let domain = match self.kind {
+            ParameterKind::Float | ParameterKind::Int => self.number(at, &written, errors),
+            ParameterKind::Categorical | ParameterKind::Discrete => {
+                self.choice(at, written, errors)
+            }
+        };
+        domain.filter(|_| errors.0.len() == before)
+    }
+
+    fn written(&self, at: &str, errors: &mut Errors) -> Written {
+        let Some(space) = &self.feasible_space else {
+            return Written {
+                low: self.low,
+                high: self.high,
+                step: self.step,
+                log: self.log.unwrap_or(false),
+                choices: self.choices.clone(),
+                words: OPTUNA,
+            };
+        };
+        let twice = self.low.is_some()
+            || self.high.is_some()
+            || self.step.is_some()
+            || self.log.is_some()
+            || self.choices.is_some();
+        errors.check(
+            &format!("{at}.feasibleSpace"),
+            "given beside low, high, step, log or choices",
+            !twice,
+            "one of the two ways to write a range",
+        );
+        let mut number = |word: &str, value: &Option<Value>| {
+            let value = value.as_ref()?;
+            let read = match value {
+                Value::String(text) => text.trim().parse().ok(),
+                other => other.as_f64(),
+            };
+            let right = read.is_some();
+            errors.check(
+                &format!("{at}.{word}"),
+                &value.to_string(),
+                right,
+                "a number",
+            );
+            read
+        };
+        let low = number(KATIB.low, &space.min);
+        let high = number(KATIB.high, &space.max);
+        let step = number(KATIB.step, &space.step);
+        let distribution = space.distribution.as_deref().unwrap_or("uniform");
+        errors.check(
+            &format!("{at}.feasibleSpace.distribution"),
+            &format!("{distribution:?}"),
+            matches!(distribution, "uniform" | "logUniform"),
+            "uniform or logUniform",
+        );
+        Written {
+            low,
+            high,
+            step,
+            log: distribution == "logUniform",
+            choices: space.list.clone(),
+            words: KATIB,
+        }
+    }
+
+    fn number(&self, at: &str, written: &Written, errors: &mut Errors) -> Option<Domain> {
+        let words = &written.words;
+        errors.check(
+            &format!("{at}.{}", words.choices),
+            "given",
+            written.choices.is_none() && self.ordered.is_none(),
+            "choices and ordered left out: a number has low and high",
+        );
+        let mut end = |word: &str, value: Option<f64>| {
+            let shown = value.map_or("missing".to_owned(), |v| v.to_string());
+            let finite = value.is_some_and(f64::is_finite);
+            errors.check(&format!("{at}.{word}"), &shown, finite, "a finite number");
+            value.filter(|_| finite)
+        };
+        let (low, high) = (end(words.low, written.low), end(words.high, written.high));
+        let (low, high) = (low?, high?);
+        errors.check(
+            &format!("{at}.{}", words.low),
+            &low.to_string(),
+            low <= high,
+            &format!("at most {} ({high})", words.high),
+        );
+        errors.check(
+            &format!("{at}.{}", words.low),
+            &low.to_string(),
+            !written.log || low > 0.0,
+            &format!("above 0, because {} asks for the log scale", words.log),
+        );
+        self.check_step(at, written, high - low, errors);
+        if self.kind == ParameterKind::Float {
+            return Some(Domain::Float {
+                low,
+                high,
+                step: written.step,
+                log: written.log,
+            });
+        }
+        for (word, value) in [(words.low, low), (words.high, high)] {
+            let whole = value.fract() == 0.0 && value.abs() <= 9e15;
+            let field = format!("{at}.{word}");
+            errors.check(&field, &value.to_string(), whole, "a whole number");
+        }
+        Some(Domain::Int {
+            low: low as i64,
+            high: high as i64,
+            step: written.step.map_or(1, |s| s as i64),
+            log: written.log,
+        })
+    }
+
+    fn check_step(&self, at: &str, written: &Written, span: f64, errors: &mut Errors) {
+        let Some(step) = written.step else { return };
+        let field = format!("{at}.{}", written.words.step);
+        let shown = step.to_string();
+        let whole = self.kind != ParameterKind::Int || step.fract() == 0.0;
+        errors.check(
+            &field,
+            &shown,
+            step.is_finite() && step > 0.0 && step <= span.max(1.0) && whole,
+            "above 0, at most the range, and whole for an int",
+        );
+        errors.check(
+            &field,
+            &shown,
+            !written.log,
+            "left out: with the log scale values have no equal steps",
+        );
+    }
+
+    fn choice(&self, at: &str, written: Written, errors: &mut Errors) -> Option<Domain> {
+        let words = &written.words;
+        let numeric = written.low.is_some()
+            || written.high.is_some()
+            || written.step.is_some()
+            || written.log;
+        errors.check(
+            &format!("{at}.{}", words.low),
+            "given",
+            !numeric,
+            &format!("{} and nothing of a number's", words.choices),
+        );
+        let choices = written.choices.unwrap_or_default();
+        let field = format!("{at}.{}", words.choices);
+        errors.check(
+            &field,
+            &format!("{} choices", choices.len()),
+            (1..=1000).contains(&choices.len()),
+            "1 to 1000 choices",
+        );
+        for (i, choice) in choices.iter().enumerate() {
+            errors.check(
+                &format!("{field}[{i}]"),
+                &choice.to_string(),
+                !choices[..i].contains(choice),
+                "a choice that does not stand there already",
+            );
+        }
+        let discrete = self.kind == ParameterKind::Discrete;
+        let choices = if discrete {
+            choices.into_iter().map(read_number).collect()
+        } else {
+            choices
+        };
+        Some(Domain::Categorical {
+            choices,
+            ordered: self.ordered.unwrap_or(discrete),
+        })
+    }
+}
+
+/// Katib writes discrete numbers as text.
+fn read_number(value: Value) -> Value {
+    match value.as_str().and_then(|t| serde_json::from_str(t).ok()) {
+        Some(Value::Number(number)) => Value::Number(number),
+        _ => value,
+    }
+}

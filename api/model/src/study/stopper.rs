@@ -1,0 +1,164 @@
+//! Who decides how far each trial trains.
+
+use super::{Errors, SearchSpec, Searcher};
+use serde::{Deserialize, Serialize};
+
+/// Budgets are in the units of the search's `budget`, of which every trial gets at most `budget.max`.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case", deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Stopper {
+    /// Every trial trains to its end.
+    None {},
+    /// A trial stops whose best so far is worse than the median of the others' means up to the same step (Vizier).
+    Median {
+        /// Trials that must have ended before any is stopped; 1 to 10,000.
+        #[serde(default = "five")]
+        startup: u32,
+        /// No trial is stopped before it; 0 or more.
+        #[serde(default)]
+        warmup: u64,
+    },
+    /// All trials of a rung are awaited; the best of each `eta` go on, with `eta` times the budget (Jamieson and Talwalkar).
+    SuccessiveHalving {
+        /// The first rung's budget; 1 to `budget.max`.
+        #[serde(default = "one")]
+        min: u64,
+        #[serde(default = "three")]
+        eta: u32,
+    },
+    /// Successive halving once for each first rung, from many short trials to few long ones (Li et al.).
+    Hyperband {
+        #[serde(default = "one")]
+        min: u64,
+        #[serde(default = "three")]
+        eta: u32,
+    },
+    /// A trial goes on as soon as it is among the best of each `eta` of its rung so far; nobody waits (Li et al.).
+    Asha {
+        #[serde(default = "one")]
+        min: u64,
+        #[serde(default = "three")]
+        eta: u32,
+    },
+    /// Learning curves are extended into the future; slots go to those that will likely reach the target, the hopeless stop, the
+    /// others take turns (HyperDrive, Rasley et al.). Needs the objective's `target`.
+    HyperDrive {
+        /// A trial trains so far before it is judged again; 1 to `budget.max`.
+        #[serde(default = "one")]
+        boundary: u64,
+        /// Below this probability to reach the target a trial is hopeless; 0 to 0.5.
+        #[serde(default = "default_hopeless")]
+        hopeless: f64,
+        /// Curves of fewer points are not judged; 3 to 1000.
+        #[serde(default = "four")]
+        min_points: u32,
+    },
+    /// Population-based training (Jaderberg et al.): the worst copy a checkpoint of the best and change their parameters.
+    Pbt {
+        /// Trials that live at one time; 2 to 1000.
+        population: u32,
+        /// Budget between two comparisons; 1 to `budget.max`.
+        interval: u64,
+        /// The worst and the best that exchange; 0.05 to 0.5.
+        #[serde(default = "quarter")]
+        quantile: f64,
+        /// The probability to draw a parameter anew, where it is not just changed by a fifth; 0 to 1.
+        #[serde(default = "quarter")]
+        resample: f64,
+    },
+}
+
+impl Default for Stopper {
+    fn default() -> Self {
+        Self::None {}
+    }
+}
+
+impl Stopper {
+    pub(super) fn check(&self, spec: &SearchSpec, errors: &mut Errors) {
+        let max = spec.budget.max;
+        let compares = !matches!(self, Self::None {});
+        errors.check(
+            "stopper",
+            "a rule that compares trials, with several objectives",
+            !compares || spec.objectives.len() <= 1,
+            "kind none: of several objectives none says which trial is behind",
+        );
+        let mid_run = matches!(self, Self::Median { .. });
+        errors.check(
+            "reproducible",
+            "true",
+            !spec.reproducible || !mid_run,
+            "false: the median rule stops trials when others report, which depends on the machines' speed",
+        );
+        match self {
+            Self::None {} => {}
+            Self::Median { startup, .. } => {
+                errors.within("stopper.startup", u64::from(*startup), 1, 10_000);
+            }
+            Self::SuccessiveHalving { min, eta }
+            | Self::Hyperband { min, eta }
+            | Self::Asha { min, eta } => {
+                errors.within("stopper.min", *min, 1, max);
+                errors.within("stopper.eta", u64::from(*eta), 2, 16);
+            }
+            Self::HyperDrive {
+                boundary,
+                hopeless,
+                min_points,
+            } => {
+                errors.within("stopper.boundary", *boundary, 1, max);
+                errors.part("stopper.hopeless", *hopeless, 0.0, 0.5);
+                errors.within("stopper.min_points", u64::from(*min_points), 3, 1000);
+                errors.check(
+                    "objectives[0].target",
+                    "missing",
+                    spec.objectives.iter().all(|o| o.target.is_some()),
+                    "the value to reach, because hyper_drive asks how likely it is reached",
+                );
+            }
+            Self::Pbt {
+                population,
+                interval,
+                quantile,
+                resample,
+            } => {
+                errors.within("stopper.population", u64::from(*population), 2, 1000);
+                errors.within("stopper.interval", *interval, 1, max);
+                errors.part("stopper.quantile", *quantile, 0.05, 0.5);
+                errors.part("stopper.resample", *resample, 0.0, 1.0);
+                errors.check(
+                    "searcher",
+                    "one that learns",
+                    matches!(spec.searcher, Searcher::Random {} | Searcher::Sobol {}),
+                    "random or sobol: with pbt it only draws the first population",
+                );
+            }
+        }
+    }
+}
+
+fn one() -> u64 {
+    1
+}
+
+fn three() -> u32 {
+    3
+}
+
+fn four() -> u32 {
+    4
+}
+
+fn five() -> u32 {
+    5
+}
+
+fn quarter() -> f64 {
+    0.25
+}
+
+fn default_hopeless() -> f64 {
+    0.05
+}
