@@ -1,0 +1,100 @@
+"""Optuna on the functions of functions.rs: one line `sampler function seed best` each, and with `throughput` milliseconds a trial.
+
+usage: optuna_peer.py best SAMPLER BUDGET FIRST_SEED LAST_SEED [FUNCTION...]
+       optuna_peer.py throughput SAMPLER TRIALS [STORAGE]
+"""
+
+import math
+import sys
+import time
+import warnings
+
+import optuna
+
+optuna.logging.set_verbosity(optuna.logging.ERROR)
+warnings.simplefilter("ignore")
+
+HEIGHTS = [1.0, 1.2, 3.0, 3.2]
+A = [[10.0, 3.0, 17.0, 3.5, 1.7, 8.0], [0.05, 10.0, 17.0, 0.1, 8.0, 14.0],
+     [3.0, 3.5, 1.7, 10.0, 17.0, 8.0], [17.0, 8.0, 0.05, 10.0, 0.1, 14.0]]
+P = [[0.1312, 0.1696, 0.5569, 0.0124, 0.8283, 0.5886], [0.2329, 0.4135, 0.8307, 0.3736, 0.1004, 0.9991],
+     [0.2348, 0.1451, 0.3522, 0.2883, 0.3047, 0.6650], [0.4047, 0.8828, 0.8732, 0.5743, 0.1091, 0.0381]]
+
+
+def branin(t):
+    x, y = t.suggest_float("x0", -5.0, 10.0), t.suggest_float("x1", 0.0, 15.0)
+    bent = y - 5.1 / (4.0 * math.pi**2) * x * x + 5.0 / math.pi * x - 6.0
+    return bent * bent + 10.0 * (1.0 - 1.0 / (8.0 * math.pi)) * math.cos(x) + 10.0
+
+
+def hartmann6(t):
+    x = [t.suggest_float(f"x{i}", 0.0, 1.0) for i in range(6)]
+    return -sum(h * math.exp(-sum(A[i][j] * (x[j] - P[i][j]) ** 2 for j in range(6))) for i, h in enumerate(HEIGHTS))
+
+
+def rosenbrock10(t):
+    x = [t.suggest_float(f"x{i}", -5.0, 10.0) for i in range(10)]
+    return sum(100.0 * (x[i + 1] - x[i] ** 2) ** 2 + (1.0 - x[i]) ** 2 for i in range(9))
+
+
+def mixed(t):
+    kind = t.suggest_categorical("kind", ["linear", "tree", "net"])
+    if kind == "linear":
+        rest = 0.35 + 0.02 * (math.log10(t.suggest_float("penalty", 1e-6, 1.0, log=True)) + 3.0) ** 2
+    elif kind == "tree":
+        depth = (t.suggest_int("depth", 1, 20) - 7.0) / 10.0
+        rest = 0.18 + 0.3 * depth * depth + 0.2 * (t.suggest_float("share", 0.1, 1.0) - 0.7) ** 2
+    else:
+        rate = math.log10(t.suggest_float("rate", 1e-5, 1.0, log=True)) + 2.5
+        width = math.log2(t.suggest_int("width", 8, 1024, log=True)) - 7.0
+        activation = t.suggest_categorical("activation", ["relu", "tanh", "gelu", "selu"])
+        rest = 0.1 + 0.06 * (rate + 0.15 * width) ** 2 + 0.01 * width * width
+        rest += {"relu": 0.02, "tanh": 0.06, "gelu": 0.0, "selu": 0.04}[activation]
+    return rest + {"none": 0.08, "unit": 0.0, "rank": 0.03}[t.suggest_categorical("scaling", ["none", "unit", "rank"])]
+
+
+FUNCTIONS = {f.__name__: f for f in (branin, hartmann6, rosenbrock10, mixed)}
+
+
+def sampler(name, seed):
+    if name == "tpe":
+        return optuna.samplers.TPESampler(seed=seed, multivariate=True, group=True)
+    if name == "gp":
+        return optuna.samplers.GPSampler(seed=seed, deterministic_objective=True)
+    if name == "cma_es":
+        return optuna.samplers.CmaEsSampler(seed=seed)
+    raise SystemExit(f"no sampler {name}")
+
+
+def best(name, budget, first, last, functions):
+    for seed in range(first, last + 1):
+        for function in functions or FUNCTIONS:
+            study = optuna.create_study(sampler=sampler(name, seed))
+            study.optimize(FUNCTIONS[function], n_trials=budget)
+            print(name, function, seed, repr(study.best_value), flush=True)
+
+
+def throughput(name, trials, storage):
+    """Hartmann-6 with `trials` finished trials in the study; milliseconds of ten more asks and tells, the median."""
+    study = optuna.create_study(sampler=sampler(name, 1), storage=storage)
+    floats = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(6)}
+    random = optuna.samplers.RandomSampler(seed=1)._rng.rng
+    for _ in range(trials):
+        params = {name: random.uniform() for name in floats}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=floats, value=random.uniform()))
+    times = []
+    for _ in range(10):
+        begin = time.perf_counter()
+        trial = study.ask()
+        value = hartmann6(trial)
+        study.tell(trial, value)
+        times.append(time.perf_counter() - begin)
+    print("throughput", name, trials, sorted(times)[5] * 1000.0, flush=True)
+
+
+if __name__ == "__main__":
+    what, name, *rest = sys.argv[1:]
+    if what == "best":
+        best(name, int(rest[0]), int(rest[1]), int(rest[2]), rest[3:])
+    else:
+        throughput(name, int(rest[0]), rest[1] if len(rest) > 1 else None)

@@ -1,0 +1,283 @@
+//! Covariance matrix adaptation (Hansen, The CMA Evolution Strategy: A Tutorial, 2016, with its active update) over the numbers of a
+//! space, each between 0 and 1. What has no order is chosen by TPE, so that spaces may be mixed.
+
+use super::{spread, tpe};
+use crate::random::Draw;
+use crate::study::Record;
+use crate::trial::TrialNumber;
+use muster_model::study::{Domain, Point, Space};
+use nalgebra::{DMatrix, DVector, SymmetricEigen};
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    /// The dimensions of the space that are numbers.
+    axes: Vec<usize>,
+    population: usize,
+    first_sigma: f64,
+    mean: Vec<f64>,
+    sigma: f64,
+    /// Rows of a symmetric matrix.
+    covariance: Vec<f64>,
+    sigma_path: Vec<f64>,
+    path: Vec<f64>,
+    generation: u32,
+    restarts: u32,
+    /// Who was asked for and has not been told.
+    asked: Vec<Asked>,
+    told: Vec<Told>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Asked {
+    trial: TrialNumber,
+    place: Vec<f64>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Told {
+    place: Vec<f64>,
+    loss: f64,
+}
+
+/// The constants of the tutorial's table 1.
+struct Constants {
+    weights: Vec<f64>,
+    mu: usize,
+    mu_eff: f64,
+    c_sigma: f64,
+    d_sigma: f64,
+    c_c: f64,
+    c_1: f64,
+    c_mu: f64,
+    chi: f64,
+}
+
+impl Constants {
+    fn new(n: usize, population: usize) -> Self {
+        let dims = n as f64;
+        let half = (population as f64 + 1.0) / 2.0;
+        let raw: Vec<f64> = (1..=population)
+            .map(|i| half.ln() - (i as f64).ln())
+            .collect();
+        let mu = population / 2;
+        let sums = |w: &[f64]| {
+            let (s, q) = w.iter().fold((0.0, 0.0), |(s, q), w| (s + w, q + w * w));
+            s * s / q
+        };
+        let (mu_eff, mu_eff_minus) = (sums(&raw[..mu]), sums(&raw[mu..]));
+        let c_sigma = (mu_eff + 2.0) / (dims + mu_eff + 5.0);
+        let d_sigma = 1.0 + 2.0 * (((mu_eff - 1.0) / (dims + 1.0)).sqrt() - 1.0).max(0.0) + c_sigma;
+        let c_c = (4.0 + mu_eff / dims) / (dims + 4.0 + 2.0 * mu_eff / dims);
+        let c_1 = 2.0 / ((dims + 1.3).powi(2) + mu_eff);
+        let c_mu = (1.0 - c_1)
+            .min(2.0 * (0.25 + mu_eff + 1.0 / mu_eff - 2.0) / ((dims + 2.0).powi(2) + mu_eff));
+        let limit = (1.0 + c_1 / c_mu)
+            .min(1.0 + 2.0 * mu_eff_minus / (mu_eff + 2.0))
+            .min((1.0 - c_1 - c_mu) / (dims * c_mu));
+        let plus: f64 = raw.iter().filter(|w| **w > 0.0).sum();
+        let minus: f64 = raw.iter().filter(|w| **w < 0.0).map(|w| -w).sum();
+        let weigh = |w: &f64| {
+            if *w >= 0.0 {
+                w / plus
+            } else {
+                limit * w / minus
+            }
+        };
+        Self {
+            weights: raw.iter().map(weigh).collect(),
+            mu,
+            mu_eff,
+            c_sigma,
+            d_sigma,
+            c_c,
+            c_1,
+            c_mu,
+            chi: dims.sqrt() * (1.0 - 1.0 / (4.0 * dims) + 1.0 / (21.0 * dims * dims)),
+        }
+    }
+}
+
+impl Memory {
+    pub(super) fn new(space: &Space, population: Option<u32>, sigma: f64) -> Self {
+        let number = |d: &usize| !matches!(space.dimensions[*d].domain, Domain::Categorical { .. });
+        let axes: Vec<usize> = (0..space.len()).filter(number).collect();
+        let n = axes.len();
+        let usual = 4 + (3.0 * (n.max(1) as f64).ln()) as usize;
+        let mut memory = Self {
+            axes,
+            population: population.map_or(usual, |p| p as usize),
+            first_sigma: sigma,
+            mean: Vec::new(),
+            sigma,
+            covariance: Vec::new(),
+            sigma_path: Vec::new(),
+            path: Vec::new(),
+            generation: 0,
+            restarts: 0,
+            asked: Vec::new(),
+            told: Vec::new(),
+        };
+        memory.begin(vec![0.5; n]);
+        memory
+    }
+
+    fn begin(&mut self, mean: Vec<f64>) {
+        let n = mean.len();
+        self.mean = mean;
+        self.sigma = self.first_sigma;
+        self.covariance = DMatrix::<f64>::identity(n, n).as_slice().to_vec();
+        self.sigma_path = vec![0.0; n];
+        self.path = vec![0.0; n];
+        self.generation = 0;
+        self.told.clear();
+        self.asked.clear();
+    }
+
+    pub(super) fn suggest(
+        &mut self,
+        record: &Record,
+        number: TrialNumber,
+        draw: &mut Draw,
+    ) -> Option<Point> {
+        let mixed = self.axes.len() < record.space.len();
+        let eigen = self.eigen();
+        for _ in 0..1000 {
+            let mut point = if !mixed {
+                vec![Some(0.0); record.space.len()]
+            } else if (number as usize) < 10 {
+                spread(record, number, draw)?
+            } else {
+                tpe::suggest(record, 24, draw)?
+            };
+            let place = self.sample(&eigen, draw);
+            for (&d, unit) in self.axes.iter().zip(&place) {
+                point[d] = Some(record.space.dimensions[d].domain.at(*unit));
+            }
+            record.space.prune(&mut point);
+            if record.space.allows(&point) {
+                self.asked.push(Asked {
+                    trial: number,
+                    place,
+                });
+                return Some(point);
+            }
+        }
+        spread(record, number, draw)
+    }
+
+    fn eigen(&self) -> SymmetricEigen<f64, nalgebra::Dyn> {
+        let n = self.axes.len();
+        SymmetricEigen::new(DMatrix::from_column_slice(n, n, &self.covariance))
+    }
+
+    /// A place between 0 and 1; outside it is drawn again, so that no edge collects trials.
+    fn sample(&self, eigen: &SymmetricEigen<f64, nalgebra::Dyn>, draw: &mut Draw) -> Vec<f64> {
+        let n = self.axes.len();
+        let mut place = vec![0.0; n];
+        for _ in 0..100 {
+            let z = DVector::from_fn(n, |i, _| {
+                eigen.eigenvalues[i].max(0.0).sqrt() * draw.normal()
+            });
+            let step = &eigen.eigenvectors * z;
+            for i in 0..n {
+                place[i] = self.mean[i] + self.sigma * step[i];
+            }
+            if place.iter().all(|x| (0.0..=1.0).contains(x)) {
+                break;
+            }
+        }
+        place.iter().map(|x| x.clamp(0.0, 1.0)).collect()
+    }
+
+    /// A trial that was asked for has completed its first rung, at which all are comparable.
+    pub(super) fn tell(&mut self, record: &Record, number: TrialNumber) {
+        let Some(at) = self.asked.iter().position(|a| a.trial == number) else {
+            return;
+        };
+        let asked = self.asked.swap_remove(at);
+        let Some(loss) = record.trials[number as usize].loss() else {
+            return;
+        };
+        let place = asked.place;
+        self.told.push(Told { place, loss });
+        if self.told.len() >= self.population && !self.axes.is_empty() {
+            self.told.sort_by(|a, b| a.loss.total_cmp(&b.loss));
+            self.update();
+            self.told.clear();
+            self.restart_if_stuck();
+        }
+    }
+
+    /// One generation: the tutorial's figure 6.
+    fn update(&mut self) {
+        let n = self.axes.len();
+        let dims = n as f64;
+        let c = Constants::new(n, self.told.len());
+        let eigen = self.eigen();
+        let mean = DVector::from_column_slice(&self.mean);
+        let steps: Vec<DVector<f64>> = self
+            .told
+            .iter()
+            .map(|t| (DVector::from_column_slice(&t.place) - &mean) / self.sigma)
+            .collect();
+        let mut step = DVector::zeros(n);
+        for (weight, y) in c.weights.iter().zip(&steps).take(c.mu) {
+            step += y * *weight;
+        }
+        let root = eigen.eigenvalues.map(|v| 1.0 / v.max(1e-300).sqrt());
+        let whiten = |y: &DVector<f64>| -> DVector<f64> {
+            let turned = eigen.eigenvectors.transpose() * y;
+            &eigen.eigenvectors * turned.component_mul(&root)
+        };
+        let new_mean = &mean + &step * self.sigma;
+        let ps = DVector::from_column_slice(&self.sigma_path) * (1.0 - c.c_sigma)
+            + whiten(&step) * (c.c_sigma * (2.0 - c.c_sigma) * c.mu_eff).sqrt();
+        self.generation += 1;
+        let faded = 1.0 - (1.0 - c.c_sigma).powi(2 * self.generation as i32);
+        let short = ps.norm() / faded.sqrt() < (1.4 + 2.0 / (dims + 1.0)) * c.chi;
+        let h = if short { 1.0 } else { 0.0 };
+        let pc = DVector::from_column_slice(&self.path) * (1.0 - c.c_c)
+            + &step * (h * (c.c_c * (2.0 - c.c_c) * c.mu_eff).sqrt());
+        let sum: f64 = c.weights.iter().sum();
+        let lost = (1.0 - h) * c.c_c * (2.0 - c.c_c);
+        let keep = 1.0 + c.c_1 * lost - c.c_1 - c.c_mu * sum;
+        let mut covariance = DMatrix::from_column_slice(n, n, &self.covariance) * keep
+            + &pc * pc.transpose() * c.c_1;
+        for (weight, y) in c.weights.iter().zip(&steps) {
+            let weight = if *weight >= 0.0 {
+                *weight
+            } else {
+                weight * dims / whiten(y).norm_squared().max(1e-12)
+            };
+            covariance += y * y.transpose() * (c.c_mu * weight);
+        }
+        covariance = (&covariance + covariance.transpose()) * 0.5;
+        self.sigma *= ((c.c_sigma / c.d_sigma) * (ps.norm() / c.chi - 1.0))
+            .min(1.0)
+            .exp();
+        self.mean = new_mean.as_slice().to_vec();
+        self.covariance = covariance.as_slice().to_vec();
+        self.sigma_path = ps.as_slice().to_vec();
+        self.path = pc.as_slice().to_vec();
+    }
+
+    /// Begins anew with twice the population (IPOP, Auger and Hansen) when there is nothing left to adapt.
+    fn restart_if_stuck(&mut self) {
+        let eigen = self.eigen();
+        let (least, most) = (eigen.eigenvalues.min(), eigen.eigenvalues.max());
+        let broken = !least.is_finite() || !self.sigma.is_finite() || least <= 0.0;
+        if broken || self.sigma * most.sqrt() < 1e-11 || most / least > 1e14 {
+            self.restarts += 1;
+            self.population *= 2;
+            let n = self.axes.len();
+            let mut draw = Draw::new(
+                u64::from(self.restarts),
+                crate::random::Purpose::Explore,
+                self.told.len() as u64,
+            );
+            let mean = (0..n).map(|_| draw.unit()).collect();
+            self.begin(mean);
+        }
+    }
+}

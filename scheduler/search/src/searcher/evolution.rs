@@ -1,0 +1,84 @@
+//! Regularized evolution (Real et al. 2019): of the youngest `population` trials a few are drawn, the best of them is mutated in one
+//! parameter, and the oldest is forgotten. With several objectives the best is by NSGA-II's rank and crowding.
+
+use super::{anywhere, spread};
+use crate::pareto;
+use crate::random::Draw;
+use crate::study::Record;
+use crate::trial::Trial;
+use muster_model::study::{Domain, Point, Space};
+
+/// How far a number moves, as a share of its range.
+const REACH: f64 = 0.1;
+
+pub(super) fn suggest(
+    record: &Record,
+    population: usize,
+    tournament: usize,
+    draw: &mut Draw,
+) -> Option<Point> {
+    let number = record.trials.len();
+    let judged: Vec<&Trial> = record
+        .trials
+        .iter()
+        .filter(|t| t.outcome.is_some())
+        .collect();
+    if number < population || judged.is_empty() {
+        return spread(record, number as u32, draw);
+    }
+    let living = &judged[judged.len().saturating_sub(population)..];
+    let drawn: Vec<&Trial> = (0..tournament)
+        .map(|_| living[draw.below(living.len())])
+        .collect();
+    let losses: Vec<&[f64]> = drawn
+        .iter()
+        .filter_map(|t| t.outcome.as_ref().map(|o| o.losses.as_slice()))
+        .collect();
+    let parent = drawn[pareto::order(&losses)[0]];
+    for _ in 0..1000 {
+        let child = mutate(&record.space, &parent.point, draw);
+        if record.space.allows(&child) {
+            return Some(child);
+        }
+    }
+    anywhere(record, draw)
+}
+
+/// The parent with one parameter changed; what depends on it and the parent did not have is drawn anew.
+fn mutate(space: &Space, parent: &Point, draw: &mut Draw) -> Point {
+    let fresh = draw.point(space);
+    let changeable = |d: &usize| {
+        parent[*d].is_some() && space.dimensions[*d].domain.count().is_none_or(|n| n > 1)
+    };
+    let dimensions: Vec<usize> = (0..space.len()).filter(changeable).collect();
+    let mut child = parent.clone();
+    if let Some(d) = (!dimensions.is_empty()).then(|| dimensions[draw.below(dimensions.len())]) {
+        child[d] = child[d].map(|value| change(&space.dimensions[d].domain, value, draw));
+    }
+    for d in 0..space.len() {
+        let uniform = space.dimensions[d].domain.at(draw.unit());
+        if !space.is_active(d, &child) {
+            child[d] = None;
+        } else if child[d].is_none() {
+            child[d] = fresh[d].or(Some(uniform));
+        }
+    }
+    child
+}
+
+/// Another value of the domain; of an ordered one, near this one.
+fn change(domain: &Domain, value: f64, draw: &mut Draw) -> f64 {
+    for _ in 0..100 {
+        let unit = if domain.is_ordered() {
+            let reach = REACH.max(domain.cell(value));
+            domain.unit(value) + reach * draw.normal()
+        } else {
+            draw.unit()
+        };
+        let changed = domain.at(unit);
+        if changed != value && (0.0..=1.0).contains(&unit) {
+            return changed;
+        }
+    }
+    value
+}

@@ -1,0 +1,88 @@
+//! Gaussian-process search: a process is fitted to what trials measured, and the point of largest expected improvement is next
+//! (Jones et al. 1998; its logarithm after Ament et al. 2023).
+
+mod acquire;
+mod process;
+mod warp;
+
+use super::anywhere;
+use crate::random::Draw;
+use crate::study::Record;
+use crate::trial::{Trial, TrialState};
+use muster_model::study::{Point, Space};
+use process::{Hyper, Process};
+use serde::{Deserialize, Serialize};
+
+/// What the last fit found, from which the next begins.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    hyper: Option<Hyper>,
+}
+
+/// A process on more observations would take seconds.
+const MOST_ROWS: usize = 300;
+
+impl Memory {
+    pub(super) fn suggest(&mut self, record: &Record, draw: &mut Draw) -> Option<Point> {
+        let rows = comparable(record);
+        if rows.len() < 2 {
+            return anywhere(record, draw);
+        }
+        let places: Vec<Vec<f64>> = rows
+            .iter()
+            .map(|t| place(&record.space, &t.point))
+            .collect();
+        let losses: Vec<f64> = rows.iter().filter_map(|t| t.loss()).collect();
+        let targets = warp::targets(&losses);
+        let kinds = process::kinds(&record.space);
+        let mut process = Process::fit(&kinds, places, targets, self.hyper.as_ref())?;
+        self.hyper = Some(process.hyper.clone());
+        // Whoever still runs is believed to measure what is expected of it, so that others look elsewhere.
+        let running = record
+            .trials
+            .iter()
+            .filter(|t| t.outcome.is_none() && t.holds_slot());
+        for trial in running.take(50) {
+            process.believe(place(&record.space, &trial.point));
+        }
+        acquire::most_promising(record, &process, draw).or_else(|| anywhere(record, draw))
+    }
+}
+
+/// Each value on its 0 to 1, a choice by its index; NaN where the point lacks the parameter.
+fn place(space: &Space, point: &[Option<f64>]) -> Vec<f64> {
+    let pairs = space.dimensions.iter().zip(point);
+    pairs
+        .map(|(dimension, value)| match value {
+            Some(value) if dimension.domain.is_ordered() => dimension.domain.unit(*value),
+            Some(value) => *value,
+            None => f64::NAN,
+        })
+        .collect()
+}
+
+/// The trials of one budget, the largest at which enough have a result (as BOHB chooses, Falkner et al. 2018); of too many the best
+/// half and the newest.
+fn comparable(record: &Record) -> Vec<&Trial> {
+    let judged: Vec<&Trial> = record
+        .trials
+        .iter()
+        .filter(|t| t.loss().is_some())
+        .collect();
+    let step = |t: &Trial| t.outcome.as_ref().map_or(0, |o| o.step);
+    let needed = record.space.len() + 2;
+    let mut steps: Vec<u64> = judged.iter().map(|t| step(t)).collect();
+    steps.sort_unstable();
+    let at = steps.len().saturating_sub(needed);
+    let least = steps.get(at).copied().unwrap_or(0);
+    let complete = |t: &&Trial| t.state == TrialState::Completed || step(t) >= least;
+    let mut rows: Vec<&Trial> = judged.into_iter().filter(complete).collect();
+    if rows.len() > MOST_ROWS {
+        let newest = rows.split_off(rows.len() - MOST_ROWS / 2);
+        rows.sort_by(|a, b| a.loss().unwrap_or(0.0).total_cmp(&b.loss().unwrap_or(0.0)));
+        rows.truncate(MOST_ROWS / 2);
+        rows.extend(newest);
+        rows.sort_by_key(|t| t.number);
+    }
+    rows
+}

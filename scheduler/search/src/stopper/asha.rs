@@ -1,0 +1,33 @@
+//! Asynchronous successive halving (Li et al., A System for Massively Parallel Hyperparameter Tuning): a slot that is free promotes the
+//! best trial of the highest rung that has one to promote, and else begins a new trial at the lowest.
+
+use super::{Birth, Next, by_loss, rung_budget, waits};
+use crate::study::Record;
+
+pub(super) fn next(record: &Record, min: u64, eta: u32) -> Next {
+    let max = record.spec.budget.max;
+    let highest = record
+        .trials
+        .iter()
+        .map(|t| t.rungs.len())
+        .max()
+        .unwrap_or(0);
+    for rung in (0..highest).rev() {
+        let reached = record.trials.iter().filter(|t| t.rungs.len() > rung);
+        let rows: Vec<_> = reached
+            .map(|t| (t.rungs[rung].losses[0], t.number))
+            .collect();
+        let places = rows.len() / eta as usize;
+        let best = by_loss(rows).into_iter().take(places);
+        let mut free = best
+            .filter(|n| waits(record, *n) && record.trials[*n as usize].rungs.len() == rung + 1);
+        if let Some(trial) = free.next() {
+            let budget = rung_budget(min, eta, rung as u32 + 1, max);
+            return Next::Continue { trial, budget };
+        }
+    }
+    if record.may_create() {
+        return Next::Create(Birth::of_budget(min.min(max)));
+    }
+    Next::Wait
+}

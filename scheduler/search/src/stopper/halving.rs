@@ -1,0 +1,144 @@
+//! Successive halving (Jamieson and Talwalkar) and Hyperband (Li et al.): cohorts whose rungs are awaited.
+
+use super::{Birth, Next, by_loss, rung_budget};
+use crate::study::Record;
+use crate::trial::{Trial, TrialNumber, TrialState};
+use muster_model::study::Stopper;
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    cohorts: Vec<Cohort>,
+    /// Who goes on, as soon as there is a slot.
+    promoted: VecDeque<TrialNumber>,
+}
+
+/// Trials that are compared with each other.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Cohort {
+    size: u32,
+    created: u32,
+    /// The budget of its lowest rung.
+    first: u64,
+    /// The rung that is awaited.
+    rung: u32,
+    ended: bool,
+}
+
+impl Memory {
+    pub(super) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
+        let mut stopped = Vec::new();
+        for index in 0..self.cohorts.len() {
+            self.advance(record, index, &mut stopped);
+        }
+        let max = record.spec.budget.max;
+        if let Some(trial) = self.promoted.pop_front() {
+            let entry = &record.trials[trial as usize];
+            let first = self.cohorts[entry.bracket as usize].first;
+            let budget = rung_budget(first, eta(record), entry.rung + 1, max);
+            return (Next::Continue { trial, budget }, stopped);
+        }
+        if !record.may_create() {
+            return (Next::Wait, stopped);
+        }
+        if self.cohorts.last().is_none_or(|c| c.created >= c.size) {
+            self.open(record);
+        }
+        let bracket = self.cohorts.len() as u32 - 1;
+        let cohort = &mut self.cohorts[bracket as usize];
+        cohort.created += 1;
+        let birth = Birth {
+            bracket,
+            ..Birth::of_budget(cohort.first)
+        };
+        (Next::Create(birth), stopped)
+    }
+
+    /// Ends a rung of which every member has its result: the best go on, the others stop.
+    fn advance(&mut self, record: &Record, index: usize, stopped: &mut Vec<TrialNumber>) {
+        let cohort = &mut self.cohorts[index];
+        let full = cohort.created >= cohort.size || !record.may_create();
+        if cohort.ended || (cohort.rung == 0 && !full) {
+            return;
+        }
+        let rung = cohort.rung as usize;
+        let members = record.trials.iter().filter(|t| t.bracket == index as u32);
+        let reached: Vec<&Trial> = members.filter(|t| t.rung as usize >= rung).collect();
+        let promoted = &self.promoted;
+        let open = |t: &&Trial| {
+            t.holds_slot() || (t.rungs.len() <= rung && t.state == TrialState::Waiting)
+        };
+        if reached
+            .iter()
+            .any(|t| open(t) || promoted.contains(&t.number))
+        {
+            return;
+        }
+        let judged = reached.iter().filter(|t| t.rungs.len() > rung);
+        let rows: Vec<_> = judged
+            .map(|t| (t.rungs[rung].losses[0], t.number))
+            .collect();
+        let places = (rows.len() / eta(record) as usize).max(1);
+        let waiting = |n: &TrialNumber| record.trials[*n as usize].state == TrialState::Waiting;
+        for (place, number) in by_loss(rows).into_iter().enumerate() {
+            if !waiting(&number) {
+                continue;
+            }
+            if place < places {
+                self.promoted.push_back(number);
+            } else {
+                stopped.push(number);
+            }
+        }
+        let cohort = &mut self.cohorts[index];
+        cohort.rung += 1;
+        cohort.ended = !self
+            .promoted
+            .iter()
+            .any(|n| record.trials[*n as usize].bracket == index as u32);
+    }
+
+    fn open(&mut self, record: &Record) {
+        let left = record.limit - record.trials.len() as u32;
+        let max = record.spec.budget.max;
+        let (size, first) = match record.spec.stopper {
+            Stopper::Hyperband { min, eta } => {
+                let rungs = rungs_between(min, max, eta);
+                let halvings = rungs - self.cohorts.len() as u32 % (rungs + 1);
+                let trials = f64::from(rungs + 1) / f64::from(halvings + 1)
+                    * f64::from(eta).powi(halvings as i32);
+                let shrink = u64::from(eta).pow(halvings);
+                (trials.ceil() as u32, (max / shrink).max(min))
+            }
+            Stopper::SuccessiveHalving { min, .. } => (left, min),
+            _ => unreachable!("only these two keep cohorts"),
+        };
+        self.cohorts.push(Cohort {
+            size: size.min(left),
+            created: 0,
+            first,
+            rung: 0,
+            ended: false,
+        });
+    }
+}
+
+fn eta(record: &Record) -> u32 {
+    match record.spec.stopper {
+        Stopper::SuccessiveHalving { eta, .. } | Stopper::Hyperband { eta, .. } => eta,
+        _ => unreachable!("only these two keep cohorts"),
+    }
+}
+
+/// How often `min` can be multiplied by `eta` without passing `max`.
+fn rungs_between(min: u64, max: u64, eta: u32) -> u32 {
+    let mut rungs = 0;
+    while min
+        .checked_mul(u64::from(eta).saturating_pow(rungs + 1))
+        .is_some_and(|b| b <= max)
+    {
+        rungs += 1;
+    }
+    rungs
+}

@@ -1,0 +1,97 @@
+//! HyperDrive's POP (Rasley et al., Middleware 2017): after each `boundary` a trial's curve is extended. Those likely to reach the
+//! target are promising and keep slots of their own, the hopeless stop, the others are opportunities and take turns.
+
+use super::{Birth, Next};
+use crate::curve::{Curve, chance_to_reach};
+use crate::study::Record;
+use crate::trial::{TrialNumber, TrialState};
+use muster_model::study::Stopper;
+use serde::{Deserialize, Serialize};
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    /// Who waits, in the order in which they came to do so, with the probability to reach the target.
+    waiting: Vec<(TrialNumber, f64)>,
+}
+
+/// Whoever cannot be judged yet is an opportunity like any new trial.
+const UNKNOWN: f64 = 0.5;
+
+impl Memory {
+    pub(super) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
+        let Stopper::HyperDrive {
+            hopeless,
+            min_points,
+            ..
+        } = record.spec.stopper
+        else {
+            unreachable!("only HyperDrive judges so");
+        };
+        let trial = &record.trials[number as usize];
+        if trial.state != TrialState::Waiting {
+            return Vec::new();
+        }
+        if trial.reports.len() < min_points as usize {
+            self.waiting.push((number, UNKNOWN));
+            return Vec::new();
+        }
+        let objective = &record.spec.objectives[0];
+        let target = objective.goal.as_loss(objective.target.unwrap_or(f64::MIN));
+        let curve = Curve::of(trial);
+        let chance = chance_to_reach(&curve, record.spec.budget.max as f64, target);
+        if chance < hopeless {
+            return vec![number];
+        }
+        self.waiting.push((number, chance));
+        Vec::new()
+    }
+
+    /// Promising trials first, then new ones, then the others in turn.
+    pub(super) fn next(&mut self, record: &Record) -> Next {
+        let Stopper::HyperDrive { boundary, .. } = record.spec.stopper else {
+            unreachable!("only HyperDrive has boundaries");
+        };
+        self.waiting
+            .retain(|(n, _)| record.trials[*n as usize].state == TrialState::Waiting);
+        let max = record.spec.budget.max;
+        let bar = bar(&self.waiting, record.spec.concurrency);
+        let promising = self
+            .waiting
+            .iter()
+            .enumerate()
+            .filter(|(_, (_, chance))| *chance >= bar)
+            .max_by(|a, b| a.1.1.total_cmp(&b.1.1).then(b.0.cmp(&a.0)));
+        let turn = match promising {
+            Some((index, _)) => index,
+            None if record.may_create() => {
+                return Next::Create(Birth::of_budget(boundary.min(max)));
+            }
+            None if self.waiting.is_empty() => return Next::Wait,
+            None => 0,
+        };
+        let (trial, _) = self.waiting.remove(turn);
+        let budget = record.trials[trial as usize]
+            .budget
+            .saturating_add(boundary);
+        Next::Continue {
+            trial,
+            budget: budget.min(max),
+        }
+    }
+}
+
+/// The probability from which on a trial is promising: the one at which most slots are used well, between those that trials at
+/// least so likely would fill and those that such trust deserves (`slots` times it).
+fn bar(waiting: &[(TrialNumber, f64)], slots: u32) -> f64 {
+    let known = waiting.iter().map(|(_, chance)| *chance);
+    let mut chances: Vec<f64> = known.filter(|c| *c > UNKNOWN).collect();
+    chances.sort_by(|a, b| b.total_cmp(a));
+    let mut best = (0.0, f64::INFINITY);
+    for (i, chance) in chances.iter().enumerate() {
+        let effective = ((i + 1) as f64).min(f64::from(slots) * chance);
+        if effective > best.0 {
+            best = (effective, *chance);
+        }
+    }
+    best.1
+}

@@ -1,0 +1,117 @@
+//! How far trials train: one file a rule. A rule sees all trials and keeps in [`Memory`] only what they do not say.
+
+mod asha;
+mod halving;
+mod hyper_drive;
+mod median;
+mod pbt;
+
+use crate::study::Record;
+use crate::trial::{Source, TrialNumber, TrialState};
+use muster_model::study::{Point, SearchSpec, Stopper};
+use serde::{Deserialize, Serialize};
+
+/// What to do with a free slot.
+pub(crate) enum Next {
+    Continue {
+        trial: TrialNumber,
+        budget: u64,
+    },
+    Create(Birth),
+    /// Nothing, until something happens.
+    Wait,
+}
+
+/// A trial that is to be created.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Birth {
+    pub budget: u64,
+    pub bracket: u32,
+    /// The searcher's choice when left out.
+    pub point: Option<Point>,
+    pub from: Option<Source>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) enum Memory {
+    Plain,
+    Halving(halving::Memory),
+    HyperDrive(hyper_drive::Memory),
+    Pbt(pbt::Memory),
+}
+
+impl Birth {
+    fn of_budget(budget: u64) -> Self {
+        Self {
+            budget,
+            bracket: 0,
+            point: None,
+            from: None,
+        }
+    }
+}
+
+impl Memory {
+    pub(crate) fn new(spec: &SearchSpec) -> Self {
+        match spec.stopper {
+            Stopper::None {} | Stopper::Median { .. } | Stopper::Asha { .. } => Self::Plain,
+            Stopper::SuccessiveHalving { .. } | Stopper::Hyperband { .. } => {
+                Self::Halving(halving::Memory::default())
+            }
+            Stopper::HyperDrive { .. } => Self::HyperDrive(hyper_drive::Memory::default()),
+            Stopper::Pbt { .. } => Self::Pbt(pbt::Memory::default()),
+        }
+    }
+
+    /// A trial has completed its rung; returns who is to stop because of it.
+    pub(crate) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
+        match self {
+            Self::Plain | Self::Halving(_) => Vec::new(),
+            Self::HyperDrive(memory) => memory.judge(record, number),
+            Self::Pbt(memory) => memory.judge(record, number),
+        }
+    }
+
+    /// What a free slot is for, and who is to stop before.
+    pub(crate) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
+        match (self, record.spec.stopper) {
+            (Self::Halving(memory), _) => memory.next(record),
+            (Self::HyperDrive(memory), _) => (memory.next(record), Vec::new()),
+            (Self::Pbt(memory), _) => (memory.next(record), Vec::new()),
+            (Self::Plain, Stopper::Asha { min, eta }) => (asha::next(record, min, eta), Vec::new()),
+            (Self::Plain, _) if record.may_create() => {
+                let birth = Birth::of_budget(record.spec.budget.max);
+                (Next::Create(birth), Vec::new())
+            }
+            (Self::Plain, _) => (Next::Wait, Vec::new()),
+        }
+    }
+}
+
+/// Whether the trial's newest report shows that it is not worth going on.
+pub(crate) fn is_behind(record: &Record, number: TrialNumber) -> bool {
+    match record.spec.stopper {
+        Stopper::Median { startup, warmup } => {
+            median::is_behind(&record.trials, number, startup as usize, warmup)
+        }
+        _ => false,
+    }
+}
+
+/// The budgets of successive rungs: `first`, `eta` times it, and so on, up to `max`.
+pub(crate) fn rung_budget(first: u64, eta: u32, rung: u32, max: u64) -> u64 {
+    let factor = u64::from(eta).checked_pow(rung);
+    factor
+        .and_then(|factor| first.checked_mul(factor))
+        .map_or(max, |budget| budget.min(max))
+}
+
+/// These trials, least loss first, the older first among equals.
+fn by_loss(mut rows: Vec<(f64, TrialNumber)>) -> Vec<TrialNumber> {
+    rows.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    rows.into_iter().map(|(_, number)| number).collect()
+}
+
+fn waits(record: &Record, number: TrialNumber) -> bool {
+    record.trials[number as usize].state == TrialState::Waiting
+}

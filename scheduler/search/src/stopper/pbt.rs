@@ -1,0 +1,158 @@
+//! Population-based training (Jaderberg et al. 2017): when a trial of the worst part has completed an interval, it ends, and a new trial
+//! begins from the checkpoint of one of the best, with changed parameters. Nobody waits for anybody.
+
+use super::{Birth, Next};
+use crate::random::{Draw, Purpose};
+use crate::study::Record;
+use crate::trial::{Source, Trial, TrialNumber, TrialState};
+use muster_model::study::{Domain, Point, Stopper};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Memory {
+    /// Who trains on.
+    ready: VecDeque<TrialNumber>,
+    /// Who is to begin from another's checkpoint.
+    births: VecDeque<Birth>,
+}
+
+struct Rule {
+    population: usize,
+    interval: u64,
+    quantile: f64,
+    resample: f64,
+}
+
+impl Memory {
+    pub(super) fn judge(&mut self, record: &Record, number: TrialNumber) -> Vec<TrialNumber> {
+        let rule = rule(record);
+        let trial = &record.trials[number as usize];
+        if trial.state != TrialState::Waiting {
+            return Vec::new();
+        }
+        let created = record.trials.len() + self.births.len();
+        let may_create = !record.exhausted && created < record.limit as usize;
+        let donor = donor(record, trial, &rule).filter(|_| may_create);
+        let Some((donor, mut draw)) = donor else {
+            self.ready.push_back(number);
+            return Vec::new();
+        };
+        // The checkpoint that was compared; what the donor has trained since then is not judged yet.
+        let step = donor.outcome.as_ref().map_or(0, |o| o.step);
+        self.births.push_back(Birth {
+            budget: (step + rule.interval).min(record.spec.budget.max),
+            bracket: trial.bracket,
+            point: Some(explore(record, donor, rule.resample, &mut draw)),
+            from: Some(Source {
+                trial: donor.number,
+                step,
+            }),
+        });
+        vec![number]
+    }
+
+    pub(super) fn next(&mut self, record: &Record) -> Next {
+        let rule = rule(record);
+        let max = record.spec.budget.max;
+        while let Some(trial) = self.ready.pop_front() {
+            let entry = &record.trials[trial as usize];
+            if entry.state == TrialState::Waiting {
+                let budget = (entry.budget + rule.interval).min(max);
+                return Next::Continue { trial, budget };
+            }
+        }
+        if let Some(birth) = self.births.pop_front() {
+            return Next::Create(birth);
+        }
+        let founders = record.trials.iter().filter(|t| t.from.is_none()).count();
+        if record.may_create() && founders < rule.population {
+            return Next::Create(Birth::of_budget(rule.interval.min(max)));
+        }
+        Next::Wait
+    }
+}
+
+fn rule(record: &Record) -> Rule {
+    match record.spec.stopper {
+        Stopper::Pbt {
+            population,
+            interval,
+            quantile,
+            resample,
+        } => Rule {
+            population: population as usize,
+            interval,
+            quantile,
+            resample,
+        },
+        _ => unreachable!("only population-based training has a population"),
+    }
+}
+
+/// One of the best to copy from, if the trial is among the worst of those who live.
+fn donor<'a>(record: &'a Record, trial: &Trial, rule: &Rule) -> Option<(&'a Trial, Draw)> {
+    let lives = |t: &&Trial| {
+        matches!(
+            t.state,
+            TrialState::Running | TrialState::Waiting | TrialState::Completed
+        )
+    };
+    let mut living: Vec<&Trial> = record
+        .trials
+        .iter()
+        .filter(lives)
+        .filter(|t| t.outcome.is_some())
+        .collect();
+    if living.len() < rule.population.min(record.limit as usize) {
+        return None;
+    }
+    let loss = |t: &Trial| t.loss().unwrap_or(f64::MAX);
+    living.sort_by(|a, b| loss(a).total_cmp(&loss(b)).then(a.number.cmp(&b.number)));
+    let part = ((living.len() as f64 * rule.quantile) as usize).max(1);
+    let worst = &living[living.len() - part..];
+    if part * 2 > living.len() || !worst.iter().any(|t| t.number == trial.number) {
+        return None;
+    }
+    let place = u64::from(trial.number) << 16 | u64::from(trial.rung);
+    let mut draw = Draw::new(record.spec.seed, Purpose::Explore, place);
+    let donor = living[draw.below(part)];
+    // Who has trained to its end has no budget to give on.
+    let done = donor
+        .outcome
+        .as_ref()
+        .is_none_or(|o| o.step >= record.spec.budget.max);
+    (!done && loss(donor) < loss(trial)).then_some((donor, draw))
+}
+
+/// The donor's parameters, each changed by a fifth, moved to a neighbour, or drawn anew.
+fn explore(record: &Record, donor: &Trial, resample: f64, draw: &mut Draw) -> Point {
+    for _ in 0..100 {
+        let fresh = draw.point(&record.space);
+        let mut point = donor.point.clone();
+        for (d, dimension) in record.space.dimensions.iter().enumerate() {
+            let domain = &dimension.domain;
+            let anew = draw.unit() < resample;
+            let up = draw.unit() < 0.5;
+            let random = domain.at(draw.unit());
+            point[d] = match (point[d], domain) {
+                (Some(value), Domain::Categorical { ordered: false, .. }) if !anew => Some(value),
+                (Some(value), Domain::Categorical { .. }) if !anew => {
+                    let moved = value + if up { 1.0 } else { -1.0 };
+                    Some(if domain.contains(moved) { moved } else { value })
+                }
+                (Some(value), _) if !anew => {
+                    let moved = value * if up { 1.2 } else { 0.8 };
+                    Some(domain.at(domain.unit(moved)))
+                }
+                (Some(_), _) => Some(random),
+                (None, _) => fresh[d].or(Some(random)),
+            };
+        }
+        record.space.prune(&mut point);
+        if record.space.contains(&point) {
+            return point;
+        }
+    }
+    donor.point.clone()
+}

@@ -1,0 +1,433 @@
+//! The study: trials, their events, and what is to be done next.
+
+use crate::action::Action;
+use crate::event::{Event, EventError};
+use crate::random::{Draw, Purpose};
+use crate::searcher;
+use crate::stopper::{self, Birth, Next};
+use crate::trial::{Outcome, Trial, TrialNumber, TrialState};
+use muster_model::spec::FieldError;
+use muster_model::study::{SearchSpec, Space};
+use serde::{Deserialize, Serialize};
+use std::collections::VecDeque;
+use thiserror::Error;
+
+/// More trials than this no study may have.
+const MAX_TRIALS: u32 = 1_000_000;
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Study {
+    record: Record,
+    phase: Phase,
+    failures: u32,
+    searcher: searcher::Memory,
+    stopper: stopper::Memory,
+    /// With `reproducible`: the work that was handed out, oldest first, and what came of it so far.
+    order: VecDeque<Handed>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Phase {
+    Created,
+    Running,
+    Paused,
+    /// No trial will be created; those that still run are awaited.
+    Closing,
+    Finished,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Handed {
+    trial: TrialNumber,
+    result: Option<Event>,
+}
+
+#[derive(Debug, Clone, PartialEq, Error)]
+pub enum StudyError {
+    #[error("the search has {} mistakes, the first: {}", .0.len(), .0[0])]
+    Invalid(Vec<FieldError>),
+}
+
+/// What searchers and stoppers may look at.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Record {
+    pub spec: SearchSpec,
+    pub space: Space,
+    pub trials: Vec<Trial>,
+    /// Trials that may be created in all.
+    pub limit: u32,
+    /// The searcher has no other point (a grid's end).
+    pub exhausted: bool,
+}
+
+impl Record {
+    pub(crate) fn may_create(&self) -> bool {
+        !self.exhausted && (self.trials.len() as u32) < self.limit
+    }
+}
+
+impl Study {
+    /// A study that has not begun. The seed is the document's.
+    ///
+    /// # Errors
+    /// All that is wrong with the document.
+    pub fn new(spec: SearchSpec) -> Result<Self, StudyError> {
+        let space = spec.space().map_err(StudyError::Invalid)?;
+        Ok(Self {
+            phase: Phase::Created,
+            failures: 0,
+            searcher: searcher::Memory::new(&spec, &space),
+            stopper: stopper::Memory::new(&spec),
+            order: VecDeque::new(),
+            record: Record {
+                limit: spec.trials,
+                spec,
+                space,
+                trials: Vec::new(),
+                exhausted: false,
+            },
+        })
+    }
+
+    #[must_use]
+    pub fn spec(&self) -> &SearchSpec {
+        &self.record.spec
+    }
+
+    #[must_use]
+    pub fn space(&self) -> &Space {
+        &self.record.space
+    }
+
+    #[must_use]
+    pub fn phase(&self) -> Phase {
+        self.phase
+    }
+
+    /// All trials, by their number.
+    #[must_use]
+    pub fn trials(&self) -> &[Trial] {
+        &self.record.trials
+    }
+
+    /// The trials that no other one betters: with one objective the first whose last outcome is least, else the Pareto
+    /// front of all last outcomes.
+    #[must_use]
+    pub fn best(&self) -> Vec<&Trial> {
+        let judged: Vec<(&Trial, &Outcome)> = self
+            .record
+            .trials
+            .iter()
+            .filter_map(|t| Some((t, t.outcome.as_ref()?)))
+            .collect();
+        if self.record.spec.objectives.len() == 1 {
+            let key = |(t, o): &&(&Trial, &Outcome)| (o.losses[0], t.number);
+            let best = judged.iter().min_by(|a, b| {
+                let (a, b) = (key(a), key(b));
+                a.0.total_cmp(&b.0).then(a.1.cmp(&b.1))
+            });
+            return best.map(|(t, _)| *t).into_iter().collect();
+        }
+        let losses: Vec<&[f64]> = judged.iter().map(|(_, o)| o.losses.as_slice()).collect();
+        let ranks = crate::pareto::ranks(&losses);
+        let front = judged.iter().zip(ranks).filter(|(_, rank)| *rank == 0);
+        front.map(|((t, _), _)| *t).collect()
+    }
+
+    /// Takes a fact in and says what is to be done now.
+    ///
+    /// # Errors
+    /// A fact that cannot be about this study; nothing is changed then.
+    pub fn apply(&mut self, event: Event) -> Result<Vec<Action>, EventError> {
+        self.check(&event)?;
+        let mut actions = Vec::new();
+        if let Some(event) = self.in_turn(event) {
+            self.take(event, &mut actions);
+            self.fill(&mut actions);
+        }
+        while let Some(event) = self.next_in_turn() {
+            self.take(event, &mut actions);
+            self.fill(&mut actions);
+        }
+        Ok(actions)
+    }
+
+    /// The event, unless it is the result of work whose turn has to come.
+    fn in_turn(&mut self, event: Event) -> Option<Event> {
+        if matches!(event, Event::Reported { .. }) {
+            return Some(event);
+        }
+        let mut handed = self.order.iter_mut();
+        let Some(entry) = handed.find(|h| Some(h.trial) == event.trial()) else {
+            return Some(event);
+        };
+        // The first result counts; what comes after it came twice.
+        entry.result.get_or_insert(event);
+        None
+    }
+
+    fn next_in_turn(&mut self) -> Option<Event> {
+        self.order.front()?.result.as_ref()?;
+        self.order.pop_front()?.result
+    }
+
+    fn check(&self, event: &Event) -> Result<(), EventError> {
+        if let Event::Extended { trials } = event
+            && self.record.limit.saturating_add(*trials) > MAX_TRIALS
+        {
+            return Err(EventError::TooMany {
+                trials: *trials,
+                most: MAX_TRIALS,
+            });
+        }
+        let Some(number) = event.trial() else {
+            return Ok(());
+        };
+        let created = self.record.trials.len() as u32;
+        let Some(trial) = self.record.trials.get(number as usize) else {
+            let trial = number;
+            return Err(EventError::UnknownTrial { trial, created });
+        };
+        let (values, may_be_empty) = match event {
+            Event::Reported { values, .. } => (values, false),
+            Event::Finished { step, values, .. } => {
+                if values.is_empty() && trial.reports.is_empty() {
+                    let (trial, step) = (number, *step);
+                    return Err(EventError::NoValue { trial, step });
+                }
+                (values, true)
+            }
+            _ => return Ok(()),
+        };
+        let expected = self.record.spec.objectives.len();
+        if values.len() != expected && !(may_be_empty && values.is_empty()) {
+            let (trial, found) = (number, values.len());
+            return Err(EventError::WrongValues {
+                trial,
+                found,
+                expected,
+            });
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, event: Event, actions: &mut Vec<Action>) {
+        match event {
+            Event::Started if self.phase == Phase::Created => self.phase = Phase::Running,
+            Event::Started => {}
+            Event::Paused if matches!(self.phase, Phase::Created | Phase::Running) => {
+                self.phase = Phase::Paused;
+            }
+            Event::Resumed if self.phase == Phase::Paused => self.phase = Phase::Running,
+            Event::Paused | Event::Resumed => {}
+            Event::Extended { trials } => self.extend(trials),
+            Event::Reported {
+                trial,
+                step,
+                values,
+            } => self.report(trial, step, &values, actions),
+            Event::Finished {
+                trial,
+                step,
+                values,
+                exhausted,
+            } => self.finish(trial, step, &values, exhausted, actions),
+            Event::Failed { trial } => {
+                if self.record.trials[trial as usize].holds_slot() {
+                    self.record.trials[trial as usize].state = TrialState::Failed;
+                    self.failures += 1;
+                    if self.failures > self.record.spec.max_failures {
+                        self.close(actions);
+                    }
+                }
+            }
+            Event::Stopped { trial } => {
+                let trial = &mut self.record.trials[trial as usize];
+                if trial.holds_slot() || trial.state == TrialState::Waiting {
+                    trial.state = TrialState::Stopped;
+                    trial.outcome = trial.reports.last().cloned().or(trial.outcome.take());
+                }
+            }
+        }
+    }
+
+    fn extend(&mut self, trials: u32) {
+        self.record.limit += trials;
+        if matches!(self.phase, Phase::Finished | Phase::Closing) {
+            self.phase = Phase::Running;
+        }
+    }
+
+    fn losses(&self, values: &[f64]) -> Vec<f64> {
+        let pairs = self.record.spec.objectives.iter().zip(values);
+        pairs
+            .map(|(objective, value)| {
+                let loss = objective.goal.as_loss(*value);
+                if loss.is_finite() { loss } else { f64::MAX }
+            })
+            .collect()
+    }
+
+    fn report(&mut self, number: u32, step: u64, values: &[f64], actions: &mut Vec<Action>) {
+        let losses = self.losses(values);
+        let trial = &mut self.record.trials[number as usize];
+        if trial.state != TrialState::Running || !trial.record(step, losses) {
+            return;
+        }
+        if self.reaches_target(number) {
+            return self.close(actions);
+        }
+        if stopper::is_behind(&self.record, number) {
+            self.stop(number, actions);
+        }
+    }
+
+    fn finish(
+        &mut self,
+        number: u32,
+        step: u64,
+        values: &[f64],
+        exhausted: bool,
+        actions: &mut Vec<Action>,
+    ) {
+        let losses = self.losses(values);
+        let max = self.record.spec.budget.max;
+        let trial = &mut self.record.trials[number as usize];
+        if !trial.holds_slot() {
+            return;
+        }
+        if !losses.is_empty() {
+            trial.record(step, losses);
+        }
+        trial.outcome = trial.reports.last().cloned();
+        if trial.state == TrialState::Stopping {
+            trial.state = TrialState::Stopped;
+            return;
+        }
+        trial.rungs.extend(trial.outcome.clone());
+        trial.state = if exhausted || trial.budget >= max {
+            TrialState::Completed
+        } else {
+            TrialState::Waiting
+        };
+        self.searcher.tell(&self.record, number);
+        if self.reaches_target(number) {
+            return self.close(actions);
+        }
+        for number in self.stopper.judge(&self.record, number) {
+            self.stop(number, actions);
+        }
+    }
+
+    /// Whether its newest report is at the target of every objective.
+    fn reaches_target(&self, number: TrialNumber) -> bool {
+        let Some(newest) = self.record.trials[number as usize].reports.last() else {
+            return false;
+        };
+        let mut pairs = self.record.spec.objectives.iter().zip(&newest.losses);
+        pairs.all(|(objective, loss)| {
+            let target = objective.target.map(|t| objective.goal.as_loss(t));
+            target.is_some_and(|target| *loss <= target)
+        })
+    }
+
+    fn stop(&mut self, number: TrialNumber, actions: &mut Vec<Action>) {
+        let trial = &mut self.record.trials[number as usize];
+        match trial.state {
+            TrialState::Running => trial.state = TrialState::Stopping,
+            TrialState::Waiting => trial.state = TrialState::Stopped,
+            _ => return,
+        }
+        actions.push(Action::Stop { trial: number });
+    }
+
+    /// Stops all that run and creates nothing more.
+    fn close(&mut self, actions: &mut Vec<Action>) {
+        self.phase = Phase::Closing;
+        for number in 0..self.record.trials.len() as u32 {
+            self.stop(number, actions);
+        }
+    }
+
+    /// Hands out work while there are slots.
+    fn fill(&mut self, actions: &mut Vec<Action>) {
+        if !matches!(self.phase, Phase::Running | Phase::Closing) {
+            return;
+        }
+        let mut held = self.record.trials.iter().filter(|t| t.holds_slot()).count();
+        while self.phase == Phase::Running && held < self.record.spec.concurrency as usize {
+            let (next, stopped) = self.stopper.next(&self.record);
+            for number in stopped {
+                self.stop(number, actions);
+            }
+            match next {
+                Next::Wait => break,
+                Next::Continue { trial, budget } => {
+                    self.hand_out(trial);
+                    let entry = &mut self.record.trials[trial as usize];
+                    entry.state = TrialState::Running;
+                    entry.rung += 1;
+                    entry.budget = budget;
+                    actions.push(Action::Continue { trial, budget });
+                    held += 1;
+                }
+                Next::Create(birth) => held += usize::from(self.create(birth, actions)),
+            }
+        }
+        if held == 0 {
+            self.close(actions);
+            self.phase = Phase::Finished;
+            actions.push(Action::Finish);
+        }
+    }
+
+    fn create(&mut self, birth: Birth, actions: &mut Vec<Action>) -> bool {
+        let number = self.record.trials.len() as u32;
+        let point = match birth.point {
+            Some(point) => Some(point),
+            None => self.searcher.suggest(&self.record, number),
+        };
+        let Some(point) = point else {
+            self.record.exhausted = true;
+            return false;
+        };
+        assert!(
+            self.record.space.contains(&point),
+            "a searcher left the space: {point:?}"
+        );
+        // 53 bits, so that no reader of JSON loses any.
+        let seed = Draw::new(self.record.spec.seed, Purpose::TrialSeed, number.into()).bits() >> 11;
+        actions.push(Action::Create {
+            trial: number,
+            parameters: self.record.space.parameters(&point),
+            seed,
+            budget: birth.budget,
+            from: birth.from,
+        });
+        self.record.trials.push(Trial {
+            number,
+            point,
+            seed,
+            state: TrialState::Running,
+            budget: birth.budget,
+            rung: 0,
+            bracket: birth.bracket,
+            from: birth.from,
+            reports: Vec::new(),
+            outcome: None,
+            rungs: Vec::new(),
+        });
+        self.hand_out(number);
+        true
+    }
+
+    fn hand_out(&mut self, trial: TrialNumber) {
+        if self.record.spec.reproducible {
+            self.order.push_back(Handed {
+                trial,
+                result: None,
+            });
+        }
+    }
+}

@@ -1,0 +1,199 @@
+//! A cluster of machines of different speed that trains what a study asks for, on made-up learning curves, until the study is finished.
+
+use muster_model::study::{SearchSpec, Space};
+use muster_search::{Action, Event, Source, Study, Trial, TrialNumber};
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a run showed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Story {
+    pub actions: Vec<Action>,
+    /// Budget units that were trained in all.
+    pub trained: u64,
+    pub created: BTreeSet<TrialNumber>,
+    /// The most that held a slot at one time.
+    pub widest: usize,
+}
+
+struct Work {
+    trial: TrialNumber,
+    step: u64,
+    budget: u64,
+}
+
+/// When a machine reports next: time, then the order of starts, so that the story has one order.
+type Agenda = BTreeMap<(u64, u64), Work>;
+
+pub struct Cluster {
+    pub speed_seed: u64,
+    /// Every so many-th trial fails at its second step.
+    pub fails: Option<u32>,
+    story: Story,
+    agenda: Agenda,
+    now: u64,
+    count: u64,
+    trained: BTreeMap<TrialNumber, u64>,
+}
+
+/// A document of two numbers and a choice with a child, with what else it says.
+pub fn spec(more: Value) -> SearchSpec {
+    let mut document = json!({
+        "objectives": [{"metric": "loss", "goal": "minimize"}],
+        "parameters": [
+            {"name": "rate", "type": "float", "low": 1e-4, "high": 1.0, "log": true},
+            {"name": "width", "type": "int", "low": 8, "high": 64, "step": 8},
+            {"name": "optimizer", "type": "categorical", "choices": ["sgd", "adam"]},
+            {"name": "momentum", "type": "float", "low": 0.0, "high": 0.99,
+             "when": {"parameter": "optimizer", "is": ["sgd"]}},
+        ],
+        "trials": 60,
+        "concurrency": 4,
+    });
+    for (key, value) in more.as_object().expect("fields") {
+        document[key] = value.clone();
+    }
+    serde_json::from_value(document).expect("a document")
+}
+
+/// The loss of a trial after `step` units: it falls towards an end that the parameters decide.
+pub fn loss(space: &Space, trial: &Trial, step: u64) -> f64 {
+    let unit = |d: usize| {
+        let value = trial.point.get(d).copied().flatten();
+        value.map_or(0.3, |v| space.dimensions[d].domain.unit(v))
+    };
+    let end =
+        (unit(0) - 0.6).powi(2) + 0.3 * (unit(1) - 0.4).powi(2) + 0.1 * (unit(3) - 0.9).powi(2);
+    end + 1.0 / (1.0 + step as f64 * (0.2 + unit(0)))
+}
+
+impl Cluster {
+    pub fn new(speed_seed: u64) -> Self {
+        Self {
+            speed_seed,
+            fails: None,
+            story: Story::default(),
+            agenda: Agenda::new(),
+            now: 0,
+            count: 0,
+            trained: BTreeMap::new(),
+        }
+    }
+
+    /// Runs the study to its end. Before each event `between` may replace the study by what was saved of it.
+    pub fn run(
+        mut self,
+        study: Study,
+        mut between: impl FnMut(Study, u64) -> Study,
+    ) -> (Study, Story) {
+        let mut study = study;
+        let actions = study.apply(Event::Started).expect("it may begin");
+        self.carry_out(&study, actions);
+        let mut events = 0;
+        while let Some(((now, _), work)) = self.agenda.pop_first() {
+            self.now = now;
+            events += 1;
+            assert!(events < 1_000_000, "a study without an end");
+            study = between(study, events);
+            let event = self.happens(&study, &work);
+            let goes_on = matches!(event, Event::Reported { .. });
+            if goes_on {
+                self.schedule(Work {
+                    step: work.step + 1,
+                    ..work
+                });
+            }
+            let actions = study.apply(event).expect("a fact about its trials");
+            self.carry_out(&study, actions);
+            let held = study.trials().iter().filter(|t| t.holds_slot()).count();
+            self.story.widest = self.story.widest.max(held);
+        }
+        (study, self.story)
+    }
+
+    fn happens(&mut self, study: &Study, work: &Work) -> Event {
+        let trial = work.trial;
+        let entry = &study.trials()[trial as usize];
+        if self.fails.is_some_and(|n| trial % n == n - 1) && work.step == 2 {
+            return Event::Failed { trial };
+        }
+        let (step, values) = (work.step, vec![loss(study.space(), entry, work.step)]);
+        self.story.trained += 1;
+        self.trained.insert(trial, step);
+        if step >= work.budget {
+            return Event::Finished {
+                trial,
+                step,
+                values,
+                exhausted: false,
+            };
+        }
+        Event::Reported {
+            trial,
+            step,
+            values,
+        }
+    }
+
+    fn schedule(&mut self, work: Work) {
+        let mixed = (u64::from(work.trial) + 1)
+            .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+            .wrapping_add(self.speed_seed)
+            .wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        self.count += 1;
+        let due = self.now + 100 + (mixed >> 40) % 900;
+        self.agenda.insert((due, self.count), work);
+    }
+
+    fn carry_out(&mut self, study: &Study, actions: Vec<Action>) {
+        for action in actions {
+            match &action {
+                Action::Create {
+                    trial,
+                    budget,
+                    from,
+                    ..
+                } => {
+                    assert!(self.story.created.insert(*trial), "trial {trial} twice");
+                    let step = from.map_or(0, |Source { trial, step }| {
+                        assert!(self.trained[&trial] >= step, "no such checkpoint");
+                        step
+                    });
+                    self.begin(*trial, step, *budget);
+                }
+                Action::Continue { trial, budget } => {
+                    self.begin(*trial, self.trained[trial], *budget);
+                }
+                Action::Stop { trial } => {
+                    let running = self.agenda.iter().find(|(_, w)| w.trial == *trial);
+                    if let Some(key) = running.map(|(key, _)| *key) {
+                        let work = self.agenda.remove(&key).expect("just found");
+                        // It is gone a moment later, and says so by what happens last to it.
+                        self.agenda
+                            .insert((self.now, key.1), Work { budget: 0, ..work });
+                    }
+                }
+                Action::Finish => {}
+            }
+            self.story.actions.push(action);
+        }
+        assert!(
+            study
+                .trials()
+                .iter()
+                .all(|t| study.space().contains(&t.point))
+        );
+    }
+
+    fn begin(&mut self, trial: TrialNumber, step: u64, budget: u64) {
+        assert!(
+            budget > step,
+            "trial {trial} has nothing to train: {step} of {budget}"
+        );
+        self.schedule(Work {
+            trial,
+            step: step + 1,
+            budget,
+        });
+    }
+}

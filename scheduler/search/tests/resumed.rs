@@ -1,0 +1,103 @@
+//! A study that is saved after any event, loaded and continued does what it would have done.
+
+mod cluster;
+
+use cluster::{Cluster, spec};
+use muster_search::{Phase, Study};
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn through_json(study: &Study) -> Study {
+    let saved = serde_json::to_string(study).expect("serialisable");
+    serde_json::from_str(&saved).expect("readable")
+}
+
+/// Whether the machine that keeps the study dies before this event; `one_in` 1 means before every one.
+fn dies(seed: u64, event: u64, one_in: u64) -> bool {
+    (seed ^ event).wrapping_mul(0x9e37_79b9_7f4a_7c15) % one_in == 0
+}
+
+fn assert_same_when_killed(document: Value, seed: u64, one_in: u64) {
+    let mut document = document;
+    document["seed"] = json!(seed);
+    let study = Study::new(spec(document)).expect("valid");
+    let (whole, story) = Cluster::new(seed).run(study.clone(), |s, _| s);
+    let (broken, again) = Cluster::new(seed).run(study, |study, event| {
+        if dies(seed, event, one_in) {
+            let loaded = through_json(&study);
+            assert_eq!(loaded, study, "seed {seed}, event {event}");
+            return loaded;
+        }
+        study
+    });
+    assert_eq!(whole.phase(), Phase::Finished, "seed {seed}");
+    assert_eq!(story.actions, again.actions, "seed {seed}");
+    assert_eq!(whole.best(), broken.best(), "seed {seed}");
+    assert_eq!(whole, broken, "seed {seed}");
+}
+
+#[test]
+fn an_asha_study_of_60_trials_is_the_same_after_kills_at_random_points_500_seeds() {
+    let document = json!({
+        "searcher": {"kind": "random"},
+        "stopper": {"kind": "asha", "min": 1, "eta": 3},
+        "budget": {"max": 27},
+    });
+    for seed in 0..500 {
+        assert_same_when_killed(document.clone(), seed, 7);
+    }
+}
+
+/// What a searcher or stopper keeps in memory only would be lost here.
+#[test]
+fn every_searcher_and_stopper_survives_a_kill_before_every_event() {
+    for searcher in ["random", "sobol", "tpe", "gp", "cma_es", "evolution"] {
+        let document = json!({
+            "trials": 24, "searcher": {"kind": searcher},
+            "stopper": {"kind": "asha"}, "budget": {"max": 9},
+        });
+        assert_same_when_killed(document, 3, 1);
+    }
+    for stopper in stoppers() {
+        let document = json!({
+            "objectives": [{"metric": "loss", "goal": "minimize", "target": 0.02}],
+            "searcher": {"kind": "random"}, "stopper": stopper, "budget": {"max": 27},
+        });
+        assert_same_when_killed(document, 5, 1);
+    }
+}
+
+fn stoppers() -> Vec<Value> {
+    vec![
+        json!({"kind": "none"}),
+        json!({"kind": "median", "startup": 3, "warmup": 2}),
+        json!({"kind": "successive_halving", "min": 1, "eta": 3}),
+        json!({"kind": "hyperband", "min": 1, "eta": 3}),
+        json!({"kind": "asha", "min": 1, "eta": 3}),
+        json!({"kind": "hyper_drive", "boundary": 3}),
+        json!({"kind": "pbt", "population": 8, "interval": 3}),
+    ]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// With `reproducible` the trials do not depend on which machine was quicker.
+    #[test]
+    fn reproducible_studies_do_not_depend_on_speed(seed in 0u64..1000, one: u64, other: u64) {
+        for stopper in stoppers().into_iter().filter(|s| s["kind"] != "median") {
+            let study = Study::new(spec(json!({
+                "objectives": [{"metric": "loss", "goal": "minimize", "target": -1.0}],
+                "searcher": {"kind": "tpe"}, "reproducible": true, "seed": seed,
+                "stopper": stopper, "budget": {"max": 9}, "trials": 20,
+            })));
+            let Ok(study) = study else { continue };
+            let (first, _) = Cluster::new(one).run(study.clone(), |s, _| s);
+            let (second, _) = Cluster::new(other).run(study, |s, _| s);
+            let of = |s: &Study| -> Vec<_> {
+                s.trials().iter().map(|t| (t.point.clone(), t.rungs.clone(), t.from)).collect()
+            };
+            prop_assert_eq!(of(&first), of(&second));
+        }
+    }
+}
