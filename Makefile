@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-exchange lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -41,6 +41,10 @@ bench-exchange: ARGS ?=
 bench-exchange: ## time, examples and bytes to an accuracy, of every consistency with every codec (ARGS="bsp one_bit" for some)
 	@scripts/ensure-toolchain
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench convergence -- $(ARGS)
+
+bench-search: ## measure the searchers of studies against Optuna's (from PyPI, with PyTorch, 5 GB)
+	@scripts/ensure-toolchain
+	@MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_OPTUNA_PYTHON && cargo bench --locked -p muster-search --bench against_optuna
 
 lint: ## rustfmt, clippy, the dependency law, tsc and eslint
 	@scripts/ensure-toolchain lint

@@ -5,6 +5,7 @@
 //! the business of another crate.
 
 mod constraint;
+mod document;
 mod domain;
 mod parameter;
 mod searcher;
@@ -12,6 +13,7 @@ mod space;
 mod stopper;
 
 pub use constraint::Constraint;
+pub use document::{StudyKind, StudySpec};
 pub use domain::Domain;
 pub use parameter::{Condition, FeasibleSpace, Parameter, ParameterKind};
 pub use searcher::Searcher;

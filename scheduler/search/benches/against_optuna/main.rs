@@ -3,7 +3,8 @@
 //!
 //! `MUSTER_OPTUNA_PYTHON` is a python3 with optuna, cmaes, scipy and torch (`scripts/ensure-optuna`); without it only our side is
 //! shown. Optuna's lines are kept in the file that `MUSTER_OPTUNA_RESULTS` names and not measured again.
-//! `MUSTER_SEARCH_BENCH` chooses by words: searchers, functions, `throughput`; `MUSTER_SEARCH_SEEDS` is 20 unless told.
+//! `MUSTER_SEARCH_BENCH` chooses by words: searchers, functions, `throughput`; `MUSTER_SEARCH_SEEDS` is 20 unless told, 5 without
+//! Optuna.
 
 mod functions;
 
@@ -28,7 +29,11 @@ fn main() {
     let seeds = std::env::var("MUSTER_SEARCH_SEEDS")
         .ok()
         .and_then(|s| s.parse().ok())
-        .unwrap_or(20u64);
+        .unwrap_or(if std::env::var_os("MUSTER_OPTUNA_PYTHON").is_some() {
+            20u64
+        } else {
+            5
+        });
     println!("searcher  function      trials      ours    Optuna   ours better in   ms a trial");
     for (searcher, budget) in CONTEST {
         if wanted.trim() == "throughput" || !chosen(&["tpe", "gp", "cma_es"], searcher) {

@@ -1,0 +1,239 @@
+//! The study document: a search, and the job document into whose fields the trials' values go.
+
+use super::{BudgetUnit, Domain, Errors, Point, SearchSpec, Space};
+use crate::spec::{FieldError, JobSpec, Version, is_dns_label};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::collections::BTreeMap;
+
+/// A study as its user describes it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct StudySpec {
+    pub version: Version,
+    pub kind: StudyKind,
+    /// 1 to 55 characters of `a-z`, `0-9` and `-`; trials are called `name-0`, `name-1` and so on.
+    pub name: String,
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    pub search: SearchSpec,
+    /// A job document without `version`, `name` and `labels`, which are the study's. Fields that a parameter fills may be left out.
+    pub job: Value,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum StudyKind {
+    Study,
+}
+
+/// The study's own fields, which its job may not say again.
+const OWN: [&str; 3] = ["version", "name", "labels"];
+
+impl StudySpec {
+    /// Checks the search, that every parameter has its field in the job document, and that the job is well formed with the ends of
+    /// every range and with every choice.
+    ///
+    /// # Errors
+    /// All that is wrong, each with its field, its value and what would be right.
+    pub fn validate(&self) -> Result<Space, Vec<FieldError>> {
+        let mut errors = Errors::default();
+        errors.check(
+            "name",
+            &format!("{:?}", self.name),
+            is_dns_label(&self.name) && self.name.len() <= 55,
+            "1 to 55 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit",
+        );
+        for field in OWN {
+            errors.check(
+                &format!("job.{field}"),
+                "given",
+                self.job.get(field).is_none(),
+                "left out: the study says it for all its trials",
+            );
+        }
+        let space = self.search.space();
+        let mut errors = errors.0;
+        match space {
+            Ok(space) if errors.is_empty() => {
+                errors.extend(self.check_fields(&space));
+                if errors.is_empty() {
+                    Ok(space)
+                } else {
+                    Err(errors)
+                }
+            }
+            Ok(_) => Err(errors),
+            Err(found) => {
+                let inside = found.into_iter().map(|e| FieldError {
+                    field: format!("search.{}", e.field),
+                    ..e
+                });
+                errors.extend(inside);
+                Err(errors)
+            }
+        }
+    }
+
+    /// The job of one trial.
+    ///
+    /// # Errors
+    /// The field of the job document that does not take its value.
+    pub fn trial(
+        &self,
+        space: &Space,
+        number: u32,
+        point: &[Option<f64>],
+        seed: u64,
+        budget: u64,
+    ) -> Result<JobSpec, FieldError> {
+        let mut document = self.job.clone();
+        set(&mut document, "version", Value::from("muster/v1"))?;
+        set(
+            &mut document,
+            "name",
+            Value::from(format!("{}-{number}", self.name)),
+        )?;
+        set(&mut document, "labels", serde_json::json!(self.labels))?;
+        let stop = match self.search.budget.unit {
+            BudgetUnit::Epochs => "stop.epochs",
+            BudgetUnit::Steps => "stop.steps",
+        };
+        set(&mut document, stop, Value::from(budget))?;
+        // A trial's seed is its own unless the job says one or a parameter does.
+        if document
+            .pointer("/engine")
+            .is_some_and(|e| e.get("seed").is_none())
+        {
+            set(&mut document, "engine.seed", Value::from(seed))?;
+        }
+        for (dimension, value) in space.dimensions.iter().zip(point) {
+            if let Some(value) = value {
+                set(
+                    &mut document,
+                    &dimension.target,
+                    dimension.domain.value(*value),
+                )?;
+            }
+        }
+        let shown = document.to_string();
+        serde_json::from_value(document).map_err(|error| FieldError {
+            field: "job".to_owned(),
+            value: shown,
+            expected: format!("a job document: {error}"),
+        })
+    }
+
+    fn check_fields(&self, space: &Space) -> Vec<FieldError> {
+        let mut errors = Vec::new();
+        for (i, dimension) in space.dimensions.iter().enumerate() {
+            let point = point_with(space, i);
+            let mut without = point.clone();
+            without[i] = None;
+            for value in probes(&dimension.domain) {
+                let mut point = point.clone();
+                point[i] = Some(value);
+                let field = format!("search.parameters[{i}]");
+                let shown = dimension.domain.value(value);
+                let Err(broken) = self.check_trial(space, &point) else {
+                    continue;
+                };
+                // What is wrong without the parameter too is not its fault.
+                if self
+                    .check_trial(space, &without)
+                    .is_err_and(|e| e == broken)
+                {
+                    continue;
+                }
+                errors.push(FieldError {
+                    field,
+                    value: format!("{shown} for {:?}", dimension.target),
+                    expected: broken,
+                });
+                break;
+            }
+        }
+        if errors.is_empty() {
+            let middle = point_with(space, 0);
+            if let Err(expected) = self.check_trial(space, &middle) {
+                errors.push(FieldError {
+                    field: "job".to_owned(),
+                    value: "what it is with the parameters' values".to_owned(),
+                    expected,
+                });
+            }
+        }
+        errors
+    }
+
+    /// What would be right about the job of a trial at `point`.
+    fn check_trial(&self, space: &Space, point: &[Option<f64>]) -> Result<(), String> {
+        let job = self
+            .trial(space, 0, point, 0, self.search.budget.max)
+            .map_err(|error| error.expected)?;
+        job.validate().map_err(|errors| errors[0].to_string())
+    }
+}
+
+/// A point in the middle of the space that has parameter `d`.
+fn point_with(space: &Space, d: usize) -> Point {
+    let mut point: Point = space
+        .dimensions
+        .iter()
+        .map(|x| Some(x.domain.at(0.5)))
+        .collect();
+    let mut child = d;
+    while let Some((parent, values)) = &space.dimensions[child].parent {
+        point[*parent] = values.first().copied();
+        child = *parent;
+    }
+    space.prune(&mut point);
+    point
+}
+
+/// The ends of a range, or every choice.
+fn probes(domain: &Domain) -> Vec<f64> {
+    match domain {
+        Domain::Categorical { choices, .. } => (0..choices.len()).map(|i| i as f64).collect(),
+        _ => vec![domain.at(0.0), domain.at(1.0)],
+    }
+}
+
+/// Puts `value` at a path such as `engine.model.hidden[0]`: the last name may be new, an index must be there.
+fn set(document: &mut Value, path: &str, value: Value) -> Result<(), FieldError> {
+    let wrong = |expected: String| FieldError {
+        field: path.to_owned(),
+        value: value.to_string(),
+        expected,
+    };
+    let mut here = document;
+    for segment in path.split('.') {
+        let (name, indices) = match segment.split_once('[') {
+            Some((name, rest)) => (name, rest.split('[').collect()),
+            None => (segment, Vec::new()),
+        };
+        let Value::Object(map) = here else {
+            return Err(wrong(format!(
+                "a field of the job document; nothing in {path:?} is called {name:?}"
+            )));
+        };
+        here = map
+            .entry(name.to_owned())
+            .or_insert_with(|| Value::Object(serde_json::Map::new()));
+        for index in indices {
+            let number = index
+                .strip_suffix(']')
+                .and_then(|n| n.parse::<usize>().ok());
+            let found = number.and_then(|n| here.get_mut(n));
+            here = found.ok_or_else(|| {
+                wrong(format!(
+                    "a field of the job document; [{index} is not there"
+                ))
+            })?;
+        }
+    }
+    *here = value;
+    Ok(())
+}

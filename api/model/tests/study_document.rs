@@ -1,0 +1,86 @@
+//! A study's parameters have their fields in its job document, and whatever does not fit is named.
+
+use muster_model::study::StudySpec;
+use serde_json::{Value, json};
+
+const EXAMPLE: &str = include_str!("study.yaml");
+
+fn example() -> Value {
+    let read: StudySpec = serde_norway::from_str(EXAMPLE).expect("the example");
+    serde_json::to_value(read).expect("JSON")
+}
+
+fn mistake(document: Value) -> String {
+    let study: StudySpec = serde_json::from_value(document).expect("a document");
+    study.validate().expect_err("a mistake")[0].to_string()
+}
+
+#[test]
+fn the_examples_trials_are_jobs_with_their_values_in_place() {
+    let study: StudySpec = serde_norway::from_str(EXAMPLE).expect("the example");
+    let space = study.validate().expect("valid");
+    let point = vec![Some(0.01), Some(0.9), Some(2.0), Some(1.0)];
+    let job = study.trial(&space, 7, &point, 99, 3).expect("a job");
+    job.validate().expect("valid");
+    let job = serde_json::to_value(job).expect("JSON");
+    assert_eq!(job["name"], "fashion-asha-7");
+    assert_eq!(job["engine"]["optimizer"]["learning_rate"], 0.01);
+    assert_eq!(job["engine"]["model"]["hidden"], json!([256, 128]));
+    assert_eq!(job["engine"]["batch"], 64);
+    assert_eq!(job["engine"]["seed"], 99);
+    assert_eq!(job["stop"]["epochs"], 3);
+}
+
+#[test]
+fn a_field_that_the_job_does_not_have_is_named() {
+    let mut document = example();
+    document["search"]["parameters"][0]["field"] = json!("engine.optimiser.learning_rate");
+    let text = mistake(document);
+    assert!(
+        text.starts_with("search.parameters[0] is 0.001 for \"engine.optimiser.learning_rate\"; "),
+        "{text}"
+    );
+    assert!(text.contains("unknown field `optimiser`"), "{text}");
+
+    let mut document = example();
+    document["search"]["parameters"][3]["field"] = json!("engine.model.hidden[4]");
+    let text = mistake(document);
+    assert!(
+        text.contains("for \"engine.model.hidden[4]\"") && text.contains("[4] is not there"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_range_that_the_field_does_not_take_is_named() {
+    let mut document = example();
+    document["search"]["parameters"][1]["high"] = json!(1.5);
+    let text = mistake(document);
+    assert!(
+        text.starts_with("search.parameters[1] is 1.5 for \"engine.optimizer.momentum\"; "),
+        "{text}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_the_search_or_the_job_is_named_by_its_place() {
+    let mut document = example();
+    document["search"]["parameters"][0]["low"] = json!(0.0);
+    assert!(mistake(document).starts_with("search.parameters[0].low is 0; "));
+    let mut document = example();
+    document["job"]["name"] = json!("x");
+    assert_eq!(
+        mistake(document),
+        "job.name is given; expected left out: the study says it for all its trials"
+    );
+    let mut document = example();
+    document["job"]["retries"] = json!(1000);
+    let text = mistake(document);
+    assert!(
+        text.starts_with("job is ") && text.contains("retries is 1000"),
+        "{text}"
+    );
+    let mut document = example();
+    document["name"] = json!("Fashion");
+    assert!(mistake(document).starts_with("name is \"Fashion\"; "));
+}
