@@ -43,16 +43,16 @@ pub(crate) fn crowding(losses: &[&[f64]]) -> Vec<f64> {
     let mut distance = vec![0.0; count];
     let objectives = losses.first().map_or(0, |l| l.len());
     for k in 0..objectives {
-        let loss = |i: usize| losses[i][k];
+        let loss: Vec<f64> = losses.iter().map(|row| row[k]).collect();
         let mut order: Vec<usize> = (0..count).collect();
-        order.sort_by(|&a, &b| loss(a).total_cmp(&loss(b)));
+        order.sort_by(|&a, &b| loss[a].total_cmp(&loss[b]));
         let (first, last) = (order[0], order[count - 1]);
-        let span = loss(last) - loss(first);
+        let span = loss[last] - loss[first];
         distance[first] = f64::INFINITY;
         distance[last] = f64::INFINITY;
         if span > 0.0 {
             for triple in order.windows(3) {
-                distance[triple[1]] += (loss(triple[2]) - loss(triple[0])) / span;
+                distance[triple[1]] += (loss[triple[2]] - loss[triple[0]]) / span;
             }
         }
     }

@@ -123,6 +123,36 @@ fn a_grid_is_every_point_once() {
 }
 
 /// Nobody waits, so some are promoted that later turn out not to be among the best third: a few more than a third in all.
+/// Spaces without numbers, with one value, and results that are all alike leave nothing to fit.
+#[test]
+fn searchers_do_without_anything_to_learn() {
+    for searcher in ["random", "sobol", "tpe", "gp", "cma_es", "evolution"] {
+        for parameters in [
+            json!([{"name": "a", "type": "categorical", "choices": ["x", "y"]}]),
+            json!([{"name": "a", "type": "float", "low": 2.0, "high": 2.0}, {"name": "b", "type": "int", "low": 1, "high": 1}]),
+        ] {
+            let mut study = Study::new(spec(json!({
+                "parameters": parameters, "searcher": {"kind": searcher}, "trials": 30,
+            })))
+            .expect("valid");
+            let mut queue = study.apply(Event::Started).expect("may begin");
+            while let Some(action) = queue.pop() {
+                let Action::Create { trial, .. } = action else {
+                    continue;
+                };
+                let event = Event::Finished {
+                    trial,
+                    step: 1,
+                    values: vec![if trial < 9 { 1.0 } else { f64::INFINITY }],
+                    exhausted: false,
+                };
+                queue.extend(study.apply(event).expect("a fact"));
+            }
+            assert_eq!(study.trials().len(), 30, "{searcher}");
+        }
+    }
+}
+
 #[test]
 fn asha_promotes_about_a_third_of_each_rung() {
     let (study, story) = run(

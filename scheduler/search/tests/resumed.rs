@@ -14,7 +14,9 @@ fn through_json(study: &Study) -> Study {
 
 /// Whether the machine that keeps the study dies before this event; `one_in` 1 means before every one.
 fn dies(seed: u64, event: u64, one_in: u64) -> bool {
-    (seed ^ event).wrapping_mul(0x9e37_79b9_7f4a_7c15) % one_in == 0
+    (seed ^ event)
+        .wrapping_mul(0x9e37_79b9_7f4a_7c15)
+        .is_multiple_of(one_in)
 }
 
 fn assert_same_when_killed(document: Value, seed: u64, one_in: u64) {

@@ -126,55 +126,68 @@ impl StudySpec {
         })
     }
 
+    /// Tries the ends of every range and every choice. A job that is broken is the parameter's fault if it cannot be read because of
+    /// it, or if the rule that it breaks is about the parameter's field; else it is the job's own.
     fn check_fields(&self, space: &Space) -> Vec<FieldError> {
-        let mut errors = Vec::new();
+        let (mut by_parameter, mut by_job) = (Vec::new(), Vec::new());
         for (i, dimension) in space.dimensions.iter().enumerate() {
-            let point = point_with(space, i);
-            let mut without = point.clone();
-            without[i] = None;
             for value in probes(&dimension.domain) {
-                let mut point = point.clone();
+                let mut point = point_with(space, i);
                 point[i] = Some(value);
-                let field = format!("search.parameters[{i}]");
-                let shown = dimension.domain.value(value);
+                space.prune(&mut point);
                 let Err(broken) = self.check_trial(space, &point) else {
                     continue;
                 };
-                // What is wrong without the parameter too is not its fault.
-                if self
-                    .check_trial(space, &without)
-                    .is_err_and(|e| e == broken)
-                {
-                    continue;
-                }
-                errors.push(FieldError {
+                let shown = dimension.domain.value(value);
+                let (guilty, expected) = match broken {
+                    Broken::Unreadable(expected) => {
+                        point[i] = None;
+                        let same = Err(Broken::Unreadable(expected.clone()));
+                        (self.check_trial(space, &point) != same, expected)
+                    }
+                    Broken::Rules(errors) => {
+                        let about = errors.iter().find(|e| is_about(e, &dimension.target));
+                        let shown = about.unwrap_or(&errors[0]).to_string();
+                        (about.is_some(), shown)
+                    }
+                };
+                let (list, field) = match guilty {
+                    true => (&mut by_parameter, format!("search.parameters[{i}]")),
+                    false => (&mut by_job, "job".to_owned()),
+                };
+                list.push(FieldError {
                     field,
                     value: format!("{shown} for {:?}", dimension.target),
-                    expected: broken,
+                    expected,
                 });
                 break;
             }
         }
-        if errors.is_empty() {
-            let middle = point_with(space, 0);
-            if let Err(expected) = self.check_trial(space, &middle) {
-                errors.push(FieldError {
-                    field: "job".to_owned(),
-                    value: "what it is with the parameters' values".to_owned(),
-                    expected,
-                });
-            }
-        }
-        errors
+        by_job.truncate(1);
+        by_parameter.extend(by_job);
+        by_parameter
     }
 
-    /// What would be right about the job of a trial at `point`.
-    fn check_trial(&self, space: &Space, point: &[Option<f64>]) -> Result<(), String> {
+    fn check_trial(&self, space: &Space, point: &[Option<f64>]) -> Result<(), Broken> {
         let job = self
             .trial(space, 0, point, 0, self.search.budget.max)
-            .map_err(|error| error.expected)?;
-        job.validate().map_err(|errors| errors[0].to_string())
+            .map_err(|error| Broken::Unreadable(error.expected))?;
+        job.validate().map_err(Broken::Rules)
     }
+}
+
+/// What is wrong with the job of a trial.
+#[derive(PartialEq)]
+enum Broken {
+    /// It is no job document.
+    Unreadable(String),
+    Rules(Vec<FieldError>),
+}
+
+/// Whether the rule is about the field or something inside it.
+fn is_about(error: &FieldError, target: &str) -> bool {
+    let rest = error.field.strip_prefix(target);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
 }
 
 /// A point in the middle of the space that has parameter `d`.

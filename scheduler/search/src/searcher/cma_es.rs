@@ -141,6 +141,9 @@ impl Memory {
         draw: &mut Draw,
     ) -> Option<Point> {
         let mixed = self.axes.len() < record.space.len();
+        if self.axes.is_empty() {
+            return tpe::suggest(record, 24, draw);
+        }
         let eigen = self.eigen();
         for _ in 0..1000 {
             let mut point = if !mixed {

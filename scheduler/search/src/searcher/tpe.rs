@@ -30,10 +30,10 @@ pub(super) fn suggest(record: &Record, candidates: usize, draw: &mut Draw) -> Op
     bad.sort_by_key(|t| t.number);
     let mut good = good.to_vec();
     good.sort_by_key(|t| t.number);
-    let (good, bad) = (
-        Mixture::of(&record.space, &good),
-        Mixture::of(&record.space, &bad),
-    );
+    // Good trials are few, yet the more is known in all, the closer to them the next may be sought.
+    let narrow = least_deviation(good.len() + judged.len() / 2);
+    let good = Mixture::of(&record.space, &good, narrow);
+    let bad = Mixture::of(&record.space, &bad, least_deviation(bad.len()));
     let mut best: Option<(f64, Point)> = None;
     let mut allowed = 0;
     for _ in 0..candidates * 50 {
@@ -112,8 +112,8 @@ impl Normal {
 }
 
 impl<'a> Mixture<'a> {
-    /// `trials` are by age, the oldest first.
-    fn of(space: &'a Space, trials: &[&Trial]) -> Self {
+    /// `trials` are by age, the oldest first; `least` is the narrowest that a kernel may be.
+    fn of(space: &'a Space, trials: &[&Trial], least: f64) -> Self {
         let count = trials.len();
         let ramp = count.saturating_sub(FLAT);
         let weight = |i: usize| {
@@ -127,7 +127,9 @@ impl<'a> Mixture<'a> {
         weights.push(1.0);
         let sum: f64 = weights.iter().sum();
         let log_weights = weights.iter().map(|w| (w / sum).ln()).collect();
-        let axes = (0..space.len()).map(|d| axis(space, d, trials)).collect();
+        let axes = (0..space.len())
+            .map(|d| axis(space, d, trials, least))
+            .collect();
         Self {
             space,
             weights,
@@ -161,7 +163,7 @@ impl<'a> Mixture<'a> {
     }
 }
 
-fn axis(space: &Space, d: usize, trials: &[&Trial]) -> Axis {
+fn axis(space: &Space, d: usize, trials: &[&Trial], least: f64) -> Axis {
     let domain = &space.dimensions[d].domain;
     let kernels = trials.len() as f64 + 1.0;
     if let Domain::Categorical {
@@ -183,7 +185,7 @@ fn axis(space: &Space, d: usize, trials: &[&Trial]) -> Axis {
         .iter()
         .map(|t| t.point[d].map(|v| domain.unit(v)))
         .collect();
-    let deviations = deviations(&values);
+    let deviations = deviations(&values, least);
     let normals = trials.iter().zip(values).zip(deviations);
     let normals = normals.map(|((trial, mean), deviation)| {
         // Narrower than half a value's part a kernel would be denser than its value can be likely.
@@ -193,15 +195,18 @@ fn axis(space: &Space, d: usize, trials: &[&Trial]) -> Axis {
     Axis::Ordered(normals.chain([Some(Normal::new(0.5, 1.0))]).collect())
 }
 
-/// Each kernel reaches to its further neighbour, within limits that close in as trials become more.
-fn deviations(values: &[Option<f64>]) -> Vec<f64> {
+fn least_deviation(trials: usize) -> f64 {
+    1.0 / (2.0 + trials as f64).min(100.0)
+}
+
+/// Each kernel reaches to its further neighbour, but is never narrower than `least`.
+fn deviations(values: &[Option<f64>], least: f64) -> Vec<f64> {
     let mut order: Vec<usize> = (0..values.len()).filter(|i| values[*i].is_some()).collect();
     order.sort_by(|a, b| {
         values[*a]
             .unwrap_or(0.0)
             .total_cmp(&values[*b].unwrap_or(0.0))
     });
-    let least = 1.0 / (2.0 + order.len() as f64).min(100.0);
     let mut deviations = vec![1.0; values.len()];
     for (place, &i) in order.iter().enumerate() {
         let at = |place: usize| values[order[place]].unwrap_or(0.0);
