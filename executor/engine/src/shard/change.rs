@@ -8,9 +8,10 @@
 //! Pieces then go from shard to shard while the workers compute already: they have the parameters of the last step of the old view. What
 //! they push is read, and applied once everything is in its place.
 
-use super::exchange::{Exchange, Refusal, Seat};
+use super::exchange::Exchange;
 use super::state::{Move, Phase, Standing, State};
 use super::tensors::Tensors;
+use super::words::{Refusal, Seat};
 use crate::assign::{Piece, common, load, local};
 use crate::clock;
 use crate::wire::view::{Change, Handover, Tally, View};

@@ -15,104 +15,13 @@
 use super::recipe::Recipe;
 use super::state::{Phase, Standing, State};
 use super::tensors::Tensors;
+use super::words::{Answer, Membership, Push, Refusal, Seat};
 use crate::assign::load;
-use crate::squeeze::{Salt, Squeeze};
-use crate::wire::hello::StepStats;
-use crate::wire::view::{Departed, View};
+use crate::squeeze::Squeeze;
 use muster_model::id::TaskId;
 use muster_model::spec::Consistency;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, RwLock};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
-
-/// A gradient as one worker pushed it, in the shard's local order.
-#[derive(Debug)]
-pub struct Push {
-    pub gradients: Vec<f32>,
-    pub stats: StepStats,
-}
-
-/// What a waiting worker is told. The buffer of its push comes back, to be used again.
-#[derive(Debug)]
-pub enum Answer {
-    /// Go on with step `clock`. Under BSP the parameters are read from `tensors`, where nothing can change them before this worker
-    /// pushes again; otherwise `buffer` holds a copy of them.
-    Parameters {
-        /// Sent before, where the worker does not know it yet.
-        view: Option<Arc<View>>,
-        clock: u64,
-        stats: StepStats,
-        tensors: Arc<RwLock<Tensors>>,
-        /// What a worker that has the parameters of the step before lacks of these, encoded.
-        deltas: Option<Arc<Vec<u8>>>,
-        buffer: Vec<f32>,
-        copied: bool,
-    },
-    /// This view begins: pull under it, or leave.
-    Moved {
-        view: Arc<View>,
-        buffer: Vec<f32>,
-    },
-    /// Chief: these went away. Under BSP its push still waits for its answer.
-    Gone {
-        departed: Vec<Departed>,
-        buffer: Vec<f32>,
-    },
-    Interrupted {
-        version: u64,
-        lost: bool,
-        buffer: Vec<f32>,
-    },
-    Finished,
-}
-
-/// A request that the protocol does not allow now; the connection is closed and nothing was changed.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-pub enum Refusal {
-    #[error("worker {task} pushed step {pushed}, but its next step is {expected}")]
-    StalePush {
-        task: TaskId,
-        pushed: u64,
-        expected: u64,
-    },
-    #[error("this is view {present}, not {known}")]
-    StaleView { known: u64, present: u64 },
-    #[error("worker {0} is not of this view")]
-    Stranger(TaskId),
-    #[error("the shard has no parameters yet")]
-    NotInitialised,
-    #[error("the shard already has its parameters")]
-    AlreadyInitialised,
-    #[error("only the chief may do this")]
-    NotChief,
-    #[error("worker {0} is connected or has left; a view's worker joins once")]
-    Taken(TaskId),
-    #[error("a newer connection of worker {0} took its place")]
-    Replaced(TaskId),
-    #[error("the view cannot follow: {0}")]
-    Change(&'static str),
-    #[error("these pieces are not expected from shard {0}")]
-    NotExpected(TaskId),
-}
-
-/// How all workers together stand, for the shard's own end.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Membership {
-    pub joined: usize,
-    pub left: usize,
-    pub lost: usize,
-    pub awaited: usize,
-    pub finished: bool,
-    /// Not in the view, and everything is handed over.
-    pub retired: bool,
-    pub broken: bool,
-}
-
-/// A worker's seat at the shard: one connection of it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Seat {
-    pub task: TaskId,
-    connection: u64,
-}
 
 /// The shard's shared state.
 #[derive(Debug)]
@@ -121,9 +30,9 @@ pub struct Exchange {
     pub(super) me: TaskId,
     pub(super) consistency: Consistency,
     pub(super) recipe: Recipe,
-    grad_scale: f32,
+    pub(super) grad_scale: f32,
     state: Mutex<State>,
-    changed: Condvar,
+    pub(super) changed: Condvar,
 }
 
 impl Exchange {
@@ -446,171 +355,6 @@ impl Exchange {
         }
     }
 
-    fn answer_bsp(&self, mut state: MutexGuard<'_, State>, seat: Seat, clock: u64) -> Answer {
-        loop {
-            // The last step of a view that is over: from the tensors as they were then.
-            let former = state
-                .former
-                .iter_mut()
-                .filter(|former| former.clock == clock + 1)
-                .find_map(|former| {
-                    let at = former
-                        .owed
-                        .iter()
-                        .position(|(task, _)| *task == seat.task)?;
-                    let (_, buffer) = former.owed.swap_remove(at);
-                    Some((buffer, Arc::clone(&former.tensors), former.deltas.clone()))
-                });
-            if let Some((buffer, tensors, deltas)) = former {
-                state.former.retain(|former| !former.owed.is_empty());
-                return Answer::Parameters {
-                    view: state.view.clone(),
-                    clock: clock + 1,
-                    stats: state.take_stats(seat.task),
-                    tensors,
-                    deltas,
-                    buffer,
-                    copied: false,
-                };
-            }
-            if state.version > clock {
-                let Some(member) = state.member(seat.task) else {
-                    // The chief took it for lost, and it is not.
-                    let view = state.view.clone().expect("a step was pushed under one");
-                    let buffer = Vec::new();
-                    return Answer::Moved { view, buffer };
-                };
-                let buffer = std::mem::take(&mut member.spare);
-                let deltas = state.deltas.clone();
-                return self.parameters(&mut state, seat, buffer, None, deltas);
-            }
-            if state.finished {
-                return Answer::Finished;
-            }
-            if let Some(lost) = state.chief_lost {
-                return self.interrupted(&state, lost, Vec::new());
-            }
-            if state.is_chief(seat.task) && state.cannot_complete() {
-                return Answer::Gone {
-                    departed: state.departed(),
-                    buffer: Vec::new(),
-                };
-            }
-            state = self.wait(state);
-        }
-    }
-
-    /// BSP: applies the step once everyone who counts has pushed it.
-    pub(super) fn apply_if_complete(&self, state: &mut State) {
-        if !state.can_complete() || state.phase != Phase::Ready {
-            return;
-        }
-        let update = state.updates;
-        let tensors = Arc::clone(&state.tensors);
-        let mut gradients: Vec<&mut [f32]> = Vec::with_capacity(state.members.len());
-        for push in state.members.iter_mut().filter_map(|m| m.push.as_mut()) {
-            state.stats.add(push.stats);
-            gradients.push(&mut push.gradients);
-        }
-        let mut tensors = tensors.write().expect("no update has panicked");
-        tensors.update(update, &mut gradients, self.grad_scale);
-        if let Some(squeeze) = &state.squeeze {
-            let salt = Salt {
-                seed: self.recipe.seed,
-                step: update,
-            };
-            let mut deltas = Vec::new();
-            let (parameters, known) = tensors.parameters_and_known();
-            squeeze.encode_pull(salt, parameters, known, &mut deltas);
-            state.deltas = Some(Arc::new(deltas));
-        }
-        for member in &mut state.members {
-            if let Some(push) = member.push.take() {
-                member.spare = push.gradients;
-            }
-        }
-        state.updates += 1;
-        state.version += 1;
-    }
-
-    fn push_stale(
-        &self,
-        mut state: MutexGuard<'_, State>,
-        seat: Seat,
-        mut push: Push,
-        staleness: u64,
-    ) -> Answer {
-        let update = state.updates;
-        state
-            .tensors
-            .write()
-            .expect("no update has panicked")
-            .update(update, &mut [&mut push.gradients], self.grad_scale);
-        state.updates += 1;
-        state.stats.add(push.stats);
-        let buffer = push.gradients;
-        self.changed.notify_all();
-        loop {
-            if state.finished {
-                return Answer::Finished;
-            }
-            if let Some(lost) = state.chief_lost {
-                return self.interrupted(&state, lost, buffer);
-            }
-            if state.is_chief(seat.task) {
-                let departed = state.departed();
-                if !departed.is_empty() {
-                    return Answer::Gone { departed, buffer };
-                }
-            } else if let Some((_, change)) = &state.pending {
-                let view = Arc::new(change.view.clone());
-                return Answer::Moved { view, buffer };
-            }
-            let slowest = state.slowest();
-            let clock = state.member(seat.task).map_or(0, |member| member.clock);
-            if clock.saturating_sub(slowest) <= staleness {
-                return self.parameters(&mut state, seat, buffer, None, None);
-            }
-            state = self.wait(state);
-        }
-    }
-
-    fn parameters(
-        &self,
-        state: &mut State,
-        seat: Seat,
-        mut buffer: Vec<f32>,
-        view: Option<Arc<View>>,
-        deltas: Option<Arc<Vec<u8>>>,
-    ) -> Answer {
-        let tensors = Arc::clone(&state.tensors);
-        let copied = !self.consistency.is_bulk_synchronous();
-        if copied {
-            // A copy, lest a worker that reads slowly holds up everyone else's updates.
-            buffer.clear();
-            buffer.extend_from_slice(tensors.read().expect("no update has panicked").parameters());
-        }
-        let member = state.member(seat.task).expect("a member is answered");
-        member.answered = member.clock;
-        Answer::Parameters {
-            view,
-            clock: member.clock,
-            stats: state.take_stats(seat.task),
-            tensors,
-            deltas,
-            buffer,
-            copied,
-        }
-    }
-
-    fn interrupted(&self, state: &State, lost: bool, buffer: Vec<f32>) -> Answer {
-        Answer::Interrupted {
-            version: state.next_step(self.consistency),
-            lost,
-            buffer,
-        }
-    }
-
     pub(super) fn lock(&self) -> MutexGuard<'_, State> {
         self.state
             .lock()
@@ -625,15 +369,5 @@ impl Exchange {
         self.changed
             .wait(state)
             .expect("no connection has panicked with the lock")
-    }
-}
-
-impl State {
-    /// The counts go to the chief.
-    fn take_stats(&mut self, task: TaskId) -> StepStats {
-        match self.is_chief(task) {
-            true => self.stats.take(),
-            false => StepStats::default(),
-        }
     }
 }

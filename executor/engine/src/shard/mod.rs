@@ -1,7 +1,7 @@
 //! A PS shard: holds its pieces of the parameters and their optimizer state, takes gradients, gives new parameters.
 //!
-//! [`exchange`] is the algorithm: who waits for whom under BSP, SSP and ASP, and what a departure means; [`state`] is what it
-//! knows. [`change`] goes from one view of the task set to the next, and [`handover`] carries pieces to other shards. [`serve`] is the
+//! [`exchange`] is the algorithm: who waits for whom under BSP, SSP and ASP, and what a departure means; [`step`] is a step's end,
+//! [`words`] is what it is given and answers, [`state`] is what it knows. [`change`] goes from one view of the task set to the next, and [`handover`] carries pieces to other shards. [`serve`] is the
 //! shard's life, [`room`] its connections, one thread each. [`tensors`] is the arithmetic.
 //!
 //! A shard must never know of data sets, losses' meaning, checkpoints on disk, or who is on which node.
@@ -13,9 +13,12 @@ mod recipe;
 mod room;
 mod serve;
 mod state;
+mod step;
 mod tensors;
+mod words;
 
-pub use exchange::{Answer, Exchange, Membership, Push, Refusal, Seat};
+pub use exchange::Exchange;
 pub use recipe::Recipe;
 pub use serve::{End, Identity, Shard, ShardError};
 pub use tensors::{Segment, Tensors};
+pub use words::{Answer, Membership, Push, Refusal, Seat};

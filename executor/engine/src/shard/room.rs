@@ -1,8 +1,9 @@
 //! One connection of a shard: who comes in, and what each frame asks of the exchange.
 
-use super::exchange::{Answer, Exchange, Push, Refusal, Seat};
+use super::exchange::Exchange;
 use super::handover;
 use super::serve::Identity;
+use super::words::{Answer, Push, Refusal, Seat};
 use crate::clock;
 use crate::log;
 use crate::wire::hello::{

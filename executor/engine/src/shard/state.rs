@@ -1,7 +1,7 @@
 //! What a shard knows of its workers and of the view, and the rules that need no waiting.
 
-use super::exchange::Push;
 use super::tensors::Tensors;
+use super::words::Push;
 use crate::squeeze::Squeeze;
 use crate::wire::hello::StepStats;
 use crate::wire::view::{Change, Departed, Tally, View};

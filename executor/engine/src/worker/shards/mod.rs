@@ -1,46 +1,32 @@
 //! All PS shards as one: each step goes to every shard at the same time, each over its own connection and into its own part of
 //! the arena; and the worker's side of a change of the view.
+//!
+//! [`lead`] is what only the chief asks of them, [`succession`] which view follows which.
+
+mod at_once;
+mod lead;
+mod succession;
+
+pub use lead::{Moved, Snapshot};
+pub use succession::first_view;
 
 use super::link::{Begun, Link, Patience, Reply, Told};
-use crate::assign::{Piece, assign, reassign, split_mut};
-use crate::checkpoint::Contents;
+use crate::assign::{Piece, split_mut};
 use crate::compress::{Codecs, Feedback, PlanError};
 use crate::model::Block;
 use crate::squeeze::{Salt, Squeeze};
 use crate::wire::WireError;
 use crate::wire::hello::{Guest, Hello, PushHead, StepStats};
-use crate::wire::view::{Change, Departed, Holder, View};
+use crate::wire::view::{Departed, View};
+use at_once::{at_once, at_once_of};
 use muster_model::id::TaskId;
 use std::sync::Mutex;
-use std::thread;
-
-/// What the shards held when the chief asked.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Snapshot {
-    /// Of each shard; training can continue from here only when they are all the same.
-    pub versions: Vec<u64>,
-    /// The fewest updates that any shard has made; all the same under BSP.
-    pub updates: u64,
-    pub contents: Contents,
-}
 
 /// A shard of the job, where it is reached.
 pub type Address = (TaskId, String);
 
 /// The index of a shard, and what went wrong with it.
 pub type ShardFailure = (usize, WireError);
-
-/// How a move of pieces went, over all shards.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Moved {
-    /// Checksums of everything that the shards held before and hold now.
-    pub before: u64,
-    pub after: u64,
-    /// Numbers that went from one shard to another.
-    pub numbers: u64,
-    /// Of the shard that took longest, from the end of the step before to the last piece in its place.
-    pub took_us: u64,
-}
 
 /// What a worker encodes with.
 #[derive(Debug)]
@@ -170,40 +156,6 @@ impl Shards {
     #[must_use]
     pub fn departed(&self) -> &[Departed] {
         &self.departed
-    }
-
-    /// Chief: the first view, of these workers and all joined shards, and what they begin with.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn begin(
-        &mut self,
-        view: View,
-        step: u64,
-        updates: u64,
-        contents: &Contents,
-    ) -> Result<(), ShardFailure> {
-        let change = Change {
-            view,
-            gone: Vec::new(),
-        };
-        let holders = &change.view.shards;
-        let links = self.links.iter_mut().zip(holders);
-        at_once(links.map(|(link, holder)| {
-            let (change, pieces) = (&change, &holder.pieces);
-            move || {
-                link.change(step, change)?;
-                let arenas = std::iter::once(&contents.parameters).chain(&contents.state);
-                let parts: Vec<&[f32]> = arenas
-                    .flat_map(|arena| pieces.iter().map(move |piece| &arena[piece.range()]))
-                    .collect();
-                link.init(step, updates, &parts)
-            }
-        }))?;
-        self.audited = change.view.layout;
-        self.view = Some(change.view);
-        self.squeeze();
-        Ok(())
     }
 
     /// Waits for parameters under the newest view that was heard of; whoever knows none waits until it is taken in.
@@ -387,167 +339,6 @@ impl Shards {
         Ok(Some(true))
     }
 
-    /// Chief: joins shards that will be in the next view, and forgets others that were to be.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn approach(&mut self, addresses: &[Address]) -> Result<(), ShardFailure> {
-        for link in std::mem::take(&mut self.prospects) {
-            if addresses.iter().any(|(shard, _)| *shard == link.shard) {
-                self.prospects.push(link);
-            } else {
-                let _ = link.goodbye();
-            }
-        }
-        for (index, (shard, address)) in addresses.iter().enumerate() {
-            let mut known = self.links.iter().chain(&self.prospects);
-            if known.all(|link| link.shard != *shard) {
-                let link =
-                    Link::join(*shard, address, &self.hello).map_err(|error| (index, error))?;
-                self.prospects.push(link);
-            }
-        }
-        Ok(())
-    }
-
-    /// Chief: whether all of `workers` wait at each of `shards` to be taken in.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn are_waiting(
-        &mut self,
-        workers: &[TaskId],
-        shards: &[Address],
-    ) -> Result<bool, ShardFailure> {
-        if workers.is_empty() {
-            return Ok(true);
-        }
-        let links = self.links.iter_mut().chain(&mut self.prospects);
-        for (index, link) in links.enumerate() {
-            if shards.iter().all(|(shard, _)| *shard != link.shard) {
-                continue;
-            }
-            let guests = link.guests().map_err(|error| (index, error))?;
-            if !workers.iter().all(|worker| guests.contains(worker)) {
-                return Ok(false);
-            }
-        }
-        Ok(true)
-    }
-
-    /// Chief: tells all shards of both views that a view of these workers and shards begins with step `from`, and that the step
-    /// before is completed without `gone`. Pieces move only when the shards are others.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    ///
-    /// # Panics
-    /// Before there is a first view.
-    pub fn change(
-        &mut self,
-        revision: u64,
-        workers: Vec<TaskId>,
-        shards: &[Address],
-        from: u64,
-        gone: Vec<TaskId>,
-    ) -> Result<(), ShardFailure> {
-        let newest = self.next.as_ref().or(self.view.as_ref());
-        let view = succeeding(
-            newest.expect("there is a view"),
-            revision,
-            workers,
-            shards,
-            self.parameters,
-        );
-        let change = Change { view, gone };
-        let links = self.links.iter_mut().chain(&mut self.prospects);
-        at_once(links.map(|link| {
-            let change = &change;
-            move || link.change(from, change)
-        }))?;
-        self.heard(change.view);
-        Ok(())
-    }
-
-    /// Chief: how the move to the present layout went; `None` when it was looked at already. Waits until it is over.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn audit(&mut self) -> Result<Option<Moved>, ShardFailure> {
-        let layout = self.view.as_ref().map_or(0, |view| view.layout);
-        if layout == self.audited {
-            return Ok(None);
-        }
-        self.audited = layout;
-        let mut tallies = at_once(self.links.iter_mut().map(|link| {
-            move || {
-                link.ask_tally()?;
-                link.tally()
-            }
-        }))?;
-        let retiring = std::mem::take(&mut self.retiring);
-        tallies.extend(at_once(retiring.into_iter().map(|mut link| {
-            move || {
-                let tally = link.tally()?;
-                let _ = link.goodbye();
-                Ok(tally)
-            }
-        }))?);
-        let mut moved = Moved::default();
-        for tally in tallies {
-            moved.before = moved.before.wrapping_add(tally.before);
-            moved.after = moved.after.wrapping_add(tally.after);
-            moved.numbers += tally.received;
-            moved.took_us = moved.took_us.max(tally.took_us);
-        }
-        Ok(Some(moved))
-    }
-
-    /// Chief: reads everything that the shards hold into the memory of `contents`.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn snapshot(&mut self, mut contents: Contents) -> Result<Snapshot, ShardFailure> {
-        let view = self.view.as_ref().expect("the chief has begun");
-        contents.fit(self.parameters, self.links[0].state_per_parameter());
-        let assignment: Vec<Vec<Piece>> = self
-            .links
-            .iter()
-            .map(|link| view.pieces(link.shard).to_vec())
-            .collect();
-        let mut parts: Vec<Vec<&mut [f32]>> = assignment.iter().map(|_| Vec::new()).collect();
-        let arenas = std::iter::once(&mut contents.parameters).chain(&mut contents.state);
-        for arena in arenas {
-            for (part, more) in parts.iter_mut().zip(split_mut(arena, &assignment)) {
-                part.extend(more);
-            }
-        }
-        let links = self.links.iter_mut().zip(parts);
-        let read = at_once(links.map(|(link, mut part)| move || link.snapshot(&mut part)))?;
-        Ok(Snapshot {
-            versions: read.iter().map(|&(version, _)| version).collect(),
-            updates: read.iter().map(|&(_, updates)| updates).min().unwrap_or(0),
-            contents,
-        })
-    }
-
-    /// Chief: tells every shard that training is over, then leaves. Failures are ignored: the model is written already.
-    pub fn done(mut self) {
-        let all = self.links.iter_mut().chain(&mut self.prospects);
-        for link in all.chain(&mut self.retiring) {
-            let _ = link.done();
-        }
-        self.goodbye();
-    }
-
-    /// Leaves every shard in order. A shard that is gone already needs no goodbye.
-    pub fn goodbye(self) {
-        let others = self.prospects.into_iter().chain(self.retiring);
-        for link in self.links.into_iter().chain(others) {
-            let _ = link.goodbye();
-        }
-    }
-
     fn heard(&mut self, view: View) {
         let known = self.next.as_ref().or(self.view.as_ref());
         if known.is_none_or(|known| view.number > known.number) {
@@ -586,115 +377,7 @@ impl Shards {
     }
 }
 
-/// The first view of a job's task set.
-#[must_use]
-pub fn first_view(
-    revision: u64,
-    workers: Vec<TaskId>,
-    shards: &[Address],
-    blocks: &[Piece],
-) -> View {
-    let assignment = assign(blocks, shards.len());
-    View {
-        number: 1,
-        revision,
-        layout: 1,
-        workers,
-        shards: holders(shards, assignment),
-        before: Vec::new(),
-    }
-}
-
-/// The view after `newest`. As long as the shards are the same, nothing moves; the layout before is then still the one that the
-/// present one was made from, for shards that have not come that far.
-fn succeeding(
-    newest: &View,
-    revision: u64,
-    workers: Vec<TaskId>,
-    shards: &[Address],
-    parameters: usize,
-) -> View {
-    let mut view = View {
-        number: newest.number + 1,
-        revision,
-        workers,
-        ..newest.clone()
-    };
-    let same = shards.len() == newest.shards.len()
-        && shards.iter().all(|(shard, _)| newest.has_shard(*shard));
-    if !same {
-        let held: Vec<Vec<Piece>> = shards
-            .iter()
-            .map(|(shard, _)| newest.pieces(*shard).to_vec())
-            .collect();
-        view.layout += 1;
-        view.before = newest.shards.clone();
-        view.shards = holders(shards, reassign(parameters, &held));
-    }
-    view
-}
-
-fn holders(shards: &[Address], assignment: Vec<Vec<Piece>>) -> Vec<Holder> {
-    let holder = |((task_id, address), pieces): (&Address, Vec<Piece>)| Holder {
-        task_id: *task_id,
-        address: address.clone(),
-        pieces,
-    };
-    shards.iter().zip(assignment).map(holder).collect()
-}
-
 fn take(links: &mut Vec<Link>, shard: TaskId) -> Option<Link> {
     let at = links.iter().position(|link| link.shard == shard)?;
     Some(links.remove(at))
-}
-
-impl Snapshot {
-    /// The one version of all shards, if there is one.
-    #[must_use]
-    pub fn version(&self) -> Option<u64> {
-        let first = *self.versions.first()?;
-        self.versions
-            .iter()
-            .all(|&version| version == first)
-            .then_some(first)
-    }
-}
-
-/// Runs one job per shard at the same time, the first of them on this thread: a job with one shard starts no thread.
-fn at_once<T, F>(jobs: impl Iterator<Item = F>) -> Result<Vec<T>, ShardFailure>
-where
-    T: Send,
-    F: FnOnce() -> Result<T, WireError> + Send,
-{
-    let all = at_once_of(jobs.enumerate())?;
-    Ok(all.into_iter().map(|(_, result)| result).collect())
-}
-
-/// The same for some of the shards, by their index.
-fn at_once_of<T, F>(jobs: impl Iterator<Item = (usize, F)>) -> Result<Vec<(usize, T)>, ShardFailure>
-where
-    T: Send,
-    F: FnOnce() -> Result<T, WireError> + Send,
-{
-    let results: Vec<(usize, Result<T, WireError>)> = thread::scope(|scope| {
-        let mut jobs = jobs;
-        let Some((index, first)) = jobs.next() else {
-            return Vec::new();
-        };
-        let others: Vec<_> = jobs.map(|(index, job)| (index, scope.spawn(job))).collect();
-        let mut results = vec![(index, first())];
-        results.extend(
-            others
-                .into_iter()
-                .map(|(index, other)| (index, other.join().expect("a link does not panic"))),
-        );
-        results
-    });
-    results
-        .into_iter()
-        .map(|(index, result)| match result {
-            Ok(value) => Ok((index, value)),
-            Err(error) => Err((index, error)),
-        })
-        .collect()
 }

@@ -1,0 +1,97 @@
+//! What the exchange is given and what it answers.
+
+use super::tensors::Tensors;
+use crate::wire::hello::StepStats;
+use crate::wire::view::{Departed, View};
+use muster_model::id::TaskId;
+use std::sync::{Arc, RwLock};
+
+/// A gradient as one worker pushed it, in the shard's local order.
+#[derive(Debug)]
+pub struct Push {
+    pub gradients: Vec<f32>,
+    pub stats: StepStats,
+}
+
+/// What a waiting worker is told. The buffer of its push comes back, to be used again.
+#[derive(Debug)]
+pub enum Answer {
+    /// Go on with step `clock`. Under BSP the parameters are read from `tensors`, where nothing can change them before this worker
+    /// pushes again; otherwise `buffer` holds a copy of them.
+    Parameters {
+        /// Sent before, where the worker does not know it yet.
+        view: Option<Arc<View>>,
+        clock: u64,
+        stats: StepStats,
+        tensors: Arc<RwLock<Tensors>>,
+        /// What a worker that has the parameters of the step before lacks of these, encoded.
+        deltas: Option<Arc<Vec<u8>>>,
+        buffer: Vec<f32>,
+        copied: bool,
+    },
+    /// This view begins: pull under it, or leave.
+    Moved {
+        view: Arc<View>,
+        buffer: Vec<f32>,
+    },
+    /// Chief: these went away. Under BSP its push still waits for its answer.
+    Gone {
+        departed: Vec<Departed>,
+        buffer: Vec<f32>,
+    },
+    Interrupted {
+        version: u64,
+        lost: bool,
+        buffer: Vec<f32>,
+    },
+    Finished,
+}
+
+/// A request that the protocol does not allow now; the connection is closed and nothing was changed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("worker {task} pushed step {pushed}, but its next step is {expected}")]
+    StalePush {
+        task: TaskId,
+        pushed: u64,
+        expected: u64,
+    },
+    #[error("this is view {present}, not {known}")]
+    StaleView { known: u64, present: u64 },
+    #[error("worker {0} is not of this view")]
+    Stranger(TaskId),
+    #[error("the shard has no parameters yet")]
+    NotInitialised,
+    #[error("the shard already has its parameters")]
+    AlreadyInitialised,
+    #[error("only the chief may do this")]
+    NotChief,
+    #[error("worker {0} is connected or has left; a view's worker joins once")]
+    Taken(TaskId),
+    #[error("a newer connection of worker {0} took its place")]
+    Replaced(TaskId),
+    #[error("the view cannot follow: {0}")]
+    Change(&'static str),
+    #[error("these pieces are not expected from shard {0}")]
+    NotExpected(TaskId),
+}
+
+/// How all workers together stand, for the shard's own end.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Membership {
+    pub joined: usize,
+    pub left: usize,
+    pub lost: usize,
+    pub awaited: usize,
+    pub finished: bool,
+    /// Not in the view, and everything is handed over.
+    pub retired: bool,
+    pub broken: bool,
+}
+
+/// A worker's seat at the shard: one connection of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Seat {
+    pub task: TaskId,
+    pub(super) connection: u64,
+}

@@ -1,0 +1,242 @@
+//! What only the chief asks of the shards: their first content, who comes next, what they hold.
+
+use super::at_once::at_once;
+use super::succession::succeeding;
+use super::{Address, ShardFailure, Shards};
+use crate::assign::{Piece, split_mut};
+use crate::checkpoint::Contents;
+use crate::wire::hello::Guest;
+use crate::wire::view::{Change, View};
+use crate::worker::link::Link;
+use muster_model::id::TaskId;
+
+/// What the shards held when the chief asked.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Snapshot {
+    /// Of each shard; training can continue from here only when they are all the same.
+    pub versions: Vec<u64>,
+    /// The fewest updates that any shard has made; all the same under BSP.
+    pub updates: u64,
+    pub contents: Contents,
+}
+
+/// How a move of pieces went, over all shards.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Moved {
+    /// Checksums of everything that the shards held before and hold now.
+    pub before: u64,
+    pub after: u64,
+    /// Numbers that went from one shard to another.
+    pub numbers: u64,
+    /// Of the shard that took longest, from the end of the step before to the last piece in its place.
+    pub took_us: u64,
+}
+
+impl Snapshot {
+    /// The one version of all shards, if there is one.
+    #[must_use]
+    pub fn version(&self) -> Option<u64> {
+        let first = *self.versions.first()?;
+        self.versions
+            .iter()
+            .all(|&version| version == first)
+            .then_some(first)
+    }
+}
+
+impl Shards {
+    /// Chief: the first view, of these workers and all joined shards, and what they begin with.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn begin(
+        &mut self,
+        view: View,
+        step: u64,
+        updates: u64,
+        contents: &Contents,
+    ) -> Result<(), ShardFailure> {
+        let change = Change {
+            view,
+            gone: Vec::new(),
+        };
+        let holders = &change.view.shards;
+        let links = self.links.iter_mut().zip(holders);
+        at_once(links.map(|(link, holder)| {
+            let (change, pieces) = (&change, &holder.pieces);
+            move || {
+                link.change(step, change)?;
+                let arenas = std::iter::once(&contents.parameters).chain(&contents.state);
+                let parts: Vec<&[f32]> = arenas
+                    .flat_map(|arena| pieces.iter().map(move |piece| &arena[piece.range()]))
+                    .collect();
+                link.init(step, updates, &parts)
+            }
+        }))?;
+        self.audited = change.view.layout;
+        self.view = Some(change.view);
+        self.squeeze();
+        Ok(())
+    }
+
+    /// Chief: joins shards that will be in the next view, and forgets others that were to be.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn approach(&mut self, addresses: &[Address]) -> Result<(), ShardFailure> {
+        for link in std::mem::take(&mut self.prospects) {
+            if addresses.iter().any(|(shard, _)| *shard == link.shard) {
+                self.prospects.push(link);
+            } else {
+                let _ = link.goodbye();
+            }
+        }
+        for (index, (shard, address)) in addresses.iter().enumerate() {
+            let mut known = self.links.iter().chain(&self.prospects);
+            if known.all(|link| link.shard != *shard) {
+                let link =
+                    Link::join(*shard, address, &self.hello).map_err(|error| (index, error))?;
+                self.prospects.push(link);
+            }
+        }
+        Ok(())
+    }
+
+    /// Chief: whether all of `workers` wait at each of `shards` to be taken in.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn are_waiting(
+        &mut self,
+        workers: &[TaskId],
+        shards: &[Address],
+    ) -> Result<bool, ShardFailure> {
+        if workers.is_empty() {
+            return Ok(true);
+        }
+        let links = self.links.iter_mut().chain(&mut self.prospects);
+        for (index, link) in links.enumerate() {
+            if shards.iter().all(|(shard, _)| *shard != link.shard) {
+                continue;
+            }
+            let guests = link.guests().map_err(|error| (index, error))?;
+            if !workers.iter().all(|worker| guests.contains(worker)) {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Chief: tells all shards of both views that a view of these workers and shards begins with step `from`, and that the step
+    /// before is completed without `gone`. Pieces move only when the shards are others.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    ///
+    /// # Panics
+    /// Before there is a first view.
+    pub fn change(
+        &mut self,
+        revision: u64,
+        workers: Vec<TaskId>,
+        shards: &[Address],
+        from: u64,
+        gone: Vec<TaskId>,
+    ) -> Result<(), ShardFailure> {
+        let newest = self.next.as_ref().or(self.view.as_ref());
+        let view = succeeding(
+            newest.expect("there is a view"),
+            revision,
+            workers,
+            shards,
+            self.parameters,
+        );
+        let change = Change { view, gone };
+        let links = self.links.iter_mut().chain(&mut self.prospects);
+        at_once(links.map(|link| {
+            let change = &change;
+            move || link.change(from, change)
+        }))?;
+        self.heard(change.view);
+        Ok(())
+    }
+
+    /// Chief: how the move to the present layout went; `None` when it was looked at already. Waits until it is over.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn audit(&mut self) -> Result<Option<Moved>, ShardFailure> {
+        let layout = self.view.as_ref().map_or(0, |view| view.layout);
+        if layout == self.audited {
+            return Ok(None);
+        }
+        self.audited = layout;
+        let mut tallies = at_once(self.links.iter_mut().map(|link| {
+            move || {
+                link.ask_tally()?;
+                link.tally()
+            }
+        }))?;
+        let retiring = std::mem::take(&mut self.retiring);
+        tallies.extend(at_once(retiring.into_iter().map(|mut link| {
+            move || {
+                let tally = link.tally()?;
+                let _ = link.goodbye();
+                Ok(tally)
+            }
+        }))?);
+        let mut moved = Moved::default();
+        for tally in tallies {
+            moved.before = moved.before.wrapping_add(tally.before);
+            moved.after = moved.after.wrapping_add(tally.after);
+            moved.numbers += tally.received;
+            moved.took_us = moved.took_us.max(tally.took_us);
+        }
+        Ok(Some(moved))
+    }
+
+    /// Chief: reads everything that the shards hold into the memory of `contents`.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn snapshot(&mut self, mut contents: Contents) -> Result<Snapshot, ShardFailure> {
+        let view = self.view.as_ref().expect("the chief has begun");
+        contents.fit(self.parameters, self.links[0].state_per_parameter());
+        let assignment: Vec<Vec<Piece>> = self
+            .links
+            .iter()
+            .map(|link| view.pieces(link.shard).to_vec())
+            .collect();
+        let mut parts: Vec<Vec<&mut [f32]>> = assignment.iter().map(|_| Vec::new()).collect();
+        let arenas = std::iter::once(&mut contents.parameters).chain(&mut contents.state);
+        for arena in arenas {
+            for (part, more) in parts.iter_mut().zip(split_mut(arena, &assignment)) {
+                part.extend(more);
+            }
+        }
+        let links = self.links.iter_mut().zip(parts);
+        let read = at_once(links.map(|(link, mut part)| move || link.snapshot(&mut part)))?;
+        Ok(Snapshot {
+            versions: read.iter().map(|&(version, _)| version).collect(),
+            updates: read.iter().map(|&(_, updates)| updates).min().unwrap_or(0),
+            contents,
+        })
+    }
+
+    /// Chief: tells every shard that training is over, then leaves. Failures are ignored: the model is written already.
+    pub fn done(mut self) {
+        let all = self.links.iter_mut().chain(&mut self.prospects);
+        for link in all.chain(&mut self.retiring) {
+            let _ = link.done();
+        }
+        self.goodbye();
+    }
+
+    /// Leaves every shard in order. A shard that is gone already needs no goodbye.
+    pub fn goodbye(self) {
+        let others = self.prospects.into_iter().chain(self.retiring);
+        for link in self.links.into_iter().chain(others) {
+            let _ = link.goodbye();
+        }
+    }
+}

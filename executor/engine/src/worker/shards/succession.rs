@@ -1,0 +1,63 @@
+//! Which view follows which.
+
+use super::Address;
+use crate::assign::{Piece, assign, reassign};
+use crate::wire::view::{Holder, View};
+use muster_model::id::TaskId;
+
+/// The first view of a job's task set.
+#[must_use]
+pub fn first_view(
+    revision: u64,
+    workers: Vec<TaskId>,
+    shards: &[Address],
+    blocks: &[Piece],
+) -> View {
+    let assignment = assign(blocks, shards.len());
+    View {
+        number: 1,
+        revision,
+        layout: 1,
+        workers,
+        shards: holders(shards, assignment),
+        before: Vec::new(),
+    }
+}
+
+/// The view after `newest`. As long as the shards are the same, nothing moves; the layout before is then still the one that the
+/// present one was made from, for shards that have not come that far.
+pub(super) fn succeeding(
+    newest: &View,
+    revision: u64,
+    workers: Vec<TaskId>,
+    shards: &[Address],
+    parameters: usize,
+) -> View {
+    let mut view = View {
+        number: newest.number + 1,
+        revision,
+        workers,
+        ..newest.clone()
+    };
+    let same = shards.len() == newest.shards.len()
+        && shards.iter().all(|(shard, _)| newest.has_shard(*shard));
+    if !same {
+        let held: Vec<Vec<Piece>> = shards
+            .iter()
+            .map(|(shard, _)| newest.pieces(*shard).to_vec())
+            .collect();
+        view.layout += 1;
+        view.before = newest.shards.clone();
+        view.shards = holders(shards, reassign(parameters, &held));
+    }
+    view
+}
+
+fn holders(shards: &[Address], assignment: Vec<Vec<Piece>>) -> Vec<Holder> {
+    let holder = |((task_id, address), pieces): (&Address, Vec<Piece>)| Holder {
+        task_id: *task_id,
+        address: address.clone(),
+        pieces,
+    };
+    shards.iter().zip(assignment).map(holder).collect()
+}
