@@ -206,6 +206,7 @@ impl Pair {
                     secret: SECRET.to_owned(),
                     task_id: number(worker),
                     guest,
+                    to: None,
                 };
                 let mut shards = Shards::join(&addresses, size, &hello).expect("a shard");
                 if let Some(codecs) = codecs.clone() {
@@ -327,6 +328,7 @@ impl Link {
             secret: SECRET.to_owned(),
             task_id: WORKER,
             guest: Guest::Chief,
+            to: None,
         };
         let addresses: [Address; 1] = [(SHARD, address)];
         let mut shards =

@@ -28,6 +28,7 @@ fn hello() -> Hello {
         secret: "a".repeat(64),
         task_id: WORKER,
         guest: Guest::Chief,
+        to: None,
     }
 }
 
@@ -214,6 +215,7 @@ fn a_push_of_another_length_is_not_read() {
         .read_exact(&mut vec![0; welcome.meta_bytes as usize])
         .unwrap();
     let head = PushHead {
+        targets: 1,
         view: 1,
         stats: StepStats::default(),
     };

@@ -113,6 +113,7 @@ impl Cluster {
                 0 => Guest::Chief,
                 _ => Guest::Worker,
             },
+            to: None,
         };
         let mut shards = Shards::join(&self.addresses(shards), size(), &hello).unwrap();
         if let Some(codecs) = self.codecs.clone() {

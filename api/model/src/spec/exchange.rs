@@ -23,7 +23,8 @@ pub struct Exchange {
     pub averaging: Option<Averaging>,
     #[serde(default)]
     pub compression: Compression,
-    /// Followers that each PS shard has, 0 or 1: with one, losing a shard loses no step. `parameter_server` only.
+    /// Followers that each PS shard has, 0 or 1. With one, the next shard keeps a copy of all it holds, and goes on as it when it is
+    /// lost: no step is lost, and nobody starts anew. 2 shards or more; `parameter_server` only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shard_replicas: u32,
 }
@@ -67,8 +68,9 @@ pub enum Algorithm {
 pub enum Consistency {
     /// Bulk synchronous: when every worker's gradients of the step are in. The result does not depend on timing.
     Bsp {
-        /// The slowest so many workers' gradients of a step are dropped (Chen et al., 2016); then the result does depend on
-        /// timing. 0 to one less than the fewest workers; `parameter_server` only.
+        /// A step ends without the slowest so many workers' gradients, which are dropped when they come (Chen et al., 2016); then the
+        /// result does depend on timing. The mean is over those that counted; the first worker, which leads the others, is always waited
+        /// for. 0 to one less than the fewest workers; `parameter_server` only.
         #[serde(default, skip_serializing_if = "is_zero")]
         backup: u32,
     },
@@ -144,6 +146,24 @@ impl Consistency {
         match self {
             Self::Bsp { .. } => true,
             Self::Ssp { .. } | Self::Asp { .. } => false,
+        }
+    }
+
+    /// So many workers' gradients of a step are not waited for.
+    #[must_use]
+    pub fn backup(self) -> u32 {
+        match self {
+            Self::Bsp { backup } => backup,
+            Self::Ssp { .. } | Self::Asp { .. } => 0,
+        }
+    }
+
+    /// What old parameters make of the learning rate; nobody has any under BSP.
+    #[must_use]
+    pub fn rate(self) -> Rate {
+        match self {
+            Self::Bsp { .. } => Rate::Constant,
+            Self::Ssp { rate, .. } | Self::Asp { rate } => rate,
         }
     }
 }

@@ -123,6 +123,14 @@ impl Optimizer {
         self.schedule.validate()
     }
 
+    /// The same with this share of its learning rate.
+    #[must_use]
+    pub fn slowed(&self, share: f32) -> Self {
+        let mut slowed = self.clone();
+        *slowed.rule.lr_mut() *= f64::from(share);
+        slowed
+    }
+
     /// Numbers of state per parameter.
     #[must_use]
     pub fn state_len_per_param(&self) -> usize {
@@ -144,6 +152,16 @@ impl Optimizer {
 }
 
 impl Rule {
+    fn lr_mut(&mut self) -> &mut f64 {
+        match self {
+            Self::Sgd { lr, .. }
+            | Self::Lars { lr, .. }
+            | Self::AdaGrad { lr, .. }
+            | Self::RmsProp { lr, .. }
+            | Self::Adam { lr, .. } => lr,
+        }
+    }
+
     /// The learning rate before its schedule.
     #[must_use]
     pub fn lr(self) -> f64 {

@@ -84,6 +84,16 @@ impl Exchange {
         self.consistency.is_bulk_synchronous()
     }
 
+    /// So many workers' gradients of a step are not waited for.
+    pub(super) fn backup(&self) -> u32 {
+        self.consistency.backup()
+    }
+
+    /// Whether answers tell only what changed: everyone who is answered then has the parameters of the step before.
+    pub(super) fn answers_encoded(&self) -> bool {
+        self.is_bsp() && self.backup() == 0
+    }
+
     /// Whether pieces come to this shard or go from it when `view` follows.
     fn moves(&self, state: &State, view: &View) -> bool {
         let layout = state.view.as_ref().map_or(0, |view| view.layout);
@@ -131,7 +141,9 @@ impl Exchange {
             state.squeeze = self.recipe.squeeze(pieces).map(Arc::new);
         }
         if new_layout && view.before.is_empty() {
-            state.tensors = Arc::new(RwLock::new(self.recipe.tensors(pieces, self.is_bsp())));
+            state.tensors = Arc::new(RwLock::new(
+                self.recipe.tensors(pieces, self.answers_encoded()),
+            ));
         } else if moves {
             self.begin_move(state, pieces);
         } else if !view.has_shard(self.me) {
@@ -152,7 +164,9 @@ impl Exchange {
             .filter(|holder| !common(&holder.pieces, pieces).is_empty())
             .map(|holder| holder.task_id)
             .collect();
-        let new = Arc::new(RwLock::new(self.recipe.tensors(pieces, self.is_bsp())));
+        let new = Arc::new(RwLock::new(
+            self.recipe.tensors(pieces, self.answers_encoded()),
+        ));
         let old = std::mem::replace(&mut state.tensors, Arc::clone(&new));
         state.phase = match view.has_shard(self.me) {
             true => Phase::Moving {

@@ -12,7 +12,9 @@
 //! told, as soon as its own answer depends on it; it goes on without that worker or ends the job. When the chief departs, all others are
 //! interrupted.
 
+use super::follower::Follower;
 use super::recipe::Recipe;
+use super::serve::Identity;
 use super::state::{Phase, Standing, State};
 use super::tensors::Tensors;
 use super::words::{Answer, Membership, Push, Refusal, Seat};
@@ -23,11 +25,19 @@ use muster_model::spec::Consistency;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
 use std::time::Duration;
 
+/// How often a worker that waits looks at the time.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// Numbers of a push, and how it is encoded, if it is.
+pub type Expected = (usize, Option<Arc<Squeeze>>);
+
 /// The shard's shared state.
 #[derive(Debug)]
 pub struct Exchange {
     /// This shard.
     pub(super) me: TaskId,
+    /// In whose process it lives: its own, or that of the shard that kept its copy.
+    pub(super) host: TaskId,
     pub(super) consistency: Consistency,
     pub(super) recipe: Recipe,
     pub(super) grad_scale: f32,
@@ -41,14 +51,46 @@ impl Exchange {
     pub fn new(me: TaskId, recipe: Recipe, consistency: Consistency, global_batch: u32) -> Self {
         Self {
             me,
+            host: me,
             consistency,
             grad_scale: 1.0 / global_batch as f32,
-            state: Mutex::new(State::new(
-                recipe.tensors(&[], consistency.is_bulk_synchronous()),
-            )),
+            state: Mutex::new(State::new(recipe.tensors(
+                &[],
+                consistency.is_bulk_synchronous() && consistency.backup() == 0,
+            ))),
             recipe,
             changed: Condvar::new(),
         }
+    }
+
+    /// The same with a copy elsewhere. `identity` is this shard's.
+    #[must_use]
+    pub fn with_follower(self, identity: Identity) -> Self {
+        self.lock().follower = Some(Follower::of(identity));
+        self
+    }
+
+    /// Another shard of the same job, which is lost and lives in this one's process from now on.
+    pub(super) fn heir_of(&self, lost: TaskId, identity: &Identity) -> Self {
+        let identity = Identity {
+            task_id: lost,
+            ..identity.clone()
+        };
+        let encoded = self.answers_encoded();
+        let heir = Self {
+            me: lost,
+            host: self.host,
+            consistency: self.consistency,
+            grad_scale: self.grad_scale,
+            state: Mutex::new(State::new(self.recipe.tensors(&[], encoded))),
+            recipe: self.recipe.clone(),
+            changed: Condvar::new(),
+        };
+        heir.with_follower(identity)
+    }
+
+    fn is_heir(&self) -> bool {
+        self.me != self.host
     }
 
     /// A worker comes in: to its place in the view, or to wait for one.
@@ -195,16 +237,20 @@ impl Exchange {
         }
     }
 
-    /// Waits until a view of at least `number` holds; the parameters that the shard has in it, and how pushes are encoded.
+    /// Waits until a view of at least `number` holds; the parameters that the shard has in it, and how pushes are encoded. `None` where
+    /// a newer one holds and the worker may have missed that, as steps do not wait for everyone.
     ///
     /// # Errors
     /// [`Refusal::StaleView`] when a newer one holds already: whoever does not know it is not of it.
-    pub fn await_view(&self, number: u64) -> Result<(usize, Option<Arc<Squeeze>>), Refusal> {
+    pub fn await_view(&self, number: u64) -> Result<Option<Expected>, Refusal> {
         let mut state = self.lock();
         loop {
             if state.number() == number || state.finished || state.chief_lost.is_some() {
                 let view = state.view.as_ref().ok_or(Refusal::NotInitialised)?;
-                return Ok((load(view.pieces(self.me)), state.squeeze.clone()));
+                return Ok(Some((load(view.pieces(self.me)), state.squeeze.clone())));
+            }
+            if state.number() > number && number > 0 && self.backup() > 0 {
+                return Ok(None);
             }
             if state.number() > number || number == 0 {
                 let present = state.number();
@@ -232,48 +278,84 @@ impl Exchange {
                 return Ok(self.interrupted(&state, lost, push.gradients));
             }
             match state.phase {
+                // The chief is on its way with the copy.
+                Phase::Empty if self.is_heir() => {
+                    state = self.wait(state);
+                    continue;
+                }
                 Phase::Empty => return Err(Refusal::NotInitialised),
                 Phase::Retired => return Err(Refusal::Change("this shard is not in it")),
-                Phase::Ready => break,
-                Phase::Moving { .. } => state = self.wait(state),
+                Phase::Moving { .. } => {
+                    state = self.wait(state);
+                    continue;
+                }
+                Phase::Ready => {}
             }
+            let present = state.number();
+            if number < present && self.backup() > 0 {
+                return Ok(moved(&state, push.gradients));
+            }
+            if number != present {
+                return Err(Refusal::StaleView {
+                    known: number,
+                    present,
+                });
+            }
+            // Another shard, where the steps before are complete, has told this worker so: they soon are here.
+            if self.backup() == 0 || clock <= state.version {
+                break;
+            }
+            state = self.wait(state);
         }
-        let present = state.number();
-        if number != present {
-            return Err(Refusal::StaleView {
-                known: number,
-                present,
-            });
+        if self.backup() > 0 && clock < state.version && state.member(seat.task).is_some() {
+            state.stats.dropped += 1;
+            return Ok(self.parameters(&mut state, seat, push.gradients, None, None));
         }
         let member = state
             .member(seat.task)
             .ok_or(Refusal::Stranger(seat.task))?;
-        if clock != member.clock {
+        if self.is_heir() && member.clock == clock + 1 {
+            // The shard that was lost had applied it, and its copy has it.
+            return Ok(match self.is_bsp() {
+                true => self.answer_bsp(state, seat, Some(number), clock),
+                false => self.answer_stale(state, seat, push.gradients),
+            });
+        }
+        let skips = self.backup() > 0 && clock > member.clock;
+        if clock != member.clock && !skips {
             return Err(Refusal::StalePush {
                 task: seat.task,
                 pushed: clock,
                 expected: member.clock,
             });
         }
-        member.clock += 1;
+        member.clock = clock + 1;
         match self.consistency {
             Consistency::Bsp { .. } => {
                 member.push = Some(push);
                 self.follow(&mut state);
                 self.changed.notify_all();
-                Ok(self.answer_bsp(state, seat, clock))
+                Ok(self.answer_bsp(state, seat, Some(number), clock))
             }
-            Consistency::Ssp { staleness, .. } => {
-                Ok(self.push_stale(state, seat, push, u64::from(staleness)))
+            Consistency::Ssp { .. } | Consistency::Asp { .. } => {
+                Ok(self.push_stale(state, seat, push))
             }
-            Consistency::Asp { .. } => Ok(self.push_stale(state, seat, push, u64::MAX)),
         }
+    }
+
+    /// What a worker is told whose gradients were computed under a view that is over.
+    #[must_use]
+    pub fn missed(&self) -> Answer {
+        moved(&self.lock(), Vec::new())
     }
 
     /// The answer that the chief's push of `clock` still waits for, once it has decided on who went away.
     #[must_use]
     pub fn resume(&self, seat: Seat, clock: u64) -> Answer {
-        self.answer_bsp(self.lock(), seat, clock)
+        match self.is_bsp() {
+            true => self.answer_bsp(self.lock(), seat, None, clock),
+            false => self.answer_stale(self.lock(), seat, Vec::new()),
+        }
     }
 
     /// Reads everything at one version: the clock, the updates applied, and the tensors by `read`.
@@ -365,9 +447,20 @@ impl Exchange {
         self.changed.notify_all();
     }
 
+    /// The same with a look at the time now and then.
+    pub(super) fn wait_a_while<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        let waited = self.changed.wait_timeout(state, LOOK_EVERY);
+        waited.expect("no connection has panicked with the lock").0
+    }
+
     pub(super) fn wait<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         self.changed
             .wait(state)
             .expect("no connection has panicked with the lock")
     }
+}
+
+pub(super) fn moved(state: &State, buffer: Vec<f32>) -> Answer {
+    let view = state.view.clone().expect("a step was pushed under one");
+    Answer::Moved { view, buffer }
 }

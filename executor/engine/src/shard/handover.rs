@@ -1,5 +1,6 @@
 //! A shard's own part of a move: it keeps what stays, and brings what goes to the shards that hold it from now on.
 
+use super::exchange::Exchange;
 use super::room::Room;
 use super::state::Move;
 use crate::clock;
@@ -7,6 +8,7 @@ use crate::log;
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::{Handover, Holder};
 use crate::wire::{Connection, Kind, WireError, connect};
+use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
 
@@ -14,8 +16,9 @@ use std::time::Duration;
 const WELCOME_LIMIT: Duration = Duration::from_secs(10);
 
 /// Waits for the move to `layout` to begin and carries it out.
-pub(super) fn carry_out(room: &Room, layout: u64) {
-    let Some(of) = room.exchange.await_move(layout) else {
+pub(super) fn carry_out(room: &Room, exchange: &Exchange, layout: u64) {
+    let me = exchange.me;
+    let Some(of) = exchange.await_move(layout) else {
         return;
     };
     // What goes is sent while what stays is copied.
@@ -24,21 +27,19 @@ pub(super) fn carry_out(room: &Room, layout: u64) {
             .view
             .shards
             .iter()
-            .filter(|holder| holder.task_id != room.identity.task_id)
-            .map(|holder| scope.spawn(|| bring(room, &of, holder)))
+            .filter(|holder| holder.task_id != me)
+            .map(|holder| scope.spawn(|| bring(room, me, &of, holder)))
             .collect::<Vec<_>>();
-        room.exchange.kept(&of, of.keep(room.identity.task_id));
+        exchange.kept(&of, of.keep(me));
         sending
             .into_iter()
             .all(|thread| thread.join().expect("a sender does not panic"))
     });
-    room.exchange.handed_over(well);
+    exchange.handed_over(well);
 }
 
-fn bring(room: &Room, of: &Move, to: &Holder) -> bool {
-    let brought = of.give(room.identity.task_id, &to.pieces, |parts| {
-        send(room, of, to, parts)
-    });
+fn bring(room: &Room, me: TaskId, of: &Move, to: &Holder) -> bool {
+    let brought = of.give(me, &to.pieces, |parts| send(room, me, of, to, parts));
     match brought {
         None | Some(Ok(())) => true,
         Some(Err(error)) => {
@@ -52,12 +53,19 @@ fn bring(room: &Room, of: &Move, to: &Holder) -> bool {
     }
 }
 
-fn send(room: &Room, of: &Move, to: &Holder, parts: &[&[f32]]) -> Result<(), WireError> {
+fn send(
+    room: &Room,
+    me: TaskId,
+    of: &Move,
+    to: &Holder,
+    parts: &[&[f32]],
+) -> Result<(), WireError> {
     let hello = Hello {
         job_id: room.identity.job_id,
         secret: room.identity.secret.clone(),
-        task_id: room.identity.task_id,
+        task_id: me,
         guest: Guest::Shard,
+        to: Some(to.task_id),
     };
     let mut connection = Connection::new(connect(&to.address, WELCOME_LIMIT)?)?;
     let greeting = serde_json::to_vec(&hello).expect("a greeting is plain data");

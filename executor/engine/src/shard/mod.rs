@@ -4,11 +4,17 @@
 //! [`words`] is what it is given and answers, [`state`] is what it knows. [`change`] goes from one view of the task set to the next, and [`handover`] carries pieces to other shards. [`serve`] is the
 //! shard's life, [`room`] its connections, one thread each. [`tensors`] is the arithmetic.
 //!
+//! Where shards have followers, [`follower`] is a shard's line to its own, [`copy`] what it keeps of another, and [`heir`] a lost
+//! shard that goes on from its copy.
+//!
 //! A shard must never know of data sets, losses' meaning, checkpoints on disk, or who is on which node.
 
 mod change;
+mod copy;
 mod exchange;
+mod follower;
 mod handover;
+mod heir;
 mod recipe;
 mod room;
 mod serve;

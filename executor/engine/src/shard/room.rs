@@ -1,5 +1,6 @@
 //! One connection of a shard: who comes in, and what each frame asks of the exchange.
 
+use super::copy::Copies;
 use super::exchange::Exchange;
 use super::handover;
 use super::serve::Identity;
@@ -13,8 +14,8 @@ use crate::wire::view::{Change, Handover};
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
 use std::net::TcpStream;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
@@ -25,7 +26,11 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub(super) struct Room {
     pub identity: Identity,
-    pub exchange: Exchange,
+    /// This shard's.
+    pub exchange: Arc<Exchange>,
+    /// What it keeps of others, and those who are lost and live here now.
+    pub copies: Copies,
+    pub heirs: Mutex<Vec<Arc<Exchange>>>,
     pub state_per_parameter: u32,
     pub strangers: AtomicUsize,
 }
@@ -41,8 +46,9 @@ pub(super) enum Broken {
 
 /// A greeted peer.
 enum Greeted {
-    Worker(Seat),
-    Shard(TaskId),
+    Worker(Arc<Exchange>, Seat),
+    Shard(Arc<Exchange>, TaskId),
+    Primary(TaskId),
 }
 
 impl Room {
@@ -60,15 +66,23 @@ impl Room {
             }
         };
         let (name, attended) = match guest {
-            Greeted::Worker(seat) => {
-                let attended = self.attend(&mut connection, seat);
-                self.exchange.depart(seat, attended.is_ok());
+            Greeted::Worker(exchange, seat) => {
+                let attended = self.attend(&mut connection, &exchange, seat);
+                exchange.depart(seat, attended.is_ok());
                 (format!("worker {}", seat.task), attended)
             }
-            Greeted::Shard(task) => (
+            Greeted::Shard(exchange, task) => (
                 format!("PS shard {task}"),
-                self.receive_pieces(&mut connection, task),
+                receive_pieces(&mut connection, &exchange, task),
             ),
+            Greeted::Primary(task) => {
+                let recipe = &self.exchange.recipe;
+                let kept = self.copies.keep(task, &mut connection, recipe);
+                (
+                    format!("PS shard {task}, of which there is a copy here"),
+                    kept,
+                )
+            }
         };
         if let Err(broken) = attended {
             log::line(format_args!("lost {name}: {}", log::chain(&broken)));
@@ -99,8 +113,8 @@ impl Room {
         })
         .expect("a welcome is plain data");
         if let Err(error) = connection.send(Kind::Welcome, 0, &welcome, &[]) {
-            if let Greeted::Worker(seat) = greeted {
-                self.exchange.depart(seat, false);
+            if let Greeted::Worker(exchange, seat) = greeted {
+                exchange.depart(seat, false);
             }
             return Err(error);
         }
@@ -115,18 +129,53 @@ impl Room {
         if hello.job_id != self.identity.job_id {
             return Err("this shard serves another job".to_owned());
         }
+        let exchange = self.addressed(hello)?;
         match hello.guest {
-            Guest::Shard => Ok(Greeted::Shard(hello.task_id)),
-            worker => self
-                .exchange
-                .join(hello.task_id, worker == Guest::Chief)
-                .map(Greeted::Worker)
+            Guest::Shard => Ok(Greeted::Shard(exchange, hello.task_id)),
+            Guest::Primary => Ok(Greeted::Primary(hello.task_id)),
+            Guest::Chief | Guest::Worker => exchange
+                .join(hello.task_id, hello.guest == Guest::Chief)
+                .map(|seat| Greeted::Worker(exchange, seat))
                 .map_err(|refusal| refusal.to_string()),
         }
     }
 
+    /// Whom the peer means: this shard, or a lost one that lives here. It does from the moment that the chief asks for it.
+    fn addressed(&self, hello: &Hello) -> Result<Arc<Exchange>, String> {
+        let me = self.identity.task_id;
+        let to = hello.to.unwrap_or(me);
+        if to == me {
+            return Ok(Arc::clone(&self.exchange));
+        }
+        let mut heirs = self.heirs.lock().expect("nobody panics with it");
+        if let Some(heir) = heirs.iter().find(|heir| heir.me == to) {
+            return Ok(Arc::clone(heir));
+        }
+        if hello.guest != Guest::Chief || !self.copies.has(to) {
+            return Err(format!("PS shard {to} does not live here"));
+        }
+        log::line(format_args!(
+            "goes on as PS shard {to} besides, which is lost"
+        ));
+        let heir = Arc::new(self.exchange.heir_of(to, &self.identity));
+        heirs.push(Arc::clone(&heir));
+        Ok(heir)
+    }
+
+    /// This shard's exchange and those of the lost ones that live here.
+    pub fn exchanges(&self) -> Vec<Arc<Exchange>> {
+        let heirs = self.heirs.lock().expect("nobody panics with it");
+        let own = std::iter::once(&self.exchange);
+        own.chain(heirs.iter()).map(Arc::clone).collect()
+    }
+
     /// Serves one worker until it says goodbye.
-    fn attend(self: &Arc<Self>, connection: &mut Connection, seat: Seat) -> Result<(), Broken> {
+    fn attend(
+        self: &Arc<Self>,
+        connection: &mut Connection,
+        exchange: &Arc<Exchange>,
+        seat: Seat,
+    ) -> Result<(), Broken> {
         let mut buffer: Vec<f32> = Vec::new();
         let mut codes: Vec<u8> = Vec::new();
         // The chief's push whose answer waits for its decision.
@@ -135,34 +184,45 @@ impl Room {
             let header = connection.receive()?;
             match header.kind {
                 Kind::Push | Kind::Codes => {
-                    let (view, push) = self.receive_push(connection, header, buffer, &mut codes)?;
-                    let answer = self.exchange.push(seat, view, header.clock, push)?;
-                    let waits = matches!(answer, Answer::Gone { .. }) && self.exchange.is_bsp();
-                    owed = waits.then_some(header.clock);
+                    let answer =
+                        match receive_push(connection, exchange, header, buffer, &mut codes)? {
+                            Some((view, push)) => exchange.push(seat, view, header.clock, push)?,
+                            None => exchange.missed(),
+                        };
+                    owed = matches!(answer, Answer::Gone { .. }).then_some(header.clock);
                     buffer = reply(connection, answer)?;
                 }
                 Kind::Pull => {
-                    let answer = self.exchange.pull(seat, header.clock)?;
+                    let answer = exchange.pull(seat, header.clock)?;
                     buffer = reply(connection, answer)?;
                 }
-                Kind::Init => self.receive_init(connection, header, seat)?,
+                Kind::Init => receive_init(connection, exchange, header, seat)?,
                 Kind::Change => {
-                    self.receive_change(connection, header, seat)?;
-                    if let Some(clock) = owed.take() {
-                        let answer = self.exchange.resume(seat, clock);
+                    self.receive_change(connection, exchange, header, seat)?;
+                    // Otherwise the chief asks under the new view.
+                    if let Some(clock) = owed.take().filter(|_| exchange.is_bsp()) {
+                        let answer = exchange.resume(seat, clock);
                         owed = matches!(answer, Answer::Gone { .. }).then_some(clock);
                         buffer = reply(connection, answer)?;
                     }
                 }
+                Kind::Adopt => self.receive_adoption(connection, exchange, header, seat)?,
+                Kind::Resume => {
+                    let clock = owed.take();
+                    let clock = clock.ok_or(WireError::Unexpected { got: header.kind })?;
+                    let answer = exchange.resume(seat, clock);
+                    owed = matches!(answer, Answer::Gone { .. }).then_some(clock);
+                    buffer = reply(connection, answer)?;
+                }
                 Kind::Ask => {
-                    let guests = self.exchange.guests(seat)?;
+                    let guests = exchange.guests(seat)?;
                     send_json(connection, Kind::Guests, 0, &guests)?;
                 }
                 Kind::Tally => {
-                    let tally = self.exchange.tally(seat)?;
+                    let tally = exchange.tally(seat)?;
                     send_json(connection, Kind::Tally, 0, &tally)?;
                 }
-                Kind::Snapshot => self.exchange.snapshot(seat, |version, updates, tensors| {
+                Kind::Snapshot => exchange.snapshot(seat, |version, updates, tensors| {
                     connection
                         .send(
                             Kind::SnapshotData,
@@ -172,88 +232,118 @@ impl Room {
                         )
                         .map_err(Broken::from)
                 })?,
-                Kind::Done => self.exchange.finish(seat)?,
+                Kind::Done => exchange.finish(seat)?,
                 Kind::Goodbye => return Ok(()),
                 got => return Err(WireError::Unexpected { got }.into()),
             }
         }
     }
 
-    fn receive_push(
-        &self,
-        connection: &mut Connection,
-        header: Header,
-        mut gradients: Vec<f32>,
-        codes: &mut Vec<u8>,
-    ) -> Result<(u64, Push), Broken> {
-        let head = PushHead::decode(&connection.receive_meta(header)?)?;
-        let (parameters, squeeze) = self.exchange.await_view(head.view)?;
-        gradients.resize(parameters, 0.0);
-        match (header.kind, squeeze) {
-            (Kind::Codes, Some(squeeze)) => {
-                connection.receive_bytes(header, squeeze.max_push_bytes(), codes)?;
-                squeeze
-                    .decode_push(codes, &mut gradients)
-                    .map_err(|_| WireError::Malformed("encoded push"))?;
-            }
-            (Kind::Push, None) => connection.receive_payload(header, &mut [&mut gradients])?,
-            (got, _) => return Err(WireError::Unexpected { got }.into()),
-        }
-        let stats = head.stats;
-        Ok((head.view, Push { gradients, stats }))
-    }
-
-    fn receive_init(
-        &self,
-        connection: &mut Connection,
-        header: Header,
-        seat: Seat,
-    ) -> Result<(), Broken> {
-        let updates = decode_u64(&connection.receive_meta(header)?)?;
-        self.exchange.init(seat, header.clock, updates, |parts| {
-            connection
-                .receive_payload(header, parts)
-                .map_err(Broken::from)
-        })?;
-        Ok(connection.send(Kind::Ready, header.clock, &[], &[])?)
-    }
-
     fn receive_change(
         self: &Arc<Self>,
         connection: &mut Connection,
+        exchange: &Arc<Exchange>,
         header: Header,
         seat: Seat,
     ) -> Result<(), Broken> {
         let change: Change = serde_json::from_slice(&connection.receive_meta(header)?)
             .map_err(|_| WireError::Malformed("view"))?;
         let layout = change.view.layout;
-        if self.exchange.change(seat, header.clock, change)? {
-            let room = Arc::clone(self);
+        if exchange.change(seat, header.clock, change)? {
+            let (room, exchange_there) = (Arc::clone(self), Arc::clone(exchange));
             let spawned = thread::Builder::new()
                 .name("move".to_owned())
-                .spawn(move || handover::carry_out(&room, layout));
+                .spawn(move || handover::carry_out(&room, &exchange_there, layout));
             if spawned.is_err() {
-                self.exchange.handed_over(false);
+                exchange.handed_over(false);
             }
         }
         Ok(())
     }
 
-    /// Takes what another shard hands over.
-    fn receive_pieces(&self, connection: &mut Connection, sender: TaskId) -> Result<(), Broken> {
-        let header = connection.receive()?;
-        if header.kind != Kind::Handover {
-            return Err(WireError::Unexpected { got: header.kind }.into());
-        }
-        let handover: Handover = serde_json::from_slice(&connection.receive_meta(header)?)
-            .map_err(|_| WireError::Malformed("word of a handover"))?;
-        self.exchange.receive(sender, handover, |parts| {
-            connection
-                .receive_payload(header, parts)
-                .map_err(Broken::from)
-        })?;
-        Ok(connection.send(Kind::Ready, 0, &[], &[])?)
+    fn receive_adoption(
+        &self,
+        connection: &mut Connection,
+        exchange: &Exchange,
+        header: Header,
+        seat: Seat,
+    ) -> Result<(), Broken> {
+        let view = serde_json::from_slice(&connection.receive_meta(header)?)
+            .map_err(|_| WireError::Malformed("view"))?;
+        let copy = self.copies.take(exchange.me);
+        let copy = copy.ok_or(Refusal::Change("there is no copy of that shard here"))?;
+        let next = exchange.adopt(seat, view, header.clock, copy)?;
+        Ok(connection.send(Kind::Ready, next, &[], &[])?)
     }
+}
+
+/// `None` when it is of a view that is over; what it brought is read and thrown away.
+fn receive_push(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    mut gradients: Vec<f32>,
+    codes: &mut Vec<u8>,
+) -> Result<Option<(u64, Push)>, Broken> {
+    let head = PushHead::decode(&connection.receive_meta(header)?)?;
+    let Some((parameters, squeeze)) = exchange.await_view(head.view)? else {
+        // How it was cut is not known any more.
+        let limit = 8 * exchange.recipe.parameters();
+        connection.receive_bytes(header, limit, codes)?;
+        return Ok(None);
+    };
+    gradients.resize(parameters, 0.0);
+    match (header.kind, squeeze) {
+        (Kind::Codes, Some(squeeze)) => {
+            connection.receive_bytes(header, squeeze.max_push_bytes(), codes)?;
+            squeeze
+                .decode_push(codes, &mut gradients)
+                .map_err(|_| WireError::Malformed("encoded push"))?;
+        }
+        (Kind::Push, None) => connection.receive_payload(header, &mut [&mut gradients])?,
+        (got, _) => return Err(WireError::Unexpected { got }.into()),
+    }
+    let push = Push {
+        gradients,
+        targets: head.targets,
+        stats: head.stats,
+    };
+    Ok(Some((head.view, push)))
+}
+
+fn receive_init(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    seat: Seat,
+) -> Result<(), Broken> {
+    let updates = decode_u64(&connection.receive_meta(header)?)?;
+    exchange.init(seat, header.clock, updates, |parts| {
+        connection
+            .receive_payload(header, parts)
+            .map_err(Broken::from)
+    })?;
+    Ok(connection.send(Kind::Ready, header.clock, &[], &[])?)
+}
+
+/// Takes what another shard hands over.
+fn receive_pieces(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    sender: TaskId,
+) -> Result<(), Broken> {
+    let header = connection.receive()?;
+    if header.kind != Kind::Handover {
+        return Err(WireError::Unexpected { got: header.kind }.into());
+    }
+    let handover: Handover = serde_json::from_slice(&connection.receive_meta(header)?)
+        .map_err(|_| WireError::Malformed("word of a handover"))?;
+    exchange.receive(sender, handover, |parts| {
+        connection
+            .receive_payload(header, parts)
+            .map_err(Broken::from)
+    })?;
+    Ok(connection.send(Kind::Ready, 0, &[], &[])?)
 }
 
 fn send_json(

@@ -1,14 +1,16 @@
 //! A shard's life: it listens, has a thread for each connection, and ends when nobody needs it any more.
 
+use super::copy::Copies;
 use super::exchange::Exchange;
 use super::room::Room;
+use super::words::Membership;
 use crate::clock;
 use crate::stop::StopFlag;
 use muster_model::id::{JobId, TaskId};
 use std::io;
 use std::net::{SocketAddr, TcpListener};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -79,7 +81,9 @@ impl Shard {
         let room = Arc::new(Room {
             state_per_parameter: exchange.recipe.optimizer.state_len_per_param() as u32,
             identity,
-            exchange,
+            exchange: Arc::new(exchange),
+            copies: Copies::default(),
+            heirs: Mutex::default(),
             strangers: AtomicUsize::new(0),
         });
         Ok(Self {
@@ -107,17 +111,35 @@ impl Shard {
             .name("accept".to_owned())
             .spawn(move || accept(&listener, &acceptor))
             .map_err(ShardError::Thread)?;
-        Ok(watch(&room.exchange, stop))
+        Ok(watch(&room, stop))
     }
 }
 
-fn watch(exchange: &Exchange, stop: &StopFlag) -> End {
+/// How the workers stand to all that live here.
+fn membership(room: &Room, limit: Duration) -> Membership {
+    let mut all = room.exchanges().into_iter();
+    let own = all.next().expect("the shard itself").membership(limit);
+    all.fold(own, |sum, heir| {
+        let of = heir.membership(Duration::ZERO);
+        Membership {
+            joined: sum.joined + of.joined,
+            left: sum.left + of.left,
+            lost: sum.lost + of.lost,
+            awaited: sum.awaited + of.awaited,
+            finished: sum.finished || of.finished,
+            retired: sum.retired && of.retired,
+            broken: sum.broken || of.broken,
+        }
+    })
+}
+
+fn watch(room: &Room, stop: &StopFlag) -> End {
     let mut finished_at: Option<Instant> = None;
     let mut alone_since: Option<Instant> = None;
     let passed =
         |since: Option<Instant>, limit: Duration| since.is_some_and(|at| at.elapsed() >= limit);
     loop {
-        let members = exchange.membership(Duration::from_millis(100));
+        let members = membership(room, Duration::from_millis(100));
         let departed = members.left + members.lost;
         if members.broken {
             return End::PeerLost;

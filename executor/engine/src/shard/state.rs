@@ -1,5 +1,6 @@
 //! What a shard knows of its workers and of the view, and the rules that need no waiting.
 
+use super::follower::Follower;
 use super::tensors::Tensors;
 use super::words::Push;
 use crate::squeeze::Squeeze;
@@ -37,6 +38,8 @@ pub(super) struct Member {
     pub entered: u64,
     /// The newest step that it was told to go on with.
     pub answered: u64,
+    /// Updates that the parameters had which it was given last.
+    pub read_at: u64,
 }
 
 /// What the tensors are worth.
@@ -109,6 +112,8 @@ pub(super) struct State {
     /// Whether its own pieces have been handed over.
     pub handed_over: bool,
     pub tally: Tally,
+    /// Where this shard is to have a copy elsewhere.
+    pub follower: Option<Follower>,
 }
 
 impl State {
@@ -141,6 +146,7 @@ impl State {
                 received: 0,
                 took_us: 0,
             },
+            follower: None,
         }
     }
 
@@ -165,8 +171,21 @@ impl State {
             .map(|member| Departed {
                 task_id: member.task,
                 in_order: member.standing == Standing::Left,
+                never_came: false,
             })
             .collect()
+    }
+
+    /// Who has not come yet and counts.
+    pub fn awaited(&self) -> impl Iterator<Item = Departed> {
+        self.members
+            .iter()
+            .filter(|member| member.standing == Standing::Awaited)
+            .map(|member| Departed {
+                task_id: member.task,
+                in_order: false,
+                never_came: true,
+            })
     }
 
     /// BSP: some worker has departed without having pushed the present step.
@@ -176,14 +195,17 @@ impl State {
         })
     }
 
-    /// BSP: every worker that counts has pushed.
-    pub fn can_complete(&self) -> bool {
-        let mut counted = self
-            .members
-            .iter()
-            .filter(|member| member.standing != Standing::Dropped)
-            .peekable();
-        counted.peek().is_some() && counted.all(|member| member.push.is_some())
+    /// BSP: every worker that counts has pushed but for the slowest `backup`. The chief, who is first, is always waited for: snapshots
+    /// and changes of the view hang on its steps.
+    pub fn can_complete(&self, backup: u32) -> bool {
+        let counted = || {
+            self.members
+                .iter()
+                .filter(|member| member.standing != Standing::Dropped)
+        };
+        let pushed = counted().filter(|member| member.push.is_some()).count();
+        let chief_pushed = counted().next().is_some_and(|member| member.push.is_some());
+        chief_pushed && pushed + backup as usize >= counted().count()
     }
 
     /// SSP and ASP: nobody of the present view pushes under it any more. Whoever has not come yet comes in under the next one.
@@ -250,6 +272,7 @@ impl State {
                     spare: Vec::new(),
                     entered: 0,
                     answered: 0,
+                    read_at: 0,
                 },
             };
             member.clock = from;

@@ -1,21 +1,31 @@
 //! A step's end: when the gradients are applied, and what a worker is told that waits for it.
 
-use super::exchange::Exchange;
-use super::state::State;
+use super::exchange::{Exchange, moved};
+use super::state::{Phase, State};
+use super::tensors::Factors;
 use super::words::{Answer, Push, Seat};
+use crate::clock;
 use crate::squeeze::Salt;
 use crate::wire::hello::StepStats;
-use crate::wire::view::View;
+use crate::wire::view::{Departed, View};
 use muster_model::id::TaskId;
+use muster_model::spec::{Consistency, Rate};
 use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// A worker that has not come holds up the others for so long before the chief is asked whether it ever will.
+const AWAITED_AFTER: Duration = Duration::from_millis(300);
 
 impl Exchange {
+    /// Waits for the end of step `clock`, pushed under view `pushed`; `None` for what was pushed under the view of that step for sure.
     pub(super) fn answer_bsp(
         &self,
         mut state: MutexGuard<'_, State>,
         seat: Seat,
+        pushed: Option<u64>,
         clock: u64,
     ) -> Answer {
+        let began = clock::now();
         loop {
             // The last step of a view that is over: from the tensors as they were then.
             let former = state
@@ -42,12 +52,22 @@ impl Exchange {
                     copied: false,
                 };
             }
+            // Steps that do not wait for everyone do not wait for this thread either.
+            if state.version > clock && pushed.is_some_and(|pushed| pushed != state.number()) {
+                return moved(&state, Vec::new());
+            }
+            // Its step may be complete without them, so nothing else would ever tell the chief.
+            if self.backup() > 0 && state.is_chief(seat.task) {
+                let departed = self.to_decide_on(&state, began);
+                if !departed.is_empty() {
+                    let buffer = Vec::new();
+                    return Answer::Gone { departed, buffer };
+                }
+            }
             if state.version > clock {
                 let Some(member) = state.member(seat.task) else {
                     // The chief took it for lost, and it is not.
-                    let view = state.view.clone().expect("a step was pushed under one");
-                    let buffer = Vec::new();
-                    return Answer::Moved { view, buffer };
+                    return moved(&state, Vec::new());
                 };
                 let buffer = std::mem::take(&mut member.spare);
                 let deltas = state.deltas.clone();
@@ -59,31 +79,56 @@ impl Exchange {
             if let Some(lost) = state.chief_lost {
                 return self.interrupted(&state, lost, Vec::new());
             }
-            if state.is_chief(seat.task) && state.cannot_complete() {
-                return Answer::Gone {
-                    departed: state.departed(),
-                    buffer: Vec::new(),
-                };
+            if state.is_chief(seat.task) {
+                let departed = self.to_decide_on(&state, began);
+                if !departed.is_empty() {
+                    let buffer = Vec::new();
+                    return Answer::Gone { departed, buffer };
+                }
             }
-            state = self.wait(state);
+            state = self.wait_a_while(state);
         }
+    }
+
+    /// Chief: whom it must decide on before its answer, which it has waited for since `began`.
+    fn to_decide_on(&self, state: &State, began: Instant) -> Vec<Departed> {
+        let mut out = match self.is_bsp() && self.backup() == 0 {
+            // Whoever has pushed the step takes part in it yet.
+            true if !state.cannot_complete() => Vec::new(),
+            _ => state.departed(),
+        };
+        if out.is_empty() && began.elapsed() >= AWAITED_AFTER {
+            out.extend(state.awaited());
+        }
+        out
     }
 
     /// BSP: applies the step once everyone who counts has pushed it.
     pub(super) fn apply_if_complete(&self, state: &mut State) {
-        if !state.can_complete() || state.phase != Phase::Ready {
+        if !state.can_complete(self.backup()) || state.phase != Phase::Ready {
             return;
         }
         let update = state.updates;
         let tensors = Arc::clone(&state.tensors);
         let mut gradients: Vec<&mut [f32]> = Vec::with_capacity(state.members.len());
+        let mut targets = 0;
         for push in state.members.iter_mut().filter_map(|m| m.push.as_mut()) {
+            targets += push.targets;
             state.stats.add(push.stats);
             gradients.push(&mut push.gradients);
         }
         let mut tensors = tensors.write().expect("no update has panicked");
-        tensors.update(update, &mut gradients, self.grad_scale);
-        if let Some(squeeze) = &state.squeeze {
+        let scale = match self.backup() {
+            0 => self.grad_scale,
+            // The mean is over what counted.
+            _ => 1.0 / targets.max(1) as f32,
+        };
+        let factors = Factors {
+            scale,
+            ..Factors::default()
+        };
+        tensors.update_by(update, &mut gradients, factors);
+        if let Some(squeeze) = state.squeeze.as_ref().filter(|_| self.answers_encoded()) {
             let salt = Salt {
                 seed: self.recipe.seed,
                 step: update,
@@ -93,13 +138,22 @@ impl Exchange {
             squeeze.encode_pull(salt, parameters, known, &mut deltas);
             state.deltas = Some(Arc::new(deltas));
         }
+        drop(tensors);
+        state.updates += 1;
+        state.version += 1;
+        let mut sum = None;
         for member in &mut state.members {
             if let Some(push) = member.push.take() {
                 member.spare = push.gradients;
+                sum.get_or_insert(member.task);
             }
         }
-        state.updates += 1;
-        state.version += 1;
+        // They were added up into the first.
+        let first = sum.expect("a step has a push");
+        let member = state.member(first).expect("it has just pushed");
+        let sum = std::mem::take(&mut member.spare);
+        self.ship(state, &sum, factors);
+        state.member(first).expect("it is still there").spare = sum;
     }
 
     pub(super) fn push_stale(
@@ -107,18 +161,41 @@ impl Exchange {
         mut state: MutexGuard<'_, State>,
         seat: Seat,
         mut push: Push,
-        staleness: u64,
     ) -> Answer {
         let update = state.updates;
+        let read_at = state.member(seat.task).map_or(0, |member| member.read_at);
+        let factors = Factors {
+            scale: self.grad_scale,
+            rate: match self.consistency.rate() {
+                Rate::Constant => 1.0,
+                Rate::ByStaleness => 1.0 / update.saturating_sub(read_at).max(1) as f32,
+            },
+            ..Factors::default()
+        };
         state
             .tensors
             .write()
             .expect("no update has panicked")
-            .update(update, &mut [&mut push.gradients], self.grad_scale);
+            .update_by(update, &mut [&mut push.gradients], factors);
         state.updates += 1;
         state.stats.add(push.stats);
-        let buffer = push.gradients;
+        self.ship(&mut state, &push.gradients, factors);
         self.changed.notify_all();
+        self.answer_stale(state, seat, push.gradients)
+    }
+
+    /// SSP and ASP: waits until the worker may go on.
+    pub(super) fn answer_stale(
+        &self,
+        mut state: MutexGuard<'_, State>,
+        seat: Seat,
+        buffer: Vec<f32>,
+    ) -> Answer {
+        let began = clock::now();
+        let staleness = match self.consistency {
+            Consistency::Ssp { staleness, .. } => u64::from(staleness),
+            Consistency::Bsp { .. } | Consistency::Asp { .. } => u64::MAX,
+        };
         loop {
             if state.finished {
                 return Answer::Finished;
@@ -127,7 +204,7 @@ impl Exchange {
                 return self.interrupted(&state, lost, buffer);
             }
             if state.is_chief(seat.task) {
-                let departed = state.departed();
+                let departed = self.to_decide_on(&state, began);
                 if !departed.is_empty() {
                     return Answer::Gone { departed, buffer };
                 }
@@ -140,7 +217,7 @@ impl Exchange {
             if clock.saturating_sub(slowest) <= staleness {
                 return self.parameters(&mut state, seat, buffer, None, None);
             }
-            state = self.wait(state);
+            state = self.wait_a_while(state);
         }
     }
 
@@ -153,14 +230,19 @@ impl Exchange {
         deltas: Option<Arc<Vec<u8>>>,
     ) -> Answer {
         let tensors = Arc::clone(&state.tensors);
-        let copied = !self.consistency.is_bulk_synchronous();
+        let copied = !self.is_bsp() || self.backup() > 0;
         if copied {
             // A copy, lest a worker that reads slowly holds up everyone else's updates.
             buffer.clear();
             buffer.extend_from_slice(tensors.read().expect("no update has panicked").parameters());
         }
+        let (version, updates) = (state.version, state.updates);
         let member = state.member(seat.task).expect("a member is answered");
+        if self.backup() > 0 {
+            member.clock = version;
+        }
         member.answered = member.clock;
+        member.read_at = updates;
         Answer::Parameters {
             view,
             clock: member.clock,

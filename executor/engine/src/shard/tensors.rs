@@ -56,6 +56,27 @@ impl Segment {
     }
 }
 
+/// What a step's sum of gradients is multiplied by.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Factors {
+    /// 1 over the targets that it is over.
+    pub scale: f32,
+    /// What clipping leaves; running statistics, which are no gradients, are not clipped.
+    pub clip: f32,
+    /// Of the learning rate.
+    pub rate: f32,
+}
+
+impl Default for Factors {
+    fn default() -> Self {
+        Self {
+            scale: 1.0,
+            clip: 1.0,
+            rate: 1.0,
+        }
+    }
+}
+
 /// Of one shard, in its local order.
 #[derive(Debug)]
 pub struct Tensors {
@@ -250,7 +271,25 @@ impl Tensors {
     /// Adds up `gradients` in their order, into the first, and applies the sum as update number `update`, counted from 0. The same
     /// arguments give the same bits whatever the number of threads.
     pub fn update(&mut self, update: u64, gradients: &mut [&mut [f32]], scale: f32) {
-        let planes = self.state_per_parameter();
+        let factors = Factors {
+            scale,
+            ..Factors::default()
+        };
+        self.update_by(update, gradients, factors);
+    }
+
+    /// The same with all its factors.
+    pub fn update_by(&mut self, update: u64, gradients: &mut [&mut [f32]], factors: Factors) {
+        let scale = factors.scale * factors.clip;
+        let slowed;
+        let optimizer = match factors.rate == 1.0 {
+            true => &self.optimizer,
+            false => {
+                slowed = self.optimizer.slowed(factors.rate);
+                &slowed
+            }
+        };
+        let planes = optimizer.state_len_per_param();
         let threads = self.threads;
         let (first, others) = gradients
             .split_first_mut()
@@ -277,10 +316,10 @@ impl Tensors {
                 state: state.next().unwrap_or_default(),
             })
             .collect();
-        let (optimizer, segments) = (&self.optimizer, &self.segments);
+        let segments = &self.segments;
         share(&mut chunks, threads, |chunk| {
             chunk.add(others);
-            chunk.update(optimizer, segments, trusts.as_deref(), update, scale);
+            chunk.update(optimizer, segments, trusts.as_deref(), update, factors);
         });
     }
 
@@ -431,8 +470,9 @@ impl Chunk<'_> {
         segments: &[Segment],
         trusts: Option<&[f32]>,
         update: u64,
-        scale: f32,
+        factors: Factors,
     ) {
+        let scale = factors.scale * factors.clip;
         let len = self.sum.len();
         let (first, second) = self.state.split_at_mut(len.min(self.state.len()));
         let chunk = self.offset..self.offset + len;
@@ -445,7 +485,7 @@ impl Chunk<'_> {
             let part = start..segment.range.end.min(chunk.end) - chunk.start;
             let (parameters, sum) = (&mut self.parameters[part.clone()], &self.sum[part.clone()]);
             if segment.role == Role::Statistic {
-                optimizer::follow(parameters, sum, scale);
+                optimizer::follow(parameters, sum, factors.scale);
                 continue;
             }
             let plane = |plane: &'_ [f32]| if plane.is_empty() { 0..0 } else { part.clone() };

@@ -10,14 +10,16 @@ use std::sync::{Arc, RwLock};
 #[derive(Debug)]
 pub struct Push {
     pub gradients: Vec<f32>,
+    /// That they are the sum over.
+    pub targets: u64,
     pub stats: StepStats,
 }
 
 /// What a waiting worker is told. The buffer of its push comes back, to be used again.
 #[derive(Debug)]
 pub enum Answer {
-    /// Go on with step `clock`. Under BSP the parameters are read from `tensors`, where nothing can change them before this worker
-    /// pushes again; otherwise `buffer` holds a copy of them.
+    /// Go on with step `clock`. Where every worker's push is waited for the parameters are read from `tensors`: nothing can change
+    /// them before this worker pushes again. Otherwise `buffer` holds a copy of them.
     Parameters {
         /// Sent before, where the worker does not know it yet.
         view: Option<Arc<View>>,
@@ -34,7 +36,7 @@ pub enum Answer {
         view: Arc<View>,
         buffer: Vec<f32>,
     },
-    /// Chief: these went away. Under BSP its push still waits for its answer.
+    /// Chief: these went away, or have not come. Its push still waits for its answer.
     Gone {
         departed: Vec<Departed>,
         buffer: Vec<f32>,

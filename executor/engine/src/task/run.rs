@@ -140,7 +140,7 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
         seed: engine.seed,
     };
     let consistency = launch.spec.exchange.consistency;
-    let exchange = Exchange::new(
+    let mut exchange = Exchange::new(
         launch.task_id,
         recipe,
         consistency,
@@ -151,6 +151,9 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
         task_id: launch.task_id,
         secret: launch.secret.clone(),
     };
+    if launch.spec.exchange.shard_replicas > 0 {
+        exchange = exchange.with_follower(identity.clone());
+    }
     let shard = match Shard::bind(&options.listen_host, identity, exchange) {
         Ok(shard) => shard,
         Err(error) => return failed(events, log::chain(&error), true),

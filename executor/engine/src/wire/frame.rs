@@ -17,7 +17,7 @@
 pub const HEADER_BYTES: usize = 32;
 
 /// Both ends must speak the same; tasks of one revision of a job come from one release.
-pub const PROTOCOL_VERSION: u16 = 2;
+pub const PROTOCOL_VERSION: u16 = 3;
 
 /// Longest small part of any frame: a view names every piece of every shard.
 pub const MAX_META_BYTES: u32 = 4 << 20;
@@ -80,6 +80,16 @@ pub enum Kind {
     Codes = 23,
     /// ← Parameters whose payload is encoded: what the worker lacks of them.
     Deltas = 24,
+    /// → chief: I have looked and change nothing; wait on with the answer that is owed after a Gone.
+    Resume = 25,
+    /// shard → its follower: all it holds, parameters first, then plane by plane the optimizer's state. Small part: JSON of
+    /// [`super::view::Shipped`]. Answered by a Ready.
+    Copy = 26,
+    /// shard → its follower: the sum of gradients that it has applied since. Small part as of a Copy. Answered by a Ready.
+    Applied = 27,
+    /// → chief: the shard is lost, you that keep its copy are it from now on. Clock: steps that must be in it. Small part: JSON of
+    /// [`super::view::View`]. Answered by a Ready whose clock is the step to do next.
+    Adopt = 28,
 }
 
 /// A decoded header.
@@ -160,7 +170,7 @@ impl Header {
 }
 
 impl Kind {
-    const ALL: [Self; 24] = [
+    const ALL: [Self; 28] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -185,6 +195,10 @@ impl Kind {
         Self::Tally,
         Self::Codes,
         Self::Deltas,
+        Self::Resume,
+        Self::Copy,
+        Self::Applied,
+        Self::Adopt,
     ];
 
     fn from_wire(value: u16) -> Option<Self> {
@@ -206,7 +220,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(
-            kind in 0usize..14, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
+            kind in 0usize..28, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
         ) {
             let header = Header { kind: Kind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));

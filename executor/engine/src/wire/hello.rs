@@ -16,6 +16,10 @@ pub struct Hello {
     pub secret: String,
     pub task_id: TaskId,
     pub guest: Guest,
+    /// The shard that it is for, which may be another than the one that listens there: one whose copy that one keeps. None: whoever
+    /// listens.
+    #[serde(default)]
+    pub to: Option<TaskId>,
 }
 
 /// What a peer comes for.
@@ -27,6 +31,8 @@ pub enum Guest {
     Worker,
     /// Another shard, to hand over pieces.
     Shard,
+    /// Another shard, whose copy is to be kept.
+    Primary,
 }
 
 /// The shard's answer.
@@ -45,11 +51,13 @@ pub struct StepStats {
     /// Examples classified rightly.
     pub correct: u64,
     pub examples: u64,
+    /// Gradients that came too late to count, where backup workers are.
+    pub dropped: u64,
 }
 
 impl StepStats {
     /// Length on the wire.
-    pub const BYTES: usize = 24;
+    pub const BYTES: usize = 32;
 
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
@@ -57,6 +65,7 @@ impl StepStats {
         out[0..8].copy_from_slice(&self.loss_sum.to_le_bytes());
         out[8..16].copy_from_slice(&self.correct.to_le_bytes());
         out[16..24].copy_from_slice(&self.examples.to_le_bytes());
+        out[24..32].copy_from_slice(&self.dropped.to_le_bytes());
         out
     }
 
@@ -75,6 +84,7 @@ impl StepStats {
             loss_sum: f64::from_le_bytes(word(0)),
             correct: u64::from_le_bytes(word(8)),
             examples: u64::from_le_bytes(word(16)),
+            dropped: u64::from_le_bytes(word(24)),
         })
     }
 
@@ -83,6 +93,7 @@ impl StepStats {
         self.loss_sum += other.loss_sum;
         self.correct += other.correct;
         self.examples += other.examples;
+        self.dropped += other.dropped;
     }
 
     /// What was added so far, leaving zero.
@@ -96,29 +107,33 @@ impl StepStats {
 pub struct PushHead {
     /// The view under which the gradients were computed.
     pub view: u64,
+    /// That they are the sum over.
+    pub targets: u64,
     pub stats: StepStats,
 }
 
 impl PushHead {
     /// Length on the wire.
-    pub const BYTES: usize = 8 + StepStats::BYTES;
+    pub const BYTES: usize = 16 + StepStats::BYTES;
 
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
         out[..8].copy_from_slice(&self.view.to_le_bytes());
-        out[8..].copy_from_slice(&self.stats.encode());
+        out[8..16].copy_from_slice(&self.targets.to_le_bytes());
+        out[16..].copy_from_slice(&self.stats.encode());
         out
     }
 
     /// # Errors
     /// [`WireError::Malformed`] when the part has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
-        let (view, stats) = meta
-            .split_at_checked(8)
+        let (counts, stats) = meta
+            .split_at_checked(16)
             .ok_or(WireError::Malformed("head of a push"))?;
         Ok(Self {
-            view: decode_u64(view)?,
+            view: decode_u64(&counts[..8])?,
+            targets: decode_u64(&counts[8..])?,
             stats: StepStats::decode(stats)?,
         })
     }
@@ -157,11 +172,15 @@ mod tests {
             loss_sum: f64::NAN,
             correct: u64::MAX,
             examples: 7,
+            dropped: 3,
         };
         let back = StepStats::decode(&stats.encode()).unwrap();
         assert_eq!(back.loss_sum.to_bits(), stats.loss_sum.to_bits());
-        assert_eq!((back.correct, back.examples), (u64::MAX, 7));
-        assert!(StepStats::decode(&[0; 23]).is_err());
+        assert_eq!(
+            (back.correct, back.examples, back.dropped),
+            (u64::MAX, 7, 3)
+        );
+        assert!(StepStats::decode(&[0; 31]).is_err());
     }
 
     #[test]

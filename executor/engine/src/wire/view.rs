@@ -45,12 +45,15 @@ pub struct Change {
     pub gone: Vec<TaskId>,
 }
 
-/// A worker that went away before its time.
+/// A worker that went away before its time, or has not come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Departed {
     pub task_id: TaskId,
     /// It said goodbye.
     pub in_order: bool,
+    /// It has not come yet and others wait for it: the chief knows whether it ever will.
+    #[serde(default)]
+    pub never_came: bool,
 }
 
 /// What a shard has to say of the newest layout, once every piece is in its place.
@@ -74,7 +77,36 @@ pub struct Handover {
     pub updates: u64,
 }
 
+/// How far a shard is whose copy is kept, once it has applied what comes with this.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Shipped {
+    pub layout: u64,
+    /// What it holds; only with the whole copy.
+    #[serde(default)]
+    pub pieces: Vec<Piece>,
+    pub version: u64,
+    pub updates: u64,
+    /// The next step of every worker.
+    pub clocks: Vec<(TaskId, u64)>,
+    /// What the sum of gradients is multiplied by, as bits: decimal numbers would come out rounded.
+    pub factors: [u32; 3],
+}
+
 impl View {
+    /// Where the copy of `shard` is kept that lives at `host`: with the next one in the order of their index, but not where it lives
+    /// itself. None among too few shards.
+    #[must_use]
+    pub fn follower(&self, shard: TaskId, host: TaskId) -> Option<&Holder> {
+        let at = self
+            .shards
+            .iter()
+            .position(|holder| holder.task_id == shard)?;
+        let (before, after) = self.shards.split_at(at);
+        let mut others = after[1..].iter().chain(before);
+        others.find(|holder| holder.task_id != host)
+    }
+
     /// Rank of a worker.
     #[must_use]
     pub fn rank(&self, worker: TaskId) -> Option<usize> {

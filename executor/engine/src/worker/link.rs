@@ -66,6 +66,8 @@ pub(super) enum Begun {
 #[derive(Debug)]
 pub struct Link {
     pub(super) shard: TaskId,
+    /// In whose process it lives.
+    pub(super) host: TaskId,
     connection: Connection,
     state_per_parameter: usize,
     /// How pushes and answers are encoded, if they are.
@@ -80,7 +82,11 @@ impl Link {
     /// [`WireError`]; [`WireError::Refused`] with the shard's reason when it takes this worker for a stranger.
     pub fn join(shard: TaskId, address: &str, hello: &Hello) -> Result<Self, WireError> {
         let mut connection = Connection::new(connect(address, JOIN_LIMIT)?)?;
-        let greeting = serde_json::to_vec(hello).expect("a greeting is plain data");
+        let hello = Hello {
+            to: Some(shard),
+            ..hello.clone()
+        };
+        let greeting = serde_json::to_vec(&hello).expect("a greeting is plain data");
         connection.send(Kind::Hello, 0, &greeting, &[])?;
         let (header, meta) = connection.receive_greeting(clock::now() + JOIN_LIMIT, 4096)?;
         match header.kind {
@@ -89,6 +95,7 @@ impl Link {
                     serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("welcome"))?;
                 Ok(Self {
                     shard,
+                    host: shard,
                     connection,
                     squeeze: None,
                     codes: Vec::new(),
@@ -129,6 +136,28 @@ impl Link {
     pub fn change(&mut self, from: u64, change: &Change) -> Result<(), WireError> {
         let text = serde_json::to_vec(change).expect("a view is plain data");
         self.connection.send(Kind::Change, from, &text, &[])
+    }
+
+    /// Chief: what listens here is the lost shard from now on, in `view`; the step that comes next, which is `least` or later.
+    ///
+    /// # Errors
+    /// [`WireError`]; [`WireError::Refused`] when its copy is not so far.
+    pub(super) fn adopt(&mut self, view: &View, least: u64) -> Result<u64, WireError> {
+        let text = serde_json::to_vec(view).expect("a view is plain data");
+        self.connection.send(Kind::Adopt, least, &text, &[])?;
+        let header = self.connection.receive()?;
+        match header.kind {
+            Kind::Ready => Ok(header.clock),
+            _ => Err(self.unexpected(header)),
+        }
+    }
+
+    /// Chief: wait on with the answer that is owed.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(super) fn resume(&mut self) -> Result<(), WireError> {
+        self.connection.send(Kind::Resume, 0, &[], &[])
     }
 
     /// Chief: who waits to be taken in.

@@ -120,6 +120,7 @@ impl Model {
             loss_sum,
             correct: correct.round() as u64,
             examples: self.batches.examples() as u64,
+            dropped: 0,
         };
         let times = StepTimes {
             data: loaded - began,

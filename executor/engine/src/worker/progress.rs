@@ -1,6 +1,7 @@
 //! What the chief counts between two progress samples.
 
 use crate::clock;
+use crate::log;
 use crate::wire::hello::StepStats;
 use muster_model::progress::Sample;
 use std::time::{Duration, Instant};
@@ -62,6 +63,12 @@ impl Meter {
             return None;
         }
         let done = std::mem::replace(self, Self::start());
+        if done.stats.dropped > 0 {
+            log::line(format_args!(
+                "{} gradients came too late and were dropped in {} steps",
+                done.stats.dropped, done.steps
+            ));
+        }
         let examples = done.stats.examples as f64;
         let seconds = done.since.elapsed().as_secs_f64().max(1e-9);
         let per_step_ms = |time: Duration| time.as_secs_f64() * 1e3 / done.steps as f64;

@@ -39,6 +39,8 @@ pub(super) struct Servers<'a> {
     /// The task set that the worker joined, or the newest that the chief has followed.
     peers: Peers,
     bulk_synchronous: bool,
+    /// Whether each shard has a copy with another one.
+    copied: bool,
     around: &'a Surroundings<'a>,
     gradients: Vec<f32>,
     chief: Option<Duties>,
@@ -55,6 +57,15 @@ struct Duties {
     usual: Option<Duration>,
     /// The view that began at this step is new, and nothing was told of it yet.
     resized: Option<u64>,
+}
+
+/// What the chief makes of departures.
+enum Decision {
+    Stop,
+    /// There is nothing to decide yet.
+    WaitOn,
+    /// Without them; another view begins with the next step.
+    GoOn,
 }
 
 /// How the view stands after a look at what was heard.
@@ -83,8 +94,10 @@ impl<'a> Servers<'a> {
                 0 => Guest::Chief,
                 _ => Guest::Worker,
             },
+            to: None,
         };
-        let (shards, peers) = match connect(&me, 0, network.parameter_count(), around) {
+        let copied = launch.spec.exchange.shard_replicas > 0;
+        let (shards, peers) = match connect(&me, 0, network, copied, around) {
             Ok(Ok(joined)) => joined,
             Ok(Err(ending)) => return Ok(Err(ending)),
             Err(trouble) => return trouble.ending().map(Err),
@@ -107,6 +120,7 @@ impl<'a> Servers<'a> {
             chief: (rank == 0).then(duties),
             me,
             peers,
+            copied,
             bulk_synchronous: launch.spec.exchange.consistency.is_bulk_synchronous(),
             around,
             gradients: vec![0.0; network.parameter_count()],
@@ -179,22 +193,26 @@ impl<'a> Servers<'a> {
         Ok(true)
     }
 
-    /// Chief: workers went away in step `step`. Whether training goes on without them.
-    fn decide(&mut self, step: u64) -> Result<bool, Trouble> {
+    /// Chief: workers went away in step `step`, or have not come.
+    fn decide(&mut self, step: u64) -> Result<Decision, Trouble> {
         let duties = self.chief.as_mut().expect("only the chief is told");
-        let departed = self.shards.departed().to_vec();
         let newest = (self.around.peers)();
+        // Whoever has not come does not while its task set has it.
+        let is_told_of = |task: TaskId| {
+            let newest = newest.as_ref();
+            newest.is_none_or(|peers| ids(peers).contains(&task))
+        };
+        let mut departed = self.shards.departed().to_vec();
+        departed.retain(|departed| !departed.never_came || !is_told_of(departed.task_id));
+        if departed.is_empty() {
+            return Ok(Decision::WaitOn);
+        }
         // Whoever said goodbye was told to stop, as everyone is when the job stops; unless the job goes on without it.
-        let goes_on = departed.iter().all(|departed| {
-            let is_wanted = || {
-                newest
-                    .as_ref()
-                    .is_none_or(|peers| ids(peers).contains(&departed.task_id))
-            };
-            !departed.in_order || !is_wanted()
-        });
+        let goes_on = departed
+            .iter()
+            .all(|departed| !departed.in_order || !is_told_of(departed.task_id));
         if !goes_on {
-            return Ok(false);
+            return Ok(Decision::Stop);
         }
         let gone: Vec<TaskId> = departed.iter().map(|departed| departed.task_id).collect();
         for departed in departed {
@@ -226,7 +244,7 @@ impl<'a> Servers<'a> {
         self.shards
             .change(revision, workers, &shards, step + 1, gone)?;
         duties.resized = Some(step + 1);
-        Ok(true)
+        Ok(Decision::GoOn)
     }
 
     /// Chief: `step` is done; tells of a change that it was the first step of.
@@ -266,7 +284,7 @@ impl<'a> Servers<'a> {
     fn enter(&mut self, model: &mut Model) -> Result<Reply, Trouble> {
         loop {
             let (stop, around, revision) = (&self.around.stop, self.around, self.peers.revision);
-            let is_guest = self.shards.view().is_none();
+            let (is_guest, copied) = (self.shards.view().is_none(), self.copied);
             // Whoever is not in yet may have to come in elsewhere.
             let patience = || {
                 let newest = || (around.peers)().map_or(0, |peers| peers.revision);
@@ -278,8 +296,7 @@ impl<'a> Servers<'a> {
                 (_, Following::Out) => return Ok(Reply::Moved),
                 (Reply::Moved, _) => {}
                 (Reply::GaveUp, _) if is_guest && !stop.is_set() => {
-                    let parameters = model.network.parameter_count();
-                    match connect(&self.me, revision, parameters, around)? {
+                    match connect(&self.me, revision, &model.network, copied, around)? {
                         Ok((shards, peers)) => {
                             let before = std::mem::replace(&mut self.shards, shards);
                             self.shards.compress_like(before);
@@ -339,14 +356,21 @@ impl Exchange for Servers<'_> {
         loop {
             reply = match reply {
                 Reply::Gone => {
-                    if !self.decide(step)? {
-                        return Ok((Answer::Interrupted { lost: false }, times));
-                    }
-                    if self.bulk_synchronous {
-                        self.shards.resume(&mut model.parameters, &patience)?
-                    } else {
-                        self.follow(model)?;
-                        self.enter(model)?
+                    let decision = self.decide(step)?;
+                    let parameters = &mut model.parameters;
+                    match decision {
+                        Decision::Stop => {
+                            return Ok((Answer::Interrupted { lost: false }, times));
+                        }
+                        Decision::WaitOn if !patience() => Reply::GaveUp,
+                        Decision::WaitOn => self.shards.wait_on(parameters, &patience)?,
+                        Decision::GoOn if self.bulk_synchronous => {
+                            self.shards.resume(parameters, &patience)?
+                        }
+                        Decision::GoOn => {
+                            self.follow(model)?;
+                            self.enter(model)?
+                        }
                     }
                 }
                 Reply::Moved => match self.follow(model)? {
@@ -393,9 +417,11 @@ impl Exchange for Servers<'_> {
 fn connect(
     me: &Hello,
     revision: u64,
-    parameters: usize,
+    network: &Network,
+    copied: bool,
     around: &Surroundings<'_>,
 ) -> Result<Result<(Shards, Peers), Ending>, Trouble> {
+    let (parameters, targets) = (network.parameter_count(), network.targets() as u64);
     let mut began = clock::now();
     loop {
         if around.stop.is_set() {
@@ -414,7 +440,12 @@ fn connect(
             return Ok(Err(Ending::Interrupted));
         }
         match Shards::join(&addresses, parameters, me) {
-            Ok(shards) => return Ok(Ok((shards, peers))),
+            Ok(shards) => {
+                return Ok(Ok((
+                    shards.with_targets(targets).with_copies(copied),
+                    peers,
+                )));
+            }
             Err(_) if around.stop.is_set() => return Ok(Err(Ending::Interrupted)),
             Err((_, WireError::Io { .. })) if began.elapsed() < JOIN_PATIENCE => {
                 thread::sleep(PEERS_EVERY);

@@ -160,6 +160,13 @@ impl Rig {
 
     /// Starts every task and tells the workers where the shards are, as soon as they say so.
     pub fn start(&self, launch: &Launch) -> Revision {
+        let revision = self.start_untold(launch);
+        revision.tell();
+        revision
+    }
+
+    /// The same without a word to the workers, which wait for it.
+    pub fn start_untold(&self, launch: &Launch) -> Revision {
         let shards = (0..launch.ps_shards).map(|index| Role::PsShard { index });
         let workers = (0..launch.workers).map(|rank| Role::Worker { rank });
         let tasks: Vec<Task> = shards
@@ -176,9 +183,7 @@ impl Rig {
                 .map(|shard| shard.peer(listening(shard)))
                 .collect(),
         };
-        let revision = Revision { tasks, peers };
-        revision.tell();
-        revision
+        Revision { tasks, peers }
     }
 
     /// Makes `launch` of it in place: of its present workers and shards those at `workers` and `shards` stay, in this order; the rest of
@@ -284,7 +289,7 @@ fn task_id(revision: u64, role: Role) -> TaskId {
 
 impl Revision {
     /// Tells every task who the others are.
-    fn tell(&self) {
+    pub fn tell(&self) {
         for task in &self.tasks {
             task.tell(&self.peers);
         }

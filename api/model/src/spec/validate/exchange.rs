@@ -38,6 +38,15 @@ impl JobSpec {
             shards || exchange.shard_replicas == 0 || exchange.shard_replicas > 1,
             ONLY_WITH_SHARDS,
         );
+        let fewest = self.ps_shards().min;
+        errors.check(
+            "exchange.shard_replicas",
+            &exchange.shard_replicas,
+            exchange.shard_replicas != 1 || !shards || fewest >= 2,
+            &format!(
+                "0, or scale.ps_shards.min 2 or more ({fewest} now): another shard keeps the copy of each"
+            ),
+        );
         self.check_what_is_carried_out(errors);
     }
 

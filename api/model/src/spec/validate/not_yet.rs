@@ -3,7 +3,7 @@
 //! One function for each group; whoever carries a variant out takes its line away.
 
 use super::Errors;
-use crate::spec::{Compression, Consistency, Exchange, JobSpec, Rate, Topology};
+use crate::spec::{Compression, Consistency, Exchange, JobSpec, Topology};
 use std::fmt;
 
 impl JobSpec {
@@ -22,32 +22,13 @@ fn clipping(errors: &mut Errors, norm: Option<f64>) {
 }
 
 fn consistency(errors: &mut Errors, exchange: &Exchange) {
-    let (backup, eager, rate) = match exchange.consistency {
-        Consistency::Bsp { backup } => (backup, false, Rate::Constant),
-        Consistency::Ssp { eager, rate, .. } => (0, eager, rate),
-        Consistency::Asp { rate } => (0, false, rate),
-    };
-    not_yet(
-        errors,
-        "exchange.consistency.backup",
-        &backup,
-        backup == 0,
-        "0",
-    );
+    let eager = matches!(exchange.consistency, Consistency::Ssp { eager: true, .. });
     not_yet(
         errors,
         "exchange.consistency.eager",
         &eager,
         !eager,
         "false",
-    );
-    let there = rate == Rate::Constant;
-    not_yet(
-        errors,
-        "exchange.consistency.rate",
-        &"by_staleness",
-        there,
-        "constant",
     );
 }
 
@@ -69,8 +50,8 @@ fn replicas(errors: &mut Errors, exchange: &Exchange) {
         errors,
         "exchange.shard_replicas",
         &replicas,
-        replicas == 0,
-        "0",
+        replicas == 0 || exchange.compression == Compression::None,
+        "0 with compression",
     );
 }
 

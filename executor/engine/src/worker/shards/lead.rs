@@ -1,11 +1,11 @@
 //! What only the chief asks of the shards: their first content, who comes next, what they hold.
 
 use super::at_once::at_once;
+use super::rescue::{Rescue, steadily};
 use super::succession::succeeding;
 use super::{Address, ShardFailure, Shards};
 use crate::assign::{Piece, split_mut};
 use crate::checkpoint::Contents;
-use crate::wire::hello::Guest;
 use crate::wire::view::{Change, View};
 use crate::worker::link::Link;
 use muster_model::id::TaskId;
@@ -74,6 +74,7 @@ impl Shards {
             }
         }))?;
         self.audited = change.view.layout;
+        self.next_step = step;
         self.view = Some(change.view);
         self.squeeze();
         Ok(())
@@ -152,12 +153,15 @@ impl Shards {
             self.parameters,
         );
         let change = Change { view, gone };
+        let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
+        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
         let links = self.links.iter_mut().chain(&mut self.prospects);
         at_once(links.map(|link| {
             let change = &change;
-            move || link.change(from, change)
+            move || steadily(link, rescue, &|| true, |link| link.change(from, change))
         }))?;
-        self.heard(change.view);
+        self.heard(change.view.clone());
+        self.announced = Some((from, change));
         Ok(())
     }
 
@@ -214,8 +218,12 @@ impl Shards {
                 part.extend(more);
             }
         }
+        let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
+        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
         let links = self.links.iter_mut().zip(parts);
-        let read = at_once(links.map(|(link, mut part)| move || link.snapshot(&mut part)))?;
+        let read = at_once(links.map(|(link, mut part)| {
+            move || steadily(link, rescue, &|| true, |link| link.snapshot(&mut part))
+        }))?;
         Ok(Snapshot {
             versions: read.iter().map(|&(version, _)| version).collect(),
             updates: read.iter().map(|&(_, updates)| updates).min().unwrap_or(0),

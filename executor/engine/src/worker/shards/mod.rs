@@ -5,6 +5,7 @@
 
 mod at_once;
 mod lead;
+mod rescue;
 mod succession;
 
 pub use lead::{Moved, Snapshot};
@@ -17,9 +18,10 @@ use crate::model::Block;
 use crate::squeeze::{Salt, Squeeze};
 use crate::wire::WireError;
 use crate::wire::hello::{Guest, Hello, PushHead, StepStats};
-use crate::wire::view::{Departed, View};
+use crate::wire::view::{Change, Departed, View};
 use at_once::{at_once, at_once_of};
 use muster_model::id::TaskId;
+use rescue::{Rescue, steadily};
 use std::sync::Mutex;
 
 /// A shard of the job, where it is reached.
@@ -59,6 +61,14 @@ pub struct Shards {
     /// The newest layout whose move was looked at.
     audited: u64,
     parameters: usize,
+    /// Of each example.
+    targets: u64,
+    /// Whether each shard has a copy with another one.
+    copied: bool,
+    /// The step that comes next by the newest answer.
+    next_step: u64,
+    /// Chief: the newest change it told, and its first step.
+    announced: Option<(u64, Change)>,
 }
 
 impl Shards {
@@ -87,7 +97,23 @@ impl Shards {
             audited: 1,
             compression: None,
             parameters,
+            targets: 1,
+            copied: false,
+            next_step: 0,
+            announced: None,
         })
+    }
+
+    /// Each example has so many targets, over which gradients are summed.
+    #[must_use]
+    pub fn with_targets(self, targets: u64) -> Self {
+        Self { targets, ..self }
+    }
+
+    /// Whether each shard has a copy with another one, which goes on as it when it is lost.
+    #[must_use]
+    pub fn with_copies(self, copied: bool) -> Self {
+        Self { copied, ..self }
     }
 
     /// Pushes are encoded from now on, and under BSP the answers.
@@ -225,6 +251,15 @@ impl Shards {
             .map(|holder| holder.pieces.clone())
             .collect();
         let number = view.number;
+        let targets = stats.examples * self.targets;
+        let announced = self.announced.as_ref();
+        let rescue = Rescue::of(
+            self.copied,
+            &self.hello,
+            Some(view),
+            self.next_step,
+            announced,
+        );
         let rank = view.rank(self.hello.task_id).unwrap_or_default();
         let mut compression = self.compression.as_mut();
         let encoding = compression.as_mut().map(|compression| {
@@ -242,6 +277,7 @@ impl Shards {
                 .map(|(index, ((link, pieces), mut part))| {
                     let head = PushHead {
                         view: number,
+                        targets,
                         // Shard 0 alone counts for all, lest each example be counted once per shard.
                         stats: if index == 0 {
                             stats
@@ -260,7 +296,9 @@ impl Shards {
                             .iter()
                             .map(|piece| &gradients[piece.range()])
                             .collect();
-                        link.push_pull(clock, head, &gradients, &mut part, patience)
+                        steadily(link, rescue, patience, |link| {
+                            link.push_pull(clock, head, &gradients, &mut part, patience)
+                        })
                     }
                 }),
         )?;
@@ -268,7 +306,7 @@ impl Shards {
         Ok(self.together(told))
     }
 
-    /// Chief, BSP: the answers that are still owed once it has decided on who went away.
+    /// Chief: the answers that are still owed once it has decided on who went away.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -295,6 +333,23 @@ impl Shards {
             self.owing[*index] = told.reply == Reply::Gone;
         }
         Ok(self.together(told.into_iter().map(|(_, told)| told).collect()))
+    }
+
+    /// Chief: nothing changes; waits on for the answers that are still owed.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn wait_on(
+        &mut self,
+        parameters: &mut [f32],
+        patience: Patience<'_>,
+    ) -> Result<Reply, ShardFailure> {
+        for (index, link) in self.links.iter_mut().enumerate() {
+            if self.owing[index] {
+                link.resume().map_err(|error| (index, error))?;
+            }
+        }
+        self.resume(parameters, patience)
     }
 
     /// Works by the newest view that was heard of, if there is one. `None` when there is none; otherwise whether this worker is in
@@ -368,10 +423,17 @@ impl Shards {
                     self.departed.push(departed);
                 }
             }
-            // The first of equals, so that the counts are those of shard 0.
-            if worst.is_none_or(|worst| rank(&told.reply) > rank(&worst)) {
-                worst = Some(told.reply);
+            // The first of equals, so that the counts are those of shard 0; and the newest step, where some shards are further.
+            match (&mut worst, told.reply) {
+                (Some(Reply::Parameters { clock, .. }), Reply::Parameters { clock: other, .. }) => {
+                    *clock = other.max(*clock)
+                }
+                (Some(worst), reply) if rank(&reply) <= rank(worst) => {}
+                (worst, reply) => *worst = Some(reply),
             }
+        }
+        if let Some(Reply::Parameters { clock, .. }) = worst {
+            self.next_step = clock;
         }
         worst.expect("a job has a shard")
     }

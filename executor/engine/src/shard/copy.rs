@@ -1,0 +1,128 @@
+//! The copies that a shard keeps of others, from which it goes on as them when they are lost.
+//!
+//! A copy is what its owner sent whole once in a layout, and after that every sum of gradients that the owner applied: the same
+//! numbers through the same arithmetic come to the same bits. An update is acknowledged as soon as it is read, for then it is safe;
+//! whoever adopts the copy waits until it is applied.
+
+use super::recipe::Recipe;
+use super::room::Broken;
+use super::tensors::{Factors, Tensors};
+use super::words::Refusal;
+use crate::assign::{Piece, load};
+use crate::wire::view::Shipped;
+use crate::wire::{Connection, Header, Kind, WireError};
+use muster_model::id::TaskId;
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
+/// Of one shard.
+#[derive(Debug)]
+pub(super) struct Copy {
+    pub layout: u64,
+    pub pieces: Vec<Piece>,
+    pub tensors: Tensors,
+    pub version: u64,
+    pub updates: u64,
+    /// The next step of every worker.
+    pub clocks: BTreeMap<TaskId, u64>,
+}
+
+/// Of all shards whose follower this one is, by their owners.
+#[derive(Debug, Default)]
+pub(super) struct Copies(Mutex<BTreeMap<TaskId, Copy>>);
+
+impl Copies {
+    pub fn has(&self, owner: TaskId) -> bool {
+        self.lock().contains_key(&owner)
+    }
+
+    /// To go on from it as the owner.
+    pub fn take(&self, owner: TaskId) -> Option<Copy> {
+        self.lock().remove(&owner)
+    }
+
+    /// Keeps the copy up to date until its owner leaves. One whose owner is gone without a word stays.
+    pub fn keep(
+        &self,
+        owner: TaskId,
+        connection: &mut Connection,
+        recipe: &Recipe,
+    ) -> Result<(), Broken> {
+        let mut sum = Vec::new();
+        loop {
+            let header = connection.receive()?;
+            if header.kind == Kind::Goodbye {
+                self.take(owner);
+                return Ok(());
+            }
+            let shipped = serde_json::from_slice(&connection.receive_meta(header)?)
+                .map_err(|_| WireError::Malformed("word of a copy"))?;
+            match header.kind {
+                Kind::Copy => self.begin(owner, connection, header, shipped, recipe)?,
+                Kind::Applied => self.go_on(owner, connection, header, shipped, &mut sum)?,
+                got => return Err(WireError::Unexpected { got }.into()),
+            }
+        }
+    }
+
+    fn begin(
+        &self,
+        owner: TaskId,
+        connection: &mut Connection,
+        header: Header,
+        shipped: Shipped,
+        recipe: &Recipe,
+    ) -> Result<(), Broken> {
+        if !recipe.allows(&shipped.pieces) {
+            return Err(Refusal::Change("its pieces are not those of the network").into());
+        }
+        let mut tensors = recipe.tensors(&shipped.pieces, false);
+        tensors.fill_with(|parts| connection.receive_payload(header, parts))?;
+        let copy = Copy {
+            layout: shipped.layout,
+            pieces: shipped.pieces,
+            tensors,
+            version: shipped.version,
+            updates: shipped.updates,
+            clocks: shipped.clocks.into_iter().collect(),
+        };
+        let mut copies = self.lock();
+        // Whoever was followed in an older layout is followed elsewhere now, or is no more.
+        copies.retain(|_, other| other.layout >= copy.layout);
+        copies.insert(owner, copy);
+        Ok(connection.send(Kind::Ready, 0, &[], &[])?)
+    }
+
+    fn go_on(
+        &self,
+        owner: TaskId,
+        connection: &mut Connection,
+        header: Header,
+        shipped: Shipped,
+        sum: &mut Vec<f32>,
+    ) -> Result<(), Broken> {
+        const NO_COPY: Refusal = Refusal::Change("there is no copy that this follows on");
+        let numbers = self.lock().get(&owner).map(|copy| load(&copy.pieces));
+        sum.resize(numbers.ok_or(NO_COPY)?, 0.0);
+        connection.receive_payload(header, &mut [sum])?;
+        let mut copies = self.lock();
+        let copy = copies
+            .get_mut(&owner)
+            .filter(|copy| copy.layout == shipped.layout && copy.updates + 1 == shipped.updates)
+            .ok_or(NO_COPY)?;
+        // Safe from here on: nobody adopts the copy before it is applied. The owner may be gone already, which changes nothing.
+        let told = connection.send(Kind::Ready, 0, &[], &[]);
+        let [scale, clip, rate] = shipped.factors.map(f32::from_bits);
+        let factors = Factors { scale, clip, rate };
+        copy.tensors
+            .update_by(copy.updates, &mut [sum.as_mut_slice()], factors);
+        copy.updates = shipped.updates;
+        copy.version = shipped.version;
+        copy.clocks = shipped.clocks.into_iter().collect();
+        Ok(told?)
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<TaskId, Copy>> {
+        self.0.lock().expect("no connection has panicked with it")
+    }
+}

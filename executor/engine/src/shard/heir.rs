@@ -1,0 +1,72 @@
+//! A shard that is lost, and goes on from its copy in the process of the one that kept it.
+//!
+//! Its exchange stands beside that shard's own under the lost one's name, in the view that the chief works by: nothing moves and no step is
+//! done again. Workers push once more what they have no answer to; what the copy has already is answered and not applied again.
+
+use super::copy::Copy;
+use super::exchange::Exchange;
+use super::state::{Member, Phase, Standing};
+use super::words::{Refusal, Seat};
+use crate::wire::view::View;
+use muster_model::id::TaskId;
+use std::sync::{Arc, RwLock};
+
+impl Exchange {
+    /// Chief: this is the lost shard from now on. The step that comes next, which is `least` or later.
+    ///
+    /// # Errors
+    /// [`Refusal::NotChief`]; [`Refusal::AlreadyInitialised`]; [`Refusal::Change`] when the copy is not of this view's layout, or
+    /// lacks steps that were answered.
+    pub(super) fn adopt(
+        &self,
+        seat: Seat,
+        view: View,
+        least: u64,
+        copy: Copy,
+    ) -> Result<u64, Refusal> {
+        let mut state = self.lock();
+        if !state.is_chief(seat.task) {
+            return Err(Refusal::NotChief);
+        }
+        if state.phase != Phase::Empty {
+            return Err(Refusal::AlreadyInitialised);
+        }
+        if view.layout != copy.layout || view.pieces(self.me) != copy.pieces {
+            return Err(Refusal::Change("the copy is of another layout"));
+        }
+        let clock = |task: TaskId| match self.is_bsp() {
+            true => copy.version,
+            false => copy.clocks.get(&task).copied().unwrap_or(copy.version),
+        };
+        let next = clock(seat.task);
+        if next < least {
+            return Err(Refusal::Change("the copy lacks steps that were answered"));
+        }
+        let member = |&task: &TaskId| Member {
+            task,
+            standing: match state.connected.contains_key(&task) {
+                true => Standing::Joined,
+                false => Standing::Awaited,
+            },
+            clock: clock(task),
+            push: None,
+            spare: Vec::new(),
+            entered: view.number,
+            answered: 0,
+            read_at: copy.updates,
+        };
+        state.members = view.workers.iter().map(member).collect();
+        for task in &view.workers {
+            state.waiting.remove(task);
+        }
+        state.version = copy.version;
+        state.updates = copy.updates;
+        state.tally.layout = view.layout;
+        state.view = Some(Arc::new(view));
+        state.tensors = Arc::new(RwLock::new(copy.tensors));
+        state.phase = Phase::Ready;
+        self.follow(&mut state);
+        self.notify();
+        Ok(next)
+    }
+}

@@ -1,0 +1,134 @@
+//! A shard that is lost while another keeps its copy: the worker goes on with that one.
+//!
+//! The chief alone says so, and the others ask until it has. Whatever had no answer yet is asked again; the copy knows what it has.
+
+use super::super::link::{Link, Patience};
+use crate::clock;
+use crate::log;
+use crate::wire::WireError;
+use crate::wire::hello::{Guest, Hello};
+use crate::wire::view::{Change, View};
+use std::thread;
+use std::time::Duration;
+
+/// How often a worker asks whether the chief has decided.
+const ASK_EVERY: Duration = Duration::from_millis(10);
+
+/// How long at most; it may be evaluating the model.
+const ASK_FOR: Duration = Duration::from_secs(60);
+
+/// What is known when a link breaks.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Rescue<'a> {
+    pub hello: &'a Hello,
+    pub view: &'a View,
+    /// The step that comes next by what this worker was told.
+    pub next_step: u64,
+    /// Chief: a change that the lost shard was told of, maybe in vain.
+    pub announced: Option<&'a (u64, Change)>,
+}
+
+impl<'a> Rescue<'a> {
+    /// `None` where shards have no copies.
+    pub fn of(
+        copied: bool,
+        hello: &'a Hello,
+        view: Option<&'a View>,
+        next_step: u64,
+        announced: Option<&'a (u64, Change)>,
+    ) -> Option<Self> {
+        let view = view.filter(|_| copied)?;
+        Some(Self {
+            hello,
+            view,
+            next_step,
+            announced,
+        })
+    }
+}
+
+/// Does `ask` of a link; once more where its shard is lost and lives on elsewhere.
+pub(super) fn steadily<T>(
+    link: &mut Link,
+    rescue: Option<Rescue<'_>>,
+    patience: Patience<'_>,
+    mut ask: impl FnMut(&mut Link) -> Result<T, WireError>,
+) -> Result<T, WireError> {
+    let error = match ask(link) {
+        Err(error @ (WireError::Closed | WireError::Io { .. })) => error,
+        other => return other,
+    };
+    let Some(rescue) = rescue else {
+        return Err(error);
+    };
+    log::line(format_args!(
+        "lost PS shard {}: {}",
+        link.shard,
+        log::chain(&error)
+    ));
+    match rescue.find(link, patience) {
+        Some(heir) => *link = heir,
+        None => return Err(error),
+    }
+    ask(link)
+}
+
+impl Rescue<'_> {
+    /// A link to whoever is the lost shard from now on.
+    fn find(&self, lost: &Link, patience: Patience<'_>) -> Option<Link> {
+        let holder = self.view.follower(lost.shard, lost.host)?;
+        let began = clock::now();
+        loop {
+            match Link::join(lost.shard, &holder.address, self.hello) {
+                Ok(mut link) => {
+                    link.host = holder.task_id;
+                    return match self.hello.guest {
+                        Guest::Chief => self.appoint(link),
+                        _ => Some(link),
+                    };
+                }
+                Err(WireError::Refused(_))
+                    if self.hello.guest != Guest::Chief
+                        && patience()
+                        && began.elapsed() < ASK_FOR =>
+                {
+                    thread::sleep(ASK_EVERY);
+                }
+                Err(error) => {
+                    log::line(format_args!(
+                        "nobody goes on as PS shard {}: {}",
+                        lost.shard,
+                        log::chain(&error)
+                    ));
+                    return None;
+                }
+            }
+        }
+    }
+
+    fn appoint(&self, mut link: Link) -> Option<Link> {
+        let appointed = link.adopt(self.view, self.next_step).and_then(|step| {
+            log::line(format_args!(
+                "PS shard {} goes on from step {step} beside {}",
+                link.shard, link.host
+            ));
+            match self.announced {
+                Some((from, change)) if change.view.number > self.view.number => {
+                    link.change(*from, change)
+                }
+                _ => Ok(()),
+            }
+        });
+        match appointed {
+            Ok(()) => Some(link),
+            Err(error) => {
+                let error = log::chain(&error);
+                log::line(format_args!(
+                    "cannot go on without PS shard {}: {error}",
+                    link.shard
+                ));
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! Shards with followers, as real processes: one is killed in the middle, and nobody starts anew.
+
+mod rig;
+
+use muster_model::assignment::TaskReport;
+use muster_model::spec::JobSpec;
+use muster_model::task::Role;
+use rig::{Launch, Revision, Rig, samples, spec};
+use serde_json::json;
+
+const STEPS: u64 = 700;
+
+fn replicated(consistency: serde_json::Value, ps_shards: u32) -> JobSpec {
+    let spec = spec(json!({
+        "exchange": { "consistency": consistency, "shard_replicas": 1 },
+        "stop": { "steps": STEPS },
+        "scale": { "workers": { "min": 1, "max": 2 }, "ps_shards": { "min": 2, "max": ps_shards } }
+    }));
+    assert_eq!(spec.validate(), Ok(()));
+    spec
+}
+
+/// SIGKILL once training is well under way.
+fn kill_shard(revision: &mut Revision, index: u32) {
+    revision.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event)).pop()
+    });
+    let shard = revision.task(Role::PsShard { index });
+    shard.child.kill().unwrap();
+    shard.child.wait().unwrap();
+    revision.chief().wait_for_log("goes on from step");
+}
+
+/// All but the killed shard, which is at this place among the tasks, end well, and the chief at the last step.
+fn finish(revision: &mut Revision, killed: usize) {
+    let codes = revision.wait();
+    for (at, &code) in codes.iter().enumerate() {
+        let expected = if at == killed { -1 } else { 0 };
+        assert_eq!(
+            code,
+            expected,
+            "task {at} of {codes:?}\n{}",
+            revision.logs()
+        );
+    }
+    let events = revision.chief().events();
+    assert!(
+        matches!(
+            events.last(),
+            Some(TaskReport::Finished { step: STEPS, .. })
+        ),
+        "{events:?}"
+    );
+}
+
+fn undisturbed(ps_shards: u32) -> String {
+    let rig = Rig::new();
+    let mut launch = Launch::new(
+        1,
+        2,
+        ps_shards,
+        replicated(json!({ "kind": "bsp" }), ps_shards),
+    );
+    launch.spec.exchange.shard_replicas = 0;
+    rig.start(&launch).succeed();
+    rig.final_sha256(1)
+}
+
+/// The copy has every step: with two shards and with three, and whoever is lost, the model is that of a run in which nobody was.
+#[test]
+fn a_lost_shard_loses_no_step() {
+    for (ps_shards, killed) in [(2, 0), (3, 1), (3, 2)] {
+        let rig = Rig::new();
+        let spec = replicated(json!({ "kind": "bsp" }), ps_shards);
+        let mut revision = rig.start(&Launch::new(1, 2, ps_shards, spec));
+        kill_shard(&mut revision, killed);
+        finish(&mut revision, killed as usize);
+        let same = rig.final_sha256(1) == undisturbed(ps_shards);
+        assert!(
+            same,
+            "{ps_shards} shards without {killed}\n{}",
+            revision.logs()
+        );
+    }
+}
+
+/// The task set follows: first without the lost shard, then with another in its place. Its pieces move there from the copy.
+#[test]
+fn a_replacement_takes_over_from_the_copy() {
+    let rig = Rig::new();
+    let spec = replicated(json!({ "kind": "bsp" }), 3);
+    let launch = Launch::new(1, 2, 3, spec);
+    let mut revision = rig.start(&launch);
+    kill_shard(&mut revision, 1);
+    let fewer = Launch {
+        revision: 2,
+        ps_shards: 2,
+        ..launch.clone()
+    };
+    rig.resize(&mut revision, &fewer, &[0, 1], &[0, 2]);
+    revision
+        .chief()
+        .wait_for_log("2 workers, 2 PS shards; its first step");
+    let again = Launch {
+        revision: 3,
+        ..launch
+    };
+    rig.resize(&mut revision, &again, &[0, 1], &[0, 1]);
+    revision
+        .chief()
+        .wait_for_log("2 workers, 3 PS shards; its first step");
+    finish(&mut revision, 1);
+    let chief = revision.chief().log();
+    assert!(chief.contains("the same to the bit"), "{chief}");
+    assert_eq!(rig.final_sha256(1), undisturbed(3), "{}", revision.logs());
+}
+
+#[test]
+fn stale_workers_go_on_with_the_copy() {
+    let rig = Rig::new();
+    let spec = replicated(json!({ "kind": "ssp", "staleness": 2 }), 3);
+    let mut revision = rig.start(&Launch::new(1, 2, 3, spec));
+    kill_shard(&mut revision, 2);
+    finish(&mut revision, 2);
+    let events = revision.chief().events();
+    let accuracy = events.iter().rev().find_map(|event| match event {
+        TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),
+        _ => None,
+    });
+    assert!(accuracy > Some(0.8), "{accuracy:?}");
+}

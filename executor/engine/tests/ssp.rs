@@ -1,0 +1,150 @@
+//! SSP and ASP: what a read has seen, whatever the delays, and what old gradients still count for.
+
+mod loopback;
+
+use loopback::{BATCH, Job, forever, fresh, size, stats};
+use muster_engine::optimizer::{Optimizer, Rule};
+use muster_engine::worker::{Reply, Shards};
+use muster_model::spec::{Consistency, Rate};
+use proptest::prelude::*;
+use std::sync::Barrier;
+use std::thread;
+use std::time::Duration;
+
+const STEPS: u64 = 12;
+
+/// A step of it takes away exactly the gradient over the batch.
+fn plain() -> Optimizer {
+    Optimizer::new(Rule::Sgd {
+        lr: f64::from(BATCH),
+        momentum: 0.0,
+        nesterov: false,
+        weight_decay: 0.0,
+    })
+}
+
+/// Worker `rank` counts its pushes at this parameter of each shard; the first block is on the first shard, the second on the other.
+fn counters(rank: usize) -> [usize; 2] {
+    [rank, 40_000 + rank]
+}
+
+/// Pushes of each worker that these parameters hold, the fewest over the shards.
+fn seen(parameters: &[f32], workers: usize) -> Vec<u64> {
+    let before = fresh().parameters;
+    let count = |at: usize| (before[at] - parameters[at]).round() as u64;
+    (0..workers)
+        .map(|rank| counters(rank).map(count).into_iter().min().unwrap())
+        .collect()
+}
+
+fn one_more(rank: usize) -> Vec<f32> {
+    let mut gradients = vec![0.0; size()];
+    for at in counters(rank) {
+        gradients[at] = 1.0;
+    }
+    gradients
+}
+
+/// Runs workers with these delays in milliseconds before each of their steps; by worker and step, what the parameters had seen that the step
+/// was computed from.
+fn run(delays: &[Vec<u8>], staleness: u32, eager: bool) -> Vec<Vec<Vec<u64>>> {
+    let consistency = Consistency::Ssp {
+        staleness,
+        eager,
+        rate: Rate::Constant,
+    };
+    let workers = delays.len();
+    let job = Job::start_with(workers as u32, 2, consistency, plain());
+    // Nobody leaves before all are done: a departure interrupts the others.
+    let done = Barrier::new(workers);
+    let work = |rank: usize, mut shards: Shards| {
+        let mut parameters = fresh().parameters;
+        let mut reads = Vec::new();
+        for step in 0..STEPS {
+            reads.push(seen(&parameters, workers));
+            thread::sleep(Duration::from_millis(u64::from(
+                delays[rank][step as usize],
+            )));
+            let gradients = one_more(rank);
+            let reply = shards.push_pull(step, stats(0), &gradients, &mut parameters, &forever);
+            assert!(matches!(reply, Ok(Reply::Parameters { clock, .. }) if clock == step + 1));
+        }
+        done.wait();
+        reads
+    };
+    thread::scope(|scope| {
+        let work = &work;
+        let joined = job.joined(0).into_iter().enumerate();
+        let running: Vec<_> = joined
+            .map(|(rank, shards)| scope.spawn(move || work(rank, shards)))
+            .collect();
+        let done = running.into_iter().map(|worker| worker.join().unwrap());
+        done.collect()
+    })
+}
+
+/// Ho et al., 2013: what worker p reads for its step c holds every push of every worker q of steps before c - s.
+fn check(reads: &[Vec<Vec<u64>>], staleness: u64) -> Result<(), TestCaseError> {
+    for (reader, reads) in reads.iter().enumerate() {
+        for (step, seen) in reads.iter().enumerate() {
+            for (of, &count) in seen.iter().enumerate() {
+                let least = (step as u64).saturating_sub(staleness);
+                prop_assert!(
+                    count >= least,
+                    "worker {reader} read for step {step} with {count} pushes of worker {of}; the bound is {staleness}"
+                );
+                prop_assert!(
+                    count <= (step as u64 + staleness + 1).min(STEPS),
+                    "worker {of} was too far ahead of worker {reader} at step {step}: {count}"
+                );
+            }
+        }
+    }
+    Ok(())
+}
+
+fn delays() -> impl Strategy<Value = Vec<Vec<u8>>> {
+    let step = prop_oneof![3 => 0u8..2, 1 => 2u8..9];
+    let worker = prop::collection::vec(step, STEPS as usize);
+    prop::collection::vec(worker, 2..5)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    #[test]
+    fn no_read_is_older_than_the_bound(delays in delays(), staleness in 1u32..4) {
+        let reads = run(&delays, staleness, false);
+        check(&reads, u64::from(staleness))?;
+        for (rank, reads) in reads.iter().enumerate() {
+            let own: Vec<u64> = reads.iter().map(|seen| seen[rank]).collect();
+            prop_assert_eq!(own, (0..STEPS).collect::<Vec<_>>(), "each worker reads its own writes");
+        }
+    }
+}
+
+/// Three pushes of another worker came between what it read and what it pushes: a third of it counts.
+#[test]
+fn a_late_gradient_counts_for_less() {
+    for (rate, expected) in [(Rate::Constant, 1.0), (Rate::ByStaleness, 1.0 / 3.0)] {
+        let job = Job::start_with(2, 2, Consistency::Asp { rate }, plain());
+        let mut joined = job.joined(0);
+        let mut parameters = vec![0.0; size()];
+        for step in 0..3 {
+            let pushed = one_more(1);
+            let reply = joined[1].push_pull(step, stats(1), &pushed, &mut parameters, &forever);
+            assert!(matches!(reply, Ok(Reply::Parameters { .. })));
+        }
+        let before = fresh().parameters;
+        let moved =
+            |parameters: &[f32], rank: usize| counters(rank).map(|at| before[at] - parameters[at]);
+        for of in moved(&parameters, 1) {
+            assert!((of - 3.0).abs() < 1e-5, "fresh gradients count whole: {of}");
+        }
+        let reply = joined[0].push_pull(0, stats(0), &one_more(0), &mut parameters, &forever);
+        assert!(matches!(reply, Ok(Reply::Parameters { .. })));
+        for of in moved(&parameters, 0) {
+            assert!((of - expected).abs() < 1e-5, "{rate:?}: {of}");
+        }
+    }
+}
