@@ -141,6 +141,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         consistency: job.spec.exchange.consistency,
         batch: job.spec.engine.batch,
         in_place: job.spec.resizes_in_place(),
+        replicated: job.spec.exchange.shard_replicas > 0,
         tasks: loaded.tasks.into_iter().map(task).collect(),
         leaving: loaded.leaving.into_iter().map(task).collect(),
         finished: loaded.finished.map(|finished| core::Finished {

@@ -280,7 +280,12 @@ impl<'s> Checker<'s> {
                 .iter()
                 .filter(|role| matches!(role, Role::Worker { .. }) == is_worker);
             let count = u32::try_from(of_role.count()).unwrap_or(u32::MAX);
-            if count < range.min || count > range.max {
+            // A lost shard's copy stands in for it until another one does.
+            let least = match !is_worker && job.replicated {
+                true => 1,
+                false => range.min,
+            };
+            if count < least || count > range.max {
                 self.violations.push(Violation::OutsideRange {
                     job: job.id,
                     role,

@@ -83,6 +83,9 @@ pub struct Job {
     /// Whether its tasks can go on while others join or leave.
     #[serde(default)]
     pub in_place: bool,
+    /// Whether each shard has a copy with another one, so that the job goes on without any one of them.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub replicated: bool,
     /// The present revision reported that the job is done.
     pub finished: Option<Finished>,
     /// The present revision reported that it cannot go on.
@@ -231,4 +234,8 @@ fn size<'t>(tasks: impl Iterator<Item = &'t Task>) -> (u32, u32) {
         Role::Worker { .. } => (workers + 1, shards),
         Role::PsShard { .. } => (workers, shards + 1),
     })
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }

@@ -107,6 +107,40 @@ fn a_lost_worker_is_done_without_and_replaced_later() {
     assert!(ranks.contains(&rank_2), "the gap is filled: {ranks:?}");
 }
 
+/// Two shards, each with the other's copy: one is killed, the job goes on and gets another in its place.
+#[test]
+fn a_lost_shard_with_a_copy_is_done_without_and_replaced() {
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(1, 2).replicated(2, 2);
+    scene.settle();
+    let lost = Role::PsShard { index: 0 };
+    let is_lost = |task: &&mut muster_core::snapshot::Task| task.role == lost;
+    let task = scene.find("a").tasks.iter_mut().find(is_lost).expect("it");
+    task.state = gone(Outcome::Signalled { signal: 9 });
+    let plan = scene.round();
+    assert_eq!((stops(&plan), resize(&plan)), (0, (1, 1)), "{plan:#?}");
+    assert_eq!(scene.phase("a"), JobPhase::Running);
+    scene.settle();
+    let job = scene.find("a");
+    assert_eq!((job.state.phase(), job.size().1), (JobPhase::Running, 2));
+    assert!(scene.round().decisions.is_empty(), "nothing is left to do");
+}
+
+/// Both at once may have kept each other's copies.
+#[test]
+fn two_lost_shards_are_a_restart() {
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(1, 2).replicated(3, 3);
+    scene.settle();
+    let shards = [0, 1].map(|index| Role::PsShard { index });
+    let tasks = scene.find("a").tasks.iter_mut();
+    for task in tasks.filter(|task| shards.contains(&task.role)) {
+        task.state = gone(Outcome::Signalled { signal: 9 });
+    }
+    let plan = scene.round();
+    assert_eq!(stops(&plan), 1, "{plan:#?}");
+}
+
 #[test]
 fn a_worker_that_dies_again_and_again_ends_the_job_when_its_retries_are_used_up() {
     let mut scene = running(3);

@@ -72,6 +72,11 @@ fn submit(snapshot: &mut Snapshot, dice: &mut Dice, number: u32) {
     new.priority = [0, 0, 0, 5, -5][dice.roll(5) as usize];
     new.retries = dice.roll(4);
     new.in_place = dice.one_in(2);
+    if new.in_place && new.ps_shards.min > 0 && dice.one_in(2) {
+        new.ps_shards.min = 2;
+        new.ps_shards.max += 1;
+        new.replicated = true;
+    }
     new.progress.max_steps = (!dice.one_in(4)).then(|| u64::from(1 + dice.roll(50_000)));
     new.progress.convergence = dice.one_in(3).then_some(Convergence {
         relative_loss_drop: 0.02,

@@ -553,6 +553,7 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         tasks: Vec::new(),
         leaving: Vec::new(),
         in_place: spec.in_place,
+        replicated: false,
         finished: None,
         failed: None,
         progress: Progress {

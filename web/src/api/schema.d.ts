@@ -991,8 +991,9 @@ export interface components {
         Consistency: {
             /**
              * Format: int32
-             * @description The slowest so many workers' gradients of a step are dropped (Chen et al., 2016); then the result does depend on
-             *     timing. 0 to one less than the fewest workers; `parameter_server` only.
+             * @description A step ends without the slowest so many workers' gradients, which are dropped when they come (Chen et al., 2016); then the
+             *     result does depend on timing. The mean is over those that counted; the first worker, which leads the others, is always waited
+             *     for. 0 to one less than the fewest workers; `parameter_server` only.
              */
             backup?: number;
             /** @enum {string} */
@@ -1415,7 +1416,8 @@ export interface components {
             consistency?: components["schemas"]["Consistency"];
             /**
              * Format: int32
-             * @description Followers that each PS shard has, 0 or 1: with one, losing a shard loses no step. `parameter_server` only.
+             * @description Followers that each PS shard has, 0 or 1. With one, the next shard keeps a copy of all it holds, and goes on as it when it is
+             *     lost: no step is lost, and nobody starts anew. 2 shards or more; `parameter_server` only.
              */
             shard_replicas?: number;
             topology?: components["schemas"]["Topology"];

@@ -93,6 +93,23 @@ pub(crate) fn resize(
     InPlace::Now(change)
 }
 
+/// The job with the shards again that it has lost, as far as there is room for them; `None` where it has enough, or there is none.
+pub(crate) fn restore(live: &LiveJob<'_>, free: &[FreeNode]) -> Option<Change> {
+    let is_shard = |task: &Task| matches!(task.role, Role::PsShard { .. });
+    let present = tasks(live).filter(|(_, task)| is_shard(task)).count();
+    if !live.job.replicated || !is_able(live) || present >= live.shape.ps_shards.min as usize {
+        return None;
+    }
+    let mut change = Change::default();
+    shards(
+        live,
+        &mut free.to_vec(),
+        live.shape.ps_shards.min,
+        &mut change,
+    );
+    (!change.join.is_empty() && change.leave.is_empty()).then_some(change)
+}
+
 /// The job without so many GPUs: the highest ranks leave. `None` where that is less than its least, or than a worker.
 pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     let leavers = gpus.div_ceil(live.shape.worker.gpus.max(1)) as usize;

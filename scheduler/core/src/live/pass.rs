@@ -31,6 +31,7 @@ pub(crate) struct Rest {
 /// ends, because every pass but the last stops a running job or starts a waiting one, and neither is undone in the same round.
 pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     evict(world);
+    restore(world);
     over_quota::obey(world);
     loop {
         if let Some(rest) = pass(world) {
@@ -61,6 +62,19 @@ fn evict(world: &mut World<'_>) {
                 Some(change) => world.resize(index, &change, why),
                 None => world.stop(index, requeue(RequeueCause::Resize, why)),
             }
+        }
+    }
+}
+
+/// Whoever went on from a lost shard's copy gets another shard as soon as there is room, whatever the policy thinks of sizes.
+fn restore(world: &mut World<'_>) {
+    for index in 0..world.jobs.len() {
+        let live = &world.jobs[index];
+        if live.standing.stays()
+            && let Some(change) = in_place::restore(live, &world.free)
+        {
+            let why = "another shard takes the place of the lost one".to_owned();
+            world.resize(index, &change, why);
         }
     }
 }

@@ -189,7 +189,7 @@ impl Facts<'_> {
         self.loss(job)
     }
 
-    /// Lost workers of a job that can do without them. Its exchange has gone on without them already; the plan follows.
+    /// Lost tasks of a job that can do without them: workers, and one shard that has a copy. Its exchange has gone on without them already; the plan follows.
     fn survivors(&self, job: &Job) -> Option<Ending> {
         let is_lost = |task: &&Task| match &task.state {
             TaskState::Released { outcome } => !outcome.is_clean(),
@@ -197,7 +197,14 @@ impl Facts<'_> {
         };
         let lost: Vec<&Task> = job.tasks.iter().filter(is_lost).collect();
         let first = lost.first()?;
-        let expendable = |task: &&Task| matches!(task.role, Role::Worker { rank } if rank > 0);
+        let is_shard = |task: &&&Task| matches!(task.role, Role::PsShard { .. });
+        let shards = job.tasks.iter().filter(|task| is_shard(&task)).count();
+        // Two may have kept the copies of each other.
+        let has_copy = job.replicated && shards >= 2 && lost.iter().filter(is_shard).count() == 1;
+        let expendable = |task: &&Task| match task.role {
+            Role::Worker { rank } => rank > 0,
+            Role::PsShard { .. } => has_copy,
+        };
         let workers = job.tasks.iter().filter(|task| !lost.contains(task));
         let workers = workers
             .filter(|task| matches!(task.role, Role::Worker { .. }) && !task.state.is_released());

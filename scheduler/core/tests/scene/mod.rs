@@ -171,6 +171,13 @@ impl JobIn<'_> {
         self
     }
 
+    /// Its shards have copies; so many of them.
+    pub fn replicated(self, min: u32, max: u32) -> Self {
+        self.0.ps_shards = Range { min, max };
+        self.0.replicated = true;
+        self.in_place()
+    }
+
     pub fn retries(self, retries: u32) -> Self {
         self.0.retries = retries;
         self
@@ -229,6 +236,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         tasks: Vec::new(),
         leaving: Vec::new(),
         in_place: false,
+        replicated: false,
         finished: None,
         failed: None,
         progress: Progress {
