@@ -183,6 +183,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         tasks: Vec::new(),
         leaving: Vec::new(),
         in_place: spec.resizes_in_place(),
+        replicated: spec.exchange.shard_replicas > 0,
         finished: None,
         failed: None,
         progress: Progress {
