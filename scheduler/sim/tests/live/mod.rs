@@ -64,6 +64,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         tasks: Vec::new(),
         leaving: Vec::new(),
         in_place: false,
+        replicated: false,
         finished: None,
         failed: None,
         progress: Progress {
