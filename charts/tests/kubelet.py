@@ -6,10 +6,12 @@ addresses are replaced by loopback's. Users, limits and networks are not what a 
 import http.client
 import os
 import pathlib
+import random
 import re
 import signal
 import socket
 import subprocess
+import threading
 import time
 
 from chart import pods
@@ -30,6 +32,44 @@ def until(what, is_so, seconds=60):
     raise AssertionError(f"not within {seconds} s: {what}")
 
 
+class Service:
+    """Connections to one address, each handed to any pod that takes it, as kube-proxy does with those that are ready."""
+
+    def __init__(self):
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.port = self.listener.getsockname()[1]
+        self.backends = []
+        threading.Thread(target=self.serve, daemon=True).start()
+
+    def serve(self):
+        while True:
+            client, _ = self.listener.accept()
+            for port in random.sample(self.backends, len(self.backends)):
+                try:
+                    server = socket.create_connection(("127.0.0.1", port))
+                except OSError:
+                    continue
+                for pair in ((client, server), (server, client)):
+                    threading.Thread(target=self.carry, args=pair, daemon=True).start()
+                break
+            else:
+                client.close()
+
+    @staticmethod
+    def carry(source, sink):
+        """Until one end closes; then both do."""
+        try:
+            while data := source.recv(1 << 16):
+                sink.sendall(data)
+        except OSError:
+            pass
+        for end in (source, sink):
+            try:
+                end.shutdown(socket.SHUT_RDWR)
+            except OSError:
+                pass
+
+
 class Machine:
     """One node: its folders, and what the cluster has given it."""
 
@@ -41,9 +81,10 @@ class Machine:
     def pod(self, kind, name):
         return next(spec for item, _, spec in pods(self.items) if item["kind"] == kind and item["metadata"]["name"] == name)
 
-    def start(self, kind, name):
+    def start(self, kind, name, ports=()):
+        """`ports` are addresses of this pod alone."""
         self.count += 1
-        pod = Pod(self, self.pod(kind, name), self.root / f"pod-{self.count}-{name}")
+        pod = Pod(self, self.pod(kind, name), self.root / f"pod-{self.count}-{name}", {**self.ports, **dict(ports)})
         self.running.append(pod)
         return pod
 
@@ -66,13 +107,13 @@ class Machine:
 class Pod:
     """A pod of one container."""
 
-    def __init__(self, machine, spec, own):
+    def __init__(self, machine, spec, own, ports):
         own.mkdir()
-        self.machine, self.spec, self.own = machine, spec, own
+        self.machine, self.spec, self.own, self.ports = machine, spec, own, ports
         (self.container,) = spec["containers"]
         volumes = {volume["name"]: machine.folder(volume, own) for volume in spec.get("volumes", [])}
         self.replaced = {mount["mountPath"]: str(volumes[mount["name"]]) for mount in self.container.get("volumeMounts", [])}
-        self.replaced |= {address: f"127.0.0.1:{port}" for address, port in machine.ports.items()}
+        self.replaced |= {address: f"127.0.0.1:{port}" for address, port in ports.items()}
         variables = {variable["name"]: self.value(variable) for variable in self.container["env"]}
         self.environment = {"PATH": f"{machine.programs}:{os.environ['PATH']}", **variables}
         self.log = own / "log"
@@ -111,7 +152,7 @@ class Pod:
             return self.run(*probe["exec"]["command"]).returncode == 0
         port = next(port["containerPort"] for port in self.container["ports"] if port["name"] == (probe.get("httpGet") or probe["tcpSocket"])["port"])
         try:
-            with socket.create_connection(("127.0.0.1", self.machine.ports[f"0.0.0.0:{port}"]), 1) as connection:
+            with socket.create_connection(("127.0.0.1", self.ports[f"0.0.0.0:{port}"]), 1) as connection:
                 if "tcpSocket" in probe:
                     return True
                 address = connection.getpeername()

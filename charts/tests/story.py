@@ -13,7 +13,7 @@ import unittest
 
 import yaml
 from chart import NAMESPACE, objects, render
-from kubelet import Machine, free_port, until
+from kubelet import Machine, Service, free_port, until
 
 STEPS = 700
 JOB = f"""
@@ -92,8 +92,8 @@ class Story(unittest.TestCase):
             },
             "join": {"join-token": "of this test and of no other"},
         }
-        self.rest, sessions = free_port(), free_port()
-        ports = {"0.0.0.0:7070": self.rest, "0.0.0.0:7071": sessions, f"muster-scheduler.{NAMESPACE}.svc:7071": sessions}
+        self.rest, self.sessions = free_port(), Service()
+        ports = {"0.0.0.0:7070": self.rest, f"muster-scheduler.{NAMESPACE}.svc:7071": self.sessions.port}
         items = objects(render([self.root / "values.yaml"]))
         self.machine = Machine(self.root, items, secrets, pathlib.Path(os.environ["MUSTER_PROGRAMS"]).resolve(), ports)
         self.addCleanup(self.machine.stop)
@@ -119,6 +119,16 @@ class Story(unittest.TestCase):
 
         until(f"step {step}", is_so, 120)
 
+    def scheduler(self):
+        port = free_port()
+        pod = self.machine.start("Deployment", "muster-scheduler", {"0.0.0.0:7071": port})
+        until("the scheduler is ready", pod.is_ready)
+        self.sessions.backends.append(port)
+        return pod
+
+    def leader(self, schedulers):
+        return until("one leads", lambda: next((pod for pod in schedulers if " leading" in pod.log.read_text()), None))
+
     def executor(self):
         pod = self.machine.start("DaemonSet", "muster-executor-cpu")
         until("the executor is ready", pod.is_ready)
@@ -139,8 +149,7 @@ class Story(unittest.TestCase):
             self.assertEqual(migration.process.wait(60), 0, migration.log.read_text())
         api = self.machine.start("Deployment", "muster-api")
         until("the api is ready", api.is_ready)
-        scheduler = self.machine.start("Deployment", "muster-scheduler")
-        until("the scheduler is ready", scheduler.is_ready)
+        schedulers = [self.scheduler(), self.scheduler()]
         self.token = api.run("muster-api", "bootstrap").stdout.strip()
         executor = self.executor()
         (node,) = self.muster("nodes")
@@ -149,7 +158,14 @@ class Story(unittest.TestCase):
         (self.root / "job.yaml").write_text(JOB)
         self.muster("submit", str(self.root / "job.yaml"))
 
+        self.trained(60)
+        leader = self.leader(schedulers)
+        leader.kill()
+        self.leader([pod for pod in schedulers if pod is not leader])
         self.trained(120)
+        job = self.job()
+        # The same processes go on: nothing was placed or restarted.
+        self.assertEqual((job["revision"], len(job["tasks"])), (1, 2))
         # With a checkpoint of where it was, and within the grace.
         self.assertLess(executor.delete(), 20)
         executor = self.executor()
@@ -164,8 +180,8 @@ class Story(unittest.TestCase):
         self.assertIn(f"stopped in order at step {first}", json.dumps(events))
         # Of the checkpoints, which are 50 steps apart, the newest or the one that was being written.
         self.assertGreaterEqual(second, 200)
-        # The scheduler goes last: the executor does not mind.
-        scheduler.delete()
+        # An executor does not mind that no scheduler is left, and still goes in order.
+        next(pod for pod in schedulers if pod is not leader).delete()
         self.assertIsNone(executor.process.poll())
         self.assertLess(executor.delete(), 20)
         self.assertLess(api.delete(), 20)
