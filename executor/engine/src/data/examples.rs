@@ -128,6 +128,15 @@ impl Targets {
 }
 
 impl Examples {
+    /// The class of each, where each has one.
+    #[must_use]
+    pub fn classes(&self) -> Option<&[u32]> {
+        match &*self.targets {
+            Targets::Classes(classes) => Some(classes),
+            Targets::Values(_) | Targets::Next => None,
+        }
+    }
+
     /// Of bytes, with one normalisation per channel.
     ///
     /// # Panics
