@@ -4,7 +4,7 @@ mod fixtures;
 
 use fixtures::{Case, Curve, Stream, cases, curves};
 use muster_engine::model::{Batch, Block, InputShape, Network, zoo};
-use muster_engine::optimizer::{Decay, Optimizer, Rule, Schedule};
+use muster_engine::optimizer::{Decay, Optimizer, Rule, Schedule, clip_factor, square_norm};
 use serde_json::json;
 
 /// Pinned on both sides: SplitMix64's first number from the seed FNV-1a gives to the empty name, and what follows from it.
@@ -126,6 +126,27 @@ fn train(network: &Network, curve: &Curve) {
     let what = format!("{} {:?}", curve.model, curve.optimizer);
     curve.tolerance.assert(&what, &losses, &curve.losses);
     assert!(losses[199] < 0.8 * losses[0], "{what}");
+}
+
+#[test]
+fn norms_and_clipped_gradients_are_pytorchs() {
+    let cases = cases("clipping");
+    let mut clipped = 0;
+    for case in &cases {
+        let limit = case.hyper["max_norm"].as_f64().unwrap();
+        let parts = ["weight", "bias"].map(|name| (case.tensor(name).0, 1.0));
+        let norm = square_norm(&parts, 1).sqrt();
+        case.tolerance
+            .assert(&case.name, &[norm as f32], case.tensor("norm").0);
+        let factor = clip_factor(limit, norm) as f32;
+        clipped += u32::from(factor < 1.0);
+        for name in ["weight", "bias"] {
+            let ours: Vec<f32> = case.tensor(name).0.iter().map(|g| g * factor).collect();
+            let theirs = case.tensor(&format!("{name}_after")).0;
+            case.tolerance.assert(&case.name, &ours, theirs);
+        }
+    }
+    assert_eq!((clipped, cases.len()), (1, 2));
 }
 
 #[test]

@@ -160,7 +160,7 @@ pub(crate) fn follow(params: &mut [f32], grads: &[f32], grad_scale: f32) {
 }
 
 /// In eight sums side by side, each in f64, which are added up in order.
-fn square_sum(values: &[f32]) -> f64 {
+pub(super) fn square_sum(values: &[f32]) -> f64 {
     let mut sums = [0.0_f64; 8];
     let mut chunks = values.chunks_exact(8);
     for chunk in &mut chunks {

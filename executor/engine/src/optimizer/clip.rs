@@ -1,0 +1,75 @@
+//! The norm of a whole gradient, and what it is scaled by where it is too long.
+//!
+//! Squares are added up in f64 in pieces of one length and the pieces in order, so that the bits of a norm depend on nothing but the
+//! numbers: not on threads, and not on who asks.
+
+use super::update::square_sum;
+use std::thread;
+
+/// Numbers of a piece; 256 KiB of them.
+const PIECE: usize = 64 << 10;
+
+/// Fewer pieces than this are not worth starting a thread for.
+const PIECES_PER_THREAD: usize = 8;
+
+/// What a gradient of this Euclidean norm is multiplied by so that it is no longer than `limit` (Pascanu, Mikolov and Bengio, ICML 2013):
+/// `limit / (norm + 1e-6)`, as PyTorch's `clip_grad_norm_` has it, and at most 1. A norm that is no number stays one, lest training
+/// that diverges look as if it did not.
+#[must_use]
+pub fn clip_factor(limit: f64, norm: f64) -> f64 {
+    let factor = limit / (norm + 1e-6);
+    if factor >= 1.0 { 1.0 } else { factor }
+}
+
+/// The sum over `parts` of (a part's scale times its numbers)², with up to so many threads and the same bits for any number of them.
+#[must_use]
+pub fn square_norm(parts: &[(&[f32], f32)], threads: usize) -> f64 {
+    let pieces: Vec<(&[f32], f32)> = parts
+        .iter()
+        .flat_map(|(values, scale)| values.chunks(PIECE).map(|piece| (piece, *scale)))
+        .collect();
+    let threads = threads.min(pieces.len() / PIECES_PER_THREAD).max(1);
+    let share = pieces.len().div_ceil(threads).max(1);
+    let of = |(values, scale): &(&[f32], f32)| f64::from(*scale).powi(2) * square_sum(values);
+    let mut squares = vec![0.0; pieces.len()];
+    thread::scope(|scope| {
+        let mut shares = squares.chunks_mut(share).zip(pieces.chunks(share));
+        let own = shares.next();
+        for (out, pieces) in shares {
+            scope.spawn(move || out.iter_mut().zip(pieces).for_each(|(out, p)| *out = of(p)));
+        }
+        if let Some((out, pieces)) = own {
+            out.iter_mut().zip(pieces).for_each(|(out, p)| *out = of(p));
+        }
+    });
+    squares.iter().sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_norm_has_the_same_bits_for_any_number_of_threads() {
+        let values: Vec<f32> = (0..40 * PIECE + 77)
+            .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
+            .collect();
+        let (a, b) = values.split_at(11 * PIECE + 5);
+        let norm = |threads| square_norm(&[(a, 0.5), (b, 3.0)], threads);
+        let plain: f64 = [(a, 0.25), (b, 9.0)]
+            .iter()
+            .map(|(part, scale)| scale * part.iter().map(|v| f64::from(*v).powi(2)).sum::<f64>())
+            .sum();
+        assert!((norm(1) / plain - 1.0).abs() < 1e-9);
+        for threads in [2, 3, 5] {
+            assert_eq!(norm(threads).to_bits(), norm(1).to_bits());
+        }
+    }
+
+    #[test]
+    fn what_is_no_number_is_not_hidden() {
+        assert!(clip_factor(1.0, f64::NAN).is_nan());
+        assert_eq!(clip_factor(1.0, f64::INFINITY), 0.0);
+        assert_eq!(clip_factor(1.0, 0.0), 1.0);
+    }
+}
