@@ -4,6 +4,7 @@ use muster_engine::collective::{self, Algorithm, Model, all_reduce_arena, pieces
 use muster_engine::fabric::{Arena, Credentials, Fabric, Member, Options, Port, View};
 use muster_model::id::{JobId, TaskId};
 use std::thread;
+use std::time::Duration;
 use uuid::Uuid;
 
 /// Empty, single, odd, around a cache line and around the pieces of rings; the largest is longer than a ring of shared memory.
@@ -24,18 +25,26 @@ fn on_all<R: Send>(
     shared_memory: bool,
     task: impl Fn(&mut Fabric) -> R + Sync,
 ) -> Vec<R> {
+    let options = Options {
+        shared_memory,
+        ..Options::default()
+    };
+    on_all_with(n, &options, task)
+}
+
+fn on_all_with<R: Send>(
+    n: usize,
+    options: &Options,
+    task: impl Fn(&mut Fabric) -> R + Sync,
+) -> Vec<R> {
     let folder = tempfile::tempdir().unwrap();
     let ports: Vec<Port> = (0..n as u32)
         .map(|id| Port::bind("127.0.0.1", Some(folder.path()), credentials(id)).unwrap())
         .collect();
     let members: Vec<Member> = ports.iter().map(Port::member).collect();
     let view = View { number: 1, members };
-    let options = Options {
-        shared_memory,
-        ..Options::default()
-    };
     thread::scope(|scope| {
-        let (view, options, task) = (&view, &options, &task);
+        let (view, task) = (&view, &task);
         let tasks: Vec<_> = ports
             .iter()
             .map(|port| {
@@ -43,7 +52,7 @@ fn on_all<R: Send>(
                     let mut fabric = Fabric::join(port, view.clone(), options).unwrap();
                     let rank = fabric.rank();
                     for peer in (0..n).filter(|&peer| peer != rank) {
-                        assert_eq!(fabric.mesh().is_shared_memory(peer), shared_memory);
+                        assert_eq!(fabric.mesh().is_shared_memory(peer), options.shared_memory);
                     }
                     task(&mut fabric)
                 })
@@ -274,4 +283,33 @@ fn a_pair_that_cannot_meet_locally_falls_back_to_tcp() {
             });
         }
     });
+}
+
+/// A member that computes for several times as long as silence may last, while the others wait for it: over either fabric nobody is
+/// held for dead, as its process is alive.
+#[test]
+fn a_long_step_is_no_death() {
+    for shared_memory in [false, true] {
+        let options = Options {
+            shared_memory,
+            silence: Duration::from_millis(1_500),
+            ..Options::default()
+        };
+        on_all_with(3, &options, |fabric| {
+            let mut arena = Arena::new(1_001).unwrap();
+            fabric.share(&arena).unwrap();
+            for round in 0..2 {
+                if (round, fabric.rank()) == (1, 1) {
+                    thread::sleep(Duration::from_secs(4));
+                }
+                arena.gradients_mut().fill(1.0);
+                all_reduce_arena(fabric, &mut arena, 0..1_001, Algorithm::Ring).unwrap();
+                assert!(
+                    collective::sums(fabric, &arena)
+                        .iter()
+                        .all(|sum| *sum == 3.0)
+                );
+            }
+        });
+    }
 }

@@ -7,12 +7,13 @@ use crate::clock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{
     RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
+    SendAncillaryMessage, SendFlags, recvmsg, send, sendmsg,
 };
 use std::collections::VecDeque;
-use std::io::{self, IoSlice, IoSliceMut, Write};
+use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Weak};
 use std::time::Instant;
 
 /// Every word has this length on the wire: a tag, a zero byte, a rank in two bytes, little endian.
@@ -34,6 +35,8 @@ pub enum Word {
     Leave,
     /// The descriptors with this word are my memory.
     Memory,
+    /// My process runs.
+    Alive,
 }
 
 impl Word {
@@ -45,6 +48,7 @@ impl Word {
             Self::Regroup => (3, 0),
             Self::Leave => (4, 0),
             Self::Memory => (5, 0),
+            Self::Alive => (6, 0),
         };
         let [low, high] = u16::to_le_bytes(rank);
         [tag, 0, low, high]
@@ -60,6 +64,7 @@ impl Word {
             (3, 0, 0) => Some(Self::Regroup),
             (4, 0, 0) => Some(Self::Leave),
             (5, 0, 0) => Some(Self::Memory),
+            (6, 0, 0) => Some(Self::Alive),
             _ => None,
         }
     }
@@ -69,7 +74,7 @@ impl Word {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Heard {
     Nothing,
-    /// The bell, memory, or a leave.
+    /// The bell, memory, a sign of life, or a leave.
     Something,
     Lost {
         rank: u16,
@@ -82,7 +87,8 @@ pub enum Heard {
 /// One peer's control socket, not blocking.
 #[derive(Debug)]
 pub struct Control {
-    stream: Stream,
+    /// The pulse has it too, but does not keep it open.
+    stream: Arc<Stream>,
     /// The beginning of a word whose rest has not come yet.
     partial: Vec<u8>,
     files: VecDeque<OwnedFd>,
@@ -95,7 +101,7 @@ impl Control {
     pub fn new(stream: Stream) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
-            stream,
+            stream: Arc::new(stream),
             partial: Vec::new(),
             files: VecDeque::new(),
             left: false,
@@ -111,7 +117,13 @@ impl Control {
     /// Says a word. A full socket swallows it: a bell is then pending anyway, and a peer that reads nothing learns of the end by
     /// the socket's end. A dead peer is noticed by who listens.
     pub fn say(&mut self, word: Word) {
-        let _ = self.stream.write(&word.encode());
+        let _ = send(&*self.stream, &word.encode(), SendFlags::NOSIGNAL);
+    }
+
+    /// For the pulse.
+    #[must_use]
+    pub fn stream(&self) -> Weak<Stream> {
+        Arc::downgrade(&self.stream)
     }
 
     /// Hands memory over.
@@ -126,7 +138,7 @@ impl Control {
         }
         let word = Word::Memory.encode();
         sendmsg(
-            &self.stream,
+            &*self.stream,
             &[IoSlice::new(&word)],
             &mut ancillary,
             SendFlags::NOSIGNAL,
@@ -154,7 +166,7 @@ impl Control {
                 tv_nsec: left.subsec_nanos().into(),
             };
             let _ = poll(
-                &mut [PollFd::new(&self.stream, PollFlags::IN)],
+                &mut [PollFd::new(&*self.stream, PollFlags::IN)],
                 Some(&limit),
             );
             if !matches!(self.listen(), Heard::Nothing | Heard::Something) {
@@ -183,7 +195,7 @@ impl Control {
             let words: Vec<u8> = self.partial.drain(..whole).collect();
             for word in words.chunks_exact(WORD_BYTES) {
                 match Word::decode([word[0], word[1], word[2], word[3]]) {
-                    Some(Word::Bell | Word::Memory) => heard = Heard::Something,
+                    Some(Word::Bell | Word::Memory | Word::Alive) => heard = Heard::Something,
                     Some(Word::Leave) => {
                         self.left = true;
                         heard = Heard::Something;
@@ -200,7 +212,7 @@ impl Control {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(FILES_PER_WORD))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let message = recvmsg(
-            &self.stream,
+            &*self.stream,
             &mut [IoSliceMut::new(bytes)],
             &mut ancillary,
             RecvFlags::CMSG_CLOEXEC,
@@ -226,6 +238,7 @@ impl AsFd for Control {
 mod tests {
     use super::*;
     use proptest::prelude::*;
+    use std::io::Write;
     use std::os::unix::net::UnixStream;
 
     fn pair() -> (Control, UnixStream) {
@@ -235,13 +248,14 @@ mod tests {
 
     proptest! {
         #[test]
-        fn a_word_is_what_it_was(tag in 1u8..=5, rank: u16) {
+        fn a_word_is_what_it_was(tag in 1u8..=6, rank: u16) {
             let word = match tag {
                 1 => Word::Bell,
                 2 => Word::Lost { rank },
                 3 => Word::Regroup,
                 4 => Word::Leave,
-                _ => Word::Memory,
+                5 => Word::Memory,
+                _ => Word::Alive,
             };
             prop_assert_eq!(Word::decode(word.encode()), Some(word));
         }

@@ -37,9 +37,9 @@ pub(super) fn join(port: &Port, view: &View, options: &Options) -> Result<Mesh, 
     let rank = view.rank_of(me).ok_or(FabricError::NotMember)?;
     let deadline = clock::now() + options.join_limit;
     port.forget_before(view.number);
-    let links = (0..view.members.len()).map(|_| None).collect();
-    let mut mesh = Mesh::new(rank, links, options.stall);
-    match connect_all(port, view, options, deadline, &mut mesh) {
+    let mut mesh = Mesh::new(rank, view.members.len(), options);
+    let connected = connect_all(port, view, options, deadline, &mut mesh);
+    match connected.and_then(|()| mesh.live()) {
         Ok(()) => Ok(mesh),
         Err(error) => {
             // Those who are connected already wait for words; a bare end would make this task the dead one.

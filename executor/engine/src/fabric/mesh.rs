@@ -4,10 +4,12 @@
 //! thread per direction was rejected: with as many tasks as cores each hand-over between threads is a context switch, and the
 //! sum over a chunk would find it in another core's cache.
 
-use super::FabricError;
 use super::control::{Heard, Word};
 use super::link::{Link, Sink};
+use super::pulse::Pulse;
+use super::{FabricError, Options};
 use crate::clock;
+use crate::log;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io;
 use std::ops::Range;
@@ -15,6 +17,9 @@ use std::time::{Duration, Instant};
 
 /// How long the news of who died may stay behind the end of the socket of who brings it (two connections of one peer).
 const NEWS_LIMIT: Duration = Duration::from_millis(500);
+
+/// Looks at whether peers live in the time after which their silence means something.
+const LOOKS: u32 = 8;
 
 /// Floats of `range`, to be sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,12 +73,39 @@ pub struct Mesh {
     /// By rank; `None` for this task itself.
     links: Vec<Option<Box<dyn Link>>>,
     stall: Duration,
+    silence: Duration,
+    pulse: Option<Pulse>,
+    /// When each peer was last heard, and when this task last looked: it may not have looked for a whole step.
+    heard: Vec<Instant>,
+    looked: Instant,
 }
 
 impl Mesh {
-    /// `stall`: a peer that lives but moves nothing for so long is held for lost.
-    pub(super) fn new(rank: usize, links: Vec<Option<Box<dyn Link>>>, stall: Duration) -> Self {
-        Self { rank, links, stall }
+    /// Of so many tasks, whose links are [added](Self::add) later.
+    pub(super) fn new(rank: usize, size: usize, options: &Options) -> Self {
+        let now = clock::now();
+        Self {
+            rank,
+            links: (0..size).map(|_| None).collect(),
+            stall: options.stall,
+            silence: options.silence,
+            pulse: None,
+            heard: vec![now; size],
+            looked: now,
+        }
+    }
+
+    /// All links are there: from here on peers hear that this task's process runs, and are expected to say so themselves.
+    ///
+    /// # Errors
+    /// When there can be no thread for it.
+    pub(super) fn live(&mut self) -> Result<(), FabricError> {
+        let links = self.links.iter().flatten();
+        let streams = links.map(|link| link.control_ref().stream()).collect();
+        let pulse = Pulse::start(streams, self.silence);
+        self.pulse = Some(pulse.map_err(FabricError::io("start a thread"))?);
+        self.heard.fill(clock::now());
+        Ok(())
     }
 
     /// This task's place in the view.
@@ -187,7 +219,7 @@ impl Mesh {
         }
     }
 
-    /// Sleeps until floats may go to `to`, come from `from`, or a word is heard; at most for the stall limit.
+    /// Sleeps until floats may go to `to`, come from `from`, or a word is heard; and now and then whether they live.
     ///
     /// # Errors
     /// The word, when it ends the view.
@@ -205,9 +237,10 @@ impl Mesh {
                 return Ok(());
             }
         }
+        let slice = self.silence / LOOKS;
         let limit = Timespec {
-            tv_sec: self.stall.as_secs().max(1) as i64,
-            tv_nsec: 0,
+            tv_sec: slice.as_secs() as i64,
+            tv_nsec: slice.subsec_nanos().into(),
         };
         let mut watched = Vec::with_capacity(self.links.len() + 2);
         for (rank, link) in self.links.iter().enumerate() {
@@ -225,7 +258,37 @@ impl Mesh {
             Err(error) => return Err(FabricError::io("wait for peers")(error.into())),
         }
         drop(watched);
-        self.listen()
+        self.listen()?;
+        self.miss()
+    }
+
+    /// Looks for peers that have not been heard for too long. What this task did not listen to, as it was computing or was stopped
+    /// itself, counts for nothing against them.
+    fn miss(&mut self) -> Result<(), FabricError> {
+        let now = clock::now();
+        let away = now - self.looked > self.silence / 2;
+        self.looked = now;
+        if away {
+            self.heard.fill(now);
+        }
+        if self.pulse.is_none() {
+            return Ok(());
+        }
+        let is_silent = |rank: &usize| {
+            let link = self.links[*rank].as_ref();
+            let is_there = link.is_some_and(|link| !link.control_ref().has_left());
+            is_there && now - self.heard[*rank] > self.silence
+        };
+        match (0..self.links.len()).find(is_silent) {
+            Some(rank) => {
+                log::line(format_args!(
+                    "rank {rank} gives no sign of life for {} s",
+                    self.silence.as_secs_f64()
+                ));
+                Err(FabricError::Lost { rank })
+            }
+            None => Ok(()),
+        }
     }
 
     /// Looks at what peers have said.
@@ -239,7 +302,8 @@ impl Mesh {
                 continue;
             };
             match link.control().listen() {
-                Heard::Nothing | Heard::Something => {}
+                Heard::Nothing => {}
+                Heard::Something => self.heard[rank] = clock::now(),
                 // Not at once: another peer may say that they all leave for another reason.
                 Heard::Gone => gone = Some(rank),
                 heard => return Err(ended(heard, rank)),

@@ -6,8 +6,8 @@
 //! does not work (another container's file system, no anonymous files) the pair falls back to TCP by itself.
 //!
 //! A peer killed by a signal is noticed at once, also in shared memory, by the end of its control socket; a machine that vanishes
-//! within [`crate::wire`]'s fifteen seconds of silence; a peer that lives but does nothing after [`Options::stall`]. Whoever
-//! notices tells the others before it leaves, so that all survivors name the same rank.
+//! within [`crate::wire`]'s fifteen seconds of silence; a process that is stopped or frozen after [`Options::silence`], for its pulse
+//! is missed; a peer that lives and has a pulse but does nothing after [`Options::stall`]. Whoever notices tells the others before it leaves, so that all survivors name the same rank.
 //!
 //! This module must never know what is computed from the floats, nor decide who is a member.
 
@@ -21,6 +21,7 @@ mod memory;
 mod mesh;
 mod node;
 mod port;
+mod pulse;
 mod ring;
 mod shm;
 mod tcp;
@@ -48,6 +49,9 @@ pub struct Options {
     pub shared_memory: bool,
     /// How long members of a view wait for each other to come.
     pub join_limit: Duration,
+    /// A peer whose process gives no sign of life for so long while it is waited for is held for lost. However long a step takes, its
+    /// process does give one.
+    pub silence: Duration,
     /// A peer that lives but moves nothing for so long while it is waited for is held for lost.
     pub stall: Duration,
 }
@@ -57,6 +61,7 @@ impl Default for Options {
         Self {
             shared_memory: true,
             join_limit: Duration::from_secs(20),
+            silence: Duration::from_secs(15),
             stall: Duration::from_secs(60),
         }
     }
@@ -68,6 +73,8 @@ pub enum FabricError {
     /// Every survivor gets this with the same rank, unless several died at once.
     #[error("rank {rank} is lost")]
     Lost { rank: usize },
+    #[error("rank {rank} has sent what is no part of a sum")]
+    Nonsense { rank: usize },
     #[error("the members form another view")]
     Regroup,
     #[error("this task is not in the view")]
