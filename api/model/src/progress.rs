@@ -25,6 +25,10 @@ pub struct Sample {
     pub data_ms: f64,
     pub workers: u32,
     pub ps_shards: u32,
+    /// The gradient noise scale in examples (McCandlish et al., 2018), where several workers sum gradients: batches well below it gain
+    /// from more examples, those well above do not. Of the newest sample; a series does not keep it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub noise_scale: Option<f64>,
 }
 
 /// One pass over the test split.

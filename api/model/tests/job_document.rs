@@ -386,6 +386,26 @@ fn what_of_an_exchange_does_not_go_together_is_named() {
             "0",
         ),
         (
+            "exchange: { topology: all_reduce, averaging: { kind: local_sgd, every: 2 }, compression: { codec: { kind: one_bit } } }",
+            "exchange.compression",
+            "with a codec",
+        ),
+        (
+            "exchange: { topology: all_reduce, averaging: { kind: fedavg, every: 1, share: 1, alpha: 0 } }",
+            "exchange.averaging.alpha",
+            "0",
+        ),
+        (
+            "exchange: { topology: all_reduce, hung_after_s: 1 }",
+            "exchange.hung_after_s",
+            "1",
+        ),
+        (
+            "exchange: { hung_after_s: 20 }",
+            "exchange.hung_after_s",
+            "20",
+        ),
+        (
             "exchange: { compression: { codec: { kind: qsgd, bits: 9 } } }",
             "exchange.compression.codec.bits",
             "9",

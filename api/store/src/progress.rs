@@ -255,6 +255,7 @@ pub async fn samples(
             data_ms: row.data_ms,
             workers: unsigned32(row.workers),
             ps_shards: unsigned32(row.ps_shards),
+            noise_scale: None,
         };
         (row.at, sample)
     });

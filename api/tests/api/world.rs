@@ -86,6 +86,7 @@ pub fn sample(step: u64) -> Sample {
         data_ms: 0.25,
         workers: 1,
         ps_shards: 1,
+        noise_scale: None,
     }
 }
 

@@ -198,6 +198,7 @@ fn sample(step: u64) -> Sample {
         data_ms: 0.5 + noise,
         workers: 1,
         ps_shards: 1,
+        noise_scale: None,
     }
 }
 

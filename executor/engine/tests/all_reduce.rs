@@ -65,6 +65,185 @@ fn three_workers_come_to_what_one_does_and_to_the_same_bits_in_each_run() {
 }
 
 #[test]
+fn a_gradient_is_clipped_by_its_norm_over_all_workers() {
+    let run = |workers: u32, clip_norm: Option<f64>| {
+        let rig = Rig::new();
+        let optimizer = json!({ "kind": "sgd", "learning_rate": 0.5, "momentum": 0.5 });
+        let engine = json!({ "optimizer": optimizer, "clip_norm": clip_norm });
+        let document = peers(json!({ "engine": engine, "stop": { "steps": 30 } }));
+        let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, document));
+        crew.succeed();
+        agree(&crew);
+        (rig.final_sha256(1), final_parameters(&rig, 1))
+    };
+    let furthest = |a: &[f32], b: &[f32]| {
+        let apart = a.iter().zip(b).map(|(a, b)| (a - b).abs());
+        apart.fold(0.0, f32::max)
+    };
+    let (_, alone) = run(1, Some(0.2));
+    let (first, three) = run(3, Some(0.2));
+    let (second, _) = run(3, Some(0.2));
+    let (_, free) = run(1, None);
+    assert_eq!(first, second, "the same bits");
+    let apart = furthest(&alone, &three);
+    assert!(apart < 1e-4, "{apart}");
+    assert!(furthest(&alone, &free) > 0.1, "it was clipped");
+}
+
+/// A round of one step by one worker is a step. A text's examples have many targets, whose gradients add up.
+#[test]
+fn a_worker_alone_averages_with_itself_what_it_would_have_learned() {
+    let run = |averaging: Option<serde_json::Value>, clip_norm: Option<f64>| {
+        let rig = Rig::new();
+        let text: String = (0..4_000).map(|i| ["so ", "it ", "goes "][i % 3]).collect();
+        fs::write(rig.dataset_root().join("t.txt"), text).unwrap();
+        let engine = json!({
+            "model": { "kind": "lstm", "width": 8, "hidden": [8] },
+            "dataset": { "kind": "text", "path": "t.txt", "length": 16, "train_examples": 200, "test_examples": 20 },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.5 },
+            "clip_norm": clip_norm,
+        });
+        let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
+        let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 12 } });
+        let mut crew = Crew::start(&rig, &Launch::new(1, 1, 0, spec(document)));
+        crew.succeed();
+        final_parameters(&rig, 1)
+    };
+    let rounds = json!({ "kind": "local_sgd", "every": 1 });
+    let free = run(None, None);
+    assert_eq!(free, run(Some(rounds.clone()), None));
+    let clipped = run(None, Some(0.1));
+    assert_eq!(clipped, run(Some(rounds), Some(0.1)));
+    assert_ne!(free, clipped);
+}
+
+fn last_accuracy(crew: &mut Crew<'_>, steps: u64) -> f64 {
+    crew.chief()
+        .wait_for("a last evaluation", |report| match report {
+            TaskReport::Evaluated { evaluation } if evaluation.step == steps => {
+                Some(evaluation.accuracy)
+            }
+            _ => None,
+        })
+}
+
+#[test]
+fn every_codec_learns_as_much_between_two_workers() {
+    let run = |compression: serde_json::Value| {
+        let rig = Rig::new();
+        let exchange = json!({ "topology": "all_reduce", "compression": compression });
+        let engine = json!({ "optimizer": { "kind": "sgd", "learning_rate": 0.05 } });
+        let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 600 } });
+        let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, spec(document)));
+        crew.succeed();
+        last_accuracy(&mut crew, 600)
+    };
+    let plain = run(json!("none"));
+    for codec in [
+        json!({ "kind": "half", "format": "bf16", "feedback": true }),
+        json!({ "kind": "one_bit" }),
+        json!({ "kind": "tern_grad" }),
+        json!({ "kind": "qsgd", "bits": 4 }),
+        json!({ "kind": "top_k", "density": 0.02 }),
+        json!({ "kind": "threshold", "magnitude": 0.05 }),
+        json!({ "kind": "dgc", "density": 0.02, "momentum": 0.9, "warm_up_steps": 40 }),
+    ] {
+        let accuracy = run(json!({ "codec": codec }));
+        println!("{codec}: {accuracy}, plain {plain}");
+        // One test image is half a point.
+        assert!(
+            accuracy > plain - 0.0151,
+            "{codec}: {accuracy}, plain {plain}"
+        );
+    }
+}
+
+/// Two buckets, which travel while the backward pass goes on.
+#[test]
+fn a_killed_worker_costs_a_compressed_job_no_more() {
+    let rig = Rig::new();
+    let compression = json!({ "codec": { "kind": "one_bit" } });
+    let exchange = json!({ "topology": "all_reduce", "compression": compression });
+    let engine = json!({
+        "model": { "kind": "mlp", "hidden": [1024, 1024] },
+        "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
+    });
+    let document = json!({ "engine": engine, "exchange": exchange, "stop": { "steps": 120 } });
+    let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(document)));
+    crew.wait_for_step(20);
+    crew.tasks[1].signal("KILL");
+    assert_eq!(crew.wait(), [0, -1, 0], "{}", crew.logs());
+    agree(&crew);
+    let accuracy = last_accuracy(&mut crew, 120);
+    assert!(accuracy > 0.6, "{accuracy}");
+}
+
+#[test]
+fn workers_that_sum_gradients_tell_their_noise() {
+    let noise = |workers: u32| {
+        let rig = Rig::new();
+        let document = peers(json!({ "stop": { "steps": 200 } }));
+        let mut crew = Crew::start(&rig, &Launch::new(1, workers, 0, document));
+        crew.succeed();
+        samples(&crew.chief().events()).last().unwrap().noise_scale
+    };
+    assert_eq!(noise(1), None);
+    assert!(noise(2).is_some_and(|scale| scale > 0.0));
+}
+
+#[test]
+fn federated_workers_with_skewed_shards_learn_together() {
+    let run = |alpha: f64| {
+        let rig = Rig::new();
+        let averaging = json!({ "kind": "fedavg", "every": 4, "share": 1.0, "alpha": alpha });
+        let exchange = json!({ "topology": "all_reduce", "averaging": averaging });
+        let document = json!({ "exchange": exchange, "stop": { "steps": 600 } });
+        let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, spec(document)));
+        crew.succeed();
+        (last_accuracy(&mut crew, 600), rig.final_sha256(1))
+    };
+    let (skewed, first) = run(0.1);
+    assert!(skewed > 0.8, "{skewed}");
+    assert_eq!(run(0.1).1, first, "the same shards and bits in each run");
+    assert_ne!(run(1e5).1, first, "other shards");
+}
+
+#[test]
+fn a_worker_that_stands_still_is_left_behind() {
+    let rig = Rig::new();
+    let mut document = peers(json!({ "stop": { "steps": 3_000 } }));
+    document.exchange.hung_after_s = 2;
+    let mut crew = Crew::start(&rig, &Launch::new(1, 3, 0, document));
+    crew.wait_for_step(40);
+    let victim = crew.tasks[1].id;
+    crew.tasks[1].signal("STOP");
+    let gone = crew.chief().wait_for("a loss", |report| match report {
+        TaskReport::PeerGone { task_id, .. } => Some(*task_id),
+        _ => None,
+    });
+    assert_eq!(gone, victim);
+    assert_eq!(crew.tasks[0].wait().code(), Some(0), "{}", crew.logs());
+    assert_eq!(crew.tasks[2].wait().code(), Some(0), "{}", crew.logs());
+    agree(&crew);
+    let seen = samples(&crew.chief().events());
+    assert_eq!(seen.last().unwrap().workers, 2);
+    // It wakes up, and nobody is there.
+    crew.tasks[1].signal("CONT");
+    crew.tasks[1].wait();
+}
+
+#[test]
+fn a_chief_that_stands_still_is_a_lost_peer() {
+    let rig = Rig::new();
+    let mut document = peers(json!({ "stop": { "steps": 100_000 } }));
+    document.exchange.hung_after_s = 2;
+    let mut crew = Crew::start(&rig, &Launch::new(1, 2, 0, document));
+    crew.wait_for_step(20);
+    crew.chief().signal("STOP");
+    assert_eq!(crew.tasks[1].wait().code(), Some(75), "{}", crew.logs());
+}
+
+#[test]
 fn workers_join_and_leave_while_the_others_run_on() {
     let rig = Rig::new();
     let spec = peers(json!({ "stop": { "steps": 1_500 } }));

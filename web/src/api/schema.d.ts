@@ -773,6 +773,13 @@ export interface components {
             /** @enum {string} */
             kind: "gossip";
         } | {
+            /**
+             * Format: double
+             * @description Each worker has examples of its own, whose shares of the classes are drawn from a Dirichlet distribution of this
+             *     concentration around the whole set's (Hsu, Qi and Brown, 2019), 0.001 to 1,000,000: the smaller, the fewer classes a
+             *     worker has. When left out, workers divide every batch among themselves.
+             */
+            alpha?: number | null;
             /** Format: int32 */
             every: number;
             /** @enum {string} */
@@ -1414,6 +1421,12 @@ export interface components {
             averaging?: components["schemas"]["Averaging"] | null;
             compression?: components["schemas"]["Compression"];
             consistency?: components["schemas"]["Consistency"];
+            /**
+             * Format: int32
+             * @description A worker whose process stands still for so long while the others wait is held for lost, and they go on without it; a step
+             *     may take longer, as its process gives signs of life meanwhile. 2 to 3,600 seconds; `all_reduce` only.
+             */
+            hung_after_s?: number;
             /**
              * Format: int32
              * @description Followers that each PS shard has, 0 or 1. With one, the next shard keeps a copy of all it holds, and goes on as it when it is
@@ -2611,6 +2624,12 @@ export interface components {
              * @description Mean training loss per example since the sample before.
              */
             loss: number;
+            /**
+             * Format: double
+             * @description The gradient noise scale in examples (McCandlish et al., 2018), where several workers sum gradients: batches well below it gain
+             *     from more examples, those well above do not. Of the newest sample; a series does not keep it.
+             */
+            noise_scale?: number | null;
             /** Format: int32 */
             ps_shards: number;
             /**

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::fmt;
 
 /// How workers exchange what they learn.
-#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Exchange {
@@ -27,6 +27,10 @@ pub struct Exchange {
     /// lost: no step is lost, and nobody starts anew. 2 shards or more; `parameter_server` only.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub shard_replicas: u32,
+    /// A worker whose process stands still for so long while the others wait is held for lost, and they go on without it; a step
+    /// may take longer, as its process gives signs of life meanwhile. 2 to 3,600 seconds; `all_reduce` only.
+    #[serde(default = "hung_after_s", skip_serializing_if = "is_hung_after_s")]
+    pub hung_after_s: u32,
 }
 
 /// Where parameters live.
@@ -136,7 +140,26 @@ pub enum Averaging {
         every: u32,
         /// Of the workers that take part in a round, above 0 and at most 1; one at least.
         share: f64,
+        /// Each worker has examples of its own, whose shares of the classes are drawn from a Dirichlet distribution of this
+        /// concentration around the whole set's (Hsu, Qi and Brown, 2019), 0.001 to 1,000,000: the smaller, the fewer classes a
+        /// worker has. When left out, workers divide every batch among themselves.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        alpha: Option<f64>,
     },
+}
+
+impl Default for Exchange {
+    fn default() -> Self {
+        Self {
+            topology: Topology::default(),
+            algorithm: Algorithm::default(),
+            consistency: Consistency::default(),
+            averaging: None,
+            compression: Compression::default(),
+            shard_replicas: 0,
+            hung_after_s: hung_after_s(),
+        }
+    }
 }
 
 impl Consistency {
@@ -245,6 +268,14 @@ impl fmt::Display for Consistency {
             Self::Asp { .. } => "asp",
         })
     }
+}
+
+fn hung_after_s() -> u32 {
+    15
+}
+
+fn is_hung_after_s(seconds: &u32) -> bool {
+    *seconds == hung_after_s()
 }
 
 pub(super) fn is_zero(number: &u32) -> bool {

@@ -7,8 +7,8 @@
 
 use super::{Algorithm, Choice, Model, all_reduce_arena, barrier, broadcast, sums};
 use crate::fabric::{
-    Arena, Coordinator, Fabric, FabricError, Flow, How, Node, Options, Piece, Port, Report, Side,
-    Take, View,
+    Arena, Coordinator, Fabric, FabricError, Flow, How, Mesh, Node, Options, Piece, Port, Report,
+    Side, Take, View,
 };
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
@@ -153,12 +153,45 @@ impl Group {
     /// # Errors
     /// [`FabricError::NoView`] when the coordinator gives up; errors of this task's own.
     pub fn all_reduce(&mut self, range: Range<usize>) -> Result<Reduced, FabricError> {
+        self.repeat(range.clone(), |group| {
+            group.attempt(range.clone())?;
+            group.held = Held::Present;
+            Ok(())
+        })
+    }
+
+    /// As [`Self::all_reduce`], by `attempt`: it is given the links, the view's number and a plane of sums as long as the arena, of which it
+    /// makes `range` the sum. It must not write there before everyone has begun, nor end before its sum is complete; it is called
+    /// again in another view after a death.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn all_reduce_by(
+        &mut self,
+        range: Range<usize>,
+        mut attempt: impl FnMut(&mut Mesh, u64, &mut [f32]) -> Result<(), FabricError>,
+    ) -> Result<Reduced, FabricError> {
+        self.repeat(range, |group| {
+            let fabric = group.fabric.as_mut().expect("in a view since `start`");
+            let view = fabric.view().number;
+            let (_, output) = group.arena.sides();
+            attempt(fabric.mesh(), view, output)?;
+            group.held = Held::Arena;
+            Ok(())
+        })
+    }
+
+    /// Attempts a collective until it is complete, in however many views it takes.
+    fn repeat(
+        &mut self,
+        range: Range<usize>,
+        mut attempt: impl FnMut(&mut Self) -> Result<(), FabricError>,
+    ) -> Result<Reduced, FabricError> {
         let wanted = self.completed + 1;
-        self.range = range.clone();
+        self.range = range;
         for _ in 0..VIEWS_PER_COLLECTIVE {
-            match self.attempt(range.clone()) {
+            match attempt(self) {
                 Ok(()) => {
-                    self.held = Held::Present;
                     self.completed = wanted;
                     self.last = Reduced {
                         contributions: self.fabric().size(),

@@ -1,9 +1,10 @@
 //! A worker's own examples of each step.
 
-use crate::data::{Dataset, Examples, GlobalBatches, OrderError, TargetsMut, Task, slice};
+use crate::data::{Dataset, Examples, GlobalBatches, OrderError, Shard, TargetsMut, Task, slice};
 use crate::model::{Batch, Draw, Network, Targets};
 use std::mem;
 use std::ops::Range;
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::{self, JoinHandle};
 
@@ -89,6 +90,16 @@ struct Share {
     global: GlobalBatches,
     part: Range<usize>,
     seed: u64,
+    /// Where workers train on shards of their own in place of parts of one batch.
+    skew: Option<Skew>,
+}
+
+/// Shards by class, and this worker's own.
+#[derive(Debug, Clone)]
+struct Skew {
+    labels: Arc<[u32]>,
+    alpha: f64,
+    own: Shard,
 }
 
 impl Share {
@@ -102,7 +113,10 @@ impl Share {
 
     fn fill(&mut self, buffers: &mut Buffers, examples: &Examples, step: u64) {
         let draw = self.draw(step);
-        let indices = &self.global.indices(step)[self.part.clone()];
+        let indices = match &mut self.skew {
+            Some(skew) => skew.own.indices(step),
+            None => &self.global.indices(step)[self.part.clone()],
+        };
         buffers.fill(examples, indices, draw);
     }
 }
@@ -129,9 +143,28 @@ impl Batches {
         let part = slice(global.batch(), rank, workers);
         Self {
             buffers: buffers(part.len()),
-            share: Share { global, part, seed },
+            share: Share {
+                global,
+                part,
+                seed,
+                skew: None,
+            },
             ahead: None,
         }
+    }
+
+    /// Workers train on shards of their own, whose classes are skewed by this concentration: `labels` are all examples', and this
+    /// is worker `rank` of `workers`.
+    #[must_use]
+    pub fn skewed(mut self, labels: &[u32], alpha: f64, rank: usize, workers: usize) -> Self {
+        let share = &mut self.share;
+        let own = Shard::new(labels, alpha, share.seed, (rank, workers), share.part.len());
+        share.skew = Some(Skew {
+            labels: labels.into(),
+            alpha,
+            own,
+        });
+        self
     }
 
     /// The same batches, as worker `rank` of another number of workers.
@@ -139,6 +172,11 @@ impl Batches {
         let part = slice(self.share.global.batch(), rank, workers);
         if part.len() != self.share.part.len() {
             self.buffers = buffers(part.len());
+        }
+        let seed = self.share.seed;
+        if let Some(skew) = &mut self.share.skew {
+            let place = (rank, workers);
+            skew.own = Shard::new(&skew.labels, skew.alpha, seed, place, part.len());
         }
         self.share.part = part;
         // What it fills is the old part; the next step begins another.

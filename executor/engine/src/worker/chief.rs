@@ -46,6 +46,8 @@ pub(super) struct Chief<'a> {
     /// Who took part in that step.
     layout: Layout,
     evaluation: Option<Evaluation>,
+    /// As the exchange has measured it.
+    noise_scale: Option<f64>,
 }
 
 impl<'a> Chief<'a> {
@@ -84,6 +86,7 @@ impl<'a> Chief<'a> {
                 ps_shards: launch.ps_shards,
             },
             evaluation: None,
+            noise_scale: None,
         })
     }
 
@@ -121,6 +124,7 @@ impl<'a> Chief<'a> {
         times: StepTimes,
     ) -> Result<Option<String>, Trouble> {
         self.step = step;
+        self.noise_scale = exchange.noise_scale();
         self.curve.add(stats);
         self.meter.add(stats, times);
         let ends_epoch = step.is_multiple_of(self.steps_per_epoch);
@@ -298,8 +302,8 @@ impl<'a> Chief<'a> {
             return Ok(());
         }
         let epoch = self.position(self.step).epochs();
-        let Layout { workers, ps_shards } = self.layout;
-        let Some(sample) = self.meter.take(self.step, epoch, workers, ps_shards) else {
+        let place = (self.step, epoch);
+        let Some(sample) = self.meter.take(place, self.layout, self.noise_scale) else {
             return Ok(());
         };
         if self.logged_at.elapsed() >= LOG_EVERY {

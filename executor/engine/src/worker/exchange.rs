@@ -49,6 +49,11 @@ pub(super) trait Exchange {
         Ok(())
     }
 
+    /// The gradient noise scale in examples, where the exchange measures it.
+    fn noise_scale(&self) -> Option<f64> {
+        None
+    }
+
     /// How many take part now.
     fn layout(&self) -> Layout;
 

@@ -13,6 +13,7 @@ use crate::loss::StepLoss;
 use crate::model::{Draw, Network, Workspace};
 use crate::wire::hello::StepStats;
 use muster_model::assignment::TaskLaunch;
+use muster_model::spec::{Averaging, JobSpec};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -37,6 +38,14 @@ fn largest_pass(examples: usize, passes: usize) -> usize {
     examples.div_ceil(passes).clamp(1, MAX_PASS)
 }
 
+/// The concentration of the classes of workers' own shards.
+fn skew(spec: &JobSpec) -> Option<f64> {
+    match spec.exchange.averaging? {
+        Averaging::Fedavg { alpha, .. } => alpha,
+        _ => None,
+    }
+}
+
 impl Model {
     /// Reads the data set and makes room, as worker `rank` of the launch's.
     ///
@@ -54,9 +63,12 @@ impl Model {
         let global = batches::global(engine.seed, data.train.len(), batch)?;
         let rank = rank as usize;
         let workers = launch.workers as usize;
-        let batches = Batches::new(global, engine.seed, rank, workers, |examples| {
+        let mut batches = Batches::new(global, engine.seed, rank, workers, |examples| {
             Buffers::new(&network, &data, examples)
         });
+        if let (Some(alpha), Some(labels)) = (skew(&launch.spec), data.train.classes()) {
+            batches = batches.skewed(labels, alpha, rank, workers);
+        }
         let passes = engine.accumulate.unwrap_or(1).max(1) as usize;
         let largest_pass = largest_pass(batches.examples(), passes);
         log::line(format_args!(

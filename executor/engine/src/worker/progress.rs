@@ -1,5 +1,6 @@
 //! What the chief counts between two progress samples.
 
+use crate::checkpoint::Layout;
 use crate::clock;
 use crate::log;
 use crate::wire::hello::StepStats;
@@ -57,7 +58,12 @@ impl Meter {
     }
 
     /// The sample since the one before, if there was any step; counting begins anew.
-    pub fn take(&mut self, step: u64, epoch: f64, workers: u32, ps_shards: u32) -> Option<Sample> {
+    pub fn take(
+        &mut self,
+        (step, epoch): (u64, f64),
+        Layout { workers, ps_shards }: Layout,
+        noise_scale: Option<f64>,
+    ) -> Option<Sample> {
         // Workers that average tell of a whole round's examples at its end.
         if self.steps == 0 || self.stats.examples == 0 {
             return None;
@@ -84,6 +90,7 @@ impl Meter {
             data_ms: per_step_ms(done.times.data),
             workers,
             ps_shards,
+            noise_scale,
         })
     }
 }

@@ -10,6 +10,12 @@ impl JobSpec {
         let Some(codecs) = self.exchange.compression.codecs() else {
             return;
         };
+        errors.check(
+            "exchange.compression",
+            &"with a codec",
+            self.exchange.averaging.is_none(),
+            "none with exchange.averaging: codecs are for gradients, and parameters are averaged",
+        );
         self.check_codec(errors, "exchange.compression.codec", codecs.codec);
         errors.check(
             "exchange.compression.layers",

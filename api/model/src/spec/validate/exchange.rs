@@ -1,7 +1,7 @@
 //! What of an exchange goes together.
 
 use super::Errors;
-use crate::spec::{Algorithm, Averaging, Consistency, JobSpec, Topology};
+use crate::spec::{Algorithm, Averaging, Consistency, Exchange, JobSpec, Learn, Topology};
 
 const ONLY_WITH_SHARDS: &str = "left out: only parameter_server has it";
 
@@ -24,6 +24,7 @@ impl JobSpec {
                 "left out: only all_reduce has it",
             );
             check_averaging(errors, averaging);
+            self.check_skew(errors, averaging);
         }
         self.check_compression(errors);
         errors.check(
@@ -47,7 +48,43 @@ impl JobSpec {
                 "0, or scale.ps_shards.min 2 or more ({fewest} now): another shard keeps the copy of each"
             ),
         );
+        let hung = exchange.hung_after_s;
+        errors.check(
+            "exchange.hung_after_s",
+            &hung,
+            (2..=3_600).contains(&hung),
+            "2 to 3600 seconds",
+        );
+        errors.check(
+            "exchange.hung_after_s",
+            &hung,
+            !shards || hung == Exchange::default().hung_after_s || !(2..=3_600).contains(&hung),
+            "left out: only all_reduce has it",
+        );
         self.check_what_is_carried_out(errors);
+    }
+
+    fn check_skew(&self, errors: &mut Errors, averaging: &Averaging) {
+        let Averaging::Fedavg {
+            alpha: Some(alpha), ..
+        } = *averaging
+        else {
+            return;
+        };
+        errors.check(
+            "exchange.averaging.alpha",
+            &alpha,
+            (0.001..=1e6).contains(&alpha),
+            "0.001 to 1000000",
+        );
+        let dataset = &self.engine.dataset;
+        let classes = matches!(dataset.learn(), Learn::Classes { .. }) && !dataset.is_text();
+        errors.check(
+            "exchange.averaging.alpha",
+            &alpha,
+            classes || !(0.001..=1e6).contains(&alpha),
+            "left out: only examples that have a class each can be dealt by class",
+        );
     }
 
     fn check_consistency(&self, errors: &mut Errors, shards: bool) {

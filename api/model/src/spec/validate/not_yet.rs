@@ -3,21 +3,13 @@
 //! One function for each group; whoever carries a variant out takes its line away.
 
 use super::Errors;
-use crate::spec::{Compression, Consistency, Exchange, JobSpec, Topology};
+use crate::spec::{Compression, Consistency, Exchange, JobSpec};
 use std::fmt;
 
 impl JobSpec {
     pub(super) fn check_what_is_carried_out(&self, errors: &mut Errors) {
-        clipping(errors, self.engine.clip_norm);
         consistency(errors, &self.exchange);
-        compression(errors, &self.exchange);
         replicas(errors, &self.exchange);
-    }
-}
-
-fn clipping(errors: &mut Errors, norm: Option<f64>) {
-    if let Some(norm) = norm {
-        not_yet(errors, "engine.clip_norm", &norm, false, "left out");
     }
 }
 
@@ -29,18 +21,6 @@ fn consistency(errors: &mut Errors, exchange: &Exchange) {
         &eager,
         !eager,
         "false",
-    );
-}
-
-fn compression(errors: &mut Errors, exchange: &Exchange) {
-    let there =
-        exchange.compression == Compression::None || exchange.topology == Topology::ParameterServer;
-    not_yet(
-        errors,
-        "exchange.compression",
-        &"with a codec",
-        there,
-        "none, where there are no PS shards",
     );
 }
 

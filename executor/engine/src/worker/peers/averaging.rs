@@ -80,7 +80,7 @@ impl Averaging {
     /// Whether this worker trains in step `step`. Of FedAvg's clients only the sampled ones do, the same in all of a round.
     #[must_use]
     pub fn trains(&self, step: u64, rank: usize, workers: usize) -> bool {
-        let spec::Averaging::Fedavg { every, share } = self.method else {
+        let spec::Averaging::Fedavg { every, share, .. } = self.method else {
             return true;
         };
         let round = step / u64::from(every.max(1));
@@ -232,6 +232,7 @@ mod tests {
             Fedavg {
                 every: 4,
                 share: 0.5,
+                alpha: None,
             },
             7,
             1,

@@ -1,11 +1,14 @@
 //! Which gradients travel together, and the step in which they do so while the backward pass goes on.
 
+use super::coded::Coded;
 use super::head::{HEAD, Head};
-use super::replica::Summed;
+use super::noise::Parts;
+use super::replica::{Replica, Summed};
 use crate::collective::{Group, Reduced};
 use crate::data::slice;
 use crate::fabric::FabricError;
 use crate::model::Block;
+use crate::wire::hello::StepStats;
 use crate::worker::model::Model;
 use crate::worker::progress::StepTimes;
 use muster_model::id::TaskId;
@@ -31,6 +34,27 @@ pub fn buckets(blocks: &[Block]) -> Vec<Range<usize>> {
     buckets
 }
 
+/// How gradients are summed: as they are, or as codecs' bytes.
+#[derive(Debug)]
+pub enum Way<'a> {
+    Plain,
+    Coded(&'a mut Coded),
+}
+
+impl Way<'_> {
+    fn all_reduce(
+        &mut self,
+        group: &mut Group,
+        step: u64,
+        arena: Range<usize>,
+    ) -> Result<Reduced, FabricError> {
+        match self {
+            Self::Plain => group.all_reduce(arena),
+            Self::Coded(coded) => coded.all_reduce(group, step, arena),
+        }
+    }
+}
+
 /// Whose examples a step is cut into.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Cut {
@@ -42,12 +66,18 @@ pub struct Cut {
 }
 
 impl Cut {
+    /// What makes the mean of a sum over everyone's examples.
+    #[must_use]
+    pub fn whole(&self) -> f32 {
+        1.0 / (self.batch * self.targets.max(1) as usize) as f32
+    }
+
     /// What makes the mean over the examples whose gradients are in the sum of it. It is 1 / batch unless somebody has died in
     /// mid-step: his examples are then in none of the sums that were complete later, and the mean is over the others'.
     fn scale(&self, group: &Group, reduced: Reduced) -> f32 {
         let targets = self.targets.max(1) as usize;
         if reduced.contributions == self.workers.len() {
-            return 1.0 / (self.batch * targets) as f32;
+            return self.whole();
         }
         let contributors = group
             .members_of(reduced.view)
@@ -60,6 +90,39 @@ impl Cut {
     }
 }
 
+/// A step to be computed and summed.
+#[derive(Debug)]
+pub struct Step<'a> {
+    pub number: u64,
+    pub cut: &'a Cut,
+    pub head: Head,
+    /// Where the noise of gradients is measured: who knows which of them are any.
+    pub measured_by: Option<&'a Replica>,
+}
+
+impl Step<'_> {
+    /// The head that goes with these gradients.
+    fn head(&self, stats: StepStats, gradients: &[f32]) -> Head {
+        let examples = stats.examples as f32;
+        let parts = self.measured_by.filter(|_| examples > 0.0).map(|replica| {
+            let whole = Summed {
+                range: 0..gradients.len(),
+                scale: 1.0 / (examples * self.cut.targets.max(1) as f32),
+            };
+            Parts {
+                squares: replica.square_norm(gradients, &[whole]) as f32,
+                inverses: 1.0 / examples,
+                workers: 1.0,
+            }
+        });
+        Head {
+            stats,
+            parts: parts.unwrap_or_default(),
+            ..self.head
+        }
+    }
+}
+
 /// A step's sums over all workers.
 #[derive(Debug)]
 pub struct Sums {
@@ -69,33 +132,32 @@ pub struct Sums {
 
 /// Computes the gradients right where they are summed, and sums them at once: for few of them, or a worker alone.
 pub fn in_one(
-    group: &mut Group,
+    (group, way): (&mut Group, &mut Way<'_>),
     model: &mut Model,
-    step: u64,
-    cut: &Cut,
-    mut head: Head,
+    step: &Step<'_>,
 ) -> (Result<Sums, FabricError>, StepTimes) {
     let len = model.parameters.len();
-    let (stats, times) = model.gradient(step, &mut group.gradients_mut()[HEAD..], &mut |_, _| {});
-    head.stats = stats;
+    let gradients = &mut group.gradients_mut()[HEAD..];
+    let (stats, times) = model.gradient(step.number, gradients, &mut |_, _| {});
+    let head = step.head(stats, gradients);
     head.write(group.gradients_mut());
-    let sums = group.all_reduce(0..HEAD + len).map(|reduced| Sums {
-        head: Head::read(group.sums()),
-        parts: vec![Summed {
-            range: 0..len,
-            scale: cut.scale(group, reduced),
-        }],
-    });
+    let sums = way
+        .all_reduce(group, step.number, 0..HEAD + len)
+        .map(|reduced| Sums {
+            head: Head::read(group.sums()),
+            parts: vec![Summed {
+                range: 0..len,
+                scale: step.cut.scale(group, reduced),
+            }],
+        });
     (sums, times)
 }
 
 /// Sums each of `buckets` on a thread of its own as soon as the backward pass has completed it, into `sums`.
 pub fn overlapped(
-    group: &mut Group,
+    (group, way): (&mut Group, &mut Way<'_>),
     model: &mut Model,
-    step: u64,
-    cut: &Cut,
-    mut head: Head,
+    step: &Step<'_>,
     buckets: &[Range<usize>],
     (gradients, sums): (&mut [f32], &mut [f32]),
 ) -> (Result<Sums, FabricError>, StepTimes) {
@@ -108,24 +170,24 @@ pub fn overlapped(
                 // The head lies before the gradients and goes with the last bucket, which begins with the first of them.
                 let arena = HEAD + range.end - floats.len()..HEAD + range.end;
                 group.gradients_mut()[arena.clone()].copy_from_slice(&floats);
-                let reduced = group.all_reduce(arena)?;
+                let reduced = way.all_reduce(group, step.number, arena)?;
                 // The next sum may come about in another view, whose memory does not have this one.
                 sums[range.clone()]
                     .copy_from_slice(&group.sums()[HEAD + range.start..HEAD + range.end]);
-                let scale = cut.scale(group, reduced);
+                let scale = step.cut.scale(group, reduced);
                 parts.push(Summed { range, scale });
             }
             let head = Head::read(group.sums());
             Ok(Sums { head, parts })
         });
         let mut waiting = early.iter().peekable();
-        let (stats, times) = model.gradient(step, gradients, &mut |done, gradients| {
+        let (stats, times) = model.gradient(step.number, gradients, &mut |done, gradients| {
             while let Some(bucket) = waiting.next_if(|bucket| bucket.start >= done.start) {
                 // Nobody listens once the exchange has failed; its error is what counts.
                 let _ = ready.send((bucket.clone(), gradients[bucket.clone()].to_vec()));
             }
         });
-        head.stats = stats;
+        let head = step.head(stats, gradients);
         let mut floats = vec![0.0; HEAD + last.len()];
         head.write(&mut floats);
         floats[HEAD..].copy_from_slice(&gradients[last.clone()]);
@@ -137,7 +199,11 @@ pub fn overlapped(
 }
 
 /// The chief's part in a step that is none: it tells everyone that training is over.
-pub fn finish(group: &mut Group, buckets: &[Range<usize>]) -> Result<(), FabricError> {
+pub fn finish(
+    (group, way): (&mut Group, &mut Way<'_>),
+    step: u64,
+    buckets: &[Range<usize>],
+) -> Result<(), FabricError> {
     let head = Head {
         finish: true,
         ..Head::default()
@@ -150,7 +216,7 @@ pub fn finish(group: &mut Group, buckets: &[Range<usize>]) -> Result<(), FabricE
         } else {
             HEAD + bucket.start
         };
-        group.all_reduce(start..HEAD + bucket.end)?;
+        way.all_reduce(group, step, start..HEAD + bucket.end)?;
     }
     Ok(())
 }

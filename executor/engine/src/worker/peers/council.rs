@@ -3,6 +3,7 @@
 use super::office::{Call, Farewell, Office, Told};
 use crate::clock;
 use crate::fabric::{Channel, Coordinator, Credentials, PeerHello, Report, Stream, View};
+use crate::log;
 use crate::stop::StopFlag;
 use crate::wire::{Kind, WireError};
 use crate::worker::train::RosterSource;
@@ -75,7 +76,12 @@ impl Chair {
         self.office.take_dead()
     }
 
-    /// Tells everyone who asks that it is over.
+    /// From here on nobody is given a view.
+    pub fn end(&self) {
+        self.office.end();
+    }
+
+    /// Tells everyone who asks that it is over, and waits a moment for them.
     pub fn close(&self) {
         self.office.close();
     }
@@ -101,6 +107,9 @@ impl Coordinator for Chair {
 /// Every other worker's: its connection to the chief's office.
 pub struct Remote {
     lines: Mutex<BufReader<Stream>>,
+    chief: TaskId,
+    /// How long a chief that is held for lost may take to say that it lives.
+    silence: Duration,
     stop: StopFlag,
     farewell: OnceLock<Farewell>,
 }
@@ -114,6 +123,7 @@ impl Remote {
         address: &str,
         chief: TaskId,
         me: &Credentials,
+        silence: Duration,
         stop: StopFlag,
     ) -> Result<Arc<Self>, WireError> {
         let mut stream = Stream::tcp(dial(address)?)?;
@@ -131,6 +141,8 @@ impl Remote {
         stream.expect_welcome(clock::now() + JOIN_LIMIT)?;
         Ok(Arc::new(Self {
             lines: Mutex::new(BufReader::new(stream)),
+            chief,
+            silence,
             stop,
             farewell: OnceLock::new(),
         }))
@@ -164,6 +176,8 @@ impl Remote {
         if self.stop.is_set() {
             return Err(Farewell::Stopped);
         }
+        let asked = clock::now();
+        let chief_is_lost = report.lost.contains(&self.chief);
         // What is there before it was asked for is the news that everything is over.
         if !comes(&lines, Duration::ZERO) {
             say(lines.get_mut(), &Call::Next(report)).map_err(|_| Farewell::ChiefLost)?;
@@ -171,6 +185,10 @@ impl Remote {
         while !comes(&lines, LOOK_EVERY) {
             if self.stop.is_set() {
                 return Err(Farewell::Stopped);
+            }
+            if chief_is_lost && asked.elapsed() > self.silence {
+                log::line("the chief gives no sign of life");
+                return Err(Farewell::ChiefLost);
             }
         }
         let mut line = Vec::new();

@@ -3,6 +3,7 @@
 //! They are summed with the gradients, so everyone reads the same of the same step: that is how all agree on the step after which
 //! the members change, or training ends, without a message more.
 
+use super::noise::Parts;
 use crate::wire::hello::StepStats;
 
 /// Floats, a cache line of them.
@@ -18,6 +19,8 @@ pub struct Head {
     pub finish: bool,
     /// What this worker's parameters count for, where parameters are averaged.
     pub weight: f32,
+    /// In steps in which the noise of gradients is measured.
+    pub parts: Parts,
 }
 
 impl Head {
@@ -35,6 +38,9 @@ impl Head {
         out[4] = f32::from(u8::from(self.regroup));
         out[5] = f32::from(u8::from(self.finish));
         out[6] = self.weight;
+        out[7] = self.parts.squares;
+        out[8] = self.parts.inverses;
+        out[9] = self.parts.workers;
     }
 
     #[must_use]
@@ -49,6 +55,11 @@ impl Head {
             regroup: floats[4] > 0.0,
             finish: floats[5] > 0.0,
             weight: floats[6],
+            parts: Parts {
+                squares: floats[7],
+                inverses: floats[8],
+                workers: floats[9],
+            },
         }
     }
 }
@@ -80,6 +91,11 @@ mod tests {
             regroup: true,
             finish: false,
             weight: 3.0,
+            parts: Parts {
+                squares: 0.5,
+                inverses: 0.25,
+                workers: 1.0,
+            },
         };
         let mut floats = [f32::NAN; HEAD];
         head.write(&mut floats);
@@ -87,6 +103,7 @@ mod tests {
         assert!((read.stats.loss_sum - head.stats.loss_sum).abs() < 1e-9);
         assert_eq!((read.stats.correct, read.stats.examples), (77, 16_777_215));
         assert_eq!((read.regroup, read.finish), (true, false));
+        assert_eq!((read.weight, read.parts), (head.weight, head.parts));
         let diverged = Head {
             stats: StepStats {
                 loss_sum: f64::INFINITY,

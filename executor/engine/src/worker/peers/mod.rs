@@ -7,8 +7,10 @@
 
 mod averaging;
 mod buckets;
+mod coded;
 mod council;
 mod head;
+mod noise;
 mod office;
 mod replica;
 mod round;
@@ -30,12 +32,14 @@ use crate::model::Network;
 use crate::wire::WireError;
 use crate::wire::hello::StepStats;
 use averaging::Averaging;
-use buckets::{Cut, Sums, buckets};
+use buckets::{Cut, Step, Sums, Way, buckets};
+use coded::Coded;
 use council::{Chair, Remote, roster};
 use head::{HEAD, Head, count_from_floats, count_to_floats};
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
 use muster_model::id::TaskId;
 use muster_model::spec;
+use noise::Noise;
 use office::{Farewell, Office};
 use replica::Replica;
 use std::ops::Range;
@@ -50,7 +54,8 @@ const PEERS_EVERY: Duration = Duration::from_millis(20);
 /// How long the chief may refuse connections before it counts as lost.
 const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
-/// A worker that lives but takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever takes.
+/// A worker whose process runs but which takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever
+/// takes. One whose process stands still is found by its missing pulse long before.
 const STALL: Duration = Duration::from_secs(900);
 
 /// Of the averages' centre, in checkpoints.
@@ -69,7 +74,10 @@ pub(super) struct AllReduce<'a> {
     /// Only where gradients travel in several buckets.
     gradients: Vec<f32>,
     sums: Vec<f32>,
+    /// Where gradients go as codecs' bytes.
+    coded: Option<Coded>,
     cut: Cut,
+    noise: Noise,
     me: TaskId,
     /// That comes next.
     step: u64,
@@ -107,12 +115,13 @@ impl<'a> AllReduce<'a> {
             _ => std::env::temp_dir(),
         };
         let port = Port::bind(around.listen_host, Some(Path::new(&folder)), me.clone())?;
+        let silence = Duration::from_secs(launch.spec.exchange.hung_after_s.into());
         let seat = match rank {
             0 => preside(launch, me, around)?,
             _ => {
                 let address = port.member().address.to_string();
                 around.reporter.report(&TaskReport::Listening { address })?;
-                attend(launch, &me, around)?
+                attend(launch, &me, silence, around)?
             }
         };
         let seat = match seat {
@@ -127,6 +136,7 @@ impl<'a> AllReduce<'a> {
             false => 1,
         };
         let options = Options {
+            silence,
             stall: STALL,
             ..Options::default()
         };
@@ -144,6 +154,9 @@ impl<'a> AllReduce<'a> {
             Err(error) => return Err(error.into()),
         };
         let buckets = buckets(network.blocks());
+        let codecs = launch.spec.exchange.compression.codecs();
+        let seed = launch.spec.engine.seed;
+        let coded = codecs.map(|codecs| Coded::new(codecs, network.blocks(), seed));
         let spare = match buckets.len() > 1 || averaging.is_some() {
             true => len,
             false => 0,
@@ -152,15 +165,18 @@ impl<'a> AllReduce<'a> {
             around,
             group,
             seat,
-            replica: Replica::new(optimizer, network.blocks(), around.threads),
+            replica: Replica::new(optimizer, network.blocks(), around.threads)
+                .clipping(launch.spec.engine.clip_norm),
             buckets,
             gradients: vec![0.0; spare],
             sums: vec![0.0; spare],
+            coded: coded.transpose()?,
             cut: Cut {
                 workers: Vec::new(),
                 batch: launch.spec.engine.batch as usize,
                 targets: launch.spec.engine.targets_per_example(),
             },
+            noise: Noise::default(),
             me: launch.task_id,
             step: 0,
             averaging: averaging.map(|method| Averaging::new(method, launch.spec.engine.seed, len)),
@@ -271,19 +287,26 @@ impl<'a> AllReduce<'a> {
             regroup,
             ..Head::default()
         };
+        let measures = self.cut.workers.len() > 1 && step.is_multiple_of(noise::EVERY);
+        let step = Step {
+            number: step,
+            cut: &self.cut,
+            head,
+            measured_by: measures.then_some(&self.replica),
+        };
         let began = clock::now();
+        let mut way = self.coded.as_mut().map_or(Way::Plain, Way::Coded);
+        let ours = (&mut self.group, &mut way);
         let (sums, mut times) = if self.buckets.len() > 1 && self.cut.workers.len() > 1 {
             buckets::overlapped(
-                &mut self.group,
+                ours,
                 model,
-                step,
-                &self.cut,
-                head,
+                &step,
                 &self.buckets,
                 (&mut self.gradients, &mut self.sums),
             )
         } else {
-            buckets::in_one(&mut self.group, model, step, &self.cut, head)
+            buckets::in_one(ours, model, &step)
         };
         times.exchange = began.elapsed().saturating_sub(times.data + times.compute);
         (sums, times)
@@ -342,6 +365,11 @@ impl Exchange for AllReduce<'_> {
             1 => &self.group.sums()[HEAD..],
             _ => &self.sums,
         };
+        let whole = self.cut.whole();
+        if head.parts.workers > 1.0 && parts.iter().all(|part| part.scale == whole) {
+            let square = self.replica.square_norm(sums, &parts);
+            self.noise.observe(head.parts, square, self.cut.batch);
+        }
         self.replica.update(&mut model.parameters, sums, &parts);
         self.step = step + 1;
         if let Err(error) = self.between(model, head.regroup) {
@@ -373,6 +401,10 @@ impl Exchange for AllReduce<'_> {
         })
     }
 
+    fn noise_scale(&self) -> Option<f64> {
+        self.noise.scale()
+    }
+
     fn layout(&self) -> Layout {
         Layout {
             workers: self.group.view().members.len() as u32,
@@ -386,7 +418,10 @@ impl Exchange for AllReduce<'_> {
             Some(averaging) if averaging.is_due(self.step) => return Ok(()),
             // The round ends early for the chief, and the others' work of it counts.
             Some(_) => self.end_round(model, true).map(drop),
-            None => buckets::finish(&mut self.group, &self.buckets),
+            None => {
+                let mut way = self.coded.as_mut().map_or(Way::Plain, Way::Coded);
+                buckets::finish((&mut self.group, &mut way), self.step, &self.buckets)
+            }
         };
         match concluded {
             // Told to stop: the others hear of the end by the office's closing.
@@ -403,7 +438,9 @@ impl Exchange for AllReduce<'_> {
         let Self { group, seat, .. } = *self;
         match seat {
             Seat::Chief(chair) => {
-                // First, so that those in the middle of a sum come and ask.
+                // They must not form a view of their own when they find the chief gone.
+                chair.end();
+                // Before it waits, so that those in the middle of a sum come and ask.
                 drop(group);
                 chair.close();
             }
@@ -478,6 +515,7 @@ fn preside(
 fn attend(
     launch: &TaskLaunch,
     me: &Credentials,
+    silence: Duration,
     around: &Surroundings<'_>,
 ) -> Result<Result<Seat, Ending>, WorkerError> {
     let began = clock::now();
@@ -490,7 +528,7 @@ fn attend(
             Ok(chief) => chief,
             Err(ending) => return Ok(Err(ending)),
         };
-        match Remote::connect(&address, id, me, around.stop.clone()) {
+        match Remote::connect(&address, id, me, silence, around.stop.clone()) {
             Ok(remote) => return Ok(Ok(Seat::Member(remote))),
             Err(WireError::Refused(reason)) => {
                 let refused = WireError::Refused(reason);

@@ -161,10 +161,15 @@ impl Office {
         }
     }
 
-    /// Tells everyone who asks that it is over, and waits a moment for them to ask.
-    pub fn close(&self) {
+    /// From here on everyone who asks is told that it is over.
+    pub fn end(&self) {
         self.room.lock().over = true;
         self.room.changed.notify_all();
+    }
+
+    /// The same, and waits a moment for them to ask.
+    pub fn close(&self) {
+        self.end();
         let began = clock::now();
         while self.room.visitors.load(Ordering::Relaxed) > 0 && began.elapsed() < FAREWELL_LIMIT {
             let state = self.room.lock();

@@ -21,6 +21,8 @@ pub struct Replica {
     optimizer: Optimizer,
     blocks: Vec<(Range<usize>, Role)>,
     threads: usize,
+    /// The longest that a mean gradient may be.
+    clip_norm: Option<f64>,
     /// Plane after plane, each as long as the parameters.
     pub state: Vec<Vec<f32>>,
     /// Made so far.
@@ -46,8 +48,28 @@ impl Replica {
                 .collect(),
             optimizer,
             threads: threads.max(1),
+            clip_norm: None,
             updates: 0,
         }
+    }
+
+    /// Mean gradients that are longer than this are scaled down to it.
+    #[must_use]
+    pub fn clipping(mut self, norm: Option<f64>) -> Self {
+        self.clip_norm = norm;
+        self
+    }
+
+    /// The square of the Euclidean norm of the mean gradient that `parts` make of `sums`. What moves statistics is none of it.
+    #[must_use]
+    pub fn square_norm(&self, sums: &[f32], parts: &[Summed]) -> f64 {
+        let gradients: Vec<(&[f32], f32)> = self
+            .blocks
+            .iter()
+            .filter(|(_, role)| *role != Role::Statistic)
+            .map(|(range, _)| (&sums[range.clone()], scale_of(range, parts)))
+            .collect();
+        optimizer::square_norm(&gradients, self.threads)
     }
 
     /// Takes over what a checkpoint holds.
@@ -73,13 +95,16 @@ impl Replica {
     pub fn update(&mut self, parameters: &mut [f32], sums: &[f32], parts: &[Summed]) {
         let step = self.updates;
         self.updates += 1;
+        let clip = self.clip_norm.map_or(1.0, |limit| {
+            optimizer::clip_factor(limit, self.square_norm(sums, parts).sqrt())
+        });
         let optimizer = &self.optimizer;
         let jobs = jobs(
             optimizer,
             &self.blocks,
             &mut self.state,
             parameters,
-            sums,
+            (sums, clip),
             parts,
         );
         let threads = self.threads.min(jobs.len() / CHUNKS_PER_THREAD).max(1);
@@ -101,7 +126,7 @@ fn jobs<'a>(
     blocks: &[(Range<usize>, Role)],
     state: &'a mut [Vec<f32>],
     parameters: &'a mut [f32],
-    sums: &'a [f32],
+    (sums, clip): (&'a [f32], f64),
     parts: &[Summed],
 ) -> Vec<Job<'a>> {
     let by_tensor = matches!(optimizer.rule, Rule::Lars { .. });
@@ -111,8 +136,11 @@ fn jobs<'a>(
         std::array::from_fn(|_| planes.next().map_or(&mut [][..], Vec::as_mut_slice));
     let mut rest = parameters;
     for (range, role) in blocks {
-        let part = parts.iter().find(|part| part.range.contains(&range.start));
-        let scale = part.map_or(0.0, |part| part.scale);
+        let scale = match role {
+            // Clipping is for gradients; a statistic's way is no shorter for theirs being long.
+            Role::Statistic => scale_of(range, parts),
+            _ => (f64::from(scale_of(range, parts)) * clip) as f32,
+        };
         let block = take(&mut rest, range.len());
         let sum = &sums[range.clone()];
         let trust = match role {
@@ -132,6 +160,12 @@ fn jobs<'a>(
         }
     }
     jobs
+}
+
+/// Of the part that a block lies in.
+fn scale_of(block: &Range<usize>, parts: &[Summed]) -> f32 {
+    let part = parts.iter().find(|part| part.range.contains(&block.start));
+    part.map_or(0.0, |part| part.scale)
 }
 
 fn copy(from: &[f32], into: &mut Vec<f32>) {
@@ -171,5 +205,87 @@ impl Job<'_> {
             self.scale,
             self.trust,
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::Fill;
+
+    fn blocks(lens: &[(usize, Role)]) -> Vec<Block> {
+        let mut end = 0;
+        let mut block = |(len, role): &(usize, Role)| {
+            end += len;
+            Block {
+                name: format!("block{end}"),
+                offset: end - len,
+                len: *len,
+                shape: vec![*len],
+                role: *role,
+                fill: Fill::Constant(0.0),
+            }
+        };
+        lens.iter().map(&mut block).collect()
+    }
+
+    fn sgd(lr: f64) -> Optimizer {
+        Optimizer::new(Rule::Sgd {
+            lr,
+            momentum: 0.0,
+            nesterov: false,
+            weight_decay: 0.0,
+        })
+    }
+
+    /// Against plain f64: two parts of their own scale, and a statistic that neither counts nor is scaled.
+    #[test]
+    fn an_update_is_clipped_by_the_norm_of_the_whole_mean() {
+        let blocks = blocks(&[
+            (70_000, Role::Weight),
+            (10, Role::Bias),
+            (6, Role::Statistic),
+            (3_000, Role::Weight),
+        ]);
+        let len = 73_016;
+        let sums: Vec<f32> = (0..len)
+            .map(|i| ((i * 7_919) % 1_003) as f32 / 501.5 - 1.0)
+            .collect();
+        let parts =
+            [(70_010..len, 0.5), (0..70_010, 0.25)].map(|(range, scale)| Summed { range, scale });
+        let is_statistic = |i: usize| (70_010..70_016).contains(&i);
+        let mean = |i: usize| f64::from(sums[i]) * if i < 70_010 { 0.25 } else { 0.5 };
+        let squares = (0..len)
+            .filter(|i| !is_statistic(*i))
+            .map(|i| mean(i).powi(2));
+        let norm = squares.sum::<f64>().sqrt();
+        for limit in [0.5, 2.0 * norm] {
+            let factor = (limit / (norm + 1e-6)).min(1.0);
+            let mut after: Option<Vec<f32>> = None;
+            for threads in [1, 3] {
+                let mut replica = Replica::new(sgd(1.0), &blocks, threads).clipping(Some(limit));
+                let mut parameters = vec![0.0; len];
+                replica.update(&mut parameters, &sums, &parts);
+                for (i, parameter) in parameters.iter().enumerate() {
+                    let expected = if is_statistic(i) {
+                        mean(i)
+                    } else {
+                        mean(i) * factor
+                    };
+                    let off = f64::from(*parameter) + expected;
+                    assert!(
+                        off.abs() <= 1e-6 * expected.abs(),
+                        "{limit}, {i}: {parameter}"
+                    );
+                }
+                let first = after.get_or_insert_with(|| parameters.clone());
+                assert!(
+                    first
+                        .iter()
+                        .zip(&parameters)
+                        .all(|(a, b)| a.to_bits() == b.to_bits())
+                );
+            }
+        }
     }
 }

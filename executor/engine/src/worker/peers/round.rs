@@ -59,7 +59,7 @@ impl AllReduce<'_> {
         if stats.examples > 0 {
             let whole = Summed {
                 range: 0..self.gradients.len(),
-                scale: 1.0 / stats.examples as f32,
+                scale: 1.0 / (stats.examples as f32 * self.cut.targets.max(1) as f32),
             };
             let gradients = &self.gradients;
             self.replica
@@ -87,6 +87,7 @@ impl AllReduce<'_> {
             regroup,
             finish,
             weight,
+            ..Head::default()
         };
         let arena = self.group.gradients_mut();
         head.write(arena);

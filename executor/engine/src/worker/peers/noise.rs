@@ -1,0 +1,122 @@
+//! The gradient noise scale, from norms that a step has anyway (McCandlish, Kaplan, Amodei and the Dota team, "An Empirical Model of
+//! Large-Batch Training", 2018, appendix A.1).
+//!
+//! The mean gradient of b examples has the expected square norm |G|² + tr(Σ)/b. A worker's part of a batch and the whole batch are two
+//! such means, which give both unknowns; each is followed by an exponential average, as their ratio alone is far too noisy. That ratio,
+//! tr(Σ)/|G|², is in examples: batches well below it gain from more workers as much as from more steps, batches well above gain nothing.
+
+/// Steps from one measurement to the next: each reads all gradients twice.
+pub const EVERY: u64 = 8;
+
+/// What one measurement leaves of the average before it.
+const KEEPS: f64 = 0.95;
+
+/// What workers say of their own parts of a step, summed over them.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Parts {
+    /// The square norms of their mean gradients.
+    pub squares: f32,
+    /// One over their examples.
+    pub inverses: f32,
+    /// How many have measured.
+    pub workers: f32,
+}
+
+/// The averages so far.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Noise {
+    /// Of |G|², and of tr(Σ) of one example.
+    square: f64,
+    trace: f64,
+    /// Sum of their weights: what the averages are to be divided by.
+    weight: f64,
+}
+
+impl Noise {
+    /// One step's: `whole` is the square norm of the mean gradient of `batch` examples.
+    pub fn observe(&mut self, parts: Parts, whole: f64, batch: usize) {
+        let workers = f64::from(parts.workers);
+        if workers < 2.0 || batch == 0 {
+            return;
+        }
+        let small = f64::from(parts.squares) / workers;
+        let (inverse, whole_inverse) = (f64::from(parts.inverses) / workers, 1.0 / batch as f64);
+        let apart = inverse - whole_inverse;
+        let trace = (small - whole) / apart;
+        let square = (inverse * whole - whole_inverse * small) / apart;
+        if apart <= 0.0 || !(trace.is_finite() && square.is_finite()) {
+            return;
+        }
+        let follow =
+            |average: &mut f64, new: f64| *average = KEEPS * *average + (1.0 - KEEPS) * new;
+        follow(&mut self.square, square);
+        follow(&mut self.trace, trace);
+        follow(&mut self.weight, 1.0);
+    }
+
+    /// In examples; `None` before there is a sound estimate.
+    #[must_use]
+    pub fn scale(&self) -> Option<f64> {
+        (self.square > 0.0 && self.trace > 0.0).then(|| self.trace / self.square)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Gradients of a known mean and variance, from four workers of unequal parts.
+    #[test]
+    fn a_known_noise_scale_is_found() {
+        let (dimensions, mean, deviation) = (400, 0.1f64, 1.0f64);
+        let expected = deviation.powi(2) / mean.powi(2);
+        let mut state = 1u64;
+        let mut uniform = || {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1_442_695_040_888_963_407);
+            (state >> 11) as f64 / (1u64 << 53) as f64
+        };
+        let examples = [7usize, 8, 8, 9];
+        let batch: usize = examples.iter().sum();
+        let mut noise = Noise::default();
+        for _ in 0..300 {
+            let mut whole = vec![0.0; dimensions];
+            let mut parts = Parts::default();
+            for part in examples {
+                let mut own = vec![0.0; dimensions];
+                for own in &mut own {
+                    // The sum of `part` numbers of that variance.
+                    for _ in 0..part {
+                        *own += mean + deviation * (uniform() - 0.5) * 12f64.sqrt();
+                    }
+                }
+                whole.iter_mut().zip(&own).for_each(|(w, o)| *w += o);
+                let square: f64 = own.iter().map(|o| (o / part as f64).powi(2)).sum();
+                parts.squares += square as f32;
+                parts.inverses += 1.0 / part as f32;
+                parts.workers += 1.0;
+            }
+            let square: f64 = whole.iter().map(|w| (w / batch as f64).powi(2)).sum();
+            noise.observe(parts, square, batch);
+        }
+        let found = noise.scale().unwrap();
+        assert!(
+            (found / expected - 1.0).abs() < 0.2,
+            "{found} of {expected}"
+        );
+    }
+
+    #[test]
+    fn one_worker_alone_says_nothing() {
+        let mut noise = Noise::default();
+        let parts = Parts {
+            squares: 2.0,
+            inverses: 0.1,
+            workers: 1.0,
+        };
+        noise.observe(parts, 1.0, 10);
+        assert_eq!(noise, Noise::default());
+        assert_eq!(noise.scale(), None);
+    }
+}
