@@ -1,6 +1,8 @@
 //! Covariance matrix adaptation (Hansen, The CMA Evolution Strategy: A Tutorial, 2016, with its active update) over the numbers of a
-//! space, each between 0 and 1. What has no order is chosen by TPE, so that spaces may be mixed.
+//! space, each between 0 and 1. What has no order is chosen by TPE, so that spaces may be mixed. Where all are numbers, a quadratic
+//! is asked in place of the rest of a generation as long as it ranks what was measured right.
 
+use super::quadratic::{Quadratic, Row, rows_wanted};
 use super::{spread, tpe};
 use crate::random::Draw;
 use crate::study::Record;
@@ -26,7 +28,12 @@ pub(crate) struct Memory {
     /// Who was asked for and has not been told.
     asked: Vec<Asked>,
     told: Vec<Told>,
+    /// The rest of the generation, the most promising last.
+    queue: Vec<Vec<f64>>,
 }
+
+/// The rank correlation from which on the quadratic is believed.
+const BELIEVED: f64 = 0.85;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 struct Asked {
@@ -117,6 +124,7 @@ impl Memory {
             restarts: 0,
             asked: Vec::new(),
             told: Vec::new(),
+            queue: Vec::new(),
         };
         memory.begin(vec![0.5; n]);
         memory
@@ -132,6 +140,7 @@ impl Memory {
         self.generation = 0;
         self.told.clear();
         self.asked.clear();
+        self.queue.clear();
     }
 
     pub(super) fn suggest(
@@ -145,6 +154,9 @@ impl Memory {
             return tpe::suggest(record, 24, draw);
         }
         let eigen = self.eigen();
+        if !mixed && self.queue.is_empty() {
+            self.draw_generation(record, &eigen, draw);
+        }
         for _ in 0..1000 {
             let mut point = if !mixed {
                 vec![Some(0.0); record.space.len()]
@@ -153,7 +165,8 @@ impl Memory {
             } else {
                 tpe::suggest(record, 24, draw)?
             };
-            let place = self.sample(&eigen, draw);
+            let place = self.queue.pop();
+            let place = place.unwrap_or_else(|| self.sample(&eigen, draw));
             for (&d, unit) in self.axes.iter().zip(&place) {
                 point[d] = Some(record.space.dimensions[d].domain.at(*unit));
             }
@@ -167,6 +180,58 @@ impl Memory {
             }
         }
         spread(record, number, draw)
+    }
+
+    /// A generation's places, those that the quadratic thinks best at the end of the queue.
+    fn draw_generation(
+        &mut self,
+        record: &Record,
+        eigen: &SymmetricEigen<f64, nalgebra::Dyn>,
+        draw: &mut Draw,
+    ) {
+        let places = (0..self.population).map(|_| self.sample(eigen, draw));
+        self.queue = places.collect();
+        if let Some((model, _)) = self.model(record) {
+            let worse = |a: &Vec<f64>, b: &Vec<f64>| model.at(b).total_cmp(&model.at(a));
+            self.queue.sort_by(worse);
+        }
+    }
+
+    /// The quadratic through the newest trials, with the newest of these; `None` in a mixed space and while there are too few.
+    fn model(&self, record: &Record) -> Option<(Quadratic, Vec<Row>)> {
+        let n = self.axes.len();
+        if n < record.space.len() {
+            return None;
+        }
+        let newest = record.trials.iter().rev().filter_map(|trial| {
+            let pairs = record.space.dimensions.iter().zip(&trial.point);
+            let place = pairs.map(|(d, v)| v.map(|v| d.domain.unit(v)));
+            Some(Row {
+                place: place.collect::<Option<Vec<f64>>>()?,
+                loss: trial.loss().filter(|l| *l < f64::MAX)?,
+            })
+        });
+        let mut rows: Vec<Row> = newest.take(rows_wanted(n)).collect();
+        let model = Quadratic::fit(&rows, &self.mean, self.sigma)?;
+        rows.truncate(self.population.max(15));
+        Some((model, rows))
+    }
+
+    /// Lets the quadratic say the rest of the generation, if it has ranked the newest trials right.
+    fn complete_by_model(&mut self, record: &Record) {
+        if self.told.len() < 1 + self.population / 5 || self.queue.is_empty() {
+            return;
+        }
+        let Some((model, rows)) = self.model(record) else {
+            return;
+        };
+        if model.agreement(&rows) < BELIEVED {
+            return;
+        }
+        for place in std::mem::take(&mut self.queue) {
+            let loss = model.at(&place);
+            self.told.push(Told { place, loss });
+        }
     }
 
     fn eigen(&self) -> SymmetricEigen<f64, nalgebra::Dyn> {
@@ -204,10 +269,12 @@ impl Memory {
         };
         let place = asked.place;
         self.told.push(Told { place, loss });
+        self.complete_by_model(record);
         if self.told.len() >= self.population && !self.axes.is_empty() {
             self.told.sort_by(|a, b| a.loss.total_cmp(&b.loss));
             self.update();
             self.told.clear();
+            self.queue.clear();
             self.restart_if_stuck();
         }
     }

@@ -4,6 +4,7 @@ mod cma_es;
 mod evolution;
 mod gp;
 mod grid;
+mod quadratic;
 mod sobol;
 mod sobol_directions;
 mod tpe;
