@@ -10,6 +10,7 @@ pub mod forecast;
 pub mod id;
 pub mod job;
 pub mod node;
+pub mod place;
 pub mod progress;
 pub mod question;
 pub mod spec;
