@@ -63,9 +63,13 @@ pub fn listed(header: &[u8]) -> Result<Vec<Listed>, BadHeader> {
         out.push((from, to, Listed { name, shape }));
     }
     out.sort_by_key(|(from, to, _)| (*from, *to));
-    let mut at = 0;
+    let mut at = 0u64;
     for (from, to, tensor) in &out {
-        if (*from, *to) != (at, at + tensor.bytes()) {
+        // In steps that notice when a header's numbers are larger than any file.
+        let sides = tensor.shape.iter();
+        let bytes = sides.copied().try_fold(FLOAT_BYTES, u64::checked_mul);
+        let end = bytes.and_then(|bytes| at.checked_add(bytes));
+        if *from != at || Some(*to) != end {
             return Err(bad(format!("{} lies elsewhere", tensor.name)));
         }
         at = *to;
