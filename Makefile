@@ -27,7 +27,8 @@ test: web ## run every test
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && MUSTER_NVRTC=$$(scripts/ensure-nvrtc) && \
 	MUSTER_ONNX_PYTHON=$$(scripts/ensure-onnxruntime) && MUSTER_HELM=$$(scripts/ensure-helm) && \
-	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM MUSTER_NVRTC MUSTER_ONNX_PYTHON MUSTER_HELM && \
+	MUSTER_S3_PYTHON=$$(scripts/ensure-s3) && \
+	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM MUSTER_NVRTC MUSTER_ONNX_PYTHON MUSTER_HELM MUSTER_S3_PYTHON && \
 	MUSTER_DATASETS=$$(dirname "$$dataset") PATH="$$node:$$PATH" scripts/run-tests
 
 bench: PEERS ?=

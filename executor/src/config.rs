@@ -1,6 +1,7 @@
 //! The daemon's settings: a TOML file, over it the environment (`MUSTER_EXECUTOR_*`), over it flags; read once, in `main`.
 
 use crate::error::ExecutorError;
+use muster_model::place::Place;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
@@ -23,9 +24,9 @@ pub struct Settings {
     /// Folder for tasks and logs, used by one executor at a time
     #[arg(long, env = "MUSTER_EXECUTOR_DATA_DIR")]
     pub data_dir: Option<PathBuf>,
-    /// Where all nodes see the checkpoints
+    /// Where all nodes see the checkpoints: a folder, or a bucket as s3://bucket/prefix, gs://bucket/prefix or az://container/prefix
     #[arg(long, env = "MUSTER_EXECUTOR_CHECKPOINT_ROOT")]
-    pub checkpoint_root: Option<PathBuf>,
+    pub checkpoint_root: Option<Place>,
     /// Where the data sets lie
     #[arg(long, env = "MUSTER_EXECUTOR_DATASET_ROOT")]
     pub dataset_root: Option<PathBuf>,
@@ -78,7 +79,7 @@ pub struct Config {
     pub join_token: String,
     pub node_name: String,
     pub data_dir: PathBuf,
-    pub checkpoint_root: PathBuf,
+    pub checkpoint_root: Place,
     pub dataset_root: PathBuf,
     pub listen_host: String,
     pub cpu_slots: Option<u32>,
@@ -146,7 +147,10 @@ impl Settings {
             join_token: required("join_token", self.join_token)?,
             node_name: self.node_name.unwrap_or_else(host_name),
             data_dir: absolute(required("data_dir", self.data_dir)?)?,
-            checkpoint_root: absolute(required("checkpoint_root", self.checkpoint_root)?)?,
+            checkpoint_root: match required("checkpoint_root", self.checkpoint_root)? {
+                Place::Folder(path) => Place::Folder(absolute(path)?),
+                bucket => bucket,
+            },
             dataset_root: absolute(required("dataset_root", self.dataset_root)?)?,
             listen_host: self.listen_host.unwrap_or_else(|| "127.0.0.1".to_owned()),
             cpu_slots: self.cpu_slots,

@@ -104,6 +104,11 @@ impl Launcher {
             .pass_environment
             .iter()
             .filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+        // A task writes checkpoints itself, so it needs what this node may reach their bucket with.
+        let bucket = config.checkpoint_root.variables();
+        let credentials = std::env::vars_os()
+            .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
+            .filter(|(name, _)| bucket.iter().any(|prefix| name.starts_with(prefix)));
         let errors = File::create(entry.folder.shim_errors()).map_err(failed)?;
         let mut command = Command::new(&self.shim_binary);
         command
@@ -115,7 +120,7 @@ impl Launcher {
             .arg("--task-binary")
             .arg(&config.task_binary)
             .arg("--checkpoint-root")
-            .arg(&config.checkpoint_root)
+            .arg(config.checkpoint_root.to_string())
             .arg("--dataset-root")
             .arg(&config.dataset_root)
             .arg("--listen-host")
@@ -137,7 +142,7 @@ impl Launcher {
                 launch,
                 &self.capacity,
                 device::cores(),
-                passed,
+                passed.chain(credentials),
             ))
             .stdin(Stdio::null())
             .stdout(Stdio::null())

@@ -19,7 +19,7 @@ pub struct Client {
 }
 
 impl Client {
-    /// `server` is such as `http://127.0.0.1:7070`. Nothing is sent yet.
+    /// `server` is such as `http://127.0.0.1:7070`; certificates of https are checked against the system's authorities. Nothing is sent yet.
     ///
     /// # Errors
     /// [`ClientError::Address`] when the server's address is none, or the token has characters that no token has.
@@ -27,19 +27,11 @@ impl Client {
         let wrong = || ClientError::Address {
             what: "the server's address",
             value: server.to_owned(),
-            expected: "it is such as http://127.0.0.1:7070",
+            expected: "it is such as http://127.0.0.1:7070 or https://muster.example",
         };
         let mut base = Url::parse(server).map_err(|_| wrong())?;
         let path = format!("{}/api/v1/", base.path().trim_end_matches('/'));
-        // Without TLS an https address would only fail at the first request, as if no server were there.
-        if base.scheme() == "https" {
-            return Err(ClientError::Address {
-                what: "the server's address",
-                value: server.to_owned(),
-                expected: "this client speaks no TLS; give an http:// address, such as that of a proxy on this machine",
-            });
-        }
-        if base.cannot_be_a_base() || base.scheme() != "http" {
+        if base.cannot_be_a_base() || !matches!(base.scheme(), "http" | "https") {
             return Err(wrong());
         }
         base.set_path(&path);
@@ -51,6 +43,8 @@ impl Client {
             }
         })?;
         bearer.set_sensitive(true);
+        // TLS is rustls with ring, as everywhere in this tree. Fails where the process has chosen before, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
         let http = reqwest::Client::builder()
             .connect_timeout(CONNECT)
             .read_timeout(SILENCE)
@@ -153,13 +147,18 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_be_spoken_to_is_refused_at_once() {
-        assert!(Client::new("http://127.0.0.1:7070", "token").is_ok());
-        for (server, why) in [
-            ("https://muster.example", "no TLS"),
-            ("ftp://muster.example", "http://"),
+        for server in ["http://127.0.0.1:7070", "https://muster.example"] {
+            assert!(Client::new(server, "token").is_ok(), "{server}");
+        }
+        for server in [
+            "ftp://muster.example",
+            "muster.example",
+            "mailto:x@muster.example",
         ] {
             match Client::new(server, "token") {
-                Err(ClientError::Address { expected, .. }) => assert!(expected.contains(why)),
+                Err(ClientError::Address { expected, .. }) => {
+                    assert!(expected.contains("https://"));
+                }
                 other => panic!("{server} gave {:?}", other.map(drop)),
             }
         }

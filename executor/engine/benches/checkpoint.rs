@@ -87,7 +87,8 @@ fn stalling(folder: &JobFolder, contents: &Contents) {
         keep: 1,
         ..CheckpointPolicy::default()
     };
-    let mut writer = Writer::start(folder.clone(), policy, FLOATS, 1).expect("the writer starts");
+    let mut writer =
+        Writer::start(folder.clone().into(), policy, FLOATS, 1).expect("the writer starts");
     let mut target = contents.clone();
     let (mut stalls, mut copies) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {

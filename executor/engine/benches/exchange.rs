@@ -21,6 +21,7 @@ use muster_engine::wire::hello::{Guest, Hello, StepStats};
 use muster_engine::worker::{self, Address, Reply, Reporter, Shards, Surroundings, first_view};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
+use muster_model::place::Place;
 use muster_model::spec::{self, Consistency, JobSpec};
 use muster_model::task::Role;
 use std::fs;
@@ -499,7 +500,7 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
     };
     let around = Surroundings {
         device: &muster_engine::cuda::Device::Cpu,
-        checkpoint_root: checkpoints.path(),
+        checkpoint_root: &Place::Folder(checkpoints.path().to_owned()),
         dataset_root: data,
         reporter: &kept,
         stop: StopFlag::new(Duration::from_secs(1)),

@@ -32,8 +32,9 @@ pub struct ShimArguments {
     pub data_dir: PathBuf,
     #[arg(long)]
     pub task_binary: PathBuf,
+    /// As the task is told: a folder or a bucket.
     #[arg(long)]
-    pub checkpoint_root: PathBuf,
+    pub checkpoint_root: String,
     #[arg(long)]
     pub dataset_root: PathBuf,
     #[arg(long)]

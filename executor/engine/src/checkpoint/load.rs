@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::thread;
 
-/// More do not help: the limit is memory.
+/// From files: more do not help, as the limit is memory.
 const MAX_THREADS: usize = 4;
 
-/// Read and checked at a time.
+/// From files: read and checked at a time, so that a block is still in the cache when it is checked.
 const BLOCK_BYTES: usize = 256 << 10;
 
 /// Where a part's bytes come from: a file here, or an object that has been fetched.
@@ -25,6 +25,17 @@ pub(super) trait Source: Sync {
 
     /// For errors.
     fn path(&self) -> &Path;
+
+    /// How much to ask for at a time.
+    fn block_bytes(&self) -> usize {
+        BLOCK_BYTES
+    }
+
+    /// How many threads may ask at a time.
+    fn threads(&self) -> usize {
+        let cores = thread::available_parallelism().map_or(1, usize::from);
+        cores.min(MAX_THREADS)
+    }
 }
 
 /// A part file on the disk.
@@ -95,12 +106,17 @@ pub(super) fn load<'s>(
         .iter()
         .map(|part| open(&part.name))
         .collect::<Result<_, _>>()?;
+    // Before there is memory for the tensors, as no more of it is asked for than lies in files.
+    let data_at: Vec<u64> = parts
+        .iter()
+        .zip(&sources)
+        .map(|(part, source)| check_header(part, source.as_ref(), &manifest.files[&part.name]))
+        .collect::<Result<_, _>>()?;
     let mut contents = Contents::zeroed(manifest);
     let mut rest: Vec<Rest<'_>> = contents.arenas_mut().into_iter().map(Rest::new).collect();
     let mut chunks = Vec::new();
-    for (part, source) in parts.iter().zip(&sources) {
+    for ((part, source), data_at) in parts.iter().zip(&sources).zip(data_at) {
         let sum = &manifest.files[&part.name];
-        let data_at = check_header(part, source.as_ref(), sum)?;
         let pieces = part
             .runs()
             .into_iter()
@@ -191,8 +207,8 @@ fn cut<'a>(
 }
 
 fn read_all(chunks: Vec<Chunk<'_>>) -> Result<(), CheckpointError> {
-    let cores = thread::available_parallelism().map_or(1, usize::from);
-    let threads = cores.min(MAX_THREADS).min(chunks.len()).max(1);
+    let threads = chunks.first().map_or(1, |chunk| chunk.source.threads());
+    let threads = threads.min(chunks.len()).max(1);
     let chunks = Mutex::new(chunks.into_iter());
     let work = || {
         loop {
@@ -216,7 +232,7 @@ impl Chunk<'_> {
         let mut crc = crc32fast::Hasher::new();
         let mut offset = self.offset;
         for piece in self.pieces {
-            for block in piece.chunks_mut(BLOCK_BYTES) {
+            for block in piece.chunks_mut(self.source.block_bytes()) {
                 self.source.read_at(offset, block)?;
                 crc.update(block);
                 offset += block.len() as u64;

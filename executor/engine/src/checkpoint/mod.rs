@@ -10,12 +10,17 @@
 //! * `manifest.json`: [`Manifest`], everything else that training continues from, and the other files' lengths and sums;
 //! * `SHA256SUMS`: of all of them, for `sha256sum -c` and for the manifest's own check.
 //!
+//! In an object store the folders' names are prefixes of objects, and an index object is both the list and the fence: [`bucket`].
+//!
 //! Of large models each of the tensors' files is cut into parts, `model-00001-of-00003.safetensors`. Nothing depends on how many
 //! workers or PS shards there were, so any number of them can go on.
 //!
 //! This module must never know who asks for a checkpoint or when.
 
+mod bucket;
+mod check;
 mod contents;
+mod depot;
 mod fence;
 mod files;
 mod load;
@@ -26,7 +31,9 @@ mod sums;
 mod write;
 mod writer;
 
+pub use bucket::JobBucket;
 pub use contents::Contents;
+pub use depot::Depot;
 pub use fence::Fence;
 pub use manifest::{
     Curve, DEFAULT_PART_BYTES, FileSum, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
@@ -36,6 +43,7 @@ pub use read::{Found, Search};
 pub use writer::{Attempt, Kind, Outcome, Writer};
 
 use muster_model::id::{JobId, TenantId};
+use muster_objects::ObjectsError;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -59,6 +67,10 @@ pub enum CheckpointError {
     /// It is sound, but of another network or data order than the job's document says.
     #[error("{} does not belong to this job document: {what}", path.display())]
     Mismatch { path: PathBuf, what: String },
+    #[error(transparent)]
+    Objects(#[from] ObjectsError),
+    #[error("{} was changed by somebody else again and again", path.display())]
+    Contended { path: PathBuf },
     #[error("revision {newest} of the job has started; revision {own} must not write any more")]
     Fenced { own: u64, newest: u64 },
     #[error("the checkpoint of step {step} was not written in the time there was")]

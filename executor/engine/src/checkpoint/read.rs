@@ -1,5 +1,6 @@
 //! Finding and verifying the newest checkpoint that is sound.
 
+use super::check::MAX_MANIFEST_BYTES;
 use super::files::{sha256, sync_folder};
 use super::load::{PartFile, load};
 use super::write::sums_text;
@@ -83,22 +84,11 @@ impl JobFolder {
 
     fn load(&self, entry: &Entry) -> Result<Found, CheckpointError> {
         let folder = self.path().join(&entry.name);
-        let listed = read(&folder.join(SUMS_FILE))?;
+        let sums_path = folder.join(SUMS_FILE);
+        let listed = read(&sums_path)?;
         let manifest_path = folder.join(MANIFEST_FILE);
         let text = read(&manifest_path)?;
-        let sum = sha256(&text);
-        let manifest = Manifest::parse(&manifest_path, &text)?;
-        if listed != sums_text(&sum, &manifest.files).as_bytes() {
-            let path = folder.join(SUMS_FILE);
-            return Err(CheckpointError::damaged(
-                &path,
-                "it does not agree with the manifest",
-            ));
-        }
-        if (manifest.step, manifest.revision) != (entry.step, entry.revision) {
-            let what = "it is of another step than its folder";
-            return Err(CheckpointError::damaged(&manifest_path, what));
-        }
+        let (manifest, sum) = agreed(entry, (&manifest_path, &text), (&sums_path, &listed))?;
         let contents = load(&manifest, &manifest_path, |name| {
             Ok(Box::new(PartFile::open(folder.join(name))?))
         })?;
@@ -119,6 +109,25 @@ impl JobFolder {
         fs::rename(&from, &to).map_err(CheckpointError::io("put aside", &from))?;
         sync_folder(&folder)
     }
+}
+
+/// The manifest of a checkpoint and its SHA-256, if everything that says what the checkpoint is says the same.
+pub(super) fn agreed(
+    entry: &Entry,
+    (manifest_path, text): (&Path, &[u8]),
+    (sums_path, listed): (&Path, &[u8]),
+) -> Result<(Manifest, String), CheckpointError> {
+    let sum = sha256(text);
+    let manifest = Manifest::parse(manifest_path, text)?;
+    if listed != sums_text(&sum, &manifest.files).as_bytes() {
+        let what = "it does not agree with the manifest";
+        return Err(CheckpointError::damaged(sums_path, what));
+    }
+    if (manifest.step, manifest.revision) != (entry.step, entry.revision) {
+        let what = "it is of another step than its folder";
+        return Err(CheckpointError::damaged(manifest_path, what));
+    }
+    Ok((manifest, sum))
 }
 
 impl Entry {
@@ -159,14 +168,24 @@ impl Manifest {
                 what,
             });
         }
-        serde_json::from_slice(text).map_err(damaged)
+        let manifest: Self = serde_json::from_slice(text).map_err(damaged)?;
+        match manifest.check() {
+            Ok(()) => Ok(manifest),
+            Err(what) => Err(CheckpointError::damaged(path, what)),
+        }
     }
 }
 
 /// A missing file is damage to the checkpoint; every other failure is the disk's.
 fn read(path: &Path) -> Result<Vec<u8>, CheckpointError> {
-    fs::read(path).map_err(|error| match error.kind() {
+    let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => CheckpointError::damaged(path, "it is missing"),
         _ => CheckpointError::io("read", path)(error),
-    })
+    };
+    let bytes = fs::metadata(path).map_err(failed)?.len();
+    if bytes > MAX_MANIFEST_BYTES {
+        let what = format!("it has {bytes} bytes, more than any manifest");
+        return Err(CheckpointError::damaged(path, what));
+    }
+    fs::read(path).map_err(failed)
 }

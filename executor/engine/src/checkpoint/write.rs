@@ -75,12 +75,7 @@ impl JobFolder {
         manifest.files = write_parts(&fresh, &manifest.parts(), &contents.arenas())?;
         for (name, bytes) in &self.beside {
             write_durable(&fresh.join(name), bytes)?;
-            let sum = FileSum {
-                bytes: bytes.len() as u64,
-                sha256: sha256(bytes),
-                crc32: Vec::new(),
-            };
-            manifest.files.insert(name.clone(), sum);
+            manifest.files.insert(name.clone(), FileSum::of(bytes));
         }
         let (text, manifest_sha256) = manifest_text(manifest);
         write_durable(&fresh.join(MANIFEST_FILE), text.as_bytes())?;
@@ -224,6 +219,17 @@ fn write_part(path: &Path, part: &Part, arenas: &[&[f32]]) -> Result<File, Check
         Ok(file)
     };
     write().map_err(CheckpointError::io("write", path))
+}
+
+impl FileSum {
+    /// Of a file that is no part.
+    pub(super) fn of(bytes: &[u8]) -> Self {
+        Self {
+            bytes: bytes.len() as u64,
+            sha256: sha256(bytes),
+            crc32: Vec::new(),
+        }
+    }
 }
 
 /// The content of `manifest.json`, and its SHA-256.

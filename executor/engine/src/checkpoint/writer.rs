@@ -4,7 +4,7 @@
 //! and never three, and the next copy meets pages that are in place. One checkpoint is written at a time; a second one waits with
 //! whoever wants it, so that a slow disk leads to fewer checkpoints and not to a queue of old ones.
 
-use super::{CheckpointError, Contents, JobFolder, Manifest};
+use super::{CheckpointError, Contents, Depot, Manifest};
 use crate::clock;
 use muster_model::checkpoint::{Candidate, Written};
 use muster_model::spec::CheckpointPolicy;
@@ -34,7 +34,7 @@ pub struct Attempt {
 #[derive(Debug)]
 pub enum Outcome {
     Checkpoint {
-        written: Written,
+        written: Box<Written>,
         /// Steps of which the checkpoints are gone now. That removing fails does no harm to what was written.
         pruned: Result<Vec<u64>, CheckpointError>,
     },
@@ -74,16 +74,16 @@ impl Writer {
     /// # Errors
     /// [`CheckpointError::Io`] when the folder cannot be listed or the thread not be started.
     pub fn start(
-        folder: JobFolder,
+        depot: Depot,
         policy: CheckpointPolicy,
         parameters: usize,
         planes: usize,
     ) -> Result<Self, CheckpointError> {
         let mut known = BTreeMap::new();
-        let present = folder.candidates(&mut known)?;
+        let present = depot.candidates(&mut known)?;
         let (orders, received) = mpsc::channel();
         let (to, answers) = mpsc::channel();
-        let path = folder.path();
+        let place = depot.place();
         let work = move || {
             let mut spare = Contents::default();
             spare.fit(parameters, planes);
@@ -91,12 +91,12 @@ impl Writer {
                 contents: spare,
                 ended: None,
             });
-            serve(&folder, &policy, &mut known, &received, &to);
+            serve(&depot, &policy, &mut known, &received, &to);
         };
         thread::Builder::new()
             .name("checkpoint".to_owned())
             .spawn(work)
-            .map_err(CheckpointError::io("start a writer for", &path))?;
+            .map_err(CheckpointError::io("start a writer for", &place))?;
         Ok(Self {
             orders,
             answers,
@@ -180,7 +180,7 @@ impl Writer {
 }
 
 fn serve(
-    folder: &JobFolder,
+    depot: &Depot,
     policy: &CheckpointPolicy,
     known: &mut BTreeMap<String, Candidate>,
     orders: &Receiver<Order>,
@@ -194,15 +194,15 @@ fn serve(
         } = order;
         let began = clock::now();
         let outcome = match kind {
-            Kind::Final => folder
+            Kind::Final => depot
                 .write_final(&mut manifest, &contents)
                 .map(|model_path| Outcome::Final { model_path }),
             Kind::Checkpoint => {
-                folder
+                depot
                     .write(&mut manifest, &contents)
                     .map(|written| Outcome::Checkpoint {
-                        written,
-                        pruned: folder.prune(policy, known),
+                        written: Box::new(written),
+                        pruned: depot.prune(policy, known),
                     })
             }
         };
@@ -226,7 +226,7 @@ impl CheckpointError {
     #[must_use]
     pub fn is_passing(&self) -> bool {
         match self {
-            Self::Io { .. } | Self::Late { .. } => true,
+            Self::Io { .. } | Self::Objects(_) | Self::Contended { .. } | Self::Late { .. } => true,
             Self::Damaged { .. } | Self::Mismatch { .. } | Self::Fenced { .. } | Self::Diverged => {
                 false
             }

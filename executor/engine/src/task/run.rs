@@ -9,6 +9,7 @@ use crate::shard::{End, Exchange, Identity, Recipe, Shard};
 use crate::stop::StopFlag;
 use crate::worker::{self, Ending, Reporter, Surroundings, WorkerError};
 use muster_model::assignment::{TaskLaunch, TaskReport, exit_code};
+use muster_model::place::Place;
 use muster_model::task::Role;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -25,9 +26,9 @@ pub struct Options {
     /// The task's folder, with task.json and peers.json.
     #[arg(long)]
     pub folder: PathBuf,
-    /// Where the jobs' checkpoints lie.
+    /// Where the jobs' checkpoints are kept: a folder, or a bucket as s3://bucket/prefix.
     #[arg(long)]
-    pub checkpoint_root: PathBuf,
+    pub checkpoint_root: Place,
     /// Where the data sets lie.
     #[arg(long)]
     pub dataset_root: PathBuf,

@@ -15,7 +15,7 @@ use super::shards::Snapshot;
 use super::stop_rules::{Standing, reached};
 use super::train::{Ending, Surroundings};
 use crate::checkpoint::{
-    Curve, DEFAULT_PART_BYTES, JobFolder, Kind, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
+    Curve, DEFAULT_PART_BYTES, Depot, Kind, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
 };
 use crate::clock;
 use crate::document;
@@ -53,7 +53,7 @@ pub(super) struct Chief<'a> {
 impl<'a> Chief<'a> {
     pub fn new(
         launch: &'a TaskLaunch,
-        folder: JobFolder,
+        depot: Depot,
         model: &Model,
         start: Start,
         around: &'a Surroundings<'a>,
@@ -68,7 +68,7 @@ impl<'a> Chief<'a> {
         let saved = start.on_disk.then_some(start.step);
         let size = (start.contents.parameters.len(), start.contents.state.len());
         let policy = launch.spec.checkpoint.clone();
-        let saver = Saver::start(folder, policy, size, saved, around.reporter)?;
+        let saver = Saver::start(depot, policy, size, saved, around.reporter)?;
         Ok(Self {
             launch,
             around,

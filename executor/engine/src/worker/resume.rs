@@ -1,7 +1,7 @@
 //! Where the chief's training starts: the newest sound checkpoint, or fresh parameters when there never was one.
 
 use super::error::WorkerError;
-use crate::checkpoint::{Contents, Curve, JobFolder, Manifest, Search};
+use crate::checkpoint::{Contents, Curve, Depot, Manifest, Search};
 use crate::log;
 use crate::model::Network;
 use crate::worker::Reporter;
@@ -14,11 +14,11 @@ pub struct Start {
     pub updates: u64,
     pub contents: Contents,
     pub curve: Curve,
-    /// A checkpoint of this very step lies on the disk.
+    /// A checkpoint of this very step is safe.
     pub on_disk: bool,
 }
 
-/// Claims the job's folder for this revision, then finds what to start from. A damaged checkpoint is put aside with a note, and
+/// Claims the job's checkpoints for this revision, then finds what to start from. A damaged checkpoint is put aside with a note, and
 /// the one before it is taken: the steps between are trained again.
 ///
 /// # Errors
@@ -26,13 +26,13 @@ pub struct Start {
 /// throw the job's work away.
 pub fn start(
     launch: &TaskLaunch,
-    folder: &JobFolder,
+    depot: &Depot,
     network: &Network,
     state_planes: usize,
     reporter: &dyn Reporter,
 ) -> Result<Start, WorkerError> {
-    folder.claim()?;
-    let Search { newest, damaged } = folder.newest_sound()?;
+    depot.claim()?;
+    let Search { newest, damaged } = depot.newest_sound()?;
     for (step, damage) in &damaged {
         let message = format!(
             "the checkpoint of step {step} was put aside: {}",

@@ -4,7 +4,7 @@
 use super::Reporter;
 use super::error::WorkerError;
 use crate::checkpoint::{
-    Attempt, CheckpointError, Contents, JobFolder, Kind, Manifest, Outcome, Writer,
+    Attempt, CheckpointError, Contents, Depot, Kind, Manifest, Outcome, Writer,
 };
 use crate::clock;
 use crate::log;
@@ -53,14 +53,14 @@ impl<'a> Saver<'a> {
     /// # Errors
     /// When the writer cannot be started.
     pub fn start(
-        folder: JobFolder,
+        depot: Depot,
         policy: CheckpointPolicy,
         (parameters, planes): (usize, usize),
         saved: Option<u64>,
         reporter: &'a dyn Reporter,
     ) -> Result<Self, WorkerError> {
         Ok(Self {
-            writer: Writer::start(folder, policy.clone(), parameters, planes)?,
+            writer: Writer::start(depot, policy.clone(), parameters, planes)?,
             reporter,
             policy,
             saved,
@@ -223,7 +223,7 @@ impl<'a> Saver<'a> {
                 ));
                 self.saved = Some(step);
                 self.report(&TaskReport::CheckpointWritten {
-                    checkpoint: written,
+                    checkpoint: *written,
                 })?;
                 self.pruned(pruned)?;
                 Ok(Ok(None))

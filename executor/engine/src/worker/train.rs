@@ -8,7 +8,7 @@ use super::model::Model;
 use super::peers::AllReduce;
 use super::resume::{self, Start};
 use super::servers::Servers;
-use crate::checkpoint::JobFolder;
+use crate::checkpoint::Depot;
 use crate::cuda::Device;
 use crate::document;
 use crate::log;
@@ -16,6 +16,7 @@ use crate::model::Network;
 use crate::stop::StopFlag;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
 use muster_model::export::GRAPH_FILE;
+use muster_model::place::Place;
 use muster_model::spec::Topology;
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub type RosterSource = Arc<dyn Fn() -> Option<Peers> + Send + Sync>;
 
 /// What a worker works with.
 pub struct Surroundings<'a> {
-    pub checkpoint_root: &'a Path,
+    pub checkpoint_root: &'a Place,
     pub dataset_root: &'a Path,
     pub reporter: &'a dyn Reporter,
     pub stop: StopFlag,
@@ -60,19 +61,19 @@ pub fn run(
     around: &Surroundings<'_>,
 ) -> Result<Ending, WorkerError> {
     let mut model = Model::load(launch, rank, around)?;
-    let folder = JobFolder::new(
+    let depot = Depot::open(
         around.checkpoint_root,
         launch.tenant_id,
         launch.job_id,
         launch.revision,
-    )
+    )?
     .with_file(GRAPH_FILE, crate::onnx::graph(&model.network));
     let start = match rank {
         0 => {
             let planes = document::state_planes(&launch.spec.engine.optimizer).len();
             Some(resume::start(
                 launch,
-                &folder,
+                &depot,
                 &model.network,
                 planes,
                 around.reporter,
@@ -92,7 +93,7 @@ pub fn run(
         }
     };
     let trained = match start {
-        Some(start) => lead(launch, &mut model, exchange, folder, start, around),
+        Some(start) => lead(launch, &mut model, exchange, depot, start, around),
         None => follow(launch, &mut model, exchange, around),
     };
     trained.or_else(Trouble::ending)
@@ -118,13 +119,13 @@ fn lead(
     launch: &TaskLaunch,
     model: &mut Model,
     mut exchange: Box<dyn Exchange + '_>,
-    folder: JobFolder,
+    depot: Depot,
     start: Start,
     around: &Surroundings<'_>,
 ) -> Result<Ending, Trouble> {
     exchange.begin(model, &start)?;
     let mut step = start.step;
-    let mut chief = Chief::new(launch, folder, model, start, around)?;
+    let mut chief = Chief::new(launch, depot, model, start, around)?;
     chief.ready(step, exchange.layout())?;
     if let Some(reason) = chief.over(step) {
         return chief.finish(model, exchange, reason);

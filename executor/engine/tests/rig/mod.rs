@@ -2,6 +2,8 @@
 #![allow(dead_code, reason = "each test file uses its part of the rig")]
 #![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
 
+pub mod s3;
+
 use muster_engine::data::{Kind, read_labels};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
@@ -27,6 +29,10 @@ pub struct Rig {
     datasets: PathBuf,
     pub job_id: JobId,
     pub tenant_id: TenantId,
+    /// Where checkpoints are kept, if not in the folder.
+    pub place: Option<String>,
+    /// What tasks have in their environment besides.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 /// A revision of the job: its running tasks, shards first.
@@ -120,6 +126,8 @@ impl Rig {
             datasets,
             job_id: JobId(Uuid::from_u128(0x10)),
             tenant_id: TenantId(Uuid::from_u128(0x20)),
+            place: None,
+            environment: Vec::new(),
         }
     }
 
@@ -236,9 +244,13 @@ impl Rig {
             .arg("--folder")
             .arg(&folder)
             .arg("--checkpoint-root")
-            .arg(self.checkpoint_root())
+            .arg(match &self.place {
+                Some(place) => PathBuf::from(place),
+                None => self.checkpoint_root(),
+            })
             .arg("--dataset-root")
             .arg(self.dataset_root())
+            .envs(self.environment.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stderr(log.try_clone().unwrap())
             .stdout(log)

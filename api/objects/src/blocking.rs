@@ -1,0 +1,141 @@
+//! The same for threads that may block. The runtime lives here and nowhere else: whoever calls knows of none.
+
+use super::bucket::{Bucket, ObjectsError, Upload, Version};
+use muster_model::place::BucketAddress;
+use std::future::Future;
+use tokio::runtime::{Builder, Runtime};
+
+/// Sending is waiting for the network and hashing for TLS: two threads beside training are enough.
+const THREADS: usize = 2;
+
+/// A bucket that may be asked by several threads at a time. Must not be used on a thread of a runtime.
+#[derive(Debug)]
+pub struct Blocking {
+    runtime: Runtime,
+    bucket: Bucket,
+}
+
+impl Blocking {
+    /// As [`Bucket::open`].
+    ///
+    /// # Errors
+    /// As [`Bucket::open`]; [`ObjectsError::Runtime`].
+    pub fn open(address: &BucketAddress) -> Result<Self, ObjectsError> {
+        let runtime = Builder::new_multi_thread()
+            .worker_threads(THREADS)
+            .thread_name("objects")
+            .enable_all()
+            .build()
+            .map_err(ObjectsError::Runtime)?;
+        Ok(Self {
+            runtime,
+            bucket: Bucket::open(address)?,
+        })
+    }
+
+    fn wait<T>(&self, answer: impl Future<Output = T>) -> T {
+        self.runtime.block_on(answer)
+    }
+
+    /// As [`Bucket::describe`].
+    #[must_use]
+    pub fn describe(&self, name: &str) -> String {
+        self.bucket.describe(name)
+    }
+
+    /// As [`Bucket::get`].
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Version)>, ObjectsError> {
+        self.wait(self.bucket.get(name))
+    }
+
+    /// Fills `into` from this offset; how many bytes there were, `None` when there is no object.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn read_at(
+        &self,
+        name: &str,
+        offset: u64,
+        into: &mut [u8],
+    ) -> Result<Option<usize>, ObjectsError> {
+        let range = offset..offset + into.len() as u64;
+        let found = self.wait(self.bucket.range(name, range))?;
+        Ok(found.map(|found| {
+            let found = found.as_ref();
+            into[..found.len()].copy_from_slice(found);
+            found.len()
+        }))
+    }
+
+    /// As [`Bucket::len`].
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn len(&self, name: &str) -> Result<Option<u64>, ObjectsError> {
+        self.wait(self.bucket.len(name))
+    }
+
+    /// As [`Bucket::put`].
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ObjectsError> {
+        self.wait(self.bucket.put(name, bytes))
+    }
+
+    /// As [`Bucket::replace`].
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn replace(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        read: Option<&Version>,
+    ) -> Result<bool, ObjectsError> {
+        self.wait(self.bucket.replace(name, bytes, read))
+    }
+
+    /// As [`Bucket::list`].
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn list(&self, folder: &str) -> Result<Vec<String>, ObjectsError> {
+        self.wait(self.bucket.list(folder))
+    }
+
+    /// As [`Bucket::delete`].
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn delete(&self, names: &[String]) -> Result<(), ObjectsError> {
+        self.wait(self.bucket.delete(names))
+    }
+
+    /// As [`Bucket::begin`].
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn begin(&self, name: &str) -> Result<Upload, ObjectsError> {
+        self.wait(self.bucket.begin(name))
+    }
+
+    /// As [`Bucket::upload`].
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn upload(&self, upload: &Upload, content: &[&[u8]]) -> Result<(), ObjectsError> {
+        self.wait(self.bucket.upload(upload, content))
+    }
+
+    /// As [`Bucket::abort`].
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub fn abort(&self, upload: &Upload) -> Result<(), ObjectsError> {
+        self.wait(self.bucket.abort(upload))
+    }
+}

@@ -1,0 +1,452 @@
+//! A prefix in a bucket. Names are relative to it.
+
+use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
+use muster_model::place::{BucketAddress, Service};
+use object_store::aws::AmazonS3Builder;
+use object_store::azure::MicrosoftAzureBuilder;
+use object_store::gcp::GoogleCloudStorageBuilder;
+use object_store::multipart::{MultipartStore, PartId};
+use object_store::path::Path;
+use object_store::{
+    ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
+};
+use std::io;
+use std::ops::Range;
+use std::sync::Arc;
+use tokio::task::JoinSet;
+
+/// Parts on their way at a time: enough to hide the latency of each, few enough that a writer beside training holds little memory.
+const IN_FLIGHT: usize = 4;
+
+/// The smallest part that all services take is 5 MiB; small parts cost requests, large ones memory.
+const PART_BYTES: usize = 8 << 20;
+
+/// S3 takes 10,000 parts of one object at most.
+const MAX_PARTS: usize = 9_000;
+
+/// Why an object could not be read or written.
+#[derive(Debug, thiserror::Error)]
+pub enum ObjectsError {
+    #[error("could not open {address}")]
+    Open {
+        address: String,
+        #[source]
+        source: object_store::Error,
+    },
+    #[error("could not {doing} {object}")]
+    Request {
+        doing: &'static str,
+        object: String,
+        #[source]
+        source: object_store::Error,
+    },
+    #[error("could not start the threads that talk to the object store")]
+    Runtime(#[source] io::Error),
+}
+
+/// What an object's content was when it was read.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Version(UpdateVersion);
+
+/// An upload in parts that has begun: nothing is seen of it before it is completed, and its parts are kept, and paid for, until it is
+/// aborted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Upload {
+    pub name: String,
+    pub id: String,
+}
+
+/// An object's content on its way.
+pub struct Download {
+    pub bytes: u64,
+    pub content: BoxStream<'static, io::Result<Vec<u8>>>,
+}
+
+/// Cheap to clone.
+#[derive(Debug, Clone)]
+pub struct Bucket {
+    objects: Arc<dyn ObjectStore>,
+    parts: Arc<dyn Parts>,
+    address: BucketAddress,
+}
+
+/// For `Debug`, which the services have and the trait does not ask for.
+trait Parts: MultipartStore + std::fmt::Debug {}
+
+impl<T: MultipartStore + std::fmt::Debug> Parts for T {}
+
+impl Bucket {
+    /// Reads credentials from the environment; nothing is sent yet.
+    ///
+    /// # Errors
+    /// When the environment's settings for the service contradict each other.
+    pub fn open(address: &BucketAddress) -> Result<Self, ObjectsError> {
+        // TLS is rustls with ring, as everywhere in this tree. Fails where the process has chosen before, which is as good.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let failed = |source| ObjectsError::Open {
+            address: address.to_string(),
+            source,
+        };
+        let name = &address.bucket;
+        Ok(match address.service {
+            Service::S3 => {
+                let builder = AmazonS3Builder::from_env().with_bucket_name(name);
+                Self::of(builder.build().map_err(failed)?, address)
+            }
+            Service::Gcs => {
+                let builder = GoogleCloudStorageBuilder::from_env().with_bucket_name(name);
+                Self::of(builder.build().map_err(failed)?, address)
+            }
+            Service::Azure => {
+                let builder = MicrosoftAzureBuilder::from_env().with_container_name(name);
+                Self::of(builder.build().map_err(failed)?, address)
+            }
+        })
+    }
+
+    fn of<S: ObjectStore + MultipartStore>(store: S, address: &BucketAddress) -> Self {
+        let store = Arc::new(store);
+        Self {
+            objects: Arc::clone(&store) as Arc<dyn ObjectStore>,
+            parts: store,
+            address: address.clone(),
+        }
+    }
+
+    /// How people would write an object's address.
+    #[must_use]
+    pub fn describe(&self, name: &str) -> String {
+        format!("{}/{name}", self.address)
+    }
+
+    fn path(&self, name: &str) -> Path {
+        match self.address.prefix.as_str() {
+            "" => Path::from(name),
+            prefix => Path::from(format!("{prefix}/{name}")),
+        }
+    }
+
+    fn failed(
+        &self,
+        doing: &'static str,
+        name: &str,
+    ) -> impl FnOnce(object_store::Error) -> ObjectsError {
+        let object = self.describe(name);
+        move |source| ObjectsError::Request {
+            doing,
+            object,
+            source,
+        }
+    }
+
+    /// A small object and its version; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn get(&self, name: &str) -> Result<Option<(Vec<u8>, Version)>, ObjectsError> {
+        let found = match self.objects.get(&self.path(name)).await {
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            found => found.map_err(self.failed("read", name))?,
+        };
+        let version = Version(UpdateVersion {
+            e_tag: found.meta.e_tag.clone(),
+            version: found.meta.version.clone(),
+        });
+        let bytes = found.bytes().await.map_err(self.failed("read", name))?;
+        Ok(Some((bytes.into(), version)))
+    }
+
+    /// The bytes of a range; fewer at the object's end, `None` when there is no object.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn range(
+        &self,
+        name: &str,
+        range: Range<u64>,
+    ) -> Result<Option<impl AsRef<[u8]> + use<>>, ObjectsError> {
+        match self.objects.get_range(&self.path(name), range).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            found => found.map(Some).map_err(self.failed("read", name)),
+        }
+    }
+
+    /// Length of an object; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn len(&self, name: &str) -> Result<Option<u64>, ObjectsError> {
+        match self.objects.head(&self.path(name)).await {
+            Err(object_store::Error::NotFound { .. }) => Ok(None),
+            found => found
+                .map(|meta| Some(meta.size))
+                .map_err(self.failed("look for", name)),
+        }
+    }
+
+    /// A large object as it comes; `None` when there is none.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`]; later failures come with the content.
+    pub async fn download(&self, name: &str) -> Result<Option<Download>, ObjectsError> {
+        let found = match self.objects.get(&self.path(name)).await {
+            Err(object_store::Error::NotFound { .. }) => return Ok(None),
+            found => found.map_err(self.failed("read", name))?,
+        };
+        Ok(Some(Download {
+            bytes: found.meta.size,
+            content: found
+                .into_stream()
+                .map(|piece| piece.map(Vec::from).map_err(io::Error::other))
+                .boxed(),
+        }))
+    }
+
+    /// Writes an object, whatever there was.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn put(&self, name: &str, bytes: Vec<u8>) -> Result<(), ObjectsError> {
+        let put = self.objects.put(&self.path(name), bytes.into()).await;
+        put.map(drop).map_err(self.failed("write", name))
+    }
+
+    /// Writes an object if it still is what was read: of this version, or not there. `false` when it is not.
+    ///
+    /// A request that is repeated because its answer was lost finds its own work and is told `false`: whoever gets that reads again.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn replace(
+        &self,
+        name: &str,
+        bytes: Vec<u8>,
+        read: Option<&Version>,
+    ) -> Result<bool, ObjectsError> {
+        let mode = match read {
+            Some(Version(version)) => PutMode::Update(version.clone()),
+            None => PutMode::Create,
+        };
+        let options = PutOptions::from(mode);
+        match self
+            .objects
+            .put_opts(&self.path(name), bytes.into(), options)
+            .await
+        {
+            Ok(_) => Ok(true),
+            Err(
+                object_store::Error::Precondition { .. }
+                | object_store::Error::AlreadyExists { .. }
+                | object_store::Error::NotFound { .. },
+            ) => Ok(false),
+            Err(source) => Err(self.failed("write", name)(source)),
+        }
+    }
+
+    /// Names of all objects in a folder and below, relative to the folder.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn list(&self, folder: &str) -> Result<Vec<String>, ObjectsError> {
+        let path = self.path(folder);
+        let name = |meta: object_store::ObjectMeta| {
+            let parts = meta.location.prefix_match(&path)?;
+            let parts: Vec<String> = parts.map(|part| part.as_ref().to_owned()).collect();
+            Some(parts.join("/"))
+        };
+        let found: Vec<_> = self
+            .objects
+            .list(Some(&path))
+            .try_collect()
+            .await
+            .map_err(self.failed("list", folder))?;
+        Ok(found.into_iter().filter_map(name).collect())
+    }
+
+    /// Removes objects; that one is not there is well.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn delete(&self, names: &[String]) -> Result<(), ObjectsError> {
+        // One at a time: few services remove many with one request, and not all of them alike.
+        for name in names {
+            match self.objects.delete(&self.path(name)).await {
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(source) => return Err(self.failed("remove", name)(source)),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether an object of so many bytes is to be uploaded in parts.
+    #[must_use]
+    pub fn needs_parts(bytes: usize) -> bool {
+        bytes > PART_BYTES
+    }
+
+    /// Begins an upload in parts.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn begin(&self, name: &str) -> Result<Upload, ObjectsError> {
+        let id = self.parts.create_multipart(&self.path(name)).await;
+        Ok(Upload {
+            name: name.to_owned(),
+            id: id.map_err(self.failed("begin to write", name))?,
+        })
+    }
+
+    /// Sends an upload's content and completes it.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`]; the upload is still to be aborted then.
+    pub async fn upload(&self, upload: &Upload, content: &[&[u8]]) -> Result<(), ObjectsError> {
+        let path = self.path(&upload.name);
+        let bytes = content.iter().map(|slice| slice.len()).sum::<usize>();
+        let part_bytes = PART_BYTES.max(bytes.div_ceil(MAX_PARTS).next_multiple_of(1 << 20));
+        let mut rest = Rest(content.to_vec());
+        let mut sending = JoinSet::new();
+        let mut sent: Vec<Option<PartId>> = Vec::new();
+        loop {
+            let part = rest.take(part_bytes);
+            let is_last = part.is_empty();
+            if sending.len() == IN_FLIGHT || is_last {
+                let Some(done) = sending.join_next().await else {
+                    break;
+                };
+                let (at, id): (usize, object_store::Result<PartId>) =
+                    done.expect("sending a part does not panic");
+                sent[at] = Some(id.map_err(self.failed("write", &upload.name))?);
+            }
+            if is_last {
+                continue;
+            }
+            let at = sent.len();
+            sent.push(None);
+            let (parts, path, id) = (Arc::clone(&self.parts), path.clone(), upload.id.clone());
+            sending.spawn(async move {
+                (
+                    at,
+                    parts.put_part(&path, &id, at, PutPayload::from(part)).await,
+                )
+            });
+        }
+        let sent = sent
+            .into_iter()
+            .map(|id| id.expect("all were sent"))
+            .collect();
+        let completed = self.parts.complete_multipart(&path, &upload.id, sent).await;
+        completed
+            .map(drop)
+            .map_err(self.failed("complete", &upload.name))
+    }
+
+    /// Gives up an upload; that there is none is well.
+    ///
+    /// # Errors
+    /// [`ObjectsError::Request`].
+    pub async fn abort(&self, upload: &Upload) -> Result<(), ObjectsError> {
+        let path = self.path(&upload.name);
+        match self.parts.abort_multipart(&path, &upload.id).await {
+            Ok(()) | Err(object_store::Error::NotFound { .. }) => Ok(()),
+            Err(source) => Err(self.failed("give up", &upload.name)(source)),
+        }
+    }
+}
+
+/// What of some slices is still to be sent.
+struct Rest<'a>(Vec<&'a [u8]>);
+
+impl Rest<'_> {
+    /// A copy of the first so many bytes, or of what is left.
+    fn take(&mut self, bytes: usize) -> Vec<u8> {
+        let left = self.0.iter().map(|slice| slice.len()).sum::<usize>();
+        let mut out = Vec::with_capacity(bytes.min(left));
+        while out.len() < bytes {
+            let Some(first) = self.0.first_mut() else {
+                break;
+            };
+            let (here, rest) = first.split_at(first.len().min(bytes - out.len()));
+            out.extend_from_slice(here);
+            *first = rest;
+            if rest.is_empty() {
+                self.0.remove(0);
+            }
+        }
+        out
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use object_store::memory::InMemory;
+
+    fn bucket() -> Bucket {
+        let address = BucketAddress {
+            service: Service::S3,
+            bucket: "bucket".to_owned(),
+            prefix: "some/prefix".to_owned(),
+        };
+        Bucket::of(InMemory::new(), &address)
+    }
+
+    #[test]
+    fn slices_are_cut_anew() {
+        let mut rest = Rest(vec![b"abc", b"", b"defg", b"h"]);
+        assert_eq!(rest.take(4), b"abcd");
+        assert_eq!(rest.take(3), b"efg");
+        assert_eq!(rest.take(3), b"h");
+        assert_eq!(rest.take(3), b"");
+    }
+
+    #[tokio::test]
+    async fn an_object_is_replaced_only_by_who_has_read_it() {
+        let bucket = bucket();
+        assert!(bucket.replace("index", b"1".to_vec(), None).await.unwrap());
+        assert!(!bucket.replace("index", b"2".to_vec(), None).await.unwrap());
+        let (content, first) = bucket.get("index").await.unwrap().expect("it is there");
+        assert_eq!(content, b"1");
+        assert!(
+            bucket
+                .replace("index", b"3".to_vec(), Some(&first))
+                .await
+                .unwrap()
+        );
+        assert!(
+            !bucket
+                .replace("index", b"4".to_vec(), Some(&first))
+                .await
+                .unwrap()
+        );
+        assert_eq!(bucket.get("index").await.unwrap().unwrap().0, b"3");
+        assert!(bucket.get("other").await.unwrap().is_none());
+    }
+
+    #[tokio::test]
+    async fn an_upload_is_the_content_in_order_and_is_seen_when_it_is_whole() {
+        let bucket = bucket();
+        let content: Vec<u8> = (0..PART_BYTES * 6 + 4321)
+            .map(|i| (i % 251) as u8)
+            .collect();
+        let upload = bucket.begin("a/large").await.unwrap();
+        assert!(bucket.list("").await.unwrap().is_empty());
+        let (first, second) = content.split_at(12_345_678);
+        bucket.upload(&upload, &[first, second]).await.unwrap();
+        assert_eq!(
+            bucket.len("a/large").await.unwrap(),
+            Some(content.len() as u64)
+        );
+        let read = bucket
+            .range("a/large", 0..content.len() as u64)
+            .await
+            .unwrap();
+        assert!(read.expect("it is there").as_ref() == content);
+        assert_eq!(bucket.list("a").await.unwrap(), ["large"]);
+        bucket
+            .delete(&["a/large".to_owned(), "a/none".to_owned()])
+            .await
+            .unwrap();
+        assert!(bucket.list("").await.unwrap().is_empty());
+    }
+}

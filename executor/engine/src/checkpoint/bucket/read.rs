@@ -1,0 +1,103 @@
+//! Loading a checkpoint from objects: ranges go straight into the arenas, several at a time, each checked as it comes.
+//!
+//! They are not put onto the node's disk before: the state is needed in memory only, and a node's disk may well be smaller.
+
+use super::JobBucket;
+use super::index::Listed;
+use crate::checkpoint::check::MAX_MANIFEST_BYTES;
+use crate::checkpoint::load::{Source, load};
+use crate::checkpoint::read::{Entry, Found, agreed};
+use crate::checkpoint::{CheckpointError, FileSum, MANIFEST_FILE, SUMS_FILE};
+use muster_objects::Blocking;
+use std::path::{Path, PathBuf};
+
+/// Each waits for the network most of the time.
+const THREADS: usize = 8;
+
+/// A part in the bucket.
+struct PartObject<'a> {
+    objects: &'a Blocking,
+    name: String,
+    bytes: u64,
+    path: PathBuf,
+}
+
+impl JobBucket {
+    pub(super) fn load(&self, listed: &Listed) -> Result<Found, CheckpointError> {
+        let entry = Entry {
+            step: listed.step,
+            revision: listed.revision,
+            name: listed.name.clone(),
+        };
+        let (sums_path, sums) = self.small(&entry, SUMS_FILE)?;
+        let (path, text) = self.small(&entry, MANIFEST_FILE)?;
+        let (manifest, sum) = agreed(&entry, (&path, &text), (&sums_path, &sums))?;
+        let contents = load(&manifest, &path, |name| {
+            Ok(Box::new(self.part(&format!("{}/{name}", entry.name))?))
+        })?;
+        let written = format!("{}/{}", self.home, entry.name);
+        let written = manifest.written(written, text.len() as u64, sum);
+        Ok(Found {
+            manifest,
+            contents,
+            written,
+        })
+    }
+
+    /// A file of which the length is not known beforehand, and its address.
+    fn small(&self, entry: &Entry, file: &str) -> Result<(PathBuf, Vec<u8>), CheckpointError> {
+        let object = format!("{}/{file}", entry.name);
+        let path = self.address(&object);
+        if let Some(bytes) = self
+            .objects
+            .len(&self.name(&object))?
+            .filter(|&bytes| bytes > MAX_MANIFEST_BYTES)
+        {
+            let what = format!("it has {bytes} bytes, more than any manifest");
+            return Err(CheckpointError::damaged(&path, what));
+        }
+        match self.objects.get(&self.name(&object))? {
+            Some((text, _)) => Ok((path, text)),
+            None => Err(CheckpointError::damaged(&path, "it is missing")),
+        }
+    }
+
+    fn part(&self, object: &str) -> Result<PartObject<'_>, CheckpointError> {
+        let (name, path) = (self.name(object), self.address(object));
+        let Some(bytes) = self.objects.len(&name)? else {
+            return Err(CheckpointError::damaged(&path, "it is missing"));
+        };
+        Ok(PartObject {
+            objects: &self.objects,
+            name,
+            bytes,
+            path,
+        })
+    }
+}
+
+impl Source for PartObject<'_> {
+    fn read_at(&self, offset: u64, into: &mut [u8]) -> Result<(), CheckpointError> {
+        match self.objects.read_at(&self.name, offset, into)? {
+            Some(read) if read == into.len() => Ok(()),
+            Some(_) => Err(CheckpointError::damaged(&self.path, "it is cut short")),
+            None => Err(CheckpointError::damaged(&self.path, "it is missing")),
+        }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn block_bytes(&self) -> usize {
+        FileSum::CRC_BYTES
+    }
+
+    fn threads(&self) -> usize {
+        THREADS
+    }
+}

@@ -1,0 +1,119 @@
+//! What killed and stale writers leave behind: uploads that were begun, and objects that are in no list.
+
+use super::JobBucket;
+use crate::checkpoint::CheckpointError;
+use muster_objects::Upload;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+
+const UPLOADS: &str = "uploads";
+
+/// The content of `uploads/<name>.json`.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Begun {
+    object: String,
+    upload: String,
+}
+
+impl JobBucket {
+    /// Notes uploads that were begun for the checkpoint `name`.
+    pub(super) fn record(&self, name: &str, uploads: &[&Upload]) -> Result<(), CheckpointError> {
+        let of = |upload: &&Upload| Begun {
+            object: upload.name.clone(),
+            upload: upload.id.clone(),
+        };
+        let begun: Vec<Begun> = uploads.iter().map(of).collect();
+        let text = serde_json::to_vec_pretty(&begun).expect("a record is plain data");
+        Ok(self.objects.put(&self.name(&record(name)), text)?)
+    }
+
+    /// They are completed.
+    pub(super) fn forget(&self, name: &str) -> Result<(), CheckpointError> {
+        Ok(self.objects.delete(&[self.name(&record(name))])?)
+    }
+
+    /// They are not, and nobody goes on with them.
+    pub(super) fn give_up(&self, name: &str, uploads: &[&Upload]) -> Result<(), CheckpointError> {
+        for upload in uploads {
+            self.objects.abort(upload)?;
+        }
+        self.forget(name)
+    }
+
+    /// Removes what is not listed and was written by this revision or an older one: nobody writes on it any more. It never touches what
+    /// a newer one is writing.
+    pub(super) fn sweep(&self) -> Result<(), CheckpointError> {
+        let index = self.index()?;
+        let is_ours = |name: &str| revision(name).is_some_and(|found| found <= self.revision);
+        let objects = self.objects.list(&self.home)?;
+        let mut folders: BTreeSet<&str> = BTreeSet::new();
+        for object in &objects {
+            match object.split_once('/') {
+                Some((UPLOADS, file)) => {
+                    let name = file.strip_suffix(".json").filter(|name| is_ours(name));
+                    if let Some(name) = name {
+                        self.give_up_recorded(name)?;
+                    }
+                }
+                Some((folder, _)) if is_ours(folder) && !index.holds(folder) => {
+                    folders.insert(folder);
+                }
+                _ => {}
+            }
+        }
+        for folder in folders {
+            self.delete_folder(folder)?;
+        }
+        Ok(())
+    }
+
+    fn give_up_recorded(&self, name: &str) -> Result<(), CheckpointError> {
+        let Some((text, _)) = self.objects.get(&self.name(&record(name)))? else {
+            return Ok(());
+        };
+        // A record that cannot be read helps nobody.
+        let begun: Vec<Begun> = serde_json::from_slice(&text).unwrap_or_default();
+        let own = format!("{}/", self.home);
+        let uploads: Vec<Upload> = begun
+            .into_iter()
+            .filter(|begun| begun.object.starts_with(&own))
+            .map(|begun| Upload {
+                name: begun.object,
+                id: begun.upload,
+            })
+            .collect();
+        self.give_up(name, &uploads.iter().collect::<Vec<_>>())
+    }
+}
+
+fn record(name: &str) -> String {
+    format!("{UPLOADS}/{name}.json")
+}
+
+/// Of whoever wrote a checkpoint or a model of this name.
+fn revision(name: &str) -> Option<u64> {
+    let (kind, revision) = name.rsplit_once("-r")?;
+    let known = kind == "final" || kind.starts_with("step-");
+    revision.parse().ok().filter(|_| known)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::revision;
+
+    #[test]
+    fn names_tell_who_wrote_them() {
+        assert_eq!(revision("step-0000000012-r3"), Some(3));
+        assert_eq!(revision("final-r12"), Some(12));
+        for other in [
+            "index.json",
+            "uploads",
+            "other-r3",
+            "step-0000000012",
+            "final-rx",
+        ] {
+            assert_eq!(revision(other), None, "{other}");
+        }
+    }
+}

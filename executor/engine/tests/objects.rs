@@ -1,0 +1,271 @@
+//! Checkpoints in an object store: real task processes against a real S3-compatible server.
+//!
+//! It needs a python3 with moto: `MUSTER_S3_PYTHON`, else the one on the PATH (`scripts/ensure-s3` gets it).
+
+mod rig;
+
+use muster_model::assignment::TaskReport;
+use rig::s3::Bucket;
+use rig::{Launch, PATIENCE, Rig, spec};
+use serde_json::{Value, json};
+use std::thread;
+use std::time::Duration;
+
+fn document() -> Value {
+    json!({
+        "stop": { "steps": 60 },
+        "checkpoint": { "every_steps": 10, "every_minutes": null, "keep": 2 },
+    })
+}
+
+fn in_bucket(bucket: &Bucket) -> Rig {
+    let mut rig = Rig::new();
+    rig.place = Some(bucket.place());
+    rig.environment = bucket.environment();
+    rig
+}
+
+fn home(rig: &Rig) -> String {
+    format!("{}/{}", rig.tenant_id, rig.job_id)
+}
+
+/// Names of checkpoints and models of which there is any object, and other objects.
+fn names(bucket: &Bucket, rig: &Rig) -> Vec<String> {
+    let home = format!("{}/", home(rig));
+    let objects = bucket.objects();
+    let mut names: Vec<String> = objects
+        .iter()
+        .map(|object| object.strip_prefix(&home).expect("nothing lies elsewhere"))
+        .map(|object| object.split('/').next().unwrap().to_owned())
+        .collect();
+    names.dedup();
+    names
+}
+
+fn final_sha256(bucket: &Bucket, rig: &Rig, revision: u64) -> String {
+    let manifest = bucket.read(&format!("{}/final-r{revision}/manifest.json", home(rig)));
+    let manifest: Value = serde_json::from_slice(&manifest).unwrap();
+    let sum = &manifest["files"]["model.safetensors"]["sha256"];
+    sum.as_str().unwrap().to_owned()
+}
+
+#[test]
+fn a_job_saved_in_a_bucket_goes_on_on_another_node_to_the_same_bits() {
+    let Some(bucket) = Bucket::start() else {
+        return;
+    };
+    let straight = Rig::new();
+    let whole = Launch::new(1, 2, 2, spec(document()));
+    straight.start(&whole).succeed();
+
+    let first = in_bucket(&bucket);
+    let mut half = document();
+    half["stop"] = json!({ "steps": 30 });
+    first.start(&Launch::new(1, 2, 2, spec(half))).succeed();
+    // A slow store leads to fewer checkpoints: which are the last two depends on the machine, but for the last.
+    let kept = names(&bucket, &first);
+    assert_eq!(kept[..2], ["final-r1", "index.json"], "{kept:?}");
+    assert_eq!(kept.last().unwrap(), "step-0000000030-r1", "{kept:?}");
+    assert!(kept.len() <= 4, "two stay, and nothing else: {kept:?}");
+    assert!(
+        !first.checkpoint_root().exists(),
+        "nothing lies on the node"
+    );
+
+    let second = in_bucket(&bucket);
+    let rest = Launch::new(2, 1, 1, spec(document())).resuming(30);
+    let mut tasks = second.start(&rest);
+    tasks.succeed();
+    let events = tasks.chief().events();
+    let ready = TaskReport::Ready { from_step: 30 };
+    assert!(events.contains(&ready), "{events:?}");
+    let finished = events.iter().find_map(|event| match event {
+        TaskReport::Finished { model_path, .. } => Some(model_path.clone()),
+        _ => None,
+    });
+    let expected = format!("{}/final-r2/model.safetensors", home(&second));
+    assert_eq!(finished, Some(expected));
+    // Sums of one and of two workers differ in their last bits: the same layout for the comparison.
+    let third = in_bucket(&bucket);
+    third
+        .start(&Launch::new(3, 2, 2, spec(document())).resuming(60))
+        .succeed();
+    assert_eq!(
+        final_sha256(&bucket, &third, 3),
+        final_sha256(&bucket, &second, 2)
+    );
+
+    let other = Bucket::start().expect("it started before");
+    let again = in_bucket(&other);
+    let mut half = document();
+    half["stop"] = json!({ "steps": 30 });
+    again.start(&Launch::new(1, 2, 2, spec(half))).succeed();
+    again
+        .start(&Launch::new(2, 2, 2, spec(document())).resuming(30))
+        .succeed();
+    assert_eq!(final_sha256(&other, &again, 2), straight.final_sha256(1));
+}
+
+#[test]
+fn an_upload_that_was_killed_is_no_checkpoint_and_leaves_nothing() {
+    let Some(bucket) = Bucket::start() else {
+        return;
+    };
+    let rig = in_bucket(&bucket);
+    let large = json!({
+        "engine": { "model": { "kind": "mlp", "hidden": [2048, 2048] } },
+        "stop": { "steps": 3 },
+        "checkpoint": { "every_steps": 1, "every_minutes": null, "keep": 1 },
+    });
+    for revision in 1..=3 {
+        let mut tasks = rig.start(&Launch::new(revision, 1, 1, spec(large.clone())));
+        // An upload that was begun and has no parts yet costs nobody anything; before parts are sent it is on record.
+        let own = format!("-r{revision}.json");
+        wait("an upload in parts", || {
+            bucket.objects().iter().any(|key| key.ends_with(&own))
+        });
+        tasks.kill_all();
+        tasks.wait();
+        let index = bucket.read(&format!("{}/index.json", home(&rig)));
+        let index: Value = serde_json::from_slice(&index).unwrap();
+        assert_eq!(index["revision"], json!(revision));
+        assert_eq!(index["checkpoints"], json!([]), "a killed upload is none");
+    }
+    assert!(
+        !bucket.uploads().is_empty(),
+        "the killed one has left its parts"
+    );
+    let mut tasks = rig.start(&Launch::new(4, 1, 1, spec(large)));
+    tasks.succeed();
+    assert!(bucket.uploads().is_empty(), "{:?}", bucket.uploads());
+    let kept = ["final-r4", "index.json", "step-0000000003-r4"];
+    assert_eq!(names(&bucket, &rig), kept);
+    let ready = TaskReport::Ready { from_step: 0 };
+    assert!(tasks.chief().events().contains(&ready));
+}
+
+#[test]
+fn of_two_writers_the_older_is_fenced() {
+    let Some(bucket) = Bucket::start() else {
+        return;
+    };
+    let endless = json!({
+        "stop": { "steps": 1_000_000 },
+        "checkpoint": { "every_steps": 1, "every_minutes": null, "keep": 2 },
+    });
+    let old = in_bucket(&bucket);
+    let mut stale = old.start(&Launch::new(1, 1, 1, spec(endless.clone())));
+    let written = |event: &TaskReport| match event {
+        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
+        _ => None,
+    };
+    let saved = stale.chief().wait_for("a checkpoint", written);
+    let new = in_bucket(&bucket);
+    let mut fresh = new.start(&Launch::new(2, 1, 1, spec(endless)).resuming(saved));
+    let from = fresh.chief().wait_for("ready", |event| match event {
+        TaskReport::Ready { from_step } => Some(*from_step),
+        _ => None,
+    });
+    stale.wait();
+    let failure = stale
+        .chief()
+        .events()
+        .into_iter()
+        .find_map(|event| match event {
+            TaskReport::Failed { message, .. } => Some(message),
+            _ => None,
+        });
+    let failure = failure.expect("it says why it ended");
+    assert!(
+        failure.contains("revision 2 of the job has started"),
+        "{failure}"
+    );
+    // What the new one continues from is the newest that the old one was able to write, or nearly: nothing came after.
+    let reported = stale.chief().events().iter().filter_map(written).max();
+    assert!(
+        reported <= Some(from),
+        "{reported:?} was written after {from}"
+    );
+    fresh.chief().wait_for("a checkpoint", written);
+    fresh.kill_all();
+    fresh.wait();
+    let index = bucket.read(&format!("{}/index.json", home(&new)));
+    let index: Value = serde_json::from_slice(&index).unwrap();
+    assert_eq!(index["revision"], json!(2));
+}
+
+#[test]
+fn a_damaged_checkpoint_is_put_aside_and_the_one_before_is_taken() {
+    let Some(bucket) = Bucket::start() else {
+        return;
+    };
+    let rig = in_bucket(&bucket);
+    rig.start(&Launch::new(1, 1, 1, spec(document()))).succeed();
+    let before: u64 = names(&bucket, &rig)
+        .iter()
+        .filter_map(|name| {
+            name.strip_prefix("step-")?
+                .strip_suffix("-r1")?
+                .parse()
+                .ok()
+        })
+        .filter(|&step| step < 60)
+        .max()
+        .expect("there is one before");
+    let part = format!("{}/step-0000000060-r1/model.safetensors", home(&rig));
+    let mut bytes = bucket.read(&part);
+    let at = bytes.len() / 2;
+    bytes[at] ^= 1;
+    bucket.write(&part, &bytes);
+    let mut tasks = rig.start(&Launch::new(2, 1, 1, spec(document())).resuming(60));
+    tasks.succeed();
+    let events = tasks.chief().events();
+    let ready = TaskReport::Ready { from_step: before };
+    assert!(events.contains(&ready), "{events:?}");
+    assert!(events.contains(&TaskReport::CheckpointPruned { step: 60 }));
+    let index = bucket.read(&format!("{}/index.json", home(&rig)));
+    let index: Value = serde_json::from_slice(&index).unwrap();
+    assert_eq!(index["damaged"], json!(["step-0000000060-r1"]));
+    assert_eq!(
+        final_sha256(&bucket, &rig, 2),
+        final_sha256(&bucket, &rig, 1)
+    );
+}
+
+/// Whether there is anything to go on from is not known.
+#[test]
+fn without_the_store_training_does_not_begin_and_says_why() {
+    let Some(bucket) = Bucket::start() else {
+        return;
+    };
+    let mut rig = in_bucket(&bucket);
+    rig.place = Some("s3://no-such-bucket/x".to_owned());
+    let mut tasks = rig.start(&Launch::new(
+        1,
+        1,
+        0,
+        spec(json!({ "exchange": { "topology": "all_reduce" } })),
+    ));
+    tasks.wait();
+    let failure = tasks
+        .chief()
+        .events()
+        .into_iter()
+        .find_map(|event| match event {
+            TaskReport::Failed { message, .. } => Some(message),
+            _ => None,
+        });
+    let failure = failure.expect("it says why it ended");
+    assert!(failure.contains("s3://no-such-bucket/x"), "{failure}");
+}
+
+fn wait(what: &str, done: impl Fn() -> bool) {
+    let pause = Duration::from_millis(5);
+    for _ in 0..PATIENCE.as_millis() / pause.as_millis() {
+        if done() {
+            return;
+        }
+        thread::sleep(pause);
+    }
+    panic!("no {what} in all that time");
+}
