@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use clap::Args;
+use muster_model::place::Place;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -13,7 +14,7 @@ pub struct Settings {
     pub listen: SocketAddr,
     pub database_url: String,
     pub database_connections: u32,
-    pub checkpoint_root: Option<PathBuf>,
+    pub checkpoint_root: Option<Place>,
     pub web_root: Option<PathBuf>,
     pub limits: Limits,
 }
@@ -54,9 +55,9 @@ pub struct Flags {
     /// Connections to Postgres at most [default: 16]
     #[arg(long, env = "MUSTER_API_DATABASE_CONNECTIONS", global = true)]
     pub database_connections: Option<u32>,
-    /// Folder that all nodes write checkpoints to; without it there are no downloads
+    /// Where all nodes write checkpoints: a folder, or a bucket as s3://bucket/prefix; without it there are no downloads
     #[arg(long, env = "MUSTER_API_CHECKPOINT_ROOT", global = true)]
-    pub checkpoint_root: Option<PathBuf>,
+    pub checkpoint_root: Option<Place>,
     /// Folder with the built web page; without it none is served
     #[arg(long, env = "MUSTER_API_WEB_ROOT", global = true)]
     pub web_root: Option<PathBuf>,
@@ -74,7 +75,7 @@ struct File {
     listen: Option<SocketAddr>,
     database_url: Option<String>,
     database_connections: Option<u32>,
-    checkpoint_root: Option<PathBuf>,
+    checkpoint_root: Option<Place>,
     web_root: Option<PathBuf>,
     limits: Limits,
 }

@@ -11,6 +11,7 @@ mod cluster;
 pub mod command;
 pub mod config;
 mod event_feed;
+mod files;
 mod health;
 mod job;
 mod layers;
@@ -32,4 +33,4 @@ mod web;
 
 pub use problem::Kind;
 pub use routes::router;
-pub use state::App;
+pub use state::{App, StartError};

@@ -2,16 +2,27 @@
 
 use crate::auth::{Caller, Tokens};
 use crate::config::{Limits, Settings};
+use crate::files::Files;
 use crate::metrics::Metrics;
 use crate::rate::Rate;
 use crate::stream::Wakes;
 use crate::wake::Waker;
+use muster_objects::ObjectsError;
 use muster_store::StoreError;
 use muster_store::pool::{self, Pool, Transaction};
 use std::path::PathBuf;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
+
+/// Why the daemon cannot start.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    #[error("could not read the database's address")]
+    Database(#[from] StoreError),
+    #[error("could not open the place for checkpoints")]
+    Checkpoints(#[from] ObjectsError),
+}
 
 #[derive(Clone)]
 pub struct App {
@@ -22,8 +33,8 @@ pub struct App {
 pub struct Inner {
     pub pool: Pool,
     pub limits: Limits,
-    /// The folder that all nodes write checkpoints to; `None` refuses downloads.
-    pub checkpoint_root: Option<PathBuf>,
+    /// What all nodes write checkpoints to; `None` refuses downloads.
+    pub files: Option<Files>,
     /// The built web page; `None` serves none.
     pub web_root: Option<PathBuf>,
     pub tokens: Tokens,
@@ -51,12 +62,16 @@ impl App {
     /// Starts the rooms that work in the background; they end with `stopping`. Must be called within a tokio runtime.
     ///
     /// # Errors
-    /// When the database's address is none.
-    pub fn start(settings: &Settings, stopping: CancellationToken) -> Result<Self, StoreError> {
+    /// When the database's address is none, or the environment does not say how to reach the checkpoints' bucket.
+    pub fn start(settings: &Settings, stopping: CancellationToken) -> Result<Self, StartError> {
         let pool = pool::api(&settings.database_url, settings.database_connections)?;
         let inner = Inner {
             limits: settings.limits.clone(),
-            checkpoint_root: settings.checkpoint_root.clone(),
+            files: settings
+                .checkpoint_root
+                .as_ref()
+                .map(Files::open)
+                .transpose()?,
             web_root: settings.web_root.clone(),
             tokens: Tokens::default(),
             rate: Rate::new(&settings.limits),

@@ -28,6 +28,15 @@ pub struct Cluster {
     lease_ms: u32,
     server: String,
     client: Option<Client>,
+    bucket: Option<Bucket>,
+}
+
+/// An object store that checkpoints are kept in, instead of the data folder.
+#[derive(Debug)]
+pub struct Bucket {
+    pub place: String,
+    /// What every daemon has in its environment to reach it.
+    pub environment: Vec<(&'static str, String)>,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -51,11 +60,23 @@ impl Cluster {
         Self::start_leasing(options, LEASE_MS).await
     }
 
+    /// As [`Self::start`], with checkpoints in a bucket.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are printed.
+    pub async fn start_saving(options: Options, bucket: Bucket) -> Self {
+        Self::start_with(options, LEASE_MS, Some(bucket)).await
+    }
+
     /// As [`Self::start`], with leases of nodes that last so long.
     ///
     /// # Panics
     /// When it does not come up; the logs are printed.
     pub async fn start_leasing(options: Options, lease_ms: u32) -> Self {
+        Self::start_with(options, lease_ms, None).await
+    }
+
+    async fn start_with(options: Options, lease_ms: u32, bucket: Option<Bucket>) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("muster-e2e-")
             .tempdir()
@@ -72,6 +93,7 @@ impl Cluster {
             lease_ms,
             server,
             client: None,
+            bucket,
         };
         cluster.up_again().await;
         cluster
@@ -91,8 +113,12 @@ impl Cluster {
             .append(true)
             .open(self.folder.path().join("up.log"))
             .expect("a log");
-        let child = self
-            .muster()
+        let mut command = self.muster();
+        if let Some(bucket) = &self.bucket {
+            let environment = &bucket.environment;
+            command.envs(environment.iter().map(|(name, value)| (name, value)));
+        }
+        command
             .args([
                 "up",
                 "--no-example",
@@ -106,7 +132,11 @@ impl Cluster {
                 &self.options.slots.to_string(),
             ])
             .arg("--data")
-            .arg(self.data())
+            .arg(self.data());
+        if let Some(bucket) = &self.bucket {
+            command.args(["--checkpoints", &bucket.place]);
+        }
+        let child = command
             .env("MUSTER_SCHEDULER_LEASE_MS", self.lease_ms.to_string())
             .env("MUSTER_SCHEDULER_HEARTBEAT_MS", "500")
             .env("MUSTER_SCHEDULER_GRACE_MS", "5000")

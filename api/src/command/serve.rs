@@ -18,7 +18,7 @@ pub async fn serve(settings: Settings) -> anyhow::Result<()> {
     let stopping = CancellationToken::new();
     let mut terminate = signal(SignalKind::terminate())?;
     let mut interrupt = signal(SignalKind::interrupt())?;
-    let app = App::start(&settings, stopping.clone()).context("read the database's address")?;
+    let app = App::start(&settings, stopping.clone())?;
     let listener = TcpListener::bind(settings.listen)
         .await
         .with_context(|| format!("listen on {}", settings.listen))?;

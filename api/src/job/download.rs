@@ -4,21 +4,15 @@ use crate::auth::Caller;
 use crate::problem::{Kind, Refusal};
 use crate::query::{Named, Params};
 use crate::state::App;
-use axum::body::Body;
 use axum::extract::{Path as PathParams, State};
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_LENGTH, CONTENT_TYPE, ETAG};
 use axum::http::{HeaderName, HeaderValue};
 use axum::response::{IntoResponse, Response};
-use muster_model::id::{JobId, TenantId};
+use muster_model::id::JobId;
 use muster_store::{checkpoint, job};
-use serde_json::Value;
-use std::path::{Component, Path, PathBuf};
-use tokio::fs::File;
-use tokio_util::io::ReaderStream;
+use std::path::{Component, Path};
 
 const SHA256: HeaderName = HeaderName::from_static("muster-sha256");
-/// Read from disk at once.
-const BUFFER: usize = 256 << 10;
 
 /// Download a file of a checkpoint
 #[utoipa::path(
@@ -65,8 +59,9 @@ pub async fn checkpoint_file(
             "file of the checkpoint at step {step} any more: it was pruned"
         )));
     }
-    let folder = folder(&app, caller.tenant_id, id, &found.written.path).await?;
-    send(&folder, &name, &format!("{id}-step-{step}-{name}")).await
+    let file = (found.written.path.as_str(), name.as_str());
+    let download_as = format!("{id}-step-{step}-{name}");
+    send(&app, &caller, id, file, &download_as).await
 }
 
 /// Download a job's final model
@@ -95,59 +90,26 @@ pub async fn model(
         let detail = format!("the job is {phase}; its model is there once it has succeeded");
         return Err(Refusal::new(Kind::WrongPhase, detail));
     };
-    let Some((parent, name)) = path.rsplit_once('/') else {
-        return Err(gone(&path));
-    };
-    let folder = folder(&app, caller.tenant_id, id, parent).await?;
-    send(&folder, name, &format!("{}-{name}", row.job.spec.name)).await
+    let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));
+    let download_as = format!("{}-{name}", row.job.spec.name);
+    send(&app, &caller, id, (folder, name), &download_as).await
 }
 
-/// The folder on disk. The path was reported by a node: it must lie in the job's own folder, and no link may lead out of it.
-async fn folder(
+async fn send(
     app: &App,
-    tenant: TenantId,
-    id: JobId,
-    relative: &str,
-) -> Result<PathBuf, Refusal> {
-    let Some(root) = &app.checkpoint_root else {
+    caller: &Caller,
+    job: JobId,
+    (folder, name): (&str, &str),
+    download_as: &str,
+) -> Result<Response, Refusal> {
+    let Some(files) = &app.files else {
         let detail = "this daemon was started without checkpoint_root, so it has no files to give";
         return Err(Refusal::new(Kind::NotFound, detail));
     };
-    let path = Path::new(relative);
-    let own = Path::new(&tenant.to_string()).join(id.to_string());
-    let plain = path
-        .components()
-        .all(|part| matches!(part, Component::Normal(_)));
-    if !plain || !path.starts_with(&own) {
-        tracing::error!(job.id = %id, path = relative, "a node reported a path outside of its job's folder");
-        return Err(gone(relative));
-    }
-    let home = tokio::fs::canonicalize(root.join(own))
-        .await
-        .map_err(|_| gone(relative))?;
-    let folder = tokio::fs::canonicalize(root.join(path))
-        .await
-        .map_err(|_| gone(relative))?;
-    if folder.starts_with(home) {
-        Ok(folder)
-    } else {
-        Err(gone(relative))
-    }
-}
-
-async fn send(folder: &Path, name: &str, download_as: &str) -> Result<Response, Refusal> {
-    let path = folder.join(name);
-    let plain = tokio::fs::symlink_metadata(&path)
-        .await
-        .is_ok_and(|found| found.is_file());
-    if !plain {
-        return Err(gone(name));
-    }
-    let file = File::open(&path).await.map_err(|_| gone(name))?;
-    let length = file.metadata().await.map_err(|_| gone(name))?.len();
-    let mut response = Body::from_stream(ReaderStream::with_capacity(file, BUFFER)).into_response();
+    let found = files.read(caller.tenant_id, job, folder, name).await?;
+    let mut response = found.body.into_response();
     let headers = response.headers_mut();
-    headers.insert(CONTENT_LENGTH, HeaderValue::from(length));
+    headers.insert(CONTENT_LENGTH, HeaderValue::from(found.bytes));
     headers.insert(
         CONTENT_TYPE,
         HeaderValue::from_static("application/octet-stream"),
@@ -159,7 +121,7 @@ async fn send(folder: &Path, name: &str, download_as: &str) -> Result<Response, 
     if let Ok(value) = HeaderValue::from_str(&format!("attachment; filename=\"{download_as}\"")) {
         headers.insert(CONTENT_DISPOSITION, value);
     }
-    if let Some(sha256) = stated_sha256(folder, name).await {
+    if let Some(sha256) = found.sha256 {
         if let Ok(etag) = HeaderValue::from_str(&format!("\"{sha256}\"")) {
             headers.insert(ETAG, etag);
         }
@@ -168,19 +130,4 @@ async fn send(folder: &Path, name: &str, download_as: &str) -> Result<Response, 
         }
     }
     Ok(response)
-}
-
-/// What the manifest beside the file says of it.
-async fn stated_sha256(folder: &Path, name: &str) -> Option<String> {
-    let text = tokio::fs::read(folder.join("manifest.json")).await.ok()?;
-    let manifest: Value = serde_json::from_slice(&text).ok()?;
-    let sha256 = manifest.get("files")?.get(name)?.get("sha256")?.as_str()?;
-    (sha256.len() == 64 && sha256.bytes().all(|byte| byte.is_ascii_hexdigit()))
-        .then(|| sha256.to_owned())
-}
-
-fn gone(what: &str) -> Refusal {
-    Refusal::not_found(format!(
-        "file {what:?} where this daemon looks for checkpoints"
-    ))
 }

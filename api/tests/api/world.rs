@@ -128,7 +128,7 @@ impl World {
             listen: ([127, 0, 0, 1], 0).into(),
             database_url: db.api_url.clone(),
             database_connections: 8,
-            checkpoint_root: Some(checkpoints),
+            checkpoint_root: Some(muster_model::place::Place::Folder(checkpoints)),
             web_root: Some(web),
             limits,
         };

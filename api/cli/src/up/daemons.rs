@@ -5,6 +5,7 @@ use super::postgres::Postgres;
 use super::process::{Daemon, Supervised};
 use anyhow::{Context as _, bail};
 use muster_client::Client;
+use muster_model::place::Place;
 use std::net::{SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -21,6 +22,7 @@ pub struct Settings {
     pub slots: u32,
     pub listen: SocketAddr,
     pub database_url: Option<String>,
+    pub checkpoints: Place,
 }
 
 /// The daemons of this process, in the order of their start.
@@ -222,6 +224,12 @@ impl Cluster {
         }
     }
 
+    /// Where the cluster's jobs are saved.
+    #[must_use]
+    pub fn checkpoints(&self) -> &Place {
+        &self.settings.checkpoints
+    }
+
     /// Stops what runs, the nodes first, so that their tasks write checkpoints and are reported gone; the database last.
     pub async fn stop(&mut self) {
         let stopping: Vec<_> = self
@@ -249,7 +257,10 @@ impl Cluster {
             "MUSTER_API_DATABASE_URL",
             self.role_url("muster_api", &self.secrets.api_password),
         )
-        .env("MUSTER_API_CHECKPOINT_ROOT", self.folder.checkpoints());
+        .env(
+            "MUSTER_API_CHECKPOINT_ROOT",
+            self.settings.checkpoints.to_string(),
+        );
         match web_root() {
             Some(web) => daemon.env("MUSTER_API_WEB_ROOT", web),
             None => daemon,
@@ -286,7 +297,10 @@ impl Cluster {
         .env("MUSTER_EXECUTOR_JOIN_TOKEN", &self.secrets.join_token)
         .env("MUSTER_EXECUTOR_NODE_NAME", &name)
         .env("MUSTER_EXECUTOR_DATA_DIR", data)
-        .env("MUSTER_EXECUTOR_CHECKPOINT_ROOT", self.folder.checkpoints())
+        .env(
+            "MUSTER_EXECUTOR_CHECKPOINT_ROOT",
+            self.settings.checkpoints.to_string(),
+        )
         .env("MUSTER_EXECUTOR_DATASET_ROOT", datasets)
         .env("MUSTER_EXECUTOR_LISTEN_HOST", "127.0.0.1")
         .env("MUSTER_EXECUTOR_CPU_SLOTS", self.settings.slots.to_string())

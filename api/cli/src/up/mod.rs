@@ -17,6 +17,7 @@ use clap::Args;
 use daemons::{Cluster, Settings};
 use data::DataFolder;
 use muster_client::Client;
+use muster_model::place::Place;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -43,6 +44,9 @@ pub struct Up {
     /// Where REST and the web page listen.
     #[arg(long, default_value = "127.0.0.1:7070", value_name = "ADDRESS")]
     listen: SocketAddr,
+    /// Keep checkpoints in this folder or bucket, such as s3://bucket/prefix, instead of the data folder; credentials come from the environment.
+    #[arg(long, value_name = "PLACE")]
+    checkpoints: Option<Place>,
     /// Do not submit the example job.
     #[arg(long)]
     no_example: bool,
@@ -81,6 +85,13 @@ pub async fn up(options: Up, store: &Store) -> anyhow::Result<()> {
         slots: options.slots,
         listen: options.listen,
         database_url: options.database_url.clone(),
+        checkpoints: match &options.checkpoints {
+            Some(Place::Folder(path)) => Place::Folder(
+                std::path::absolute(path).with_context(|| format!("find {}", path.display()))?,
+            ),
+            Some(bucket) => bucket.clone(),
+            None => Place::Folder(folder.checkpoints()),
+        },
     };
     let mut cluster = Cluster::new(folder.clone(), settings).await?;
     let outcome = tokio::select! {
@@ -128,7 +139,7 @@ async fn run(
     }
     let job = example::submit_once(folder, &client).await?;
     let (succeeded, visited) = tokio::join!(
-        view::watch(&client, job, folder),
+        view::watch(&client, job, cluster.checkpoints()),
         example::visit(folder, &client, job)
     );
     visited.context("submit the second job")?;

@@ -1,6 +1,5 @@
 //! The live view of `muster up`: on a terminal a few lines that renew themselves, elsewhere a line whenever something changed.
 
-use super::data::DataFolder;
 use crate::command::list::{count, phase_and_reason};
 use crate::command::wait::ending;
 use crate::output::duration_s;
@@ -8,6 +7,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use muster_client::Client;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
+use muster_model::place::Place;
 use muster_model::view::JobView;
 use std::io::IsTerminal as _;
 use std::time::Duration;
@@ -18,7 +18,7 @@ const FRAME: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// When the server refuses for another reason than being away.
-pub async fn watch(client: &Client, id: JobId, folder: &DataFolder) -> anyhow::Result<bool> {
+pub async fn watch(client: &Client, id: JobId, checkpoints: &Place) -> anyhow::Result<bool> {
     let view = View::new();
     loop {
         match client.job(id).await {
@@ -28,7 +28,7 @@ pub async fn watch(client: &Client, id: JobId, folder: &DataFolder) -> anyhow::R
                     view.bar.finish_and_clear();
                     eprintln!("{}", ending(&job));
                     if let Some(model) = &job.model_path {
-                        eprintln!("model: {}", folder.checkpoints().join(model).display());
+                        eprintln!("model: {checkpoints}/{model}");
                     }
                     return Ok(job.phase == JobPhase::Succeeded);
                 }

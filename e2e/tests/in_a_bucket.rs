@@ -1,0 +1,69 @@
+//! Checkpoints in an object store: no node shares a folder with another, a killed job goes on, and users get their files all the same.
+
+#[path = "../../executor/engine/tests/rig/s3.rs"]
+#[expect(dead_code, reason = "the engine's own tests use all of it")]
+mod s3;
+
+use muster_e2e::cluster::{Bucket, Cluster, Options};
+use muster_e2e::story::{CHECKPOINT_EVERY, document};
+use muster_model::job::JobPhase;
+
+const NODES: Options = Options { nodes: 2, slots: 1 };
+const STEPS: u64 = 300;
+
+#[tokio::test]
+async fn a_job_goes_on_from_a_bucket_and_its_files_are_served() {
+    let Some(server) = s3::Bucket::start() else {
+        return;
+    };
+    let bucket = Bucket {
+        place: server.place(),
+        environment: server.environment(),
+    };
+    let mut cluster = Cluster::start_saving(NODES, bucket).await;
+    let job = cluster
+        .submit(&document("saved", (2, 2), (1, 1), STEPS))
+        .await
+        .id;
+    let at = CHECKPOINT_EVERY + CHECKPOINT_EVERY / 2;
+    let well_on_its_way =
+        |job: &muster_model::view::JobView| job.progress.as_ref().is_some_and(|now| now.step >= at);
+    cluster.until(job, "steps", well_on_its_way).await;
+    let (_, chief) = cluster.task_process(job, "worker-0").await;
+    cluster.kill(&chief);
+    let done = cluster
+        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
+        .await;
+    let resumed = cluster.resumed_at(job).await;
+    assert!(
+        resumed.iter().all(|&step| step >= CHECKPOINT_EVERY),
+        "{resumed:?}"
+    );
+    assert!(!resumed.is_empty(), "the kill was noticed");
+
+    let muster = |arguments: &[&str]| {
+        let output = cluster
+            .muster()
+            .args(arguments)
+            .output()
+            .expect("muster runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.success(), "{arguments:?}: {text}{errors}");
+        text
+    };
+    assert!(muster(&["checkpoints", "saved"]).contains(&STEPS.to_string()));
+    let kept = server.read(&done.model_path.expect("a model"));
+    let model = cluster.data().join("model.safetensors");
+    let to = model.to_str().expect("UTF-8");
+    muster(&["model", "saved", "--to", to]);
+    assert!(std::fs::read(&model).expect("downloaded") == kept);
+    let exported = cluster.data().join("exported.safetensors");
+    let to = exported.to_str().expect("UTF-8");
+    muster(&["export", "saved", "--file", to]);
+    assert!(std::fs::metadata(&exported).expect("exported").len() > 10_000);
+    let folder = cluster.checkpoints();
+    let left: Vec<_> = std::fs::read_dir(folder).expect("a folder").collect();
+    assert!(left.is_empty(), "nothing lies in the folder: {left:?}");
+    cluster.down();
+}
