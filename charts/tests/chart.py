@@ -18,6 +18,7 @@ MATRIX = {
     "default": ([TESTS / "cases/default.yaml"], []),
     "production": ([TESTS / "cases/production.yaml"], []),
     "openshift": ([TESTS / "cases/openshift.yaml"], []),
+    "bucket": ([TESTS / "cases/bucket.yaml"], []),
     "trial": ([CHART / "trial.yaml"], []),
     "trial-upgrade": ([CHART / "trial.yaml"], ["--is-upgrade"]),
 }

@@ -21,6 +21,7 @@ EXTERNAL = {
         "Secret/mirror-login", "Secret/muster-example-com", "PersistentVolumeClaim/imagenet-and-more", "ServiceAccount/scheduler-of-ours",
     },
     "openshift": {"Secret/muster-postgres", "Secret/training-join", "ServiceAccount/default"},
+    "bucket": {"Secret/muster-postgres", "Secret/muster-join", "Secret/bucket-login", "PersistentVolumeClaim/datasets"},
     "trial": set(),
     "trial-upgrade": set(),
 }
@@ -150,6 +151,19 @@ class Rendered(unittest.TestCase):
                 volumes |= {claim["metadata"]["name"] for claim in item["spec"].get("volumeClaimTemplates", [])}
                 mounted = {mount["name"] for container in containers(spec) for mount in container.get("volumeMounts", [])}
                 self.assertEqual(mounted, volumes, f"{name} {name_of(item)}")
+
+    def test_a_bucket_takes_the_place_of_a_volume(self):
+        items = objects(RENDERED["bucket"])
+        for kind, name in (("Deployment", "muster-api"), ("DaemonSet", "muster-executor-gpu")):
+            spec = next(spec for item, _, spec in pods(items) if name_of(item) == f"{kind}/{name}")
+            self.assertNotIn("checkpoints", [volume["name"] for volume in spec.get("volumes", [])])
+            (container,) = spec["containers"]
+            self.assertIn({"secretRef": {"name": "bucket-login"}}, container["envFrom"])
+            self.assertIn("s3://training/checkpoints", [variable.get("value") for variable in container["env"]])
+        policies = {item["metadata"]["name"]: item["spec"] for item in items if item["kind"] == "NetworkPolicy"}
+        for name, reaches in (("api", True), ("executor", True), ("scheduler", False), ("migrate", False)):
+            ports = [port["port"] for rule in policies[f"muster-{name}"]["egress"] for port in rule.get("ports", [])]
+            self.assertEqual(9000 in ports, reaches, name)
 
     def test_secrets_are_random_and_never_written_out(self):
         def secrets(items):

@@ -118,3 +118,16 @@ topologySpreadConstraints:
     type: Directory
   {{- end }}
 {{- end -}}
+
+{{/* Where the checkpoints are, as the daemons take it: a mounted folder or a bucket. */}}
+{{- define "muster.checkpointRoot" -}}
+{{- ternary .Values.checkpoints.bucket.url "/srv/checkpoints" (eq .Values.checkpoints.kind "bucket") -}}
+{{- end -}}
+
+{{/* What a bucket is reached with. */}}
+{{- define "muster.bucketCredentials" -}}
+{{- if and (eq .Values.checkpoints.kind "bucket") .Values.checkpoints.bucket.credentialsSecret }}
+- secretRef:
+    name: {{ .Values.checkpoints.bucket.credentialsSecret }}
+{{- end }}
+{{- end -}}
