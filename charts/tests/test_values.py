@@ -152,6 +152,8 @@ class Values(unittest.TestCase):
             self.assertIn(f"/programs/{program}", docker)
         self.assertIn(" /usr/share/muster/web\n", docker)
         self.assertIn("/usr/share/muster/web", render_case("default"))
+        # Without them no bucket's certificate is trusted.
+        self.assertEqual(docker.count("/etc/ssl/certs/ca-certificates.crt\n"), 3)
         targets = set(re.findall(r" AS ([a-z-]+)", docker))
         for repository in ("muster-control-plane", "muster-executor", "muster-executor-cpu"):
             self.assertIn(repository.removeprefix("muster-"), targets)
