@@ -139,9 +139,10 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         worker: job.spec.resources.worker,
         ps_shard: job.spec.resources.ps_shard,
         consistency: job.spec.exchange.consistency,
-        batch: job.spec.engine.batch,
+        batch: job.spec.batch(),
         in_place: job.spec.resizes_in_place(),
         replicated: job.spec.exchange.shard_replicas > 0,
+        command: job.spec.command.as_ref().map(|command| command.ends),
         tasks: loaded.tasks.into_iter().map(task).collect(),
         leaving: loaded.leaving.into_iter().map(task).collect(),
         finished: loaded.finished.map(|finished| core::Finished {
@@ -174,7 +175,7 @@ fn progress(loaded: &store::LoadedJob) -> core::Progress {
     let sampled = loaded.latest.as_ref().map_or(0, |sample| sample.step);
     core::Progress {
         step: sampled.max(loaded.resume_step.unwrap_or(0)),
-        steps_per_epoch: spec.engine.steps_per_epoch(),
+        steps_per_epoch: spec.steps_per_epoch(),
         max_steps: spec.max_steps(),
         convergence: spec.stop.convergence,
         epoch_losses: loaded.epoch_losses.clone(),

@@ -68,6 +68,10 @@ pub enum Outcome {
     NodeLost,
     /// Withdrawn before the node ever started it.
     NeverStarted,
+    /// A command's process that was told to stop, and went; `killed` when it had to be killed after the grace.
+    Stopped {
+        killed: bool,
+    },
 }
 
 /// What can happen to a task.
@@ -143,10 +147,13 @@ impl TaskEvent {
 }
 
 impl Outcome {
-    /// Whether the process ended by its own will and without an error.
+    /// Whether the process ended by its own will and without an error, or as it was told to.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        matches!(self, Self::Exited { code: 0 } | Self::NeverStarted)
+        matches!(
+            self,
+            Self::Exited { code: 0 } | Self::NeverStarted | Self::Stopped { .. }
+        )
     }
 
     /// Whether the machine is to blame, so that the job's `retries` are not charged.
@@ -165,6 +172,10 @@ impl fmt::Display for Outcome {
             Self::LeaseExpired => write!(f, "stopped by its node, which had lost its session"),
             Self::NodeLost => write!(f, "lost with its node or its shim"),
             Self::NeverStarted => write!(f, "withdrawn before it started"),
+            Self::Stopped { killed: false } => write!(f, "stopped as it was told"),
+            Self::Stopped { killed: true } => {
+                write!(f, "told to stop, and killed when its grace was over")
+            }
         }
     }
 }

@@ -217,7 +217,7 @@ fn manifest(step: u64) -> Manifest {
         step,
         position: Position::at(step, 1000, 32_000),
         consistency: spec.exchange.consistency,
-        engine: spec.engine,
+        engine: spec.engine().clone(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: step,
         layout: Layout {

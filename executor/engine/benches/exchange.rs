@@ -419,7 +419,7 @@ fn training_row(name: &str, job: &JobSpec, data: &Path) -> String {
 
 /// Examples per second of batch, gradient and update in one loop.
 fn bare_loop(job: &JobSpec, data: &Path, steps: u64) -> f64 {
-    let engine = &job.engine;
+    let engine = job.engine();
     let network = document::network(engine).expect("the network");
     let data = document::dataset(engine, data).expect("the data set");
     let optimizer = document::optimizer(engine);
@@ -467,9 +467,9 @@ impl Reporter for Kept {
 /// Examples per second of the whole worker, by its own progress samples.
 fn in_worker(job: &JobSpec, data: &Path) -> f64 {
     let checkpoints = tempfile::tempdir().expect("a folder for checkpoints");
-    let network = document::network(&job.engine).expect("the network");
-    let optimizer = document::optimizer(&job.engine);
-    let address = start_shard(optimizer, network.parameter_count(), job.engine.batch);
+    let network = document::network(job.engine()).expect("the network");
+    let optimizer = document::optimizer(job.engine());
+    let address = start_shard(optimizer, network.parameter_count(), job.engine().batch);
     let launch = TaskLaunch {
         task_id: WORKER,
         job_id: JobId(Uuid::nil()),
@@ -515,7 +515,7 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
         if let TaskReport::Progress { sample } = report {
             let steps = (sample.step - before) as f64;
             before = sample.step;
-            examples += steps * f64::from(job.engine.batch);
+            examples += steps * f64::from(job.engine().batch);
             seconds += steps / sample.steps_per_s;
         }
     }

@@ -38,7 +38,7 @@ fn parameters(model: &Value, dataset: &Value) -> usize {
     if let Err(errors) = spec.validate() {
         panic!("{model} on {dataset}: {errors:?}");
     }
-    let network = document::network(&spec.engine).unwrap_or_else(|e| panic!("{model}: {e}"));
+    let network = document::network(spec.engine()).unwrap_or_else(|e| panic!("{model}: {e}"));
     let trained = network
         .blocks()
         .iter()
@@ -189,9 +189,13 @@ fn what_is_accepted_is_built_and_what_is_built_is_accepted() {
     let mut check = |list: Vec<Value>, dataset: &Value| {
         let model = json!({ "kind": "layers", "layers": list });
         let spec = job(model.clone(), dataset.clone());
-        let (valid, built) = (spec.validate(), document::network(&spec.engine));
+        let (valid, built) = (spec.validate(), document::network(spec.engine()));
         // The builder does not know how many targets the data will have.
-        let targets = if spec.engine.dataset.is_text() { 4 } else { 1 };
+        let targets = if spec.engine().dataset.is_text() {
+            4
+        } else {
+            1
+        };
         let fits = built
             .as_ref()
             .is_ok_and(|network| network.targets() == targets);
@@ -229,7 +233,9 @@ fn what_is_accepted_is_built_and_what_is_built_is_accepted() {
 }
 
 fn engine(dataset: Value) -> Engine {
-    job(json!({ "kind": "mlp", "hidden": [2] }), dataset).engine
+    job(json!({ "kind": "mlp", "hidden": [2] }), dataset)
+        .engine()
+        .clone()
 }
 
 #[test]

@@ -471,7 +471,7 @@ fn manifest() -> Manifest {
         step: 7,
         position: Position::at(7, 10, 320),
         consistency: spec.exchange.consistency,
-        engine: spec.engine,
+        engine: spec.engine().clone(),
         randomness: RANDOMNESS.to_owned(),
         optimizer_updates: 7,
         layout: Layout {

@@ -6,7 +6,7 @@ use crate::plan::{Action, Decision, Plan, PlannedTask};
 use crate::snapshot::{Job, Snapshot, Task};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, JobState};
-use muster_model::task::{Role, TaskState};
+use muster_model::task::{Outcome, Role, TaskState};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One broken rule.
@@ -208,7 +208,7 @@ impl<'s> Checker<'s> {
                 if job
                     .tasks
                     .iter()
-                    .any(|task| task.state != TaskState::Running) =>
+                    .any(|task| !is_up_or_done(job, &task.state)) =>
             {
                 self.violations.push(Violation::UpEarly { job: job.id });
             }
@@ -472,6 +472,14 @@ impl<'s> Checker<'s> {
             }
         }
     }
+}
+
+/// A program of the user's own may be done before others are up.
+fn is_up_or_done(job: &Job, state: &TaskState) -> bool {
+    let done = TaskState::Released {
+        outcome: Outcome::Exited { code: 0 },
+    };
+    *state == TaskState::Running || (job.command.is_some() && *state == done)
 }
 
 fn is_gone(state: &TaskState) -> bool {

@@ -4,7 +4,7 @@
 
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
-use muster_model::spec::{Consistency, Convergence, PsShardResources, Range, WorkerResources};
+use muster_model::spec::{Consistency, Convergence, Ends, PsShardResources, Range, WorkerResources};
 use muster_model::task::{Role, TaskState};
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
@@ -86,6 +86,9 @@ pub struct Job {
     /// Whether each shard has a copy with another one, so that the job goes on without any one of them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub replicated: bool,
+    /// Of a job that runs a program of its user's own: with whose end it is done. The built-in engine says itself when it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Ends>,
     /// The present revision reported that the job is done.
     pub finished: Option<Finished>,
     /// The present revision reported that it cannot go on.

@@ -554,6 +554,7 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         leaving: Vec::new(),
         in_place: spec.in_place,
         replicated: false,
+        command: None,
         finished: None,
         failed: None,
         progress: Progress {

@@ -992,6 +992,47 @@ export interface components {
             /** @description The first that matches decides, whatever the block's length. At most 64. */
             layers?: components["schemas"]["LayerCodec"][];
         };
+        /**
+         * @description A program of the user's own, started once for every worker (and PS shard) of the job, all at one time.
+         *
+         *     Each of its processes finds in its environment who it is and where the others are; `docs/commands.md` has the list.
+         */
+        Command: {
+            /** @description The program and its arguments, as they are: no shell looks at them. 1 to 256, with 64 KiB together. */
+            argv: string[];
+            /**
+             * @description A program that must end with code 0 on every node within a minute before `argv` is started, such as
+             *     `[python3, -c, "import torch"]`. Whether `argv`'s own program is there is looked at in any case.
+             */
+            check?: string[];
+            /** @description With whom the job is done. */
+            ends?: components["schemas"]["Ends"];
+            /** @description Variables set over those that Muster sets, but for the names in `RESERVED`. At most 256, with 64 KiB together. */
+            env?: {
+                [key: string]: string;
+            };
+            /** @description Files that lie in the task's folder when the program starts: by relative path. At most 64, with 64 KiB together. */
+            files?: {
+                [key: string]: string;
+            };
+            /**
+             * Format: int32
+             * @description Processes that only hold parameters, as TensorFlow's `ParameterServerStrategy` has them: they run the same program, get no GPU,
+             *     and are stopped once all workers are done. 0 to 64.
+             */
+            parameter_servers?: number;
+            /**
+             * Format: int64
+             * @description Steps after which the program is expected to be done, by which progress is shown and the time left is estimated. Nothing stops it
+             *     there. 1 to 1,000,000,000.
+             */
+            steps?: number | null;
+            /**
+             * @description Absolute path of a folder that every node has, where the program is started. A new folder of the task, with `files` in it, when
+             *     left out.
+             */
+            working_dir?: string | null;
+        };
         /** @description What is done to gradients before they are sent: `none`, or codecs. */
         Compression: "none" | components["schemas"]["Codecs"];
         /** @description When a worker may go on to its next step. */
@@ -1230,6 +1271,11 @@ export interface components {
          * @enum {string}
          */
         DenseNetVariant: "d121" | "bc100";
+        /**
+         * @description With whom a job that runs a command is done.
+         * @enum {string}
+         */
+        Ends: "all_workers" | "first_worker";
         Engine: {
             /**
              * Format: int32
@@ -1599,11 +1645,11 @@ export interface components {
             start: components["schemas"]["Interval"] | null;
             tenant: string;
         };
-        /** @description A training job as its user describes it. */
+        /** @description A training job as its user describes it: what the built-in engine shall train, or a program of the user's own. */
         JobSpec: {
             checkpoint?: components["schemas"]["CheckpointPolicy"];
-            /** @description What the built-in engine trains. */
-            engine: components["schemas"]["Engine"];
+            command?: components["schemas"]["Command"] | null;
+            engine?: components["schemas"]["Engine"] | null;
             evaluate?: components["schemas"]["EvaluationPolicy"];
             exchange?: components["schemas"]["Exchange"];
             labels?: {
@@ -1623,7 +1669,8 @@ export interface components {
              */
             retries?: number;
             scale?: components["schemas"]["Scale"];
-            stop: components["schemas"]["Stop"];
+            /** @description Required with `engine`; a command ends by itself. */
+            stop?: components["schemas"]["Stop"];
             version: components["schemas"]["Version"];
         };
         /** @description Where a job stands. Data lives in the variant that needs it. */
@@ -2199,6 +2246,10 @@ export interface components {
         } | {
             /** @enum {string} */
             kind: "never_started";
+        } | {
+            killed: boolean;
+            /** @enum {string} */
+            kind: "stopped";
         };
         /** @description One page of a list. */
         Page_CheckpointView: {

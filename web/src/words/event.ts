@@ -137,11 +137,13 @@ export function outcome(ended: Outcome): string {
       return "lost with its node";
     case "never_started":
       return "withdrawn before it started";
+    case "stopped":
+      return ended.killed ? "told to stop, and killed when its grace was over" : "stopped as it was told";
   }
 }
 
 export function isClean(ended: Outcome): boolean {
-  return (ended.kind === "exited" && ended.code === 0) || ended.kind === "never_started";
+  return (ended.kind === "exited" && ended.code === 0) || ended.kind === "never_started" || ended.kind === "stopped";
 }
 
 export function roleName(role: Role): string {

@@ -92,8 +92,11 @@ fn gpus_per_worker(job: &JobView) -> u32 {
     job.spec.resources.worker.gpus
 }
 
-/// What jobs of one kind have in common: the network and the data.
+/// What jobs of one kind have in common: the network and the data; of commands, the program.
 fn kind(job: &JobView) -> String {
-    let engine = &job.spec.engine;
-    format!("{}/{}", engine.model.kind(), engine.dataset.title())
+    match (&job.spec.engine, &job.spec.command) {
+        (Some(engine), _) => format!("{}/{}", engine.model.kind(), engine.dataset.title()),
+        (None, Some(command)) => format!("command/{}", command.title()),
+        (None, None) => "unknown".to_owned(),
+    }
 }

@@ -57,8 +57,7 @@ fn describe(job: &JobView) -> String {
             format!("{} (by {})", job.tenant, job.submitted_by),
         ),
         ("phase", phase_and_reason(job)),
-        ("model", job.spec.engine.model.kind().to_owned()),
-        ("data", job.spec.engine.dataset.title().to_owned()),
+        what(job),
         ("workers", count(job.workers)),
         ("ps shards", count(job.ps_shards)),
         (
@@ -95,10 +94,13 @@ fn describe(job: &JobView) -> String {
             format!("{}{total} (epoch {:.2})", progress.step, progress.epoch),
         ));
         rows.push(("loss", format!("{:.4}", progress.loss)));
-        rows.push((
-            "accuracy",
-            format!("{:.2}% in training", progress.accuracy * 100.0),
-        ));
+        // A command need not say.
+        if job.spec.command.is_none() || progress.accuracy > 0.0 {
+            rows.push((
+                "accuracy",
+                format!("{:.2}% in training", progress.accuracy * 100.0),
+            ));
+        }
         if let Some(accuracy) = progress.test_accuracy {
             rows.push(("test accuracy", format!("{:.2}%", accuracy * 100.0)));
         }
@@ -121,6 +123,18 @@ fn describe(job: &JobView) -> String {
         rows.push(("failure", failure.clone()));
     }
     fields(&rows)
+}
+
+/// What it runs.
+fn what(job: &JobView) -> (&'static str, String) {
+    match (&job.spec.engine, &job.spec.command) {
+        (Some(engine), _) => (
+            "trains",
+            format!("{} on {}", engine.model.kind(), engine.dataset.title()),
+        ),
+        (None, Some(command)) => ("command", command.argv.join(" ")),
+        (None, None) => ("command", String::new()),
+    }
 }
 
 fn row(task: &TaskView) -> [String; 5] {

@@ -2,11 +2,13 @@
 //!
 //! Unknown fields are refused when it is read; [`JobSpec::validate`] says what else is wrong, field by field.
 
+mod command;
 mod compression;
 mod engine;
 mod exchange;
 mod validate;
 
+pub use command::{Command, Ends, RESERVED};
 pub use compression::{
     CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,
 };
@@ -20,7 +22,7 @@ pub use validate::{FieldError, is_dns_label};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A training job as its user describes it.
+/// A training job as its user describes it: what the built-in engine shall train, or a program of the user's own.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -33,8 +35,12 @@ pub struct JobSpec {
     /// -100 to 100; higher comes first within its tenant.
     #[serde(default)]
     pub priority: i32,
-    /// What the built-in engine trains.
-    pub engine: Engine,
+    /// What the built-in engine trains: this, or `command`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub engine: Option<Engine>,
+    /// A program of the user's own: this, or `engine`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub command: Option<Command>,
     #[serde(default)]
     pub exchange: Exchange,
     #[serde(default)]
@@ -45,6 +51,8 @@ pub struct JobSpec {
     pub checkpoint: CheckpointPolicy,
     #[serde(default, skip_serializing_if = "EvaluationPolicy::is_default")]
     pub evaluate: EvaluationPolicy,
+    /// Required with `engine`; a command ends by itself.
+    #[serde(default, skip_serializing_if = "Stop::is_empty")]
     pub stop: Stop,
     /// Task failures after which the job is started again from its newest checkpoint; 0 to 100.
     #[serde(default = "default_retries")]
@@ -213,9 +221,27 @@ pub struct Convergence {
 }
 
 impl JobSpec {
+    /// What the built-in engine trains, for whoever knows that this job has it: `muster-task` is started for no other.
+    ///
+    /// # Panics
+    /// When the job runs a command.
+    #[must_use]
+    pub fn engine(&self) -> &Engine {
+        self.engine
+            .as_ref()
+            .expect("the job has something for the built-in engine to train")
+    }
+
     /// Between which numbers of PS shards the scheduler may choose.
     #[must_use]
     pub fn ps_shards(&self) -> Range {
+        if let Some(command) = &self.command {
+            let count = command.parameter_servers;
+            return Range {
+                min: count,
+                max: count,
+            };
+        }
         self.scale
             .ps_shards
             .unwrap_or(match self.exchange.topology {
@@ -224,18 +250,40 @@ impl JobSpec {
             })
     }
 
-    /// Whether its tasks can train on while others join or leave, all but the chief: all that the built-in engine trains can.
+    /// Whether its tasks can train on while others join or leave, all but the chief: all that the built-in engine trains can. A command
+    /// is started anew in its new size, as torchrun has it.
     #[must_use]
     pub fn resizes_in_place(&self) -> bool {
-        true
+        self.command.is_none()
     }
 
-    /// Steps after which training is over at the latest, by `stop.steps` and `stop.epochs`; `None` when neither is said.
+    /// Optimizer steps in one epoch; 1 of a command, whose epochs nobody knows.
+    #[must_use]
+    pub fn steps_per_epoch(&self) -> u64 {
+        self.engine.as_ref().map_or(1, Engine::steps_per_epoch)
+    }
+
+    /// Examples per step over all workers; 1 of a command, which does not say.
+    #[must_use]
+    pub fn batch(&self) -> u32 {
+        self.engine.as_ref().map_or(1, |engine| engine.batch)
+    }
+
+    /// Steps after which training is over at the latest, by `stop.steps` and `stop.epochs` or `command.steps`; `None` when none is said.
     #[must_use]
     pub fn max_steps(&self) -> Option<u64> {
-        let per_epoch = self.engine.steps_per_epoch();
+        if let Some(command) = &self.command {
+            return command.steps;
+        }
+        let per_epoch = self.steps_per_epoch();
         let by_epochs = self.stop.epochs.map(|n| n.saturating_mul(per_epoch));
         [by_epochs, self.stop.steps].into_iter().flatten().min()
+    }
+}
+
+impl Stop {
+    fn is_empty(&self) -> bool {
+        *self == Self::default()
     }
 }
 

@@ -115,7 +115,7 @@ fn main() {
 fn train(datasets: &Path, consistency: &Consistency, codec: &Codec) -> Run {
     let rig = Rig::on(datasets);
     let spec = document(consistency, codec);
-    let batch = f64::from(spec.engine.batch);
+    let batch = f64::from(spec.batch());
     let mut revision = rig.start(&Launch::new(1, WORKERS, PS_SHARDS, spec.clone()));
     let chief = revision.chief();
     chief.wait_for("ready", |event| {

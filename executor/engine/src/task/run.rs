@@ -128,7 +128,7 @@ fn run_worker(
 }
 
 fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: &StopFlag) -> i32 {
-    let engine = &launch.spec.engine;
+    let engine = launch.spec.engine();
     let network = match document::network(engine) {
         Ok(network) => network,
         Err(error) => return failed(events, log::chain(&WorkerError::Network(error)), false),

@@ -251,14 +251,14 @@ impl<'a> Chief<'a> {
             revision: self.launch.revision,
             step,
             position: self.position(step),
-            engine: spec.engine.clone(),
+            engine: spec.engine().clone(),
             consistency: spec.exchange.consistency,
             randomness: RANDOMNESS.to_owned(),
             optimizer_updates: snapshot.updates,
             layout: self.layout,
             curve: self.curve.clone(),
             blocks: self.blocks.clone(),
-            state_planes: document::state_planes(&spec.engine.optimizer)
+            state_planes: document::state_planes(&spec.engine().optimizer)
                 .iter()
                 .map(|&name| name.to_owned())
                 .collect(),

@@ -56,7 +56,7 @@ impl Model {
         rank: u32,
         around: &Surroundings<'_>,
     ) -> Result<Self, WorkerError> {
-        let engine = &launch.spec.engine;
+        let engine = launch.spec.engine();
         let network = document::network(engine)?;
         let data = document::dataset(engine, around.dataset_root)?;
         let batch = engine.batch as usize;

@@ -76,7 +76,7 @@ pub fn start(
 }
 
 fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Start {
-    let parameters = network.init(launch.spec.engine.seed);
+    let parameters = network.init(launch.spec.engine().seed);
     let state = vec![vec![0.0; parameters.len()]; state_planes];
     Start {
         step: 0,
@@ -105,7 +105,7 @@ fn agree(
     if manifest.job_id == launch.job_id
         && same_blocks
         && manifest.state_planes.len() == state_planes
-        && manifest.engine == launch.spec.engine
+        && manifest.engine == *launch.spec.engine()
     {
         return Ok(());
     }

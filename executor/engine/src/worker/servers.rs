@@ -104,7 +104,7 @@ impl<'a> Servers<'a> {
         };
         let mut shards = shards;
         if let Some(codecs) = launch.spec.exchange.compression.codecs() {
-            let seed = launch.spec.engine.seed;
+            let seed = launch.spec.engine().seed;
             shards.compress(codecs.clone(), network.blocks(), seed)?;
         }
         let duties = || Duties {

@@ -70,7 +70,7 @@ pub fn run(
     .with_file(GRAPH_FILE, crate::onnx::graph(&model.network));
     let start = match rank {
         0 => {
-            let planes = document::state_planes(&launch.spec.engine.optimizer).len();
+            let planes = document::state_planes(&launch.spec.engine().optimizer).len();
             Some(resume::start(
                 launch,
                 &depot,

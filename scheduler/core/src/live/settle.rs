@@ -10,6 +10,7 @@ use crate::snapshot::{Job, Snapshot, Task};
 use muster_model::assignment::exit_code;
 use muster_model::id::{NodeId, TaskId};
 use muster_model::job::{AfterStop, Intent, JobState, RequeueCause};
+use muster_model::spec::Ends;
 use muster_model::task::{Outcome, Role, TaskState};
 use std::collections::BTreeSet;
 
@@ -149,10 +150,12 @@ impl Facts<'_> {
                 return;
             }
             None => {
+                // Of a command, one that is done already was up.
+                let is_done = |task: &Task| job.command.is_some() && has_ended_well(task);
                 let all_up = job
                     .tasks
                     .iter()
-                    .all(|task| task.state == TaskState::Running);
+                    .all(|task| task.state == TaskState::Running || is_done(task));
                 if job.state == JobState::Starting && all_up && !job.tasks.is_empty() {
                     settled.take(Action::Up);
                 }
@@ -264,6 +267,9 @@ impl Facts<'_> {
         }
         // Single workers and shards may be done before the chief; only when no worker is left will nobody report an end any more. All
         // went in order, so it was their nodes that told them to: as when every node is restarted.
+        if let Some(ends) = job.command {
+            return command_end(job, ends);
+        }
         let no_worker_left = job
             .tasks
             .iter()
@@ -345,9 +351,54 @@ fn is_charge(action: &Action) -> bool {
     )
 }
 
+/// A command is done when those have ended well with whom it ends. One that its node has stopped in order leaves the others waiting.
+fn command_end(job: &Job, ends: Ends) -> Option<Ending> {
+    let counts = |task: &&Task| match (ends, task.role) {
+        (Ends::AllWorkers, Role::Worker { .. }) | (Ends::FirstWorker, Role::Worker { rank: 0 }) => {
+            true
+        }
+        (Ends::AllWorkers | Ends::FirstWorker, Role::Worker { .. } | Role::PsShard { .. }) => false,
+    };
+    let mut workers = job.tasks.iter().filter(counts).peekable();
+    if workers.peek().is_some() && workers.all(has_ended_well) {
+        let who = match ends {
+            Ends::AllWorkers => "all of its workers",
+            Ends::FirstWorker => "its first worker",
+        };
+        return Some(Ending::Stop {
+            then: AfterStop::Succeed,
+            why: format!("{who} ended with code 0"),
+        });
+    }
+    let stopped = gone(job).find(|(_, outcome)| matches!(outcome, Outcome::Stopped { .. }));
+    stopped.map(|(task, _)| Ending::Stop {
+        then: AfterStop::Requeue {
+            cause: RequeueCause::NodeLost,
+        },
+        why: format!("its node stopped {} in order", task.role),
+    })
+}
+
+fn has_ended_well(task: &Task) -> bool {
+    let well = Outcome::Exited {
+        code: exit_code::DONE,
+    };
+    task.state == TaskState::Released { outcome: well }
+}
+
 /// What outweighs the end that a stopping job was given.
 fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
     let ends = matches!(then, AfterStop::Succeed | AfterStop::Fail { .. });
+    // All of them ended by themselves before anybody told them to.
+    if let Some(with) = job.command
+        && !ends
+        && let Some(Ending::Stop {
+            then: AfterStop::Succeed,
+            why,
+        }) = command_end(job, with)
+    {
+        return Some((AfterStop::Succeed, why));
+    }
     match (&job.finished, &job.failed, job.intent) {
         (Some(finished), _, _) if *then != AfterStop::Succeed => {
             Some((AfterStop::Succeed, finished.reason.clone()))

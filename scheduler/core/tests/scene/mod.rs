@@ -237,6 +237,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         leaving: Vec::new(),
         in_place: false,
         replicated: false,
+        command: None,
         finished: None,
         failed: None,
         progress: Progress {

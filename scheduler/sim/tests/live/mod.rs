@@ -65,6 +65,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         leaving: Vec::new(),
         in_place: false,
         replicated: false,
+        command: None,
         finished: None,
         failed: None,
         progress: Progress {

@@ -129,8 +129,9 @@ function Facts({ job }: { job: JobView }) {
         <Fact name="ETA" value={job.phase === "running" ? duration(progress?.eta_s) : NONE} />
       )}
       <Fact name={ended ? "Took" : "Since start"} value={duration(ran)} {...(job.started_at === null ? {} : { title: `Started ${instant(job.started_at)}` })} />
-      <Fact name="Model" value={modelText(job.spec.engine.model)} />
-      <Fact name="Data" value={dataText(job.spec.engine.dataset)} />
+      {job.spec.engine ? <Fact name="Model" value={modelText(job.spec.engine.model)} /> : null}
+      {job.spec.engine ? <Fact name="Data" value={dataText(job.spec.engine.dataset)} /> : null}
+      {job.spec.command ? <Fact name="Command" value={job.spec.command.argv.join(" ")} /> : null}
       <Fact name="Submitted" value={`${age(job.submitted_at, now)} ago`} title={`${instant(job.submitted_at)} by ${job.submitted_by}`} />
       <Fact name="Revision" value={String(job.revision)} title="How often it was started, each time with a new set of tasks" />
       {job.failures > 0 ? <Fact name="Failures" value={String(job.failures)} title="Restarts charged to its retries" /> : null}

@@ -1,12 +1,12 @@
 //! The settings of codecs, and the optimizer that one of them needs.
 
 use super::Errors;
-use crate::spec::{CodecConfig, JobSpec, Optimizer};
+use crate::spec::{CodecConfig, Engine, JobSpec, Optimizer};
 
 const MAX_NAMED: usize = 64;
 
 impl JobSpec {
-    pub(super) fn check_compression(&self, errors: &mut Errors) {
+    pub(super) fn check_compression(&self, errors: &mut Errors, engine: &Engine) {
         let Some(codecs) = self.exchange.compression.codecs() else {
             return;
         };
@@ -16,7 +16,7 @@ impl JobSpec {
             self.exchange.averaging.is_none(),
             "none with exchange.averaging: codecs are for gradients, and parameters are averaged",
         );
-        self.check_codec(errors, "exchange.compression.codec", codecs.codec);
+        check_codec(errors, engine, "exchange.compression.codec", codecs.codec);
         errors.check(
             "exchange.compression.layers",
             &format!("{} layers", codecs.layers.len()),
@@ -32,47 +32,47 @@ impl JobSpec {
                 (1..=128).contains(&layer.blocks.len()) && stars <= 1,
                 "1 to 128 bytes with one * at most",
             );
-            self.check_codec(errors, &format!("{field}.codec"), layer.codec);
+            check_codec(errors, engine, &format!("{field}.codec"), layer.codec);
         }
     }
+}
 
-    fn check_codec(&self, errors: &mut Errors, field: &str, codec: CodecConfig) {
-        let positive = |value: f64| value > 0.0 && value.is_finite();
-        match codec {
-            CodecConfig::None {} | CodecConfig::OneBit {} | CodecConfig::Half { .. } => {}
-            CodecConfig::TernGrad { clip, .. } => {
-                if let Some(clip) = clip {
-                    let right = positive(f64::from(clip));
-                    errors.check(&format!("{field}.clip"), &clip, right, "above 0, or null");
-                }
+fn check_codec(errors: &mut Errors, engine: &Engine, field: &str, codec: CodecConfig) {
+    let positive = |value: f64| value > 0.0 && value.is_finite();
+    match codec {
+        CodecConfig::None {} | CodecConfig::OneBit {} | CodecConfig::Half { .. } => {}
+        CodecConfig::TernGrad { clip, .. } => {
+            if let Some(clip) = clip {
+                let right = positive(f64::from(clip));
+                errors.check(&format!("{field}.clip"), &clip, right, "above 0, or null");
             }
-            CodecConfig::Qsgd { bits, bucket, .. } => {
-                let right = (4..=8).contains(&bits);
-                errors.check(&format!("{field}.bits"), &bits, right, "4 to 8");
-                errors.check(
-                    &format!("{field}.bucket"),
-                    &bucket,
-                    (64..=65_536).contains(&bucket) && bucket.is_power_of_two(),
-                    "a power of two from 64 to 65536",
-                );
-            }
-            CodecConfig::TopK { density, .. } => errors.part(&format!("{field}.density"), density),
-            CodecConfig::Threshold { magnitude } => {
-                let right = positive(f64::from(magnitude));
-                errors.check(&format!("{field}.magnitude"), &magnitude, right, "above 0");
-            }
-            CodecConfig::Dgc {
-                density, momentum, ..
-            } => {
-                errors.part(&format!("{field}.density"), density);
-                errors.share(&format!("{field}.momentum"), f64::from(momentum));
-                errors.check(
-                    "engine.optimizer",
-                    &"with a momentum of its own",
-                    matches!(self.engine.optimizer, Optimizer::Sgd { momentum, .. } if momentum == 0.0),
-                    "sgd without momentum: with dgc the workers apply it before they send",
-                );
-            }
+        }
+        CodecConfig::Qsgd { bits, bucket, .. } => {
+            let right = (4..=8).contains(&bits);
+            errors.check(&format!("{field}.bits"), &bits, right, "4 to 8");
+            errors.check(
+                &format!("{field}.bucket"),
+                &bucket,
+                (64..=65_536).contains(&bucket) && bucket.is_power_of_two(),
+                "a power of two from 64 to 65536",
+            );
+        }
+        CodecConfig::TopK { density, .. } => errors.part(&format!("{field}.density"), density),
+        CodecConfig::Threshold { magnitude } => {
+            let right = positive(f64::from(magnitude));
+            errors.check(&format!("{field}.magnitude"), &magnitude, right, "above 0");
+        }
+        CodecConfig::Dgc {
+            density, momentum, ..
+        } => {
+            errors.part(&format!("{field}.density"), density);
+            errors.share(&format!("{field}.momentum"), f64::from(momentum));
+            errors.check(
+                "engine.optimizer",
+                &"with a momentum of its own",
+                matches!(engine.optimizer, Optimizer::Sgd { momentum, .. } if momentum == 0.0),
+                "sgd without momentum: with dgc the workers apply it before they send",
+            );
         }
     }
 }

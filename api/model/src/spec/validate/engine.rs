@@ -1,14 +1,13 @@
 //! What the parts of an engine have in common.
 
 use super::Errors;
-use crate::spec::{JobSpec, Topology};
+use crate::spec::{Engine, JobSpec, Topology};
 
 /// Of a text in one step.
 const MOST_TOKENS: u32 = 1 << 24;
 
 impl JobSpec {
-    pub(super) fn check_engine(&self, errors: &mut Errors) {
-        let engine = &self.engine;
+    pub(super) fn check_engine(&self, errors: &mut Errors, engine: &Engine) {
         let before = errors.count();
         errors.dataset(&engine.dataset, engine.batch);
         // What a network reads must be right before it can be said what becomes of it.

@@ -1,12 +1,12 @@
 //! What of an exchange goes together.
 
 use super::Errors;
-use crate::spec::{Algorithm, Averaging, Consistency, Exchange, JobSpec, Learn, Topology};
+use crate::spec::{Algorithm, Averaging, Consistency, Engine, Exchange, JobSpec, Learn, Topology};
 
 const ONLY_WITH_SHARDS: &str = "left out: only parameter_server has it";
 
 impl JobSpec {
-    pub(super) fn check_exchange(&self, errors: &mut Errors) {
+    pub(super) fn check_exchange(&self, errors: &mut Errors, engine: &Engine) {
         let exchange = &self.exchange;
         let shards = exchange.topology == Topology::ParameterServer;
         errors.check(
@@ -24,9 +24,9 @@ impl JobSpec {
                 "left out: only all_reduce has it",
             );
             check_averaging(errors, averaging);
-            self.check_skew(errors, averaging);
+            check_skew(errors, engine, averaging);
         }
-        self.check_compression(errors);
+        self.check_compression(errors, engine);
         errors.check(
             "exchange.shard_replicas",
             &exchange.shard_replicas,
@@ -64,29 +64,6 @@ impl JobSpec {
         self.check_what_is_carried_out(errors);
     }
 
-    fn check_skew(&self, errors: &mut Errors, averaging: &Averaging) {
-        let Averaging::Fedavg {
-            alpha: Some(alpha), ..
-        } = *averaging
-        else {
-            return;
-        };
-        errors.check(
-            "exchange.averaging.alpha",
-            &alpha,
-            (0.001..=1e6).contains(&alpha),
-            "0.001 to 1000000",
-        );
-        let dataset = &self.engine.dataset;
-        let classes = matches!(dataset.learn(), Learn::Classes { .. }) && !dataset.is_text();
-        errors.check(
-            "exchange.averaging.alpha",
-            &alpha,
-            classes || !(0.001..=1e6).contains(&alpha),
-            "left out: only examples that have a class each can be dealt by class",
-        );
-    }
-
     fn check_consistency(&self, errors: &mut Errors, shards: bool) {
         let consistency = self.exchange.consistency;
         errors.check(
@@ -122,6 +99,29 @@ impl JobSpec {
             Consistency::Asp { .. } => {}
         }
     }
+}
+
+fn check_skew(errors: &mut Errors, engine: &Engine, averaging: &Averaging) {
+    let Averaging::Fedavg {
+        alpha: Some(alpha), ..
+    } = *averaging
+    else {
+        return;
+    };
+    errors.check(
+        "exchange.averaging.alpha",
+        &alpha,
+        (0.001..=1e6).contains(&alpha),
+        "0.001 to 1000000",
+    );
+    let dataset = &engine.dataset;
+    let classes = matches!(dataset.learn(), Learn::Classes { .. }) && !dataset.is_text();
+    errors.check(
+        "exchange.averaging.alpha",
+        &alpha,
+        classes || !(0.001..=1e6).contains(&alpha),
+        "left out: only examples that have a class each can be dealt by class",
+    );
 }
 
 fn check_averaging(errors: &mut Errors, averaging: &Averaging) {

@@ -1,5 +1,6 @@
 //! What a well-formed job document must keep besides its shape. Every rule names the field, the value and what would be right.
 
+mod command;
 mod compression;
 mod dataset;
 mod engine;
@@ -9,7 +10,7 @@ mod model;
 mod not_yet;
 mod optimizer;
 
-use super::{JobSpec, Metric, Range, Topology};
+use super::{Engine, JobSpec, Metric, Range, Topology};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -59,12 +60,30 @@ impl JobSpec {
             (-100..=100).contains(&self.priority),
             "-100 to 100",
         );
-        self.check_engine(&mut errors);
-        self.check_exchange(&mut errors);
-        self.check_scale(&mut errors);
+        errors.range("scale.workers", self.scale.workers);
         self.check_resources(&mut errors);
-        self.check_checkpoint(&mut errors);
-        self.check_stop(&mut errors);
+        match (&self.engine, &self.command) {
+            (Some(engine), None) => {
+                self.check_engine(&mut errors, engine);
+                self.check_exchange(&mut errors, engine);
+                self.check_scale(&mut errors, engine);
+                self.check_checkpoint(&mut errors);
+                self.check_stop(&mut errors);
+            }
+            (None, Some(command)) => self.check_command(&mut errors, command),
+            (Some(_), Some(_)) => errors.check(
+                "command",
+                &"given beside engine",
+                false,
+                "one of the two: engine for what the built-in engine trains, command for a program of your own",
+            ),
+            (None, None) => errors.check(
+                "engine",
+                &"missing",
+                false,
+                "a value, or command in its place: what the built-in engine trains, or a program of your own",
+            ),
+        }
         errors.check("retries", &self.retries, self.retries <= 100, "0 to 100");
         errors.into_result()
     }
@@ -87,8 +106,7 @@ impl JobSpec {
         }
     }
 
-    fn check_scale(&self, errors: &mut Errors) {
-        errors.range("scale.workers", self.scale.workers);
+    fn check_scale(&self, errors: &mut Errors, engine: &Engine) {
         match self.exchange.topology {
             Topology::ParameterServer => errors.range("scale.ps_shards", self.ps_shards()),
             Topology::AllReduce => {
@@ -105,10 +123,10 @@ impl JobSpec {
         errors.check(
             "scale.workers.max",
             &max,
-            max <= self.engine.batch.max(1) || max > 1024,
+            max <= engine.batch.max(1) || max > 1024,
             &format!(
                 "at most the batch ({}), so that every worker has an example",
-                self.engine.batch
+                engine.batch
             ),
         );
     }

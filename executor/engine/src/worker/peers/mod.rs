@@ -130,7 +130,7 @@ impl<'a> AllReduce<'a> {
         };
         let len = network.parameter_count();
         let averaging = launch.spec.exchange.averaging;
-        let optimizer = document::optimizer(&launch.spec.engine);
+        let optimizer = document::optimizer(launch.spec.engine());
         let arenas = match averaging.is_some_and(Averaging::averages_state) {
             true => 1 + optimizer.state_len_per_param(),
             false => 1,
@@ -155,7 +155,7 @@ impl<'a> AllReduce<'a> {
         };
         let buckets = buckets(network.blocks());
         let codecs = launch.spec.exchange.compression.codecs();
-        let seed = launch.spec.engine.seed;
+        let seed = launch.spec.engine().seed;
         let coded = codecs.map(|codecs| Coded::new(codecs, network.blocks(), seed));
         let spare = match buckets.len() > 1 || averaging.is_some() {
             true => len,
@@ -166,20 +166,21 @@ impl<'a> AllReduce<'a> {
             group,
             seat,
             replica: Replica::new(optimizer, network.blocks(), around.threads)
-                .clipping(launch.spec.engine.clip_norm),
+                .clipping(launch.spec.engine().clip_norm),
             buckets,
             gradients: vec![0.0; spare],
             sums: vec![0.0; spare],
             coded: coded.transpose()?,
             cut: Cut {
                 workers: Vec::new(),
-                batch: launch.spec.engine.batch as usize,
-                targets: launch.spec.engine.targets_per_example(),
+                batch: launch.spec.engine().batch as usize,
+                targets: launch.spec.engine().targets_per_example(),
             },
             noise: Noise::default(),
             me: launch.task_id,
             step: 0,
-            averaging: averaging.map(|method| Averaging::new(method, launch.spec.engine.seed, len)),
+            averaging: averaging
+                .map(|method| Averaging::new(method, launch.spec.engine().seed, len)),
             round: StepStats::default(),
         }))
     }

@@ -1,0 +1,160 @@
+//! What of a command goes together, and which parts of a document are the built-in engine's alone.
+
+use super::Errors;
+use crate::spec::{CheckpointPolicy, Command, EvaluationPolicy, Exchange, JobSpec, Stop};
+
+const MOST_ARGUMENTS: usize = 256;
+const MOST_VARIABLES: usize = 256;
+const MOST_FILES: usize = 64;
+/// Of arguments, of variables, of files: they travel with every assignment and lie in the job's row.
+const MOST_BYTES: usize = 64 << 10;
+const ONLY_BUILT_IN: &str = "left out: only the built-in engine has it";
+
+impl JobSpec {
+    pub(super) fn check_command(&self, errors: &mut Errors, command: &Command) {
+        check_arguments(errors, "command.argv", &command.argv, 1);
+        check_arguments(errors, "command.check", &command.check, 0);
+        check_variables(errors, command);
+        check_files(errors, command);
+        if let Some(folder) = &command.working_dir {
+            let right = folder.starts_with('/') && folder.len() <= 4096 && !folder.contains('\0');
+            errors.check(
+                "command.working_dir",
+                &format!("{folder:?}"),
+                right,
+                "an absolute path of at most 4096 bytes",
+            );
+            errors.check(
+                "command.files",
+                &format!("{} files beside working_dir", command.files.len()),
+                command.files.is_empty(),
+                "left out beside working_dir: files lie in a new folder of the task, where the program is then started",
+            );
+        }
+        if let Some(steps) = command.steps {
+            let right = (1..=1_000_000_000).contains(&steps);
+            errors.check("command.steps", &steps, right, "1 to 1000000000");
+        }
+        errors.check(
+            "command.parameter_servers",
+            &command.parameter_servers,
+            command.parameter_servers <= 64,
+            "0 to 64",
+        );
+        self.check_what_only_the_engine_has(errors);
+    }
+
+    fn check_what_only_the_engine_has(&self, errors: &mut Errors) {
+        let exchange = self.exchange == Exchange::default();
+        errors.check("exchange", &"given", exchange, ONLY_BUILT_IN);
+        let checkpoint = self.checkpoint == CheckpointPolicy::default();
+        errors.check(
+            "checkpoint",
+            &"given",
+            checkpoint,
+            "left out: a command writes its checkpoints itself, into $MUSTER_CHECKPOINT_DIR",
+        );
+        let evaluate = self.evaluate == EvaluationPolicy::default();
+        errors.check("evaluate", &"given", evaluate, ONLY_BUILT_IN);
+        errors.check(
+            "stop",
+            &"given",
+            self.stop == Stop::default(),
+            "left out: a command is done when all of its workers have ended with code 0; command.steps says how long it is",
+        );
+        errors.check(
+            "scale.ps_shards",
+            &"given",
+            self.scale.ps_shards.is_none(),
+            "left out: command.parameter_servers says how many there are",
+        );
+    }
+}
+
+fn check_arguments(errors: &mut Errors, field: &str, argv: &[String], fewest: usize) {
+    errors.check(
+        field,
+        &format!("{} arguments", argv.len()),
+        (fewest..=MOST_ARGUMENTS).contains(&argv.len()),
+        &format!("{fewest} to {MOST_ARGUMENTS} arguments"),
+    );
+    if let Some(program) = argv.first() {
+        let right = !program.is_empty();
+        errors.check(&format!("{field}[0]"), &"\"\"", right, "a program");
+    }
+    let bytes: usize = argv.iter().map(String::len).sum();
+    errors.check(
+        field,
+        &format!("{bytes} bytes"),
+        bytes <= MOST_BYTES,
+        &format!("at most {MOST_BYTES} bytes together"),
+    );
+    for (index, argument) in argv.iter().enumerate() {
+        errors.check(
+            &format!("{field}[{index}]"),
+            &"with a NUL",
+            !argument.contains('\0'),
+            "an argument without NUL bytes",
+        );
+    }
+}
+
+fn check_variables(errors: &mut Errors, command: &Command) {
+    let bytes: usize = command.env.iter().map(|(k, v)| k.len() + v.len()).sum();
+    errors.check(
+        "command.env",
+        &format!("{} variables of {bytes} bytes", command.env.len()),
+        command.env.len() <= MOST_VARIABLES && bytes <= MOST_BYTES,
+        &format!("at most {MOST_VARIABLES} variables with {MOST_BYTES} bytes together"),
+    );
+    for (name, value) in &command.env {
+        let field = format!("command.env.{name}");
+        let right = !name.is_empty() && !name.contains(['=', '\0']) && !value.contains('\0');
+        errors.check(
+            &field,
+            &format!("{value:?}"),
+            right,
+            "a name without =, and no NUL",
+        );
+        errors.check(
+            &field,
+            &format!("{value:?}"),
+            !Command::is_reserved(name),
+            "left out: Muster sets it",
+        );
+    }
+}
+
+fn check_files(errors: &mut Errors, command: &Command) {
+    let bytes: usize = command.files.values().map(String::len).sum();
+    errors.check(
+        "command.files",
+        &format!("{} files of {bytes} bytes", command.files.len()),
+        command.files.len() <= MOST_FILES && bytes <= MOST_BYTES,
+        &format!("at most {MOST_FILES} files with {MOST_BYTES} bytes together; larger ones belong on a disk that all nodes see"),
+    );
+    for path in command.files.keys() {
+        errors.check(
+            &format!("command.files.{path}"),
+            &format!("{path:?}"),
+            is_inside(path),
+            "a relative path of at most 255 bytes, without .. and empty parts",
+        );
+    }
+    // A file cannot be a folder of another.
+    for path in command.files.keys() {
+        let below = format!("{path}/");
+        let clash = command.files.keys().find(|other| other.starts_with(&below));
+        errors.check(
+            &format!("command.files.{path}"),
+            &format!("{path:?}"),
+            clash.is_none(),
+            "a path that is not the folder of another file",
+        );
+    }
+}
+
+fn is_inside(path: &str) -> bool {
+    let right = |part: &str| !part.is_empty() && part != "." && part != "..";
+    path.len() <= 255 && !path.contains('\0') && path.split('/').all(right)
+}

@@ -1,0 +1,114 @@
+//! Documents that run a program of the user's own: what they may say, and what only the built-in engine has.
+
+use muster_model::spec::JobSpec;
+
+const RIGHT: &str = "
+version: muster/v1
+name: a-command
+command:
+  argv: [python3, train.py]
+  env: { LR: '0.1' }
+  files: { train.py: 'print(1)' }
+scale: { workers: { min: 2, max: 2 } }
+";
+
+fn read(change: &str) -> Result<JobSpec, serde_json::Error> {
+    let mut document: serde_json::Value = serde_norway::from_str(RIGHT).expect("YAML");
+    let change: serde_json::Value = serde_norway::from_str(change).expect("YAML");
+    merge(&mut document, change);
+    serde_json::from_value(document)
+}
+
+fn merge(under: &mut serde_json::Value, over: serde_json::Value) {
+    match (under, over) {
+        (serde_json::Value::Object(under), serde_json::Value::Object(over)) => {
+            for (key, value) in over {
+                merge(under.entry(key).or_insert(serde_json::Value::Null), value);
+            }
+        }
+        (under, over) => *under = over,
+    }
+}
+
+#[test]
+fn a_command_has_no_shards_no_steps_of_its_own_and_is_not_resized_in_place() {
+    let spec = read("{}").expect("a document");
+    assert_eq!(spec.validate(), Ok(()));
+    assert_eq!((spec.ps_shards().min, spec.ps_shards().max), (0, 0));
+    assert_eq!((spec.max_steps(), spec.resizes_in_place()), (None, false));
+    let spec = read("command: { steps: 40, parameter_servers: 2 }").expect("a document");
+    assert_eq!(spec.validate(), Ok(()));
+    assert_eq!((spec.ps_shards().min, spec.ps_shards().max), (2, 2));
+    assert_eq!(spec.max_steps(), Some(40));
+    let again = serde_json::to_string(&spec).expect("JSON");
+    assert_eq!(
+        serde_json::from_str::<JobSpec>(&again).expect("the same"),
+        spec
+    );
+}
+
+#[test]
+fn every_broken_rule_names_its_field() {
+    let engine = "engine: { model: { kind: mlp, hidden: [8] }, dataset: { name: mnist }, optimizer: { kind: sgd, learning_rate: 1 }, batch: 8 }";
+    let large = format!(
+        "command: {{ files: {{ big.bin: '{}' }} }}",
+        "x".repeat(65_600)
+    );
+    for (wrong, field) in [
+        (engine, "command"),
+        ("command: null", "engine"),
+        ("command: { argv: [] }", "command.argv"),
+        ("command: { argv: [''] }", "command.argv[0]"),
+        ("command: { env: { RANK: '3' } }", "command.env.RANK"),
+        (
+            "command: { env: { MUSTER_X: '3' } }",
+            "command.env.MUSTER_X",
+        ),
+        ("command: { env: { 'a=b': '3' } }", "command.env.a=b"),
+        ("command: { files: { ../x: '3' } }", "command.files.../x"),
+        (
+            "command: { files: { /etc/x: '3' } }",
+            "command.files./etc/x",
+        ),
+        ("command: { files: { a: '', a/b: '' } }", "command.files.a"),
+        (large.as_str(), "command.files"),
+        ("command: { working_dir: /srv }", "command.files"),
+        ("command: { steps: 0 }", "command.steps"),
+        (
+            "command: { parameter_servers: 65 }",
+            "command.parameter_servers",
+        ),
+        ("stop: { steps: 5 }", "stop"),
+        ("checkpoint: { every_steps: 5 }", "checkpoint"),
+        ("evaluate: { every_steps: 5 }", "evaluate"),
+        ("exchange: { topology: all_reduce }", "exchange"),
+        (
+            "scale: { ps_shards: { min: 1, max: 1 } }",
+            "scale.ps_shards",
+        ),
+        (
+            "scale: { workers: { min: 0, max: 2 } }",
+            "scale.workers.min",
+        ),
+        (
+            "resources: { worker: { gpus: 17 } }",
+            "resources.worker.gpus",
+        ),
+    ] {
+        let spec = read(wrong).unwrap_or_else(|error| panic!("{wrong}: {error}"));
+        let errors = spec.validate().expect_err(wrong);
+        let fields: Vec<&str> = errors.iter().map(|error| error.field.as_str()).collect();
+        assert_eq!(fields, [field], "{wrong}: {errors:?}");
+    }
+}
+
+#[test]
+fn unknown_fields_of_a_command_are_refused() {
+    assert!(read("command: { shell: true }").is_err());
+}
+
+#[test]
+fn a_title_is_the_program_and_its_script() {
+    let spec = read("command: { argv: [python3, -u, train.py, --lr, '0.1'] }").expect("a document");
+    assert_eq!(spec.command.expect("a command").title(), "python3 train.py");
+}

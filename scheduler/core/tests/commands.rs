@@ -1,0 +1,124 @@
+//! Users' own programs: when such a job is done, when it has failed, and when its nodes are to blame.
+
+mod scene;
+
+use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
+use muster_model::spec::Ends;
+use muster_model::task::{Outcome, TaskState};
+use scene::{Scene, gone};
+
+const WELL: Outcome = Outcome::Exited { code: 0 };
+
+/// A job of two workers, running on two nodes.
+fn running() -> Scene {
+    let mut scene = Scene::cluster(2, 1);
+    scene.job("a").workers(2, 2).ps_shards(0, 0).retries(1);
+    scene.find("a").command = Some(Ends::AllWorkers);
+    scene.settle();
+    assert_eq!(scene.phase("a"), JobPhase::Running);
+    scene
+}
+
+fn end(scene: &mut Scene, worker: usize, outcome: Outcome) {
+    scene.find("a").tasks[worker].state = gone(outcome);
+}
+
+#[test]
+fn it_is_done_when_all_of_its_workers_have_ended_well() {
+    let mut scene = running();
+    end(&mut scene, 0, WELL);
+    let plan = scene.round();
+    assert!(
+        plan.decisions.is_empty(),
+        "the other still works: {plan:#?}"
+    );
+    end(&mut scene, 1, WELL);
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Succeeded);
+}
+
+#[test]
+fn it_may_be_done_with_its_first_worker() {
+    let mut scene = running();
+    scene.find("a").command = Some(Ends::FirstWorker);
+    end(&mut scene, 1, WELL);
+    let plan = scene.round();
+    assert!(plan.decisions.is_empty(), "not with another: {plan:#?}");
+    let mut scene = running();
+    scene.find("a").command = Some(Ends::FirstWorker);
+    end(&mut scene, 0, WELL);
+    scene.round();
+    let then = AfterStop::Succeed;
+    assert_eq!(scene.find("a").state, JobState::Stopping { then });
+}
+
+#[test]
+fn one_that_is_done_before_all_are_up_has_been_up() {
+    let mut scene = Scene::cluster(2, 1);
+    scene.job("a").workers(2, 2).ps_shards(0, 0);
+    scene.find("a").command = Some(Ends::AllWorkers);
+    scene.round();
+    end(&mut scene, 0, WELL);
+    scene.find("a").tasks[1].state = TaskState::Running;
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Running);
+    end(&mut scene, 1, WELL);
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Succeeded);
+}
+
+#[test]
+fn its_parameter_servers_are_stopped_once_its_workers_are_done() {
+    let mut scene = Scene::cluster(1, 2);
+    scene.job("a").workers(2, 2).ps_shards(1, 1);
+    scene.find("a").command = Some(Ends::AllWorkers);
+    scene.settle();
+    end(&mut scene, 0, WELL);
+    end(&mut scene, 1, WELL);
+    scene.round();
+    let then = AfterStop::Succeed;
+    assert_eq!(scene.find("a").state, JobState::Stopping { then });
+}
+
+#[test]
+fn a_worker_that_fails_is_charged_and_the_others_start_again_with_it() {
+    let mut scene = running();
+    end(&mut scene, 1, Outcome::Exited { code: 3 });
+    scene.round();
+    let then = AfterStop::Requeue {
+        cause: RequeueCause::TaskFailed,
+    };
+    assert_eq!(scene.find("a").state, JobState::Stopping { then });
+    assert_eq!(scene.find("a").failures, 1);
+}
+
+#[test]
+fn a_node_that_stops_a_worker_in_order_costs_no_retry() {
+    let mut scene = running();
+    end(&mut scene, 1, Outcome::Stopped { killed: false });
+    scene.round();
+    let then = AfterStop::Requeue {
+        cause: RequeueCause::NodeLost,
+    };
+    assert_eq!(scene.find("a").state, JobState::Stopping { then });
+    // The survivor is told to stop, and is killed as it does not.
+    end(&mut scene, 0, Outcome::Stopped { killed: true });
+    scene.round();
+    let job = scene.find("a");
+    assert_ne!(job.state.phase(), JobPhase::Stopping);
+    assert_eq!(job.failures, 0);
+}
+
+#[test]
+fn what_ended_well_before_it_was_told_to_stop_is_done() {
+    let mut scene = running();
+    scene.find("a").state = JobState::Stopping {
+        then: AfterStop::Requeue {
+            cause: RequeueCause::Preempted,
+        },
+    };
+    end(&mut scene, 0, WELL);
+    end(&mut scene, 1, WELL);
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Succeeded);
+}
