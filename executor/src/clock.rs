@@ -21,10 +21,25 @@ pub fn unix_ms() -> i64 {
     i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }
 
+/// Of the system's random source; 0 should that fail, which only costs a second try.
+#[must_use]
+pub fn random() -> u64 {
+    getrandom::u64().unwrap_or(0)
+}
+
+/// Hex of 32 random bytes that nobody can guess.
+///
+/// # Errors
+/// If the system has no randomness to give.
+pub fn secret() -> std::io::Result<String> {
+    let mut bytes = [0_u8; 32];
+    getrandom::fill(&mut bytes).map_err(std::io::Error::other)?;
+    Ok(bytes.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
 /// A share of `whole_ms` between a half and all of it, so that nodes that lost the scheduler together do not come back together.
 #[must_use]
 pub fn jittered_ms(whole_ms: u64) -> u64 {
     let half = whole_ms / 2;
-    let random = getrandom::u64().unwrap_or(0);
-    half + random % (whole_ms - half + 1)
+    half + random() % (whole_ms - half + 1)
 }

@@ -8,6 +8,7 @@ use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::node::{Node, Order};
 use crate::session::Dialer;
+use crate::tracking::Tracking;
 use std::fs::{self, File};
 use std::sync::mpsc;
 use std::thread;
@@ -38,7 +39,9 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         tasks = ledger.entries.len(),
         "started"
     );
-    let launcher = Launcher::new(config.clone(), capacity.clone(), limits)?;
+    let tracking = Tracking::open(&config.data_dir)?;
+    let reports_to = tracking.address()?;
+    let launcher = Launcher::new(config.clone(), capacity.clone(), limits, reports_to)?;
     let node = Node::new(config.clone(), ledger, launcher);
     let (orders, taken) = mpsc::channel();
     let stop_tasks = config.stop_tasks_on_exit;
@@ -52,6 +55,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         })
         .map_err(ExecutorError::Thread)?;
     let session = tokio::spawn(dialer.run());
+    let tracking = tokio::spawn(tracking.serve());
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -66,6 +70,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         _ = interrupt.recv() => {}
     }
     session.abort();
+    tracking.abort();
     Ok(())
 }
 

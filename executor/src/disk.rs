@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 /// Writes beside `path`, syncs, renames, and syncs the folder: it survives a loss of power.
@@ -21,6 +22,17 @@ pub(crate) fn write_atomically<T: Serialize>(path: &Path, value: &T) -> io::Resu
     let temporary = temporary(path);
     fs::write(&temporary, serde_json::to_vec(value)?)?;
     fs::rename(&temporary, path)
+}
+
+/// A text that nobody but the owner may read.
+pub(crate) fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = OpenOptions::new()
+        .write(true)
+        .create(true)
+        .truncate(true)
+        .mode(0o600)
+        .open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 /// `None` if there is no such file.

@@ -21,9 +21,13 @@ pub fn of_task(
         (TASK_VARIABLE, launch.task_id.to_string()),
         ("MUSTER_REVISION", launch.revision.to_string()),
         ("MUSTER_THREADS", threads.clone()),
-        ("RAYON_NUM_THREADS", threads),
+        ("RAYON_NUM_THREADS", threads.clone()),
     ];
     variables.extend(own.map(|(name, value)| (name.to_owned(), value)));
+    if launch.spec.command.is_some() {
+        // What numpy, PyTorch and OpenMP look at; `torchrun` would set it to 1.
+        variables.insert("OMP_NUM_THREADS".to_owned(), threads.clone());
+    }
     if device::has_cuda(capacity) {
         let gpus: Vec<String> = launch.gpus.iter().map(u32::to_string).collect();
         // Empty for a task without GPUs, so that it sees none. The order on the bus is NVML's, by which we count.

@@ -35,6 +35,8 @@ pub enum ExecutorError {
     },
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
+    #[error("cannot listen for the reports of users' programs")]
+    Tracking(#[source] io::Error),
     #[error("cannot start a thread")]
     Thread(#[source] io::Error),
 }

@@ -1,9 +1,9 @@
-//! Reading a task's `events.jsonl` line by line as it grows. Only whole lines count: what a killed task left unfinished is no report.
+//! A task's `events.jsonl`: read line by line as it grows, and appended to for tasks that do not know of it. Only whole lines count: what a killed task left unfinished is no report.
 
 use muster_model::assignment::TaskReport;
 use serde::{Deserialize, Serialize};
-use std::fs::File;
-use std::io;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -31,6 +31,23 @@ pub struct Lines {
     pub end: Position,
     /// Whether no whole line lay behind them when they were read.
     pub is_all: bool,
+}
+
+/// Adds a report with one `write(2)`, so that several writers do not mix their lines and a reader never sees half of one.
+///
+/// # Errors
+/// If the file cannot be written, or takes only a part of the line.
+pub fn append(path: &Path, report: &TaskReport) -> io::Result<()> {
+    let mut line = serde_json::to_vec(report)?;
+    line.push(b'\n');
+    let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+    if file.write(&line)? < line.len() {
+        return Err(io::Error::new(
+            io::ErrorKind::StorageFull,
+            "half an event was written",
+        ));
+    }
+    Ok(())
 }
 
 /// The reading end; the file is opened once it exists.
@@ -122,7 +139,6 @@ fn checked(line: &[u8], skipped: u64, number: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::Write;
 
     fn note(text: &str) -> String {
         serde_json::to_string(&TaskReport::Note {
@@ -154,6 +170,18 @@ mod tests {
             (vec![note("a")], lines.end),
             "a bound cuts between lines"
         );
+    }
+
+    #[test]
+    fn what_is_appended_is_read() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("events.jsonl");
+        for message in ["a", "b"] {
+            let message = message.to_owned();
+            append(&path, &TaskReport::Note { message }).expect("appended");
+        }
+        let lines = EventTail::default().read(&path, Position::default(), 1_000);
+        assert_eq!(lines.expect("read").reports, [note("a"), note("b")]);
     }
 
     #[test]

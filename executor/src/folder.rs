@@ -41,6 +41,24 @@ impl TaskFolder {
         self.0.join("events.jsonl")
     }
 
+    /// Where a command without a folder of its own is started, with its files.
+    #[must_use]
+    pub fn work(&self) -> PathBuf {
+        self.0.join("work")
+    }
+
+    /// What a command shows when it reports progress: whoever knows it may write into this task's events.
+    #[must_use]
+    pub fn token(&self) -> PathBuf {
+        self.0.join("token")
+    }
+
+    /// `StopNotice`; its presence means that a command was told to stop.
+    #[must_use]
+    pub fn stopping(&self) -> PathBuf {
+        self.0.join("stopping.json")
+    }
+
     /// Process ids of shim and task; its presence means that the task was started, which happens once.
     #[must_use]
     pub fn shim(&self) -> PathBuf {

@@ -1,5 +1,6 @@
 //! Carries out the steps on real processes and files.
 
+use crate::clock;
 use crate::config::Config;
 use crate::device;
 use crate::disk;
@@ -14,6 +15,7 @@ use muster_model::task::Outcome;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs::File;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
@@ -24,19 +26,27 @@ pub struct Launcher {
     config: Config,
     capacity: Capacity,
     limits: Limits,
+    /// Where users' programs report.
+    reports_to: SocketAddr,
     shims: BTreeMap<TaskId, Child>,
 }
 
 impl Launcher {
     /// # Errors
     /// If the path of this program cannot be told.
-    pub fn new(config: Config, capacity: Capacity, limits: Limits) -> Result<Self, ExecutorError> {
+    pub fn new(
+        config: Config,
+        capacity: Capacity,
+        limits: Limits,
+        reports_to: SocketAddr,
+    ) -> Result<Self, ExecutorError> {
         let shim_binary = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         Ok(Self {
             shim_binary,
             config,
             capacity,
             limits,
+            reports_to,
             shims: BTreeMap::new(),
         })
     }
@@ -94,6 +104,26 @@ impl Launcher {
         is_gone
     }
 
+    /// What a user's program shows when it reports, in the words of MLflow's client. The token is this task's alone.
+    fn tracking(&self, entry: &Entry) -> Result<Vec<(&'static str, String)>, ExecutorError> {
+        let launch = &entry.launch;
+        if launch.spec.command.is_none() {
+            return Ok(Vec::new());
+        }
+        let path = entry.folder.token();
+        let secret = clock::secret().map_err(ExecutorError::write(&path))?;
+        let token = format!("{}.{secret}", launch.task_id);
+        disk::write_private(&path, &token).map_err(ExecutorError::write(&path))?;
+        let url = format!("http://{}", self.reports_to);
+        Ok(vec![
+            ("MLFLOW_TRACKING_URI", url.clone()),
+            ("MLFLOW_TRACKING_TOKEN", token.clone()),
+            ("MLFLOW_RUN_ID", launch.job_id.0.simple().to_string()),
+            ("MUSTER_TRACKING_URI", url),
+            ("MUSTER_TRACKING_TOKEN", token),
+        ])
+    }
+
     fn spawn(&self, entry: &Entry) -> Result<Child, ExecutorError> {
         let failed = |source| ExecutorError::Shim {
             path: self.shim_binary.clone(),
@@ -144,6 +174,7 @@ impl Launcher {
                 device::cores(),
                 passed.chain(credentials),
             ))
+            .envs(self.tracking(entry)?)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(errors)

@@ -2,9 +2,11 @@
 //!
 //! The same binary is the shim (`muster-executor shim`), the parent of one task's process, which outlives a killed daemon.
 //! This crate must never touch Postgres, choose a node or a GPU, or know what a task computes: a task is a process that is
-//! given a folder, appends lines to `events.jsonl` in it and stops on SIGTERM.
+//! given a folder, appends lines to `events.jsonl` in it and stops on SIGTERM. Users' own programs know of none of this: `command` becomes
+//! them, and `tracking` writes their reports for them.
 
 pub mod clock;
+pub mod command;
 pub mod config;
 pub mod daemon;
 pub mod device;
@@ -24,3 +26,4 @@ pub mod reconcile;
 pub mod report;
 pub mod session;
 pub mod shim;
+pub mod tracking;

@@ -1,7 +1,9 @@
-//! `muster-executor`: the node daemon, or with the hidden subcommand `shim` the parent of one task.
+//! `muster-executor`: the node daemon, or with the hidden subcommands `shim` the parent of one task, and `command` what becomes a
+//! user's own program.
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
+use muster_executor::command::CommandArguments;
 use muster_executor::config::Settings;
 use muster_executor::shim::{self, ShimArguments};
 use std::path::PathBuf;
@@ -28,13 +30,17 @@ struct Arguments {
 enum Command {
     #[command(hide = true)]
     Shim(ShimArguments),
+    #[command(hide = true)]
+    Command(CommandArguments),
 }
 
 fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
-    if let Some(Command::Shim(shim)) = arguments.command {
+    match arguments.command {
         // On the main thread, and without a runtime: see `shim::child`.
-        return Ok(shim::run(&shim)?);
+        Some(Command::Shim(shim)) => return Ok(shim::run(&shim)?),
+        Some(Command::Command(task)) => std::process::exit(muster_executor::command::run(&task)),
+        None => {}
     }
     log_to_stderr()?;
     let file = arguments

@@ -5,12 +5,14 @@ use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
 use crate::log::RotatingLog;
 use crate::process::ProcessId;
+use muster_model::assignment::TaskLaunch;
 use rustix::process::{
     Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, setsid,
 };
 use std::fs::{File, OpenOptions};
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::thread::{self, JoinHandle};
 
@@ -34,16 +36,18 @@ pub(super) fn own_id() -> ProcessId {
 pub(super) fn spawn(
     arguments: &ShimArguments,
     folder: &TaskFolder,
+    launch: &TaskLaunch,
     log: RotatingLog,
 ) -> Result<Task, ExecutorError> {
+    let (program, subcommand) = program(arguments, launch)?;
     let failed = |source| ExecutorError::Shim {
-        path: arguments.task_binary.clone(),
+        path: program.clone(),
         source,
     };
     // Orphans of the task become our children, so that they are found and reaped.
     set_child_subreaper(Some(getpid())).map_err(|error| failed(error.into()))?;
     let (reader, writer) = io::pipe().map_err(failed)?;
-    let mut command = command(arguments, folder);
+    let mut command = command(&program, subcommand, arguments, folder);
     command
         .stdin(Stdio::null())
         .stdout(writer.try_clone().map_err(failed)?)
@@ -84,9 +88,27 @@ pub(super) fn spawn(
     })
 }
 
-fn command(arguments: &ShimArguments, folder: &TaskFolder) -> Command {
-    let mut command = Command::new(&arguments.task_binary);
+/// The built-in engine is a program beside this one; a user's own is what this one becomes.
+fn program(
+    arguments: &ShimArguments,
+    launch: &TaskLaunch,
+) -> Result<(PathBuf, Option<&'static str>), ExecutorError> {
+    if launch.spec.command.is_none() {
+        return Ok((arguments.task_binary.clone(), None));
+    }
+    let own = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
+    Ok((own, Some("command")))
+}
+
+fn command(
+    program: &Path,
+    subcommand: Option<&str>,
+    arguments: &ShimArguments,
+    folder: &TaskFolder,
+) -> Command {
+    let mut command = Command::new(program);
     command
+        .args(subcommand)
         .arg("--folder")
         .arg(folder.path())
         .arg("--checkpoint-root")

@@ -58,6 +58,14 @@ pub struct ShimRecord {
     pub task: ProcessId,
 }
 
+/// `stopping.json`: a command was told to stop. Its process may be one that cannot catch signals, so others may ask for this.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopNotice {
+    /// When SIGKILL follows.
+    pub until_unix_ms: i64,
+    pub grace_ms: u64,
+}
+
 /// Tries for the lock while a daemon may be probing it.
 const LOCK_TRIES: u32 = 20;
 const LOCK_PAUSE: Duration = Duration::from_millis(25);
@@ -110,7 +118,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
     let log =
         RotatingLog::open(folder.path(), rotation).map_err(ExecutorError::write(folder.path()))?;
     let signals = supervise::Signals::register()?;
-    let task = child::spawn(arguments, folder, log)?;
+    let task = child::spawn(arguments, folder, &launch, log)?;
     let record = ShimRecord {
         boot_id: boot_id(),
         shim: child::own_id(),
@@ -124,12 +132,11 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
             source,
         });
     }
-    Ok(supervise::to_the_end(
-        task,
-        &signals,
-        &mut lease,
-        launch.grace_ms,
-    ))
+    let orders = supervise::Orders {
+        grace_ms: launch.grace_ms,
+        notice: launch.spec.command.is_some().then(|| folder.stopping()),
+    };
+    Ok(supervise::to_the_end(task, &signals, &mut lease, &orders))
 }
 
 /// Whether a shim holds this folder.
@@ -153,7 +160,7 @@ fn lock(folder: &TaskFolder) -> Result<Option<File>, ExecutorError> {
 }
 
 /// An error with its causes, on one line.
-fn describe(error: &dyn std::error::Error) -> String {
+pub(crate) fn describe(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();
     while let Some(inner) = cause {

@@ -1,7 +1,9 @@
 //! Watching over a started task until no process of it is left.
 
+use super::StopNotice;
 use super::child::{Task, own_id};
 use crate::clock;
+use crate::disk;
 use crate::error::ExecutorError;
 use crate::lease::Watch;
 use crate::process;
@@ -13,6 +15,7 @@ use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -29,6 +32,29 @@ const LOG_WAIT_ROUNDS: u32 = 100;
 pub(super) struct Signals {
     stop: Arc<AtomicBool>,
     bell: UnixStream,
+}
+
+/// How the task is stopped.
+pub(super) struct Orders {
+    /// From SIGTERM to SIGKILL.
+    pub grace_ms: u64,
+    /// Of a command: where a stop is written down, for whoever asks.
+    pub notice: Option<PathBuf>,
+}
+
+impl Orders {
+    fn tell(&self) {
+        let Some(path) = &self.notice else { return };
+        let grace_ms = i64::try_from(self.grace_ms).unwrap_or(i64::MAX);
+        let notice = StopNotice {
+            until_unix_ms: clock::unix_ms().saturating_add(grace_ms),
+            grace_ms: self.grace_ms,
+        };
+        // Without it the signal still says so.
+        if let Err(error) = disk::write_atomically(path, &notice) {
+            eprintln!("cannot write that the task was told to stop: {error}");
+        }
+    }
 }
 
 enum Phase {
@@ -64,14 +90,14 @@ pub(super) fn to_the_end(
     task: Task,
     signals: &Signals,
     lease: &mut Watch,
-    grace_ms: u64,
+    orders: &Orders,
 ) -> Outcome {
     let mut phase = Phase::Running;
     let status = loop {
         if let Some(status) = reap(task.id.pid) {
             break status;
         }
-        phase = advance(phase, &task, signals, lease, grace_ms);
+        phase = advance(phase, &task, signals, lease, orders);
         signals.wait();
     };
     kill_rest(&task);
@@ -85,6 +111,9 @@ pub(super) fn to_the_end(
         Phase::Stopping { is_lease: true, .. } | Phase::Killed { is_lease: true } => {
             Outcome::LeaseExpired
         }
+        // How a program ends that was told to is its own affair: few of them know our codes, and most die of the signal.
+        Phase::Stopping { .. } if orders.notice.is_some() => Outcome::Stopped { killed: false },
+        Phase::Killed { .. } if orders.notice.is_some() => Outcome::Stopped { killed: true },
         Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. } => outcome(status),
     }
 }
@@ -105,16 +134,17 @@ fn advance(
     task: &Task,
     signals: &Signals,
     lease: &mut Watch,
-    grace_ms: u64,
+    orders: &Orders,
 ) -> Phase {
     let now_ms = clock::boottime_ms();
     match phase {
         Phase::Running => {
             let is_lease = lease.is_expired(now_ms);
             if is_lease || signals.stop.load(Ordering::Relaxed) {
+                orders.tell();
                 signal_group(task, Signal::TERM);
                 return Phase::Stopping {
-                    kill_at_ms: now_ms + grace_ms,
+                    kill_at_ms: now_ms + orders.grace_ms,
                     is_lease,
                 };
             }

@@ -139,6 +139,16 @@ impl Site {
         }
     }
 
+    /// A worker that runs a user's own program, on the slot of its rank.
+    pub fn command(&self, rank: u32, command: serde_json::Value) -> Wanted {
+        let mut wanted = self.task(rank, "");
+        wanted.launch.spec = serde_json::from_value(json!({
+            "version": "muster/v1", "name": "test", "command": command,
+        }))
+        .expect("a document");
+        wanted
+    }
+
     pub fn task_folder(&self, task: &Wanted) -> PathBuf {
         self.folder
             .path()

@@ -1,0 +1,102 @@
+//! Whether a user's program can be started here: it is there, and what its owner wants to be checked holds.
+
+use super::environment::Paths;
+use super::error::CommandError;
+use crate::clock;
+use muster_model::spec::Command;
+use std::collections::BTreeMap;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{self, Stdio};
+use std::thread;
+use std::time::Duration;
+
+const CHECK_MS: u64 = 60_000;
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Where the program of `argv` lies.
+pub(super) fn program(
+    command: &Command,
+    variables: &BTreeMap<String, String>,
+    paths: &Paths,
+) -> Result<PathBuf, CommandError> {
+    find("command.argv", &command.argv[0], variables, paths)
+}
+
+/// Runs `check`, if the document has one, to its end.
+pub(super) fn run(
+    command: &Command,
+    variables: &BTreeMap<String, String>,
+    paths: &Paths,
+) -> Result<(), CommandError> {
+    let Some((name, arguments)) = command.check.split_first() else {
+        return Ok(());
+    };
+    let program = find("command.check", name, variables, paths)?;
+    let mut child = process::Command::new(&program)
+        .args(arguments)
+        .envs(variables)
+        .current_dir(&paths.work)
+        .stdin(Stdio::null())
+        .spawn()
+        .map_err(|source| CommandError::Start {
+            program: program.clone(),
+            source,
+        })?;
+    let until_ms = clock::boottime_ms() + CHECK_MS;
+    loop {
+        let status = child.try_wait().map_err(|source| CommandError::Start {
+            program: program.clone(),
+            source,
+        })?;
+        match status {
+            Some(status) if status.success() => return Ok(()),
+            Some(status) => {
+                return Err(CommandError::Check {
+                    how: status.to_string(),
+                });
+            }
+            None if clock::boottime_ms() >= until_ms => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(CommandError::Check {
+                    how: "no end within a minute".to_owned(),
+                });
+            }
+            None => thread::sleep(LOOK_EVERY),
+        }
+    }
+}
+
+/// As a shell looks: a name with a slash is a path from the working folder, another is looked for along `PATH`.
+fn find(
+    field: &'static str,
+    name: &str,
+    variables: &BTreeMap<String, String>,
+    paths: &Paths,
+) -> Result<PathBuf, CommandError> {
+    let inherited = std::env::var("PATH").unwrap_or_default();
+    let path = variables.get("PATH").unwrap_or(&inherited);
+    let (folders, looked_in): (Vec<PathBuf>, String) = if name.contains('/') {
+        let work = paths.work.clone();
+        let shown = work.display().to_string();
+        (vec![work], shown)
+    } else {
+        let folders = std::env::split_paths(path).map(|folder| paths.work.join(folder));
+        (folders.collect(), path.clone())
+    };
+    folders
+        .into_iter()
+        .map(|folder| folder.join(name))
+        .find(|path| may_run(path))
+        .ok_or_else(|| CommandError::NoProgram {
+            field,
+            program: name.to_owned(),
+            looked_in,
+        })
+}
+
+fn may_run(path: &Path) -> bool {
+    path.metadata()
+        .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}

@@ -1,0 +1,297 @@
+//! Who a process is and where the others are, in the words of every launcher that scripts are written for.
+//!
+//! Each worker is a machine of its own to them, with one process: LOCAL_RANK is 0, because a worker sees only the GPUs that it was given
+//! (`CUDA_VISIBLE_DEVICES`), numbered from 0. With the usual LOCAL_RANK of neighbours on one node, `cuda:1` would be a GPU that the second
+//! of them does not see. A worker with several GPUs runs `torchrun`, which reads `PET_*` and starts a process for each.
+
+use super::error::CommandError;
+use muster_model::assignment::{Peer, Peers, TaskLaunch};
+use muster_model::spec::Command;
+use muster_model::task::Role;
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+/// Where things lie that the program is told of.
+#[derive(Debug, Clone)]
+pub struct Paths {
+    pub task: PathBuf,
+    /// Where the program starts.
+    pub work: PathBuf,
+    /// The hosts' file for MPI.
+    pub hosts: PathBuf,
+    /// Of this job, the same on every node.
+    pub checkpoints: PathBuf,
+    pub datasets: PathBuf,
+}
+
+/// Rank, master and number of workers; `None` for a parameter server, which is no member of torch's group.
+struct Place {
+    rank: usize,
+    workers: usize,
+    master: (String, String),
+}
+
+/// All that the program is told beyond what every task has. The document's own variables come last.
+///
+/// # Errors
+/// [`CommandError::Peers`] when the task set does not hold this task, or an address is none.
+pub fn variables(
+    launch: &TaskLaunch,
+    command: &Command,
+    peers: &Peers,
+    paths: &Paths,
+) -> Result<BTreeMap<String, String>, CommandError> {
+    let mut set = BTreeMap::new();
+    let mut add = |name: &str, value: String| drop(set.insert(name.to_owned(), value));
+    ours(launch, peers, paths, &mut add);
+    if let Role::Worker { .. } = launch.role {
+        let place = place(launch, peers)?;
+        torch(launch, &place, &mut add);
+        horovod(&place, &mut add);
+    }
+    mpi(paths, &mut add);
+    add("TF_CONFIG", tensorflow(launch, peers)?);
+    set.extend(command.env.clone());
+    Ok(set)
+}
+
+fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(&str, String)) {
+    let path = |path: &PathBuf| path.display().to_string();
+    let restarts = launch.revision.saturating_sub(1);
+    add("MUSTER_JOB_NAME", launch.spec.name.clone());
+    add("MUSTER_ROLE", launch.role.kind().to_owned());
+    add("MUSTER_RANK", launch.role.index().to_string());
+    add("MUSTER_WORKERS", peers.workers.len().to_string());
+    add("MUSTER_RESTART_COUNT", restarts.to_string());
+    add("MUSTER_GRACE_MS", launch.grace_ms.to_string());
+    add("MUSTER_TASK_DIR", path(&paths.task));
+    add("MUSTER_CHECKPOINT_DIR", path(&paths.checkpoints));
+    add("MUSTER_DATASET_DIR", path(&paths.datasets));
+    add("MUSTER_HOSTFILE", path(&paths.hosts));
+    // Lines of a log are shown as they are printed, not when a buffer is full.
+    add("PYTHONUNBUFFERED", "1".to_owned());
+}
+
+/// What `torchrun` gives its processes, and what it reads itself when it is the program.
+fn torch(launch: &TaskLaunch, place: &Place, add: &mut impl FnMut(&str, String)) {
+    let (rank, workers) = (place.rank.to_string(), place.workers.to_string());
+    let (host, port) = place.master.clone();
+    let restarts = launch.revision.saturating_sub(1);
+    for name in ["RANK", "GROUP_RANK", "ROLE_RANK", "PET_NODE_RANK"] {
+        add(name, rank.clone());
+    }
+    for name in [
+        "WORLD_SIZE",
+        "GROUP_WORLD_SIZE",
+        "ROLE_WORLD_SIZE",
+        "PET_NNODES",
+    ] {
+        add(name, workers.clone());
+    }
+    add("LOCAL_RANK", "0".to_owned());
+    add("LOCAL_WORLD_SIZE", "1".to_owned());
+    add("ROLE_NAME", "default".to_owned());
+    for (name, value) in [("ADDR", host), ("PORT", port)] {
+        add(&format!("MASTER_{name}"), value.clone());
+        add(&format!("PET_MASTER_{name}"), value);
+    }
+    let gpus = launch.spec.resources.worker.gpus.max(1);
+    add("PET_NPROC_PER_NODE", gpus.to_string());
+    add("TORCHELASTIC_RUN_ID", launch.job_id.to_string());
+    add("TORCHELASTIC_RESTART_COUNT", restarts.to_string());
+    add("TORCHELASTIC_MAX_RESTARTS", launch.spec.retries.to_string());
+    // Rank 0 opens the store itself: there is no agent that has.
+    add("TORCHELASTIC_USE_AGENT_STORE", "False".to_owned());
+}
+
+fn horovod(place: &Place, add: &mut impl FnMut(&str, String)) {
+    for (name, value) in [
+        ("RANK", place.rank),
+        ("SIZE", place.workers),
+        ("LOCAL_RANK", 0),
+        ("LOCAL_SIZE", 1),
+        ("CROSS_RANK", place.rank),
+        ("CROSS_SIZE", place.workers),
+    ] {
+        add(&format!("HOROVOD_{name}"), value.to_string());
+    }
+}
+
+/// By these, `mpirun` finds the hosts' file without being told (Open MPI to 4, and from 5).
+fn mpi(paths: &Paths, add: &mut impl FnMut(&str, String)) {
+    for name in [
+        "OMPI_MCA_orte_default_hostfile",
+        "PRTE_MCA_prte_default_hostfile",
+    ] {
+        add(name, paths.hosts.display().to_string());
+    }
+}
+
+/// Without parameter servers all are workers, of which the first is the chief; with them the first is named so, as
+/// `ParameterServerStrategy` wants it, and the others count from 0.
+fn tensorflow(launch: &TaskLaunch, peers: &Peers) -> Result<String, CommandError> {
+    let addresses = |peers: &[Peer]| -> Result<Vec<String>, CommandError> {
+        let all = peers
+            .iter()
+            .map(|peer| peer.address.clone().ok_or(CommandError::Peers));
+        all.collect()
+    };
+    let workers = addresses(&peers.workers)?;
+    let servers = addresses(&peers.ps_shards)?;
+    let (cluster, of_worker) = if servers.is_empty() {
+        let index = |rank: u32| ("worker", rank);
+        (json!({ "worker": workers }), index as fn(u32) -> _)
+    } else {
+        let index = |rank: u32| match rank {
+            0 => ("chief", 0),
+            rank => ("worker", rank - 1),
+        };
+        let (chief, others) = workers.split_at(workers.len().min(1));
+        let cluster = json!({ "chief": chief, "worker": others, "ps": servers });
+        (cluster, index as fn(u32) -> _)
+    };
+    let (kind, index) = match launch.role {
+        Role::Worker { rank } => of_worker(rank),
+        Role::PsShard { index } => ("ps", index),
+    };
+    let config = json!({ "cluster": cluster, "task": { "type": kind, "index": index } });
+    Ok(config.to_string())
+}
+
+fn place(launch: &TaskLaunch, peers: &Peers) -> Result<Place, CommandError> {
+    let is_this = |peer: &Peer| peer.task_id == launch.task_id;
+    let rank = peers.workers.iter().position(is_this);
+    let first = peers.workers.first().ok_or(CommandError::Peers)?;
+    Ok(Place {
+        rank: rank.ok_or(CommandError::Peers)?,
+        workers: peers.workers.len(),
+        master: split(first)?,
+    })
+}
+
+/// Host and port. The host of an IPv6 address comes without its brackets, as resolvers take it.
+pub(super) fn split(peer: &Peer) -> Result<(String, String), CommandError> {
+    let address = peer.address.as_deref().ok_or(CommandError::Peers)?;
+    let (host, port) = address.rsplit_once(':').ok_or(CommandError::Peers)?;
+    let host = host.trim_start_matches('[').trim_end_matches(']');
+    Ok((host.to_owned(), port.to_owned()))
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use muster_model::id::{NodeId, TaskId};
+    use serde_json::Value;
+    use uuid::Uuid;
+
+    /// Worker `rank` of `x`, with so many GPUs for each.
+    pub(in super::super) fn launch(gpus: u32, rank: u32) -> TaskLaunch {
+        let job = "00000000-0000-7000-8000-0000000000ff";
+        let spec = json!({
+            "version": "muster/v1", "name": "x", "command": { "argv": ["true"], "env": { "LR": "0.1" } },
+            "resources": { "worker": { "gpus": gpus, "cpu_milli": 100, "memory_bytes": 1_073_741_824_u64 } },
+        });
+        serde_json::from_value(json!({
+            "task_id": Uuid::from_u128(u128::from(rank)), "job_id": job, "tenant_id": job, "revision": 3,
+            "role": { "kind": "worker", "rank": rank }, "workers": 3, "ps_shards": 0, "gpus": [], "cpu_milli": 100,
+            "memory_bytes": 0, "secret": "00", "spec": spec, "resume_step": null, "trained_s": 0.0, "grace_ms": 5000,
+        }))
+        .expect("a launch")
+    }
+
+    /// The task ids of workers are their ranks; those of servers begin at 100.
+    pub(in super::super) fn peers(workers: &[&str], servers: &[&str]) -> Peers {
+        let peer = |first: u128| {
+            move |(place, address): (u128, &&str)| Peer {
+                task_id: TaskId(Uuid::from_u128(first + place)),
+                node_id: NodeId(Uuid::from_u128(1)),
+                address: Some((*address).to_owned()),
+            }
+        };
+        Peers {
+            revision: 3,
+            workers: (0..).zip(workers).map(peer(0)).collect(),
+            ps_shards: (0..).zip(servers).map(peer(100)).collect(),
+        }
+    }
+
+    fn paths() -> Paths {
+        Paths {
+            task: "/t".into(),
+            work: "/t/work".into(),
+            hosts: "/t/hosts".into(),
+            checkpoints: "/c/job".into(),
+            datasets: "/d".into(),
+        }
+    }
+
+    fn of(launch: &TaskLaunch, peers: &Peers) -> BTreeMap<String, String> {
+        let command = launch.spec.command.as_ref().expect("a command");
+        variables(launch, command, peers, &paths()).expect("variables")
+    }
+
+    #[test]
+    fn a_worker_is_told_what_torchrun_would_tell_it() {
+        let set = of(&launch(4, 2), &peers(&["h0:10", "h1:11", "h2:12"], &[]));
+        for (name, value) in [
+            ("RANK", "2"),
+            ("WORLD_SIZE", "3"),
+            ("LOCAL_RANK", "0"),
+            ("LOCAL_WORLD_SIZE", "1"),
+            ("GROUP_RANK", "2"),
+            ("MASTER_ADDR", "h0"),
+            ("MASTER_PORT", "10"),
+            ("TORCHELASTIC_RESTART_COUNT", "2"),
+            ("PET_NNODES", "3"),
+            ("PET_NODE_RANK", "2"),
+            ("PET_NPROC_PER_NODE", "4"),
+            ("PET_MASTER_ADDR", "h0"),
+            ("PET_MASTER_PORT", "10"),
+            ("HOROVOD_RANK", "2"),
+            ("HOROVOD_CROSS_SIZE", "3"),
+            ("MUSTER_RESTART_COUNT", "2"),
+            ("MUSTER_CHECKPOINT_DIR", "/c/job"),
+            ("LR", "0.1"),
+        ] {
+            assert_eq!(set.get(name).map(String::as_str), Some(value), "{name}");
+        }
+    }
+
+    #[test]
+    fn tensorflow_finds_itself_in_the_cluster() {
+        let config = |set: &BTreeMap<String, String>| -> Value {
+            serde_json::from_str(&set["TF_CONFIG"]).expect("JSON")
+        };
+        let set = of(&launch(1, 1), &peers(&["a:1", "b:2"], &[]));
+        assert_eq!(
+            config(&set),
+            json!({ "cluster": { "worker": ["a:1", "b:2"] }, "task": { "type": "worker", "index": 1 } })
+        );
+        let cluster = json!({ "chief": ["a:1"], "worker": ["b:2"], "ps": ["c:3"] });
+        let set = of(&launch(1, 1), &peers(&["a:1", "b:2"], &["c:3"]));
+        assert_eq!(
+            config(&set),
+            json!({ "cluster": cluster, "task": { "type": "worker", "index": 0 } })
+        );
+        let mut server = launch(1, 100);
+        server.role = Role::PsShard { index: 0 };
+        let set = of(&server, &peers(&["a:1", "b:2"], &["c:3"]));
+        assert_eq!(
+            config(&set),
+            json!({ "cluster": cluster, "task": { "type": "ps", "index": 0 } })
+        );
+        assert!(
+            !set.contains_key("RANK"),
+            "it is no member of torch's group"
+        );
+    }
+
+    #[test]
+    fn a_stranger_to_the_task_set_is_told_so() {
+        let launch = launch(1, 7);
+        let command = launch.spec.command.as_ref().expect("a command");
+        let told = variables(&launch, command, &peers(&["a:1"], &[]), &paths());
+        assert!(matches!(told, Err(CommandError::Peers)), "{told:?}");
+    }
+}

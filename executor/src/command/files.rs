@@ -1,0 +1,80 @@
+//! What lies ready for a user's program: its folder with the shipped files, the job's checkpoint folder, the list of hosts.
+
+use super::environment::{Paths, split};
+use super::error::CommandError;
+use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::spec::Command;
+use std::fmt::Write as _;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt;
+
+/// Makes the folders and writes the files. A file that begins as a script does may be executed.
+pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandError> {
+    let make = |path: &std::path::Path| fs::create_dir_all(path).map_err(CommandError::write(path));
+    make(&paths.checkpoints)?;
+    if command.working_dir.is_some() {
+        return if paths.work.is_dir() {
+            Ok(())
+        } else {
+            Err(CommandError::WorkingFolder {
+                path: paths.work.clone(),
+            })
+        };
+    }
+    make(&paths.work)?;
+    for (name, text) in &command.files {
+        let path = paths.work.join(name);
+        if let Some(folder) = path.parent() {
+            make(folder)?;
+        }
+        fs::write(&path, text).map_err(CommandError::write(&path))?;
+        if text.starts_with("#!") {
+            fs::set_permissions(&path, Permissions::from_mode(0o755))
+                .map_err(CommandError::write(&path))?;
+        }
+    }
+    Ok(())
+}
+
+/// The workers' hosts as Open MPI and MPICH read them, each with the slots of all its workers, in the order of their first ranks.
+pub(super) fn write_hosts(
+    paths: &Paths,
+    launch: &TaskLaunch,
+    peers: &Peers,
+) -> Result<(), CommandError> {
+    let text = hosts(launch, peers)?;
+    fs::write(&paths.hosts, text).map_err(CommandError::write(&paths.hosts))
+}
+
+fn hosts(launch: &TaskLaunch, peers: &Peers) -> Result<String, CommandError> {
+    let slots = launch.spec.resources.worker.gpus.max(1);
+    let mut hosts: Vec<(String, u32)> = Vec::new();
+    for peer in &peers.workers {
+        let (host, _) = split(peer)?;
+        match hosts.iter_mut().find(|(known, _)| *known == host) {
+            Some((_, count)) => *count += slots,
+            None => hosts.push((host, slots)),
+        }
+    }
+    let mut text = String::new();
+    for (host, slots) in hosts {
+        writeln!(text, "{host} slots={slots}").expect("a string takes all");
+    }
+    Ok(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::environment::tests::{launch, peers};
+    use super::*;
+
+    #[test]
+    fn a_host_has_the_slots_of_all_its_workers() {
+        let launch = launch(2, 0);
+        let peers = peers(&["a:1", "b:2", "a:3"], &["c:4"]);
+        assert_eq!(
+            hosts(&launch, &peers).expect("hosts"),
+            "a slots=4\nb slots=2\n"
+        );
+    }
+}

@@ -1,0 +1,135 @@
+//! A user's own program as a task: `muster-executor command` prepares its folder, waits until every process of the job has an address,
+//! and becomes the program.
+//!
+//! It replaces itself (`exec`) so that the process which the shim watches is the user's own: signals, exit code and log are its own, and
+//! nothing of ours stands between. It talks to the daemon as every task does, by `events.jsonl` and `peers.json` in the task's folder.
+
+mod check;
+mod environment;
+mod error;
+mod files;
+mod port;
+
+pub use environment::{Paths, variables};
+pub use error::CommandError;
+pub(crate) use port::listen;
+
+use crate::disk;
+use crate::events;
+use crate::folder::TaskFolder;
+use muster_model::assignment::{Peers, TaskLaunch, TaskReport, exit_code};
+use muster_model::spec;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+/// How often `peers.json` is looked at: it changes once, when the last of the peers has reserved its port.
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// What the shim gives every task.
+#[derive(Debug, Clone, clap::Args)]
+pub struct CommandArguments {
+    #[arg(long)]
+    pub folder: PathBuf,
+    #[arg(long)]
+    pub checkpoint_root: PathBuf,
+    #[arg(long)]
+    pub dataset_root: PathBuf,
+    /// Address by which the other nodes reach this one.
+    #[arg(long)]
+    pub listen_host: String,
+}
+
+/// Becomes the program; returns only if that is not possible, with the exit code for it. The reason is then in the job's events.
+#[must_use]
+pub fn run(arguments: &CommandArguments) -> i32 {
+    let folder = TaskFolder::at(&arguments.folder);
+    let Err(error) = become_program(arguments, &folder);
+    let message = crate::shim::describe(&error);
+    eprintln!("muster: {message}");
+    let report = TaskReport::Failed {
+        message,
+        retryable: error.is_retryable(),
+    };
+    if let Err(error) = events::append(&folder.events(), &report) {
+        eprintln!("muster: cannot report it: {error}");
+    }
+    exit_code::FAILED
+}
+
+fn become_program(
+    arguments: &CommandArguments,
+    folder: &TaskFolder,
+) -> Result<std::convert::Infallible, CommandError> {
+    let launch: TaskLaunch = disk::read(&folder.task())
+        .and_then(|launch| launch.ok_or_else(|| std::io::ErrorKind::NotFound.into()))
+        .map_err(CommandError::read(folder.task()))?;
+    let command = launch
+        .spec
+        .command
+        .as_ref()
+        .ok_or(CommandError::NoCommand)?;
+    let paths = paths(arguments, folder, &launch, command);
+    files::lay_out(&paths, command)?;
+    // Held by the descriptor, which the program inherits: the port stays this job's until the program is gone.
+    let port = port::reserve().map_err(CommandError::Port)?;
+    let address = format!("{}:{}", arguments.listen_host, port.number());
+    let report = TaskReport::Listening { address };
+    events::append(&folder.events(), &report).map_err(CommandError::write(folder.events()))?;
+    let peers = wait_for_peers(folder, &launch);
+    let variables = variables(&launch, command, &peers, &paths)?;
+    files::write_hosts(&paths, &launch, &peers)?;
+    let program = check::program(command, &variables, &paths)?;
+    check::run(command, &variables, &paths)?;
+    port.hand_on().map_err(CommandError::Port)?;
+    let mut argv = command.argv.iter();
+    let source = Command::new(&program)
+        .arg0(argv.next().expect("a document has a program"))
+        .args(argv)
+        .envs(&variables)
+        .current_dir(&paths.work)
+        .exec();
+    Err(CommandError::Start { program, source })
+}
+
+fn paths(
+    arguments: &CommandArguments,
+    folder: &TaskFolder,
+    launch: &TaskLaunch,
+    command: &spec::Command,
+) -> Paths {
+    let work = command
+        .working_dir
+        .as_ref()
+        .map_or_else(|| folder.work(), PathBuf::from);
+    Paths {
+        task: folder.path().to_owned(),
+        work,
+        hosts: folder.path().join("hosts"),
+        checkpoints: arguments
+            .checkpoint_root
+            .join(launch.tenant_id.to_string())
+            .join(launch.job_id.to_string()),
+        datasets: arguments.dataset_root.clone(),
+    }
+}
+
+/// All processes of the job start at one time: when each of them has told where it will listen. A SIGTERM ends the waiting.
+fn wait_for_peers(folder: &TaskFolder, launch: &TaskLaunch) -> Peers {
+    loop {
+        let peers: Option<Peers> = disk::read(&folder.peers()).ok().flatten();
+        if let Some(peers) = peers.filter(|peers| is_complete(peers, launch)) {
+            return peers;
+        }
+        thread::sleep(LOOK_EVERY);
+    }
+}
+
+fn is_complete(peers: &Peers, launch: &TaskLaunch) -> bool {
+    let all = || peers.workers.iter().chain(&peers.ps_shards);
+    peers.revision == launch.revision
+        && all().any(|peer| peer.task_id == launch.task_id)
+        && all().all(|peer| peer.address.is_some())
+}

@@ -1,0 +1,156 @@
+//! MLflow's messages, as far as its client sends and reads them. Numbers of 64 bits may come as text, and values that JSON has no number
+//! for do.
+
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+
+/// One logged value.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Metric {
+    pub key: String,
+    pub value: f64,
+    pub timestamp_ms: i64,
+    pub step: u64,
+}
+
+/// Everything of a `log-batch`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(super) struct Batch {
+    pub metrics: Vec<Metric>,
+    pub params: Vec<(String, String)>,
+    pub tags: Vec<(String, String)>,
+}
+
+/// What a client is told that sent something else; `field` is to blame.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[error("{field} is missing or is not what it should be: {expected}")]
+pub(super) struct Malformed {
+    field: &'static str,
+    expected: &'static str,
+}
+
+/// # Errors
+/// [`Malformed`].
+pub(super) fn batch(body: &Value) -> Result<Batch, Malformed> {
+    let list = |field: &'static str| match body.get(field) {
+        None | Some(Value::Null) => Ok([].as_slice()),
+        Some(Value::Array(items)) => Ok(items.as_slice()),
+        Some(_) => Err(Malformed {
+            field,
+            expected: "a list",
+        }),
+    };
+    Ok(Batch {
+        metrics: list("metrics")?
+            .iter()
+            .map(metric)
+            .collect::<Result<_, _>>()?,
+        params: list("params")?.iter().map(pair).collect::<Result<_, _>>()?,
+        tags: list("tags")?.iter().map(pair).collect::<Result<_, _>>()?,
+    })
+}
+
+/// # Errors
+/// [`Malformed`].
+pub(super) fn metric(body: &Value) -> Result<Metric, Malformed> {
+    let step = body.get("step").map_or(Some(0), integer);
+    let at = body.get("timestamp").map_or(Some(0), integer);
+    let wrong = |field, expected| Malformed { field, expected };
+    Ok(Metric {
+        key: text(body, "key")?,
+        value: body
+            .get("value")
+            .and_then(number)
+            .ok_or(wrong("value", "a number"))?,
+        timestamp_ms: at.ok_or(wrong("timestamp", "milliseconds since 1970"))?,
+        // Steps before the first are counted as it.
+        step: u64::try_from(step.ok_or(wrong("step", "a whole number"))?).unwrap_or(0),
+    })
+}
+
+/// # Errors
+/// [`Malformed`].
+pub(super) fn pair(body: &Value) -> Result<(String, String), Malformed> {
+    Ok((text(body, "key")?, text(body, "value")?))
+}
+
+fn text(body: &Value, field: &'static str) -> Result<String, Malformed> {
+    let found = body.get(field).and_then(Value::as_str).map(str::to_owned);
+    found.ok_or(Malformed {
+        field,
+        expected: "a text",
+    })
+}
+
+fn integer(value: &Value) -> Option<i64> {
+    value.as_i64().or_else(|| value.as_str()?.parse().ok())
+}
+
+fn number(value: &Value) -> Option<f64> {
+    match value.as_str() {
+        Some("NaN") => Some(f64::NAN),
+        Some("Infinity") => Some(f64::INFINITY),
+        Some("-Infinity") => Some(f64::NEG_INFINITY),
+        Some(text) => text.parse().ok(),
+        None => value.as_f64(),
+    }
+}
+
+/// A run as clients read it.
+pub(super) fn run(
+    info: &Value,
+    metrics: &BTreeMap<String, Metric>,
+    params: &BTreeMap<String, String>,
+    tags: &BTreeMap<String, String>,
+) -> Value {
+    let pairs = |all: &BTreeMap<String, String>| -> Vec<Value> {
+        all.iter()
+            .map(|(key, value)| json!({ "key": key, "value": value }))
+            .collect()
+    };
+    let metrics: Vec<Value> = metrics.values().map(written).collect();
+    let data = json!({ "metrics": metrics, "params": pairs(params), "tags": pairs(tags) });
+    json!({ "info": info, "data": data, "inputs": {} })
+}
+
+fn written(metric: &Metric) -> Value {
+    let mut out = Map::new();
+    out.insert("key".to_owned(), json!(metric.key));
+    let value = if metric.value.is_nan() {
+        json!("NaN")
+    } else if metric.value.is_infinite() {
+        json!(if metric.value > 0.0 {
+            "Infinity"
+        } else {
+            "-Infinity"
+        })
+    } else {
+        json!(metric.value)
+    };
+    out.insert("value".to_owned(), value);
+    out.insert("timestamp".to_owned(), json!(metric.timestamp_ms));
+    out.insert("step".to_owned(), json!(metric.step));
+    Value::Object(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_may_come_as_text() {
+        let body = json!({ "metrics": [{ "key": "loss", "value": "NaN", "timestamp": "5", "step": "7" }] });
+        let read = batch(&body).expect("a batch").metrics.remove(0);
+        assert_eq!((read.timestamp_ms, read.step), (5, 7));
+        assert!(read.value.is_nan());
+        assert_eq!(written(&read)["value"], "NaN");
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let wrong = batch(&json!({ "metrics": [{ "key": "loss", "value": true }] }));
+        assert_eq!(wrong.expect_err("no number").field, "value");
+        let wrong = batch(&json!({ "params": { "a": "b" } }));
+        assert_eq!(wrong.expect_err("no list").field, "params");
+    }
+}

@@ -1,0 +1,440 @@
+//! The server: routes, who may ask, and where what is logged goes.
+
+use super::message::{self, Batch, Malformed};
+use super::run::Run;
+use crate::clock;
+use crate::disk;
+use crate::error::ExecutorError;
+use crate::events;
+use crate::folder::TaskFolder;
+use crate::shim::StopNotice;
+use axum::extract::{Query, State};
+use axum::http::header::AUTHORIZATION;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
+use axum::routing::{get, post};
+use axum::{Json, Router};
+use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::id::TaskId;
+use muster_model::task::Role;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, HashMap};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How late a point that came fast after another is reported.
+const FLUSH_EVERY: Duration = Duration::from_millis(250);
+/// How late a stop is seen by whoever waits for one.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// Below the time after which proxies and clients give a connection up.
+const LONGEST_WAIT_S: u64 = 60;
+/// Every program has one experiment, whatever it calls it: that of its job.
+const EXPERIMENT: &str = "0";
+
+/// The server's socket, and what it needs to answer.
+#[derive(Debug)]
+pub struct Tracking {
+    listener: TcpListener,
+    tasks: PathBuf,
+}
+
+#[derive(Debug)]
+struct App {
+    tasks: PathBuf,
+    runs: Mutex<BTreeMap<TaskId, Open>>,
+}
+
+/// A task that has asked for something.
+#[derive(Debug)]
+struct Open {
+    folder: TaskFolder,
+    launch: TaskLaunch,
+    run: Run,
+}
+
+/// Why a request is not answered, as MLflow's clients read it.
+#[derive(Debug)]
+struct Refusal {
+    status: StatusCode,
+    code: &'static str,
+    message: String,
+}
+
+type Answer = Result<Json<Value>, Refusal>;
+
+impl Tracking {
+    /// Listens on the port of the last time, so that programs which outlived a daemon find the next one; on another if that is taken.
+    ///
+    /// # Errors
+    /// If there is no port to listen on, or it cannot be kept.
+    pub fn open(data: &Path) -> Result<Self, ExecutorError> {
+        let path = data.join("tracking-port");
+        let before: Option<u16> = disk::read(&path).ok().flatten();
+        let again = before.and_then(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+        if let (Some(port), None) = (before, &again) {
+            tracing::warn!(
+                port,
+                "the port for tracking is taken; running programs cannot report any more"
+            );
+        }
+        let listener = match again {
+            Some(listener) => listener,
+            None => crate::command::listen().map_err(ExecutorError::Tracking)?,
+        };
+        let port = listener
+            .local_addr()
+            .map_err(ExecutorError::Tracking)?
+            .port();
+        disk::write_durably(&path, &port).map_err(ExecutorError::write(path))?;
+        listener
+            .set_nonblocking(true)
+            .map_err(ExecutorError::Tracking)?;
+        let tasks = data.join("tasks");
+        Ok(Self { listener, tasks })
+    }
+
+    /// # Errors
+    /// If the socket has no address.
+    pub fn address(&self) -> Result<SocketAddr, ExecutorError> {
+        self.listener.local_addr().map_err(ExecutorError::Tracking)
+    }
+
+    /// Answers until the daemon ends.
+    ///
+    /// # Errors
+    /// If the socket cannot be used.
+    pub async fn serve(self) -> std::io::Result<()> {
+        let app = Arc::new(App {
+            tasks: self.tasks,
+            runs: Mutex::default(),
+        });
+        let flushing = tokio::spawn(flush_for_ever(Arc::clone(&app)));
+        let listener = tokio::net::TcpListener::from_std(self.listener)?;
+        let served = axum::serve(listener, routes(app)).await;
+        flushing.abort();
+        served
+    }
+}
+
+fn routes(app: Arc<App>) -> Router {
+    let mlflow = Router::new()
+        .route("/runs/create", post(run_of_this_task))
+        .route("/runs/get", get(get_run))
+        .route("/runs/update", post(update_run))
+        .route("/runs/log-metric", post(log_metric))
+        .route("/runs/log-batch", post(log_batch))
+        .route("/runs/log-parameter", post(log_parameter))
+        .route("/runs/set-tag", post(set_tag))
+        .route("/experiments/create", post(create_experiment))
+        .route("/experiments/get", get(get_experiment))
+        .route("/experiments/get-by-name", get(get_experiment));
+    Router::new()
+        .nest("/api/2.0/mlflow", mlflow)
+        .route("/muster/v1/stopping", get(stopping))
+        .fallback(async || {
+            Refusal::new(
+                StatusCode::NOT_FOUND,
+                "ENDPOINT_NOT_FOUND",
+                "Muster answers a part of MLflow's tracking interface; docs/commands.md lists it",
+            )
+        })
+        .with_state(app)
+}
+
+async fn run_of_this_task(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Answer {
+    app.with(&headers, |open| {
+        open.run.name = text(&body, "run_name").or(open.run.name.take());
+        let tags = message::batch(&body)?.tags;
+        open.log(Batch {
+            tags,
+            ..Batch::default()
+        })?;
+        Ok(json!({ "run": open.shown() }))
+    })
+}
+
+async fn get_run(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer {
+    app.with(&headers, |open| Ok(json!({ "run": open.shown() })))
+}
+
+async fn update_run(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Answer {
+    app.with(&headers, |open| {
+        if let Some(status) = text(&body, "status") {
+            open.run.status = status;
+        }
+        open.run.name = text(&body, "run_name").or(open.run.name.take());
+        open.run.end_ms = body.get("end_time").and_then(Value::as_i64);
+        let reports = open.run.flush(clock::boottime_ms());
+        open.report(&reports)?;
+        Ok(json!({ "run_info": open.info() }))
+    })
+}
+
+async fn log_metric(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Answer {
+    app.with(&headers, |open| {
+        let metrics = vec![message::metric(&body)?];
+        open.log(Batch {
+            metrics,
+            ..Batch::default()
+        })
+    })
+}
+
+async fn log_batch(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Answer {
+    app.with(&headers, |open| open.log(message::batch(&body)?))
+}
+
+async fn log_parameter(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Answer {
+    app.with(&headers, |open| {
+        let params = vec![message::pair(&body)?];
+        open.log(Batch {
+            params,
+            ..Batch::default()
+        })
+    })
+}
+
+async fn set_tag(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Json(body): Json<Value>,
+) -> Answer {
+    app.with(&headers, |open| {
+        let tags = vec![message::pair(&body)?];
+        open.log(Batch {
+            tags,
+            ..Batch::default()
+        })
+    })
+}
+
+async fn create_experiment(State(app): State<Arc<App>>, headers: HeaderMap) -> Answer {
+    app.with(&headers, |_| Ok(json!({ "experiment_id": EXPERIMENT })))
+}
+
+async fn get_experiment(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Query(query): Query<HashMap<String, String>>,
+) -> Answer {
+    app.with(&headers, |open| {
+        let name = query.get("experiment_name").unwrap_or(&open.launch.spec.name);
+        Ok(json!({ "experiment": {
+            "experiment_id": EXPERIMENT, "name": name, "lifecycle_stage": "active",
+            "artifact_location": open.artifacts(), "creation_time": 0, "last_update_time": 0, "tags": [],
+        } }))
+    })
+}
+
+/// Answers as soon as the task was told to stop, or after `wait_s` seconds that it was not.
+async fn stopping(
+    State(app): State<Arc<App>>,
+    headers: HeaderMap,
+    Query(query): Query<HashMap<String, String>>,
+) -> Answer {
+    let wait_s = query
+        .get("wait_s")
+        .and_then(|text| text.parse().ok())
+        .unwrap_or(0_u64);
+    let path = {
+        let mut runs = app.lock();
+        app.open(&mut runs, &headers)?.folder.stopping()
+    };
+    let until_ms = clock::boottime_ms() + wait_s.min(LONGEST_WAIT_S) * 1_000;
+    loop {
+        if let Ok(Some(notice)) = disk::read::<StopNotice>(&path) {
+            return Ok(Json(json!({
+                "stopping": true, "until_unix_ms": notice.until_unix_ms, "grace_ms": notice.grace_ms,
+            })));
+        }
+        if clock::boottime_ms() >= until_ms {
+            return Ok(Json(json!({ "stopping": false })));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn flush_for_ever(app: Arc<App>) {
+    loop {
+        tokio::time::sleep(FLUSH_EVERY).await;
+        let mut runs = app.lock();
+        for open in runs.values_mut() {
+            let reports = open.run.flush(clock::boottime_ms());
+            if let Err(refusal) = open.report(&reports) {
+                tracing::error!(task.id = %open.launch.task_id, error = refusal.message, "a sample is lost");
+            }
+        }
+        // A task that has ended says nothing more.
+        runs.retain(|_, open| !open.folder.exit().exists());
+    }
+}
+
+impl App {
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<TaskId, Open>> {
+        self.runs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn with(
+        &self,
+        headers: &HeaderMap,
+        answer: impl FnOnce(&mut Open) -> Result<Value, Refusal>,
+    ) -> Answer {
+        let mut runs = self.lock();
+        answer(self.open(&mut runs, headers)?).map(Json)
+    }
+
+    /// The task whose token this is.
+    fn open<'r>(
+        &self,
+        runs: &'r mut BTreeMap<TaskId, Open>,
+        headers: &HeaderMap,
+    ) -> Result<&'r mut Open, Refusal> {
+        let denied = || {
+            Refusal::new(
+                StatusCode::UNAUTHORIZED,
+                "UNAUTHENTICATED",
+                "the bearer token is none of a task that runs on this node; it is in MLFLOW_TRACKING_TOKEN",
+            )
+        };
+        let given = headers
+            .get(AUTHORIZATION)
+            .and_then(|value| value.to_str().ok());
+        let token = given
+            .and_then(|text| text.strip_prefix("Bearer "))
+            .ok_or_else(denied)?;
+        let id: TaskId = token
+            .split('.')
+            .next()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|_| denied())?;
+        let folder = TaskFolder::of(&self.tasks, id);
+        let right = std::fs::read_to_string(folder.token()).map_err(|_| denied())?;
+        if !is_same(token, &right) || folder.exit().exists() {
+            return Err(denied());
+        }
+        if let std::collections::btree_map::Entry::Vacant(place) = runs.entry(id) {
+            let launch: TaskLaunch = disk::read(&folder.task())
+                .ok()
+                .flatten()
+                .ok_or_else(denied)?;
+            let is_chief = launch.role == Role::Worker { rank: 0 };
+            let run = Run::new(
+                is_chief,
+                launch.revision <= 1,
+                launch.workers,
+                launch.ps_shards,
+            );
+            place.insert(Open {
+                folder,
+                launch,
+                run,
+            });
+        }
+        Ok(runs.get_mut(&id).expect("just opened"))
+    }
+}
+
+impl Open {
+    fn log(&mut self, batch: Batch) -> Result<Value, Refusal> {
+        let reports = self.run.log(batch, clock::boottime_ms());
+        self.report(&reports)?;
+        Ok(json!({}))
+    }
+
+    fn report(&self, reports: &[TaskReport]) -> Result<(), Refusal> {
+        for report in reports {
+            events::append(&self.folder.events(), report).map_err(|error| {
+                Refusal::new(
+                    StatusCode::SERVICE_UNAVAILABLE,
+                    "TEMPORARILY_UNAVAILABLE",
+                    format!("it cannot be kept: {error}"),
+                )
+            })?;
+        }
+        Ok(())
+    }
+
+    fn shown(&self) -> Value {
+        let run = &self.run;
+        message::run(&self.info(), &run.metrics, &run.params, &run.tags)
+    }
+
+    fn info(&self) -> Value {
+        let id = self.launch.job_id.0.simple().to_string();
+        let name = self.run.name.as_ref().unwrap_or(&self.launch.spec.name);
+        json!({
+            "run_id": id, "run_uuid": id, "run_name": name, "experiment_id": EXPERIMENT, "user_id": "",
+            "status": self.run.status, "start_time": 0, "end_time": self.run.end_ms,
+            "artifact_uri": self.artifacts(), "lifecycle_stage": "active",
+        })
+    }
+
+    /// Artifacts are files in a folder of the task, which goes when the task's folder does.
+    fn artifacts(&self) -> String {
+        format!("file://{}", self.folder.path().join("artifacts").display())
+    }
+}
+
+impl Refusal {
+    fn new(status: StatusCode, code: &'static str, message: impl Into<String>) -> Self {
+        Self {
+            status,
+            code,
+            message: message.into(),
+        }
+    }
+}
+
+impl From<Malformed> for Refusal {
+    fn from(malformed: Malformed) -> Self {
+        Self::new(
+            StatusCode::BAD_REQUEST,
+            "INVALID_PARAMETER_VALUE",
+            malformed.to_string(),
+        )
+    }
+}
+
+impl IntoResponse for Refusal {
+    fn into_response(self) -> Response {
+        let body = json!({ "error_code": self.code, "message": self.message });
+        (self.status, Json(body)).into_response()
+    }
+}
+
+fn text(body: &Value, field: &str) -> Option<String> {
+    let found = body.get(field).and_then(Value::as_str);
+    found.filter(|text| !text.is_empty()).map(str::to_owned)
+}
+
+/// Takes as long for a token that begins rightly as for any other.
+fn is_same(given: &str, right: &str) -> bool {
+    let differing = given
+        .bytes()
+        .zip(right.bytes())
+        .fold(0, |sum, (a, b)| sum | (a ^ b));
+    given.len() == right.len() && differing == 0
+}

@@ -1,0 +1,186 @@
+//! Users' own programs as tasks: they start together, know who they are, and are stopped like any other.
+
+use crate::scheduler::Wanted;
+use crate::site::Site;
+use muster_model::assignment::{Observed, Peer, Peers, TaskReport};
+use muster_model::id::NodeId;
+use muster_model::task::Outcome;
+use serde_json::json;
+use std::fs;
+use uuid::Uuid;
+
+/// What a task has told, oldest first.
+fn told(site: &Site, task: &Wanted) -> Vec<TaskReport> {
+    let heard = site.scheduler.heard();
+    let lines = heard.events.get(&task.id()).into_iter().flatten();
+    lines
+        .map(|(_, line)| serde_json::from_str(line).expect("a report"))
+        .collect()
+}
+
+fn address(site: &Site, task: &Wanted) -> Option<String> {
+    told(site, task)
+        .into_iter()
+        .find_map(|report| match report {
+            TaskReport::Listening { address } => Some(address),
+            _ => None,
+        })
+}
+
+/// Tells every task where the others are, as the scheduler does, and returns their addresses.
+fn introduce(site: &Site, tasks: &mut [Wanted]) -> Vec<String> {
+    let known = tasks.to_vec();
+    site.until_it("all have a port", || {
+        known.iter().all(|task| address(site, task).is_some())
+    });
+    let addresses: Vec<String> = known
+        .iter()
+        .filter_map(|task| address(site, task))
+        .collect();
+    let workers = known.iter().zip(&addresses).map(|(task, address)| Peer {
+        task_id: task.id(),
+        node_id: NodeId(Uuid::from_u128(1)),
+        address: Some(address.clone()),
+    });
+    let peers = Peers {
+        revision: 7,
+        workers: workers.collect(),
+        ps_shards: Vec::new(),
+    };
+    for task in tasks.iter_mut() {
+        task.peers = peers.clone();
+    }
+    site.scheduler.assign(2, tasks);
+    addresses
+}
+
+#[test]
+fn the_processes_of_a_job_start_together_and_know_each_other() {
+    let site = Site::started(10_000, &[]);
+    let command = json!({
+        "argv": ["sh", "-c", "./hello.sh; echo rank=$RANK of $WORLD_SIZE master=$MASTER_ADDR:$MASTER_PORT; cat $MUSTER_HOSTFILE; env"],
+        "env": { "LR": "0.1" },
+        "files": { "hello.sh": "#!/bin/sh\necho hello from $(basename $PWD)", "sub/x.txt": "x" },
+        "check": ["test", "-f", "sub/x.txt"],
+    });
+    let mut tasks = [site.command(0, command.clone()), site.command(1, command)];
+    site.scheduler.assign(1, &tasks);
+    let addresses = introduce(&site, &mut tasks);
+    for (rank, task) in tasks.iter().enumerate() {
+        assert_eq!(site.until_gone(task), Outcome::Exited { code: 0 });
+        site.until_log_has(task, "hello from work");
+        let first = &addresses[0];
+        site.until_log_has(
+            task,
+            &format!("rank={rank} of 2 master={first}\n127.0.0.1 slots=2\n"),
+        );
+        site.until_log_has(task, "LR=0.1");
+        let log = site.scheduler.heard().log(task.id());
+        assert!(!log.contains("SECRET_OF_THE_DAEMON"), "{log}");
+        assert!(
+            log.contains("PATH=") && log.contains("OMP_NUM_THREADS="),
+            "{log}"
+        );
+    }
+    assert_ne!(addresses[0], addresses[1]);
+    site.finish();
+}
+
+#[test]
+fn nobody_starts_before_the_last_has_an_address() {
+    let site = Site::started(10_000, &[]);
+    let mut task = site.command(0, json!({ "argv": ["echo", "started"] }));
+    let missing = Peer {
+        task_id: muster_model::id::TaskId(Uuid::from_u128(9)),
+        node_id: NodeId(Uuid::from_u128(2)),
+        address: None,
+    };
+    site.scheduler.assign(1, std::slice::from_ref(&task));
+    site.until_it("it has a port", || address(&site, &task).is_some());
+    let own = Peer {
+        task_id: task.id(),
+        address: address(&site, &task),
+        ..missing.clone()
+    };
+    task.peers = Peers {
+        revision: 7,
+        workers: vec![own, missing],
+        ps_shards: Vec::new(),
+    };
+    site.scheduler.assign(2, std::slice::from_ref(&task));
+    site.until_it("it was told of the other", || {
+        fs::read_to_string(site.task_folder(&task).join("peers.json"))
+            .is_ok_and(|peers| peers.contains("\"revision\":7"))
+    });
+    assert_eq!(site.scheduler.heard().log(task.id()), "");
+    // A stop ends the waiting, too.
+    site.scheduler.assign(3, &[task.stopped()]);
+    assert_eq!(site.until_gone(&task), Outcome::Stopped { killed: false });
+    assert_eq!(site.scheduler.heard().log(task.id()), "");
+    site.finish();
+}
+
+#[test]
+fn a_stop_is_a_stop_however_the_program_ends() {
+    let site = Site::started(10_000, &[]);
+    let shell = |script: &str| json!({ "argv": ["sh", "-c", script] });
+    let mut tasks = [
+        site.command(0, shell("sleep 1000 & echo up; wait")),
+        site.command(
+            1,
+            shell("trap 'exit 9' TERM; echo up; while :; do sleep 0.01; done"),
+        ),
+        site.command(
+            2,
+            shell("trap '' TERM; echo up; while :; do sleep 0.01; done"),
+        ),
+    ];
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    for task in &tasks {
+        site.until_log_has(task, "up");
+        assert_eq!(
+            site.scheduler.heard().last(task.id()),
+            Some(&Observed::Running)
+        );
+        assert!(!site.task_folder(task).join("stopping.json").exists());
+    }
+    site.scheduler
+        .assign(3, &tasks.each_ref().map(Wanted::stopped));
+    for (task, killed) in tasks.iter().zip([false, false, true]) {
+        assert_eq!(site.until_gone(task), Outcome::Stopped { killed });
+        assert!(site.task_folder(task).join("stopping.json").exists());
+    }
+    site.finish();
+}
+
+#[test]
+fn what_cannot_be_started_says_which_field_is_to_blame() {
+    let site = Site::started(10_000, &[]);
+    let missing = json!({ "argv": ["no-such-program"] });
+    let unchecked = json!({ "argv": ["true"], "check": ["sh", "-c", "echo no torch; exit 3"] });
+    let homeless = json!({ "argv": ["true"], "working_dir": "/no/such/folder" });
+    let mut tasks: Vec<Wanted> = [missing, unchecked, homeless]
+        .into_iter()
+        .zip(0..)
+        .map(|(command, rank)| site.command(rank, command))
+        .collect();
+    // Before it has a port.
+    site.scheduler.assign(1, &tasks);
+    site.until_blamed(&tasks[2], "command.working_dir");
+    tasks.pop();
+    introduce(&site, &mut tasks);
+    for (task, blamed) in tasks.iter().zip(["command.argv[0]", "command.check"]) {
+        site.until_blamed(task, blamed);
+        assert_eq!(site.until_gone(task), Outcome::Exited { code: 1 });
+    }
+    site.until_log_has(&tasks[1], "no torch");
+    site.finish();
+}
+
+impl Site {
+    fn until_blamed(&self, task: &Wanted, blamed: &str) {
+        let is_blamed = |report: &TaskReport| matches!(report, TaskReport::Failed { message, retryable: true } if message.contains(blamed));
+        self.until_it(blamed, || told(self, task).iter().any(is_blamed));
+    }
+}
