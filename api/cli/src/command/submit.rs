@@ -4,14 +4,18 @@ use super::{Session, UsageError, wait};
 use crate::output::line;
 use anyhow::Context as _;
 use clap::Args;
+use serde_json::json;
 use std::io::Read as _;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub struct Submit {
     /// The document, YAML or JSON; `-` reads standard input.
     file: PathBuf,
+    /// Put this file into the document's command.files, by its name or as NAME=PATH; may be given again.
+    #[arg(long = "file", value_name = "[NAME=]PATH")]
+    ship: Vec<String>,
     /// Say what would be submitted, and change nothing.
     #[arg(long)]
     dry_run: bool,
@@ -27,7 +31,10 @@ impl Submit {
     /// # Errors
     /// An unreadable file, a document that is not YAML, or what the server says is wrong with it.
     pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
-        let document = read(&self.file)?;
+        let mut document = read(&self.file)?;
+        for named in &self.ship {
+            ship(&mut document, named)?;
+        }
         if self.dry_run {
             let job = session.client.dry_run(&document).await?;
             session.output.print(&job, |job| {
@@ -50,6 +57,37 @@ impl Submit {
     }
 }
 
+/// Puts a file into the document. What the server holds against it, it says itself, by the field's name.
+fn ship(document: &mut serde_json::Value, named: &str) -> anyhow::Result<()> {
+    let (name, path) = match named.split_once('=') {
+        Some((name, path)) => (name.to_owned(), Path::new(path)),
+        None => {
+            let path = Path::new(named);
+            let name = path.file_name().unwrap_or_default();
+            (name.to_string_lossy().into_owned(), path)
+        }
+    };
+    let bytes = std::fs::read(path).with_context(|| format!("read {}", path.display()))?;
+    let text = String::from_utf8(bytes).map_err(|_| {
+        let path = path.display();
+        UsageError(format!(
+            "{path} is not text; what is not belongs on a disk that all nodes see"
+        ))
+    })?;
+    let command = document
+        .get_mut("command")
+        .and_then(serde_json::Value::as_object_mut)
+        .ok_or_else(|| UsageError("--file is for documents with a command".to_owned()))?;
+    let files = command.entry("files").or_insert_with(|| json!({}));
+    let files = files
+        .as_object_mut()
+        .ok_or_else(|| UsageError("command.files is not a map of names to texts".to_owned()))?;
+    if files.insert(name.clone(), json!(text)).is_some() {
+        return Err(UsageError(format!("command.files.{name} is given twice")).into());
+    }
+    Ok(())
+}
+
 /// YAML, of which JSON is a part, as the JSON that REST takes.
 ///
 /// # Errors
@@ -66,4 +104,29 @@ pub fn read(file: &PathBuf) -> anyhow::Result<serde_json::Value> {
     serde_norway::from_str(&text).map_err(|error| {
         UsageError(format!("{} is not YAML or JSON: {error}", file.display())).into()
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_put_into_the_document_by_their_names() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("train.py");
+        std::fs::write(&path, "print(1)").expect("written");
+        let shown = path.display().to_string();
+        let mut document = json!({ "command": { "argv": ["python3"] } });
+        ship(&mut document, &shown).expect("shipped");
+        ship(&mut document, &format!("src/a.py={shown}")).expect("shipped");
+        let files = json!({ "train.py": "print(1)", "src/a.py": "print(1)" });
+        assert_eq!(document["command"]["files"], files);
+        let twice = ship(&mut document, &shown).expect_err("it is there");
+        assert!(
+            twice.to_string().contains("command.files.train.py"),
+            "{twice}"
+        );
+        let engine = ship(&mut json!({ "engine": {} }), &shown).expect_err("no command");
+        assert!(engine.to_string().contains("command"), "{engine}");
+    }
 }

@@ -1,0 +1,130 @@
+"""One process of a job: who it is, when it has to stop, and what it reports."""
+
+import json
+import math
+import os
+import pathlib
+import signal
+import threading
+import time
+import urllib.error
+import urllib.request
+
+#: How long a report is tried while the node's daemon is away (it is restarted without its tasks).
+PATIENCE_S = 30.0
+#: How long one question for a stop stays open.
+WAIT_S = 30
+
+
+class ReportError(RuntimeError):
+    """A report could not be delivered; the message says what was tried."""
+
+
+class Context:
+    """Made by :func:`init`."""
+
+    def __init__(self, environment):
+        self.job_id = environment.get("MUSTER_JOB_ID")
+        self.role = environment.get("MUSTER_ROLE", "worker")
+        self.rank = int(environment.get("RANK", environment.get("MUSTER_RANK", "0")))
+        self.world_size = int(environment.get("WORLD_SIZE", environment.get("MUSTER_WORKERS", "1")))
+        #: Times that the job was started before.
+        self.restart_count = int(environment.get("MUSTER_RESTART_COUNT", "0"))
+        #: From the request to stop to SIGKILL.
+        self.grace_s = int(environment.get("MUSTER_GRACE_MS", "0")) / 1000.0
+        #: The same folder for all processes of the job, in every start of it.
+        self.checkpoint_dir = pathlib.Path(environment.get("MUSTER_CHECKPOINT_DIR", "checkpoints"))
+        self._url = environment.get("MUSTER_TRACKING_URI")
+        self._token = environment.get("MUSTER_TRACKING_TOKEN")
+        self._run_id = (self.job_id or "").replace("-", "")
+        self._stop = threading.Event()
+
+    def should_checkpoint(self):
+        """Whether the job was told to stop: write a checkpoint now, and end. Costs nothing to ask."""
+        return self._stop.is_set()
+
+    def wait_for_stop(self, timeout_s=None):
+        """Waits until the job is told to stop; False when the time is up before."""
+        return self._stop.wait(timeout_s)
+
+    def report(self, step, **metrics):
+        """Reports numbers of a step. `loss` and `accuracy` (of training), `val_loss` and `val_accuracy`, `epoch` and
+        `examples_per_s` are shown on the job's page; rank 0's `loss` is what the job's progress is read from.
+
+        Raises :class:`ReportError` when the node's daemon does not take it within half a minute.
+        """
+        if self._url is None:
+            return
+        now_ms = int(time.time() * 1000)
+        points = [
+            {"key": key, "value": _number(value), "timestamp": now_ms, "step": int(step)}
+            for key, value in metrics.items()
+        ]
+        body = {"run_id": self._run_id, "metrics": points}
+        self._deliver("/api/2.0/mlflow/runs/log-batch", body)
+
+    def finish(self):
+        """Delivers what is still held back, so that the last points are on the page. Reports may follow all the same."""
+        if self._url is not None:
+            self._deliver("/api/2.0/mlflow/runs/update", {"run_id": self._run_id, "status": "FINISHED"})
+
+    def _deliver(self, path, body):
+        until, pause = time.monotonic() + PATIENCE_S, 0.1
+        while True:
+            try:
+                self._ask(path, body, timeout_s=10)
+                return
+            except urllib.error.HTTPError as error:
+                if error.code < 500 or time.monotonic() >= until:
+                    text = error.read().decode("utf-8", "replace")
+                    raise ReportError(f"{path} answered {error.code}: {text}") from error
+            except OSError as error:
+                if time.monotonic() >= until:
+                    raise ReportError(f"{self._url}{path} could not be reached: {error}") from error
+            time.sleep(pause)
+            pause = min(pause * 2, 2.0)
+
+    def _ask(self, path, body, timeout_s):
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self._url + path, data=data)
+        request.add_header("Authorization", "Bearer " + (self._token or ""))
+        request.add_header("Content-Type", "application/json")
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer:
+            return json.load(answer)
+
+    def _watch(self):
+        while not self._stop.is_set():
+            try:
+                answer = self._ask(f"/muster/v1/stopping?wait_s={WAIT_S}", None, timeout_s=WAIT_S + 10)
+                if answer.get("stopping"):
+                    self._stop.set()
+            except urllib.error.HTTPError as error:
+                if error.code < 500:
+                    return  # It is no task of this node any more; the signal is left.
+                time.sleep(1.0)
+            except (OSError, ValueError):
+                time.sleep(1.0)
+
+
+def init(handle_sigterm=True, environment=None):
+    """The process's place in its job.
+
+    With `handle_sigterm`, SIGTERM no longer ends the process but makes `should_checkpoint` true: the program must then end by itself
+    before the grace is over. It is only possible in the main thread; elsewhere the stop is asked for from the node's daemon, as it is
+    in any case.
+    """
+    context = Context(os.environ if environment is None else environment)
+    if handle_sigterm and threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, lambda *_: context._stop.set())
+    if context._url is not None:
+        threading.Thread(target=context._watch, name="muster-stop", daemon=True).start()
+    return context
+
+
+def _number(value):
+    value = float(value)
+    if math.isnan(value):
+        return "NaN"
+    if math.isinf(value):
+        return "Infinity" if value > 0 else "-Infinity"
+    return value
