@@ -1,0 +1,376 @@
+//! Users' own programs, from `muster submit` to the last line of their logs.
+
+use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::story::no_gpu_was_held_twice;
+use muster_model::event::Event;
+use muster_model::id::JobId;
+use muster_model::job::{JobPhase, RequeueCause};
+use muster_model::view::{JobView, TaskView};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+const PAIR: Options = Options { nodes: 2, slots: 1 };
+
+#[tokio::test]
+async fn processes_start_together_and_know_who_they_are() {
+    let mut cluster = Cluster::start(PAIR).await;
+    let argv = r#"echo "rank $RANK of $WORLD_SIZE, local $LOCAL_RANK of $LOCAL_WORLD_SIZE, start $MUSTER_RESTART_COUNT, meets at $MASTER_ADDR:$MASTER_PORT""#;
+    let job = cluster
+        .submit(&format!(
+            "
+version: muster/v1
+name: hello
+command: {{ argv: [sh, -c, '{argv}'] }}
+scale: {{ workers: {{ min: 2, max: 2 }} }}"
+        ))
+        .await
+        .id;
+    succeeded(&cluster, job).await;
+    let (first, second) = (
+        log(&cluster, job, "worker-0").await,
+        log(&cluster, job, "worker-1").await,
+    );
+    let meets = |log: &str| log.trim().rsplit_once(' ').map(|(_, at)| at.to_owned());
+    assert!(
+        first.starts_with("rank 0 of 2, local 0 of 1, start 0"),
+        "{first}"
+    );
+    assert!(
+        second.starts_with("rank 1 of 2, local 0 of 1, start 0"),
+        "{second}"
+    );
+    assert_eq!(
+        meets(&first),
+        meets(&second),
+        "all meet at rank 0's address"
+    );
+    cluster.down();
+}
+
+#[tokio::test]
+async fn tensorflow_is_told_its_cluster() {
+    let mut cluster = Cluster::start(Options { nodes: 2, slots: 2 }).await;
+    let job = submit(&cluster, "tf-config.yaml", &[]).await;
+    succeeded(&cluster, job.id).await;
+    let config = |log: String| -> serde_json::Value {
+        serde_json::from_str(log.trim()).unwrap_or_else(|error| panic!("{error}: {log}"))
+    };
+    let chief = config(log(&cluster, job.id, "worker-0").await);
+    let worker = config(log(&cluster, job.id, "worker-1").await);
+    let server = config(log(&cluster, job.id, "ps-0").await);
+    assert_eq!(
+        chief["task"],
+        serde_json::json!({ "type": "chief", "index": 0 })
+    );
+    assert_eq!(
+        worker["task"],
+        serde_json::json!({ "type": "worker", "index": 0 })
+    );
+    assert_eq!(
+        server["task"],
+        serde_json::json!({ "type": "ps", "index": 0 })
+    );
+    for told in [&worker, &server] {
+        assert_eq!(told["cluster"], chief["cluster"]);
+    }
+    for kind in ["chief", "worker", "ps"] {
+        assert_eq!(
+            chief["cluster"][kind].as_array().map(Vec::len),
+            Some(1),
+            "{chief}"
+        );
+    }
+    cluster.down();
+}
+
+#[tokio::test]
+async fn mpirun_finds_the_hosts() {
+    if missing("mpirun", "Debian's openmpi-bin") {
+        return;
+    }
+    let mut cluster = Cluster::start(PAIR).await;
+    let root = [
+        ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
+        ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
+    ];
+    let job = submit(&cluster, "mpi-hello.yaml", &root).await;
+    succeeded(&cluster, job.id).await;
+    let log = log(&cluster, job.id, "worker-0").await;
+    for rank in 0..2 {
+        let line = format!("hello from rank {rank} of 2");
+        assert!(log.contains(&line), "{log}");
+    }
+    cluster.down();
+}
+
+#[tokio::test]
+async fn a_program_that_reports_by_our_package_is_preempted_and_goes_on() {
+    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let package = root().join("executor/python");
+    let document = document(
+        "version: muster/v1
+name: counts
+command: { argv: [python3, report.py], steps: 60 }",
+        &[("PYTHONPATH", package.to_str().expect("a path"))],
+        &[("report.py", "examples/scripts/report.py")],
+    );
+    let job = cluster
+        .client()
+        .submit(&document, None)
+        .await
+        .expect("right")
+        .id;
+    preempted_at(&cluster, job, 15).await;
+    let done = succeeded(&cluster, job).await;
+    assert_eq!(done.failures, 0, "a preemption is no failure");
+    assert_eq!(done.progress.map(|progress| progress.step), Some(60));
+    continued(&cluster, job).await;
+    cluster.down();
+}
+
+#[tokio::test]
+async fn a_script_that_knows_only_mlflow_has_its_curve() {
+    let Some(mlflow) = python("MUSTER_MLFLOW_PYTHON") else {
+        return;
+    };
+    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let script = r#"
+import mlflow, time
+mlflow.set_experiment("anything")
+with mlflow.start_run(run_name="a run"):
+    mlflow.log_param("lr", 0.1)
+    mlflow.set_tag("who", "me")
+    for step in range(1, 21):
+        mlflow.log_metrics({"train_loss": 1.0 / step, "train_acc": 0.5}, step=step)
+        time.sleep(0.15)
+    mlflow.log_metrics({"val_loss": 0.25, "val_acc": 0.75}, step=20)
+run = mlflow.last_active_run()
+assert run.data.params == {"lr": "0.1"} and run.data.tags["who"] == "me", run
+assert run.data.metrics["train_loss"] == 0.05 and run.info.status == "FINISHED", run
+"#;
+    let mut document = document(
+        "{ version: muster/v1, name: tracked, retries: 0 }",
+        &[],
+        &[],
+    );
+    document["command"] = serde_json::json!({
+        "argv": [mlflow, "script.py"], "files": { "script.py": script }, "steps": 20,
+    });
+    let job = cluster
+        .client()
+        .submit(&document, None)
+        .await
+        .expect("right")
+        .id;
+    let done = succeeded(&cluster, job).await;
+    let progress = done.progress.expect("progress");
+    assert_eq!((progress.step, progress.total_steps), (20, Some(20)));
+    assert_eq!(progress.test_accuracy, Some(0.75));
+    let series = cluster
+        .client()
+        .progress(job, None, None)
+        .await
+        .expect("a series");
+    assert!(series.samples.len() >= 15, "{series:?}");
+    assert_eq!(series.evaluations.len(), 1);
+    let last = &series.samples[series.samples.len() - 1].sample;
+    assert_eq!((last.step, last.loss, last.accuracy), (20, 0.05, 0.5));
+    assert_eq!(cluster.resumed_at(job).await, [0_u64; 0]);
+    cluster.down();
+}
+
+#[tokio::test]
+async fn an_unchanged_pytorch_script_trains_on_two_nodes_is_preempted_and_finishes() {
+    let (Some(torch), Some(mlflow)) = (
+        python("MUSTER_TORCH_PYTHON"),
+        python("MUSTER_MLFLOW_PYTHON"),
+    ) else {
+        return;
+    };
+    let mut cluster = Cluster::start(PAIR).await;
+    let path = format!(
+        "{}:{}",
+        torch.parent().expect("a folder").display(),
+        std::env::var("PATH").expect("PATH")
+    );
+    let text =
+        std::fs::read_to_string(root().join("examples/pytorch-ddp.yaml")).expect("the example");
+    let document = document(
+        &text.replace("--steps 400", "--steps 400 --pause 0.03"),
+        &[("PATH", &path), ("PYTHONPATH", &packages(&mlflow))],
+        &[("train_ddp.py", "examples/scripts/train_ddp.py")],
+    );
+    let job = cluster
+        .client()
+        .submit(&document, None)
+        .await
+        .expect("right")
+        .id;
+    preempted_at(&cluster, job, 60).await;
+    let done = succeeded(&cluster, job).await;
+    assert_eq!(done.failures, 0, "a preemption is no failure");
+    assert_eq!(done.progress.map(|progress| progress.step), Some(400));
+    continued(&cluster, job).await;
+    let series = cluster
+        .client()
+        .progress(job, None, None)
+        .await
+        .expect("a series")
+        .samples;
+    let (first, last) = (&series[0].sample, &series[series.len() - 1].sample);
+    assert!(
+        last.loss < first.loss / 2.0,
+        "it learns: {} to {}",
+        first.loss,
+        last.loss
+    );
+    no_gpu_was_held_twice(&cluster, &[job]).await;
+    cluster.down();
+}
+
+/// Lets the job come to a step, and then gives all of its slots to one that comes before it.
+async fn preempted_at(cluster: &Cluster, job: JobId, step: u64) {
+    cluster
+        .until(job, "some steps", |job| {
+            job.progress.as_ref().is_some_and(|p| p.step >= step)
+        })
+        .await;
+    let slots = cluster
+        .client()
+        .job(job)
+        .await
+        .expect("a job")
+        .workers
+        .running;
+    let urgent = cluster
+        .submit(&format!(
+            "
+version: muster/v1
+name: urgent
+priority: 100
+command: {{ argv: [sleep, '2'] }}
+scale: {{ workers: {{ min: {slots}, max: {slots} }} }}"
+        ))
+        .await
+        .id;
+    succeeded(cluster, urgent).await;
+}
+
+/// It was displaced once, and its series has one line over both starts.
+async fn continued(cluster: &Cluster, job: JobId) {
+    let resumed = cluster.resumed_at(job).await;
+    assert_eq!(resumed.len(), 1, "it went on once: {resumed:?}");
+    assert!(resumed[0] > 0, "from its own checkpoint");
+    let history = cluster.history(job).await;
+    let preempted = history.iter().any(|entry| {
+        format!("{:?}", entry.event).contains(&format!("{:?}", RequeueCause::Preempted))
+    });
+    assert!(preempted, "{history:#?}");
+    let told: Vec<&Event> = history.iter().map(|entry| &entry.event).collect();
+    let series = cluster
+        .client()
+        .progress(job, None, None)
+        .await
+        .expect("a series")
+        .samples;
+    let steps: Vec<u64> = series.iter().map(|sample| sample.sample.step).collect();
+    assert!(steps.is_sorted() && steps.len() > 10, "{steps:?}");
+    let around = |range: std::ops::Range<u64>| steps.iter().any(|step| range.contains(step));
+    assert!(
+        around(0..resumed[0]) && around(resumed[0]..u64::MAX),
+        "{steps:?} of {told:?}"
+    );
+}
+
+async fn succeeded(cluster: &Cluster, job: JobId) -> JobView {
+    cluster
+        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
+        .await
+}
+
+/// By the command line, as people do.
+async fn submit(cluster: &Cluster, example: &str, variables: &[(&str, &str)]) -> JobView {
+    let text = std::fs::read_to_string(root().join("examples").join(example)).expect("an example");
+    let document = document(&text, variables, &[]);
+    let path = cluster.data().join(example);
+    std::fs::write(&path, document.to_string()).expect("written");
+    let output = cluster
+        .muster()
+        .args(["submit", "-o", "json"])
+        .arg(&path)
+        .output()
+        .expect("muster runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{said}");
+    serde_json::from_slice(&output.stdout).expect("a job")
+}
+
+fn document(text: &str, variables: &[(&str, &str)], files: &[(&str, &str)]) -> serde_json::Value {
+    let mut document: serde_json::Value = serde_norway::from_str(text).expect("YAML");
+    for (name, value) in variables {
+        document["command"]["env"][name] = serde_json::json!(value);
+    }
+    for (name, path) in files {
+        let text = std::fs::read_to_string(root().join(path)).expect("a script");
+        document["command"]["files"][name] = serde_json::json!(text);
+    }
+    document
+}
+
+/// The newest of that name; waits until the log is there, which comes apart from the end.
+async fn log(cluster: &Cluster, job: JobId, name: &str) -> String {
+    let tasks = cluster.client().tasks(job).await.expect("tasks");
+    let task: TaskView = tasks
+        .into_iter()
+        .filter(|task| task.name == name)
+        .max_by_key(|task| task.revision)
+        .unwrap_or_else(|| panic!("no {name}"));
+    for _ in 0..100 {
+        let output = cluster
+            .muster()
+            .args(["logs", &job.to_string(), "--task", &task.name])
+            .output()
+            .expect("muster runs");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        if !text.trim().is_empty() {
+            return text;
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    }
+    panic!("{name} has no log");
+}
+
+/// A python3 that `make test` has found or installed. Without it the story is not told, and that is said.
+fn python(variable: &str) -> Option<PathBuf> {
+    match std::env::var_os(variable) {
+        Some(path) if !path.is_empty() => Some(path.into()),
+        _ => {
+            eprintln!(
+                "NOT TESTED: {variable} is not set; scripts/ensure-torch and scripts/ensure-mlflow print what it may be"
+            );
+            None
+        }
+    }
+}
+
+fn missing(program: &str, what: &str) -> bool {
+    let there = Command::new(program).arg("--version").output().is_ok();
+    if !there {
+        eprintln!("NOT TESTED: {program} is missing: {what}");
+    }
+    !there
+}
+
+/// Where that python3 has its packages.
+fn packages(python: &Path) -> String {
+    let script = "import sysconfig; print(sysconfig.get_paths()['purelib'])";
+    let output = Command::new(python)
+        .args(["-c", script])
+        .output()
+        .expect("python3 runs");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
