@@ -134,8 +134,12 @@ impl Launcher {
             .pass_environment
             .iter()
             .filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
-        // A task writes checkpoints itself, so it needs what this node may reach their bucket with.
-        let bucket = config.checkpoint_root.variables();
+        // The built-in engine writes checkpoints itself, so it needs what this node may reach their bucket with. A user's own program
+        // must not have it: all tenants' checkpoints lie there.
+        let bucket = match launch.spec.command {
+            None => config.checkpoint_root.variables(),
+            Some(_) => Default::default(),
+        };
         let credentials = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| bucket.iter().any(|prefix| name.starts_with(prefix)));

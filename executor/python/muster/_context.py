@@ -32,12 +32,22 @@ class Context:
         self.restart_count = int(environment.get("MUSTER_RESTART_COUNT", "0"))
         #: From the request to stop to SIGKILL.
         self.grace_s = int(environment.get("MUSTER_GRACE_MS", "0")) / 1000.0
-        #: The same folder for all processes of the job, in every start of it.
-        self.checkpoint_dir = pathlib.Path(environment.get("MUSTER_CHECKPOINT_DIR", "checkpoints"))
+        self._checkpoint_dir = environment.get("MUSTER_CHECKPOINT_DIR")
         self._url = environment.get("MUSTER_TRACKING_URI")
         self._token = environment.get("MUSTER_TRACKING_TOKEN")
         self._run_id = (self.job_id or "").replace("-", "")
         self._stop = threading.Event()
+
+    @property
+    def checkpoint_dir(self):
+        """The same folder for all processes of the job, in every start of it.
+
+        Raises :class:`RuntimeError` on a cluster that has no such folder, because it keeps checkpoints in a bucket: what was written
+        to a folder of the task alone would be gone with it.
+        """
+        if self._checkpoint_dir is None and self.job_id is not None:
+            raise RuntimeError("this cluster has no folder for checkpoints (MUSTER_CHECKPOINT_DIR is not set): bring a place of your own")
+        return pathlib.Path(self._checkpoint_dir or "checkpoints")
 
     def should_checkpoint(self):
         """Whether the job was told to stop: write a checkpoint now, and end. Costs nothing to ask."""

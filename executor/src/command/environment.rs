@@ -20,8 +20,9 @@ pub struct Paths {
     pub work: PathBuf,
     /// The hosts' file for MPI.
     pub hosts: PathBuf,
-    /// Of this job, the same on every node.
-    pub checkpoints: PathBuf,
+    /// Of this job, the same on every node. None where the cluster keeps checkpoints in a bucket: a program cannot write there, and the
+    /// bucket's credentials are not its own.
+    pub checkpoints: Option<PathBuf>,
     pub datasets: PathBuf,
 }
 
@@ -66,7 +67,9 @@ fn ours(launch: &TaskLaunch, peers: &Peers, paths: &Paths, add: &mut impl FnMut(
     add("MUSTER_RESTART_COUNT", restarts.to_string());
     add("MUSTER_GRACE_MS", launch.grace_ms.to_string());
     add("MUSTER_TASK_DIR", path(&paths.task));
-    add("MUSTER_CHECKPOINT_DIR", path(&paths.checkpoints));
+    if let Some(checkpoints) = &paths.checkpoints {
+        add("MUSTER_CHECKPOINT_DIR", path(checkpoints));
+    }
     add("MUSTER_DATASET_DIR", path(&paths.datasets));
     add("MUSTER_HOSTFILE", path(&paths.hosts));
     // Lines of a log are shown as they are printed, not when a buffer is full.
@@ -221,7 +224,7 @@ pub(super) mod tests {
             task: "/t".into(),
             work: "/t/work".into(),
             hosts: "/t/hosts".into(),
-            checkpoints: "/c/job".into(),
+            checkpoints: Some("/c/job".into()),
             datasets: "/d".into(),
         }
     }
@@ -256,6 +259,19 @@ pub(super) mod tests {
         ] {
             assert_eq!(set.get(name).map(String::as_str), Some(value), "{name}");
         }
+    }
+
+    #[test]
+    fn no_folder_is_named_where_checkpoints_lie_in_a_bucket() {
+        let launch = launch(4, 2);
+        let command = launch.spec.command.as_ref().expect("a command");
+        let paths = Paths {
+            checkpoints: None,
+            ..paths()
+        };
+        let peers = peers(&["h0:10", "h1:11", "h2:12"], &[]);
+        let set = variables(&launch, command, &peers, &paths).expect("variables");
+        assert!(!set.contains_key("MUSTER_CHECKPOINT_DIR"), "{set:?}");
     }
 
     #[test]

@@ -11,7 +11,9 @@ use std::os::unix::fs::PermissionsExt;
 /// Makes the folders and writes the files. A file that begins as a script does may be executed.
 pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandError> {
     let make = |path: &std::path::Path| fs::create_dir_all(path).map_err(CommandError::write(path));
-    make(&paths.checkpoints)?;
+    if let Some(checkpoints) = &paths.checkpoints {
+        make(checkpoints)?;
+    }
     if command.working_dir.is_some() {
         return if paths.work.is_dir() {
             Ok(())

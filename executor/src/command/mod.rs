@@ -18,6 +18,7 @@ use crate::disk;
 use crate::events;
 use crate::folder::TaskFolder;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport, exit_code};
+use muster_model::place::Place;
 use muster_model::spec;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
@@ -34,7 +35,7 @@ pub struct CommandArguments {
     #[arg(long)]
     pub folder: PathBuf,
     #[arg(long)]
-    pub checkpoint_root: PathBuf,
+    pub checkpoint_root: Place,
     #[arg(long)]
     pub dataset_root: PathBuf,
     /// Address by which the other nodes reach this one.
@@ -108,10 +109,13 @@ fn paths(
         task: folder.path().to_owned(),
         work,
         hosts: folder.path().join("hosts"),
-        checkpoints: arguments
-            .checkpoint_root
-            .join(launch.tenant_id.to_string())
-            .join(launch.job_id.to_string()),
+        checkpoints: match &arguments.checkpoint_root {
+            Place::Folder(root) => {
+                let of_tenant = root.join(launch.tenant_id.to_string());
+                Some(of_tenant.join(launch.job_id.to_string()))
+            }
+            Place::Bucket(_) => None,
+        },
         datasets: arguments.dataset_root.clone(),
     }
 }
