@@ -4,7 +4,9 @@
 
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
-use muster_model::spec::{Consistency, Convergence, Ends, PsShardResources, Range, WorkerResources};
+use muster_model::spec::{
+    Consistency, Convergence, Ends, PsShardResources, Range, WorkerResources,
+};
 use muster_model::task::{Role, TaskState};
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
