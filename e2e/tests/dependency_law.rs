@@ -25,7 +25,14 @@ const PURE: [(&str, &[&str]); 4] = [
     ),
     (
         "muster-search",
-        &["muster-model", "serde", "thiserror", "uuid"],
+        &[
+            "muster-model",
+            "nalgebra",
+            "rand_chacha",
+            "serde",
+            "statrs",
+            "thiserror",
+        ],
     ),
     (
         "muster-sim",
