@@ -231,12 +231,21 @@ describe("a dry run", () => {
     fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
     const link = await screen.findByRole("link", { name: "older" });
     expect(link.closest("li")?.textContent).toBe("older would be stopped with a checkpoint and would end 10m later");
-    expect(screen.getByText("2m (1m to 3m)")).toBeTruthy();
+    expect(screen.getByText("in 2m (1m to 3m)")).toBeTruthy();
     expect(screen.getByText(/2.jobs of other tenants would end later/)).toBeTruthy();
     expect(screen.getByText("The document is valid")).toBeTruthy();
     const asks = asked.filter((request) => request.url.endsWith("/plan"));
     expect(asks).toHaveLength(1);
     expect(asks[0]?.headers.get("content-type")).toBe("application/yaml");
+  });
+
+  it("says when it would start at once", async () => {
+    routes["POST /api/v1/jobs"] = () => json(job());
+    routes["POST /api/v1/plan"] = () => planned({ start: { p10: at(0), p50: at(0), p90: at(0.4) } });
+    open("/submit");
+    fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
+    expect(await screen.findByText("at once")).toBeTruthy();
+    expect(screen.getByText("No job of another tenant would notice.")).toBeTruthy();
   });
 
   it("stays useful without a scheduler, and asks nothing of a document with mistakes", async () => {

@@ -3,11 +3,13 @@ import { useEffect, useState } from "react";
 import { Link } from "react-router";
 import { plan } from "../../api/calls";
 import { fromThrown, type ApiError } from "../../api/problem";
-import type { PlanView, ShiftedJob } from "../../api/types";
+import type { Interval, PlanView, ShiftedJob } from "../../api/types";
 import { Panel } from "../../ui/panel";
 import { dates, expected } from "../../words/forecast";
 import { plural } from "../../words/number";
 import { duration } from "../../words/time";
+
+const UNFORESEEN = "not within what can be foreseen";
 
 type Answer = { kind: "asking" } | { kind: "planned"; plan: PlanView } | { kind: "refused"; error: ApiError };
 
@@ -39,13 +41,13 @@ function Outlook({ plan }: { plan: PlanView }) {
   return (
     <>
       <dl className="why-facts">
-        <dt>Starts in</dt>
+        <dt>Starts</dt>
         <dd className="num" {...(plan.start === null ? {} : { title: dates(plan.start) })}>
-          {plan.start === null ? "not within what can be foreseen" : expected(plan.start, now)}
+          {plan.start === null ? UNFORESEEN : isAtOnce(plan.start, now) ? "at once" : `in ${expected(plan.start, now)}`}
         </dd>
-        <dt>Ends in</dt>
+        <dt>Ends</dt>
         <dd className="num" {...(plan.finish === null ? {} : { title: dates(plan.finish) })}>
-          {plan.finish === null ? "not within what can be foreseen" : expected(plan.finish, now)}
+          {plan.finish === null ? UNFORESEEN : `in ${expected(plan.finish, now)}`}
         </dd>
         <dt>Would take</dt>
         <dd className="num">{plan.gpu_hours.toPrecision(2)} GPU-hours</dd>
@@ -62,9 +64,14 @@ function Outlook({ plan }: { plan: PlanView }) {
           </ul>
         </>
       )}
-      <p className="muted">{others(plan.other_jobs)}</p>
+      <p className="muted planned-others">{others(plan.other_jobs)}</p>
     </>
   );
+}
+
+/** Within a second in nine cases of ten. */
+function isAtOnce(start: Interval, now: number): boolean {
+  return Date.parse(start.p90) - now < 1000;
 }
 
 function shift(job: ShiftedJob): string {
