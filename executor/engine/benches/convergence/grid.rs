@@ -12,7 +12,7 @@ const BATCH: u64 = 128;
 /// Steps of five epochs of 60,000 images.
 const STEPS: u64 = EPOCHS * (60_000 / BATCH);
 /// Of a mean gradient over the whole batch.
-const RATE: f64 = 0.05;
+const RATE: f64 = 0.01;
 const MOMENTUM: f64 = 0.9;
 
 #[derive(Debug, Clone, Copy)]
