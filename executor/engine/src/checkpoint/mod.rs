@@ -25,6 +25,7 @@ mod fence;
 mod files;
 mod load;
 mod manifest;
+mod name;
 mod parts;
 mod read;
 mod sums;

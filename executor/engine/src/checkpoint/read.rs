@@ -3,6 +3,7 @@
 use super::check::MAX_MANIFEST_BYTES;
 use super::files::{sha256, sync_folder};
 use super::load::{PartFile, load};
+use super::name::Name;
 use super::write::sums_text;
 use super::{CheckpointError, Contents, JobFolder, MANIFEST_FILE, Manifest, SUMS_FILE};
 use muster_model::checkpoint::{Candidate, Written};
@@ -132,10 +133,12 @@ pub(super) fn agreed(
 
 impl Entry {
     pub fn parse(name: &str) -> Option<Self> {
-        let (step, revision) = name.strip_prefix("step-")?.split_once("-r")?;
+        let Name::Step { step, revision } = Name::parse(name)? else {
+            return None;
+        };
         Some(Self {
-            step: step.parse().ok()?,
-            revision: revision.parse().ok()?,
+            step,
+            revision,
             name: name.to_owned(),
         })
     }

@@ -1,6 +1,7 @@
 //! Writing a checkpoint into a job's folder, and removing old ones.
 
 use super::files::{sha256, sync_folder, write_durable};
+use super::name::Name;
 use super::parts::Part;
 use super::sums::sums;
 use super::{CheckpointError, Contents, FileSum, JobFolder, MANIFEST_FILE, Manifest, SUMS_FILE};
@@ -26,7 +27,11 @@ impl JobFolder {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<Written, CheckpointError> {
-        let name = format!("step-{:010}-r{}", manifest.step, self.revision);
+        let name = Name::Step {
+            step: manifest.step,
+            revision: self.revision,
+        }
+        .to_string();
         self.write_as(&name, manifest, contents)
     }
 
@@ -39,7 +44,10 @@ impl JobFolder {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<String, CheckpointError> {
-        let name = format!("final-r{}", self.revision);
+        let name = Name::Final {
+            revision: self.revision,
+        }
+        .to_string();
         manifest.part_bytes = usize::MAX;
         let written = self.write_as(&name, manifest, contents)?;
         Ok(format!("{}/{}", written.path, manifest.parts()[0].name))

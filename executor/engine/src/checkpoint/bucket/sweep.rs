@@ -2,6 +2,7 @@
 
 use super::JobBucket;
 use crate::checkpoint::CheckpointError;
+use crate::checkpoint::name::Name;
 use muster_objects::Upload;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -45,7 +46,8 @@ impl JobBucket {
     /// a newer one is writing.
     pub(super) fn sweep(&self) -> Result<(), CheckpointError> {
         let index = self.index()?;
-        let is_ours = |name: &str| revision(name).is_some_and(|found| found <= self.revision);
+        let is_ours =
+            |name: &str| Name::parse(name).is_some_and(|name| name.revision() <= self.revision);
         let objects = self.objects.list(&self.home)?;
         let mut folders: BTreeSet<&str> = BTreeSet::new();
         for object in &objects {
@@ -89,31 +91,4 @@ impl JobBucket {
 
 fn record(name: &str) -> String {
     format!("{UPLOADS}/{name}.json")
-}
-
-/// Of whoever wrote a checkpoint or a model of this name.
-fn revision(name: &str) -> Option<u64> {
-    let (kind, revision) = name.rsplit_once("-r")?;
-    let known = kind == "final" || kind.starts_with("step-");
-    revision.parse().ok().filter(|_| known)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::revision;
-
-    #[test]
-    fn names_tell_who_wrote_them() {
-        assert_eq!(revision("step-0000000012-r3"), Some(3));
-        assert_eq!(revision("final-r12"), Some(12));
-        for other in [
-            "index.json",
-            "uploads",
-            "other-r3",
-            "step-0000000012",
-            "final-rx",
-        ] {
-            assert_eq!(revision(other), None, "{other}");
-        }
-    }
 }

@@ -2,6 +2,7 @@
 
 use super::JobBucket;
 use super::index::Listed;
+use crate::checkpoint::name::Name;
 use crate::checkpoint::parts::Part;
 use crate::checkpoint::sums::sums;
 use crate::checkpoint::write::{manifest_text, sums_text};
@@ -20,7 +21,11 @@ impl JobBucket {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<Written, CheckpointError> {
-        let name = format!("step-{:010}-r{}", manifest.step, self.revision);
+        let name = Name::Step {
+            step: manifest.step,
+            revision: self.revision,
+        }
+        .to_string();
         let written = self.send(&name, manifest, contents)?;
         let listed = Listed::of(&name, manifest);
         self.update(|index| {
@@ -39,7 +44,10 @@ impl JobBucket {
         manifest: &mut Manifest,
         contents: &Contents,
     ) -> Result<String, CheckpointError> {
-        let name = format!("final-r{}", self.revision);
+        let name = Name::Final {
+            revision: self.revision,
+        }
+        .to_string();
         manifest.part_bytes = usize::MAX;
         let written = self.send(&name, manifest, contents)?;
         self.update(|index| {

@@ -1,0 +1,71 @@
+//! What checkpoints and trained models are called, in a folder and in a bucket alike.
+
+use std::fmt;
+
+/// A checkpoint or a trained model, of the revision that wrote it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Name {
+    Step { step: u64, revision: u64 },
+    Final { revision: u64 },
+}
+
+impl Name {
+    /// `None` for a name that no writer gives.
+    pub fn parse(name: &str) -> Option<Self> {
+        let (kind, revision) = name.rsplit_once("-r")?;
+        let revision = revision.parse().ok()?;
+        if kind == "final" {
+            return Some(Self::Final { revision });
+        }
+        let step = kind.strip_prefix("step-")?.parse().ok()?;
+        Some(Self::Step { step, revision })
+    }
+
+    /// Of the writer.
+    pub fn revision(self) -> u64 {
+        match self {
+            Self::Step { revision, .. } | Self::Final { revision } => revision,
+        }
+    }
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Step { step, revision } => write!(f, "step-{step:010}-r{revision}"),
+            Self::Final { revision } => write!(f, "final-r{revision}"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Name;
+
+    #[test]
+    fn a_name_says_what_it_is_of() {
+        for (name, text) in [
+            (
+                Name::Step {
+                    step: 12,
+                    revision: 3,
+                },
+                "step-0000000012-r3",
+            ),
+            (Name::Final { revision: 12 }, "final-r12"),
+        ] {
+            assert_eq!(name.to_string(), text);
+            assert_eq!(Name::parse(text), Some(name));
+        }
+        for other in [
+            "index.json",
+            "uploads",
+            "other-r3",
+            "step-0000000012",
+            "step-x-r3",
+            "final-rx",
+        ] {
+            assert_eq!(Name::parse(other), None, "{other}");
+        }
+    }
+}
