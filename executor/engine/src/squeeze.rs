@@ -235,23 +235,10 @@ fn back(config: CodecConfig) -> CodecConfig {
 mod tests {
     use super::*;
     use crate::assign::{load, reassign, split_mut};
-    use crate::model::{Fill, Role};
+    use crate::model::Role;
 
     fn blocks(lens: &[usize]) -> Vec<Block> {
-        let mut offset = 0;
-        lens.iter()
-            .map(|&len| {
-                offset += len;
-                Block {
-                    name: format!("block{offset}"),
-                    offset: offset - len,
-                    len,
-                    shape: vec![len],
-                    role: Role::Weight,
-                    fill: Fill::Constant(0.0),
-                }
-            })
-            .collect()
+        Block::in_a_row(lens.iter().map(|&len| (len, Role::Weight)))
     }
 
     fn codecs(codec: CodecConfig) -> Codecs {

@@ -48,6 +48,27 @@ impl Block {
     }
 }
 
+#[cfg(test)]
+impl Block {
+    /// Blocks of so many zeros one after the other, for tests of what only needs their places.
+    pub fn in_a_row(lens: impl IntoIterator<Item = (usize, Role)>) -> Vec<Self> {
+        let mut end = 0;
+        let block = |(len, role)| {
+            let offset = end;
+            end += len;
+            Self {
+                name: format!("block{end}"),
+                offset,
+                len,
+                shape: vec![len],
+                role,
+                fill: Fill::Constant(0.0),
+            }
+        };
+        lens.into_iter().map(block).collect()
+    }
+}
+
 impl Fill {
     /// With this standard deviation.
     #[must_use]

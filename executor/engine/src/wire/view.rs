@@ -119,6 +119,13 @@ impl View {
         pieces_of(&self.shards, shard)
     }
 
+    /// What each shard holds, in the shards' order.
+    #[must_use]
+    pub fn assignment(&self) -> Vec<Vec<Piece>> {
+        let pieces = |holder: &Holder| holder.pieces.clone();
+        self.shards.iter().map(pieces).collect()
+    }
+
     /// What a shard held in the layout before.
     #[must_use]
     pub fn pieces_before(&self, shard: TaskId) -> &[Piece] {

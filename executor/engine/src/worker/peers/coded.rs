@@ -470,7 +470,7 @@ fn back(config: CodecConfig) -> CodecConfig {
 mod tests {
     use super::*;
     use crate::fabric::{Credentials, Fabric, Options, Port, View};
-    use crate::model::{Fill, Role};
+    use crate::model::Role;
     use muster_model::id::{JobId, TaskId};
     use std::thread;
     use uuid::Uuid;
@@ -479,20 +479,7 @@ mod tests {
     const LEN: usize = 220_050;
 
     fn blocks() -> Vec<Block> {
-        let mut offset = 0;
-        LENS.iter()
-            .map(|&len| {
-                offset += len;
-                Block {
-                    name: format!("block{offset}"),
-                    offset: offset - len,
-                    len,
-                    shape: vec![len],
-                    role: Role::Weight,
-                    fill: Fill::Constant(0.0),
-                }
-            })
-            .collect()
+        Block::in_a_row(LENS.map(|len| (len, Role::Weight)))
     }
 
     fn workers(codec: CodecConfig, count: usize) -> Vec<Coded> {

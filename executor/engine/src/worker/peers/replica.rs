@@ -211,23 +211,6 @@ impl Job<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::Fill;
-
-    fn blocks(lens: &[(usize, Role)]) -> Vec<Block> {
-        let mut end = 0;
-        let mut block = |(len, role): &(usize, Role)| {
-            end += len;
-            Block {
-                name: format!("block{end}"),
-                offset: end - len,
-                len: *len,
-                shape: vec![*len],
-                role: *role,
-                fill: Fill::Constant(0.0),
-            }
-        };
-        lens.iter().map(&mut block).collect()
-    }
 
     fn sgd(lr: f64) -> Optimizer {
         Optimizer::new(Rule::Sgd {
@@ -241,7 +224,7 @@ mod tests {
     /// Against plain f64: two parts of their own scale, and a statistic that neither counts nor is scaled.
     #[test]
     fn an_update_is_clipped_by_the_norm_of_the_whole_mean() {
-        let blocks = blocks(&[
+        let blocks = Block::in_a_row([
             (70_000, Role::Weight),
             (10, Role::Bias),
             (6, Role::Statistic),

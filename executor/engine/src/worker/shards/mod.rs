@@ -245,11 +245,7 @@ impl Shards {
         patience: Patience<'_>,
     ) -> Result<Reply, ShardFailure> {
         let view = self.view.as_ref().expect("a worker pushes under a view");
-        let assignment: Vec<Vec<Piece>> = view
-            .shards
-            .iter()
-            .map(|holder| holder.pieces.clone())
-            .collect();
+        let assignment = view.assignment();
         let number = view.number;
         let targets = stats.examples * self.targets;
         let announced = self.announced.as_ref();
@@ -316,11 +312,7 @@ impl Shards {
         patience: Patience<'_>,
     ) -> Result<Reply, ShardFailure> {
         let view = self.view.as_ref().expect("a worker pushes under a view");
-        let assignment: Vec<Vec<Piece>> = view
-            .shards
-            .iter()
-            .map(|holder| holder.pieces.clone())
-            .collect();
+        let assignment = view.assignment();
         let parts = split_mut(parameters, &assignment);
         let links = self.links.iter_mut().zip(parts).enumerate();
         let owing = &self.owing;
