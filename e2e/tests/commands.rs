@@ -85,11 +85,10 @@ async fn tensorflow_is_told_its_cluster() {
 
 #[tokio::test]
 async fn mpirun_finds_the_hosts() {
-    if missing("mpirun", "Debian's openmpi-bin") {
-        return;
-    }
     let mut cluster = Cluster::start(PAIR).await;
+    let path = path_with(&program("MUSTER_MPIRUN"));
     let root = [
+        ("PATH", path.as_str()),
         ("OMPI_ALLOW_RUN_AS_ROOT", "1"),
         ("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"),
     ];
@@ -130,9 +129,7 @@ command: { argv: [python3, report.py], steps: 60 }",
 
 #[tokio::test]
 async fn a_script_that_knows_only_mlflow_has_its_curve() {
-    let Some(mlflow) = python("MUSTER_MLFLOW_PYTHON") else {
-        return;
-    };
+    let mlflow = program("MUSTER_MLFLOW_PYTHON");
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
     let script = r#"
 import mlflow, time
@@ -181,18 +178,10 @@ assert run.data.metrics["train_loss"] == 0.05 and run.info.status == "FINISHED",
 
 #[tokio::test]
 async fn an_unchanged_pytorch_script_trains_on_two_nodes_is_preempted_and_finishes() {
-    let (Some(torch), Some(mlflow)) = (
-        python("MUSTER_TORCH_PYTHON"),
-        python("MUSTER_MLFLOW_PYTHON"),
-    ) else {
-        return;
-    };
+    let torch = program("MUSTER_TORCH_PYTHON");
+    let mlflow = program("MUSTER_MLFLOW_PYTHON");
     let mut cluster = Cluster::start(PAIR).await;
-    let path = format!(
-        "{}:{}",
-        torch.parent().expect("a folder").display(),
-        std::env::var("PATH").expect("PATH")
-    );
+    let path = path_with(&torch);
     let text =
         std::fs::read_to_string(root().join("examples/pytorch-ddp.yaml")).expect("the example");
     let document = document(
@@ -340,25 +329,23 @@ async fn log(cluster: &Cluster, job: JobId, name: &str) -> String {
     panic!("{name} has no log");
 }
 
-/// A python3 that `make test` has found or installed. Without it the story is not told, and that is said.
-fn python(variable: &str) -> Option<PathBuf> {
+/// A program that `make test` has found or installed, from the variable that names it.
+fn program(variable: &str) -> PathBuf {
     match std::env::var_os(variable) {
-        Some(path) if !path.is_empty() => Some(path.into()),
-        _ => {
-            eprintln!(
-                "NOT TESTED: {variable} is not set; scripts/ensure-torch and scripts/ensure-mlflow print what it may be"
-            );
-            None
-        }
+        Some(path) if !path.is_empty() => path.into(),
+        _ => panic!(
+            "{variable} is not set: `make test` sets it, or scripts/ensure-* print what it may be"
+        ),
     }
 }
 
-fn missing(program: &str, what: &str) -> bool {
-    let there = Command::new(program).arg("--version").output().is_ok();
-    if !there {
-        eprintln!("NOT TESTED: {program} is missing: {what}");
-    }
-    !there
+/// A search path on which the folder of this program comes first.
+fn path_with(program: &Path) -> String {
+    format!(
+        "{}:{}",
+        program.parent().expect("a folder").display(),
+        std::env::var("PATH").expect("PATH")
+    )
 }
 
 /// Where that python3 has its packages.

@@ -1,0 +1,54 @@
+# Sourced by the ensure-* scripts that bring a python3 with packages from PyPI into the user's cache: finds one or makes it, and prints
+# its path. The script that sources this sets
+#   what      what is missing without it, for messages ("PyTorch")
+#   variable  the environment variable that names one the user has (MUSTER_TORCH_PYTHON)
+#   needs     what such a python3 must have ("torch, numpy and safetensors")
+#   name      its folder in the cache, and its version there
+#   packages  pip's requirements
+#   size      what they take once installed ("5 GB, some minutes")
+#   gib       optional: how much must be free for that
+# and defines `serves PYTHON`: whether that python3 has them; optionally `prepare PYTHON`, run before pip. With --installed as the
+# script's argument it installs nothing.
+
+scripts=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+declare -F prepare >/dev/null || prepare() { :; }
+
+missing() {
+  echo "muster: $what is missing: $1; or set $variable to a python3 with $needs" >&2
+  exit 1
+}
+
+# Sets the global `python`.
+ensure_python() {
+  local cache=${XDG_CACHE_HOME:-$HOME/.cache}/muster/peers/${name%/*} target=${XDG_CACHE_HOME:-$HOME/.cache}/muster/peers/$name own=${!variable:-}
+  if [ -n "$own" ]; then
+    [ -x "$own" ] && serves "$own" || {
+      echo "muster: $variable is $own, which is no python3 with $needs" >&2
+      exit 1
+    }
+    python=$own
+    return
+  fi
+  python=$target/bin/python
+  if [ -x "$python" ] && serves "$python"; then return; fi
+  [ "${1:-}" != --installed ] || missing "not installed: scripts/$(basename "$0") installs it ($size)"
+  command -v python3 >/dev/null || "$scripts/apt-install" "Python" python3 python3-venv || missing "python3 is not there"
+  mkdir -p "$cache"
+  if [ -n "${gib:-}" ]; then
+    local free=$(($(df --output=avail -k "$cache" | tail -n 1) / 1048576))
+    [ "$free" -ge "$gib" ] || missing "$cache has $free GiB free and it takes $gib"
+  fi
+  rm -rf "$target"
+  fresh=$(mktemp -d "$cache/.fresh.XXXXXX")
+  trap 'rm -rf "$fresh"' EXIT
+  echo "muster: installing $what into $target (PyPI's ${packages[0]}, $size) ..." >&2
+  # Wheels are unpacked beside the target, since /tmp may be small.
+  mkdir "$fresh/tmp"
+  python3 -m venv --without-pip "$fresh/venv" || missing "python3 -m venv fails"
+  prepare "$fresh/venv/bin/python"
+  TMPDIR=$fresh/tmp "$scripts/pip" --python "$fresh/venv/bin/python" install "${packages[@]}" || missing "PyPI's ${packages[*]} could not be installed"
+  serves "$fresh/venv/bin/python" || missing "what PyPI gave does not work"
+  # Another run may have been quicker; its folder is as good.
+  mv -T "$fresh/venv" "$target" 2>/dev/null || true
+  serves "$python" || missing "$target does not start"
+}
