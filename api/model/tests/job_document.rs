@@ -327,11 +327,6 @@ fn what_cannot_be_trained_is_refused_with_what_would_be_right() {
             "engine.accumulate",
             "1 to 1024",
         ),
-        (
-            "engine: { clip_norm: 1 }".to_owned(),
-            "engine.clip_norm",
-            "only all_reduce",
-        ),
     ] {
         let spec: JobSpec =
             serde_json::from_value(merged(&wrong)).unwrap_or_else(|e| panic!("{wrong}: {e}"));

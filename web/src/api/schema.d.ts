@@ -1291,7 +1291,7 @@ export interface components {
             /**
              * Format: double
              * @description The mean gradient of a step is scaled down to this Euclidean norm over all parameters where it is longer (Pascanu, Mikolov and
-             *     Bengio, 2013). Above 0; `all_reduce` only, because no PS shard sees the whole gradient.
+             *     Bengio, 2013); under `ssp` and `asp`, where a step has no mean, each worker clips the mean gradient of its own part. Above 0.
              */
             clip_norm?: number | null;
             dataset: components["schemas"]["Dataset"];

@@ -17,9 +17,7 @@ use super::recipe::Recipe;
 use super::serve::Identity;
 use super::state::{Phase, Standing, State};
 use super::tensors::Tensors;
-use super::words::{Answer, Membership, Push, Refusal, Seat};
-use crate::assign::load;
-use crate::squeeze::Squeeze;
+use super::words::{Answer, Membership, Refusal, Seat};
 use muster_model::id::TaskId;
 use muster_model::spec::Consistency;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -27,9 +25,6 @@ use std::time::Duration;
 
 /// How often a worker that waits looks at the time.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-
-/// Numbers of a push, and how it is encoded, if it is.
-pub type Expected = (usize, Option<Arc<Squeeze>>);
 
 /// The shard's shared state.
 #[derive(Debug)]
@@ -41,6 +36,8 @@ pub struct Exchange {
     pub(super) consistency: Consistency,
     pub(super) recipe: Recipe,
     pub(super) grad_scale: f32,
+    /// Whether a step waits for the chief's word on what clipping leaves of it.
+    pub(super) clips: bool,
     state: Mutex<State>,
     pub(super) changed: Condvar,
 }
@@ -54,6 +51,7 @@ impl Exchange {
             host: me,
             consistency,
             grad_scale: 1.0 / global_batch as f32,
+            clips: false,
             state: Mutex::new(State::new(recipe.tensors(
                 &[],
                 consistency.is_bulk_synchronous() && consistency.backup() == 0,
@@ -82,6 +80,7 @@ impl Exchange {
             host: self.host,
             consistency: self.consistency,
             grad_scale: self.grad_scale,
+            clips: self.clips,
             state: Mutex::new(State::new(self.recipe.tensors(&[], encoded))),
             recipe: self.recipe.clone(),
             changed: Condvar::new(),
@@ -89,7 +88,7 @@ impl Exchange {
         heir.with_follower(identity)
     }
 
-    fn is_heir(&self) -> bool {
+    pub(super) fn is_heir(&self) -> bool {
         self.me != self.host
     }
 
@@ -234,127 +233,6 @@ impl Exchange {
                 return Ok(Answer::Moved { view, buffer });
             }
             state = self.wait(state);
-        }
-    }
-
-    /// Waits until a view of at least `number` holds; the parameters that the shard has in it, and how pushes are encoded. `None` where
-    /// a newer one holds and the worker may have missed that, as steps do not wait for everyone.
-    ///
-    /// # Errors
-    /// [`Refusal::StaleView`] when a newer one holds already: whoever does not know it is not of it.
-    pub fn await_view(&self, number: u64) -> Result<Option<Expected>, Refusal> {
-        let mut state = self.lock();
-        loop {
-            if state.number() == number || state.finished || state.chief_lost.is_some() {
-                let view = state.view.as_ref().ok_or(Refusal::NotInitialised)?;
-                return Ok(Some((load(view.pieces(self.me)), state.squeeze.clone())));
-            }
-            if state.number() > number && number > 0 && self.backup() > 0 {
-                return Ok(None);
-            }
-            if state.number() > number || number == 0 {
-                let present = state.number();
-                return Err(Refusal::StaleView {
-                    known: number,
-                    present,
-                });
-            }
-            state = self.wait(state);
-        }
-    }
-
-    /// Takes the gradients of `clock` from a worker that knows view `number`, and waits until it may go on.
-    ///
-    /// # Errors
-    /// [`Refusal::StalePush`] for a step done already, done twice or not yet due; [`Refusal::StaleView`];
-    /// [`Refusal::NotInitialised`].
-    pub fn push(&self, seat: Seat, number: u64, clock: u64, push: Push) -> Result<Answer, Refusal> {
-        let mut state = self.lock();
-        loop {
-            if state.finished {
-                return Ok(Answer::Finished);
-            }
-            if let Some(lost) = state.chief_lost {
-                return Ok(self.interrupted(&state, lost, push.gradients));
-            }
-            match state.phase {
-                // The chief is on its way with the copy.
-                Phase::Empty if self.is_heir() => {
-                    state = self.wait(state);
-                    continue;
-                }
-                Phase::Empty => return Err(Refusal::NotInitialised),
-                Phase::Retired => return Err(Refusal::Change("this shard is not in it")),
-                Phase::Moving { .. } => {
-                    state = self.wait(state);
-                    continue;
-                }
-                Phase::Ready => {}
-            }
-            let present = state.number();
-            if number < present && self.backup() > 0 {
-                return Ok(moved(&state, push.gradients));
-            }
-            if number != present {
-                return Err(Refusal::StaleView {
-                    known: number,
-                    present,
-                });
-            }
-            // Another shard, where the steps before are complete, has told this worker so: they soon are here.
-            if self.backup() == 0 || clock <= state.version {
-                break;
-            }
-            state = self.wait(state);
-        }
-        if self.backup() > 0 && clock < state.version && state.member(seat.task).is_some() {
-            state.stats.dropped += 1;
-            return Ok(self.parameters(&mut state, seat, push.gradients, None, None));
-        }
-        let member = state
-            .member(seat.task)
-            .ok_or(Refusal::Stranger(seat.task))?;
-        if self.is_heir() && member.clock == clock + 1 {
-            // The shard that was lost had applied it, and its copy has it.
-            return Ok(match self.is_bsp() {
-                true => self.answer_bsp(state, seat, Some(number), clock),
-                false => self.answer_stale(state, seat, push.gradients),
-            });
-        }
-        let skips = self.backup() > 0 && clock > member.clock;
-        if clock != member.clock && !skips {
-            return Err(Refusal::StalePush {
-                task: seat.task,
-                pushed: clock,
-                expected: member.clock,
-            });
-        }
-        member.clock = clock + 1;
-        match self.consistency {
-            Consistency::Bsp { .. } => {
-                member.push = Some(push);
-                self.follow(&mut state);
-                self.changed.notify_all();
-                Ok(self.answer_bsp(state, seat, Some(number), clock))
-            }
-            Consistency::Ssp { .. } | Consistency::Asp { .. } => {
-                Ok(self.push_stale(state, seat, push))
-            }
-        }
-    }
-
-    /// What a worker is told whose gradients were computed under a view that is over.
-    #[must_use]
-    pub fn missed(&self) -> Answer {
-        moved(&self.lock(), Vec::new())
-    }
-
-    /// The answer that the chief's push of `clock` still waits for, once it has decided on who went away.
-    #[must_use]
-    pub fn resume(&self, seat: Seat, clock: u64) -> Answer {
-        match self.is_bsp() {
-            true => self.answer_bsp(self.lock(), seat, None, clock),
-            false => self.answer_stale(self.lock(), seat, Vec::new()),
         }
     }
 

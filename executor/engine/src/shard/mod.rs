@@ -1,8 +1,9 @@
 //! A PS shard: holds its pieces of the parameters and their optimizer state, takes gradients, gives new parameters.
 //!
-//! [`exchange`] is the algorithm: who waits for whom under BSP, SSP and ASP, and what a departure means; [`step`] is a step's end,
-//! [`words`] is what it is given and answers, [`state`] is what it knows. [`change`] goes from one view of the task set to the next, and [`handover`] carries pieces to other shards. [`serve`] is the
-//! shard's life, [`room`] its connections, one thread each. [`tensors`] is the arithmetic.
+//! [`exchange`] is the algorithm: who waits for whom under BSP, SSP and ASP, and what a departure means. [`push`] is how gradients come
+//! in, [`step`] is a step's end, [`clip`] what a norm makes of it; [`words`] is what the exchange is given and answers, [`state`] is what
+//! it knows. [`change`] goes from one view of the task set to the next, and [`handover`] carries pieces to other shards. [`serve`] is the
+//! shard's life, [`room`] its connections, one thread each, [`frames`] what they carry. [`tensors`] is the arithmetic.
 //!
 //! Where shards have followers, [`follower`] is a shard's line to its own, [`copy`] what it keeps of another, and [`heir`] a lost
 //! shard that goes on from its copy.
@@ -10,11 +11,14 @@
 //! A shard must never know of data sets, losses' meaning, checkpoints on disk, or who is on which node.
 
 mod change;
+mod clip;
 mod copy;
 mod exchange;
 mod follower;
+mod frames;
 mod handover;
 mod heir;
+mod push;
 mod recipe;
 mod room;
 mod serve;

@@ -2,15 +2,14 @@
 
 use super::copy::Copies;
 use super::exchange::Exchange;
+use super::frames::{receive_init, receive_pieces, receive_push, reply, send_json};
 use super::handover;
 use super::serve::Identity;
-use super::words::{Answer, Push, Refusal, Seat};
+use super::words::{Answer, Refusal, Seat};
 use crate::clock;
 use crate::log;
-use crate::wire::hello::{
-    Guest, Hello, MAX_HELLO_BYTES, PushHead, Welcome, decode_u64, same_secret,
-};
-use crate::wire::view::{Change, Handover};
+use crate::wire::hello::{Guest, Hello, MAX_HELLO_BYTES, Welcome, decode_u64, same_secret};
+use crate::wire::view::Change;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
 use std::net::TcpStream;
@@ -196,6 +195,13 @@ impl Room {
                     let answer = exchange.pull(seat, header.clock)?;
                     buffer = reply(connection, answer)?;
                 }
+                Kind::Clip => {
+                    let factor = decode_u64(&connection.receive_meta(header)?)?;
+                    exchange.clip(seat, header.clock, f64::from_bits(factor) as f32)?;
+                    let answer = exchange.resume(seat, header.clock);
+                    owed = matches!(answer, Answer::Gone { .. }).then_some(header.clock);
+                    buffer = reply(connection, answer)?;
+                }
                 Kind::Init => receive_init(connection, exchange, header, seat)?,
                 Kind::Change => {
                     self.receive_change(connection, exchange, header, seat)?;
@@ -274,133 +280,5 @@ impl Room {
         let copy = copy.ok_or(Refusal::Change("there is no copy of that shard here"))?;
         let next = exchange.adopt(seat, view, header.clock, copy)?;
         Ok(connection.send(Kind::Ready, next, &[], &[])?)
-    }
-}
-
-/// `None` when it is of a view that is over; what it brought is read and thrown away.
-fn receive_push(
-    connection: &mut Connection,
-    exchange: &Exchange,
-    header: Header,
-    mut gradients: Vec<f32>,
-    codes: &mut Vec<u8>,
-) -> Result<Option<(u64, Push)>, Broken> {
-    let head = PushHead::decode(&connection.receive_meta(header)?)?;
-    let Some((parameters, squeeze)) = exchange.await_view(head.view)? else {
-        // How it was cut is not known any more.
-        let limit = 8 * exchange.recipe.parameters();
-        connection.receive_bytes(header, limit, codes)?;
-        return Ok(None);
-    };
-    gradients.resize(parameters, 0.0);
-    match (header.kind, squeeze) {
-        (Kind::Codes, Some(squeeze)) => {
-            connection.receive_bytes(header, squeeze.max_push_bytes(), codes)?;
-            squeeze
-                .decode_push(codes, &mut gradients)
-                .map_err(|_| WireError::Malformed("encoded push"))?;
-        }
-        (Kind::Push, None) => connection.receive_payload(header, &mut [&mut gradients])?,
-        (got, _) => return Err(WireError::Unexpected { got }.into()),
-    }
-    let push = Push {
-        gradients,
-        targets: head.targets,
-        stats: head.stats,
-    };
-    Ok(Some((head.view, push)))
-}
-
-fn receive_init(
-    connection: &mut Connection,
-    exchange: &Exchange,
-    header: Header,
-    seat: Seat,
-) -> Result<(), Broken> {
-    let updates = decode_u64(&connection.receive_meta(header)?)?;
-    exchange.init(seat, header.clock, updates, |parts| {
-        connection
-            .receive_payload(header, parts)
-            .map_err(Broken::from)
-    })?;
-    Ok(connection.send(Kind::Ready, header.clock, &[], &[])?)
-}
-
-/// Takes what another shard hands over.
-fn receive_pieces(
-    connection: &mut Connection,
-    exchange: &Exchange,
-    sender: TaskId,
-) -> Result<(), Broken> {
-    let header = connection.receive()?;
-    if header.kind != Kind::Handover {
-        return Err(WireError::Unexpected { got: header.kind }.into());
-    }
-    let handover: Handover = serde_json::from_slice(&connection.receive_meta(header)?)
-        .map_err(|_| WireError::Malformed("word of a handover"))?;
-    exchange.receive(sender, handover, |parts| {
-        connection
-            .receive_payload(header, parts)
-            .map_err(Broken::from)
-    })?;
-    Ok(connection.send(Kind::Ready, 0, &[], &[])?)
-}
-
-fn send_json(
-    connection: &mut Connection,
-    kind: Kind,
-    clock: u64,
-    value: &impl serde::Serialize,
-) -> Result<(), WireError> {
-    let text = serde_json::to_vec(value).expect("plain data");
-    connection.send(kind, clock, &text, &[])
-}
-
-/// Sends the answer; the buffer comes back for the next push.
-fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f32>, WireError> {
-    match answer {
-        Answer::Parameters {
-            view,
-            clock,
-            stats,
-            tensors,
-            deltas,
-            buffer,
-            copied,
-        } => {
-            if let Some(view) = view {
-                send_json(connection, Kind::View, clock, &*view)?;
-            }
-            let meta = stats.encode();
-            if let Some(deltas) = deltas {
-                connection.send_bytes(Kind::Deltas, clock, &meta, &deltas)?;
-            } else if copied {
-                connection.send(Kind::Parameters, clock, &meta, &[&buffer])?;
-            } else {
-                let tensors = tensors.read().expect("no update has panicked");
-                connection.send(Kind::Parameters, clock, &meta, &[tensors.known()])?;
-            }
-            Ok(buffer)
-        }
-        Answer::Moved { view, buffer } => {
-            send_json(connection, Kind::Moved, 0, &*view)?;
-            Ok(buffer)
-        }
-        Answer::Gone { departed, buffer } => {
-            send_json(connection, Kind::Gone, 0, &departed)?;
-            Ok(buffer)
-        }
-        Answer::Interrupted {
-            version,
-            lost,
-            buffer,
-        } => {
-            connection.send(Kind::Interrupted, version, &[u8::from(lost)], &[])?;
-            Ok(buffer)
-        }
-        Answer::Finished => {
-            connection.send(Kind::Finished, 0, &[], &[])?;
-            Ok(Vec::new())
-        }
     }
 }

@@ -1,5 +1,6 @@
 //! What a shard knows of its workers and of the view, and the rules that need no waiting.
 
+use super::clip::Sum;
 use super::follower::Follower;
 use super::tensors::Tensors;
 use super::words::Push;
@@ -112,6 +113,8 @@ pub(super) struct State {
     /// Whether its own pieces have been handed over.
     pub handed_over: bool,
     pub tally: Tally,
+    /// Of the present step, where it is complete and waits for the chief's word.
+    pub sum: Option<Sum>,
     /// Where this shard is to have a copy elsewhere.
     pub follower: Option<Follower>,
 }
@@ -146,6 +149,7 @@ impl State {
                 received: 0,
                 took_us: 0,
             },
+            sum: None,
             follower: None,
         }
     }
@@ -190,9 +194,11 @@ impl State {
 
     /// BSP: some worker has departed without having pushed the present step.
     pub fn cannot_complete(&self) -> bool {
-        self.members.iter().any(|member| {
-            matches!(member.standing, Standing::Left | Standing::Lost) && member.push.is_none()
-        })
+        let is_open = self.sum.is_none();
+        is_open
+            && self.members.iter().any(|member| {
+                matches!(member.standing, Standing::Left | Standing::Lost) && member.push.is_none()
+            })
     }
 
     /// BSP: every worker that counts has pushed but for the slowest `backup`. The chief, who is first, is always waited for: snapshots

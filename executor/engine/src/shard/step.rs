@@ -73,6 +73,10 @@ impl Exchange {
                 let deltas = state.deltas.clone();
                 return self.parameters(&mut state, seat, buffer, None, deltas);
             }
+            if let Some(sum) = state.sum.as_ref().filter(|_| state.is_chief(seat.task)) {
+                let square = sum.square;
+                return Answer::Norm { clock, square };
+            }
             if state.finished {
                 return Answer::Finished;
             }
@@ -105,55 +109,85 @@ impl Exchange {
 
     /// BSP: applies the step once everyone who counts has pushed it.
     pub(super) fn apply_if_complete(&self, state: &mut State) {
+        if self.clips {
+            return self.sum_up_if_complete(state);
+        }
         if !state.can_complete(self.backup()) || state.phase != Phase::Ready {
             return;
         }
-        let update = state.updates;
+        let (mut pushes, scale) = self.take_pushes(state);
+        let factors = Factors {
+            scale,
+            ..Factors::default()
+        };
+        let mut gradients: Vec<&mut [f32]> = pushes
+            .iter_mut()
+            .map(|(_, gradients)| gradients.as_mut_slice())
+            .collect();
         let tensors = Arc::clone(&state.tensors);
-        let mut gradients: Vec<&mut [f32]> = Vec::with_capacity(state.members.len());
+        tensors.write().expect("no update has panicked").update_by(
+            state.updates,
+            &mut gradients,
+            factors,
+        );
+        let sum = self.give_back(state, pushes);
+        self.complete(state, sum, factors);
+    }
+
+    /// The pushes of a complete step in the order of ranks, and what their sum is multiplied by.
+    pub(super) fn take_pushes(&self, state: &mut State) -> (Vec<(TaskId, Vec<f32>)>, f32) {
+        let mut pushes = Vec::with_capacity(state.members.len());
         let mut targets = 0;
-        for push in state.members.iter_mut().filter_map(|m| m.push.as_mut()) {
-            targets += push.targets;
-            state.stats.add(push.stats);
-            gradients.push(&mut push.gradients);
+        for member in &mut state.members {
+            if let Some(push) = member.push.take() {
+                targets += push.targets;
+                state.stats.add(push.stats);
+                pushes.push((member.task, push.gradients));
+            }
         }
-        let mut tensors = tensors.write().expect("no update has panicked");
         let scale = match self.backup() {
             0 => self.grad_scale,
             // The mean is over what counted.
             _ => 1.0 / targets.max(1) as f32,
         };
-        let factors = Factors {
-            scale,
-            ..Factors::default()
-        };
-        tensors.update_by(update, &mut gradients, factors);
+        (pushes, scale)
+    }
+
+    /// The buffers of pushes go back to whose they are, but for the first, into which all were added up.
+    pub(super) fn give_back(
+        &self,
+        state: &mut State,
+        pushes: Vec<(TaskId, Vec<f32>)>,
+    ) -> (TaskId, Vec<f32>) {
+        let mut pushes = pushes.into_iter();
+        let first = pushes.next().expect("a step has a push");
+        for (task, buffer) in pushes {
+            state.member(task).expect("it has just pushed").spare = buffer;
+        }
+        first
+    }
+
+    /// BSP: the step's sum is applied; makes the answer, and lets the copy have it too.
+    pub(super) fn complete(&self, state: &mut State, sum: (TaskId, Vec<f32>), factors: Factors) {
         if let Some(squeeze) = state.squeeze.as_ref().filter(|_| self.answers_encoded()) {
             let salt = Salt {
                 seed: self.recipe.seed,
-                step: update,
+                step: state.updates,
             };
             let mut deltas = Vec::new();
+            let mut tensors = state.tensors.write().expect("no update has panicked");
             let (parameters, known) = tensors.parameters_and_known();
             squeeze.encode_pull(salt, parameters, known, &mut deltas);
+            drop(tensors);
             state.deltas = Some(Arc::new(deltas));
         }
-        drop(tensors);
         state.updates += 1;
         state.version += 1;
-        let mut sum = None;
-        for member in &mut state.members {
-            if let Some(push) = member.push.take() {
-                member.spare = push.gradients;
-                sum.get_or_insert(member.task);
-            }
-        }
-        // They were added up into the first.
-        let first = sum.expect("a step has a push");
-        let member = state.member(first).expect("it has just pushed");
-        let sum = std::mem::take(&mut member.spare);
+        let (first, sum) = sum;
         self.ship(state, &sum, factors);
-        state.member(first).expect("it is still there").spare = sum;
+        if let Some(member) = state.member(first) {
+            member.spare = sum;
+        }
     }
 
     pub(super) fn push_stale(

@@ -323,6 +323,23 @@ impl Tensors {
         });
     }
 
+    /// Adds up `gradients` in their order, into the first; the square of the norm of the sum times `scale`. Running statistics are no
+    /// gradients.
+    pub fn sum_up(&self, gradients: &mut [&mut [f32]], scale: f32) -> f64 {
+        let (first, others) = gradients
+            .split_first_mut()
+            .expect("a step has at least one gradient");
+        add_up(first, others, self.threads);
+        let counted = self
+            .segments
+            .iter()
+            .filter(|segment| segment.role != Role::Statistic);
+        let parts: Vec<(&[f32], f32)> = counted
+            .map(|segment| (&first[segment.range.clone()], scale))
+            .collect();
+        optimizer::square_norm(&parts, self.threads)
+    }
+
     /// Of each segment.
     fn trusts(&self, sum: &[f32], scale: f32) -> Vec<f32> {
         let of = |segment: &Segment| match segment.role {

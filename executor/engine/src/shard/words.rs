@@ -41,6 +41,11 @@ pub enum Answer {
         departed: Vec<Departed>,
         buffer: Vec<f32>,
     },
+    /// Chief: of this shard's part of the step the square norm; what clipping leaves of all decides how it goes on.
+    Norm {
+        clock: u64,
+        square: f64,
+    },
     Interrupted {
         version: u64,
         lost: bool,
@@ -74,6 +79,8 @@ pub enum Refusal {
     Replaced(TaskId),
     #[error("the view cannot follow: {0}")]
     Change(&'static str),
+    #[error("no sum of step {0} waits to be clipped")]
+    NothingToClip(u64),
     #[error("these pieces are not expected from shard {0}")]
     NotExpected(TaskId),
 }

@@ -146,7 +146,8 @@ fn run_shard(launch: &TaskLaunch, options: &Options, events: &EventsFile, stop: 
         recipe,
         consistency,
         engine.targets_per_step(),
-    );
+    )
+    .clipped(engine.clip_norm.is_some() && consistency.is_bulk_synchronous());
     let identity = Identity {
         job_id: launch.job_id,
         task_id: launch.task_id,

@@ -90,6 +90,10 @@ pub enum Kind {
     /// → chief: the shard is lost, you that keep its copy are it from now on. Clock: steps that must be in it. Small part: JSON of
     /// [`super::view::View`]. Answered by a Ready whose clock is the step to do next.
     Adopt = 28,
+    /// ← chief: the square of the norm of this shard's part of the step named by the clock. Small part: its bits, u64.
+    Norm = 29,
+    /// → chief: what clipping leaves of that step. Small part: the bits of a factor, u64 of an f64. Answered as the push of it.
+    Clip = 30,
 }
 
 /// A decoded header.
@@ -170,7 +174,7 @@ impl Header {
 }
 
 impl Kind {
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 30] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -199,6 +203,8 @@ impl Kind {
         Self::Copy,
         Self::Applied,
         Self::Adopt,
+        Self::Norm,
+        Self::Clip,
     ];
 
     fn from_wire(value: u16) -> Option<Self> {
@@ -220,7 +226,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(
-            kind in 0usize..28, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
+            kind in 0usize..30, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
         ) {
             let header = Header { kind: Kind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));

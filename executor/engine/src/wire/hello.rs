@@ -125,6 +125,16 @@ impl PushHead {
         out
     }
 
+    /// The same for one of the shards: the first alone counts for all, lest each example be counted once per shard.
+    #[must_use]
+    pub fn to_shard(self, index: usize) -> Self {
+        let stats = match index {
+            0 => self.stats,
+            _ => StepStats::default(),
+        };
+        Self { stats, ..self }
+    }
+
     /// # Errors
     /// [`WireError::Malformed`] when the part has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {

@@ -28,6 +28,8 @@ pub enum Reply {
     Moved,
     /// Chief: workers went away, and it must decide whether training goes on without them.
     Gone,
+    /// Chief: the square of the norm of the shard's part of the step, which waits for what clipping leaves of it.
+    Norm { square: f64 },
     /// Training stops as the chief has left; `lost` when not in order.
     Interrupted { version: u64, lost: bool },
     /// The chief has ended training.
@@ -158,6 +160,22 @@ impl Link {
     /// [`WireError`].
     pub(super) fn resume(&mut self) -> Result<(), WireError> {
         self.connection.send(Kind::Resume, 0, &[], &[])
+    }
+
+    /// Chief: what clipping leaves of step `clock`; the answer to its push.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(super) fn clip(
+        &mut self,
+        clock: u64,
+        factor: f64,
+        parts: &mut [&mut [f32]],
+        patience: Patience<'_>,
+    ) -> Result<Told, WireError> {
+        let factor = factor.to_bits().to_le_bytes();
+        self.connection.send(Kind::Clip, clock, &factor, &[])?;
+        self.reply(parts, patience)
     }
 
     /// Chief: who waits to be taken in.
@@ -352,6 +370,11 @@ impl Link {
                     clock: header.clock,
                     stats,
                 }
+            }
+            Kind::Norm => {
+                let square = decode_u64(&self.connection.receive_meta(header)?)?;
+                let square = f64::from_bits(square);
+                Reply::Norm { square }
             }
             Kind::Moved => {
                 let view = Some(self.json(header, "view")?);

@@ -23,6 +23,7 @@ pub struct Job {
     pub workers: u32,
     pub consistency: Consistency,
     pub optimizer: Optimizer,
+    pub clip_norm: Option<f64>,
     pub stop: StopFlag,
     pub shards: Vec<JoinHandle<End>>,
 }
@@ -85,6 +86,16 @@ impl Job {
         consistency: Consistency,
         optimizer: Optimizer,
     ) -> Self {
+        Self::start_clipping(workers, ps_shards, consistency, optimizer, None)
+    }
+
+    pub fn start_clipping(
+        workers: u32,
+        ps_shards: usize,
+        consistency: Consistency,
+        optimizer: Optimizer,
+        clip_norm: Option<f64>,
+    ) -> Self {
         let mut offset = 0;
         let blocks: Vec<Piece> = BLOCKS
             .iter()
@@ -102,6 +113,7 @@ impl Job {
             workers,
             consistency,
             optimizer,
+            clip_norm,
             stop: StopFlag::new(Duration::from_secs(10)),
             shards: Vec::new(),
         };
@@ -121,7 +133,8 @@ impl Job {
             secret: "s".repeat(64),
         };
         let recipe = Recipe::weights(self.optimizer.clone(), size(), 1);
-        let exchange = Exchange::new(me, recipe, self.consistency, BATCH);
+        let exchange =
+            Exchange::new(me, recipe, self.consistency, BATCH).clipped(self.clip_norm.is_some());
         let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
         let address = shard.address().to_string();
         let stop = self.stop.clone();
@@ -131,7 +144,9 @@ impl Job {
     }
 
     pub fn join(&self, rank: u32) -> Shards {
-        Shards::join(&self.addresses, size(), &hello(rank)).unwrap()
+        Shards::join(&self.addresses, size(), &hello(rank))
+            .unwrap()
+            .with_clip_norm(self.clip_norm)
     }
 
     /// All workers, the shards filled at `step`.

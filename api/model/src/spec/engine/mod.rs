@@ -25,7 +25,7 @@ pub struct Engine {
     #[serde(default, skip_serializing_if = "Schedule::is_constant")]
     pub schedule: Schedule,
     /// The mean gradient of a step is scaled down to this Euclidean norm over all parameters where it is longer (Pascanu, Mikolov and
-    /// Bengio, 2013). Above 0; `all_reduce` only, because no PS shard sees the whole gradient.
+    /// Bengio, 2013); under `ssp` and `asp`, where a step has no mean, each worker clips the mean gradient of its own part. Above 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clip_norm: Option<f64>,
     /// A worker computes its part of a batch in at least so many passes, whose gradients add up before they are sent: memory falls,

@@ -1,7 +1,7 @@
 //! What the parts of an engine have in common.
 
 use super::Errors;
-use crate::spec::{Engine, JobSpec, Topology};
+use crate::spec::{Engine, JobSpec};
 
 /// Of a text in one step.
 const MOST_TOKENS: u32 = 1 << 24;
@@ -19,12 +19,6 @@ impl JobSpec {
         if let Some(norm) = engine.clip_norm {
             let right = norm > 0.0 && norm.is_finite();
             errors.check("engine.clip_norm", &norm, right, "above 0");
-            errors.check(
-                "engine.clip_norm",
-                &norm,
-                self.exchange.topology == Topology::AllReduce,
-                "left out: only all_reduce has it, for no PS shard sees the whole gradient",
-            );
         }
         if let Some(passes) = engine.accumulate {
             let right = (1..=1024).contains(&passes);

@@ -1,11 +1,14 @@
 //! All PS shards as one: each step goes to every shard at the same time, each over its own connection and into its own part of
 //! the arena; and the worker's side of a change of the view.
 //!
-//! [`lead`] is what only the chief asks of them, [`succession`] which view follows which.
+//! [`step`] is a step's gradients and what comes back, [`clip`] the chief's word in between where norms are clipped, [`lead`] what only
+//! the chief asks of them, [`succession`] which view follows which.
 
 mod at_once;
+mod clip;
 mod lead;
 mod rescue;
+mod step;
 mod succession;
 
 pub use lead::{Moved, Snapshot};
@@ -15,14 +18,13 @@ use super::link::{Begun, Link, Patience, Reply, Told};
 use crate::assign::{Piece, split_mut};
 use crate::compress::{Codecs, Feedback, PlanError};
 use crate::model::Block;
-use crate::squeeze::{Salt, Squeeze};
+use crate::squeeze::Squeeze;
 use crate::wire::WireError;
-use crate::wire::hello::{Guest, Hello, PushHead, StepStats};
+use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::{Change, Departed, View};
 use at_once::{at_once, at_once_of};
+use clip::Clipping;
 use muster_model::id::TaskId;
-use rescue::{Rescue, steadily};
-use std::sync::Mutex;
 
 /// A shard of the job, where it is reached.
 pub type Address = (TaskId, String);
@@ -65,6 +67,8 @@ pub struct Shards {
     targets: u64,
     /// Whether each shard has a copy with another one.
     copied: bool,
+    /// Chief: where steps are clipped.
+    clipping: Option<Clipping>,
     /// The step that comes next by the newest answer.
     next_step: u64,
     /// Chief: the newest change it told, and its first step.
@@ -99,6 +103,7 @@ impl Shards {
             parameters,
             targets: 1,
             copied: false,
+            clipping: None,
             next_step: 0,
             announced: None,
         })
@@ -232,118 +237,6 @@ impl Shards {
         Ok(self.together(others))
     }
 
-    /// Gives the gradients of step `clock` and receives the parameters after it.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn push_pull(
-        &mut self,
-        clock: u64,
-        stats: StepStats,
-        gradients: &[f32],
-        parameters: &mut [f32],
-        patience: Patience<'_>,
-    ) -> Result<Reply, ShardFailure> {
-        let view = self.view.as_ref().expect("a worker pushes under a view");
-        let assignment = view.assignment();
-        let number = view.number;
-        let targets = stats.examples * self.targets;
-        let announced = self.announced.as_ref();
-        let rescue = Rescue::of(
-            self.copied,
-            &self.hello,
-            Some(view),
-            self.next_step,
-            announced,
-        );
-        let rank = view.rank(self.hello.task_id).unwrap_or_default();
-        let mut compression = self.compression.as_mut();
-        let encoding = compression.as_mut().map(|compression| {
-            let salt = Salt {
-                seed: compression.seed ^ (rank as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
-                step: clock,
-            };
-            (salt, Mutex::new(&mut compression.feedback))
-        });
-        let parts = split_mut(parameters, &assignment);
-        let links = self.links.iter_mut().zip(&assignment).zip(parts);
-        let told = at_once(
-            links
-                .enumerate()
-                .map(|(index, ((link, pieces), mut part))| {
-                    let head = PushHead {
-                        view: number,
-                        targets,
-                        // Shard 0 alone counts for all, lest each example be counted once per shard.
-                        stats: if index == 0 {
-                            stats
-                        } else {
-                            StepStats::default()
-                        },
-                    };
-                    let encoding = &encoding;
-                    move || {
-                        if let Some((salt, feedback)) = encoding {
-                            let gradients = (*salt, gradients, feedback);
-                            return link
-                                .squeezed_push_pull(clock, head, gradients, &mut part, patience);
-                        }
-                        let gradients: Vec<&[f32]> = pieces
-                            .iter()
-                            .map(|piece| &gradients[piece.range()])
-                            .collect();
-                        steadily(link, rescue, patience, |link| {
-                            link.push_pull(clock, head, &gradients, &mut part, patience)
-                        })
-                    }
-                }),
-        )?;
-        self.owing = told.iter().map(|told| told.reply == Reply::Gone).collect();
-        Ok(self.together(told))
-    }
-
-    /// Chief: the answers that are still owed once it has decided on who went away.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn resume(
-        &mut self,
-        parameters: &mut [f32],
-        patience: Patience<'_>,
-    ) -> Result<Reply, ShardFailure> {
-        let view = self.view.as_ref().expect("a worker pushes under a view");
-        let assignment = view.assignment();
-        let parts = split_mut(parameters, &assignment);
-        let links = self.links.iter_mut().zip(parts).enumerate();
-        let owing = &self.owing;
-        let told =
-            at_once_of(links.filter(|(index, _)| owing[*index]).map(
-                |(index, (link, mut part))| (index, move || link.reply(&mut part, patience)),
-            ))?;
-        self.owing = vec![false; self.links.len()];
-        for (index, told) in &told {
-            self.owing[*index] = told.reply == Reply::Gone;
-        }
-        Ok(self.together(told.into_iter().map(|(_, told)| told).collect()))
-    }
-
-    /// Chief: nothing changes; waits on for the answers that are still owed.
-    ///
-    /// # Errors
-    /// As [`Self::join`].
-    pub fn wait_on(
-        &mut self,
-        parameters: &mut [f32],
-        patience: Patience<'_>,
-    ) -> Result<Reply, ShardFailure> {
-        for (index, link) in self.links.iter_mut().enumerate() {
-            if self.owing[index] {
-                link.resume().map_err(|error| (index, error))?;
-            }
-        }
-        self.resume(parameters, patience)
-    }
-
     /// Works by the newest view that was heard of, if there is one. `None` when there is none; otherwise whether this worker is in
     /// it. If not, it has said goodbye to all.
     ///
@@ -397,6 +290,8 @@ impl Shards {
     fn together(&mut self, all: Vec<Told>) -> Reply {
         let rank = |reply: &Reply| match reply {
             Reply::Parameters { .. } => 0,
+            // Answered before anybody asks what it means.
+            Reply::Norm { .. } => 0,
             Reply::Moved => 1,
             Reply::Finished => 2,
             Reply::Interrupted { lost: false, .. } => 3,

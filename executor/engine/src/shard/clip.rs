@@ -1,0 +1,88 @@
+//! Clipping by the norm of the whole gradient, of which each shard sees a part (Pascanu, Mikolov and Bengio, ICML 2013).
+//!
+//! Under BSP a shard adds up its part of a step and tells the chief the square of its norm; the chief, which has heard all shards, says
+//! what is left of the step, and only then it is applied. The word goes by the chief's own connections, on which it waits in any case:
+//! shards that told each other would need connections among themselves, and somebody to make them anew when a shard lives on elsewhere.
+//! Under SSP and ASP there is no mean of a step to clip, and each worker clips what it pushes.
+
+use super::exchange::Exchange;
+use super::state::{Phase, State};
+use super::tensors::Factors;
+use super::words::{Refusal, Seat};
+use muster_model::id::TaskId;
+use std::sync::Arc;
+
+/// A step's sum of gradients, which waits for the chief's word.
+#[derive(Debug)]
+pub(super) struct Sum {
+    /// Whose push's buffer it lies in.
+    of: TaskId,
+    gradients: Vec<f32>,
+    scale: f32,
+    /// Of the norm of the sum times its scale.
+    pub square: f64,
+}
+
+impl Exchange {
+    /// The same with gradients that the chief clips.
+    #[must_use]
+    pub fn clipped(mut self, clips: bool) -> Self {
+        self.clips = clips;
+        self
+    }
+
+    /// BSP: adds up the step once everyone who counts has pushed it.
+    pub(super) fn sum_up_if_complete(&self, state: &mut State) {
+        let waits = state.sum.is_some() || state.phase != Phase::Ready;
+        if waits || !state.can_complete(self.backup()) {
+            return;
+        }
+        let (mut pushes, scale) = self.take_pushes(state);
+        let mut gradients: Vec<&mut [f32]> = pushes
+            .iter_mut()
+            .map(|(_, gradients)| gradients.as_mut_slice())
+            .collect();
+        let square = {
+            let tensors = state.tensors.read().expect("no update has panicked");
+            tensors.sum_up(&mut gradients, scale)
+        };
+        let (of, gradients) = self.give_back(state, pushes);
+        state.sum = Some(Sum {
+            of,
+            gradients,
+            scale,
+            square,
+        });
+    }
+
+    /// The chief's word on step `clock`: `factor` is what clipping leaves of it.
+    ///
+    /// # Errors
+    /// [`Refusal::NotChief`]; [`Refusal::NothingToClip`] when no such step waits for it.
+    pub(super) fn clip(&self, seat: Seat, clock: u64, factor: f32) -> Result<(), Refusal> {
+        let mut state = self.lock();
+        if !state.is_chief(seat.task) {
+            return Err(Refusal::NotChief);
+        }
+        let sum = match state.version == clock {
+            true => state.sum.take(),
+            false => None,
+        };
+        let mut sum = sum.ok_or(Refusal::NothingToClip(clock))?;
+        let factors = Factors {
+            scale: sum.scale,
+            clip: factor,
+            ..Factors::default()
+        };
+        let tensors = Arc::clone(&state.tensors);
+        tensors.write().expect("no update has panicked").update_by(
+            state.updates,
+            &mut [&mut sum.gradients],
+            factors,
+        );
+        self.complete(&mut state, (sum.of, sum.gradients), factors);
+        self.follow(&mut state);
+        self.notify();
+        Ok(())
+    }
+}

@@ -1,0 +1,141 @@
+//! The frames of a shard's connections that carry more than a word: what is read of them, and how answers are sent.
+
+use super::exchange::Exchange;
+use super::room::Broken;
+use super::words::{Answer, Push, Seat};
+use crate::wire::hello::{PushHead, decode_u64};
+use crate::wire::view::Handover;
+use crate::wire::{Connection, Header, Kind, WireError};
+use muster_model::id::TaskId;
+
+/// `None` when it is of a view that is over; what it brought is read and thrown away.
+pub(super) fn receive_push(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    mut gradients: Vec<f32>,
+    codes: &mut Vec<u8>,
+) -> Result<Option<(u64, Push)>, Broken> {
+    let head = PushHead::decode(&connection.receive_meta(header)?)?;
+    let Some((parameters, squeeze)) = exchange.await_view(head.view)? else {
+        // How it was cut is not known any more.
+        let limit = 8 * exchange.recipe.parameters();
+        connection.receive_bytes(header, limit, codes)?;
+        return Ok(None);
+    };
+    gradients.resize(parameters, 0.0);
+    match (header.kind, squeeze) {
+        (Kind::Codes, Some(squeeze)) => {
+            connection.receive_bytes(header, squeeze.max_push_bytes(), codes)?;
+            squeeze
+                .decode_push(codes, &mut gradients)
+                .map_err(|_| WireError::Malformed("encoded push"))?;
+        }
+        (Kind::Push, None) => connection.receive_payload(header, &mut [&mut gradients])?,
+        (got, _) => return Err(WireError::Unexpected { got }.into()),
+    }
+    let push = Push {
+        gradients,
+        targets: head.targets,
+        stats: head.stats,
+    };
+    Ok(Some((head.view, push)))
+}
+
+pub(super) fn receive_init(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    seat: Seat,
+) -> Result<(), Broken> {
+    let updates = decode_u64(&connection.receive_meta(header)?)?;
+    exchange.init(seat, header.clock, updates, |parts| {
+        connection
+            .receive_payload(header, parts)
+            .map_err(Broken::from)
+    })?;
+    Ok(connection.send(Kind::Ready, header.clock, &[], &[])?)
+}
+
+/// Takes what another shard hands over.
+pub(super) fn receive_pieces(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    sender: TaskId,
+) -> Result<(), Broken> {
+    let header = connection.receive()?;
+    if header.kind != Kind::Handover {
+        return Err(WireError::Unexpected { got: header.kind }.into());
+    }
+    let handover: Handover = serde_json::from_slice(&connection.receive_meta(header)?)
+        .map_err(|_| WireError::Malformed("word of a handover"))?;
+    exchange.receive(sender, handover, |parts| {
+        connection
+            .receive_payload(header, parts)
+            .map_err(Broken::from)
+    })?;
+    Ok(connection.send(Kind::Ready, 0, &[], &[])?)
+}
+
+pub(super) fn send_json(
+    connection: &mut Connection,
+    kind: Kind,
+    clock: u64,
+    value: &impl serde::Serialize,
+) -> Result<(), WireError> {
+    let text = serde_json::to_vec(value).expect("plain data");
+    connection.send(kind, clock, &text, &[])
+}
+
+/// Sends the answer; the buffer comes back for the next push.
+pub(super) fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f32>, WireError> {
+    match answer {
+        Answer::Parameters {
+            view,
+            clock,
+            stats,
+            tensors,
+            deltas,
+            buffer,
+            copied,
+        } => {
+            if let Some(view) = view {
+                send_json(connection, Kind::View, clock, &*view)?;
+            }
+            let meta = stats.encode();
+            if let Some(deltas) = deltas {
+                connection.send_bytes(Kind::Deltas, clock, &meta, &deltas)?;
+            } else if copied {
+                connection.send(Kind::Parameters, clock, &meta, &[&buffer])?;
+            } else {
+                let tensors = tensors.read().expect("no update has panicked");
+                connection.send(Kind::Parameters, clock, &meta, &[tensors.known()])?;
+            }
+            Ok(buffer)
+        }
+        Answer::Moved { view, buffer } => {
+            send_json(connection, Kind::Moved, 0, &*view)?;
+            Ok(buffer)
+        }
+        Answer::Gone { departed, buffer } => {
+            send_json(connection, Kind::Gone, 0, &departed)?;
+            Ok(buffer)
+        }
+        Answer::Norm { clock, square } => {
+            connection.send(Kind::Norm, clock, &square.to_bits().to_le_bytes(), &[])?;
+            Ok(Vec::new())
+        }
+        Answer::Interrupted {
+            version,
+            lost,
+            buffer,
+        } => {
+            connection.send(Kind::Interrupted, version, &[u8::from(lost)], &[])?;
+            Ok(buffer)
+        }
+        Answer::Finished => {
+            connection.send(Kind::Finished, 0, &[], &[])?;
+            Ok(Vec::new())
+        }
+    }
+}

@@ -1,0 +1,141 @@
+//! A worker's gradients come in: whether they are of this view and this step, and where they go.
+
+use super::exchange::{Exchange, moved};
+use super::state::Phase;
+use super::words::{Answer, Push, Refusal, Seat};
+use crate::assign::load;
+use crate::squeeze::Squeeze;
+use muster_model::spec::Consistency;
+use std::sync::Arc;
+
+/// Numbers of a push, and how it is encoded, if it is.
+pub type Expected = (usize, Option<Arc<Squeeze>>);
+
+impl Exchange {
+    /// Waits until a view of at least `number` holds; the parameters that the shard has in it, and how pushes are encoded. `None` where
+    /// a newer one holds and the worker may have missed that, as steps do not wait for everyone.
+    ///
+    /// # Errors
+    /// [`Refusal::StaleView`] when a newer one holds already: whoever does not know it is not of it.
+    pub fn await_view(&self, number: u64) -> Result<Option<Expected>, Refusal> {
+        let mut state = self.lock();
+        loop {
+            if state.number() == number || state.finished || state.chief_lost.is_some() {
+                let view = state.view.as_ref().ok_or(Refusal::NotInitialised)?;
+                return Ok(Some((load(view.pieces(self.me)), state.squeeze.clone())));
+            }
+            if state.number() > number && number > 0 && self.backup() > 0 {
+                return Ok(None);
+            }
+            if state.number() > number || number == 0 {
+                let present = state.number();
+                return Err(Refusal::StaleView {
+                    known: number,
+                    present,
+                });
+            }
+            state = self.wait(state);
+        }
+    }
+
+    /// Takes the gradients of `clock` from a worker that knows view `number`, and waits until it may go on.
+    ///
+    /// # Errors
+    /// [`Refusal::StalePush`] for a step done already, done twice or not yet due; [`Refusal::StaleView`];
+    /// [`Refusal::NotInitialised`].
+    pub fn push(&self, seat: Seat, number: u64, clock: u64, push: Push) -> Result<Answer, Refusal> {
+        let mut state = self.lock();
+        loop {
+            if state.finished {
+                return Ok(Answer::Finished);
+            }
+            if let Some(lost) = state.chief_lost {
+                return Ok(self.interrupted(&state, lost, push.gradients));
+            }
+            match state.phase {
+                // The chief is on its way with the copy.
+                Phase::Empty if self.is_heir() => {
+                    state = self.wait(state);
+                    continue;
+                }
+                Phase::Empty => return Err(Refusal::NotInitialised),
+                Phase::Retired => return Err(Refusal::Change("this shard is not in it")),
+                Phase::Moving { .. } => {
+                    state = self.wait(state);
+                    continue;
+                }
+                Phase::Ready => {}
+            }
+            let present = state.number();
+            if number < present && self.backup() > 0 {
+                return Ok(moved(&state, push.gradients));
+            }
+            if number != present {
+                return Err(Refusal::StaleView {
+                    known: number,
+                    present,
+                });
+            }
+            // Another shard, where the steps before are complete, has told this worker so: they soon are here.
+            if self.backup() == 0 || clock <= state.version {
+                break;
+            }
+            state = self.wait(state);
+        }
+        if self.backup() > 0 && clock < state.version && state.member(seat.task).is_some() {
+            state.stats.dropped += 1;
+            return Ok(self.parameters(&mut state, seat, push.gradients, None, None));
+        }
+        let is_summed = self.backup() > 0 && state.sum.is_some();
+        if is_summed && clock == state.version && state.member(seat.task).is_some() {
+            // Too late by no more than the chief's word takes.
+            state.stats.dropped += 1;
+            return Ok(self.answer_bsp(state, seat, Some(number), clock));
+        }
+        let member = state
+            .member(seat.task)
+            .ok_or(Refusal::Stranger(seat.task))?;
+        if self.is_heir() && member.clock == clock + 1 {
+            // The shard that was lost had applied it, and its copy has it.
+            return Ok(match self.is_bsp() {
+                true => self.answer_bsp(state, seat, Some(number), clock),
+                false => self.answer_stale(state, seat, push.gradients),
+            });
+        }
+        let skips = self.backup() > 0 && clock > member.clock;
+        if clock != member.clock && !skips {
+            return Err(Refusal::StalePush {
+                task: seat.task,
+                pushed: clock,
+                expected: member.clock,
+            });
+        }
+        member.clock = clock + 1;
+        match self.consistency {
+            Consistency::Bsp { .. } => {
+                member.push = Some(push);
+                self.follow(&mut state);
+                self.changed.notify_all();
+                Ok(self.answer_bsp(state, seat, Some(number), clock))
+            }
+            Consistency::Ssp { .. } | Consistency::Asp { .. } => {
+                Ok(self.push_stale(state, seat, push))
+            }
+        }
+    }
+
+    /// What a worker is told whose gradients were computed under a view that is over.
+    #[must_use]
+    pub fn missed(&self) -> Answer {
+        moved(&self.lock(), Vec::new())
+    }
+
+    /// The answer that the chief's push of `clock` still waits for, once it has decided on who went away.
+    #[must_use]
+    pub fn resume(&self, seat: Seat, clock: u64) -> Answer {
+        match self.is_bsp() {
+            true => self.answer_bsp(self.lock(), seat, None, clock),
+            false => self.answer_stale(self.lock(), seat, Vec::new()),
+        }
+    }
+}

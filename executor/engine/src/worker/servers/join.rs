@@ -1,0 +1,73 @@
+//! How a worker finds the shards of its job, and is let in.
+
+use super::super::exchange::Trouble;
+use super::super::shards::{Address, Shards};
+use super::super::train::{Ending, Surroundings};
+use crate::clock;
+use crate::log;
+use crate::model::Network;
+use crate::wire::WireError;
+use crate::wire::hello::Hello;
+use muster_model::assignment::{Peer, Peers};
+use muster_model::id::TaskId;
+use std::thread;
+use std::time::Duration;
+
+/// How often the addresses of the shards, and a newer task set, are looked for.
+pub(super) const PEERS_EVERY: Duration = Duration::from_millis(20);
+
+/// How long a shard may refuse connections before it counts as lost.
+const JOIN_PATIENCE: Duration = Duration::from_secs(5);
+
+/// Waits for a task set newer than `revision` with all its shards' addresses, and joins them.
+pub(super) fn connect(
+    me: &Hello,
+    revision: u64,
+    network: &Network,
+    copied: bool,
+    around: &Surroundings<'_>,
+) -> Result<Result<(Shards, Peers), Ending>, Trouble> {
+    let (parameters, targets) = (network.parameter_count(), network.targets() as u64);
+    let mut began = clock::now();
+    loop {
+        if around.stop.is_set() {
+            return Ok(Err(Ending::Interrupted));
+        }
+        let known = (around.peers)()
+            .filter(|peers| peers.revision > revision || revision == 0)
+            .and_then(|peers| Some((addresses(&peers)?, peers)));
+        let Some((addresses, peers)) = known else {
+            thread::sleep(PEERS_EVERY);
+            began = clock::now();
+            continue;
+        };
+        if !ids(&peers).contains(&me.task_id) {
+            log::line("not in the job's task set any more: leaves");
+            return Ok(Err(Ending::Interrupted));
+        }
+        match Shards::join(&addresses, parameters, me) {
+            Ok(shards) => {
+                return Ok(Ok((
+                    shards.with_targets(targets).with_copies(copied),
+                    peers,
+                )));
+            }
+            Err(_) if around.stop.is_set() => return Ok(Err(Ending::Interrupted)),
+            Err((_, WireError::Io { .. })) if began.elapsed() < JOIN_PATIENCE => {
+                thread::sleep(PEERS_EVERY);
+            }
+            Err(failure) => return Err(failure.into()),
+        }
+    }
+}
+
+/// The shards' addresses, once all are known.
+pub(super) fn addresses(peers: &Peers) -> Option<Vec<Address>> {
+    let address = |peer: &Peer| Some((peer.task_id, peer.address.clone()?));
+    let all: Vec<Address> = peers.ps_shards.iter().map(address).collect::<Option<_>>()?;
+    (!all.is_empty()).then_some(all)
+}
+
+pub(super) fn ids(peers: &Peers) -> Vec<TaskId> {
+    peers.workers.iter().map(|peer| peer.task_id).collect()
+}

@@ -1,0 +1,214 @@
+//! What the chief does for the others between two steps: who comes next, who is gone, and what a change took.
+
+use super::super::error::WorkerError;
+use super::super::exchange::{Exchange, Trouble};
+use super::super::shards::{Address, Moved};
+use super::Servers;
+use super::join::{PEERS_EVERY, addresses, ids};
+use crate::assign::Piece;
+use crate::checkpoint::Layout;
+use crate::clock;
+use crate::log;
+use crate::model::{Block, Network};
+use crate::wire::WireError;
+use muster_model::assignment::TaskReport;
+use muster_model::id::TaskId;
+use std::time::{Duration, Instant};
+
+/// What the chief keeps of changes.
+pub(super) struct Duties {
+    pub blocks: Vec<Piece>,
+    looked_at: Instant,
+    /// Workers that went away; a task set that still names them is older than that.
+    lost: Vec<TaskId>,
+    /// Since when the present step runs, and how long steps take.
+    pub began: Instant,
+    usual: Option<Duration>,
+    /// The view that began at this step is new, and nothing was told of it yet.
+    resized: Option<u64>,
+}
+
+/// What the chief makes of departures.
+pub(super) enum Decision {
+    Stop,
+    /// There is nothing to decide yet.
+    WaitOn,
+    /// Without them; another view begins with the next step.
+    GoOn,
+}
+
+impl Duties {
+    pub fn of(network: &Network) -> Self {
+        Self {
+            blocks: pieces(network),
+            looked_at: clock::now(),
+            lost: Vec::new(),
+            began: clock::now(),
+            usual: None,
+            resized: None,
+        }
+    }
+}
+
+impl Servers<'_> {
+    /// Chief: announces the next view if the task set has changed and everyone who comes is there. `from` is its first step.
+    pub(super) fn look(&mut self, from: u64) -> Result<bool, Trouble> {
+        let Some(duties) = self.chief.as_mut() else {
+            return Ok(false);
+        };
+        if duties.looked_at.elapsed() < PEERS_EVERY {
+            return Ok(false);
+        }
+        duties.looked_at = clock::now();
+        let Some(peers) = (self.around.peers)() else {
+            return Ok(false);
+        };
+        if peers.revision <= self.peers.revision {
+            return Ok(false);
+        }
+        let Some(addresses) = addresses(&peers) else {
+            return Ok(false);
+        };
+        let workers: Vec<TaskId> = ids(&peers)
+            .into_iter()
+            .filter(|worker| !duties.lost.contains(worker))
+            .collect();
+        if workers.first() != Some(&self.me.task_id) || addresses.is_empty() {
+            // Not one that can be followed in place; whoever made it so stops this task.
+            return Ok(false);
+        }
+        match self.shards.approach(&addresses) {
+            // It listens later than it says, or is gone again before it was of any use.
+            Err((_, WireError::Io { .. } | WireError::Closed)) => return Ok(false),
+            other => other?,
+        }
+        let view = self.shards.view().expect("the chief has begun");
+        let new: Vec<TaskId> = workers
+            .iter()
+            .copied()
+            .filter(|worker| view.rank(*worker).is_none())
+            .collect();
+        if !self.shards.are_waiting(&new, &addresses)? {
+            return Ok(false);
+        }
+        self.shards
+            .change(peers.revision, workers, &addresses, from, Vec::new())?;
+        duties.resized = Some(from);
+        self.peers = peers;
+        Ok(true)
+    }
+
+    /// Chief: workers went away in step `step`, or have not come.
+    pub(super) fn decide(&mut self, step: u64) -> Result<Decision, Trouble> {
+        let duties = self.chief.as_mut().expect("only the chief is told");
+        let newest = (self.around.peers)();
+        // Whoever has not come does not while its task set has it.
+        let is_told_of = |task: TaskId| {
+            let newest = newest.as_ref();
+            newest.is_none_or(|peers| ids(peers).contains(&task))
+        };
+        let mut departed = self.shards.departed().to_vec();
+        departed.retain(|departed| !departed.never_came || !is_told_of(departed.task_id));
+        if departed.is_empty() {
+            return Ok(Decision::WaitOn);
+        }
+        // Whoever said goodbye was told to stop, as everyone is when the job stops; unless the job goes on without it.
+        let goes_on = departed
+            .iter()
+            .all(|departed| !departed.in_order || !is_told_of(departed.task_id));
+        if !goes_on {
+            return Ok(Decision::Stop);
+        }
+        let gone: Vec<TaskId> = departed.iter().map(|departed| departed.task_id).collect();
+        for departed in departed {
+            log::line(format_args!(
+                "worker {} went away in step {step}; training goes on without it",
+                departed.task_id
+            ));
+            if !departed.in_order {
+                self.around.reporter.report(&TaskReport::PeerGone {
+                    task_id: departed.task_id,
+                    step,
+                })?;
+            }
+        }
+        duties.lost.extend(&gone);
+        let view = self.shards.newest().expect("the chief has begun");
+        let workers: Vec<TaskId> = view
+            .workers
+            .iter()
+            .copied()
+            .filter(|worker| !gone.contains(worker))
+            .collect();
+        let shards: Vec<Address> = view
+            .shards
+            .iter()
+            .map(|holder| (holder.task_id, holder.address.clone()))
+            .collect();
+        let revision = view.revision;
+        self.shards
+            .change(revision, workers, &shards, step + 1, gone)?;
+        duties.resized = Some(step + 1);
+        Ok(Decision::GoOn)
+    }
+
+    /// Chief: `step` is done; tells of a change that it was the first step of.
+    pub(super) fn tell(&mut self, step: u64) -> Result<(), Trouble> {
+        let Some(duties) = self.chief.as_mut() else {
+            return Ok(());
+        };
+        let took = duties.began.elapsed();
+        duties.began = clock::now();
+        let usual = duties.usual;
+        if duties.resized != Some(step) {
+            duties.usual = Some(usual.map_or(took, |usual| (usual * 7 + took) / 8));
+            return Ok(());
+        }
+        duties.resized = None;
+        duties.usual = None;
+        let pause = took.saturating_sub(usual.unwrap_or_default());
+        let moved = self.shards.audit()?;
+        let Layout { workers, ps_shards } = self.layout();
+        log::line(format_args!(
+            "resized at step {step}: {workers} workers, {ps_shards} PS shards; its first step took {:.1} ms, a usual one {:.1} ms",
+            took.as_secs_f64() * 1e3,
+            usual.unwrap_or_default().as_secs_f64() * 1e3,
+        ));
+        if let Some(moved) = moved {
+            audited(moved, step)?;
+        }
+        Ok(self.around.reporter.report(&TaskReport::Resized {
+            step,
+            workers,
+            ps_shards,
+            pause_ms: pause.as_millis() as u64,
+        })?)
+    }
+}
+
+/// Says how pieces moved; bits that came out differently are an error that a restart from the checkpoint repairs.
+fn audited(moved: Moved, step: u64) -> Result<(), WorkerError> {
+    if moved.before != moved.after {
+        return Err(WorkerError::MovedBadly {
+            step,
+            before: moved.before,
+            after: moved.after,
+        });
+    }
+    log::line(format_args!(
+        "{} numbers moved between PS shards in {:.1} ms; parameters and optimizer state are the same to the bit: {:016x}",
+        moved.numbers,
+        moved.took_us as f64 / 1e3,
+        moved.after
+    ));
+    Ok(())
+}
+
+/// The network's blocks, to be assigned to shards.
+fn pieces(network: &Network) -> Vec<Piece> {
+    let piece = |block: &Block| Piece {
+        offset: block.offset,
+        len: block.len,
+    };
+    network.blocks().iter().map(piece).collect()
+}

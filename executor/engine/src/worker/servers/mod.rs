@@ -1,0 +1,255 @@
+//! The exchange by parameter servers: gradients go to the PS shards, which hold parameters and optimizer state.
+//!
+//! The chief looks at the task set between steps. Once a newer one has all its shards' addresses and its new workers wait at every
+//! shard, it names the step from which on it holds; nobody waits for anybody's start. When a worker goes away without a word, the chief drops
+//! it from the present step and from the view. What a lost worker had pushed to a shard that completed the step with it stays in
+//! that shard's parameters: at most its part of one step is in some shards and not in others.
+
+mod clip;
+mod join;
+mod lead;
+
+use super::error::WorkerError;
+use super::exchange::{Answer, Exchange, Trouble};
+use super::link::Reply;
+use super::model::Model;
+use super::progress::StepTimes;
+use super::resume::Start;
+use super::shards::{Shards, Snapshot, first_view};
+use super::train::{Ending, Surroundings};
+use crate::checkpoint::{Contents, Layout};
+use crate::clock;
+use crate::log;
+use crate::model::Network;
+use crate::wire::hello::{Guest, Hello};
+use crate::wire::view::View;
+use clip::clip_own;
+use join::{addresses, connect, ids};
+use lead::{Decision, Duties};
+use muster_model::assignment::{Peers, TaskLaunch};
+
+/// A worker among PS shards.
+pub(super) struct Servers<'a> {
+    shards: Shards,
+    me: Hello,
+    /// The task set that the worker joined, or the newest that the chief has followed.
+    peers: Peers,
+    bulk_synchronous: bool,
+    /// Whether each shard has a copy with another one.
+    copied: bool,
+    /// The norm to which this worker clips what it pushes, where a step has no mean.
+    clip_own: Option<f64>,
+    around: &'a Surroundings<'a>,
+    gradients: Vec<f32>,
+    chief: Option<Duties>,
+}
+
+/// How the view stands after a look at what was heard.
+enum Following {
+    Same,
+    Changed,
+    Out,
+}
+
+impl<'a> Servers<'a> {
+    /// Waits for the shards' addresses and joins them all. The ending when it is told to stop before, or a shard is lost.
+    ///
+    /// # Errors
+    /// When a shard refuses this worker.
+    pub fn join(
+        launch: &TaskLaunch,
+        rank: u32,
+        network: &Network,
+        around: &'a Surroundings<'a>,
+    ) -> Result<Result<Self, Ending>, WorkerError> {
+        let me = Hello {
+            job_id: launch.job_id,
+            secret: launch.secret.clone(),
+            task_id: launch.task_id,
+            guest: match rank {
+                0 => Guest::Chief,
+                _ => Guest::Worker,
+            },
+            to: None,
+        };
+        let copied = launch.spec.exchange.shard_replicas > 0;
+        let (shards, peers) = match connect(&me, 0, network, copied, around) {
+            Ok(Ok(joined)) => joined,
+            Ok(Err(ending)) => return Ok(Err(ending)),
+            Err(trouble) => return trouble.ending().map(Err),
+        };
+        let bulk_synchronous = launch.spec.exchange.consistency.is_bulk_synchronous();
+        let clip_norm = launch.spec.engine().clip_norm;
+        let mut shards = shards.with_clip_norm(clip_norm.filter(|_| bulk_synchronous));
+        if let Some(codecs) = launch.spec.exchange.compression.codecs() {
+            let seed = launch.spec.engine().seed;
+            shards.compress(codecs.clone(), network.blocks(), seed)?;
+        }
+        Ok(Ok(Self {
+            shards,
+            chief: (rank == 0).then(|| Duties::of(network)),
+            me,
+            peers,
+            copied,
+            clip_own: clip_norm.filter(|_| !bulk_synchronous),
+            bulk_synchronous,
+            around,
+            gradients: vec![0.0; network.parameter_count()],
+        }))
+    }
+
+    /// Works by the newest view that was heard of.
+    fn follow(&mut self, model: &mut Model) -> Result<Following, Trouble> {
+        Ok(match self.shards.follow()? {
+            None => Following::Same,
+            Some(false) => Following::Out,
+            Some(true) => {
+                let view = self.shards.view().expect("it was just followed");
+                let (number, workers, ps_shards) =
+                    (view.number, view.workers.len(), view.shards.len());
+                let rank = self.shards.rank().expect("this worker is in it");
+                model.recut(rank, workers)?;
+                log::line(format_args!(
+                    "view {number}: worker {rank} of {workers}, {ps_shards} PS shards"
+                ));
+                Following::Changed
+            }
+        })
+    }
+
+    /// Waits for parameters under the view that the worker has heard of.
+    fn enter(&mut self, model: &mut Model) -> Result<Reply, Trouble> {
+        loop {
+            let (stop, around, revision) = (&self.around.stop, self.around, self.peers.revision);
+            let (is_guest, copied) = (self.shards.view().is_none(), self.copied);
+            // Whoever is not in yet may have to come in elsewhere.
+            let patience = || {
+                let newest = || (around.peers)().map_or(0, |peers| peers.revision);
+                let is_elsewhere = is_guest && newest() > revision;
+                !stop.is_set() && !is_elsewhere
+            };
+            let reply = self.shards.pull(&mut model.parameters, &patience)?;
+            match (reply, self.follow(model)?) {
+                (_, Following::Out) => return Ok(Reply::Moved),
+                (Reply::Moved, _) => {}
+                (Reply::GaveUp, _) if is_guest && !stop.is_set() => {
+                    match connect(&self.me, revision, &model.network, copied, around)? {
+                        Ok((shards, peers)) => {
+                            let before = std::mem::replace(&mut self.shards, shards);
+                            self.shards.compress_like(before);
+                            self.peers = peers;
+                        }
+                        Err(Ending::PeerLost) => {
+                            return Ok(Reply::Interrupted {
+                                version: 0,
+                                lost: true,
+                            });
+                        }
+                        Err(_) => return Ok(Reply::Moved),
+                    }
+                }
+                (reply, _) => return Ok(reply),
+            }
+        }
+    }
+}
+
+impl Exchange for Servers<'_> {
+    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
+        let duties = self.chief.as_mut().expect("only the chief begins");
+        let addresses = addresses(&self.peers).expect("it has joined them");
+        let workers = ids(&self.peers);
+        let view = first_view(self.peers.revision, workers, &addresses, &duties.blocks);
+        self.shards
+            .begin(view, start.step, start.updates, &start.contents)?;
+        duties.began = clock::now();
+        model.recut(0, self.peers.workers.len())?;
+        model.parameters.copy_from_slice(&start.contents.parameters);
+        Ok(())
+    }
+
+    fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble> {
+        Ok(self.enter(model)?.into())
+    }
+
+    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+        if self.bulk_synchronous {
+            self.look(step + 1)?;
+        } else if self.look(step)? {
+            self.follow(model)?;
+            self.enter(model)?;
+        }
+        let (stats, mut times) = model.gradient(step, &mut self.gradients, &mut |_, _| {});
+        if let Some(limit) = self.clip_own {
+            let targets = stats.examples * model.network.targets() as u64;
+            clip_own(&model.network, &mut self.gradients, targets, limit);
+        }
+        let began = clock::now();
+        let stop = &self.around.stop;
+        let patience = || !stop.must_hurry();
+        let mut reply = self.shards.push_pull(
+            step,
+            stats,
+            &self.gradients,
+            &mut model.parameters,
+            &patience,
+        )?;
+        loop {
+            reply = match reply {
+                Reply::Gone => {
+                    let decision = self.decide(step)?;
+                    let parameters = &mut model.parameters;
+                    match decision {
+                        Decision::Stop => {
+                            return Ok((Answer::Interrupted { lost: false }, times));
+                        }
+                        Decision::WaitOn if !patience() => Reply::GaveUp,
+                        Decision::WaitOn => self.shards.wait_on(parameters, &patience)?,
+                        Decision::GoOn if self.bulk_synchronous => {
+                            self.shards.resume(parameters, &patience)?
+                        }
+                        Decision::GoOn => {
+                            self.follow(model)?;
+                            self.enter(model)?
+                        }
+                    }
+                }
+                Reply::Moved => match self.follow(model)? {
+                    Following::Changed => self.enter(model)?,
+                    Following::Same | Following::Out => {
+                        return Ok((Answer::Interrupted { lost: false }, times));
+                    }
+                },
+                _ => break,
+            };
+        }
+        if let Following::Out = self.follow(model)? {
+            log::line(format_args!("not in the view after step {step}: leaves"));
+            return Ok((Answer::Interrupted { lost: false }, times));
+        }
+        times.exchange = began.elapsed();
+        self.tell(step)?;
+        Ok((reply.into(), times))
+    }
+
+    fn snapshot(&mut self, _: &Model, into: Contents) -> Result<Snapshot, Trouble> {
+        Ok(self.shards.snapshot(into)?)
+    }
+
+    fn layout(&self) -> Layout {
+        let count =
+            |of: fn(&View) -> usize, before: usize| self.shards.view().map_or(before, of) as u32;
+        Layout {
+            workers: count(|view| view.workers.len(), self.peers.workers.len()),
+            ps_shards: count(|view| view.shards.len(), self.peers.ps_shards.len()),
+        }
+    }
+
+    fn done(self: Box<Self>) {
+        self.shards.done();
+    }
+
+    fn goodbye(self: Box<Self>) {
+        self.shards.goodbye();
+    }
+}

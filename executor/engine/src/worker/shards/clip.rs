@@ -1,0 +1,130 @@
+//! Chief: clips a step by the norm of the whole gradient, of which each shard has told its part.
+
+use super::super::link::{Patience, Reply, Told};
+use super::rescue::{Rescue, steadily};
+use super::{ShardFailure, Shards};
+use crate::assign::split_mut;
+use crate::optimizer::clip_factor;
+use crate::wire::WireError;
+use crate::wire::hello::PushHead;
+
+/// What the chief knows of the present step's norm.
+#[derive(Debug)]
+pub(super) struct Clipping {
+    limit: f64,
+    clock: u64,
+    /// By shard.
+    squares: Vec<Option<f64>>,
+    /// Which shards wait for the factor.
+    waiting: Vec<bool>,
+    factor: Option<f64>,
+}
+
+impl Clipping {
+    pub fn to(limit: f64) -> Self {
+        Self {
+            limit,
+            clock: 0,
+            squares: Vec::new(),
+            waiting: Vec::new(),
+            factor: None,
+        }
+    }
+
+    pub fn begin(&mut self, clock: u64, shards: usize) {
+        (self.clock, self.factor) = (clock, None);
+        self.squares = vec![None; shards];
+        self.waiting = vec![false; shards];
+    }
+
+    fn hear(&mut self, shard: usize, square: f64) {
+        self.squares[shard] = Some(square);
+        self.waiting[shard] = true;
+        // In the shards' order, so that the bits do not depend on who was first.
+        let sum: Option<f64> = self.squares.iter().copied().sum();
+        let factor = sum.map(|sum| clip_factor(self.limit, sum.sqrt()));
+        self.factor = self.factor.or(factor);
+    }
+}
+
+impl Shards {
+    /// Chief: steps are clipped to this norm, if any.
+    #[must_use]
+    pub fn with_clip_norm(mut self, limit: Option<f64>) -> Self {
+        self.clipping = limit.map(Clipping::to);
+        self
+    }
+
+    /// Of these answers, those that are norms are answered themselves once all are known; what was said to that stands in their
+    /// place. `push` is what a shard must be given again that lives on elsewhere without it.
+    pub(super) fn clip(
+        &mut self,
+        told: Vec<(usize, Told)>,
+        push: Option<(&[f32], PushHead)>,
+        parameters: &mut [f32],
+        patience: Patience<'_>,
+    ) -> Result<Vec<(usize, Told)>, ShardFailure> {
+        let is_norm = |told: &Told| matches!(told.reply, Reply::Norm { .. });
+        let Some((first, _)) = told.iter().find(|(_, told)| is_norm(told)) else {
+            return Ok(told);
+        };
+        let Some(clipping) = &mut self.clipping else {
+            let got = crate::wire::Kind::Norm;
+            return Err((*first, WireError::Unexpected { got }));
+        };
+        let (norms, mut others): (Vec<_>, Vec<_>) =
+            told.into_iter().partition(|(_, told)| is_norm(told));
+        for (index, told) in norms {
+            if let Reply::Norm { square } = told.reply {
+                clipping.hear(index, square);
+            }
+        }
+        let Some(factor) = clipping.factor else {
+            return Ok(others);
+        };
+        let clock = clipping.clock;
+        let waiting = std::mem::take(&mut clipping.waiting);
+        clipping.waiting = vec![false; waiting.len()];
+        let view = self.view.as_ref().expect("a worker pushes under a view");
+        let assignment = view.assignment();
+        let announced = self.announced.as_ref();
+        let rescue = Rescue::of(
+            self.copied,
+            &self.hello,
+            Some(view),
+            self.next_step,
+            announced,
+        );
+        let parts = split_mut(parameters, &assignment);
+        let links = self.links.iter_mut().zip(&assignment).zip(parts);
+        let clipped =
+            super::at_once_of(links.enumerate().filter(|(index, _)| waiting[*index]).map(
+                |(index, ((link, pieces), mut part))| {
+                    let mut is_heir = false;
+                    let clip = move || {
+                        steadily(link, rescue, patience, |link| {
+                            if std::mem::replace(&mut is_heir, true)
+                                && let Some((gradients, head)) = push
+                            {
+                                let gradients: Vec<&[f32]> = pieces
+                                    .iter()
+                                    .map(|piece| &gradients[piece.range()])
+                                    .collect();
+                                let head = head.to_shard(index);
+                                let told =
+                                    link.push_pull(clock, head, &gradients, &mut part, patience)?;
+                                if !is_norm(&told) {
+                                    return Ok(told);
+                                }
+                            }
+                            link.clip(clock, factor, &mut part, patience)
+                        })
+                    };
+                    (index, clip)
+                },
+            ))?;
+        others.extend(clipped);
+        others.sort_by_key(|(index, _)| *index);
+        Ok(others)
+    }
+}

@@ -1,0 +1,134 @@
+//! A step's gradients to all shards, and the parameters after it back.
+
+use super::super::link::{Patience, Reply, Told};
+use super::at_once::{at_once, at_once_of};
+use super::rescue::{Rescue, steadily};
+use super::{ShardFailure, Shards};
+use crate::assign::split_mut;
+use crate::squeeze::Salt;
+use crate::wire::hello::{PushHead, StepStats};
+use std::sync::Mutex;
+
+impl Shards {
+    /// Gives the gradients of step `clock` and receives the parameters after it.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn push_pull(
+        &mut self,
+        clock: u64,
+        stats: StepStats,
+        gradients: &[f32],
+        parameters: &mut [f32],
+        patience: Patience<'_>,
+    ) -> Result<Reply, ShardFailure> {
+        let view = self.view.as_ref().expect("a worker pushes under a view");
+        let assignment = view.assignment();
+        let head = PushHead {
+            view: view.number,
+            targets: stats.examples * self.targets,
+            stats,
+        };
+        if let Some(clipping) = &mut self.clipping {
+            clipping.begin(clock, self.links.len());
+        }
+        let announced = self.announced.as_ref();
+        let rescue = Rescue::of(
+            self.copied,
+            &self.hello,
+            Some(view),
+            self.next_step,
+            announced,
+        );
+        let rank = view.rank(self.hello.task_id).unwrap_or_default();
+        let mut compression = self.compression.as_mut();
+        let encoding = compression.as_mut().map(|compression| {
+            let salt = Salt {
+                seed: compression.seed ^ (rank as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15),
+                step: clock,
+            };
+            (salt, Mutex::new(&mut compression.feedback))
+        });
+        let parts = split_mut(parameters, &assignment);
+        let links = self.links.iter_mut().zip(&assignment).zip(parts);
+        let told = at_once(
+            links
+                .enumerate()
+                .map(|(index, ((link, pieces), mut part))| {
+                    let head = head.to_shard(index);
+                    let encoding = &encoding;
+                    move || {
+                        if let Some((salt, feedback)) = encoding {
+                            let gradients = (*salt, gradients, feedback);
+                            return link
+                                .squeezed_push_pull(clock, head, gradients, &mut part, patience);
+                        }
+                        let gradients: Vec<&[f32]> = pieces
+                            .iter()
+                            .map(|piece| &gradients[piece.range()])
+                            .collect();
+                        steadily(link, rescue, patience, |link| {
+                            link.push_pull(clock, head, &gradients, &mut part, patience)
+                        })
+                    }
+                }),
+        )?;
+        let told = told.into_iter().enumerate().collect();
+        let push = Some((gradients, head));
+        self.settle(told, push, parameters, patience)
+    }
+
+    /// Chief: the answers that are still owed once it has decided on who went away.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn resume(
+        &mut self,
+        parameters: &mut [f32],
+        patience: Patience<'_>,
+    ) -> Result<Reply, ShardFailure> {
+        let view = self.view.as_ref().expect("a worker pushes under a view");
+        let assignment = view.assignment();
+        let parts = split_mut(parameters, &assignment);
+        let links = self.links.iter_mut().zip(parts).enumerate();
+        let owing = &self.owing;
+        let told =
+            at_once_of(links.filter(|(index, _)| owing[*index]).map(
+                |(index, (link, mut part))| (index, move || link.reply(&mut part, patience)),
+            ))?;
+        self.settle(told, None, parameters, patience)
+    }
+
+    /// Chief: nothing changes; waits on for the answers that are still owed.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn wait_on(
+        &mut self,
+        parameters: &mut [f32],
+        patience: Patience<'_>,
+    ) -> Result<Reply, ShardFailure> {
+        for (index, link) in self.links.iter_mut().enumerate() {
+            if self.owing[index] {
+                link.resume().map_err(|error| (index, error))?;
+            }
+        }
+        self.resume(parameters, patience)
+    }
+
+    /// What these answers mean together, once norms among them are answered.
+    fn settle(
+        &mut self,
+        told: Vec<(usize, Told)>,
+        push: Option<(&[f32], PushHead)>,
+        parameters: &mut [f32],
+        patience: Patience<'_>,
+    ) -> Result<Reply, ShardFailure> {
+        let told = self.clip(told, push, parameters, patience)?;
+        self.owing = vec![false; self.links.len()];
+        for (index, told) in &told {
+            self.owing[*index] = told.reply == Reply::Gone;
+        }
+        Ok(self.together(told.into_iter().map(|(_, told)| told).collect()))
+    }
+}
