@@ -1,6 +1,6 @@
 //! Successive halving (Jamieson and Talwalkar) and Hyperband (Li et al.): cohorts whose rungs are awaited.
 
-use super::{Birth, Next, by_loss, rung_budget};
+use super::{Birth, Next, by_loss, rung_budget, waits};
 use crate::study::Record;
 use crate::trial::{Trial, TrialNumber, TrialState};
 use muster_model::study::Stopper;
@@ -28,6 +28,8 @@ struct Cohort {
 
 impl Memory {
     pub(super) fn next(&mut self, record: &Record) -> (Next, Vec<TrialNumber>) {
+        // A user may have stopped one that was promoted.
+        self.promoted.retain(|n| waits(record, *n));
         let mut stopped = Vec::new();
         for index in 0..self.cohorts.len() {
             self.advance(record, index, &mut stopped);
@@ -65,14 +67,10 @@ impl Memory {
         let rung = cohort.rung as usize;
         let members = record.trials.iter().filter(|t| t.bracket == index as u32);
         let reached: Vec<&Trial> = members.filter(|t| t.rung as usize >= rung).collect();
-        let promoted = &self.promoted;
         let open = |t: &&Trial| {
             t.holds_slot() || (t.rungs.len() <= rung && t.state == TrialState::Waiting)
         };
-        if reached
-            .iter()
-            .any(|t| open(t) || promoted.contains(&t.number))
-        {
+        if self.queues(record, index) || reached.iter().any(open) {
             return;
         }
         let judged = reached.iter().filter(|t| t.rungs.len() > rung);
@@ -80,9 +78,8 @@ impl Memory {
             .map(|t| (t.rungs[rung].losses[0], t.number))
             .collect();
         let places = (rows.len() / eta(record) as usize).max(1);
-        let waiting = |n: &TrialNumber| record.trials[*n as usize].state == TrialState::Waiting;
         for (place, number) in by_loss(rows).into_iter().enumerate() {
-            if !waiting(&number) {
+            if !waits(record, number) {
                 continue;
             }
             if place < places {
@@ -91,12 +88,17 @@ impl Memory {
                 stopped.push(number);
             }
         }
+        let ended = !self.queues(record, index);
         let cohort = &mut self.cohorts[index];
         cohort.rung += 1;
-        cohort.ended = !self
-            .promoted
-            .iter()
-            .any(|n| record.trials[*n as usize].bracket == index as u32);
+        cohort.ended = ended;
+    }
+
+    /// Whether one of the cohort was promoted and has no slot yet. Its rung has not risen, so its state does not tell that it is in the
+    /// rung that is awaited.
+    fn queues(&self, record: &Record, index: usize) -> bool {
+        let bracket = |n: &TrialNumber| record.trials[*n as usize].bracket;
+        self.promoted.iter().any(|n| bracket(n) == index as u32)
     }
 
     fn open(&mut self, record: &Record) {

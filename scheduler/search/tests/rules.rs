@@ -1,0 +1,113 @@
+//! What stoppers promise when slots are few, trials stop or fail, and facts come twice.
+
+mod cluster;
+
+use cluster::{Cluster, spec};
+use muster_search::{Action, Event, Study, TrialNumber, TrialState};
+use serde_json::{Value, json};
+
+fn study(document: Value) -> Study {
+    Study::new(spec(document)).expect("valid")
+}
+
+/// How many trials of a bracket have completed each rung.
+fn rungs(study: &Study, bracket: u32) -> Vec<usize> {
+    let members = || study.trials().iter().filter(|t| t.bracket == bracket);
+    let highest = members().map(|t| t.rungs.len()).max().unwrap_or(0);
+    (0..highest)
+        .map(|rung| members().filter(|t| t.rungs.len() > rung).count())
+        .collect()
+}
+
+fn finished(trial: TrialNumber, step: u64, loss: f64) -> Event {
+    Event::Finished {
+        trial,
+        step,
+        values: vec![loss],
+        exhausted: false,
+    }
+}
+
+/// Trains whoever is asked for, one after another and at once, with the trial's number as its loss. After each fact `then` may bring
+/// more of them.
+fn train(
+    study: &mut Study,
+    mut actions: Vec<Action>,
+    mut then: impl FnMut(&mut Study) -> Vec<Action>,
+) -> Vec<Action> {
+    let mut all = actions.clone();
+    while !actions.is_empty() {
+        let mut next = Vec::new();
+        for action in actions {
+            if let Action::Create { trial, budget, .. } | Action::Continue { trial, budget } =
+                action
+            {
+                let event = finished(trial, budget, f64::from(trial));
+                next.extend(study.apply(event).expect("a fact"));
+                next.extend(then(study));
+            }
+        }
+        all.extend(next.clone());
+        actions = next;
+    }
+    all
+}
+
+fn halving(slots: u32) -> Study {
+    study(json!({
+        "searcher": {"kind": "random"}, "stopper": {"kind": "successive_halving"},
+        "budget": {"max": 27}, "trials": 27, "concurrency": slots,
+    }))
+}
+
+#[test]
+fn every_rung_is_awaited_however_few_slots_there_are() {
+    for slots in [1, 2, 5, 27] {
+        let (study, _) = Cluster::new(4).run(halving(slots), |s, _| s);
+        assert_eq!(rungs(&study, 0), [27, 9, 3, 1], "{slots} slots");
+    }
+}
+
+#[test]
+fn the_brackets_of_hyperband_do_not_end_rungs_for_each_other() {
+    for slots in [1, 3] {
+        let document = json!({
+            "searcher": {"kind": "random"}, "stopper": {"kind": "hyperband"},
+            "budget": {"max": 27}, "trials": 49, "concurrency": slots,
+        });
+        let (study, _) = Cluster::new(4).run(study(document), |s, _| s);
+        assert_eq!(rungs(&study, 0), [27, 9, 3, 1], "{slots} slots");
+        assert_eq!(rungs(&study, 1), [12, 4, 1], "{slots} slots");
+        assert_eq!(rungs(&study, 2), [6, 2], "{slots} slots");
+        assert_eq!(rungs(&study, 3), [4], "{slots} slots");
+    }
+}
+
+#[test]
+fn a_pause_ends_no_rung() {
+    let mut study = halving(1);
+    let actions = study.apply(Event::Started).expect("may begin");
+    train(&mut study, actions, |study| {
+        assert_eq!(study.apply(Event::Paused), Ok(vec![]));
+        study.apply(Event::Resumed).expect("a wish")
+    });
+    assert_eq!(rungs(&study, 0), [27, 9, 3, 1]);
+}
+
+#[test]
+fn a_trial_that_was_promoted_and_then_stopped_does_not_go_on() {
+    let mut study = halving(1);
+    let actions = study.apply(Event::Started).expect("may begin");
+    // Trials 0 to 8 are promoted; a user stops 3 while it waits for its slot.
+    let all = train(&mut study, actions, |study| {
+        let waits = study.trials().get(3).map(|t| t.state) == Some(TrialState::Waiting);
+        if waits && study.trials().len() == 27 && !study.trials()[26].rungs.is_empty() {
+            return study.apply(Event::Stopped { trial: 3 }).expect("a fact");
+        }
+        Vec::new()
+    });
+    assert_eq!(study.trials()[3].state, TrialState::Stopped);
+    let goes_on = |a: &&Action| matches!(a, Action::Continue { trial: 3, .. });
+    assert_eq!(all.iter().find(goes_on), None);
+    assert_eq!(rungs(&study, 0), [27, 8, 2, 1]);
+}
