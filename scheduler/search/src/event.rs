@@ -16,7 +16,8 @@ pub enum Event {
         step: u64,
         values: Vec<f64>,
     },
-    /// A trial has trained as far as it was told to, or as far as it ever will (`exhausted`), and holds no slot any more.
+    /// A trial has trained as far as it was told to, or as far as it ever will (`exhausted`), and holds no slot any more. Of a trial that
+    /// runs, one short of its budget and not `exhausted` is about a rung that ended before, and changes nothing.
     Finished {
         trial: TrialNumber,
         step: u64,

@@ -142,6 +142,9 @@ impl Study {
     pub fn apply(&mut self, event: Event) -> Result<Vec<Action>, EventError> {
         self.check(&event)?;
         let mut actions = Vec::new();
+        if self.is_of_an_ended_rung(&event) {
+            return Ok(actions);
+        }
         if let Some(event) = self.in_turn(event) {
             self.take(event, &mut actions);
             self.fill(&mut actions);
@@ -151,6 +154,21 @@ impl Study {
             self.fill(&mut actions);
         }
         Ok(actions)
+    }
+
+    /// Whether it says again that a rung has ended whose trial has been told to go on since then.
+    fn is_of_an_ended_rung(&self, event: &Event) -> bool {
+        let Event::Finished {
+            trial,
+            step,
+            exhausted: false,
+            ..
+        } = event
+        else {
+            return false;
+        };
+        let trial = &self.record.trials[*trial as usize];
+        trial.state == TrialState::Running && *step < trial.budget
     }
 
     /// The event, unless it is the result of work whose turn has to come.

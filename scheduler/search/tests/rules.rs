@@ -111,3 +111,28 @@ fn a_trial_that_was_promoted_and_then_stopped_does_not_go_on() {
     assert_eq!(all.iter().find(goes_on), None);
     assert_eq!(rungs(&study, 0), [27, 8, 2, 1]);
 }
+
+/// Whoever tells the study that a rung has ended may be killed before it has noted so, and tells it again.
+#[test]
+fn the_end_of_a_rung_told_again_is_not_the_end_of_the_next_one() {
+    for reproducible in [false, true] {
+        let mut study = study(json!({
+            "searcher": {"kind": "random"}, "stopper": {"kind": "asha"}, "budget": {"max": 9}, "trials": 3,
+            "concurrency": 1, "reproducible": reproducible,
+        }));
+        study.apply(Event::Started).expect("may begin");
+        study.apply(finished(0, 1, 0.1)).expect("a fact");
+        study.apply(finished(1, 1, 0.2)).expect("a fact");
+        let actions = study.apply(finished(2, 1, 0.3)).expect("a fact");
+        let expected = Action::Continue {
+            trial: 0,
+            budget: 3,
+        };
+        assert_eq!(actions, [expected]);
+        let before = study.clone();
+        assert_eq!(study.apply(finished(0, 1, 0.1)), Ok(vec![]));
+        assert_eq!(study, before);
+        study.apply(finished(0, 3, 0.05)).expect("a fact");
+        assert_eq!(study.trials()[0].rungs.len(), 2);
+    }
+}
