@@ -3,7 +3,7 @@
 mod cluster;
 
 use cluster::{Cluster, spec};
-use muster_search::{Action, Event, Study, TrialNumber, TrialState};
+use muster_search::{Action, Event, Phase, Study, TrialNumber, TrialState};
 use serde_json::{Value, json};
 
 fn study(document: Value) -> Study {
@@ -134,5 +134,42 @@ fn the_end_of_a_rung_told_again_is_not_the_end_of_the_next_one() {
         assert_eq!(study, before);
         study.apply(finished(0, 3, 0.05)).expect("a fact");
         assert_eq!(study.trials()[0].rungs.len(), 2);
+    }
+}
+
+fn population(trials: u32) -> Study {
+    study(json!({
+        "searcher": {"kind": "random"}, "stopper": {"kind": "pbt", "population": 8, "interval": 3},
+        "budget": {"max": 60}, "trials": trials, "concurrency": 8,
+    }))
+}
+
+#[test]
+fn a_population_goes_on_when_one_of_it_has_failed_or_was_stopped() {
+    for end in [Event::Failed { trial: 2 }, Event::Stopped { trial: 2 }] {
+        let mut study = population(60);
+        let actions = study.apply(Event::Started).expect("may begin");
+        assert_eq!(actions.len(), 8);
+        let mut more = study.apply(end.clone()).expect("a fact");
+        assert!(
+            matches!(
+                more[..],
+                [Action::Create {
+                    trial: 8,
+                    from: None,
+                    ..
+                }]
+            ),
+            "{more:?}"
+        );
+        more.extend(
+            actions
+                .into_iter()
+                .filter(|a| !matches!(a, Action::Create { trial: 2, .. })),
+        );
+        train(&mut study, more, |_| Vec::new());
+        assert_eq!(study.phase(), Phase::Finished);
+        let copies = study.trials().iter().filter(|t| t.from.is_some()).count();
+        assert!(copies >= 8, "{copies} copies after {end:?}");
     }
 }

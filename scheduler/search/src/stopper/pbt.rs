@@ -65,8 +65,9 @@ impl Memory {
         if let Some(birth) = self.births.pop_front() {
             return Next::Create(birth);
         }
-        let founders = record.trials.iter().filter(|t| t.from.is_none()).count();
-        if record.may_create() && founders < rule.population {
+        // Whoever failed or was stopped by a user leaves a place: below its full size a population never compares again.
+        let members = record.trials.iter().filter(|t| t.holds_slot() || lives(t));
+        if record.may_create() && members.count() < rule.population {
             return Next::Create(Birth::of_budget(rule.interval.min(max)));
         }
         Next::Wait
@@ -90,18 +91,19 @@ fn rule(record: &Record) -> Rule {
     }
 }
 
+fn lives(trial: &Trial) -> bool {
+    matches!(
+        trial.state,
+        TrialState::Running | TrialState::Waiting | TrialState::Completed
+    )
+}
+
 /// One of the best to copy from, if the trial is among the worst of those who live.
 fn donor<'a>(record: &'a Record, trial: &Trial, rule: &Rule) -> Option<(&'a Trial, Draw)> {
-    let lives = |t: &&Trial| {
-        matches!(
-            t.state,
-            TrialState::Running | TrialState::Waiting | TrialState::Completed
-        )
-    };
     let mut living: Vec<&Trial> = record
         .trials
         .iter()
-        .filter(lives)
+        .filter(|t| lives(t))
         .filter(|t| t.outcome.is_some())
         .collect();
     if living.len() < rule.population.min(record.limit as usize) {
