@@ -293,7 +293,8 @@ impl Study {
         if trial.state != TrialState::Running || !trial.record(step, losses) {
             return;
         }
-        if self.reaches_target(number) {
+        // Who reports when depends on the machines; the same value counts in its turn when the rung has ended.
+        if !self.record.spec.reproducible && self.reaches_target(number) {
             return self.close(actions);
         }
         if stopper::is_behind(&self.record, number) {
@@ -318,11 +319,15 @@ impl Study {
         if !losses.is_empty() {
             trial.record(step, losses);
         }
-        trial.outcome = trial.reports.last().cloned();
         if trial.state == TrialState::Stopping {
             trial.state = TrialState::Stopped;
+            // How far it came until it stopped depends on the machines.
+            if !self.record.spec.reproducible {
+                trial.outcome = trial.reports.last().cloned();
+            }
             return;
         }
+        trial.outcome = trial.reports.last().cloned();
         trial.rungs.extend(trial.outcome.clone());
         trial.state = if exhausted || trial.budget >= max {
             TrialState::Completed

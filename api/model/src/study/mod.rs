@@ -65,7 +65,8 @@ pub struct Objective {
     /// As trials report it, such as `test_accuracy`.
     pub metric: String,
     pub goal: Goal,
-    /// The study is done when a trial reaches it; HyperDrive predicts whether one will.
+    /// The study is done when a trial reaches it; HyperDrive predicts whether one will. With `reproducible` only the values with which
+    /// rungs end count.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target: Option<f64>,
 }
