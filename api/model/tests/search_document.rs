@@ -197,6 +197,7 @@ fn bad_constraints_are_named() {
         ("(rate < 1", "a closing bracket before \"< 1\""),
         ("rate < 1 2", "the end of the constraint before \"2\""),
         ("rate < 1e", "a number, not \"1e\""),
+        ("rate < 1e999", "a number, not \"1e999\""),
     ] {
         assert_eq!(
             text(given),
@@ -205,6 +206,28 @@ fn bad_constraints_are_named() {
     }
     let deep = format!("{}rate{} < 1", "(".repeat(50), ")".repeat(50));
     assert!(text(&deep).ends_with("at most 32 nested brackets and signs"));
+}
+
+/// A search is saved as JSON, whose readers follow no deep nesting, and each constraint is worked out for each candidate.
+#[test]
+fn long_constraints_are_flat_and_longer_ones_are_refused() {
+    let sum = |terms: usize| format!("rate{} < 1000", "+1".repeat(terms));
+    let with_constraints = |texts: Value| with(document(rate()), "constraints", texts);
+    let space = read(with_constraints(json!([sum(490)]))).space();
+    let space = space.expect("valid");
+    let saved = serde_json::to_string(&space).expect("serialisable");
+    let loaded: muster_model::study::Space = serde_json::from_str(&saved).expect("readable");
+    assert_eq!(loaded, space);
+    assert!(loaded.allows(&[Some(0.1)]));
+
+    assert_eq!(
+        mistake(with_constraints(json!(["rate < 1", sum(200_000)]))),
+        "constraints[1] is 400011 bytes; expected at most 1000 bytes"
+    );
+    assert_eq!(
+        mistake(with_constraints(json!(vec!["rate < 1"; 129]))),
+        "constraints is 129 constraints; expected at most 128 constraints"
+    );
 }
 
 #[test]

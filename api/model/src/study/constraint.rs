@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 /// An inequality over inner values.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Constraint {
-    left: Term,
+    left: Sum,
     order: Order,
-    right: Term,
+    right: Sum,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,16 +26,15 @@ enum Order {
     AtLeast,
 }
 
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-enum Term {
+/// What it takes to work a side out, operators after their operands: a list and no tree, because a long sum would be a tree so deep that
+/// whoever walks or reads it needs as deep a stack.
+type Sum = Vec<Step>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+enum Step {
     Number(f64),
     /// The value of a dimension.
     Value(usize),
-    Operation(Operator, Box<Term>, Box<Term>),
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-enum Operator {
     Plus,
     Minus,
     Times,
@@ -53,10 +52,13 @@ impl Constraint {
             rest: text.trim_start(),
             dimensions,
             depth: 0,
+            read: Sum::new(),
         };
-        let left = reader.sum()?;
+        reader.sum()?;
+        let left = std::mem::take(&mut reader.read);
         let order = reader.order()?;
-        let right = reader.sum()?;
+        reader.sum()?;
+        let right = std::mem::take(&mut reader.read);
         if !reader.rest.is_empty() {
             return Err(format!(
                 "the end of the constraint before {:?}",
@@ -70,8 +72,8 @@ impl Constraint {
     #[must_use]
     pub fn holds(&self, space: &Space, point: &[Option<f64>]) -> bool {
         let (Some(left), Some(right)) = (
-            self.left.value(space, point),
-            self.right.value(space, point),
+            value(&self.left, space, point),
+            value(&self.right, space, point),
         ) else {
             return true;
         };
@@ -84,28 +86,33 @@ impl Constraint {
     }
 }
 
-impl Term {
-    fn value(&self, space: &Space, point: &[Option<f64>]) -> Option<f64> {
-        match self {
-            Self::Number(number) => Some(*number),
-            Self::Value(d) => space.dimensions[*d].domain.number(point[*d]?),
-            Self::Operation(operator, left, right) => {
-                let (left, right) = (left.value(space, point)?, right.value(space, point)?);
-                Some(match operator {
-                    Operator::Plus => left + right,
-                    Operator::Minus => left - right,
-                    Operator::Times => left * right,
-                    Operator::Over => left / right,
-                })
+/// `None` when the point lacks one of its parameters.
+fn value(sum: &[Step], space: &Space, point: &[Option<f64>]) -> Option<f64> {
+    let mut stack: Vec<f64> = Vec::with_capacity(8);
+    for step in sum {
+        let value = match step {
+            Step::Number(number) => *number,
+            Step::Value(d) => space.dimensions[*d].domain.number(point[*d]?)?,
+            Step::Plus | Step::Minus | Step::Times | Step::Over => {
+                let (right, left) = (stack.pop()?, stack.pop()?);
+                match step {
+                    Step::Plus => left + right,
+                    Step::Minus => left - right,
+                    Step::Times => left * right,
+                    _ => left / right,
+                }
             }
-        }
+        };
+        stack.push(value);
     }
+    stack.pop()
 }
 
 struct Reader<'a> {
     rest: &'a str,
     dimensions: &'a [Dimension],
     depth: u32,
+    read: Sum,
 }
 
 impl Reader<'_> {
@@ -131,56 +138,59 @@ impl Reader<'_> {
         Err(format!("<=, >=, < or > before {:?}", self.rest))
     }
 
-    fn sum(&mut self) -> Result<Term, String> {
-        let mut left = self.product()?;
+    fn sum(&mut self) -> Result<(), String> {
+        self.product()?;
         loop {
             let operator = if self.take("+") {
-                Operator::Plus
+                Step::Plus
             } else if self.take("-") {
-                Operator::Minus
+                Step::Minus
             } else {
-                return Ok(left);
+                return Ok(());
             };
-            left = Term::Operation(operator, Box::new(left), Box::new(self.product()?));
+            self.product()?;
+            self.read.push(operator);
         }
     }
 
-    fn product(&mut self) -> Result<Term, String> {
-        let mut left = self.factor()?;
+    fn product(&mut self) -> Result<(), String> {
+        self.factor()?;
         loop {
             let operator = if self.take("*") {
-                Operator::Times
+                Step::Times
             } else if self.take("/") {
-                Operator::Over
+                Step::Over
             } else {
-                return Ok(left);
+                return Ok(());
             };
-            left = Term::Operation(operator, Box::new(left), Box::new(self.factor()?));
+            self.factor()?;
+            self.read.push(operator);
         }
     }
 
-    fn factor(&mut self) -> Result<Term, String> {
+    fn factor(&mut self) -> Result<(), String> {
         self.depth += 1;
         if self.depth > MAX_DEPTH {
             return Err(format!("at most {MAX_DEPTH} nested brackets and signs"));
         }
-        let term = if self.take("(") {
-            let inner = self.sum()?;
+        if self.take("(") {
+            self.sum()?;
             if !self.take(")") {
                 return Err(format!("a closing bracket before {:?}", self.rest));
             }
-            inner
         } else if self.take("-") {
-            let zero = Box::new(Term::Number(0.0));
-            Term::Operation(Operator::Minus, zero, Box::new(self.factor()?))
+            self.read.push(Step::Number(0.0));
+            self.factor()?;
+            self.read.push(Step::Minus);
         } else {
-            self.atom()?
-        };
+            let operand = self.atom()?;
+            self.read.push(operand);
+        }
         self.depth -= 1;
-        Ok(term)
+        Ok(())
     }
 
-    fn atom(&mut self) -> Result<Term, String> {
+    fn atom(&mut self) -> Result<Step, String> {
         if self
             .rest
             .starts_with(|c: char| c.is_ascii_digit() || c == '.')
@@ -199,10 +209,10 @@ impl Reader<'_> {
             return Err(format!("a number or a parameter's name, not {name:?}"));
         };
         self.rest = rest.trim_start();
-        Ok(Term::Value(d))
+        Ok(Step::Value(d))
     }
 
-    fn number(&mut self) -> Result<Term, String> {
+    fn number(&mut self) -> Result<Step, String> {
         let bytes = self.rest.as_bytes();
         let mut end = 0;
         while end < bytes.len() {
@@ -215,10 +225,9 @@ impl Reader<'_> {
             end += 1;
         }
         let (text, rest) = self.rest.split_at(end);
-        let number = text
-            .parse()
-            .map_err(|_| format!("a number, not {text:?}"))?;
+        let number = text.parse().ok().filter(|n: &f64| n.is_finite());
+        let number = number.ok_or_else(|| format!("a number, not {text:?}"))?;
         self.rest = rest.trim_start();
-        Ok(Term::Number(number))
+        Ok(Step::Number(number))
     }
 }

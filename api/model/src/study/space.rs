@@ -7,6 +7,9 @@ use std::collections::BTreeMap;
 
 /// More parameters than this are refused.
 pub const MAX_PARAMETERS: usize = 128;
+/// More constraints than this, and longer ones, are refused: all of them are worked out for every candidate.
+const MAX_CONSTRAINTS: usize = 128;
+const MAX_CONSTRAINT_BYTES: usize = 1000;
 /// A grid of more points than this is refused.
 pub const MAX_GRID: u64 = 1_000_000;
 
@@ -64,16 +67,7 @@ impl Space {
                 parent,
             });
         }
-        let mut read = Vec::new();
-        for (i, text) in constraints.iter().enumerate() {
-            match Constraint::parse(text, &dimensions) {
-                Ok(constraint) => read.push(constraint),
-                Err(expected) => {
-                    let field = format!("constraints[{i}]");
-                    errors.check(&field, &format!("{text:?}"), false, &expected);
-                }
-            }
-        }
+        let read = read_constraints(constraints, &dimensions, errors);
         (errors.0.len() == before).then_some(Self {
             dimensions,
             constraints: read,
@@ -179,6 +173,34 @@ impl Space {
             "a grid of at most 1000000 points: larger steps, fewer parameters, or another searcher",
         );
     }
+}
+
+/// Those that can be read; what is wrong with the others goes to `errors`.
+fn read_constraints(
+    texts: &[String],
+    dimensions: &[Dimension],
+    errors: &mut Errors,
+) -> Vec<Constraint> {
+    errors.check(
+        "constraints",
+        &format!("{} constraints", texts.len()),
+        texts.len() <= MAX_CONSTRAINTS,
+        &format!("at most {MAX_CONSTRAINTS} constraints"),
+    );
+    let mut read = Vec::new();
+    for (i, text) in texts.iter().take(MAX_CONSTRAINTS).enumerate() {
+        let field = format!("constraints[{i}]");
+        if text.len() > MAX_CONSTRAINT_BYTES {
+            let expected = format!("at most {MAX_CONSTRAINT_BYTES} bytes");
+            errors.check(&field, &format!("{} bytes", text.len()), false, &expected);
+            continue;
+        }
+        match Constraint::parse(text, dimensions) {
+            Ok(constraint) => read.push(constraint),
+            Err(expected) => errors.check(&field, &format!("{text:?}"), false, &expected),
+        }
+    }
+    read
 }
 
 fn check_names(parameter: &Parameter, before: &[Parameter], at: &str, errors: &mut Errors) {
