@@ -104,18 +104,6 @@ impl Domain {
         }
     }
 
-    /// The number of `value` in a finite domain.
-    #[must_use]
-    pub fn index(&self, value: f64) -> u64 {
-        match self {
-            Self::Float { low, step, .. } => {
-                step.map_or(0, |step| ((value - low) / step).round() as u64)
-            }
-            Self::Int { low, step, .. } => ((value as i64 - low) / step) as u64,
-            Self::Categorical { .. } => value as u64,
-        }
-    }
-
     /// As the user's document has it.
     #[must_use]
     pub fn value(&self, inner: f64) -> Value {

@@ -4,6 +4,9 @@ use super::{Domain, Errors};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+/// Beyond it floats do not count every step.
+const MOST_STEPS: f64 = 1e15;
+
 /// A parameter of the search. Its value goes into the field of the job document that `field`, or else `name`, names.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -122,51 +125,6 @@ const KATIB: Words = Words {
 };
 
 impl Parameter {
-    /// A float from `low` to `high`; the other fields are as if left out.
-    #[must_use]
-    pub fn float(name: &str, low: f64, high: f64) -> Self {
-        Self {
-            low: Some(low),
-            high: Some(high),
-            ..Self::bare(name, ParameterKind::Float)
-        }
-    }
-
-    /// An integer from `low` to `high`.
-    #[must_use]
-    pub fn int(name: &str, low: i32, high: i32) -> Self {
-        Self {
-            low: Some(f64::from(low)),
-            high: Some(f64::from(high)),
-            ..Self::bare(name, ParameterKind::Int)
-        }
-    }
-
-    /// One of `choices`.
-    #[must_use]
-    pub fn categorical(name: &str, choices: Vec<Value>) -> Self {
-        Self {
-            choices: Some(choices),
-            ..Self::bare(name, ParameterKind::Categorical)
-        }
-    }
-
-    fn bare(name: &str, kind: ParameterKind) -> Self {
-        Self {
-            name: name.to_owned(),
-            field: None,
-            kind,
-            low: None,
-            high: None,
-            step: None,
-            log: None,
-            choices: None,
-            ordered: None,
-            feasible_space: None,
-            when: None,
-        }
-    }
-
     /// Where the value goes in the job document.
     #[must_use]
     pub fn target(&self) -> &str {
@@ -271,7 +229,14 @@ impl Parameter {
             !written.log || low > 0.0,
             &format!("above 0, because {} asks for the log scale", words.log),
         );
-        self.check_step(at, written, high - low, errors);
+        let span = high - low;
+        errors.check(
+            &format!("{at}.{}", words.high),
+            &high.to_string(),
+            span.is_finite(),
+            &format!("a finite distance from {}", words.low),
+        );
+        self.check_step(at, written, span, errors);
         if self.kind == ParameterKind::Float {
             return Some(Domain::Float {
                 low,
@@ -310,6 +275,13 @@ impl Parameter {
             !written.log,
             "left out: with the log scale values have no equal steps",
         );
+        let (low, high) = (written.words.low, written.words.high);
+        errors.check(
+            &field,
+            &shown,
+            !(span.is_finite() && step > 0.0) || span / step <= MOST_STEPS,
+            &format!("larger: at most 10^15 steps from {low} to {high}"),
+        );
     }
 
     fn choice(&self, at: &str, written: Written, errors: &mut Errors) -> Option<Domain> {
@@ -332,22 +304,29 @@ impl Parameter {
             (1..=1000).contains(&choices.len()),
             "1 to 1000 choices",
         );
-        for (i, choice) in choices.iter().enumerate() {
+        let discrete = self.kind == ParameterKind::Discrete;
+        let mut read: Vec<Value> = Vec::with_capacity(choices.len());
+        for (i, choice) in choices.into_iter().enumerate() {
+            let shown = choice.to_string();
+            let value = if discrete {
+                read_number(choice)
+            } else {
+                choice
+            };
+            let same = |other: &Value| match (other.as_f64(), value.as_f64()) {
+                (Some(a), Some(b)) if discrete => a == b,
+                _ => *other == value,
+            };
             errors.check(
                 &format!("{field}[{i}]"),
-                &choice.to_string(),
-                !choices[..i].contains(choice),
+                &shown,
+                !read.iter().any(same),
                 "a choice that does not stand there already",
             );
+            read.push(value);
         }
-        let discrete = self.kind == ParameterKind::Discrete;
-        let choices = if discrete {
-            choices.into_iter().map(read_number).collect()
-        } else {
-            choices
-        };
         Some(Domain::Categorical {
-            choices,
+            choices: read,
             ordered: self.ordered.unwrap_or(discrete),
         })
     }
