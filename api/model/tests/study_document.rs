@@ -42,9 +42,7 @@ fn a_field_that_the_job_does_not_have_is_named() {
     );
     assert!(text.contains("unknown field `optimiser`"), "{text}");
 
-    let mut document = example();
-    document["search"]["parameters"][3]["field"] = json!("engine.model.hidden[4]");
-    let text = mistake(document);
+    let text = mistake(with_field(2, "engine.model.hidden[4]"));
     assert!(
         text.contains("for \"engine.model.hidden[4]\"") && text.contains("[4] is not there"),
         "{text}"
@@ -83,4 +81,83 @@ fn what_is_wrong_with_the_search_or_the_job_is_named_by_its_place() {
     let mut document = example();
     document["name"] = json!("Fashion");
     assert!(mistake(document).starts_with("name is \"Fashion\"; "));
+}
+
+fn with_field(i: usize, field: &str) -> Value {
+    let mut document = example();
+    document["search"]["parameters"][i]["field"] = json!(field);
+    document
+}
+
+#[test]
+fn a_parameter_overwrites_nothing_that_the_study_says() {
+    for (field, own) in [
+        ("name", "name"),
+        ("labels", "labels"),
+        ("labels.team", "labels"),
+        ("stop.epochs", "stop.epochs"),
+        ("stop", "stop.epochs"),
+    ] {
+        assert_eq!(
+            mistake(with_field(1, field)),
+            format!(
+                "search.parameters[1].field is {field:?}; expected another than {own}, which the study says for all its trials"
+            )
+        );
+    }
+}
+
+#[test]
+fn two_parameters_of_one_trial_do_not_go_to_one_place() {
+    for field in [
+        "engine.model.hidden",
+        "engine.model.hidden[0]",
+        "engine.model",
+    ] {
+        assert_eq!(
+            mistake(with_field(3, field)),
+            format!(
+                "search.parameters[3].field is {field:?}; expected apart from \"engine.model.hidden\", where \"hidden\" goes, unless the two depend on different values of one parameter"
+            )
+        );
+    }
+    let text = mistake(with_field(3, "engine.model.hidden[00]"));
+    assert!(
+        text.contains("apart from \"engine.model.hidden\""),
+        "{text}"
+    );
+    let mut document = example();
+    document["search"]["parameters"][2]["field"] = json!("engine.model.hidden[0]");
+    document["search"]["parameters"][2]["choices"] = json!([64, 128]);
+    document["search"]["parameters"][3]["field"] = json!("engine.model.hidden[00]");
+    document["job"]["engine"]["model"]["hidden"] = json!([1]);
+    let text = mistake(document);
+    assert!(text.contains("[00] is not there"), "{text}");
+}
+
+/// Both widths go to one field, and no trial has both.
+#[test]
+fn parameters_of_different_branches_may_go_to_one_place() {
+    let branches = |deep: &str| {
+        let mut document = example();
+        let parameters = &mut document["search"]["parameters"];
+        parameters[0] = json!({"name": "kind", "field": "engine.optimizer", "type": "categorical",
+            "choices": [{"kind": "sgd", "learning_rate": 0.1}, {"kind": "adam", "learning_rate": 0.1}]});
+        parameters[1] = json!({"name": "depth", "field": "priority", "type": "categorical", "choices": [1, 2],
+            "when": {"parameter": "kind", "is": [{"kind": "sgd", "learning_rate": 0.1}]}});
+        parameters[2] = json!({"name": "shallow", "field": "engine.model.hidden", "type": "categorical",
+            "choices": [[64], [128]], "when": {"parameter": "depth", "is": [1]}});
+        parameters[3] = json!({"name": "deep", "field": "engine.model.hidden[0]", "type": "int", "low": 8, "high": 16,
+            "when": {"parameter": "kind", "is": [{"kind": deep, "learning_rate": 0.1}]}});
+        document["job"]["engine"]["model"]["hidden"] = json!([32, 32]);
+        document["job"]["engine"]["batch"] = json!(32);
+        document["job"]["engine"]
+            .as_object_mut()
+            .expect("fields")
+            .remove("optimizer");
+        document
+    };
+    let study: StudySpec = serde_json::from_value(branches("adam")).expect("a document");
+    study.validate().expect("valid");
+    assert!(mistake(branches("sgd")).starts_with("search.parameters[3].field is "));
 }

@@ -67,11 +67,7 @@ impl StudySpec {
             }
             Ok(_) => Err(errors),
             Err(found) => {
-                let inside = found.into_iter().map(|e| FieldError {
-                    field: format!("search.{}", e.field),
-                    ..e
-                });
-                errors.extend(inside);
+                errors.extend(within_search(found));
                 Err(errors)
             }
         }
@@ -97,10 +93,7 @@ impl StudySpec {
             Value::from(format!("{}-{number}", self.name)),
         )?;
         set(&mut document, "labels", serde_json::json!(self.labels))?;
-        let stop = match self.search.budget.unit {
-            BudgetUnit::Epochs => "stop.epochs",
-            BudgetUnit::Steps => "stop.steps",
-        };
+        let stop = stop_field(self.search.budget.unit);
         set(&mut document, stop, Value::from(budget))?;
         // A trial's seed is its own unless the job says one or a parameter does.
         if document
@@ -126,9 +119,21 @@ impl StudySpec {
         })
     }
 
+    /// The fields of the job that a trial has from the study.
+    fn own_fields(&self) -> Vec<&str> {
+        let mut fields = OWN.to_vec();
+        fields.push(stop_field(self.search.budget.unit));
+        fields
+    }
+
     /// Tries the ends of every range and every choice. A job that is broken is the parameter's fault if it cannot be read because of
     /// it, or if the rule that it breaks is about the parameter's field; else it is the job's own.
     fn check_fields(&self, space: &Space) -> Vec<FieldError> {
+        let mut errors = Errors::default();
+        space.check_targets(&self.own_fields(), &mut errors);
+        if !errors.0.is_empty() {
+            return within_search(errors.0);
+        }
         let (mut by_parameter, mut by_job) = (Vec::new(), Vec::new());
         for (i, dimension) in space.dimensions.iter().enumerate() {
             for value in probes(&dimension.domain) {
@@ -176,6 +181,15 @@ impl StudySpec {
     }
 }
 
+/// What is wrong with the search, by its place in the study's document.
+fn within_search(errors: Vec<FieldError>) -> Vec<FieldError> {
+    let inside = errors.into_iter().map(|e| FieldError {
+        field: format!("search.{}", e.field),
+        ..e
+    });
+    inside.collect()
+}
+
 /// What is wrong with the job of a trial.
 #[derive(PartialEq)]
 enum Broken {
@@ -214,6 +228,13 @@ fn probes(domain: &Domain) -> Vec<f64> {
     }
 }
 
+fn stop_field(unit: BudgetUnit) -> &'static str {
+    match unit {
+        BudgetUnit::Epochs => "stop.epochs",
+        BudgetUnit::Steps => "stop.steps",
+    }
+}
+
 /// Puts `value` at a path such as `engine.model.hidden[0]`: the last name may be new, an index must be there.
 fn set(document: &mut Value, path: &str, value: Value) -> Result<(), FieldError> {
     let wrong = |expected: String| FieldError {
@@ -236,9 +257,11 @@ fn set(document: &mut Value, path: &str, value: Value) -> Result<(), FieldError>
             .entry(name.to_owned())
             .or_insert_with(|| Value::Object(serde_json::Map::new()));
         for index in indices {
-            let number = index
-                .strip_suffix(']')
-                .and_then(|n| n.parse::<usize>().ok());
+            // One way to write a number, or two parameters could go to one place under two names.
+            let number = index.strip_suffix(']').and_then(|text| {
+                let number = text.parse::<usize>().ok()?;
+                (number.to_string() == text).then_some(number)
+            });
             let found = number.and_then(|n| here.get_mut(n));
             here = found.ok_or_else(|| {
                 wrong(format!(

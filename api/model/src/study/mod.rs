@@ -11,6 +11,7 @@ mod parameter;
 mod searcher;
 mod space;
 mod stopper;
+mod targets;
 
 pub use constraint::Constraint;
 pub use document::{StudyKind, StudySpec};
