@@ -6,7 +6,8 @@ import re
 import unittest
 
 import kubernetes_validate
-from chart import MATRIX, NAMESPACE, TESTS, CHART, containers, files, helm, matches, name_of, objects, pods, render_case
+import yaml
+from chart import MATRIX, NAMESPACE, TESTS, CHART, containers, files, helm, matches, name_of, objects, pods, render, render_case
 
 # The oldest that Chart.yaml admits, and the newest whose schemas are at hand.
 VERSIONS = ("1.25", "1.36")
@@ -108,6 +109,19 @@ class Rendered(unittest.TestCase):
             self.assertEqual(spec["imagePullSecrets"], [{"name": "mirror-login"}], name_of(item))
             for container in containers(spec):
                 self.assertTrue(container["image"].startswith("mirror.example.com:5000/muster/"), container["image"])
+
+    def test_an_image_of_a_pool_is_its_own(self):
+        """Production's images.executor has a digest, which is of that image and of no other."""
+        version = yaml.safe_load((CHART / "Chart.yaml").read_text())["appVersion"]
+        pool = "executor.pools.own"
+        given = [f"{pool}.gpus=none", f"{pool}.cpuSlots=1", f"{pool}.image.repository=ours/executor", "images.executor.tag=4.5.6"]
+        mirror = "mirror.example.com:5000/muster"
+        for more, expected in (([], f"{mirror}/ours/executor:{version}"), ([f"{pool}.image.tag=1.2.3"], f"{mirror}/ours/executor:1.2.3")):
+            items = objects(render(MATRIX["production"][0], [part for one in [*given, *more] for part in ("--set", one)]))
+            for pool_name, image in (("own", expected), ("mixed", f"{mirror}/muster-executor@sha256:{'2' * 64}")):
+                spec = next(spec for item, _, spec in pods(items) if name_of(item) == f"DaemonSet/muster-executor-{pool_name}")
+                for container in containers(spec):
+                    self.assertEqual(container["image"], image)
 
     def test_selectors_find_their_pods_and_no_others(self):
         for name, items in each():

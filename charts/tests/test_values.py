@@ -32,6 +32,7 @@ BAD = [
     ({"security": {"runAsUser": 0}}, ["/security/runAsUser", "want 1"]),
     ({"images": {"controlPlane": {"tag": "latest"}}}, ["/images/controlPlane/tag"]),
     ({"images": {"controlPlane": {"digest": "abc"}}}, ["/images/controlPlane/digest", "sha256"]),
+    ({"executor": {"pools": {"cpu": {**POOL, "image": {"tag": "1.2"}}}}}, ["/executor/pools/cpu/image", "'repository'"]),
     ({"images": {"registry": "https://mirror.example.com"}}, ["/images/registry"]),
     ({"images": {"pullPolicy": "Sometimes"}}, ["/images/pullPolicy", "'IfNotPresent'"]),
     ({"postgres": {"mode": "internal"}}, ["/postgres/mode", "'external', 'bundled'"]),
