@@ -33,6 +33,7 @@ BAD = [
     ({"images": {"controlPlane": {"tag": "latest"}}}, ["/images/controlPlane/tag"]),
     ({"images": {"controlPlane": {"digest": "abc"}}}, ["/images/controlPlane/digest", "sha256"]),
     ({"executor": {"pools": {"cpu": {**POOL, "image": {"tag": "1.2"}}}}}, ["/executor/pools/cpu/image", "'repository'"]),
+    ({"executor": {"data": {"kind": "hostPath"}}, "security": {"runAsUser": None}}, ["executor.data.prepare is true", "security.runAsUser"]),
     ({"images": {"registry": "https://mirror.example.com"}}, ["/images/registry"]),
     ({"images": {"pullPolicy": "Sometimes"}}, ["/images/pullPolicy", "'IfNotPresent'"]),
     ({"postgres": {"mode": "internal"}}, ["/postgres/mode", "'external', 'bundled'"]),
