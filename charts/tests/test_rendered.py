@@ -179,6 +179,24 @@ class Rendered(unittest.TestCase):
             ports = [port["port"] for rule in policies[f"muster-{name}"]["egress"] for port in rule.get("ports", [])]
             self.assertEqual(9000 in ports, reaches, name)
 
+    def test_credentials_of_the_cloud_can_be_fetched(self):
+        """Without a secret they come from where AWS, Google and Azure hand them out: links of the node, or a service beside the bucket."""
+        values, _ = MATRIX["bucket"]
+        of_cloud = ["--set", "checkpoints.bucket.credentialsSecret="]
+        for arguments, expected in (([], False), (of_cloud, True)):
+            items = objects(render(values, arguments))
+            for name in ("muster-api", "muster-executor"):
+                policy = next(item["spec"] for item in items if name_of(item) == f"NetworkPolicy/{name}")
+                rules = [rule for rule in policy["egress"] if 9000 in [port["port"] for port in rule.get("ports", [])]]
+                self.assertEqual([443 in [port["port"] for port in rule["ports"]] for rule in rules], [expected], name)
+                blocks = {peer["ipBlock"]["cidr"] for rule in policy["egress"] for peer in rule.get("to", []) if "ipBlock" in peer}
+                self.assertEqual(blocks, {"169.254.169.252/30", "169.254.170.23/32"} if expected else set(), name)
+        # The port is opened once where the two are one.
+        items = objects(render(values, [*of_cloud, "--set", "checkpoints.bucket.port=443"]))
+        policy = next(item["spec"] for item in items if name_of(item) == "NetworkPolicy/muster-api")
+        ports = [port["port"] for rule in policy["egress"] for port in rule.get("ports", [])]
+        self.assertEqual(ports.count(443), 1)
+
     def test_secrets_are_random_and_never_written_out(self):
         def secrets(items):
             return {key: base64.b64decode(value).decode() for item in items if item["kind"] == "Secret" for key, value in item["data"].items()}
