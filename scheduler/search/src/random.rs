@@ -12,6 +12,7 @@ pub(crate) enum Purpose {
     TrialSeed = 2,
     Explore = 3,
     Scramble = 4,
+    Restart = 5,
 }
 
 pub(crate) struct Draw(ChaCha8Rng);

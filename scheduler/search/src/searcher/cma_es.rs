@@ -4,7 +4,7 @@
 
 use super::quadratic::{Quadratic, Row, rows_wanted};
 use super::{spread, tpe};
-use crate::random::Draw;
+use crate::random::{Draw, Purpose};
 use crate::study::Record;
 use crate::trial::TrialNumber;
 use muster_model::study::{Domain, Point, Space};
@@ -264,6 +264,9 @@ impl Memory {
             return;
         };
         let asked = self.asked.swap_remove(at);
+        // Who failed or was stopped will never be told.
+        self.asked
+            .retain(|a| record.trials[a.trial as usize].holds_slot());
         let Some(loss) = record.trials[number as usize].loss() else {
             return;
         };
@@ -275,7 +278,7 @@ impl Memory {
             self.update();
             self.told.clear();
             self.queue.clear();
-            self.restart_if_stuck();
+            self.restart_if_stuck(record.spec.seed);
         }
     }
 
@@ -333,7 +336,7 @@ impl Memory {
     }
 
     /// Begins anew with twice the population (IPOP, Auger and Hansen) when there is nothing left to adapt.
-    fn restart_if_stuck(&mut self) {
+    fn restart_if_stuck(&mut self, seed: u64) {
         let eigen = self.eigen();
         let (least, most) = (eigen.eigenvalues.min(), eigen.eigenvalues.max());
         let broken = !least.is_finite() || !self.sigma.is_finite() || least <= 0.0;
@@ -341,13 +344,74 @@ impl Memory {
             self.restarts += 1;
             self.population *= 2;
             let n = self.axes.len();
-            let mut draw = Draw::new(
-                u64::from(self.restarts),
-                crate::random::Purpose::Explore,
-                self.told.len() as u64,
-            );
+            let mut draw = Draw::new(seed, Purpose::Restart, u64::from(self.restarts));
             let mean = (0..n).map(|_| draw.unit()).collect();
             self.begin(mean);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Memory;
+    use crate::study::Study;
+    use crate::{Action, Event};
+    use muster_model::study::{SearchSpec, Space};
+    use serde_json::json;
+
+    fn spec(seed: u64) -> SearchSpec {
+        let axis = |name: &str| json!({"name": name, "type": "float", "low": 0, "high": 1});
+        serde_json::from_value(json!({
+            "objectives": [{"metric": "loss", "goal": "minimize"}],
+            "parameters": [axis("a"), axis("b")],
+            "searcher": {"kind": "cma_es"}, "trials": 100, "concurrency": 4, "seed": seed,
+        }))
+        .expect("a document")
+    }
+
+    fn space() -> Space {
+        spec(0).space().expect("valid")
+    }
+
+    #[test]
+    fn a_restart_begins_where_the_seed_says_and_each_elsewhere() {
+        let restarted = |seed: u64, times: u32| {
+            let mut memory = Memory::new(&space(), None, 0.25);
+            for _ in 0..times {
+                memory.sigma = 0.0;
+                memory.restart_if_stuck(seed);
+            }
+            assert_eq!(memory.restarts, times);
+            memory.mean
+        };
+        assert_eq!(restarted(1, 1), restarted(1, 1));
+        assert_ne!(restarted(1, 1), restarted(2, 1));
+        assert_ne!(restarted(1, 1), restarted(1, 2));
+    }
+
+    #[test]
+    fn whoever_failed_is_not_waited_for() {
+        let mut study = Study::new(spec(1)).expect("valid");
+        let mut queue = study.apply(Event::Started).expect("may begin");
+        while let Some(action) = queue.pop() {
+            let Action::Create { trial, .. } = action else {
+                continue;
+            };
+            let event = match trial % 3 {
+                0 => Event::Failed { trial },
+                _ => Event::Finished {
+                    trial,
+                    step: 1,
+                    values: vec![f64::from(trial)],
+                    exhausted: false,
+                },
+            };
+            queue.extend(study.apply(event).expect("a fact"));
+        }
+        assert_eq!(study.trials().len(), 100);
+        let saved = serde_json::to_value(&study).expect("serialisable");
+        let asked = &saved["searcher"]["CmaEs"]["asked"];
+        // The last to be told may have been asked for before others that failed since then.
+        assert!(asked.as_array().is_some_and(|a| a.len() <= 4), "{asked}");
     }
 }
