@@ -18,8 +18,6 @@ mod study;
 mod trial;
 
 pub use action::Action;
-pub use curve::{Curve, chance_to_reach};
 pub use event::{Event, EventError};
-pub use pareto::ranks;
 pub use study::{Phase, Study, StudyError};
 pub use trial::{Outcome, Source, Trial, TrialNumber, TrialState};

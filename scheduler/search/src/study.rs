@@ -7,13 +7,10 @@ use crate::searcher;
 use crate::stopper::{self, Birth, Next};
 use crate::trial::{Outcome, Trial, TrialNumber, TrialState};
 use muster_model::spec::FieldError;
-use muster_model::study::{SearchSpec, Space};
+use muster_model::study::{MAX_TRIALS, SearchSpec, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use thiserror::Error;
-
-/// More trials than this no study may have.
-const MAX_TRIALS: u32 = 1_000_000;
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Study {

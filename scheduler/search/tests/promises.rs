@@ -3,6 +3,7 @@
 mod cluster;
 
 use cluster::{Cluster, spec};
+use muster_model::study::MAX_TRIALS;
 use muster_search::{Action, Event, EventError, Phase, Study, TrialState};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -381,4 +382,18 @@ fn a_paused_study_starts_nothing_and_an_extended_one_goes_on() {
         2
     );
     assert_eq!(study.phase(), Phase::Running);
+    let before = study.clone();
+    let most = MAX_TRIALS - 5;
+    let trials = most + 1;
+    assert_eq!(
+        study.apply(Event::Extended { trials }),
+        Err(EventError::TooMany {
+            trials,
+            most: MAX_TRIALS
+        })
+    );
+    assert_eq!(study, before);
+    study
+        .apply(Event::Extended { trials: most })
+        .expect("just as many as a document may ask for");
 }

@@ -24,6 +24,9 @@ pub use stopper::Stopper;
 use crate::spec::FieldError;
 use serde::{Deserialize, Serialize};
 
+/// More trials than this no search may create.
+pub const MAX_TRIALS: u32 = 100_000;
+
 /// Everything a search depends on, its seed included: the same document and the same events give the same trials.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -129,7 +132,7 @@ impl SearchSpec {
         let mut errors = Errors::default();
         self.check_objectives(&mut errors);
         errors.within("budget.max", self.budget.max, 1, 1_000_000_000);
-        errors.within("trials", u64::from(self.trials), 1, 100_000);
+        errors.within("trials", self.trials.into(), 1, MAX_TRIALS.into());
         errors.within("concurrency", u64::from(self.concurrency), 1, 1000);
         errors.within("max_failures", u64::from(self.max_failures), 0, 100_000);
         self.searcher.check(self, &mut errors);
