@@ -1,9 +1,10 @@
 //! Who is better where there are several objectives: ranks and crowding of NSGA-II (Deb et al.).
 
+use std::cmp::Ordering;
+
 /// The rank of each row of losses: 0 for those that no other row dominates, 1 for those that only rows of rank 0 dominate, and so on.
-/// One objective's ranks are by its order. Rows are of equal length.
-#[must_use]
-pub fn ranks(losses: &[&[f64]]) -> Vec<usize> {
+/// One objective's ranks are by its order. Rows are of equal length, and finite.
+pub(crate) fn ranks(losses: &[&[f64]]) -> Vec<usize> {
     let count = losses.len();
     if losses.first().is_some_and(|l| l.len() == 1) {
         let mut order: Vec<usize> = (0..count).collect();
@@ -15,19 +16,23 @@ pub fn ranks(losses: &[&[f64]]) -> Vec<usize> {
         }
         return ranks;
     }
-    let mut ranks = vec![usize::MAX; count];
-    let mut left: Vec<usize> = (0..count).collect();
-    for rank in 0.. {
-        if left.is_empty() {
-            break;
+    // Efficient non-dominated sort (Zhang et al. 2015): in this order nobody dominates one who stands before him, so each row is looked
+    // at once and goes to the first front of which nobody dominates him. Whoever is dominated by one of a front is by one of each before.
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by(|&a, &b| losses[a].partial_cmp(losses[b]).unwrap_or(Ordering::Equal));
+    let mut ranks = vec![0; count];
+    let mut fronts: Vec<Vec<usize>> = Vec::new();
+    for row in order {
+        let behind = |front: &Vec<usize>| {
+            let mut members = front.iter().rev();
+            members.any(|&member| dominates(losses[member], losses[row]))
+        };
+        let rank = fronts.partition_point(behind);
+        if rank == fronts.len() {
+            fronts.push(Vec::new());
         }
-        let (front, rest): (Vec<usize>, Vec<usize>) = left
-            .iter()
-            .partition(|&&a| !left.iter().any(|&b| dominates(losses[b], losses[a])));
-        for i in front {
-            ranks[i] = rank;
-        }
-        left = rest;
+        fronts[rank].push(row);
+        ranks[row] = rank;
     }
     ranks
 }
@@ -81,4 +86,36 @@ pub(crate) fn order(losses: &[&[f64]]) -> Vec<usize> {
             .then(lonely[b].total_cmp(&lonely[a]))
     });
     order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{dominates, ranks};
+    use proptest::prelude::*;
+
+    /// The definition: front after front is taken away.
+    fn peeled(losses: &[&[f64]]) -> Vec<usize> {
+        let mut ranks = vec![usize::MAX; losses.len()];
+        for rank in 0..losses.len() {
+            let left: Vec<usize> = (0..losses.len()).filter(|&i| ranks[i] >= rank).collect();
+            for &a in &left {
+                if !left.iter().any(|&b| dominates(losses[b], losses[a])) {
+                    ranks[a] = rank;
+                }
+            }
+        }
+        ranks
+    }
+
+    proptest! {
+        #[test]
+        fn ranks_are_those_of_fronts_taken_away_one_after_another(
+            (objectives, values) in (1usize..5).prop_flat_map(|k| {
+                (Just(k), prop::collection::vec(prop::sample::select(vec![-1.0, -0.0, 0.0, 0.5, 2.0, f64::MAX]), 0..40 * k))
+            }),
+        ) {
+            let rows: Vec<&[f64]> = values.chunks_exact(objectives).collect();
+            prop_assert_eq!(ranks(&rows), peeled(&rows));
+        }
+    }
 }
