@@ -59,6 +59,13 @@ impl Contents {
         self.extras.clear();
     }
 
+    /// What the exchange has kept under that name.
+    #[must_use]
+    pub fn extra(&self, name: &str) -> Option<&Vec<f32>> {
+        let mut extras = self.extras.iter();
+        extras.find_map(|(known, values)| (known == name).then_some(values))
+    }
+
     /// Whether every parameter is a number.
     #[must_use]
     pub fn is_finite(&self) -> bool {

@@ -242,6 +242,39 @@ impl Group {
         }
     }
 
+    /// Brings `values` from one member to another; between two collectives, called likewise by these two. `false` when a death has come
+    /// between: then the present view is another one.
+    ///
+    /// # Errors
+    /// As [`Self::all_reduce`].
+    pub fn carry(
+        &mut self,
+        (from, to): (usize, usize),
+        values: &mut [f32],
+    ) -> Result<bool, FabricError> {
+        let fabric = self.fabric.as_mut().expect("in a view since `start`");
+        let carried = if fabric.rank() == from {
+            fabric.mesh().run(values, &mut [], &whole(to, values.len()))
+        } else {
+            let flow = Flow {
+                from: Some(from),
+                takes: vec![Take {
+                    range: 0..values.len(),
+                    how: How::Store,
+                }],
+                ..Flow::default()
+            };
+            fabric.mesh().run(&[], values, &flow)
+        };
+        match carried {
+            Ok(()) => Ok(true),
+            Err(error) => {
+                self.next_view(Some(error), false)?;
+                Ok(false)
+            }
+        }
+    }
+
     /// Called by every member between two steps. Lets in who waits. `true` when there are newcomers: then every member, the
     /// newcomers first thing, calls [`Self::welcome`].
     ///

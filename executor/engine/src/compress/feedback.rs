@@ -50,6 +50,56 @@ impl Feedback {
         planes.into_iter().filter(|(_, plane)| !plane.is_empty())
     }
 
+    /// The same, to be written.
+    pub fn planes_mut(&mut self) -> impl Iterator<Item = &mut [f32]> {
+        let planes = [&mut self.residual, &mut self.velocity];
+        planes
+            .into_iter()
+            .filter(|plane| !plane.is_empty())
+            .map(Vec::as_mut_slice)
+    }
+
+    /// What so many workers begin with of what others, maybe fewer or more, had not sent: each has its own, a further one's is added to
+    /// that of whoever has its number modulo theirs, and newcomers have nothing. The sum is the same.
+    #[must_use]
+    pub fn dealt(saved: &[Self], workers: usize) -> Vec<Self> {
+        let mut dealt: Vec<Self> = saved.iter().take(workers).cloned().collect();
+        for (rank, more) in saved.iter().enumerate().skip(workers) {
+            dealt[rank % workers].absorb(more);
+        }
+        dealt
+    }
+
+    /// The planes of the worker of that rank, by the names that a checkpoint of all knows them by.
+    #[must_use]
+    pub fn extras(&self, rank: usize) -> Vec<(String, Vec<f32>)> {
+        let named = |(name, plane): (&str, &[f32])| (format!("{name}.{rank}"), plane.to_vec());
+        self.planes().map(named).collect()
+    }
+
+    /// Of workers of rank 0 on, what [`Self::extras`] gave, for the same plan; nobody's, where the codecs or the model were changed.
+    #[must_use]
+    pub fn saved(&self, find: impl Fn(&str) -> Option<Vec<f32>>) -> Vec<Self> {
+        let of = |rank: usize| {
+            let mut saved = self.clone();
+            for plane in [Plane::Residual, Plane::Velocity] {
+                if saved.plane(plane).is_empty() {
+                    continue;
+                }
+                let found = find(&format!("{}.{rank}", plane.name()))?;
+                if found.len() != saved.plane(plane).len() {
+                    return None;
+                }
+                *saved.plane_mut(plane) = found;
+            }
+            Some(saved)
+        };
+        match self.planes().next() {
+            Some(_) => (0..).map_while(of).collect(),
+            None => Vec::new(),
+        }
+    }
+
     /// What [`Self::planes`] gave, for the same plan.
     ///
     /// # Errors

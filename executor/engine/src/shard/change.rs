@@ -94,6 +94,11 @@ impl Exchange {
         self.is_bsp() && self.backup() == 0
     }
 
+    /// Whether it keeps what workers know of its parameters.
+    pub(super) fn keeps_known(&self) -> bool {
+        self.answers_encoded() && self.recipe.codecs.is_some()
+    }
+
     /// Whether pieces come to this shard or go from it when `view` follows.
     fn moves(&self, state: &State, view: &View) -> bool {
         let layout = state.view.as_ref().map_or(0, |view| view.layout);

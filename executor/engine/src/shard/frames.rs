@@ -3,7 +3,7 @@
 use super::exchange::Exchange;
 use super::room::Broken;
 use super::words::{Answer, Push, Seat};
-use crate::wire::hello::{PushHead, decode_u64};
+use crate::wire::hello::{PushHead, decode_task, decode_u64};
 use crate::wire::view::Handover;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
@@ -57,6 +57,23 @@ pub(super) fn receive_init(
     Ok(connection.send(Kind::Ready, header.clock, &[], &[])?)
 }
 
+/// Takes what a worker holds back.
+pub(super) fn receive_held(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    seat: Seat,
+) -> Result<(), Broken> {
+    let of = decode_task(&connection.receive_meta(header)?)?;
+    let numbers = header.payload_bytes as usize / size_of::<f32>();
+    if !exchange.may_hold(numbers) {
+        return Err(WireError::Malformed("what a worker holds back").into());
+    }
+    let mut values = vec![0.0; numbers];
+    connection.receive_payload(header, &mut [&mut values])?;
+    Ok(exchange.hold(seat, of, values)?)
+}
+
 /// Takes what another shard hands over.
 pub(super) fn receive_pieces(
     connection: &mut Connection,
@@ -96,11 +113,15 @@ pub(super) fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f
             stats,
             tensors,
             deltas,
+            keeps,
             buffer,
             copied,
         } => {
             if let Some(view) = view {
                 send_json(connection, Kind::View, clock, &*view)?;
+            }
+            if keeps {
+                connection.send(Kind::Keep, clock, &[], &[])?;
             }
             let meta = stats.encode();
             if let Some(deltas) = deltas {

@@ -54,6 +54,7 @@ impl Exchange {
             entered: view.number,
             answered: 0,
             read_at: copy.updates,
+            since: 0,
         };
         state.members = view.workers.iter().map(member).collect();
         for task in &view.workers {

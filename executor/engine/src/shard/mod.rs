@@ -5,6 +5,8 @@
 //! it knows. [`change`] goes from one view of the task set to the next, and [`handover`] carries pieces to other shards. [`serve`] is the
 //! shard's life, [`room`] its connections, one thread each, [`frames`] what they carry. [`tensors`] is the arithmetic.
 //!
+//! [`held`] is what workers hold back of encoded gradients, on its way in and out of checkpoints.
+//!
 //! Where shards have followers, [`follower`] is a shard's line to its own, [`copy`] what it keeps of another, and [`heir`] a lost
 //! shard that goes on from its copy.
 //!
@@ -18,6 +20,7 @@ mod follower;
 mod frames;
 mod handover;
 mod heir;
+mod held;
 mod push;
 mod recipe;
 mod room;

@@ -2,13 +2,15 @@
 
 use super::copy::Copies;
 use super::exchange::Exchange;
-use super::frames::{receive_init, receive_pieces, receive_push, reply, send_json};
+use super::frames::{receive_held, receive_init, receive_pieces, receive_push, reply, send_json};
 use super::handover;
 use super::serve::Identity;
 use super::words::{Answer, Refusal, Seat};
 use crate::clock;
 use crate::log;
-use crate::wire::hello::{Guest, Hello, MAX_HELLO_BYTES, Welcome, decode_u64, same_secret};
+use crate::wire::hello::{
+    Guest, Hello, MAX_HELLO_BYTES, Welcome, decode_task, decode_u64, same_secret,
+};
 use crate::wire::view::Change;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
@@ -109,6 +111,7 @@ impl Room {
         };
         let welcome = serde_json::to_vec(&Welcome {
             state_per_parameter: self.state_per_parameter,
+            keeps_known: self.exchange.keeps_known(),
         })
         .expect("a welcome is plain data");
         if let Err(error) = connection.send(Kind::Welcome, 0, &welcome, &[]) {
@@ -201,6 +204,13 @@ impl Room {
                     let answer = exchange.resume(seat, header.clock);
                     owed = matches!(answer, Answer::Gone { .. }).then_some(header.clock);
                     buffer = reply(connection, answer)?;
+                }
+                Kind::Keep => exchange.keep(seat, header.clock)?,
+                Kind::Held => receive_held(connection, exchange, header, seat)?,
+                Kind::Fetch => {
+                    let of = decode_task(&connection.receive_meta(header)?)?;
+                    let values = exchange.fetch(seat, of)?;
+                    connection.send(Kind::Held, 0, &[], &[&values])?;
                 }
                 Kind::Init => receive_init(connection, exchange, header, seat)?,
                 Kind::Change => {

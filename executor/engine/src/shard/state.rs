@@ -2,6 +2,7 @@
 
 use super::clip::Sum;
 use super::follower::Follower;
+use super::held::Held;
 use super::tensors::Tensors;
 use super::words::Push;
 use crate::squeeze::Squeeze;
@@ -41,6 +42,8 @@ pub(super) struct Member {
     pub answered: u64,
     /// Updates that the parameters had which it was given last.
     pub read_at: u64,
+    /// Its first step.
+    pub since: u64,
 }
 
 /// What the tensors are worth.
@@ -115,6 +118,8 @@ pub(super) struct State {
     pub tally: Tally,
     /// Of the present step, where it is complete and waits for the chief's word.
     pub sum: Option<Sum>,
+    /// What workers hold back, where it is in a checkpoint or comes from one.
+    pub held: Held,
     /// Where this shard is to have a copy elsewhere.
     pub follower: Option<Follower>,
 }
@@ -150,6 +155,7 @@ impl State {
                 took_us: 0,
             },
             sum: None,
+            held: Held::default(),
             follower: None,
         }
     }
@@ -279,6 +285,7 @@ impl State {
                     entered: 0,
                     answered: 0,
                     read_at: 0,
+                    since: from,
                 },
             };
             member.clock = from;

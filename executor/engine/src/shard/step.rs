@@ -48,6 +48,7 @@ impl Exchange {
                     stats: state.take_stats(seat.task),
                     tensors,
                     deltas,
+                    keeps: state.held.is_due(clock + 1),
                     buffer,
                     copied: false,
                 };
@@ -183,6 +184,8 @@ impl Exchange {
         }
         state.updates += 1;
         state.version += 1;
+        let version = state.version;
+        state.held.forget_before(version);
         let (first, sum) = sum;
         self.ship(state, &sum, factors);
         if let Some(member) = state.member(first) {
@@ -271,6 +274,7 @@ impl Exchange {
             buffer.extend_from_slice(tensors.read().expect("no update has panicked").parameters());
         }
         let (version, updates) = (state.version, state.updates);
+        let keeps = deltas.is_some() && state.held.is_due(version);
         let member = state.member(seat.task).expect("a member is answered");
         if self.backup() > 0 {
             member.clock = version;
@@ -283,6 +287,7 @@ impl Exchange {
             stats: state.take_stats(seat.task),
             tensors,
             deltas,
+            keeps,
             buffer,
             copied,
         }

@@ -86,8 +86,7 @@ pub struct Tensors {
     parameters: Vec<f32>,
     /// Chunk after chunk; within one, plane after plane, as [`Optimizer::update`] wants it.
     state: Vec<f32>,
-    /// The parameters as the workers have them, where answers are encoded; otherwise empty. It moves with the pieces, and is in no
-    /// checkpoint.
+    /// The parameters as the workers have them, where answers are encoded; otherwise empty. It moves with the pieces.
     known: Vec<f32>,
 }
 
@@ -145,14 +144,12 @@ impl Tensors {
         self.optimizer.state_len_per_param()
     }
 
-    /// Everything in the order of the wire: the parameters, then the state plane by plane.
+    /// Everything in the order of the wire: the parameters, the state plane by plane, and what the workers know where it is kept.
     #[must_use]
     pub fn parts(&self) -> Vec<&[f32]> {
-        let planes = 1 + self.state_per_parameter();
-        self.by_plane().into_iter().take(planes).flatten().collect()
+        self.by_plane().into_iter().flatten().collect()
     }
 
-    /// The parameters, the state plane by plane, and what the workers know where it is kept.
     fn by_plane(&self) -> Vec<Vec<&[f32]>> {
         let planes = self.state_per_parameter();
         let mut by_plane: Vec<Vec<&[f32]>> = vec![Vec::new(); planes + 1];
@@ -169,21 +166,9 @@ impl Tensors {
         by_plane
     }
 
-    /// Lets `fill` write everything, in the order of [`Self::parts`]; the workers know all of it then.
+    /// Lets `fill` write everything, in the order of [`Self::parts`].
     pub fn fill_with<R>(&mut self, fill: impl FnOnce(&mut [&mut [f32]]) -> R) -> R {
-        let planes = 1 + self.state_per_parameter();
-        let filled = fill(
-            &mut self
-                .parts_mut()
-                .into_iter()
-                .take(planes)
-                .flatten()
-                .collect::<Vec<_>>(),
-        );
-        if !self.known.is_empty() {
-            self.known.copy_from_slice(&self.parameters);
-        }
-        filled
+        fill(&mut self.parts_mut().into_iter().flatten().collect::<Vec<_>>())
     }
 
     fn parts_mut(&mut self) -> Vec<Vec<&mut [f32]>> {

@@ -28,6 +28,8 @@ pub enum Answer {
         tensors: Arc<RwLock<Tensors>>,
         /// What a worker that has the parameters of the step before lacks of these, encoded.
         deltas: Option<Arc<Vec<u8>>>,
+        /// The worker hands over first what it holds back.
+        keeps: bool,
         buffer: Vec<f32>,
         copied: bool,
     },

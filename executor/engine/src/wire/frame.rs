@@ -94,6 +94,13 @@ pub enum Kind {
     Norm = 29,
     /// → chief: what clipping leaves of that step. Small part: the bits of a factor, u64 of an f64. Answered as the push of it.
     Clip = 30,
+    /// → chief: whoever goes on with the step of the clock hands over first what it holds back. ← you do, before a Parameters or Deltas.
+    Keep = 31,
+    /// → what the worker of the small part's id holds back, plane by plane: said by itself, or by the chief for it. ← to a Fetch;
+    /// nothing where nothing is known.
+    Held = 32,
+    /// → give me what the worker of the small part's id holds back.
+    Fetch = 33,
 }
 
 /// A decoded header.
@@ -174,7 +181,7 @@ impl Header {
 }
 
 impl Kind {
-    const ALL: [Self; 30] = [
+    const ALL: [Self; 33] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -205,6 +212,9 @@ impl Kind {
         Self::Adopt,
         Self::Norm,
         Self::Clip,
+        Self::Keep,
+        Self::Held,
+        Self::Fetch,
     ];
 
     fn from_wire(value: u16) -> Option<Self> {
@@ -226,7 +236,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(
-            kind in 0usize..30, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
+            kind in 0usize..33, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
         ) {
             let header = Header { kind: Kind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));

@@ -41,6 +41,9 @@ pub enum Guest {
 pub struct Welcome {
     /// Values of optimizer state that the shard keeps per parameter.
     pub state_per_parameter: u32,
+    /// It keeps besides what workers know of its parameters, where answers are encoded: one more plane of a snapshot.
+    #[serde(default)]
+    pub keeps_known: bool,
 }
 
 /// What a worker's part of a step counted, or all workers' parts together.
@@ -158,6 +161,17 @@ pub fn decode_u64(meta: &[u8]) -> Result<u64, WireError> {
         .try_into()
         .map_err(|_| WireError::Malformed("a count"))?;
     Ok(u64::from_le_bytes(bytes))
+}
+
+/// Reads a task's id that is a frame's whole small part.
+///
+/// # Errors
+/// [`WireError::Malformed`] when the part has another length.
+pub fn decode_task(meta: &[u8]) -> Result<TaskId, WireError> {
+    let bytes: [u8; 16] = meta
+        .try_into()
+        .map_err(|_| WireError::Malformed("a task's id"))?;
+    Ok(TaskId(uuid::Uuid::from_bytes(bytes)))
 }
 
 /// Compares secrets in time that does not depend on where they differ. Their length is no secret.

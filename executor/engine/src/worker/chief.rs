@@ -48,6 +48,8 @@ pub(super) struct Chief<'a> {
     evaluation: Option<Evaluation>,
     /// As the exchange has measured it.
     noise_scale: Option<f64>,
+    /// The step at whose beginning a snapshot was announced.
+    noticed: Option<u64>,
 }
 
 impl<'a> Chief<'a> {
@@ -87,6 +89,7 @@ impl<'a> Chief<'a> {
             },
             evaluation: None,
             noise_scale: None,
+            noticed: None,
         })
     }
 
@@ -142,13 +145,47 @@ impl<'a> Chief<'a> {
         let over = self.over(step);
         self.saver.settle()?;
         let evaluation = self.evaluation_now().cloned();
-        if over.is_none() && self.saver.due(step, evaluation.as_ref())? {
+        let stops = self.around.stop.is_set();
+        if over.is_none() && self.is_due(exchange, evaluation.as_ref())? && !stops {
             let snapshot = exchange.snapshot(model, self.saver.spare())?;
             let manifest = self.manifest(step, &snapshot);
             self.saver.begin(manifest, snapshot.contents);
             self.meter = Meter::start();
         }
+        if over.is_none() && exchange.needs_notice() && !stops {
+            let now = self.saver.due(step, evaluation.as_ref())?;
+            if now || self.saver.will_be_due(step + 1) {
+                self.announce(exchange, step + 1);
+            }
+        }
         Ok(over)
+    }
+
+    /// Whether to copy the state now; where that needs notice, whether it was given.
+    fn is_due(
+        &mut self,
+        exchange: &(dyn Exchange + '_),
+        evaluation: Option<&Evaluation>,
+    ) -> Result<bool, WorkerError> {
+        match exchange.needs_notice() {
+            true => Ok(self.noticed == Some(self.step)),
+            false => self.saver.due(self.step, evaluation),
+        }
+    }
+
+    fn announce(&mut self, exchange: &mut (dyn Exchange + '_), step: u64) {
+        self.noticed = Some(step);
+        exchange.notice(step);
+    }
+
+    /// Told to stop before `step`: whether one step more is done, whose end is announced first.
+    pub fn gives_notice(&mut self, exchange: &mut (dyn Exchange + '_), step: u64) -> bool {
+        let is_late = self.noticed == Some(step) || self.around.stop.must_hurry();
+        if is_late || !exchange.needs_notice() {
+            return false;
+        }
+        self.announce(exchange, step + 1);
+        true
     }
 
     /// Training is over: evaluates, writes the last checkpoint and the model, and tells everyone.

@@ -49,6 +49,14 @@ pub(super) trait Exchange {
         Ok(())
     }
 
+    /// Whether a snapshot has to be announced a step ahead, lest it lack what others hold back.
+    fn needs_notice(&self) -> bool {
+        false
+    }
+
+    /// Chief: the state at the beginning of `step`, which comes after the next one, is to be kept.
+    fn notice(&mut self, _step: u64) {}
+
     /// The gradient noise scale in examples, where the exchange measures it.
     fn noise_scale(&self) -> Option<f64> {
         None

@@ -45,6 +45,8 @@ pub(super) struct Told {
     /// The view that holds from the answer on, where the shard thinks it is new to the worker.
     pub view: Option<View>,
     pub departed: Vec<Departed>,
+    /// Before the next push this worker hands over what it holds back.
+    pub keeps: bool,
 }
 
 impl From<Reply> for Told {
@@ -53,6 +55,7 @@ impl From<Reply> for Told {
             reply,
             view: None,
             departed: Vec::new(),
+            keeps: false,
         }
     }
 }
@@ -72,6 +75,7 @@ pub struct Link {
     pub(super) host: TaskId,
     connection: Connection,
     state_per_parameter: usize,
+    keeps_known: bool,
     /// How pushes and answers are encoded, if they are.
     pub(super) squeeze: Option<Squeeze>,
     codes: Vec<u8>,
@@ -102,6 +106,7 @@ impl Link {
                     squeeze: None,
                     codes: Vec::new(),
                     state_per_parameter: welcome.state_per_parameter as usize,
+                    keeps_known: welcome.keeps_known,
                 })
             }
             Kind::Refused => Err(WireError::Refused(
@@ -115,6 +120,48 @@ impl Link {
     #[must_use]
     pub fn state_per_parameter(&self) -> usize {
         self.state_per_parameter
+    }
+
+    /// Whether the shard keeps what workers know of its parameters.
+    pub(super) fn keeps_known(&self) -> bool {
+        self.keeps_known
+    }
+
+    /// Chief: whoever goes on with step `clock` hands over first what it holds back.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(super) fn keep(&mut self, clock: u64) -> Result<(), WireError> {
+        self.connection.send(Kind::Keep, clock, &[], &[])
+    }
+
+    /// Of the shard's part, what `of` holds back.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(super) fn hold(&mut self, of: TaskId, parts: &[&[f32]]) -> Result<(), WireError> {
+        self.connection.send(Kind::Held, 0, of.0.as_bytes(), parts)
+    }
+
+    /// What `of` holds back of the shard's part; nothing where nothing is known.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(super) fn fetch(&mut self, of: TaskId, most: usize) -> Result<Vec<f32>, WireError> {
+        self.connection.send(Kind::Fetch, 0, of.0.as_bytes(), &[])?;
+        let header = self.connection.receive()?;
+        if header.kind != Kind::Held {
+            return Err(self.unexpected(header));
+        }
+        self.connection.receive_meta(header)?;
+        let numbers = header.payload_bytes as usize / size_of::<f32>();
+        if numbers > most {
+            return Err(WireError::Malformed("what a worker holds back"));
+        }
+        let mut values = vec![0.0; numbers];
+        self.connection
+            .receive_payload(header, &mut [&mut values])?;
+        Ok(values)
     }
 
     /// Chief: gives the shard its content, parameters first, then plane by plane the optimizer's state.
@@ -324,14 +371,25 @@ impl Link {
         if !self.wait(patience)? {
             return Ok(Reply::GaveUp.into());
         }
-        let header = self.connection.receive()?;
+        let mut header = self.connection.receive()?;
+        let (mut view, mut keeps) = (None, false);
         if header.kind == Kind::View {
-            let view = Some(self.json(header, "view")?);
-            let header = self.connection.receive()?;
-            let told = self.understand(header, parts)?;
-            return Ok(Told { view, ..told });
+            view = Some(self.json(header, "view")?);
+            header = self.connection.receive()?;
         }
-        self.understand(header, parts)
+        if header.kind == Kind::Keep {
+            keeps = true;
+            self.connection.receive_meta(header)?;
+            header = self.connection.receive()?;
+        }
+        let told = self.understand(header, parts)?;
+        // An answer may bring a view itself.
+        let view = view.or(told.view);
+        Ok(Told {
+            view,
+            keeps,
+            ..told
+        })
     }
 
     /// `false` when patience ran out first.

@@ -99,6 +99,12 @@ impl<'a> Saver<'a> {
         Ok(self.owed && may)
     }
 
+    /// Whether one may be begun at `step`, the next one, and the number of steps says so.
+    pub fn will_be_due(&self, step: u64) -> bool {
+        let may = !self.writer.is_busy() && self.retry_at.is_none_or(|at| clock::now() >= at);
+        self.policy.due_by_steps(step) && may
+    }
+
     fn is_best(&self, step: u64, evaluation: Option<&Evaluation>) -> bool {
         evaluation.is_some_and(|evaluation| {
             let new = Candidate {

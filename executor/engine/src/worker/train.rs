@@ -131,7 +131,7 @@ fn lead(
         return chief.finish(model, exchange, reason);
     }
     loop {
-        if around.stop.is_set() {
+        if around.stop.is_set() && !chief.gives_notice(exchange.as_mut(), step) {
             return chief.leave(model, exchange, false);
         }
         match exchange.step(model, step)? {
@@ -166,7 +166,9 @@ fn follow(
     };
     log::line(format_args!("training from step {step}"));
     loop {
-        if around.stop.is_set() && !waits_to_be_let_go(launch, around) {
+        // The chief's last checkpoint has what this worker holds back.
+        let awaits_chief = exchange.needs_notice() && !around.stop.must_hurry();
+        if around.stop.is_set() && !awaits_chief && !waits_to_be_let_go(launch, around) {
             log::line(format_args!("stopped in order after step {step}"));
             exchange.goodbye();
             return Ok(Ending::Interrupted);

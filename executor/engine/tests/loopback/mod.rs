@@ -3,6 +3,7 @@
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
+use muster_engine::compress::{CodecConfig, Codecs};
 use muster_engine::optimizer::{Optimizer, Rule};
 use muster_engine::shard::{End, Exchange, Identity, Recipe, Shard};
 use muster_engine::stop::StopFlag;
@@ -24,6 +25,7 @@ pub struct Job {
     pub consistency: Consistency,
     pub optimizer: Optimizer,
     pub clip_norm: Option<f64>,
+    pub codecs: Option<Codecs>,
     pub stop: StopFlag,
     pub shards: Vec<JoinHandle<End>>,
 }
@@ -96,6 +98,22 @@ impl Job {
         optimizer: Optimizer,
         clip_norm: Option<f64>,
     ) -> Self {
+        let job = Self::silent(workers, consistency, optimizer, clip_norm);
+        job.with_shards(ps_shards)
+    }
+
+    pub fn start_encoded(workers: u32, ps_shards: usize, codec: CodecConfig) -> Self {
+        let mut job = Self::silent(workers, Consistency::default(), adam(), None);
+        job.codecs = Some(Codecs::uniform(codec));
+        job.with_shards(ps_shards)
+    }
+
+    fn silent(
+        workers: u32,
+        consistency: Consistency,
+        optimizer: Optimizer,
+        clip_norm: Option<f64>,
+    ) -> Self {
         let mut offset = 0;
         let blocks: Vec<Piece> = BLOCKS
             .iter()
@@ -107,21 +125,29 @@ impl Job {
                 }
             })
             .collect();
-        let mut job = Self {
+        Self {
             addresses: Vec::new(),
             blocks,
             workers,
             consistency,
             optimizer,
             clip_norm,
+            codecs: None,
             stop: StopFlag::new(Duration::from_secs(10)),
             shards: Vec::new(),
-        };
-        for index in 0..ps_shards {
-            let address = job.start_shard(index as u32);
-            job.addresses.push(address);
         }
-        job
+    }
+
+    fn with_shards(mut self, ps_shards: usize) -> Self {
+        for index in 0..ps_shards {
+            let address = self.start_shard(index as u32);
+            self.addresses.push(address);
+        }
+        self
+    }
+
+    fn recipe(&self) -> Recipe {
+        Recipe::weights(self.optimizer.clone(), size(), 1).with_codecs(self.codecs.clone())
     }
 
     /// One that is not in any view yet.
@@ -132,7 +158,7 @@ impl Job {
             task_id: me,
             secret: "s".repeat(64),
         };
-        let recipe = Recipe::weights(self.optimizer.clone(), size(), 1);
+        let recipe = self.recipe();
         let exchange =
             Exchange::new(me, recipe, self.consistency, BATCH).clipped(self.clip_norm.is_some());
         let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
@@ -144,9 +170,12 @@ impl Job {
     }
 
     pub fn join(&self, rank: u32) -> Shards {
-        Shards::join(&self.addresses, size(), &hello(rank))
-            .unwrap()
-            .with_clip_norm(self.clip_norm)
+        let joined = Shards::join(&self.addresses, size(), &hello(rank)).unwrap();
+        let mut joined = joined.with_clip_norm(self.clip_norm);
+        if let Some(codecs) = self.codecs.clone() {
+            joined.compress(codecs, &self.recipe().blocks, 3).unwrap();
+        }
+        joined
     }
 
     /// All workers, the shards filled at `step`.

@@ -17,6 +17,8 @@ pub struct Head {
     pub regroup: bool,
     /// The chief: this is no step, training is over.
     pub finish: bool,
+    /// The chief: the next step begins with a checkpoint.
+    pub keep: bool,
     /// What this worker's parameters count for, where parameters are averaged.
     pub weight: f32,
     /// In steps in which the noise of gradients is measured.
@@ -41,6 +43,7 @@ impl Head {
         out[7] = self.parts.squares;
         out[8] = self.parts.inverses;
         out[9] = self.parts.workers;
+        out[10] = f32::from(u8::from(self.keep));
     }
 
     #[must_use]
@@ -54,6 +57,7 @@ impl Head {
             },
             regroup: floats[4] > 0.0,
             finish: floats[5] > 0.0,
+            keep: floats[10] > 0.0,
             weight: floats[6],
             parts: Parts {
                 squares: floats[7],
@@ -90,6 +94,7 @@ mod tests {
             },
             regroup: true,
             finish: false,
+            keep: true,
             weight: 3.0,
             parts: Parts {
                 squares: 0.5,
@@ -102,7 +107,7 @@ mod tests {
         let read = Head::read(&floats);
         assert!((read.stats.loss_sum - head.stats.loss_sum).abs() < 1e-9);
         assert_eq!((read.stats.correct, read.stats.examples), (77, 16_777_215));
-        assert_eq!((read.regroup, read.finish), (true, false));
+        assert_eq!((read.regroup, read.finish, read.keep), (true, false, true));
         assert_eq!((read.weight, read.parts), (head.weight, head.parts));
         let diverged = Head {
             stats: StepStats {

@@ -14,6 +14,8 @@ mod noise;
 mod office;
 mod replica;
 mod round;
+mod seat;
+mod unsaid;
 
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
@@ -29,30 +31,20 @@ use crate::document;
 use crate::fabric::{Coordinator, Credentials, FabricError, Options, Port};
 use crate::log;
 use crate::model::Network;
-use crate::wire::WireError;
 use crate::wire::hello::StepStats;
 use averaging::Averaging;
 use buckets::{Cut, Step, Sums, Way, buckets};
 use coded::Coded;
-use council::{Chair, Remote, roster};
 use head::{HEAD, Head, count_from_floats, count_to_floats};
-use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
+use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::id::TaskId;
 use muster_model::spec;
 use noise::Noise;
-use office::{Farewell, Office};
 use replica::Replica;
+use seat::{Seat, attend, preside};
 use std::ops::Range;
 use std::path::Path;
-use std::sync::Arc;
-use std::thread;
 use std::time::Duration;
-
-/// How often the task set is looked at by who waits for it.
-const PEERS_EVERY: Duration = Duration::from_millis(20);
-
-/// How long the chief may refuse connections before it counts as lost.
-const JOIN_PATIENCE: Duration = Duration::from_secs(5);
 
 /// A worker whose process runs but which takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever
 /// takes. One whose process stands still is found by its missing pulse long before.
@@ -85,12 +77,12 @@ pub(super) struct AllReduce<'a> {
     averaging: Option<Averaging>,
     /// This worker's own counts since the last average.
     round: StepStats,
-}
-
-/// What a worker is among the others.
-enum Seat {
-    Chief(Arc<Chair>),
-    Member(Arc<Remote>),
+    /// Chief: the step at whose beginning a checkpoint will be asked for.
+    noticed: Option<u64>,
+    /// Chief: what workers had not said at the beginning of that step, for the checkpoint.
+    unsaid: Vec<(String, Vec<f32>)>,
+    /// Chief: what a checkpoint has for the first workers to begin with, by rank.
+    dealt: Option<Vec<Vec<f32>>>,
 }
 
 impl<'a> AllReduce<'a> {
@@ -182,14 +174,18 @@ impl<'a> AllReduce<'a> {
             averaging: averaging
                 .map(|method| Averaging::new(method, launch.spec.engine().seed, len)),
             round: StepStats::default(),
+            noticed: None,
+            unsaid: Vec::new(),
+            dealt: None,
         }))
     }
 
     /// Gives newcomers, this worker perhaps, everything that training goes on from.
     fn welcome(&mut self, model: &mut Model) -> Result<(), FabricError> {
-        let mut counts = [0.0; 8];
+        let mut counts = [0.0; 9];
         counts[..4].copy_from_slice(&count_to_floats(self.step));
-        counts[4..].copy_from_slice(&count_to_floats(self.replica.updates));
+        counts[4..8].copy_from_slice(&count_to_floats(self.replica.updates));
+        counts[8] = f32::from(u8::from(self.dealt.is_some()));
         let mut values: Vec<&mut [f32]> = vec![&mut counts, &mut model.parameters];
         values.extend(self.replica.state.iter_mut().map(Vec::as_mut_slice));
         if let Some(averaging) = &mut self.averaging {
@@ -199,9 +195,12 @@ impl<'a> AllReduce<'a> {
         if let Some(averaging) = self.averaging.as_ref().filter(|a| a.keeps_centre()) {
             model.parameters.copy_from_slice(&averaging.centre);
         }
-        let [a, b, c, d, e, f, g, h] = counts;
+        let [a, b, c, d, e, f, g, h, deals] = counts;
         self.step = count_from_floats([a, b, c, d]);
         self.replica.updates = count_from_floats([e, f, g, h]);
+        if deals > 0.0 {
+            self.deal()?;
+        }
         Ok(())
     }
 
@@ -284,8 +283,10 @@ impl<'a> AllReduce<'a> {
             Seat::Chief(chair) => chair.someone_waits(),
             Seat::Member(_) => false,
         };
+        self.unsaid.clear();
         let head = Head {
             regroup,
+            keep: self.noticed == Some(step + 1),
             ..Head::default()
         };
         let measures = self.cut.workers.len() > 1 && step.is_multiple_of(noise::EVERY);
@@ -328,8 +329,13 @@ impl Exchange for AllReduce<'_> {
             }
         }
         self.step = start.step;
+        let size = self.group.view().members.len();
+        let coded = self.coded.as_ref();
+        self.dealt = coded.and_then(|coded| coded.dealt(&start.contents, size));
         if self.group.has_newcomers() {
             self.welcome(model).map_err(WorkerError::Peers)?;
+        } else if self.dealt.is_some() {
+            self.deal().map_err(WorkerError::Peers)?;
         }
         self.recut(model)?;
         Ok(())
@@ -373,7 +379,11 @@ impl Exchange for AllReduce<'_> {
         }
         self.replica.update(&mut model.parameters, sums, &parts);
         self.step = step + 1;
-        if let Err(error) = self.between(model, head.regroup) {
+        let kept = match head.keep {
+            true => self.gather(),
+            false => Ok(()),
+        };
+        if let Err(error) = kept.and_then(|()| self.between(model, head.regroup)) {
             return Ok((self.parted(error)?, times));
         }
         self.recut(model)?;
@@ -395,11 +405,20 @@ impl Exchange for AllReduce<'_> {
                 into.extras.push((VELOCITY.to_owned(), velocity));
             }
         }
+        into.extras.extend(self.unsaid.iter().cloned());
         Ok(Snapshot {
             versions: vec![self.step],
             updates: self.replica.updates,
             contents: into,
         })
+    }
+
+    fn needs_notice(&self) -> bool {
+        self.coded.is_some()
+    }
+
+    fn notice(&mut self, step: u64) {
+        self.noticed = Some(step);
     }
 
     fn noise_scale(&self) -> Option<f64> {
@@ -453,32 +472,14 @@ impl Exchange for AllReduce<'_> {
     }
 }
 
-impl Seat {
-    fn coordinator(&self) -> Arc<dyn Coordinator> {
-        match self {
-            Self::Chief(chair) => Arc::clone(chair) as Arc<dyn Coordinator>,
-            Self::Member(remote) => Arc::clone(remote) as Arc<dyn Coordinator>,
-        }
+/// Of everything that must be the same bits on every worker, for people to compare.
+fn fingerprint(model: &Model, replica: &Replica) -> u64 {
+    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+    let planes = std::iter::once(&model.parameters).chain(&replica.state);
+    for value in planes.flatten() {
+        hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
     }
-
-    /// What it means that there is no further view.
-    fn ending(&self, around: &Surroundings<'_>) -> Ending {
-        let in_order = match self {
-            Self::Chief(_) => around.stop.is_set(),
-            Self::Member(remote) => match remote.farewell() {
-                Some(Farewell::Dismissed) => {
-                    log::line("the job goes on without this worker");
-                    true
-                }
-                Some(Farewell::Over | Farewell::Stopped) => true,
-                Some(Farewell::ChiefLost) | None => around.stop.is_set(),
-            },
-        };
-        match in_order {
-            true => Ending::Interrupted,
-            false => Ending::PeerLost,
-        }
-    }
+    hash
 }
 
 /// Within a node sums are read straight out of each other's memory whatever is chosen, so that the hierarchical one is what any
@@ -491,89 +492,4 @@ fn choice(algorithm: spec::Algorithm) -> Choice {
         spec::Algorithm::HalvingDoubling => Algorithm::HalvingDoubling,
         spec::Algorithm::Butterfly => Algorithm::Butterfly,
     })
-}
-
-/// The chief: opens the office for the task set as it is known.
-fn preside(
-    launch: &TaskLaunch,
-    me: Credentials,
-    around: &Surroundings<'_>,
-) -> Result<Result<Seat, Ending>, WorkerError> {
-    let peers = match wait(launch, around, Some) {
-        Ok(peers) => peers,
-        Err(ending) => return Ok(Err(ending)),
-    };
-    let office = Office::open(around.listen_host, me, roster(&peers))
-        .map_err(FabricError::io("open an office"))?;
-    let address = office.address().to_string();
-    around.reporter.report(&TaskReport::Listening { address })?;
-    let source = Arc::clone(&around.peers);
-    let chair = Chair::new(office, source, around.stop.clone(), peers.revision);
-    Ok(Ok(Seat::Chief(Arc::new(chair))))
-}
-
-/// Everyone else: goes to the chief's office.
-fn attend(
-    launch: &TaskLaunch,
-    me: &Credentials,
-    silence: Duration,
-    around: &Surroundings<'_>,
-) -> Result<Result<Seat, Ending>, WorkerError> {
-    let began = clock::now();
-    loop {
-        let chief = wait(launch, around, |peers| {
-            let chief = peers.workers.into_iter().next()?;
-            Some((chief.task_id, chief.address?))
-        });
-        let (id, address) = match chief {
-            Ok(chief) => chief,
-            Err(ending) => return Ok(Err(ending)),
-        };
-        match Remote::connect(&address, id, me, silence, around.stop.clone()) {
-            Ok(remote) => return Ok(Ok(Seat::Member(remote))),
-            Err(WireError::Refused(reason)) => {
-                let refused = WireError::Refused(reason);
-                return Err(FabricError::Greeting(refused).into());
-            }
-            Err(_) if began.elapsed() < JOIN_PATIENCE => thread::sleep(PEERS_EVERY),
-            Err(error) => {
-                log::line(format_args!("lost the chief: {}", log::chain(&error)));
-                return Ok(Err(Ending::PeerLost));
-            }
-        }
-    }
-}
-
-/// Waits until `pick` finds what it looks for in the task set.
-fn wait<T>(
-    launch: &TaskLaunch,
-    around: &Surroundings<'_>,
-    pick: impl Fn(Peers) -> Option<T>,
-) -> Result<T, Ending> {
-    loop {
-        if around.stop.is_set() {
-            return Err(Ending::Interrupted);
-        }
-        let known = (around.peers)().filter(|peers| peers.revision >= launch.revision);
-        if let Some(peers) = known {
-            if !roster(&peers).contains(&launch.task_id) {
-                log::line("the job goes on without this worker");
-                return Err(Ending::Interrupted);
-            }
-            if let Some(found) = pick(peers) {
-                return Ok(found);
-            }
-        }
-        thread::sleep(PEERS_EVERY);
-    }
-}
-
-/// Of everything that must be the same bits on every worker, for people to compare.
-fn fingerprint(model: &Model, replica: &Replica) -> u64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    let planes = std::iter::once(&model.parameters).chain(&replica.state);
-    for value in planes.flatten() {
-        hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    hash
 }

@@ -53,6 +53,12 @@ impl Replica {
         }
     }
 
+    /// Parameters.
+    #[must_use]
+    pub fn len(&self) -> usize {
+        self.blocks.last().map_or(0, |(range, _)| range.end)
+    }
+
     /// Mean gradients that are longer than this are scaled down to it.
     #[must_use]
     pub fn clipping(mut self, norm: Option<f64>) -> Self {

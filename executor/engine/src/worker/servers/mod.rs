@@ -15,7 +15,7 @@ use super::link::Reply;
 use super::model::Model;
 use super::progress::StepTimes;
 use super::resume::Start;
-use super::shards::{Shards, Snapshot, first_view};
+use super::shards::{Shards, Snapshot, first_view, known};
 use super::train::{Ending, Surroundings};
 use crate::checkpoint::{Contents, Layout};
 use crate::clock;
@@ -39,6 +39,10 @@ pub(super) struct Servers<'a> {
     copied: bool,
     /// The norm to which this worker clips what it pushes, where a step has no mean.
     clip_own: Option<f64>,
+    /// Whether what workers hold back of encoded gradients is in checkpoints: where all are in step.
+    keeps_held_back: bool,
+    /// Chief: the step at whose beginning it will be asked for.
+    noticed: Option<u64>,
     around: &'a Surroundings<'a>,
     gradients: Vec<f32>,
     chief: Option<Duties>,
@@ -85,12 +89,18 @@ impl<'a> Servers<'a> {
             let seed = launch.spec.engine().seed;
             shards.compress(codecs.clone(), network.blocks(), seed)?;
         }
+        let exchange = &launch.spec.exchange;
+        let keeps_held_back = exchange.compression.codecs().is_some()
+            && bulk_synchronous
+            && exchange.consistency.backup() == 0;
         Ok(Ok(Self {
             shards,
             chief: (rank == 0).then(|| Duties::of(network)),
             me,
             peers,
             copied,
+            keeps_held_back,
+            noticed: None,
             clip_own: clip_norm.filter(|_| !bulk_synchronous),
             bulk_synchronous,
             around,
@@ -160,16 +170,26 @@ impl Exchange for Servers<'_> {
         let addresses = addresses(&self.peers).expect("it has joined them");
         let workers = ids(&self.peers);
         let view = first_view(self.peers.revision, workers, &addresses, &duties.blocks);
+        let contents = &start.contents;
         self.shards
-            .begin(view, start.step, start.updates, &start.contents)?;
+            .begin(view, start.step, start.updates, contents)?;
         duties.began = clock::now();
         model.recut(0, self.peers.workers.len())?;
-        model.parameters.copy_from_slice(&start.contents.parameters);
+        model
+            .parameters
+            .copy_from_slice(match self.keeps_held_back {
+                true => known(contents),
+                false => &contents.parameters,
+            });
         Ok(())
     }
 
     fn receive(&mut self, model: &mut Model) -> Result<Answer, Trouble> {
-        Ok(self.enter(model)?.into())
+        let reply = self.enter(model)?;
+        if self.keeps_held_back && matches!(reply, Reply::Parameters { .. }) {
+            self.shards.fetch_own()?;
+        }
+        Ok(reply.into())
     }
 
     fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
@@ -185,6 +205,9 @@ impl Exchange for Servers<'_> {
             clip_own(&model.network, &mut self.gradients, targets, limit);
         }
         let began = clock::now();
+        if self.noticed == Some(step + 1) {
+            self.shards.keep(step + 1)?;
+        }
         let stop = &self.around.stop;
         let patience = || !stop.must_hurry();
         let mut reply = self.shards.push_pull(
@@ -227,13 +250,29 @@ impl Exchange for Servers<'_> {
             log::line(format_args!("not in the view after step {step}: leaves"));
             return Ok((Answer::Interrupted { lost: false }, times));
         }
+        if self.shards.take_told_to_keep() && self.chief.is_none() {
+            self.shards.hand_over()?;
+        }
         times.exchange = began.elapsed();
         self.tell(step)?;
         Ok((reply.into(), times))
     }
 
     fn snapshot(&mut self, _: &Model, into: Contents) -> Result<Snapshot, Trouble> {
-        Ok(self.shards.snapshot(into)?)
+        let mut snapshot = self.shards.snapshot(into)?;
+        if self.noticed.is_some() && self.noticed == snapshot.version() {
+            let held_back = self.shards.held_back()?;
+            snapshot.contents.extras.extend(held_back);
+        }
+        Ok(snapshot)
+    }
+
+    fn needs_notice(&self) -> bool {
+        self.keeps_held_back
+    }
+
+    fn notice(&mut self, step: u64) {
+        self.noticed = Some(step);
     }
 
     fn layout(&self) -> Layout {

@@ -10,6 +10,9 @@ use crate::wire::view::{Change, View};
 use crate::worker::link::Link;
 use muster_model::id::TaskId;
 
+/// Of what workers know of parameters, where answers are encoded: the parameters' place in checkpoints.
+pub const KNOWN: &str = "compress.known";
+
 /// What the shards held when the chief asked.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Snapshot {
@@ -62,11 +65,23 @@ impl Shards {
         };
         let holders = &change.view.shards;
         let links = self.links.iter_mut().zip(holders);
+        at_once(links.map(|(link, _)| {
+            let change = &change;
+            move || link.change(step, change)
+        }))?;
+        self.view = Some(change.view.clone());
+        self.squeeze();
+        // Before anybody may go on.
+        let held_back = self.saved(contents);
+        self.deal_held_back(&held_back)?;
+        let links = self.links.iter_mut().zip(holders);
         at_once(links.map(|(link, holder)| {
-            let (change, pieces) = (&change, &holder.pieces);
+            let pieces = &holder.pieces;
             move || {
-                link.change(step, change)?;
-                let arenas = std::iter::once(&contents.parameters).chain(&contents.state);
+                let known = link.keeps_known().then(|| known(contents));
+                let arenas = std::iter::once(&contents.parameters)
+                    .chain(&contents.state)
+                    .chain(known);
                 let parts: Vec<&[f32]> = arenas
                     .flat_map(|arena| pieces.iter().map(move |piece| &arena[piece.range()]))
                     .collect();
@@ -75,8 +90,6 @@ impl Shards {
         }))?;
         self.audited = change.view.layout;
         self.next_step = step;
-        self.view = Some(change.view);
-        self.squeeze();
         Ok(())
     }
 
@@ -212,8 +225,11 @@ impl Shards {
             .map(|link| view.pieces(link.shard).to_vec())
             .collect();
         let mut parts: Vec<Vec<&mut [f32]>> = assignment.iter().map(|_| Vec::new()).collect();
-        let arenas = std::iter::once(&mut contents.parameters).chain(&mut contents.state);
-        for arena in arenas {
+        if self.links[0].keeps_known() {
+            let known = vec![0.0; self.parameters];
+            contents.extras.push((KNOWN.to_owned(), known));
+        }
+        for arena in contents.arenas_mut() {
             for (part, more) in parts.iter_mut().zip(split_mut(arena, &assignment)) {
                 part.extend(more);
             }
@@ -247,4 +263,11 @@ impl Shards {
             let _ = link.goodbye();
         }
     }
+}
+
+/// What workers know of the parameters; all, where no checkpoint says otherwise.
+pub fn known(contents: &Contents) -> &Vec<f32> {
+    let kept = contents.extra(KNOWN);
+    kept.filter(|known| known.len() == contents.parameters.len())
+        .unwrap_or(&contents.parameters)
 }

@@ -1,17 +1,18 @@
 //! All PS shards as one: each step goes to every shard at the same time, each over its own connection and into its own part of
 //! the arena; and the worker's side of a change of the view.
 //!
-//! [`step`] is a step's gradients and what comes back, [`clip`] the chief's word in between where norms are clipped, [`lead`] what only
-//! the chief asks of them, [`succession`] which view follows which.
+//! [`step`] is a step's gradients and what comes back, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
+//! hold back of encoded gradients, [`lead`] what only the chief asks of them, [`succession`] which view follows which.
 
 mod at_once;
 mod clip;
+mod held;
 mod lead;
 mod rescue;
 mod step;
 mod succession;
 
-pub use lead::{Moved, Snapshot};
+pub use lead::{Moved, Snapshot, known};
 pub use succession::first_view;
 
 use super::link::{Begun, Link, Patience, Reply, Told};
@@ -69,6 +70,8 @@ pub struct Shards {
     copied: bool,
     /// Chief: where steps are clipped.
     clipping: Option<Clipping>,
+    /// Before its next push this worker is to hand over what it holds back.
+    told_to_keep: bool,
     /// The step that comes next by the newest answer.
     next_step: u64,
     /// Chief: the newest change it told, and its first step.
@@ -104,6 +107,7 @@ impl Shards {
             targets: 1,
             copied: false,
             clipping: None,
+            told_to_keep: false,
             next_step: 0,
             announced: None,
         })
@@ -302,6 +306,7 @@ impl Shards {
         self.departed.clear();
         let mut worst: Option<Reply> = None;
         for told in all {
+            self.told_to_keep |= told.keeps;
             if let Some(view) = told.view {
                 self.heard(view);
             }

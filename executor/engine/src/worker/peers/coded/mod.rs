@@ -10,16 +10,22 @@
 //! Bytes are encoded once a step. A death in mid-sum repeats the sum from them, with the chunks dealt anew; what an owner has kept of a
 //! chunk that is another's now goes into its own next gradients, so that nothing is lost with a change of members but what the dead had.
 
+mod kept;
+#[cfg(test)]
+mod tests;
+mod units;
+
 use super::head::HEAD;
 use crate::collective::{Algorithm, Group, Reduced, all_reduce};
 use crate::compress::{
     CHUNK, Codec, CodecConfig, Codecs, Encoding, Feedback, HalfFormat, Key, Mode, Norm, Plan,
     PlanError, Plane, Rounding, State, build,
 };
-use crate::fabric::{FabricError, Flow, How, Mesh, Piece, Side, Take};
+use crate::fabric::{FabricError, Mesh};
 use crate::model::Block;
 use std::ops::Range;
 use std::sync::Arc;
+use units::{Unit, deal, decode, own_units, span, trade, units};
 
 /// Apart from all ranks': the owners' randomness on the second leg.
 const SECOND_LEG: u64 = 0x6261_636b;
@@ -38,14 +44,6 @@ pub struct Coded {
     holds: Vec<Range<usize>>,
     sent: Encoded,
     pending: Pending,
-}
-
-/// A part of a block that is encoded by itself.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Unit {
-    block: usize,
-    /// In the parameters.
-    range: Range<usize>,
 }
 
 /// This step's gradients in bytes: unit after unit, each from a whole word on.
@@ -329,113 +327,6 @@ impl Coded {
     }
 }
 
-/// What blocks of `bucket` are encoded in.
-fn units(plan: &Plan, bucket: &Range<usize>) -> Vec<Unit> {
-    let mut units = Vec::new();
-    for (block, planned) in plan.blocks().iter().enumerate() {
-        if !bucket.contains(&planned.range.start) {
-            continue;
-        }
-        let Range { start, end } = planned.range;
-        units.extend((start..end).step_by(CHUNK).map(|at| Unit {
-            block,
-            range: at..end.min(at + CHUNK),
-        }));
-    }
-    units
-}
-
-/// Whose units are whose: a range for each rank, about equally many numbers.
-fn deal(units: &[Unit], size: usize) -> Vec<Range<usize>> {
-    let total: usize = units.iter().map(|unit| unit.range.len()).sum();
-    let mut dealt = Vec::with_capacity(size);
-    let (mut next, mut done) = (0, 0);
-    for rank in 0..size {
-        let start = next;
-        let until = total * (rank + 1) / size;
-        while let Some(unit) = units.get(next) {
-            // By its middle: whole units are dealt to the nearer side.
-            if rank + 1 < size && done + unit.range.len() / 2 >= until {
-                break;
-            }
-            done += unit.range.len();
-            next += 1;
-        }
-        dealt.push(start..next);
-    }
-    dealt
-}
-
-fn own_units<'a>(units: &'a [Unit], dealt: &[Range<usize>], rank: usize) -> &'a [Unit] {
-    &units[dealt[rank].clone()]
-}
-
-/// The parameters that a range of units covers.
-fn span(units: &[Unit], range: Range<usize>) -> Range<usize> {
-    match &units[range] {
-        [] => 0..0,
-        [first, .., last] => first.range.start..last.range.end,
-        [only] => only.range.clone(),
-    }
-}
-
-/// Decodes the units' words into their places; `None` when they are no such words.
-fn decode<'a>(
-    units: &[Unit],
-    codec: impl Fn(&Unit) -> &'a dyn Codec,
-    words: &[u32],
-    output: &mut [f32],
-    mode: Mode,
-) -> Option<()> {
-    let bytes: &[u8] = bytemuck::cast_slice(words);
-    let mut read = 0;
-    for unit in units {
-        let out = &mut output[unit.range.clone()];
-        read += codec(unit).decode_chunk(&bytes[read..], out, mode).ok()?;
-        read = read.next_multiple_of(4);
-    }
-    (read == bytes.len()).then_some(())
-}
-
-/// Gives words to one rank and takes those of one, of which there are `most` at most. Their number goes first.
-fn trade(
-    mesh: &mut Mesh,
-    (to, words): (usize, &[u32]),
-    (from, most): (usize, usize),
-) -> Result<Vec<u32>, FabricError> {
-    let mut flow = |words: &[u32], taken: &mut [u32]| {
-        let flow = Flow {
-            to: Some(to),
-            sends: vec![Piece {
-                range: 0..words.len(),
-                from: Side::Input,
-                after: None,
-            }],
-            from: Some(from),
-            takes: vec![Take {
-                range: 0..taken.len(),
-                how: How::Store,
-            }],
-            in_step: false,
-        };
-        // Words go as floats, whose bits nobody looks at on the way.
-        mesh.run(
-            bytemuck::cast_slice(words),
-            bytemuck::cast_slice_mut(taken),
-            &flow,
-        )
-    };
-    let mut announced = [0];
-    flow(&[words.len() as u32], &mut announced)?;
-    let count = announced[0] as usize;
-    if count > most {
-        return Err(FabricError::Nonsense { rank: from });
-    }
-    let mut taken = vec![0; count];
-    flow(words, &mut taken)?;
-    Ok(taken)
-}
-
 /// A seed of its own for whoever has that number.
 fn mixed(seed: u64, number: u64) -> u64 {
     seed ^ number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(31)
@@ -462,242 +353,6 @@ fn back(config: CodecConfig) -> CodecConfig {
             CodecConfig::Threshold {
                 magnitude: f32::from_bits(1),
             }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::fabric::{Credentials, Fabric, Options, Port, View};
-    use crate::model::Role;
-    use muster_model::id::{JobId, TaskId};
-    use std::thread;
-    use uuid::Uuid;
-
-    const LENS: [usize; 3] = [150_000, 50, 70_000];
-    const LEN: usize = 220_050;
-
-    fn blocks() -> Vec<Block> {
-        Block::in_a_row(LENS.map(|len| (len, Role::Weight)))
-    }
-
-    fn workers(codec: CodecConfig, count: usize) -> Vec<Coded> {
-        let coded = || Coded::new(&Codecs::uniform(codec), &blocks(), 5).unwrap();
-        (0..count).map(|_| coded()).collect()
-    }
-
-    fn gradients(rank: usize, step: u64) -> Vec<f32> {
-        let salt = rank * 104_729 + step as usize * 15_485_863;
-        (0..LEN)
-            .map(|i| ((i * 7_919 + salt) % 10_007) as f32 / 5_003.5 - 1.0)
-            .collect()
-    }
-
-    /// Runs `task` for each of the workers in a view of them all.
-    fn in_view(
-        number: u64,
-        workers: &mut [Coded],
-        task: impl Fn(&mut Mesh, &mut Coded) -> Vec<f32> + Sync,
-    ) -> Vec<f32> {
-        let bind = |id: usize| {
-            let me = Credentials {
-                job_id: JobId(Uuid::nil()),
-                secret: "ab".repeat(32),
-                id: TaskId(Uuid::from_u128(id as u128)),
-                attempt: 1,
-            };
-            Port::bind("127.0.0.1", None, me).unwrap()
-        };
-        let ports: Vec<Port> = (0..workers.len()).map(bind).collect();
-        let members = ports.iter().map(Port::member).collect();
-        let view = View { number, members };
-        let outputs: Vec<Vec<f32>> = thread::scope(|scope| {
-            let (view, task) = (&view, &task);
-            let run = |(port, coded): (&'_ Port, &'_ mut Coded)| {
-                let options = Options::default();
-                let mut fabric = Fabric::join(port, view.clone(), &options).unwrap();
-                task(fabric.mesh(), coded)
-            };
-            let threads: Vec<_> = ports
-                .iter()
-                .zip(workers)
-                .map(|worker| scope.spawn(move || run(worker)))
-                .collect();
-            threads.into_iter().map(|t| t.join().unwrap()).collect()
-        });
-        for output in &outputs {
-            let bits = output.iter().zip(&outputs[0]);
-            assert!(bits.clone().all(|(a, b)| a.to_bits() == b.to_bits()));
-        }
-        outputs.into_iter().next().unwrap()
-    }
-
-    /// One step of these workers; what everyone has of it.
-    fn step(view: u64, number: u64, workers: &mut [Coded]) -> Vec<f32> {
-        in_view(view, workers, |mesh, coded| {
-            let (rank, size) = (mesh.rank(), mesh.size());
-            let mut own = gradients(rank, number);
-            coded.encode(number, 0..LEN, &mut own, (rank, size));
-            let mut output = vec![f32::NAN; LEN];
-            coded.exchange(mesh, view, &mut output).unwrap();
-            coded.settle(view);
-            output
-        })
-    }
-
-    fn add(to: &mut [f64], values: &[f32], sign: f64) {
-        for (to, value) in to.iter_mut().zip(values) {
-            *to += sign * f64::from(*value);
-        }
-    }
-
-    /// What a worker has not said, as a contributor and as an owner.
-    fn unsaid(coded: &Coded, to: &mut [f64]) {
-        add(to, &coded.held, 1.0);
-        coded
-            .feedback
-            .planes()
-            .for_each(|(_, plane)| add(to, plane, 1.0));
-    }
-
-    fn largest(off: &[f64]) -> f64 {
-        off.iter().fold(0.0, |most, off| off.abs().max(most))
-    }
-
-    fn with_feedback() -> [CodecConfig; 5] {
-        [
-            CodecConfig::None {},
-            CodecConfig::OneBit {},
-            CodecConfig::Half {
-                format: HalfFormat::Bf16,
-                rounding: Rounding::Nearest,
-                feedback: true,
-            },
-            CodecConfig::TopK {
-                density: 0.01,
-                sampled: false,
-            },
-            CodecConfig::Threshold { magnitude: 1.5 },
-        ]
-    }
-
-    /// Three workers, of whom one leaves: what was said and what they have not said yet is all that there was.
-    #[test]
-    fn feedback_on_both_legs_conserves_the_sum_while_members_change() {
-        for codec in with_feedback() {
-            let mut crew = workers(codec, 3);
-            let mut balance = vec![0.0; LEN];
-            for number in 0..8 {
-                if number == 4 {
-                    unsaid(&crew.pop().unwrap(), &mut balance);
-                }
-                let view = 1 + number / 4;
-                add(&mut balance, &step(view, number, &mut crew), 1.0);
-                for rank in 0..crew.len() {
-                    add(&mut balance, &gradients(rank, number), -1.0);
-                }
-            }
-            crew.iter().for_each(|coded| unsaid(coded, &mut balance));
-            let off = largest(&balance);
-            assert!(off < 1e-3, "{codec:?}: {off}");
-        }
-    }
-
-    /// A sum that two of three have to begin again is the sum of the two, and the first attempt leaves nothing.
-    #[test]
-    fn a_broken_sum_is_repeated_from_the_same_bytes() {
-        for codec in with_feedback() {
-            let mut crew = workers(codec, 3);
-            let _ = in_view(1, &mut crew, |mesh, coded| {
-                let (rank, size) = (mesh.rank(), mesh.size());
-                coded.encode(0, 0..LEN, &mut gradients(rank, 0), (rank, size));
-                let mut output = vec![f32::NAN; LEN];
-                coded.exchange(mesh, 1, &mut output).unwrap();
-                output
-            });
-            crew.pop();
-            let sum = in_view(2, &mut crew, |mesh, coded| {
-                let mut output = vec![f32::NAN; LEN];
-                coded.exchange(mesh, 2, &mut output).unwrap();
-                coded.settle(2);
-                output
-            });
-            let mut balance = vec![0.0; LEN];
-            add(&mut balance, &sum, 1.0);
-            for (rank, coded) in crew.iter().enumerate() {
-                add(&mut balance, &gradients(rank, 0), -1.0);
-                unsaid(coded, &mut balance);
-            }
-            let off = largest(&balance);
-            assert!(off < 1e-4, "{codec:?}: {off}");
-        }
-    }
-
-    /// Codecs without feedback of their own come near the sum, and what the second leg loses comes later.
-    #[test]
-    fn unbiased_codecs_come_near_the_sum() {
-        let qsgd = CodecConfig::Qsgd {
-            bits: 8,
-            bucket: 512,
-            norm: Norm::Largest,
-        };
-        let half = CodecConfig::Half {
-            format: HalfFormat::F16,
-            rounding: Rounding::Nearest,
-            feedback: false,
-        };
-        let tern = CodecConfig::TernGrad {
-            scale: crate::compress::Scale::Group,
-            clip: None,
-        };
-        for (codec, most) in [(qsgd, 0.05), (half, 0.002), (tern, 1.2)] {
-            let mut crew = workers(codec, 3);
-            let mut total = vec![0.0; LEN];
-            for number in 0..4 {
-                add(&mut total, &step(1, number, &mut crew), 1.0);
-                for rank in 0..3 {
-                    add(&mut total, &gradients(rank, number), -1.0);
-                }
-            }
-            // Root mean square of what four steps' sums are off.
-            let off = (total.iter().map(|off| off * off).sum::<f64>() / LEN as f64).sqrt() / 2.0;
-            assert!(off < most, "{codec:?}: {off}");
-        }
-    }
-
-    #[test]
-    fn units_are_dealt_whole_evenly_and_all() {
-        let coded = &workers(CodecConfig::None {}, 1)[0];
-        let units = units(&coded.plan, &(0..LEN));
-        // Three chunks, a small block, and two chunks.
-        assert_eq!(units.len(), 6);
-        for size in 1..9 {
-            let dealt = deal(&units, size);
-            let mut next = 0;
-            for part in &dealt {
-                assert_eq!(part.start, next);
-                next = part.end;
-            }
-            assert_eq!((dealt.len(), next), (size, units.len()));
-        }
-        assert_eq!(deal(&units, 2), [0..2, 2..6]);
-    }
-
-    #[test]
-    fn words_that_are_no_chunk_are_refused() {
-        let coded = &workers(
-            CodecConfig::TopK {
-                density: 0.1,
-                sampled: false,
-            },
-            1,
-        )[0];
-        let units = units(&coded.plan, &(0..LEN));
-        let codec = |unit: &Unit| coded.plan.blocks()[unit.block].codec();
-        let mut out = vec![0.0; LEN];
-        for words in [vec![], vec![u32::MAX; 40], vec![0; 700_000]] {
-            assert!(decode(&units, codec, &words, &mut out, Mode::Add).is_none());
         }
     }
 }

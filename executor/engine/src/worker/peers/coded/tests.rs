@@ -1,0 +1,234 @@
+//! Both legs between real tasks: what was said and what is held back is all that there was.
+
+use super::*;
+use crate::fabric::{Credentials, Fabric, Options, Port, View};
+use crate::model::Role;
+use muster_model::id::{JobId, TaskId};
+use std::thread;
+use uuid::Uuid;
+
+const LENS: [usize; 3] = [150_000, 50, 70_000];
+const LEN: usize = 220_050;
+
+fn blocks() -> Vec<Block> {
+    Block::in_a_row(LENS.map(|len| (len, Role::Weight)))
+}
+
+fn workers(codec: CodecConfig, count: usize) -> Vec<Coded> {
+    let coded = || Coded::new(&Codecs::uniform(codec), &blocks(), 5).unwrap();
+    (0..count).map(|_| coded()).collect()
+}
+
+fn gradients(rank: usize, step: u64) -> Vec<f32> {
+    let salt = rank * 104_729 + step as usize * 15_485_863;
+    (0..LEN)
+        .map(|i| ((i * 7_919 + salt) % 10_007) as f32 / 5_003.5 - 1.0)
+        .collect()
+}
+
+/// Runs `task` for each of the workers in a view of them all.
+fn in_view(
+    number: u64,
+    workers: &mut [Coded],
+    task: impl Fn(&mut Mesh, &mut Coded) -> Vec<f32> + Sync,
+) -> Vec<f32> {
+    let bind = |id: usize| {
+        let me = Credentials {
+            job_id: JobId(Uuid::nil()),
+            secret: "ab".repeat(32),
+            id: TaskId(Uuid::from_u128(id as u128)),
+            attempt: 1,
+        };
+        Port::bind("127.0.0.1", None, me).unwrap()
+    };
+    let ports: Vec<Port> = (0..workers.len()).map(bind).collect();
+    let members = ports.iter().map(Port::member).collect();
+    let view = View { number, members };
+    let outputs: Vec<Vec<f32>> = thread::scope(|scope| {
+        let (view, task) = (&view, &task);
+        let run = |(port, coded): (&'_ Port, &'_ mut Coded)| {
+            let options = Options::default();
+            let mut fabric = Fabric::join(port, view.clone(), &options).unwrap();
+            task(fabric.mesh(), coded)
+        };
+        let threads: Vec<_> = ports
+            .iter()
+            .zip(workers)
+            .map(|worker| scope.spawn(move || run(worker)))
+            .collect();
+        threads.into_iter().map(|t| t.join().unwrap()).collect()
+    });
+    for output in &outputs {
+        let bits = output.iter().zip(&outputs[0]);
+        assert!(bits.clone().all(|(a, b)| a.to_bits() == b.to_bits()));
+    }
+    outputs.into_iter().next().unwrap()
+}
+
+/// One step of these workers; what everyone has of it.
+fn step(view: u64, number: u64, workers: &mut [Coded]) -> Vec<f32> {
+    in_view(view, workers, |mesh, coded| {
+        let (rank, size) = (mesh.rank(), mesh.size());
+        let mut own = gradients(rank, number);
+        coded.encode(number, 0..LEN, &mut own, (rank, size));
+        let mut output = vec![f32::NAN; LEN];
+        coded.exchange(mesh, view, &mut output).unwrap();
+        coded.settle(view);
+        output
+    })
+}
+
+fn add(to: &mut [f64], values: &[f32], sign: f64) {
+    for (to, value) in to.iter_mut().zip(values) {
+        *to += sign * f64::from(*value);
+    }
+}
+
+/// What a worker has not said, as a contributor and as an owner.
+fn unsaid(coded: &Coded, to: &mut [f64]) {
+    add(to, &coded.held, 1.0);
+    coded
+        .feedback
+        .planes()
+        .for_each(|(_, plane)| add(to, plane, 1.0));
+}
+
+fn largest(off: &[f64]) -> f64 {
+    off.iter().fold(0.0, |most, off| off.abs().max(most))
+}
+
+fn with_feedback() -> [CodecConfig; 5] {
+    [
+        CodecConfig::None {},
+        CodecConfig::OneBit {},
+        CodecConfig::Half {
+            format: HalfFormat::Bf16,
+            rounding: Rounding::Nearest,
+            feedback: true,
+        },
+        CodecConfig::TopK {
+            density: 0.01,
+            sampled: false,
+        },
+        CodecConfig::Threshold { magnitude: 1.5 },
+    ]
+}
+
+/// Three workers, of whom one leaves: what was said and what they have not said yet is all that there was.
+#[test]
+fn feedback_on_both_legs_conserves_the_sum_while_members_change() {
+    for codec in with_feedback() {
+        let mut crew = workers(codec, 3);
+        let mut balance = vec![0.0; LEN];
+        for number in 0..8 {
+            if number == 4 {
+                unsaid(&crew.pop().unwrap(), &mut balance);
+            }
+            let view = 1 + number / 4;
+            add(&mut balance, &step(view, number, &mut crew), 1.0);
+            for rank in 0..crew.len() {
+                add(&mut balance, &gradients(rank, number), -1.0);
+            }
+        }
+        crew.iter().for_each(|coded| unsaid(coded, &mut balance));
+        let off = largest(&balance);
+        assert!(off < 1e-3, "{codec:?}: {off}");
+    }
+}
+
+/// A sum that two of three have to begin again is the sum of the two, and the first attempt leaves nothing.
+#[test]
+fn a_broken_sum_is_repeated_from_the_same_bytes() {
+    for codec in with_feedback() {
+        let mut crew = workers(codec, 3);
+        let _ = in_view(1, &mut crew, |mesh, coded| {
+            let (rank, size) = (mesh.rank(), mesh.size());
+            coded.encode(0, 0..LEN, &mut gradients(rank, 0), (rank, size));
+            let mut output = vec![f32::NAN; LEN];
+            coded.exchange(mesh, 1, &mut output).unwrap();
+            output
+        });
+        crew.pop();
+        let sum = in_view(2, &mut crew, |mesh, coded| {
+            let mut output = vec![f32::NAN; LEN];
+            coded.exchange(mesh, 2, &mut output).unwrap();
+            coded.settle(2);
+            output
+        });
+        let mut balance = vec![0.0; LEN];
+        add(&mut balance, &sum, 1.0);
+        for (rank, coded) in crew.iter().enumerate() {
+            add(&mut balance, &gradients(rank, 0), -1.0);
+            unsaid(coded, &mut balance);
+        }
+        let off = largest(&balance);
+        assert!(off < 1e-4, "{codec:?}: {off}");
+    }
+}
+
+/// Codecs without feedback of their own come near the sum, and what the second leg loses comes later.
+#[test]
+fn unbiased_codecs_come_near_the_sum() {
+    let qsgd = CodecConfig::Qsgd {
+        bits: 8,
+        bucket: 512,
+        norm: Norm::Largest,
+    };
+    let half = CodecConfig::Half {
+        format: HalfFormat::F16,
+        rounding: Rounding::Nearest,
+        feedback: false,
+    };
+    let tern = CodecConfig::TernGrad {
+        scale: crate::compress::Scale::Group,
+        clip: None,
+    };
+    for (codec, most) in [(qsgd, 0.05), (half, 0.002), (tern, 1.2)] {
+        let mut crew = workers(codec, 3);
+        let mut total = vec![0.0; LEN];
+        for number in 0..4 {
+            add(&mut total, &step(1, number, &mut crew), 1.0);
+            for rank in 0..3 {
+                add(&mut total, &gradients(rank, number), -1.0);
+            }
+        }
+        // Root mean square of what four steps' sums are off.
+        let off = (total.iter().map(|off| off * off).sum::<f64>() / LEN as f64).sqrt() / 2.0;
+        assert!(off < most, "{codec:?}: {off}");
+    }
+}
+
+#[test]
+fn units_are_dealt_whole_evenly_and_all() {
+    let coded = &workers(CodecConfig::None {}, 1)[0];
+    let units = units(&coded.plan, &(0..LEN));
+    // Three chunks, a small block, and two chunks.
+    assert_eq!(units.len(), 6);
+    for size in 1..9 {
+        let dealt = deal(&units, size);
+        let mut next = 0;
+        for part in &dealt {
+            assert_eq!(part.start, next);
+            next = part.end;
+        }
+        assert_eq!((dealt.len(), next), (size, units.len()));
+    }
+    assert_eq!(deal(&units, 2), [0..2, 2..6]);
+}
+
+#[test]
+fn words_that_are_no_chunk_are_refused() {
+    let coded = &workers(
+        CodecConfig::TopK {
+            density: 0.1,
+            sampled: false,
+        },
+        1,
+    )[0];
+    let units = units(&coded.plan, &(0..LEN));
+    let codec = |unit: &Unit| coded.plan.blocks()[unit.block].codec();
+    let mut out = vec![0.0; LEN];
+    for words in [vec![], vec![u32::MAX; 40], vec![0; 700_000]] {
+        assert!(decode(&units, codec, &words, &mut out, Mode::Add).is_none());
+    }
+}

@@ -1,0 +1,61 @@
+//! What workers have not said of encoded gradients, on its way to the chief for a checkpoint, and from it when training goes on from one.
+
+use super::AllReduce;
+use super::seat::Seat;
+use crate::fabric::FabricError;
+use std::slice;
+
+impl AllReduce<'_> {
+    /// Between two steps, agreed on by all: everyone's goes to the chief. A death in the middle costs the checkpoint what had not come yet.
+    pub(super) fn gather(&mut self) -> Result<(), FabricError> {
+        let Some(coded) = &self.coded else {
+            return Ok(());
+        };
+        let own = coded.unsaid();
+        let (rank, size) = (self.group.rank(), self.group.view().members.len());
+        if let Seat::Member(_) = self.seat {
+            let mut own = own;
+            return self.group.carry((rank, 0), &mut own).map(drop);
+        }
+        let mut theirs = vec![0.0; own.len()];
+        let mut unsaid = vec![None; size];
+        unsaid[0] = Some(own);
+        for (from, unsaid) in unsaid.iter_mut().enumerate().skip(1) {
+            if !self.group.carry((from, 0), &mut theirs)? {
+                break;
+            }
+            *unsaid = Some(theirs.clone());
+        }
+        self.unsaid = coded.extras(&unsaid);
+        Ok(())
+    }
+
+    /// The first workers of a job that goes on from a checkpoint: each begins with what it has for it.
+    pub(super) fn deal(&mut self) -> Result<(), FabricError> {
+        let Some(coded) = &mut self.coded else {
+            return Ok(());
+        };
+        let (rank, size) = (self.group.rank(), self.group.view().members.len());
+        let whole = 0..self.replica.len();
+        let buckets = match size {
+            1 => slice::from_ref(&whole),
+            _ => &self.buckets,
+        };
+        let mut own = coded.unsaid();
+        match self.dealt.take() {
+            Some(dealt) => {
+                for (to, mut values) in (0..size).zip(dealt) {
+                    if to == rank {
+                        own = values;
+                    } else if !self.group.carry((rank, to), &mut values)? {
+                        break;
+                    }
+                }
+            }
+            None if self.group.carry((0, rank), &mut own)? => {}
+            None => return Ok(()),
+        }
+        coded.begin_with(&own, (rank, size), buckets);
+        Ok(())
+    }
+}

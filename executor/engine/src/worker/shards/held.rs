@@ -1,0 +1,155 @@
+//! What workers hold back of their gradients, in and out of checkpoints.
+
+use super::super::link::Link;
+use super::at_once::at_once;
+use super::{ShardFailure, Shards};
+use crate::assign::load;
+use crate::checkpoint::Contents;
+use crate::compress::Feedback;
+use crate::wire::WireError;
+use crate::wire::view::View;
+use muster_model::id::TaskId;
+
+impl Shards {
+    /// Chief: before step `clock` everybody hands over what it holds back; said before the push of the step before.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn keep(&mut self, clock: u64) -> Result<(), ShardFailure> {
+        at_once(self.links.iter_mut().map(|link| move || link.keep(clock)))?;
+        Ok(())
+    }
+
+    /// Whether this worker was told to hand over since it was last asked.
+    pub fn take_told_to_keep(&mut self) -> bool {
+        std::mem::take(&mut self.told_to_keep)
+    }
+
+    /// Hands over what this worker holds back.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn hand_over(&mut self) -> Result<(), ShardFailure> {
+        let me = self.hello.task_id;
+        let Some(compression) = &self.compression else {
+            return Ok(());
+        };
+        let planes: Vec<&[f32]> = compression.feedback.planes().map(|(_, p)| p).collect();
+        let view = self.view.as_ref().expect("there is one by now");
+        hold(&mut self.links, view, me, &planes)
+    }
+
+    /// Asks every shard for its part of what `of` holds back, into `feedback`. Whether all had it.
+    fn fetch(&mut self, of: TaskId, feedback: &mut Feedback) -> Result<bool, ShardFailure> {
+        let view = self.view.as_ref().expect("there is one by now");
+        let planes = feedback.planes().count();
+        let numbers = at_once(self.links.iter_mut().map(|link| {
+            let most = planes * load(view.pieces(link.shard));
+            move || link.fetch(of, most)
+        }))?;
+        for (index, (link, values)) in self.links.iter().zip(&numbers).enumerate() {
+            let pieces = view.pieces(link.shard);
+            let expected = planes * load(pieces);
+            if values.is_empty() && expected > 0 {
+                return Ok(false);
+            }
+            if values.len() != expected {
+                return Err((index, WireError::Malformed("what a worker holds back")));
+            }
+            let mut rest = values.as_slice();
+            for plane in feedback.planes_mut() {
+                for piece in pieces {
+                    let (here, tail) = rest.split_at(piece.len);
+                    plane[piece.range()].copy_from_slice(here);
+                    rest = tail;
+                }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Begins with what a checkpoint has of this worker, if it has any.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn fetch_own(&mut self) -> Result<(), ShardFailure> {
+        let Some(compression) = &self.compression else {
+            return Ok(());
+        };
+        let mut feedback = compression.feedback.clone();
+        if self.fetch(self.hello.task_id, &mut feedback)?
+            && let Some(compression) = &mut self.compression
+        {
+            compression.feedback = feedback;
+        }
+        Ok(())
+    }
+
+    /// Chief: what everybody holds back, for a checkpoint; a worker that has gone holds back nothing.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub fn held_back(&mut self) -> Result<Vec<(String, Vec<f32>)>, ShardFailure> {
+        let (Some(compression), Some(view)) = (&self.compression, &self.view) else {
+            return Ok(Vec::new());
+        };
+        let mut empty = compression.feedback.clone();
+        empty.planes_mut().for_each(|plane| plane.fill(0.0));
+        let mut all = compression.feedback.extras(0);
+        for (rank, worker) in view.workers.clone().into_iter().enumerate().skip(1) {
+            let mut feedback = empty.clone();
+            let is_there = self.fetch(worker, &mut feedback)?;
+            all.extend(if is_there { &feedback } else { &empty }.extras(rank));
+        }
+        Ok(all)
+    }
+
+    /// Chief: of each worker, what [`Self::held_back`] gave for this checkpoint.
+    #[must_use]
+    pub(super) fn saved(&self, contents: &Contents) -> Vec<Feedback> {
+        let compression = self.compression.as_ref();
+        let saved = |own: &Feedback| own.saved(|name| contents.extra(name).cloned());
+        compression.map_or_else(Vec::new, |compression| saved(&compression.feedback))
+    }
+
+    /// Chief: deals what a checkpoint has of its workers to those of the first view: each gets its own, and where they are fewer now, the
+    /// others' is added to that of those who are there.
+    ///
+    /// # Errors
+    /// As [`Self::join`].
+    pub(super) fn deal_held_back(&mut self, saved: &[Feedback]) -> Result<(), ShardFailure> {
+        let Some(view) = &self.view else {
+            return Ok(());
+        };
+        let dealt = Feedback::dealt(saved, view.workers.len());
+        for (feedback, &worker) in dealt.iter().zip(&view.workers) {
+            if worker == self.hello.task_id {
+                if let Some(compression) = &mut self.compression {
+                    compression.feedback = feedback.clone();
+                }
+                continue;
+            }
+            let planes: Vec<&[f32]> = feedback.planes().map(|(_, plane)| plane).collect();
+            hold(&mut self.links, view, worker, &planes)?;
+        }
+        Ok(())
+    }
+}
+
+/// Gives every shard its part of what `of` holds back.
+fn hold(
+    links: &mut [Link],
+    view: &View,
+    of: TaskId,
+    planes: &[&[f32]],
+) -> Result<(), ShardFailure> {
+    at_once(links.iter_mut().map(|link| {
+        let pieces = view.pieces(link.shard);
+        let parts: Vec<&[f32]> = planes
+            .iter()
+            .flat_map(|plane| pieces.iter().map(|piece| &plane[piece.range()]))
+            .collect();
+        move || link.hold(of, &parts)
+    }))?;
+    Ok(())
+}

@@ -1,0 +1,218 @@
+//! What workers hold back of encoded gradients is in checkpoints: a job that goes on from one comes to the bits of one that never
+//! stopped, and where it goes on at another size nothing of it is lost.
+
+mod loopback;
+mod rig;
+#[path = "rig/workers.rs"]
+#[expect(dead_code, reason = "of the crew this file uses its start and end")]
+mod workers;
+
+use loopback::{Job, enter, forever, gradients, size, stats};
+use muster_engine::checkpoint::Contents;
+use muster_engine::compress::{CodecConfig, Feedback};
+use muster_engine::worker::{Reply, Shards, first_view};
+use muster_model::assignment::TaskReport;
+use muster_model::spec::JobSpec;
+use muster_model::task::Role;
+use rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
+use serde_json::{Value, json};
+use std::thread;
+use workers::Crew;
+
+fn codecs() -> [Value; 3] {
+    [
+        json!({ "kind": "one_bit" }),
+        json!({ "kind": "top_k", "density": 0.01 }),
+        json!({ "kind": "dgc", "density": 0.01, "momentum": 0.9, "warm_up_steps": 20 }),
+    ]
+}
+
+/// A job whose workers exchange by this topology and codec; with dgc they apply the momentum, not the optimizer.
+fn encoded(topology: &str, codec: &Value) -> JobSpec {
+    let optimizer = match codec["kind"].as_str() {
+        Some("dgc") => json!({ "kind": "sgd", "learning_rate": 0.02 }),
+        _ => json!({ "kind": "adam", "learning_rate": 0.002 }),
+    };
+    let mut all = json!({
+        "engine": { "optimizer": optimizer },
+        "exchange": { "topology": topology, "compression": { "codec": codec } }
+    });
+    if topology == "all_reduce" {
+        all["scale"] =
+            json!({ "workers": { "min": 1, "max": 4 }, "ps_shards": { "min": 0, "max": 0 } });
+    }
+    document(all)
+}
+
+fn document(more: Value) -> JobSpec {
+    let mut all = json!({
+        "stop": { "steps": 600 },
+        "checkpoint": { "every_steps": 50, "every_minutes": null, "keep": 2 }
+    });
+    all.as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    let spec = spec(all);
+    assert_eq!(spec.validate(), Ok(()));
+    spec
+}
+
+/// A started job, with or without servers.
+enum Running<'a> {
+    Servers(Revision),
+    Alone(Box<Crew<'a>>),
+}
+
+impl<'a> Running<'a> {
+    fn start(rig: &'a Rig, launch: &Launch) -> Self {
+        match launch.ps_shards {
+            0 => Self::Alone(Box::new(Crew::start(rig, launch))),
+            _ => Self::Servers(rig.start(launch)),
+        }
+    }
+
+    fn tasks(&mut self) -> &mut Vec<Task> {
+        match self {
+            Self::Servers(revision) => &mut revision.tasks,
+            Self::Alone(crew) => &mut crew.tasks,
+        }
+    }
+
+    fn chief(&mut self) -> &mut Task {
+        let chief = Role::Worker { rank: 0 };
+        let tasks = self.tasks().iter_mut();
+        tasks.into_iter().find(|task| task.role == chief).unwrap()
+    }
+
+    fn succeed(&mut self) {
+        match self {
+            Self::Servers(revision) => revision.succeed(),
+            Self::Alone(crew) => crew.succeed(),
+        }
+    }
+}
+
+/// A straight run, one that is stopped and goes on, one that is killed and goes on from its last checkpoint: the same bits.
+fn all_the_same(launch: impl Fn(u64) -> Launch) {
+    let straight = Rig::new();
+    Running::start(&straight, &launch(1)).succeed();
+
+    let rig = Rig::new();
+    let mut first = Running::start(&rig, &launch(1));
+    first.chief().wait_for("progress", |event| {
+        samples(std::slice::from_ref(event)).pop()
+    });
+    for task in first.tasks() {
+        task.signal("TERM");
+    }
+    first.succeed();
+    let step = first.chief().wait_for("its stop", interrupted);
+    assert!(step > 0 && step < 600, "{step}");
+    Running::start(&rig, &launch(2).resuming(step)).succeed();
+    assert_eq!(straight.final_sha256(1), rig.final_sha256(2), "stopped");
+
+    let rig = Rig::new();
+    let mut first = Running::start(&rig, &launch(1));
+    let written = first.chief().wait_for("a checkpoint", |event| match event {
+        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
+        _ => None,
+    });
+    for task in first.tasks().iter_mut().rev() {
+        task.child.kill().unwrap();
+        task.child.wait().unwrap();
+    }
+    Running::start(&rig, &launch(2).resuming(written)).succeed();
+    assert_eq!(straight.final_sha256(1), rig.final_sha256(2), "killed");
+}
+
+#[test]
+fn servers_go_on_with_the_same_bits() {
+    for codec in codecs() {
+        all_the_same(|revision| Launch::new(revision, 3, 2, encoded("parameter_server", &codec)));
+    }
+}
+
+#[test]
+fn workers_alone_go_on_with_the_same_bits() {
+    for codec in codecs() {
+        all_the_same(|revision| Launch::new(revision, 3, 0, encoded("all_reduce", &codec)));
+    }
+}
+
+/// One step of everyone, in which the chief says whether the step after it begins with a checkpoint.
+fn step(workers: &mut [Shards], number: u64, keeps: bool) {
+    if keeps {
+        workers[0].keep(number + 1).unwrap();
+    }
+    thread::scope(|scope| {
+        for (rank, shards) in (0..).zip(workers) {
+            scope.spawn(move || {
+                let mut parameters = vec![0.0; size()];
+                let (own, counts) = (gradients(rank, number), stats(rank));
+                let reply = shards.push_pull(number, counts, &own, &mut parameters, &forever);
+                assert!(matches!(reply.unwrap(), Reply::Parameters { .. }));
+                assert_eq!(shards.take_told_to_keep(), keeps);
+                if keeps && rank > 0 {
+                    shards.hand_over().unwrap();
+                }
+            });
+        }
+    });
+}
+
+fn held<'a>(workers: impl Iterator<Item = &'a Feedback>) -> Vec<f64> {
+    let mut sum = vec![0.0; size()];
+    for (_, plane) in workers.flat_map(Feedback::planes) {
+        for (sum, value) in sum.iter_mut().zip(plane) {
+            *sum += f64::from(*value);
+        }
+    }
+    sum
+}
+
+fn begin(job: &Job, workers: u32, contents: &Contents) -> Vec<Shards> {
+    let mut all: Vec<Shards> = (0..workers).map(|rank| job.join(rank)).collect();
+    let names = (0..workers).map(loopback::worker).collect();
+    let view = first_view(1, names, &job.addresses, &job.blocks);
+    all[0].begin(view, 3, 3, contents).unwrap();
+    for shards in &mut all[1..] {
+        enter(shards);
+        shards.fetch_own().unwrap();
+    }
+    all
+}
+
+/// Three workers' checkpoint is gone on from by one, by two, and by five on other shards.
+#[test]
+fn another_number_of_workers_holds_back_as_much() {
+    for codec in [
+        CodecConfig::OneBit {},
+        CodecConfig::TopK {
+            density: 0.01,
+            sampled: false,
+        },
+    ] {
+        let job = Job::start_encoded(3, 2, codec);
+        let mut workers = job.joined(0);
+        for number in 0..3 {
+            step(&mut workers, number, number == 2);
+        }
+        let mut contents = workers[0].snapshot(Contents::default()).unwrap().contents;
+        contents.extras.extend(workers[0].held_back().unwrap());
+        let own = |shards: &Shards| shards.feedback().unwrap().clone();
+        let before: Vec<Feedback> = workers.iter().map(own).collect();
+        let expected = held(before.iter());
+        assert!(expected.iter().any(|value| value.abs() > 0.1));
+        for (count, ps_shards) in [(1, 2), (2, 1), (3, 3), (5, 3)] {
+            let job = Job::start_encoded(count, ps_shards, codec);
+            let workers = begin(&job, count, &contents);
+            let after: Vec<Feedback> = workers.iter().map(own).collect();
+            if count >= 3 {
+                assert_eq!(after[..3], before[..], "each has its own");
+            }
+            for (got, expected) in held(after.iter()).iter().zip(&expected) {
+                assert!((got - expected).abs() < 1e-4, "{count}: {got} {expected}");
+            }
+        }
+    }
+}
