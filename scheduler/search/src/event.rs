@@ -40,6 +40,8 @@ pub enum Event {
     Extended {
         trials: u32,
     },
+    /// The study is to end: all trials stop, and none will be created.
+    Closed,
 }
 
 #[derive(Debug, Clone, PartialEq, Error)]
@@ -67,7 +69,9 @@ impl Event {
             | Self::Finished { trial, .. }
             | Self::Failed { trial }
             | Self::Stopped { trial } => Some(*trial),
-            Self::Started | Self::Paused | Self::Resumed | Self::Extended { .. } => None,
+            Self::Started | Self::Paused | Self::Resumed | Self::Extended { .. } | Self::Closed => {
+                None
+            }
         }
     }
 }

@@ -108,6 +108,12 @@ impl Study {
         &self.record.trials
     }
 
+    /// Trials that may be created in all.
+    #[must_use]
+    pub fn limit(&self) -> u32 {
+        self.record.limit
+    }
+
     /// The trials that no other one betters: with one objective the first whose last outcome is least, else the Pareto
     /// front of all last outcomes.
     #[must_use]
@@ -237,6 +243,8 @@ impl Study {
             Event::Resumed if self.phase == Phase::Paused => self.phase = Phase::Running,
             Event::Paused | Event::Resumed => {}
             Event::Extended { trials } => self.extend(trials),
+            Event::Closed if self.phase == Phase::Finished => {}
+            Event::Closed => self.close(actions),
             Event::Reported {
                 trial,
                 step,

@@ -397,3 +397,30 @@ fn a_paused_study_starts_nothing_and_an_extended_one_goes_on() {
         .apply(Event::Extended { trials: most })
         .expect("just as many as a document may ask for");
 }
+
+/// The end of a rung may be told once more when the trial trains on already; that is not the end of the next.
+#[test]
+fn the_end_of_a_rung_that_is_told_twice_counts_once() {
+    let mut study = Study::new(spec(json!({
+        "searcher": {"kind": "random"}, "stopper": {"kind": "asha", "min": 1, "eta": 2},
+        "budget": {"max": 4}, "trials": 2, "concurrency": 1,
+    })))
+    .expect("valid");
+    study.apply(Event::Started).expect("begins");
+    let finished = |trial: u32, value: f64| Event::Finished {
+        trial,
+        step: 1,
+        values: vec![value],
+        exhausted: false,
+    };
+    study.apply(finished(0, 1.0)).expect("taken in");
+    let actions = study.apply(finished(1, 2.0)).expect("taken in");
+    let goes_on = Action::Continue {
+        trial: 0,
+        budget: 2,
+    };
+    assert!(actions.contains(&goes_on), "{actions:?}");
+    let before = study.clone();
+    assert_eq!(study.apply(finished(0, 1.0)).expect("taken in"), []);
+    assert_eq!(study, before);
+}
