@@ -56,6 +56,8 @@ ids! {
     NodeId,
     /// One checkpoint of a job.
     CheckpointId,
+    /// One search over parameters.
+    StudyId,
     /// One scheduling round.
     RoundId,
 }

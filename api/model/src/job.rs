@@ -138,6 +138,8 @@ pub enum JobEvent {
     Resume,
     /// A job without tasks is cancelled.
     Cancel,
+    /// A trial that has trained as far as it was told to is to train further; its document says how far by then.
+    Extend,
 }
 
 /// An event that the present state does not allow; nothing was changed.
@@ -163,7 +165,7 @@ impl JobState {
             (Queued, JobEvent::Start) => Ok(Starting),
             (Queued, JobEvent::Hold) => Ok(Paused),
             (Queued | Paused, JobEvent::Cancel) => Ok(Cancelled),
-            (Paused, JobEvent::Resume) => Ok(Queued),
+            (Paused, JobEvent::Resume) | (Succeeded, JobEvent::Extend) => Ok(Queued),
             (Starting, JobEvent::AllRunning) | (Running, JobEvent::Resize) => Ok(Running),
             (Starting | Running, JobEvent::Stop { then }) => Ok(Stopping { then }),
             (Stopping { then: before }, JobEvent::Stop { then: after }) => Ok(Stopping {
@@ -176,7 +178,8 @@ impl JobState {
                 | JobEvent::Resize
                 | JobEvent::Stop { .. }
                 | JobEvent::Released
-                | JobEvent::Resume,
+                | JobEvent::Resume
+                | JobEvent::Extend,
             )
             | (
                 Starting,
@@ -185,7 +188,8 @@ impl JobState {
                 | JobEvent::Released
                 | JobEvent::Hold
                 | JobEvent::Resume
-                | JobEvent::Cancel,
+                | JobEvent::Cancel
+                | JobEvent::Extend,
             )
             | (
                 Running,
@@ -194,7 +198,8 @@ impl JobState {
                 | JobEvent::Released
                 | JobEvent::Hold
                 | JobEvent::Resume
-                | JobEvent::Cancel,
+                | JobEvent::Cancel
+                | JobEvent::Extend,
             )
             | (
                 Stopping { .. },
@@ -203,7 +208,8 @@ impl JobState {
                 | JobEvent::Resize
                 | JobEvent::Hold
                 | JobEvent::Resume
-                | JobEvent::Cancel,
+                | JobEvent::Cancel
+                | JobEvent::Extend,
             )
             | (
                 Paused,
@@ -212,7 +218,8 @@ impl JobState {
                 | JobEvent::Resize
                 | JobEvent::Stop { .. }
                 | JobEvent::Released
-                | JobEvent::Hold,
+                | JobEvent::Hold
+                | JobEvent::Extend,
             )
             | (
                 Succeeded | Failed { .. } | Cancelled,
@@ -224,7 +231,8 @@ impl JobState {
                 | JobEvent::Hold
                 | JobEvent::Resume
                 | JobEvent::Cancel,
-            ) => Err(refused),
+            )
+            | (Failed { .. } | Cancelled, JobEvent::Extend) => Err(refused),
         }
     }
 
@@ -269,7 +277,7 @@ impl JobPhase {
         }
     }
 
-    /// Whether nothing can happen to the job any more.
+    /// Whether nothing can happen to the job any more, except that a study lets a trial that has succeeded train further.
     #[must_use]
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
@@ -325,6 +333,7 @@ impl JobEvent {
             Self::Hold => "hold",
             Self::Resume => "resume",
             Self::Cancel => "cancel",
+            Self::Extend => "extend",
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The study document: a search, and the job document into whose fields the trials' values go.
 
-use super::{BudgetUnit, Domain, Errors, Point, SearchSpec, Space};
+use super::{BudgetUnit, Domain, Errors, JobMetric, Point, SearchSpec, Space, Stopper};
 use crate::spec::{FieldError, JobSpec, Version, is_dns_label};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -19,7 +19,10 @@ pub struct StudySpec {
     pub labels: BTreeMap<String, String>,
     pub search: SearchSpec,
     /// A job document without `version`, `name` and `labels`, which are the study's. Fields that a parameter fills may be left out.
-    pub job: Value,
+    /// Without it, trials are trained outside: whoever asks for them tells what came of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(value_type = Option<Object>))]
+    pub job: Option<Value>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -46,19 +49,16 @@ impl StudySpec {
             is_dns_label(&self.name) && self.name.len() <= 55,
             "1 to 55 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit",
         );
-        for field in OWN {
-            errors.check(
-                &format!("job.{field}"),
-                "given",
-                self.job.get(field).is_none(),
-                "left out: the study says it for all its trials",
-            );
+        if let Some(job) = &self.job {
+            self.check_job(job, &mut errors);
         }
         let space = self.search.space();
         let mut errors = errors.0;
         match space {
             Ok(space) if errors.is_empty() => {
-                errors.extend(self.check_fields(&space));
+                if self.job.is_some() {
+                    errors.extend(self.check_fields(&space));
+                }
                 if errors.is_empty() {
                     Ok(space)
                 } else {
@@ -73,10 +73,67 @@ impl StudySpec {
         }
     }
 
+    /// What the study needs of its job, and what it says in the job's place.
+    fn check_job(&self, job: &Value, errors: &mut Errors) {
+        for field in OWN {
+            errors.check(
+                &format!("job.{field}"),
+                "given",
+                job.get(field).is_none(),
+                "left out: the study says it for all its trials",
+            );
+        }
+        let budget = &self.search.budget;
+        let stop = stop_field(budget.unit);
+        errors.check(
+            &format!("job.{stop}"),
+            "given",
+            job.pointer(&format!("/{}", stop.replace('.', "/")))
+                .is_none(),
+            "left out: search.budget says how far trials train",
+        );
+        for (i, objective) in self.search.objectives.iter().enumerate() {
+            let known: Vec<&str> = JobMetric::ALL.into_iter().map(JobMetric::as_str).collect();
+            errors.check(
+                &format!("search.objectives[{i}].metric"),
+                &format!("{:?}", objective.metric),
+                JobMetric::named(&objective.metric).is_some(),
+                &format!("one of {}, which jobs report", known.join(", ")),
+            );
+        }
+        let is_command = job.get("command").is_some();
+        let shown = budget.field.as_deref().unwrap_or("missing");
+        errors.check(
+            "search.budget.field",
+            shown,
+            is_command || budget.field.is_none(),
+            "left out: the built-in engine is told by its stop part",
+        );
+        let whole = matches!(
+            self.search.stopper,
+            Stopper::None {} | Stopper::Median { .. }
+        );
+        errors.check(
+            "search.budget.field",
+            shown,
+            !is_command || whole || budget.field.is_some(),
+            "where the command is told how far to train, such as command.env.EPOCHS, because this stopper lets trials train in parts",
+        );
+        errors.check(
+            "search.stopper",
+            "pbt with a command",
+            !is_command || !matches!(self.search.stopper, Stopper::Pbt { .. }),
+            "another, or a job of the built-in engine, whose checkpoints can be copied",
+        );
+    }
+
     /// The job of one trial.
     ///
     /// # Errors
     /// The field of the job document that does not take its value.
+    ///
+    /// # Panics
+    /// When the study has no job; its trials are trained outside.
     pub fn trial(
         &self,
         space: &Space,
@@ -85,7 +142,7 @@ impl StudySpec {
         seed: u64,
         budget: u64,
     ) -> Result<JobSpec, FieldError> {
-        let mut document = self.job.clone();
+        let mut document = self.job.clone().expect("the study's trials are jobs");
         set(&mut document, "version", Value::from("muster/v1"))?;
         set(
             &mut document,
@@ -93,8 +150,12 @@ impl StudySpec {
             Value::from(format!("{}-{number}", self.name)),
         )?;
         set(&mut document, "labels", serde_json::json!(self.labels))?;
-        let stop = stop_field(self.search.budget.unit);
-        set(&mut document, stop, Value::from(budget))?;
+        if let Some(field) = &self.search.budget.field {
+            set(&mut document, field, Value::from(budget))?;
+        } else if document.get("command").is_none() {
+            let stop = stop_field(self.search.budget.unit);
+            set(&mut document, stop, Value::from(budget))?;
+        }
         // A trial's seed is its own unless the job says one or a parameter does.
         if document
             .pointer("/engine")
@@ -235,8 +296,19 @@ fn stop_field(unit: BudgetUnit) -> &'static str {
     }
 }
 
+/// A program's arguments and variables are texts, whatever a parameter is.
+fn as_text(path: &str, value: Value) -> Value {
+    let text = ["command.argv[", "command.env."];
+    let is_text = text.iter().any(|start| path.starts_with(start));
+    match value {
+        Value::Number(_) | Value::Bool(_) if is_text => Value::from(value.to_string()),
+        other => other,
+    }
+}
+
 /// Puts `value` at a path such as `engine.model.hidden[0]`: the last name may be new, an index must be there.
 fn set(document: &mut Value, path: &str, value: Value) -> Result<(), FieldError> {
+    let value = as_text(path, value);
     let wrong = |expected: String| FieldError {
         field: path.to_owned(),
         value: value.to_string(),

@@ -7,6 +7,8 @@
 mod constraint;
 mod document;
 mod domain;
+mod metric;
+mod order;
 mod parameter;
 mod searcher;
 mod space;
@@ -16,6 +18,8 @@ mod targets;
 pub use constraint::Constraint;
 pub use document::{StudyKind, StudySpec};
 pub use domain::Domain;
+pub use metric::JobMetric;
+pub use order::{StudyOrder, StudyPhase, Told, ToldState, TrialPhase};
 pub use parameter::{Condition, FeasibleSpace, Parameter, ParameterKind};
 pub use searcher::Searcher;
 pub use space::{Dimension, MAX_GRID, MAX_PARAMETERS, Parameters, Point, Space};
@@ -84,7 +88,7 @@ pub enum Goal {
 }
 
 /// How far one trial may train.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Budget {
@@ -92,6 +96,9 @@ pub struct Budget {
     pub max: u64,
     #[serde(default)]
     pub unit: BudgetUnit,
+    /// Where a command is told how far to train, such as `command.env.EPOCHS`. The built-in engine needs none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub field: Option<String>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -119,6 +126,7 @@ impl Default for Budget {
         Self {
             max: 1,
             unit: BudgetUnit::Epochs,
+            field: None,
         }
     }
 }

@@ -3,7 +3,7 @@
 use crate::checkpoint::{Kept, Written};
 use crate::event::Event;
 use crate::forecast::Forecast;
-use crate::id::{CheckpointId, JobId, NodeId, TaskId, TenantId};
+use crate::id::{CheckpointId, JobId, NodeId, StudyId, TaskId, TenantId};
 use crate::job::{Intent, JobPhase, JobState};
 use crate::progress::{Evaluation, Sample};
 use crate::spec::JobSpec;
@@ -63,8 +63,20 @@ pub struct JobView {
     #[serde(with = "time::serde::rfc3339::option")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub finished_at: Option<OffsetDateTime>,
+    /// The trial that this job is; null unless a study made it.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[serde(default)]
+    pub trial: Option<TrialRef>,
     /// The document as submitted, defaults filled in.
     pub spec: JobSpec,
+}
+
+/// A trial of a study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TrialRef {
+    pub study_id: StudyId,
+    pub number: u32,
 }
 
 /// Why a job does not run now.

@@ -12,6 +12,7 @@ mod problem;
 mod question;
 mod round;
 mod stream;
+mod study;
 mod tenant;
 
 pub use explain::{
@@ -21,7 +22,7 @@ pub use explain::{
 pub use forecast::{AccuracyView, HitRate};
 pub use job::{
     CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView,
-    SeriesView, TaskView, WaitingView,
+    SeriesView, TaskView, TrialRef, WaitingView,
 };
 pub use node::{GpuView, NodeView, Occupant};
 pub use problem::Problem;
@@ -31,6 +32,10 @@ pub use question::{
 };
 pub use round::{RoundSummaryView, RoundTotals, RoundView};
 pub use stream::{LogEnd, LogPiece, Opened, ProgressMessage, name};
+pub use study::{
+    Ask, Asked, BestTrialView, StudyExtension, StudyView, Tell, TellAnswer, TrialCounts,
+    TrialPoint, TrialResult, TrialSource, TrialView,
+};
 pub use tenant::{CreatedToken, Me, NewTenant, NewToken, TenantChange, TenantView, TokenView};
 
 use serde::{Deserialize, Serialize};

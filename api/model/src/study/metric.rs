@@ -1,0 +1,58 @@
+//! What a trial's job measures, by the names that objectives use.
+
+use crate::progress::{Evaluation, Sample};
+
+/// A measure that every job reports. A study whose trials are trained outside has names of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum JobMetric {
+    TestAccuracy,
+    TestLoss,
+    TrainAccuracy,
+    TrainLoss,
+    /// Depends on the machines; no two runs give the same.
+    ExamplesPerS,
+}
+
+impl JobMetric {
+    pub const ALL: [Self; 5] = [
+        Self::TestAccuracy,
+        Self::TestLoss,
+        Self::TrainAccuracy,
+        Self::TrainLoss,
+        Self::ExamplesPerS,
+    ];
+
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::TestAccuracy => "test_accuracy",
+            Self::TestLoss => "test_loss",
+            Self::TrainAccuracy => "train_accuracy",
+            Self::TrainLoss => "train_loss",
+            Self::ExamplesPerS => "examples_per_s",
+        }
+    }
+
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|one| one.as_str() == name)
+    }
+
+    /// Whether it is measured on the test split, at evaluations.
+    #[must_use]
+    pub fn is_of_test(self) -> bool {
+        matches!(self, Self::TestAccuracy | Self::TestLoss)
+    }
+
+    /// Its value at an evaluation and at the newest sample by then.
+    #[must_use]
+    pub fn value(self, evaluation: Option<&Evaluation>, sample: Option<&Sample>) -> Option<f64> {
+        match self {
+            Self::TestAccuracy => evaluation.map(|one| one.accuracy),
+            Self::TestLoss => evaluation.map(|one| one.loss),
+            Self::TrainAccuracy => sample.map(|one| one.accuracy),
+            Self::TrainLoss => sample.map(|one| one.loss),
+            Self::ExamplesPerS => sample.map(|one| one.examples_per_s),
+        }
+    }
+}

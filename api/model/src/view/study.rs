@@ -1,0 +1,190 @@
+//! Studies and their trials, as answered.
+
+use crate::checkpoint::Written;
+use crate::id::{JobId, StudyId};
+use crate::job::JobPhase;
+use crate::study::{Parameters, StudyPhase, StudySpec, ToldState, TrialPhase};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+
+/// A study as its users see it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct StudyView {
+    pub id: StudyId,
+    /// Name of the tenant that owns it.
+    pub tenant: String,
+    pub name: String,
+    pub labels: BTreeMap<String, String>,
+    pub phase: StudyPhase,
+    pub trials: TrialCounts,
+    /// The best trial, or with several objectives the Pareto front; without their curves in lists.
+    pub best: Vec<TrialView>,
+    /// Facts that the search has taken in.
+    pub events: u64,
+    /// Name of the user who created it.
+    pub created_by: String,
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub finished_at: Option<OffsetDateTime>,
+    /// The document as submitted, defaults filled in.
+    pub document: StudySpec,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TrialCounts {
+    /// May be created in all, extensions included.
+    pub limit: u32,
+    pub created: u32,
+    pub running: u32,
+    pub waiting: u32,
+    pub stopping: u32,
+    pub completed: u32,
+    pub stopped: u32,
+    pub failed: u32,
+}
+
+/// One trial.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TrialView {
+    /// From 0, in the order of creation.
+    pub number: u32,
+    pub state: TrialPhase,
+    /// By name. A parameter whose condition does not hold is missing.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub parameters: Parameters,
+    pub seed: u64,
+    /// How far it was told to train, in all, in units of the document's budget.
+    pub budget: u64,
+    /// How often its budget was raised.
+    pub rung: u32,
+    /// The checkpoint from which it began; null when it began fresh.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub from: Option<TrialSource>,
+    /// The job that trains it; null in a study whose trials are trained outside.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub job_id: Option<JobId>,
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub job_phase: Option<JobPhase>,
+    /// By which it is compared with others: what it had at the end of its last completed rung.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub outcome: Option<TrialPoint>,
+    /// What it had at the end of each rung.
+    pub rungs: Vec<TrialPoint>,
+    /// Its learning curve, by ascending step; empty where it was not asked for.
+    pub curve: Vec<TrialPoint>,
+    /// No other trial betters it.
+    pub best: bool,
+    /// Why it failed; null unless it did.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub failure: Option<String>,
+    #[serde(with = "time::serde::rfc3339")]
+    pub created_at: OffsetDateTime,
+    #[serde(with = "time::serde::rfc3339::option")]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub ended_at: Option<OffsetDateTime>,
+}
+
+/// A checkpoint of another trial.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TrialSource {
+    pub trial: u32,
+    /// In units of the budget.
+    pub step: u64,
+}
+
+/// What a trial measured.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TrialPoint {
+    /// In units of the budget.
+    pub step: u64,
+    /// One an objective, in their order; null for what is no finite number.
+    pub values: Vec<Option<f64>>,
+}
+
+/// A best trial and the model that it has trained.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct BestTrialView {
+    pub trial: TrialView,
+    /// The checkpoint of its outcome, or the newest before; null when there is none.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub checkpoint: Option<Written>,
+    /// The trained model, relative to the checkpoint root; null unless its job has succeeded.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub model_path: Option<String>,
+}
+
+/// How many more trials.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct StudyExtension {
+    /// 1 to 100,000.
+    pub trials: u32,
+}
+
+/// Asks for trials to train outside.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Ask {
+    /// At most so many; 1 to 1000.
+    #[serde(default = "one")]
+    pub count: u32,
+    /// Wait so long for the first of them; 0 to 20.
+    #[serde(default)]
+    pub wait_s: u32,
+}
+
+/// What was given out; nobody else gets these trials.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Asked {
+    pub trials: Vec<TrialView>,
+    /// When it is over, there will be no other trial.
+    pub phase: StudyPhase,
+}
+
+/// Results of trials that were trained outside.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Tell {
+    /// 1 to 1000 of them, taken in in this order.
+    pub results: Vec<TrialResult>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TrialResult {
+    pub trial: u32,
+    /// In units of the budget; what the trial was told to train when left out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    /// One value for each objective's metric; none of a trial that failed.
+    #[serde(default)]
+    pub values: BTreeMap<String, f64>,
+    #[serde(default)]
+    pub state: ToldState,
+}
+
+/// Which of the study's trials should not be trained on.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct TellAnswer {
+    /// Of the trials that were told of, those that the study has stopped by now.
+    pub stopped: Vec<u32>,
+}
+
+fn one() -> u32 {
+    1
+}
