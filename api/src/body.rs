@@ -30,6 +30,13 @@ impl Invalid for muster_model::spec::JobSpec {
     const KIND: Kind = Kind::InvalidJob;
 }
 
+impl Invalid for muster_model::study::StudySpec {
+    const KIND: Kind = Kind::InvalidStudy;
+}
+
+impl Invalid for muster_model::view::StudyExtension {}
+impl Invalid for muster_model::view::Ask {}
+impl Invalid for muster_model::view::Tell {}
 impl Invalid for muster_model::view::NewTenant {}
 impl Invalid for muster_model::view::TenantChange {}
 impl Invalid for muster_model::view::NewToken {}

@@ -26,6 +26,7 @@ mod round;
 mod routes;
 mod state;
 mod stream;
+mod study;
 mod tenant;
 mod token;
 mod wake;

@@ -37,6 +37,7 @@ Kinds of problem:
     info(title = "Muster", license(name = "Apache-2.0", identifier = "Apache-2.0")),
     tags(
         (name = "jobs", description = "Submit, watch and steer jobs"),
+        (name = "studies", description = "Searches over parameters, whose trials are jobs"),
         (name = "streams", description = "Changes as they happen"),
         (name = "nodes", description = "The machines of the cluster"),
         (name = "tenants", description = "Who owns jobs, and how many GPUs they may hold"),

@@ -21,6 +21,7 @@ pub enum Kind {
     UnsupportedMediaType,
     BodyTooLarge,
     InvalidJob,
+    InvalidStudy,
     InvalidBody,
     InvalidParameter,
     Unauthenticated,
@@ -46,11 +47,12 @@ pub struct Refusal {
 }
 
 impl Kind {
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::MalformedBody,
         Self::UnsupportedMediaType,
         Self::BodyTooLarge,
         Self::InvalidJob,
+        Self::InvalidStudy,
         Self::InvalidBody,
         Self::InvalidParameter,
         Self::Unauthenticated,
@@ -90,6 +92,11 @@ impl Kind {
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "The job document is not valid",
             ),
+            Self::InvalidStudy => (
+                "invalid-study",
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "The study document is not valid",
+            ),
             Self::InvalidBody => (
                 "invalid-body",
                 StatusCode::UNPROCESSABLE_ENTITY,
@@ -119,7 +126,7 @@ impl Kind {
             Self::WrongPhase => (
                 "wrong-phase",
                 StatusCode::CONFLICT,
-                "The job's phase does not allow this",
+                "The phase of the job or study does not allow this",
             ),
             Self::NameTaken => ("name-taken", StatusCode::CONFLICT, "The name is taken"),
             Self::KeyReused => (

@@ -203,6 +203,10 @@ impl PathName for muster_model::id::JobId {
     const WHAT: &'static str = "job";
 }
 
+impl PathName for muster_model::id::StudyId {
+    const WHAT: &'static str = "study";
+}
+
 impl PathName for muster_model::id::TokenId {
     const WHAT: &'static str = "token";
 }

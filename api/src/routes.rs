@@ -2,7 +2,8 @@
 
 use crate::state::App;
 use crate::{
-    auth, cluster, health, job, layers, metrics, node, openapi, question, round, tenant, token, web,
+    auth, cluster, health, job, layers, metrics, node, openapi, question, round, study, tenant,
+    token, web,
 };
 use axum::Router;
 use axum::routing::get;
@@ -60,6 +61,17 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(job::checkpoints::checkpoints))
         .routes(routes!(job::download::checkpoint_file))
         .routes(routes!(job::download::model))
+        .routes(routes!(study::create::create, study::list::list))
+        .routes(routes!(study::get::get, study::delete::delete))
+        .routes(routes!(study::steer::pause))
+        .routes(routes!(study::steer::resume))
+        .routes(routes!(study::steer::extend))
+        .routes(routes!(study::steer::cancel))
+        .routes(routes!(study::trials::trials))
+        .routes(routes!(study::best::best))
+        .routes(routes!(study::export::export))
+        .routes(routes!(study::ask::ask))
+        .routes(routes!(study::ask::tell))
         .routes(routes!(cluster::stream))
         .routes(routes!(node::list::list))
         .routes(routes!(node::get::get))

@@ -13,5 +13,6 @@ pub mod retention;
 pub mod retry;
 pub mod round;
 pub mod session;
+pub mod study;
 pub mod translate;
 pub mod wakes;

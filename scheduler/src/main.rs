@@ -6,7 +6,7 @@ use muster_core::policy::Policy;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_scheduler::config::{Config, Flags};
 use muster_scheduler::session::{Registry, Sessions};
-use muster_scheduler::{forecast, leader, lease, question, retention, round, wakes};
+use muster_scheduler::{forecast, leader, lease, question, retention, round, study, wakes};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -61,6 +61,7 @@ async fn lead(
             lease::run(pool, config, leader.clone()),
             forecast::run(pool, &policy, leader.clone()),
             question::run(pool, &policy, wakes.clone(), leader.clone()),
+            study::run(pool, wakes.clone(), leader.clone()),
             retention::run(pool, config, leader.clone()),
         );
         registry.end_all();

@@ -14,6 +14,8 @@ pub struct Wakes {
     pub rounds: watch::Receiver<u64>,
     pub assignments: watch::Receiver<u64>,
     pub questions: watch::Receiver<u64>,
+    /// Orders to studies, and whatever became of jobs.
+    pub studies: watch::Receiver<u64>,
 }
 
 /// The other end.
@@ -22,6 +24,7 @@ pub struct Waker {
     rounds: watch::Sender<u64>,
     assignments: watch::Sender<u64>,
     questions: watch::Sender<u64>,
+    studies: watch::Sender<u64>,
 }
 
 #[must_use]
@@ -29,16 +32,19 @@ pub fn channel() -> (Waker, Wakes) {
     let (rounds_sender, rounds) = watch::channel(0);
     let (assignments_sender, assignments) = watch::channel(0);
     let (questions_sender, questions) = watch::channel(0);
+    let (studies_sender, studies) = watch::channel(0);
     (
         Waker {
             rounds: rounds_sender,
             assignments: assignments_sender,
             questions: questions_sender,
+            studies: studies_sender,
         },
         Wakes {
             rounds,
             assignments,
             questions,
+            studies,
         },
     )
 }
@@ -55,17 +61,24 @@ impl Waker {
     }
 
     async fn listen(&self, pool: &Pool) -> Result<(), muster_store::StoreError> {
-        let channels = [Channel::Rounds, Channel::Assignments, Channel::Questions];
+        let channels = [
+            Channel::Rounds,
+            Channel::Assignments,
+            Channel::Questions,
+            Channel::Studies,
+            Channel::Events,
+        ];
         let mut listener = Listener::connect(pool, &channels).await?;
         self.rounds.send_modify(|count| *count += 1);
         self.assignments.send_modify(|count| *count += 1);
         self.questions.send_modify(|count| *count += 1);
+        self.studies.send_modify(|count| *count += 1);
         loop {
             match listener.next().await? {
                 Channel::Rounds => self.rounds.send_modify(|count| *count += 1),
                 Channel::Assignments => self.assignments.send_modify(|count| *count += 1),
                 Channel::Questions => self.questions.send_modify(|count| *count += 1),
-                Channel::Events => {}
+                Channel::Studies | Channel::Events => self.studies.send_modify(|count| *count += 1),
             }
         }
     }

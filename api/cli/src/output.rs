@@ -14,6 +14,12 @@ pub enum Format {
 }
 
 impl Format {
+    /// Whether programs read it, which get all there is.
+    #[must_use]
+    pub fn is_whole(self) -> bool {
+        self != Self::Table
+    }
+
     /// Prints `value` as it is for programs, or what `table` makes of it for people.
     ///
     /// # Errors

@@ -9,6 +9,7 @@ mod error;
 mod query;
 mod request;
 mod stream;
+mod studies;
 
 pub use calls::LogPage;
 pub use download::Download;

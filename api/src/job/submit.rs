@@ -24,9 +24,9 @@ use time::Duration;
 use uuid::Uuid;
 
 const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
+pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 /// How long an answer is kept for whoever sends the same key again.
-const KEPT: Duration = Duration::hours(24);
+pub(crate) const KEPT: Duration = Duration::hours(24);
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -145,7 +145,7 @@ fn created(app: &App, id: JobId, body: String) -> Response {
     answer(StatusCode::CREATED, Some(id), body)
 }
 
-fn key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
+pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
     let Some(value) = headers.get(KEY) else {
         return Ok(None);
     };

@@ -6,7 +6,7 @@ use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::CheckpointPolicy;
 use muster_model::view::{
     CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView, TaskView,
-    WaitingView,
+    TrialRef, WaitingView,
 };
 use muster_model::wait::Waiting;
 use muster_store::event::StoredEvent;
@@ -64,6 +64,9 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         submitted_at,
         started_at,
         finished_at,
+        trial: row
+            .trial
+            .map(|(study_id, number)| TrialRef { study_id, number }),
         spec,
     }
 }
@@ -81,6 +84,7 @@ pub fn submitted(job: Job, user: &str) -> JobRow {
         submitted_by: user.to_owned(),
         forecast: None,
         resume_step: None,
+        trial: None,
     }
 }
 

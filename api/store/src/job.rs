@@ -10,7 +10,7 @@ use crate::number::{unsigned, unsigned32};
 use crate::wake::{self, Channel};
 use muster_model::event::Event;
 use muster_model::forecast::{Forecast, Interval};
-use muster_model::id::{JobId, TenantId, UserId};
+use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{Intent, Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::JobSpec;
@@ -50,6 +50,8 @@ pub struct JobRow {
     pub forecast: Option<Forecast>,
     /// Newest step that it can continue from.
     pub resume_step: Option<u64>,
+    /// The study that made it, and its number there.
+    pub trial: Option<(StudyId, u32)>,
 }
 
 /// Which jobs; empty parts let every job pass.
@@ -115,6 +117,8 @@ struct Row {
     finish_p50: Option<OffsetDateTime>,
     finish_p90: Option<OffsetDateTime>,
     gpu_s: Option<f64>,
+    study_id: Option<Uuid>,
+    trial: Option<i32>,
 }
 
 /// One text for every query of jobs; `query_as!` takes only literals.
@@ -132,7 +136,7 @@ macro_rules! select_jobs {
                    u.name as user_name, newest.step as "resume_step?", f.made_at as "forecast_at?",
                    f.start_p10 as "start_p10?", f.start_p50 as "start_p50?", f.start_p90 as "start_p90?",
                    f.finish_p10 as "finish_p10?", f.finish_p50 as "finish_p50?", f.finish_p90 as "finish_p90?",
-                   f.gpu_s as "gpu_s?"
+                   f.gpu_s as "gpu_s?", j.study_id, j.trial
                from job j
                join app_user u on u.id = j.submitted_by
                cross join lateral (
@@ -441,6 +445,10 @@ impl From<Row> for JobRow {
             model_path: row.model_path,
             submitted_by: row.user_name,
             resume_step: row.resume_step.map(unsigned),
+            trial: row
+                .study_id
+                .zip(row.trial)
+                .map(|(study, number)| (study.into(), unsigned32(number))),
         }
     }
 }

@@ -26,6 +26,7 @@ pub mod question;
 pub mod report;
 pub mod round;
 pub mod scope;
+pub mod study;
 pub mod task;
 pub mod tenant;
 pub mod token;

@@ -16,6 +16,8 @@ pub enum Channel {
     Events,
     /// The scheduler: somebody asks what would come of something.
     Questions,
+    /// The scheduler: somebody wants something of a study, or tells it something.
+    Studies,
 }
 
 impl Channel {
@@ -26,6 +28,7 @@ impl Channel {
             Self::Assignments => "muster_assignments",
             Self::Events => "muster_events",
             Self::Questions => "muster_questions",
+            Self::Studies => "muster_studies",
         }
     }
 }

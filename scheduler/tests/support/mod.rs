@@ -3,11 +3,12 @@
 
 use muster_core::policy::Policy;
 use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
-use muster_model::id::{JobId, TenantId, UserId};
+use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::Job;
 use muster_model::node::{Capacity, Gpu, GpuKind};
 use muster_model::question::{Answer, Question};
 use muster_model::spec::JobSpec;
+use muster_model::study::StudySpec;
 use muster_model::tenant::Tenant;
 use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
@@ -19,6 +20,7 @@ use muster_scheduler::session::{Registry, Sessions};
 use muster_scheduler::{clock, leader, lease, round, wakes};
 use muster_store::pool::Pool;
 use muster_store::question::Open;
+use muster_store::study::NewStudy;
 use muster_testdb::TestDb;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -109,6 +111,32 @@ impl Store {
             .expect("inserted");
         tx.commit().await.expect("committed");
         job.id
+    }
+
+    /// As the api creates one for a member of the tenant.
+    pub async fn create_study(&self, document: serde_json::Value) -> StudyId {
+        let document: StudySpec = serde_json::from_value(document).expect("a document");
+        document.validate().expect("valid");
+        let new = NewStudy {
+            id: clock::id().into(),
+            tenant_id: self.tenant,
+            created_by: self.user,
+            document,
+        };
+        let mut tx = self.as_member().await;
+        muster_store::study::insert(&mut tx, &new, clock::now())
+            .await
+            .expect("inserted");
+        tx.commit().await.expect("committed");
+        new.id
+    }
+
+    /// A transaction of the api for a member of the tenant.
+    pub async fn as_member(&self) -> muster_store::pool::Transaction {
+        let pool = muster_store::pool::api(&self.database.api_url, 1).expect("an address");
+        muster_store::pool::begin_for(&pool, self.tenant)
+            .await
+            .expect("a transaction")
     }
 
     /// As the api asks for a member of the tenant.

@@ -519,6 +519,229 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/studies": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** List studies, newest first */
+        get: operations["listStudies"];
+        put?: never;
+        /**
+         * Create a study
+         * @description The same document in JSON or YAML. Whatever is wrong with its space, its search or the job of its trials is named field by field.
+         *     A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header
+         *     `Idempotency-Replayed: true`, and creates nothing.
+         */
+        post: operations["createStudy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show a study
+         * @description With how many trials it has in which state, and the best of them or the Pareto front.
+         */
+        get: operations["getStudy"];
+        put?: never;
+        post?: never;
+        /**
+         * Delete a study that is over
+         * @description It disappears from lists, and the jobs of its trials with it; their files stay where they are.
+         */
+        delete: operations["deleteStudy"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/ask": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Ask for trials to train outside
+         * @description Of a study without a `job`. Nobody else is given the same trial; one that was lost is told as failed. There are as many at a time
+         *     as the study's `concurrency` allows, so there may be none until results are told.
+         */
+        post: operations["askStudy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/best": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Show the best trial, or the Pareto front, with the checkpoints
+         * @description All on one page. A checkpoint's files are downloaded as those of the trial's job.
+         */
+        get: operations["getBestTrials"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * End a study
+         * @description Its trials stop; what they have measured and their checkpoints stay.
+         */
+        post: operations["cancelStudy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/export": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /** Export all trials of a study */
+        get: operations["exportStudy"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/extend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Give a study more trials
+         * @description One that has finished goes on.
+         */
+        post: operations["extendStudy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/pause": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Pause a study
+         * @description No trial starts or trains on to its next rung; those that train, train on as far as they were told to.
+         */
+        post: operations["pauseStudy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/resume": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /** Let a paused study go on */
+        post: operations["resumeStudy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/tell": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Tell what came of trials that were trained outside
+         * @description Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
+         *     ended, changes nothing. The answer names those of the trials that need not be trained on.
+         */
+        post: operations["tellStudy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/trials": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List a study's trials, in the order of their creation
+         * @description With parameters, what each had at the end of its rungs, and its learning curve.
+         */
+        get: operations["listTrials"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/tenants": {
         parameters: {
             query?: never;
@@ -693,6 +916,25 @@ export interface components {
          * @enum {string}
          */
         Algorithm: "auto" | "ring" | "tree" | "halving_doubling" | "butterfly" | "hierarchical";
+        /** @description Asks for trials to train outside. */
+        Ask: {
+            /**
+             * Format: int32
+             * @description At most so many; 1 to 1000.
+             */
+            count?: number;
+            /**
+             * Format: int32
+             * @description Wait so long for the first of them; 0 to 20.
+             */
+            wait_s?: number;
+        };
+        /** @description What was given out; nobody else gets these trials. */
+        Asked: {
+            /** @description When it is over, there will be no other trial. */
+            phase: components["schemas"]["StudyPhase"];
+            trials: components["schemas"]["TrialView"][];
+        };
         /**
          * @description What is done to a training image at random, each time anew, in this order. The draw depends on the job's seed, the step and the
          *     image's place in the batch, so it is the same whatever the number of workers, and after a restart. What comes in from outside an
@@ -790,6 +1032,13 @@ export interface components {
              */
             share: number;
         };
+        /** @description A best trial and the model that it has trained. */
+        BestTrialView: {
+            checkpoint: components["schemas"]["Written"] | null;
+            /** @description The trained model, relative to the checkpoint root; null unless its job has succeeded. */
+            model_path: string | null;
+            trial: components["schemas"]["TrialView"];
+        };
         /** @description A job that holds what is missing, or is stopping to give it up. */
         BlockingJob: {
             /**
@@ -823,6 +1072,19 @@ export interface components {
              */
             used_gpus: number;
         };
+        /** @description How far one trial may train. */
+        Budget: {
+            /** @description Where a command is told how far to train, such as `command.env.EPOCHS`. The built-in engine needs none. */
+            field?: string | null;
+            /**
+             * Format: int64
+             * @description In `unit`s; 1 to 1,000,000,000.
+             */
+            max: number;
+            unit?: components["schemas"]["BudgetUnit"];
+        };
+        /** @enum {string} */
+        BudgetUnit: "epochs" | "steps";
         /** @description What a node offers to tasks. */
         Capacity: {
             /** Format: int64 */
@@ -1035,6 +1297,12 @@ export interface components {
         };
         /** @description What is done to gradients before they are sent: `none`, or codecs. */
         Compression: "none" | components["schemas"]["Codecs"];
+        /** @description A trial has the parameter only if it has that other one, with one of these values. */
+        Condition: {
+            is: unknown[];
+            /** @description The name of a categorical parameter that stands before this one. */
+            parameter: string;
+        };
         /** @description When a worker may go on to its next step. */
         Consistency: {
             /**
@@ -1491,6 +1759,19 @@ export interface components {
             phase: components["schemas"]["JobPhase"];
             waiting: components["schemas"]["WaitingView"] | null;
         };
+        /** @description Katib's words; numbers may be written as text, as there. */
+        FeasibleSpace: {
+            /**
+             * @description `uniform` or `logUniform`.
+             * @default null
+             */
+            distribution: string | null;
+            /** @default null */
+            list: unknown[] | null;
+            max?: unknown;
+            min?: unknown;
+            step?: unknown;
+        };
         /** @description One thing that is wrong with a document. */
         FieldError: {
             /** @description What would be right. */
@@ -1512,11 +1793,8 @@ export interface components {
             made_at: string;
             start: components["schemas"]["Interval"] | null;
         };
-        /**
-         * @description What a list of layers is trained for, which decides its end.
-         * @enum {string}
-         */
-        Goal: "data" | "reconstruct" | "answer";
+        /** @enum {string} */
+        Goal: "minimize" | "maximize";
         Gpu: {
             /** Format: int32 */
             index: number;
@@ -1749,6 +2027,7 @@ export interface components {
             submitted_by: string;
             /** @description Name of the tenant that owns it. */
             tenant: string;
+            trial: components["schemas"]["TrialRef"] | null;
             waiting: components["schemas"]["WaitingView"] | null;
             workers: components["schemas"]["Count"];
         };
@@ -2135,6 +2414,18 @@ export interface components {
             /** @description Above 0. */
             std: number[];
         };
+        /** @description A metric and which way is better. */
+        Objective: {
+            goal: components["schemas"]["Goal"];
+            /** @description As trials report it, such as `test_accuracy`. */
+            metric: string;
+            /**
+             * Format: double
+             * @description The study is done when a trial reaches it; HyperDrive predicts whether one will. With `reproducible` only the values with which
+             *     rungs end count.
+             */
+            target?: number | null;
+        };
         /** @description The job that holds a GPU. Another tenant's name and job name are shown to administrators only. */
         Occupant: {
             id: components["schemas"]["JobId"];
@@ -2252,6 +2543,17 @@ export interface components {
             kind: "stopped";
         };
         /** @description One page of a list. */
+        Page_BestTrialView: {
+            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                checkpoint: components["schemas"]["Written"] | null;
+                /** @description The trained model, relative to the checkpoint root; null unless its job has succeeded. */
+                model_path: string | null;
+                trial: components["schemas"]["TrialView"];
+            }[];
+        };
+        /** @description One page of a list. */
         Page_CheckpointView: {
             /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
             continue: string | null;
@@ -2329,6 +2631,7 @@ export interface components {
                 submitted_by: string;
                 /** @description Name of the tenant that owns it. */
                 tenant: string;
+                trial: components["schemas"]["TrialRef"] | null;
                 waiting: components["schemas"]["WaitingView"] | null;
                 workers: components["schemas"]["Count"];
             }[];
@@ -2375,6 +2678,37 @@ export interface components {
                 /** @description Name of the policy; null where the round does not tell. */
                 policy: string | null;
                 totals: components["schemas"]["RoundTotals"] | null;
+            }[];
+        };
+        /** @description One page of a list. */
+        Page_StudyView: {
+            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /** @description The best trial, or with several objectives the Pareto front; without their curves in lists. */
+                best: components["schemas"]["TrialView"][];
+                /** Format: date-time */
+                created_at: string;
+                /** @description Name of the user who created it. */
+                created_by: string;
+                /** @description The document as submitted, defaults filled in. */
+                document: components["schemas"]["StudySpec"];
+                /**
+                 * Format: int64
+                 * @description Facts that the search has taken in.
+                 */
+                events: number;
+                /** Format: date-time */
+                finished_at: string | null;
+                id: components["schemas"]["StudyId"];
+                labels: {
+                    [key: string]: string;
+                };
+                name: string;
+                phase: components["schemas"]["StudyPhase"];
+                /** @description Name of the tenant that owns it. */
+                tenant: string;
+                trials: components["schemas"]["TrialCounts"];
             }[];
         };
         /** @description One page of a list. */
@@ -2446,6 +2780,85 @@ export interface components {
                 user: string;
             }[];
         };
+        /** @description One page of a list. */
+        Page_TrialView: {
+            /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
+            continue: string | null;
+            items: {
+                /** @description No other trial betters it. */
+                best: boolean;
+                /**
+                 * Format: int64
+                 * @description How far it was told to train, in all, in units of the document's budget.
+                 */
+                budget: number;
+                /** Format: date-time */
+                created_at: string;
+                /** @description Its learning curve, by ascending step; empty where it was not asked for. */
+                curve: components["schemas"]["TrialPoint"][];
+                /** Format: date-time */
+                ended_at: string | null;
+                /** @description Why it failed; null unless it did. */
+                failure: string | null;
+                from: components["schemas"]["TrialSource"] | null;
+                job_id: components["schemas"]["JobId"] | null;
+                job_phase: components["schemas"]["JobPhase"] | null;
+                /**
+                 * Format: int32
+                 * @description From 0, in the order of creation.
+                 */
+                number: number;
+                outcome: components["schemas"]["TrialPoint"] | null;
+                /** @description By name. A parameter whose condition does not hold is missing. */
+                parameters: Record<string, never>;
+                /**
+                 * Format: int32
+                 * @description How often its budget was raised.
+                 */
+                rung: number;
+                /** @description What it had at the end of each rung. */
+                rungs: components["schemas"]["TrialPoint"][];
+                /** Format: int64 */
+                seed: number;
+                state: components["schemas"]["TrialPhase"];
+            }[];
+        };
+        /** @description A parameter of the search. Its value goes into the field of the job document that `field`, or else `name`, names. */
+        Parameter: {
+            /** @description For a categorical: any JSON values, whole lists of layers among them. */
+            choices?: unknown[] | null;
+            feasibleSpace?: components["schemas"]["FeasibleSpace"] | null;
+            /** @description Where the value goes, such as `engine.optimizer.learning_rate` or `engine.model.hidden[0]`. */
+            field?: string | null;
+            /**
+             * Format: double
+             * @description The largest value; for a number.
+             */
+            high?: number | null;
+            /**
+             * @description Search on the log scale of the value itself: between 0.001 and 0.1 as many trials lie below 0.01 as above. (In some other
+             *     tools `low` and `high` are exponents then; here they never are.)
+             */
+            log?: boolean | null;
+            /**
+             * Format: double
+             * @description The smallest value; for a number.
+             */
+            low?: number | null;
+            /** @description 1 to 200 bytes, no two alike. */
+            name: string;
+            /** @description The choices have an order, so that neighbours are alike. */
+            ordered?: boolean | null;
+            /**
+             * Format: double
+             * @description Values are `low`, `low + step`, and so on. Above 0; not with the log scale of a float.
+             */
+            step?: number | null;
+            type: components["schemas"]["ParameterKind"];
+            when?: components["schemas"]["Condition"] | null;
+        };
+        /** @enum {string} */
+        ParameterKind: "float" | "int" | "categorical" | "discrete";
         /** @description What would come of a job that was not submitted. */
         PlanView: {
             finish: components["schemas"]["Interval"] | null;
@@ -2721,6 +3134,99 @@ export interface components {
              */
             warmup_steps: number;
         };
+        /** @description Everything a search depends on, its seed included: the same document and the same events give the same trials. */
+        SearchSpec: {
+            budget?: components["schemas"]["Budget"];
+            /**
+             * Format: int32
+             * @description Trials that may run at one time; 1 to 1000.
+             */
+            concurrency?: number;
+            /**
+             * @description Inequalities between parameters, such as `width * depth <= 4096`; a trial that breaks one is never started. A constraint
+             *     that names a parameter which the trial does not have does not apply to it.
+             */
+            constraints?: string[];
+            /**
+             * Format: int32
+             * @description Failed trials after which the study gives up; 0 to 100,000.
+             */
+            max_failures?: number;
+            /** @description What is sought; with two to four, the study keeps a Pareto front. */
+            objectives: components["schemas"]["Objective"][];
+            parameters: components["schemas"]["Parameter"][];
+            /**
+             * @description Results count in the order in which their work was handed out, so that the trials do not depend on which machine was
+             *     quicker. A slot may then wait for an older result.
+             */
+            reproducible?: boolean;
+            searcher?: components["schemas"]["Searcher"];
+            /** Format: int64 */
+            seed?: number;
+            stopper?: components["schemas"]["Stopper"];
+            /**
+             * Format: int32
+             * @description Trials that may be created in all; 1 to 100,000.
+             */
+            trials: number;
+        };
+        Searcher: {
+            /** @enum {string} */
+            kind: "grid";
+        } | {
+            /** @enum {string} */
+            kind: "random";
+        } | {
+            /** @enum {string} */
+            kind: "sobol";
+        } | {
+            /**
+             * Format: int32
+             * @description Draws among which the best is taken; 1 to 10,000.
+             */
+            candidates?: number;
+            /** @enum {string} */
+            kind: "tpe";
+            /**
+             * Format: int32
+             * @description Sobol points before the first estimate; 1 to 10,000.
+             */
+            startup?: number;
+        } | {
+            /** @enum {string} */
+            kind: "gp";
+            /**
+             * Format: int32
+             * @description Sobol points before the first fit; 1 to 10,000.
+             */
+            startup?: number;
+        } | {
+            /** @enum {string} */
+            kind: "cma_es";
+            /**
+             * Format: int32
+             * @description 4 + 3 ln(parameters) when left out; 4 to 1000.
+             */
+            population?: number | null;
+            /**
+             * Format: double
+             * @description The first step size, as a share of the range; 0.001 to 1.
+             */
+            sigma?: number;
+        } | {
+            /** @enum {string} */
+            kind: "evolution";
+            /**
+             * Format: int32
+             * @description 2 to 10,000.
+             */
+            population?: number;
+            /**
+             * Format: int32
+             * @description 1 to `population`.
+             */
+            tournament?: number;
+        };
         /**
          * @description The training series of a job. A job that went back to a checkpoint trains the steps after it again; the series then has only
          *     the newer samples of them.
@@ -2792,6 +3298,152 @@ export interface components {
              */
             wall_minutes: number | null;
         };
+        /** @description Budgets are in the units of the search's `budget`, of which every trial gets at most `budget.max`. */
+        Stopper: {
+            /** @enum {string} */
+            kind: "none";
+        } | {
+            /** @enum {string} */
+            kind: "median";
+            /**
+             * Format: int32
+             * @description Trials that must have ended before any is stopped; 1 to 10,000.
+             */
+            startup?: number;
+            /**
+             * Format: int64
+             * @description No trial is stopped before it; 0 or more.
+             */
+            warmup?: number;
+        } | {
+            /** Format: int32 */
+            eta?: number;
+            /** @enum {string} */
+            kind: "successive_halving";
+            /**
+             * Format: int64
+             * @description The first rung's budget; 1 to `budget.max`.
+             */
+            min?: number;
+        } | {
+            /** Format: int32 */
+            eta?: number;
+            /** @enum {string} */
+            kind: "hyperband";
+            /** Format: int64 */
+            min?: number;
+        } | {
+            /** Format: int32 */
+            eta?: number;
+            /** @enum {string} */
+            kind: "asha";
+            /** Format: int64 */
+            min?: number;
+        } | {
+            /**
+             * Format: int64
+             * @description A trial trains so far before it is judged again; 1 to `budget.max`.
+             */
+            boundary?: number;
+            /**
+             * Format: double
+             * @description Below this probability to reach the target a trial is hopeless; 0 to 0.5.
+             */
+            hopeless?: number;
+            /** @enum {string} */
+            kind: "hyper_drive";
+            /**
+             * Format: int32
+             * @description Curves of fewer points are not judged; 3 to 1000.
+             */
+            min_points?: number;
+        } | {
+            /**
+             * Format: int64
+             * @description Budget between two comparisons; 1 to `budget.max`.
+             */
+            interval: number;
+            /** @enum {string} */
+            kind: "pbt";
+            /**
+             * Format: int32
+             * @description Trials that live at one time; 2 to 1000.
+             */
+            population: number;
+            /**
+             * Format: double
+             * @description The worst and the best that exchange; 0.05 to 0.5.
+             */
+            quantile?: number;
+            /**
+             * Format: double
+             * @description The probability to draw a parameter anew, where it is not just changed by a fifth; 0 to 1.
+             */
+            resample?: number;
+        };
+        /** @description How many more trials. */
+        StudyExtension: {
+            /**
+             * Format: int32
+             * @description 1 to 100,000.
+             */
+            trials: number;
+        };
+        /**
+         * Format: uuid
+         * @description One search over parameters.
+         */
+        StudyId: string;
+        /** @enum {string} */
+        StudyKind: "study";
+        /**
+         * @description Where a study stands, as it is shown.
+         * @enum {string}
+         */
+        StudyPhase: "created" | "running" | "paused" | "closing" | "finished" | "cancelled";
+        /** @description A study as its user describes it. */
+        StudySpec: {
+            /**
+             * @description A job document without `version`, `name` and `labels`, which are the study's. Fields that a parameter fills may be left out.
+             *     Without it, trials are trained outside: whoever asks for them tells what came of them.
+             */
+            job?: Record<string, never> | null;
+            kind: components["schemas"]["StudyKind"];
+            labels?: {
+                [key: string]: string;
+            };
+            /** @description 1 to 55 characters of `a-z`, `0-9` and `-`; trials are called `name-0`, `name-1` and so on. */
+            name: string;
+            search: components["schemas"]["SearchSpec"];
+            version: components["schemas"]["Version"];
+        };
+        /** @description A study as its users see it. */
+        StudyView: {
+            /** @description The best trial, or with several objectives the Pareto front; without their curves in lists. */
+            best: components["schemas"]["TrialView"][];
+            /** Format: date-time */
+            created_at: string;
+            /** @description Name of the user who created it. */
+            created_by: string;
+            /** @description The document as submitted, defaults filled in. */
+            document: components["schemas"]["StudySpec"];
+            /**
+             * Format: int64
+             * @description Facts that the search has taken in.
+             */
+            events: number;
+            /** Format: date-time */
+            finished_at: string | null;
+            id: components["schemas"]["StudyId"];
+            labels: {
+                [key: string]: string;
+            };
+            name: string;
+            phase: components["schemas"]["StudyPhase"];
+            /** @description Name of the tenant that owns it. */
+            tenant: string;
+            trials: components["schemas"]["TrialCounts"];
+        };
         /** @description Stop once an evaluation reaches `value`. */
         Target: {
             metric: components["schemas"]["Metric"];
@@ -2841,6 +3493,16 @@ export interface components {
             revision: number;
             role: components["schemas"]["Role"];
             state: components["schemas"]["TaskState"];
+        };
+        /** @description Results of trials that were trained outside. */
+        Tell: {
+            /** @description 1 to 1000 of them, taken in in this order. */
+            results: components["schemas"]["TrialResult"][];
+        };
+        /** @description Which of the study's trials should not be trained on. */
+        TellAnswer: {
+            /** @description Of the trials that were told of, those that the study has stopped by now. */
+            stopped: number[];
         };
         /** @description What is to become of a tenant's quota and weight; what is left out stays. */
         TenantChange: {
@@ -2910,11 +3572,115 @@ export interface components {
             /** @description On whose behalf the bearer acts. */
             user: string;
         };
+        /** @enum {string} */
+        ToldState: "running" | "finished" | "failed";
         /**
          * @description Where parameters live.
          * @enum {string}
          */
         Topology: "parameter_server" | "all_reduce";
+        TrialCounts: {
+            /** Format: int32 */
+            completed: number;
+            /** Format: int32 */
+            created: number;
+            /** Format: int32 */
+            failed: number;
+            /**
+             * Format: int32
+             * @description May be created in all, extensions included.
+             */
+            limit: number;
+            /** Format: int32 */
+            running: number;
+            /** Format: int32 */
+            stopped: number;
+            /** Format: int32 */
+            stopping: number;
+            /** Format: int32 */
+            waiting: number;
+        };
+        /** @enum {string} */
+        TrialPhase: "running" | "waiting" | "stopping" | "completed" | "stopped" | "failed";
+        /** @description What a trial measured. */
+        TrialPoint: {
+            /**
+             * Format: int64
+             * @description In units of the budget.
+             */
+            step: number;
+            /** @description One an objective, in their order; null for what is no finite number. */
+            values: (number | null)[];
+        };
+        /** @description A trial of a study. */
+        TrialRef: {
+            /** Format: int32 */
+            number: number;
+            study_id: components["schemas"]["StudyId"];
+        };
+        TrialResult: {
+            state?: components["schemas"]["ToldState"];
+            /**
+             * Format: int64
+             * @description In units of the budget; what the trial was told to train when left out.
+             */
+            step?: number | null;
+            /** Format: int32 */
+            trial: number;
+            /** @description One value for each objective's metric; none of a trial that failed. */
+            values?: {
+                [key: string]: number;
+            };
+        };
+        /** @description A checkpoint of another trial. */
+        TrialSource: {
+            /**
+             * Format: int64
+             * @description In units of the budget.
+             */
+            step: number;
+            /** Format: int32 */
+            trial: number;
+        };
+        /** @description One trial. */
+        TrialView: {
+            /** @description No other trial betters it. */
+            best: boolean;
+            /**
+             * Format: int64
+             * @description How far it was told to train, in all, in units of the document's budget.
+             */
+            budget: number;
+            /** Format: date-time */
+            created_at: string;
+            /** @description Its learning curve, by ascending step; empty where it was not asked for. */
+            curve: components["schemas"]["TrialPoint"][];
+            /** Format: date-time */
+            ended_at: string | null;
+            /** @description Why it failed; null unless it did. */
+            failure: string | null;
+            from: components["schemas"]["TrialSource"] | null;
+            job_id: components["schemas"]["JobId"] | null;
+            job_phase: components["schemas"]["JobPhase"] | null;
+            /**
+             * Format: int32
+             * @description From 0, in the order of creation.
+             */
+            number: number;
+            outcome: components["schemas"]["TrialPoint"] | null;
+            /** @description By name. A parameter whose condition does not hold is missing. */
+            parameters: Record<string, never>;
+            /**
+             * Format: int32
+             * @description How often its budget was raised.
+             */
+            rung: number;
+            /** @description What it had at the end of each rung. */
+            rungs: components["schemas"]["TrialPoint"][];
+            /** Format: int64 */
+            seed: number;
+            state: components["schemas"]["TrialPhase"];
+        };
         /**
          * Format: uuid
          * @description A person or a service account of one tenant.
@@ -4062,6 +4828,469 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listStudies: {
+        parameters: {
+            query?: {
+                /** @description Only studies of exactly this name. */
+                name?: string;
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the tenant's studies */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_StudyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    createStudy: {
+        parameters: {
+            query?: {
+                /** @description Check the document and answer what would be created, without creating it. */
+                dry_run?: boolean;
+            };
+            header?: {
+                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each study */
+                "Idempotency-Key"?: string | null;
+            };
+            path?: never;
+            cookie?: never;
+        };
+        /** @description The study document, version `muster/v1` */
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StudySpec"];
+                "application/yaml": components["schemas"]["StudySpec"];
+            };
+        };
+        responses: {
+            /** @description `dry_run`: the document is right; the id is all zeros and nothing was created */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyView"];
+                };
+            };
+            /** @description Created */
+            201: {
+                headers: {
+                    /** @description Path of the study */
+                    Location?: string;
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getStudy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The study */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteStudy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    askStudy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Ask"];
+            };
+        };
+        responses: {
+            /** @description The trials, perhaps none */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Asked"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    getBestTrials: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description None while no trial has completed a rung */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_BestTrialView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    cancelStudy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the scheduler obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    exportStudy: {
+        parameters: {
+            query?: {
+                /** @description `csv`: a line a trial, without curves. `json`: a list of trials with their curves. */
+                format?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description The file */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "text/csv": string;
+                    "application/json": components["schemas"]["TrialView"][];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    extendStudy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["StudyExtension"];
+            };
+        };
+        responses: {
+            /** @description Stated; the scheduler obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    pauseStudy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the scheduler obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    resumeStudy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the scheduler obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    tellStudy: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Tell"];
+            };
+        };
+        responses: {
+            /** @description Kept; the scheduler takes it in */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["TellAnswer"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    listTrials: {
+        parameters: {
+            query?: {
+                /** @description Only trials in this state. */
+                state?: components["schemas"]["TrialPhase"];
+                /** @description With the learning curve of each. */
+                curves?: boolean;
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of its trials */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_TrialView"];
                 };
             };
             /** @description A refusal */

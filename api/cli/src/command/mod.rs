@@ -15,6 +15,7 @@ pub mod nodes;
 pub mod replay;
 pub mod show;
 pub mod simulate;
+pub mod study;
 pub mod submit;
 pub mod tenants;
 pub mod verbs;
@@ -71,6 +72,8 @@ pub enum Remote {
     Export(export::Export),
     /// Download the model of a job that has succeeded
     Model(checkpoints::Model),
+    /// Search parameters: create, watch and steer studies
+    Study(study::Study),
     /// List nodes and what runs on each GPU
     Nodes(nodes::Nodes),
     /// Move all work away from a node and send no more there
@@ -123,6 +126,7 @@ impl Remote {
             Self::Checkpoints(options) => options.run(session).await?,
             Self::Export(options) => options.run(session).await?,
             Self::Model(options) => options.run(session).await?,
+            Self::Study(options) => options.run(session).await?,
             Self::Nodes(options) => options.run(session).await?,
             Self::Drain(node) => node.run(session, true).await?,
             Self::Uncordon(node) => node.run(session, false).await?,

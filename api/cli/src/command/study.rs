@@ -1,0 +1,395 @@
+//! `muster study`: searches over parameters.
+
+use super::submit::read;
+use super::{NotFound, Session};
+use crate::clock;
+use crate::output::{age, fields, line, table};
+use clap::{Args, Subcommand, ValueEnum};
+use muster_model::id::StudyId;
+use muster_model::study::StudySpec;
+use muster_model::view::{BestTrialView, StudyView, TrialPoint, TrialView};
+use std::io::Write as _;
+use std::path::PathBuf;
+
+const PAGE: u32 = 200;
+
+#[derive(Debug, Args)]
+pub struct Study {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Create a study from its document (YAML or JSON)
+    Create(Create),
+    /// List studies, newest first
+    #[command(visible_alias = "ls")]
+    List(List),
+    /// Show a study
+    Show(Named),
+    /// Show the best trial, or the Pareto front, and where its checkpoint lies
+    Best(Named),
+    /// List a study's trials
+    Trials(Named),
+    /// Start nothing new; what trains, trains on
+    Pause(Named),
+    /// Let a paused study go on
+    Resume(Named),
+    /// Give a study more trials
+    Extend(Extend),
+    /// Print all trials as CSV or JSON
+    Export(Export),
+    /// End a study and all its trials
+    Cancel(Named),
+    /// Forget a study that is over, and its trials' jobs
+    Delete(Named),
+}
+
+#[derive(Debug, Args)]
+struct Create {
+    /// The document; `-` reads standard input.
+    file: PathBuf,
+    /// Say what would be created, and change nothing.
+    #[arg(long)]
+    dry_run: bool,
+    /// Create at most once under this key, however often it is tried.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
+}
+
+#[derive(Debug, Args)]
+struct List {
+    /// Only studies of this name.
+    #[arg(long)]
+    name: Option<String>,
+    /// At most so many.
+    #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
+}
+
+#[derive(Debug, Args)]
+struct Named {
+    /// Name (the newest of it) or id.
+    study: String,
+}
+
+#[derive(Debug, Args)]
+struct Extend {
+    /// Name (the newest of it) or id.
+    study: String,
+    /// So many more.
+    #[arg(long)]
+    trials: u32,
+}
+
+#[derive(Debug, Args)]
+struct Export {
+    /// Name (the newest of it) or id.
+    study: String,
+    #[arg(long, value_enum, default_value_t)]
+    format: FileFormat,
+    /// Write into this file, and not to standard output.
+    #[arg(long, value_name = "PATH")]
+    file: Option<PathBuf>,
+}
+
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
+enum FileFormat {
+    /// A line a trial.
+    #[default]
+    Csv,
+    /// With learning curves.
+    Json,
+}
+
+impl Study {
+    /// # Errors
+    /// What the server refused, or why it could not be asked.
+    pub async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let client = &session.client;
+        match self.verb {
+            Verb::Create(options) => options.run(session).await,
+            Verb::List(options) => options.run(session).await,
+            Verb::Show(named) => session.output.print(&named.find(session).await?, show),
+            Verb::Best(named) => best(session, named).await,
+            Verb::Trials(named) => trials(session, named).await,
+            Verb::Pause(named) => {
+                let study = client.pause_study(named.find(session).await?.id).await?;
+                said(session, &study, "pauses")
+            }
+            Verb::Resume(named) => {
+                let study = client.resume_study(named.find(session).await?.id).await?;
+                said(session, &study, "resumes")
+            }
+            Verb::Cancel(named) => {
+                let study = client.cancel_study(named.find(session).await?.id).await?;
+                said(session, &study, "is being cancelled")
+            }
+            Verb::Extend(options) => {
+                let study = session.study(&options.study).await?;
+                let study = client.extend_study(study.id, options.trials).await?;
+                said(
+                    session,
+                    &study,
+                    &format!("gets {} more trials", options.trials),
+                )
+            }
+            Verb::Export(options) => options.run(session).await,
+            Verb::Delete(named) => {
+                let study = named.find(session).await?;
+                client.delete_study(study.id).await?;
+                line(&format!("study {} ({}) deleted", study.name, study.id))
+            }
+        }
+    }
+}
+
+impl Named {
+    async fn find(&self, session: &Session) -> anyhow::Result<StudyView> {
+        session.study(&self.study).await
+    }
+}
+
+impl Session {
+    /// The study of this id, or else the newest of this name.
+    ///
+    /// # Errors
+    /// [`NotFound`], or why the server could not be asked.
+    pub async fn study(&self, named: &str) -> anyhow::Result<StudyView> {
+        if let Ok(id) = named.parse::<StudyId>() {
+            return Ok(self.client.study(id).await?);
+        }
+        let mut page = self.client.studies(Some(named), 1, None).await?;
+        page.items
+            .pop()
+            .ok_or_else(|| NotFound(format!("no study has the name or id {named:?}")).into())
+    }
+}
+
+impl Create {
+    async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let document = read(&self.file)?;
+        if self.dry_run {
+            let study = session.client.dry_run_study(&document).await?;
+            return session.output.print(&study, |study| {
+                format!("{} would be created; nothing was changed", study.name)
+            });
+        }
+        let key = self.idempotency_key.as_deref();
+        let study = session.client.create_study(&document, key).await?;
+        said(session, &study, "created")
+    }
+}
+
+impl List {
+    async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let limit = self.limit.min(PAGE);
+        let page = session
+            .client
+            .studies(self.name.as_deref(), limit, None)
+            .await?;
+        session.output.print(&page, |page| {
+            if page.items.is_empty() {
+                return "no studies".to_owned();
+            }
+            let now = clock::now();
+            let rows = page.items.iter().map(|study| {
+                let counts = study.trials;
+                [
+                    study.name.clone(),
+                    study.phase.as_str().to_owned(),
+                    format!("{}/{}", counts.created, counts.limit),
+                    counts.running.to_string(),
+                    best_text(study),
+                    age(study.created_at, now),
+                    study.id.to_string(),
+                ]
+            });
+            table(
+                ["name", "phase", "trials", "running", "best", "age", "id"],
+                rows,
+            )
+        })
+    }
+}
+
+impl Export {
+    async fn run(self, session: &Session) -> anyhow::Result<()> {
+        let study = session.study(&self.study).await?;
+        let format = match self.format {
+            FileFormat::Csv => "csv",
+            FileFormat::Json => "json",
+        };
+        let text = session.client.export_study(study.id, format).await?;
+        match self.file {
+            Some(path) => Ok(std::fs::File::create(path)?.write_all(text.as_bytes())?),
+            None => line(text.trim_end()),
+        }
+    }
+}
+
+async fn best(session: &Session, named: Named) -> anyhow::Result<()> {
+    let study = named.find(session).await?;
+    let best = session.client.best_trials(study.id).await?;
+    session.output.print(&best, |best| {
+        if best.is_empty() {
+            return "no trial has a result yet".to_owned();
+        }
+        let texts: Vec<String> = best
+            .iter()
+            .map(|one| best_fields(&study.document, one))
+            .collect();
+        texts.join("\n\n")
+    })
+}
+
+fn best_fields(document: &StudySpec, best: &BestTrialView) -> String {
+    let trial = &best.trial;
+    let mut rows = vec![
+        ("trial", trial.number.to_string()),
+        ("state", trial.state.as_str().to_owned()),
+        ("result", point_text(document, trial.outcome.as_ref())),
+        ("parameters", parameters_text(trial)),
+    ];
+    if let Some(from) = trial.from {
+        rows.push((
+            "began from",
+            format!("trial {} at {}", from.trial, from.step),
+        ));
+    }
+    if let Some(id) = trial.job_id {
+        rows.push(("job", id.to_string()));
+    }
+    if let Some(checkpoint) = &best.checkpoint {
+        rows.push((
+            "checkpoint",
+            format!("{} (step {})", checkpoint.path, checkpoint.step),
+        ));
+    }
+    if let Some(path) = &best.model_path {
+        rows.push(("model", path.clone()));
+    }
+    fields(&rows)
+}
+
+async fn trials(session: &Session, named: Named) -> anyhow::Result<()> {
+    let study = named.find(session).await?;
+    let all = session
+        .client
+        .trials(study.id, session.output.is_whole())
+        .await?;
+    session.output.print(&all, |all| {
+        let rows = all.iter().map(|trial| {
+            [
+                format!("{}{}", trial.number, if trial.best { " *" } else { "" }),
+                trial.state.as_str().to_owned(),
+                trial.rung.to_string(),
+                trial.budget.to_string(),
+                point_text(&study.document, trial.outcome.as_ref()),
+                parameters_text(trial),
+                trial
+                    .job_id
+                    .map_or_else(|| "-".to_owned(), |id| id.to_string()),
+            ]
+        });
+        table(
+            [
+                "trial",
+                "state",
+                "rung",
+                "budget",
+                "result",
+                "parameters",
+                "job",
+            ],
+            rows,
+        )
+    })
+}
+
+fn show(study: &StudyView) -> String {
+    let counts = study.trials;
+    let search = &study.document.search;
+    let goals: Vec<String> = search
+        .objectives
+        .iter()
+        .map(|one| format!("{:?} {}", one.goal, one.metric).to_lowercase())
+        .collect();
+    let mut rows = vec![
+        ("name", study.name.clone()),
+        ("id", study.id.to_string()),
+        ("phase", study.phase.as_str().to_owned()),
+        ("objectives", goals.join(", ")),
+        ("trials", format!("{} of {}", counts.created, counts.limit)),
+        (
+            "states",
+            format!(
+                "{} running, {} waiting, {} stopping, {} completed, {} stopped, {} failed",
+                counts.running,
+                counts.waiting,
+                counts.stopping,
+                counts.completed,
+                counts.stopped,
+                counts.failed
+            ),
+        ),
+        ("best", best_text(study)),
+    ];
+    if let [best] = study.best.as_slice() {
+        rows.push(("parameters", parameters_text(best)));
+    }
+    rows.push(("created by", study.created_by.clone()));
+    fields(&rows)
+}
+
+fn said(session: &Session, study: &StudyView, what: &str) -> anyhow::Result<()> {
+    session.output.print(study, |study| {
+        format!("study {} ({}) {what}", study.name, study.id)
+    })
+}
+
+fn best_text(study: &StudyView) -> String {
+    match study.best.as_slice() {
+        [] => "-".to_owned(),
+        [one] => {
+            let result = point_text(&study.document, one.outcome.as_ref());
+            format!("trial {}: {result}", one.number)
+        }
+        front => format!("{} trials on the front", front.len()),
+    }
+}
+
+/// `test_accuracy 0.8710 at 9`.
+fn point_text(document: &StudySpec, point: Option<&TrialPoint>) -> String {
+    let Some(point) = point else {
+        return "-".to_owned();
+    };
+    let objectives = document.search.objectives.iter().zip(&point.values);
+    let values: Vec<String> = objectives
+        .map(|(one, value)| match value {
+            Some(value) => format!("{} {value:.4}", one.metric),
+            None => format!("{} not finite", one.metric),
+        })
+        .collect();
+    format!("{} at {}", values.join(", "), point.step)
+}
+
+fn parameters_text(trial: &TrialView) -> String {
+    let pairs = trial
+        .parameters
+        .iter()
+        .map(|(name, value)| match value.as_f64() {
+            Some(number) if value.is_f64() => format!("{name}={}", short(number)),
+            _ => format!("{name}={value}"),
+        });
+    pairs.collect::<Vec<_>>().join(" ")
+}
+
+/// Four digits that count.
+fn short(number: f64) -> String {
+    if number != 0.0 && !(1e-3..1e6).contains(&number.abs()) {
+        return format!("{number:.3e}");
+    }
+    format!("{number:.4}")
+}

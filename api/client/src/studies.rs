@@ -1,0 +1,114 @@
+//! Studies: every call of the interface, one method each.
+
+use crate::error::ClientError;
+use crate::request::{Client, answer, send, unreachable};
+use muster_model::id::StudyId;
+use muster_model::view::{
+    Ask, Asked, BestTrialView, Page, StudyExtension, StudyView, Tell, TellAnswer, TrialView,
+};
+use reqwest::Method;
+use serde::Serialize;
+
+#[allow(clippy::missing_errors_doc, reason = "those of every call")]
+impl Client {
+    /// Creates a study. With a key of its own the request may be sent again without creating two.
+    pub async fn create_study(
+        &self,
+        document: &impl Serialize,
+        idempotency_key: Option<&str>,
+    ) -> Result<StudyView, ClientError> {
+        let mut request = self.request(Method::POST, &["studies"]).json(document);
+        if let Some(key) = idempotency_key {
+            request = request.header("Idempotency-Key", key);
+        }
+        answer(send(request).await?).await
+    }
+
+    /// What would be created, if the document is right.
+    pub async fn dry_run_study(&self, document: &impl Serialize) -> Result<StudyView, ClientError> {
+        let request = self.request(Method::POST, &["studies"]);
+        let request = request.query(&[("dry_run", "true")]).json(document);
+        answer(send(request).await?).await
+    }
+
+    /// A page of studies, newest first.
+    pub async fn studies(
+        &self,
+        name: Option<&str>,
+        limit: u32,
+        after: Option<&str>,
+    ) -> Result<Page<StudyView>, ClientError> {
+        let mut query = vec![("limit", limit.to_string())];
+        query.extend(name.map(|name| ("name", name.to_owned())));
+        query.extend(after.map(|after| ("continue", after.to_owned())));
+        self.get(&["studies"], &query).await
+    }
+
+    pub async fn study(&self, id: StudyId) -> Result<StudyView, ClientError> {
+        self.get(&["studies", &id.to_string()], &[]).await
+    }
+
+    /// All trials, in the order of their creation.
+    pub async fn trials(&self, id: StudyId, curves: bool) -> Result<Vec<TrialView>, ClientError> {
+        let mut items = Vec::new();
+        let mut query = vec![("limit", "500".to_owned()), ("curves", curves.to_string())];
+        loop {
+            let id = id.to_string();
+            let page: Page<TrialView> = self.get(&["studies", &id, "trials"], &query).await?;
+            items.extend(page.items);
+            let Some(next) = page.next else {
+                return Ok(items);
+            };
+            query.truncate(2);
+            query.push(("continue", next));
+        }
+    }
+
+    /// The best trial or the front, with the checkpoints.
+    pub async fn best_trials(&self, id: StudyId) -> Result<Vec<BestTrialView>, ClientError> {
+        let page: Page<BestTrialView> =
+            self.get(&["studies", &id.to_string(), "best"], &[]).await?;
+        Ok(page.items)
+    }
+
+    pub async fn pause_study(&self, id: StudyId) -> Result<StudyView, ClientError> {
+        self.post(&["studies", &id.to_string(), "pause"]).await
+    }
+
+    pub async fn resume_study(&self, id: StudyId) -> Result<StudyView, ClientError> {
+        self.post(&["studies", &id.to_string(), "resume"]).await
+    }
+
+    pub async fn cancel_study(&self, id: StudyId) -> Result<StudyView, ClientError> {
+        self.post(&["studies", &id.to_string(), "cancel"]).await
+    }
+
+    pub async fn extend_study(&self, id: StudyId, trials: u32) -> Result<StudyView, ClientError> {
+        let request = self.request(Method::POST, &["studies", &id.to_string(), "extend"]);
+        answer(send(request.json(&StudyExtension { trials })).await?).await
+    }
+
+    pub async fn delete_study(&self, id: StudyId) -> Result<(), ClientError> {
+        let request = self.request(Method::DELETE, &["studies", &id.to_string()]);
+        send(request).await.map(drop)
+    }
+
+    /// All trials as one text; `format` is `csv` or `json`.
+    pub async fn export_study(&self, id: StudyId, format: &str) -> Result<String, ClientError> {
+        let request = self.request(Method::GET, &["studies", &id.to_string(), "export"]);
+        let response = send(request.query(&[("format", format)])).await?;
+        response.text().await.map_err(unreachable)
+    }
+
+    /// Trials to train outside.
+    pub async fn ask(&self, id: StudyId, ask: Ask) -> Result<Asked, ClientError> {
+        let request = self.request(Method::POST, &["studies", &id.to_string(), "ask"]);
+        answer(send(request.json(&ask)).await?).await
+    }
+
+    /// What came of them.
+    pub async fn tell(&self, id: StudyId, tell: &Tell) -> Result<TellAnswer, ClientError> {
+        let request = self.request(Method::POST, &["studies", &id.to_string(), "tell"]);
+        answer(send(request.json(tell)).await?).await
+    }
+}

@@ -1,0 +1,210 @@
+//! `POST /studies/{id}/ask` and `tell`: trials that are trained outside of the cluster.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::body::Document;
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::StudyId;
+use muster_model::spec::FieldError;
+use muster_model::study::{StudyOrder, StudySpec, Told, ToldState, TrialPhase};
+use muster_model::view::{Ask, Asked, Tell, TellAnswer, TrialResult, TrialView};
+use muster_store::StoreError;
+use muster_store::study::{self, Outcome, StudyRow, trial};
+use std::time::Duration;
+
+const MOST: usize = 1000;
+const LONGEST_WAIT_S: u32 = 20;
+/// Between two looks for a trial: few milliseconds at first.
+const LOOKS_MS: (u64, u64) = (2, 100);
+
+/// Ask for trials to train outside
+///
+/// Of a study without a `job`. Nobody else is given the same trial; one that was lost is told as failed. There are as many at a time
+/// as the study's `concurrency` allows, so there may be none until results are told.
+#[utoipa::path(
+    post, path = "/studies/{id}/ask", operation_id = "askStudy", tag = "studies",
+    params(("id" = StudyId, Path, description = "The study")), request_body = Ask,
+    responses((status = 200, description = "The trials, perhaps none", body = Asked)),
+)]
+pub async fn ask(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<StudyId>,
+    Params(()): Params<()>,
+    body: Document<Ask>,
+) -> Result<Json<Asked>, Refusal> {
+    let Ask { count, wait_s } = body.value;
+    let mut errors = Vec::new();
+    within(&mut errors, "count", count, 1, MOST as u32);
+    within(&mut errors, "wait_s", wait_s, 0, LONGEST_WAIT_S);
+    if !errors.is_empty() {
+        return Err(Refusal::of_fields(Kind::InvalidBody, errors));
+    }
+    let began = clock::monotonic();
+    let patience = Duration::from_secs(wait_s.into());
+    let (mut pause_ms, longest_ms) = LOOKS_MS;
+    loop {
+        let mut tx = app.begin(&caller).await?;
+        let study = outside(wire::find(&mut tx, id).await?)?;
+        let trials = trial::ask(&mut tx, id, count, clock::now()).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+        let phase = study.phase;
+        if !trials.is_empty() || phase.is_over() || began.elapsed() >= patience {
+            return Ok(Json(Asked { trials, phase }));
+        }
+        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
+        pause_ms = (pause_ms * 2).min(longest_ms);
+    }
+}
+
+/// Tell what came of trials that were trained outside
+///
+/// Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
+/// ended, changes nothing. The answer names those of the trials that need not be trained on.
+#[utoipa::path(
+    post, path = "/studies/{id}/tell", operation_id = "tellStudy", tag = "studies",
+    params(("id" = StudyId, Path, description = "The study")), request_body = Tell,
+    responses((status = 202, description = "Kept; the scheduler takes it in", body = TellAnswer)),
+)]
+pub async fn tell(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<StudyId>,
+    Params(()): Params<()>,
+    body: Document<Tell>,
+) -> Result<(StatusCode, Json<TellAnswer>), Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    let study = outside(wire::find(&mut tx, id).await?)?;
+    let results = &body.value.results;
+    let numbers: Vec<u32> = results.iter().map(|result| result.trial).collect();
+    let trials = trial::named(&mut tx, id, &numbers).await?;
+    let told = read(&study.document, &trials, results)
+        .map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))?;
+    let orders: Vec<StudyOrder> = told
+        .into_iter()
+        .map(|told| StudyOrder::Tell { told })
+        .collect();
+    match study::order(&mut tx, id, &orders, clock::now()).await? {
+        Outcome::Done => {}
+        Outcome::Refused { phase } => {
+            return Err(wire::wrong_phase(
+                phase,
+                "tell",
+                "one that was not cancelled",
+            ));
+        }
+        Outcome::NotFound => return Err(wire::missing(id)),
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    let stopped = trials
+        .iter()
+        .filter(|trial| matches!(trial.state, TrialPhase::Stopping | TrialPhase::Stopped))
+        .map(|trial| trial.number);
+    let answer = TellAnswer {
+        stopped: stopped.collect(),
+    };
+    Ok((StatusCode::ACCEPTED, Json(answer)))
+}
+
+/// The study, unless jobs train its trials.
+fn outside(study: StudyRow) -> Result<StudyRow, Refusal> {
+    if study.document.job.is_some() {
+        let detail = "the study has a job, so the cluster trains its trials; ask and tell are for studies without one";
+        return Err(Refusal::new(Kind::WrongPhase, detail));
+    }
+    Ok(study)
+}
+
+fn read(
+    document: &StudySpec,
+    trials: &[TrialView],
+    results: &[TrialResult],
+) -> Result<Vec<Told>, Vec<FieldError>> {
+    let mut errors = Vec::new();
+    let count = u32::try_from(results.len()).unwrap_or(u32::MAX);
+    within(&mut errors, "results", count, 1, MOST as u32);
+    let mut told = Vec::with_capacity(results.len());
+    for (i, result) in results.iter().enumerate() {
+        let at = format!("results[{i}]");
+        let Some(trial) = trials.iter().find(|one| one.number == result.trial) else {
+            let expected = "the number of a trial that was asked for";
+            errors.push(error(
+                &format!("{at}.trial"),
+                &result.trial.to_string(),
+                expected,
+            ));
+            continue;
+        };
+        let values = values(document, &at, result, &mut errors);
+        if result.state == ToldState::Running && result.step.is_none() {
+            let expected = "how far the trial has come, because it trains on";
+            errors.push(error(&format!("{at}.step"), "missing", expected));
+        }
+        told.push(Told {
+            trial: result.trial,
+            step: result.step.unwrap_or(trial.budget),
+            values,
+            state: result.state,
+        });
+    }
+    if errors.is_empty() {
+        Ok(told)
+    } else {
+        Err(errors)
+    }
+}
+
+/// One a metric, in the objectives' order.
+fn values(
+    document: &StudySpec,
+    at: &str,
+    result: &TrialResult,
+    errors: &mut Vec<FieldError>,
+) -> Vec<f64> {
+    let objectives = &document.search.objectives;
+    let wanted: Vec<&str> = objectives.iter().map(|one| one.metric.as_str()).collect();
+    for name in result
+        .values
+        .keys()
+        .filter(|name| !wanted.contains(&name.as_str()))
+    {
+        let expected = format!("one of the study's metrics, {}", wanted.join(", "));
+        errors.push(error(&format!("{at}.values.{name}"), "given", &expected));
+    }
+    if result.state == ToldState::Failed {
+        return Vec::new();
+    }
+    let found = wanted.iter().map(|name| {
+        let value = result.values.get(*name).copied();
+        if value.is_none() {
+            let expected = "a number, because the study's objective is this metric";
+            errors.push(error(&format!("{at}.values.{name}"), "missing", expected));
+        }
+        value.unwrap_or_default()
+    });
+    found.collect()
+}
+
+fn within(errors: &mut Vec<FieldError>, field: &str, value: u32, low: u32, high: u32) {
+    if !(low..=high).contains(&value) {
+        errors.push(error(
+            field,
+            &value.to_string(),
+            &format!("{low} to {high}"),
+        ));
+    }
+}
+
+fn error(field: &str, value: &str, expected: &str) -> FieldError {
+    FieldError {
+        field: field.to_owned(),
+        value: value.to_owned(),
+        expected: expected.to_owned(),
+    }
+}

@@ -1,0 +1,161 @@
+//! `POST /studies`: the document is read, its space and its job are checked, and it is kept; the scheduler begins it.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::body::Document;
+use crate::clock;
+use crate::job::submit::{KEPT, REPLAYED, key};
+use crate::problem::{Kind, Refusal};
+use crate::query::{FromQuery, Params, Query};
+use crate::state::App;
+use axum::extract::State;
+use axum::http::header::{CONTENT_TYPE, LOCATION};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use muster_model::id::StudyId;
+use muster_model::study::{StudyPhase, StudySpec};
+use muster_model::view::{StudyView, TrialCounts};
+use muster_store::StoreError;
+use muster_store::idempotency::{self, Claim};
+use muster_store::study::{self, NewStudy};
+use sha2::{Digest as _, Sha256};
+use uuid::Uuid;
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct CreateParams {
+    /// Check the document and answer what would be created, without creating it.
+    #[param(required = false, default = false)]
+    pub dry_run: bool,
+}
+
+impl FromQuery for CreateParams {
+    const NAMES: &'static [&'static str] = &["dry_run"];
+
+    fn take(query: &mut Query) -> Self {
+        Self {
+            dry_run: query.one("dry_run", "true or false").unwrap_or(false),
+        }
+    }
+}
+
+/// Create a study
+///
+/// The same document in JSON or YAML. Whatever is wrong with its space, its search or the job of its trials is named field by field.
+/// A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header
+/// `Idempotency-Replayed: true`, and creates nothing.
+#[utoipa::path(
+    post, path = "/studies", operation_id = "createStudy", tag = "studies",
+    params(
+        CreateParams,
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each study"),
+    ),
+    request_body(
+        content((StudySpec = "application/json"), (StudySpec = "application/yaml")),
+        description = "The study document, version `muster/v1`",
+    ),
+    responses(
+        (status = 201, description = "Created", body = StudyView, headers(("Location" = String, description = "Path of the study"))),
+        (status = 200, description = "`dry_run`: the document is right; the id is all zeros and nothing was created", body = StudyView),
+    ),
+)]
+#[tracing::instrument(name = "api.study.create", skip_all)]
+pub async fn create(
+    State(app): State<App>,
+    caller: Caller,
+    Params(params): Params<CreateParams>,
+    headers: HeaderMap,
+    document: Document<StudySpec>,
+) -> Result<Response, Refusal> {
+    let key = key(&headers)?;
+    if let Err(errors) = document.value.validate() {
+        return Err(Refusal::of_fields(Kind::InvalidStudy, errors));
+    }
+    if params.dry_run {
+        let imagined = imagined(&caller, document.value);
+        return Ok((StatusCode::OK, axum::Json(imagined)).into_response());
+    }
+    let (tenant, now) = (caller.tenant_id, clock::now());
+    let mut tx = app.begin(&caller).await?;
+    if let Some(key) = &key {
+        // A job and a study under one key are two requests.
+        let hash = Sha256::new()
+            .chain_update("study")
+            .chain_update(&document.bytes);
+        match idempotency::claim(
+            &mut tx,
+            tenant,
+            key,
+            &hash.finalize().into(),
+            now,
+            now + KEPT,
+        )
+        .await?
+        {
+            Claim::New => {}
+            Claim::Replay { status, body } => return Ok(replay(status, body)),
+            Claim::Mismatch => {
+                let detail = format!(
+                    "the key {key:?} was sent with another document before; send a new key with a new study"
+                );
+                return Err(Refusal::new(Kind::KeyReused, detail));
+            }
+        }
+    }
+    let new = NewStudy {
+        id: clock::new_id().into(),
+        tenant_id: tenant,
+        created_by: caller.user_id,
+        document: document.value,
+    };
+    study::insert(&mut tx, &new, now).await?;
+    let shown = wire::shown(&mut tx, &caller, new.id).await?;
+    let body = serde_json::to_string(&shown).expect("a study is JSON");
+    if let Some(key) = &key {
+        let status = StatusCode::CREATED.as_u16();
+        idempotency::store(&mut tx, tenant, key, status, &body).await?;
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(answer(StatusCode::CREATED, Some(new.id), body))
+}
+
+fn imagined(caller: &Caller, document: StudySpec) -> StudyView {
+    StudyView {
+        id: Uuid::nil().into(),
+        tenant: caller.tenant_name.clone(),
+        name: document.name.clone(),
+        labels: document.labels.clone(),
+        phase: StudyPhase::Created,
+        trials: TrialCounts {
+            limit: document.search.trials,
+            ..TrialCounts::default()
+        },
+        best: Vec::new(),
+        events: 0,
+        created_by: caller.user_name.clone(),
+        created_at: clock::now(),
+        finished_at: None,
+        document,
+    }
+}
+
+fn replay(status: u16, body: String) -> Response {
+    let id = serde_json::from_str::<StudyView>(&body)
+        .ok()
+        .map(|study| study.id);
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CREATED);
+    let mut response = answer(status, id, body);
+    response
+        .headers_mut()
+        .insert(REPLAYED, HeaderValue::from_static("true"));
+    response
+}
+
+fn answer(status: StatusCode, id: Option<StudyId>, body: String) -> Response {
+    let mut response = (status, [(CONTENT_TYPE, "application/json")], body).into_response();
+    let place = id.and_then(|id| HeaderValue::from_str(&format!("/api/v1/studies/{id}")).ok());
+    if let Some(place) = place {
+        response.headers_mut().insert(LOCATION, place);
+    }
+    response
+}

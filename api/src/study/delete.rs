@@ -1,0 +1,43 @@
+//! `DELETE /studies/{id}`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::clock;
+use crate::problem::Refusal;
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::StudyId;
+use muster_store::StoreError;
+use muster_store::study::{self, Outcome};
+
+/// Delete a study that is over
+///
+/// It disappears from lists, and the jobs of its trials with it; their files stay where they are.
+#[utoipa::path(
+    delete, path = "/studies/{id}", operation_id = "deleteStudy", tag = "studies",
+    params(("id" = StudyId, Path, description = "The study")),
+    responses((status = 204, description = "Deleted")),
+)]
+#[tracing::instrument(name = "api.study.delete", skip_all, fields(study.id = %id))]
+pub async fn delete(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<StudyId>,
+    Params(()): Params<()>,
+) -> Result<StatusCode, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    match study::delete(&mut tx, id, clock::now()).await? {
+        Outcome::Done => {
+            tx.commit().await.map_err(StoreError::from)?;
+            Ok(StatusCode::NO_CONTENT)
+        }
+        Outcome::Refused { phase } => Err(wire::wrong_phase(
+            phase,
+            "delete",
+            "finished or cancelled: cancel it first",
+        )),
+        Outcome::NotFound => Err(wire::missing(id)),
+    }
+}

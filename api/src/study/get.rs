@@ -1,0 +1,29 @@
+//! `GET /studies/{id}`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::id::StudyId;
+use muster_model::view::StudyView;
+
+/// Show a study
+///
+/// With how many trials it has in which state, and the best of them or the Pareto front.
+#[utoipa::path(
+    get, path = "/studies/{id}", operation_id = "getStudy", tag = "studies",
+    params(("id" = StudyId, Path, description = "The study")),
+    responses((status = 200, description = "The study", body = StudyView)),
+)]
+pub async fn get(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<StudyId>,
+    Params(()): Params<()>,
+) -> Result<Json<StudyView>, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    Ok(Json(wire::shown(&mut tx, &caller, id).await?))
+}

@@ -1,0 +1,12 @@
+//! Studies: one file a verb. What users want of a search is written here; how it proceeds is the scheduler's business.
+
+pub mod ask;
+pub mod best;
+pub mod create;
+pub mod delete;
+pub mod export;
+pub mod get;
+pub mod list;
+pub mod steer;
+pub mod trials;
+mod wire;

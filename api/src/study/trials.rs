@@ -1,0 +1,85 @@
+//! `GET /studies/{id}/trials`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{self, FromQuery, Named, Params, Query};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use muster_model::id::StudyId;
+use muster_model::study::TrialPhase;
+use muster_model::view::{Page, TrialView};
+use muster_store::study::trial;
+
+#[derive(Debug, utoipa::IntoParams)]
+#[into_params(parameter_in = Query)]
+pub struct TrialsParams {
+    /// Only trials in this state.
+    pub state: Option<TrialPhase>,
+    /// With the learning curve of each.
+    #[param(required = false, default = true)]
+    pub curves: bool,
+    /// Items on the page.
+    #[param(minimum = 1, maximum = 500, default = 50, required = false)]
+    pub limit: u32,
+    /// `continue` of the page before.
+    #[param(rename = "continue", value_type = Option<String>)]
+    pub after: Option<u32>,
+}
+
+impl FromQuery for TrialsParams {
+    const NAMES: &'static [&'static str] = &["state", "curves", "limit", "continue"];
+
+    fn take(query: &mut Query) -> Self {
+        Self {
+            state: state(query),
+            curves: query.one("curves", "true or false").unwrap_or(true),
+            limit: query.limit(),
+            after: query.after(),
+        }
+    }
+}
+
+/// List a study's trials, in the order of their creation
+///
+/// With parameters, what each had at the end of its rungs, and its learning curve.
+#[utoipa::path(
+    get, path = "/studies/{id}/trials", operation_id = "listTrials", tag = "studies",
+    params(("id" = StudyId, Path, description = "The study"), TrialsParams),
+    responses((status = 200, description = "A page of its trials", body = Page<TrialView>)),
+)]
+pub async fn trials(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<StudyId>,
+    Params(params): Params<TrialsParams>,
+) -> Result<Json<Page<TrialView>>, Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    wire::find(&mut tx, id).await?;
+    let rows = trial::list(
+        &mut tx,
+        id,
+        params.state,
+        params.curves,
+        params.after,
+        params.limit + 1,
+    )
+    .await?;
+    Ok(Json(query::page(
+        rows,
+        params.limit,
+        |row| row.number.to_string(),
+        |row| row,
+    )))
+}
+
+fn state(query: &mut Query) -> Option<TrialPhase> {
+    let text: String = query.one("state", "the state of a trial")?;
+    let found = TrialPhase::ALL.into_iter().find(|one| one.as_str() == text);
+    if found.is_none() {
+        let known: Vec<_> = TrialPhase::ALL.map(TrialPhase::as_str).into();
+        query.wrong("state", &text, &format!("one of {}", known.join(", ")));
+    }
+    found
+}

@@ -1,0 +1,484 @@
+//! What the scheduler reads and writes to carry a study's search on. All of one step is written in one transaction: the events, the
+//! state, the trials, and the jobs that were created, told to train on or to stop.
+
+use crate::error::StoreError;
+use crate::event::{self, of_job};
+use crate::job::{self, NewJob, not_considered};
+use crate::number::{signed, signed32, unsigned, unsigned32};
+use crate::wake::{self, Channel};
+use muster_model::checkpoint::Origin;
+use muster_model::event::Event;
+use muster_model::id::{JobId, StudyId, TenantId, UserId};
+use muster_model::job::{JobEvent, JobState};
+use muster_model::progress::{Evaluation, Sample};
+use muster_model::spec::JobSpec;
+use muster_model::study::{Parameters, StudyOrder, StudySpec, TrialPhase};
+use muster_model::view::{TrialPoint, TrialSource};
+use serde_json::value::RawValue;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+
+/// A study, locked until the transaction ends.
+#[derive(Debug)]
+pub struct Loaded {
+    pub tenant_id: TenantId,
+    pub created_by: UserId,
+    pub document: StudySpec,
+    pub phase: String,
+    pub cancelled: bool,
+    /// Events that the search has taken in.
+    pub seq: u64,
+    /// Of which so many are in the stored state.
+    pub state_seq: u64,
+}
+
+/// What is known of the job of a trial that holds a slot.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Fact {
+    pub number: u32,
+    pub job_id: JobId,
+    pub state: JobState,
+    pub spec: JobSpec,
+    /// Optimizer step at which training ended, if the job says so.
+    pub finished_step: Option<u64>,
+    pub latest: Option<Sample>,
+    /// Those that the search does not know yet, by step, each with the newest sample by then.
+    pub evaluations: Vec<(Evaluation, Option<Sample>)>,
+}
+
+/// A trial's row after a step.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TrialWrite {
+    pub number: u32,
+    /// Set once.
+    pub job_id: Option<JobId>,
+    pub state: TrialPhase,
+    pub parameters: Parameters,
+    pub seed: u64,
+    pub budget: u64,
+    pub rung: u32,
+    pub from: Option<TrialSource>,
+    pub reports: Vec<TrialPoint>,
+    pub rungs: Vec<TrialPoint>,
+    pub outcome: Option<TrialPoint>,
+    /// Optimizer step of the newest measure that the search knows.
+    pub fed_step: Option<u64>,
+    /// Whether the search knows that the job has ended; as it was when left out.
+    pub end_fed: Option<bool>,
+    pub failure: Option<String>,
+    /// It is to be given out (again) to whoever asks.
+    pub open: bool,
+}
+
+/// What a step leaves of the study itself.
+#[derive(Debug, Clone)]
+pub struct Saved {
+    pub phase: &'static str,
+    pub cancelled: bool,
+    pub limit: u32,
+    /// Events taken in by now; the new ones begin after `before`.
+    pub seq: u64,
+    pub before: u64,
+    /// JSON of the new events.
+    pub events: Vec<String>,
+    /// JSON of the state after them, where it is to be kept.
+    pub state: Option<String>,
+}
+
+/// Studies with something to take in, in no order.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
+    let rows = sqlx::query_scalar!(
+        r#"select id as "id!" from study where phase = 'created'
+           union
+           select study_id from study_order
+           union
+           select t.study_id
+           from study_trial t join job j on j.id = t.job_id
+           where t.state in ('running', 'stopping')
+             and (not t.end_fed and j.phase in ('succeeded', 'failed', 'cancelled')
+                  or exists (select from evaluation e where e.job_id = j.id and e.step > t.fed_step))"#
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(StudyId).collect())
+}
+
+/// `None` when it is gone.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn lock(conn: &mut PgConnection, id: StudyId) -> Result<Option<Loaded>, StoreError> {
+    let row = sqlx::query!(
+        r#"select tenant_id, created_by, document as "document: Json<StudySpec>", phase, cancelled, seq, state_seq
+           from study where id = $1 for no key update"#,
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| Loaded {
+        tenant_id: row.tenant_id.into(),
+        created_by: row.created_by.into(),
+        document: row.document.0,
+        phase: row.phase,
+        cancelled: row.cancelled,
+        seq: unsigned(row.seq),
+        state_seq: unsigned(row.state_seq),
+    }))
+}
+
+/// The newest stored state and the events after it.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn state(
+    conn: &mut PgConnection,
+    id: StudyId,
+) -> Result<(Option<String>, Vec<String>), StoreError> {
+    let state = sqlx::query_scalar!(
+        r#"select state as "state: Json<Box<RawValue>>" from study where id = $1"#,
+        id.0
+    )
+    .fetch_one(&mut *conn)
+    .await?;
+    let events = sqlx::query_scalar!(
+        r#"select e.body as "body: Json<Box<RawValue>>" from study_event e join study s on s.id = e.study_id
+           where s.id = $1 and e.seq > s.state_seq order by e.seq"#,
+        id.0
+    )
+    .fetch_all(conn)
+    .await?;
+    let text = |json: Json<Box<RawValue>>| json.0.get().to_owned();
+    Ok((state.map(text), events.into_iter().map(text).collect()))
+}
+
+/// Removes the study's orders and gives them in the order in which they came.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn take_orders(
+    conn: &mut PgConnection,
+    id: StudyId,
+) -> Result<Vec<StudyOrder>, StoreError> {
+    let rows = sqlx::query!(
+        r#"delete from study_order where study_id = $1 returning id, body as "body: Json<StudyOrder>""#,
+        id.0
+    )
+    .fetch_all(conn)
+    .await?;
+    let by_id: BTreeMap<i64, StudyOrder> =
+        rows.into_iter().map(|row| (row.id, row.body.0)).collect();
+    Ok(by_id.into_values().collect())
+}
+
+/// What there is to know of the jobs of trials that hold slots, by number.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn facts(conn: &mut PgConnection, id: StudyId) -> Result<Vec<Fact>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select t.number, j.id, j.state as "state: Json<JobState>", j.spec as "spec: Json<JobSpec>",
+                  (j.finished ->> 'step')::bigint as finished_step, j.latest as "latest: Json<Sample>"
+           from study_trial t join job j on j.id = t.job_id
+           where t.study_id = $1 and t.state in ('running', 'stopping')
+             and (not t.end_fed and j.phase in ('succeeded', 'failed', 'cancelled')
+                  or exists (select from evaluation e where e.job_id = j.id and e.step > t.fed_step))
+           order by t.number"#,
+        id.0
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let mut facts = Vec::with_capacity(rows.len());
+    for row in rows {
+        let evaluations = evaluations(conn, id, row.number).await?;
+        facts.push(Fact {
+            number: unsigned32(row.number),
+            job_id: row.id.into(),
+            state: row.state.0,
+            spec: row.spec.0,
+            finished_step: row.finished_step.map(unsigned),
+            latest: row.latest.map(|latest| latest.0),
+            evaluations,
+        });
+    }
+    Ok(facts)
+}
+
+async fn evaluations(
+    conn: &mut PgConnection,
+    study: StudyId,
+    number: i32,
+) -> Result<Vec<(Evaluation, Option<Sample>)>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select e.step, e.epoch, e.loss, e.accuracy, s.step as "sample_step?", s.epoch as "sample_epoch?",
+                  s.loss as "sample_loss?", s.accuracy as "sample_accuracy?", s.examples_per_s as "examples_per_s?",
+                  s.steps_per_s as "steps_per_s?"
+           from study_trial t
+           join evaluation e on e.job_id = t.job_id and e.step > t.fed_step
+           left join lateral (
+               select * from progress_sample p where p.job_id = t.job_id and p.step <= e.step order by p.step desc limit 1
+           ) s on true
+           where t.study_id = $1 and t.number = $2
+           order by e.step"#,
+        study.0,
+        number
+    )
+    .fetch_all(conn)
+    .await?;
+    let pairs = rows.into_iter().map(|row| {
+        let sample = row.sample_step.map(|step| Sample {
+            step: unsigned(step),
+            epoch: row.sample_epoch.unwrap_or_default(),
+            loss: row.sample_loss.unwrap_or_default(),
+            accuracy: row.sample_accuracy.unwrap_or_default(),
+            examples_per_s: row.examples_per_s.unwrap_or_default(),
+            steps_per_s: row.steps_per_s.unwrap_or_default(),
+            compute_ms: 0.0,
+            exchange_ms: 0.0,
+            data_ms: 0.0,
+            workers: 0,
+            ps_shards: 0,
+            noise_scale: None,
+        });
+        let evaluation = Evaluation {
+            step: unsigned(row.step),
+            epoch: row.epoch,
+            loss: row.loss,
+            accuracy: row.accuracy,
+        };
+        (evaluation, sample)
+    });
+    Ok(pairs.collect())
+}
+
+/// Submits the job of a trial. With an origin, its first revision starts from that checkpoint.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn submit(
+    conn: &mut PgConnection,
+    new: &NewJob,
+    study: StudyId,
+    number: u32,
+    origin: Option<Origin>,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    job::insert(conn, new, now).await?;
+    sqlx::query!(
+        "update job set study_id = $2, trial = $3, begins_from = $4 where id = $1",
+        new.id.0,
+        study.0,
+        signed32(number),
+        origin.map(Json) as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The retained checkpoint of a job at a step, or else the newest before it.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn checkpoint_at(
+    conn: &mut PgConnection,
+    job: JobId,
+    step: u64,
+) -> Result<Option<u64>, StoreError> {
+    let found = sqlx::query_scalar!(
+        "select max(step) from checkpoint where job_id = $1 and retained and step <= $2",
+        job.0,
+        signed(step)
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(found.map(unsigned))
+}
+
+/// Lets a job that has succeeded train on by another document, from its newest checkpoint. `false` when it cannot: its user has
+/// deleted it, or it has not succeeded.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn extend(
+    conn: &mut PgConnection,
+    id: JobId,
+    spec: &JobSpec,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let row = sqlx::query!(
+        r#"select tenant_id, revision, state as "state: Json<JobState>" from job
+           where id = $1 and deleted_at is null for no key update"#,
+        id.0
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(row) = row else { return Ok(false) };
+    let Ok(state) = row.state.0.apply(JobEvent::Extend) else {
+        return Ok(false);
+    };
+    let done = sqlx::query!(
+        "update job set spec = $2, phase = $3, state = $4, waiting = $5, finished = null, failed = null, finished_at = null,
+                not_before = null
+         where id = $1 and phase = 'succeeded'",
+        id.0,
+        Json(spec) as _,
+        state.phase().as_str(),
+        Json(not_considered()) as _,
+        Json(&state) as _
+    )
+    .execute(&mut *conn)
+    .await?;
+    assert_eq!(done.rows_affected(), 1, "the row is locked");
+    let revision = unsigned(row.revision);
+    let changed = Event::JobStateChanged { state, revision };
+    event::append(conn, &[of_job(now, row.tenant_id.into(), id, changed)]).await?;
+    Ok(true)
+}
+
+/// Writes a trial's row; `now` is when it was created or has ended.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn write_trial(
+    conn: &mut PgConnection,
+    study: StudyId,
+    tenant: TenantId,
+    trial: &TrialWrite,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let ended = matches!(
+        trial.state,
+        TrialPhase::Completed | TrialPhase::Stopped | TrialPhase::Failed
+    );
+    sqlx::query!(
+        "insert into study_trial as old (study_id, number, tenant_id, job_id, state, parameters, seed, budget, rung, from_trial,
+                from_step, reports, rungs, outcome, fed_step, failure, created_at, ended_at, end_fed)
+         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, case when $18::boolean then $17::timestamptz end,
+                 coalesce($20, false))
+         on conflict (study_id, number) do update
+            set job_id = coalesce(old.job_id, excluded.job_id), state = excluded.state, budget = excluded.budget,
+                rung = excluded.rung, reports = excluded.reports, rungs = excluded.rungs, outcome = excluded.outcome,
+                fed_step = greatest(old.fed_step, excluded.fed_step), failure = coalesce(excluded.failure, old.failure),
+                asked_at = case when $19::boolean then null else old.asked_at end,
+                ended_at = case when $18::boolean then coalesce(old.ended_at, $17) end, end_fed = coalesce($20, old.end_fed)",
+        study.0,
+        signed32(trial.number),
+        tenant.0,
+        trial.job_id.map(|id| id.0),
+        trial.state.as_str(),
+        Json(&trial.parameters) as _,
+        signed(trial.seed),
+        signed(trial.budget),
+        signed32(trial.rung),
+        trial.from.map(|from| signed32(from.trial)),
+        trial.from.map(|from| signed(from.step)),
+        Json(&trial.reports) as _,
+        Json(&trial.rungs) as _,
+        trial.outcome.as_ref().map(Json) as _,
+        trial.fed_step.map_or(-1, signed),
+        trial.failure,
+        now,
+        ended,
+        trial.open,
+        trial.end_fed
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The jobs of these trials, by number.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn jobs(
+    conn: &mut PgConnection,
+    study: StudyId,
+    numbers: &[u32],
+) -> Result<BTreeMap<u32, JobId>, StoreError> {
+    let numbers: Vec<i32> = numbers.iter().copied().map(signed32).collect();
+    let rows = sqlx::query!(
+        r#"select number, job_id as "job_id!" from study_trial
+           where study_id = $1 and number = any($2) and job_id is not null"#,
+        study.0,
+        &numbers
+    )
+    .fetch_all(conn)
+    .await?;
+    let jobs = rows
+        .into_iter()
+        .map(|row| (unsigned32(row.number), row.job_id.into()));
+    Ok(jobs.collect())
+}
+
+/// Marks which trials are the best now.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn mark_best(
+    conn: &mut PgConnection,
+    study: StudyId,
+    numbers: &[u32],
+) -> Result<(), StoreError> {
+    let numbers: Vec<i32> = numbers.iter().copied().map(signed32).collect();
+    sqlx::query!(
+        "update study_trial set is_best = not is_best
+         where study_id = $1 and (is_best or number = any($2)) and is_best <> (number = any($2))",
+        study.0,
+        &numbers
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// Writes the step's events and where the study stands after them, and wakes rounds and streams.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+///
+/// # Panics
+/// When somebody else has carried the study on since it was locked.
+pub async fn save(
+    conn: &mut PgConnection,
+    id: StudyId,
+    tenant: TenantId,
+    saved: &Saved,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    // As texts: the driver would send JSON in Postgres's own form, which does not keep numbers as they were written.
+    sqlx::query!(
+        "insert into study_event (study_id, seq, tenant_id, at, body)
+         select $1, $2 + place, $3, $4, body::json from unnest($5::text[]) with ordinality as given (body, place)",
+        id.0,
+        signed(saved.before),
+        tenant.0,
+        now,
+        &saved.events
+    )
+    .execute(&mut *conn)
+    .await?;
+    let done = sqlx::query!(
+        "update study set phase = $3, cancelled = $4, trials_limit = $5, seq = $6, state = coalesce($7::text::json, state),
+                state_seq = case when $7::text is null then state_seq else $6 end,
+                finished_at = case when $3 = 'finished' then coalesce(finished_at, $8) end
+         where id = $1 and seq = $2",
+        id.0,
+        signed(saved.before),
+        saved.phase,
+        saved.cancelled,
+        signed32(saved.limit),
+        signed(saved.seq),
+        saved.state.as_deref(),
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
+    assert_eq!(done.rows_affected(), 1, "the row is locked");
+    wake::send(conn, &[Channel::Rounds, Channel::Events]).await
+}

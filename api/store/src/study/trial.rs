@@ -1,0 +1,178 @@
+//! Trials as they are shown, and given out to whoever trains them outside.
+
+use crate::error::StoreError;
+use crate::number::{signed32, unsigned, unsigned32};
+use muster_model::id::StudyId;
+use muster_model::job::{JobPhase, JobState};
+use muster_model::study::{Parameters, TrialPhase};
+use muster_model::view::{TrialPoint, TrialSource, TrialView};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+struct Row {
+    study_id: Uuid,
+    number: i32,
+    job_id: Option<Uuid>,
+    job_state: Option<Json<JobState>>,
+    state: String,
+    parameters: Json<Parameters>,
+    seed: i64,
+    budget: i64,
+    rung: i32,
+    from_trial: Option<i32>,
+    from_step: Option<i64>,
+    reports: Option<Json<Vec<TrialPoint>>>,
+    rungs: Json<Vec<TrialPoint>>,
+    outcome: Option<Json<TrialPoint>>,
+    is_best: bool,
+    failure: Option<String>,
+    created_at: OffsetDateTime,
+    ended_at: Option<OffsetDateTime>,
+}
+
+/// One text for all queries; `query_as!` takes only literals. The first argument says whether curves come along.
+macro_rules! select_trials {
+    ($rest:literal, $($argument:expr),* $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            r#"select t.study_id, t.number, t.job_id, j.state as "job_state?: Json<JobState>", t.state,
+                   t.parameters as "parameters: Json<Parameters>", t.seed, t.budget, t.rung, t.from_trial, t.from_step,
+                   case when $1::boolean then t.reports end as "reports: Json<Vec<TrialPoint>>",
+                   t.rungs as "rungs: Json<Vec<TrialPoint>>", t.outcome as "outcome: Json<TrialPoint>", t.is_best, t.failure,
+                   t.created_at, t.ended_at
+               from study_trial t left join job j on j.id = t.job_id "# + $rest,
+            $($argument),*
+        )
+    };
+}
+
+/// In the order of their numbers, those after `after`.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn list(
+    conn: &mut PgConnection,
+    study: StudyId,
+    state: Option<TrialPhase>,
+    curves: bool,
+    after: Option<u32>,
+    limit: u32,
+) -> Result<Vec<TrialView>, StoreError> {
+    let rows = select_trials!(
+        "where t.study_id = $2 and t.number > $3 and ($4::text is null or t.state = $4) order by t.number limit $5",
+        curves,
+        study.0,
+        after.map_or(-1, signed32),
+        state.map(TrialPhase::as_str),
+        i64::from(limit)
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(TrialView::from).collect())
+}
+
+/// Of these numbers, with their curves.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn named(
+    conn: &mut PgConnection,
+    study: StudyId,
+    numbers: &[u32],
+) -> Result<Vec<TrialView>, StoreError> {
+    let numbers: Vec<i32> = numbers.iter().copied().map(signed32).collect();
+    let rows = select_trials!(
+        "where t.study_id = $2 and t.number = any($3) order by t.number",
+        true,
+        study.0,
+        &numbers
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(TrialView::from).collect())
+}
+
+/// The best of each study, without their curves.
+pub(super) async fn best(
+    conn: &mut PgConnection,
+    studies: &[Uuid],
+) -> Result<BTreeMap<Uuid, Vec<TrialView>>, StoreError> {
+    let rows = select_trials!(
+        "where t.study_id = any($2) and t.is_best order by t.study_id, t.number",
+        false,
+        studies
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut best: BTreeMap<Uuid, Vec<TrialView>> = BTreeMap::new();
+    for row in rows {
+        best.entry(row.study_id).or_default().push(row.into());
+    }
+    Ok(best)
+}
+
+/// Gives out trials that run and were given to nobody yet. Two who ask at once never get the same.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn ask(
+    conn: &mut PgConnection,
+    study: StudyId,
+    count: u32,
+    now: OffsetDateTime,
+) -> Result<Vec<TrialView>, StoreError> {
+    let given = sqlx::query_scalar!(
+        "update study_trial set asked_at = $3
+         where study_id = $1 and number in (
+             select number from study_trial
+             where study_id = $1 and state = 'running' and asked_at is null and job_id is null
+             order by number limit $2 for update skip locked
+         )
+         returning number",
+        study.0,
+        i64::from(count),
+        now
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    if given.is_empty() {
+        return Ok(Vec::new());
+    }
+    let given: Vec<u32> = given.into_iter().map(unsigned32).collect();
+    named(conn, study, &given).await
+}
+
+impl From<Row> for TrialView {
+    fn from(row: Row) -> Self {
+        let state = TrialPhase::ALL
+            .into_iter()
+            .find(|phase| phase.as_str() == row.state);
+        Self {
+            number: unsigned32(row.number),
+            state: state.expect("a constraint keeps other states out of the column"),
+            parameters: row.parameters.0,
+            seed: unsigned(row.seed),
+            budget: unsigned(row.budget),
+            rung: unsigned32(row.rung),
+            from: row
+                .from_trial
+                .zip(row.from_step)
+                .map(|(trial, step)| TrialSource {
+                    trial: unsigned32(trial),
+                    step: unsigned(step),
+                }),
+            job_id: row.job_id.map(Into::into),
+            job_phase: row.job_state.map(|state| -> JobPhase { state.0.phase() }),
+            outcome: row.outcome.map(|outcome| outcome.0),
+            rungs: row.rungs.0,
+            curve: row.reports.map(|reports| reports.0).unwrap_or_default(),
+            best: row.is_best,
+            failure: row.failure,
+            created_at: row.created_at,
+            ended_at: row.ended_at,
+        }
+    }
+}

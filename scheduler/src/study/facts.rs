@@ -1,0 +1,126 @@
+//! What a trial's job tells, as events of its search. Pure.
+
+use muster_model::job::JobState;
+use muster_model::progress::{Evaluation, Sample};
+use muster_model::study::{BudgetUnit, JobMetric, SearchSpec};
+use muster_search::{Event, Trial};
+use muster_store::study::search::Fact;
+
+/// Events in the order in which they are to be taken in, and what is to be remembered with the trial.
+#[derive(Debug, Default, PartialEq)]
+pub struct Told {
+    pub events: Vec<Event>,
+    /// Optimizer step of the newest evaluation among them.
+    pub fed_step: Option<u64>,
+    pub failure: Option<String>,
+}
+
+/// Measures come before the end, as they happened.
+pub fn told(spec: &SearchSpec, trial: &Trial, fact: &Fact) -> Told {
+    let mut told = Told::default();
+    let mut newest = None;
+    let mut any = !trial.reports.is_empty();
+    for (evaluation, sample) in &fact.evaluations {
+        told.fed_step = Some(evaluation.step);
+        let Some(values) = values(spec, Some(evaluation), sample.as_ref()) else {
+            continue;
+        };
+        newest = Some(values.clone());
+        let Some(step) = place(spec, fact, evaluation.step, evaluation.epoch) else {
+            continue;
+        };
+        let known = |at: u64| trial.reports.iter().any(|report| report.step == at);
+        if !known(step) {
+            any = true;
+            let trial = trial.number;
+            told.events.push(Event::Reported {
+                trial,
+                step,
+                values,
+            });
+        }
+    }
+    // A script that logs no evaluations is judged by its training.
+    let newest = newest.or_else(|| values(spec, None, fact.latest.as_ref()));
+    let values = if any {
+        Vec::new()
+    } else {
+        newest.unwrap_or_default()
+    };
+    end(spec, trial, fact, values, any, &mut told);
+    told
+}
+
+fn end(
+    spec: &SearchSpec,
+    trial: &Trial,
+    fact: &Fact,
+    values: Vec<f64>,
+    any: bool,
+    told: &mut Told,
+) {
+    let number = trial.number;
+    match &fact.state {
+        JobState::Succeeded if any || !values.is_empty() => {
+            let reached = reached(spec, fact);
+            let step = reached.unwrap_or(trial.budget);
+            told.events.push(Event::Finished {
+                trial: number,
+                step: step.max(1),
+                values,
+                exhausted: reached.is_some_and(|step| step < trial.budget),
+            });
+        }
+        JobState::Succeeded => {
+            let wanted: Vec<&str> = spec.objectives.iter().map(|o| o.metric.as_str()).collect();
+            let metrics = wanted.join(", ");
+            told.failure = Some(format!("its job ended without having reported {metrics}"));
+            told.events.push(Event::Failed { trial: number });
+        }
+        JobState::Failed { reason } => {
+            told.failure = Some(reason.clone());
+            told.events.push(Event::Failed { trial: number });
+        }
+        JobState::Cancelled => told.events.push(Event::Stopped { trial: number }),
+        JobState::Queued
+        | JobState::Starting
+        | JobState::Running
+        | JobState::Stopping { .. }
+        | JobState::Paused => {}
+    }
+}
+
+/// One a metric, if all of them were measured.
+fn values(
+    spec: &SearchSpec,
+    evaluation: Option<&Evaluation>,
+    sample: Option<&Sample>,
+) -> Option<Vec<f64>> {
+    let metrics = spec.objectives.iter();
+    metrics
+        .map(|objective| JobMetric::named(&objective.metric)?.value(evaluation, sample))
+        .collect()
+}
+
+/// How far into its budget a measure was taken; `None` between two units, where it compares with no other trial's.
+fn place(spec: &SearchSpec, fact: &Fact, step: u64, epoch: f64) -> Option<u64> {
+    let units = match spec.budget.unit {
+        BudgetUnit::Steps => step,
+        BudgetUnit::Epochs if fact.spec.command.is_some() => epoch.round() as u64,
+        BudgetUnit::Epochs => {
+            let per_epoch = fact.spec.steps_per_epoch();
+            step.is_multiple_of(per_epoch).then(|| step / per_epoch)?
+        }
+    };
+    (units > 0).then_some(units)
+}
+
+/// How far into its budget the built-in engine came; nobody knows it of a command, which has done what it was told.
+fn reached(spec: &SearchSpec, fact: &Fact) -> Option<u64> {
+    let step = fact.finished_step?;
+    match spec.budget.unit {
+        _ if fact.spec.command.is_some() => None,
+        BudgetUnit::Steps => Some(step),
+        BudgetUnit::Epochs => Some(step / fact.spec.steps_per_epoch()),
+    }
+}

@@ -1,0 +1,107 @@
+//! Carries studies on, while this process leads: reads what became of their trials' jobs and what users want of them, asks
+//! `muster-search`, and makes jobs of what it answers.
+//!
+//! Everything is level-triggered: a pass reads what the search does not know yet, and writes its events, its state, the trials and the
+//! jobs that follow in one transaction. So a scheduler that is killed at any instant has either done a step whole or not at all.
+//! Nothing is decided here.
+
+mod facts;
+mod step;
+
+use crate::clock;
+use crate::session::chain;
+use crate::wakes::Wakes;
+use muster_model::id::StudyId;
+use muster_search::{EventError, Study, StudyError};
+use muster_store::StoreError;
+use muster_store::pool::{Pool, begin};
+use muster_store::study::search;
+use std::collections::BTreeMap;
+use std::time::Duration;
+use tokio::sync::watch;
+
+/// A wake-up may be missed.
+const LOOK: Duration = Duration::from_secs(2);
+/// Wake-ups that come in so short a time share one look.
+const PAUSE: Duration = Duration::from_millis(5);
+
+/// A step of a study that did not come about. Nothing was changed.
+#[derive(Debug, thiserror::Error)]
+pub enum StepError {
+    #[error("the store failed during the step")]
+    Store(#[from] StoreError),
+    #[error("the stored state does not read as this version's")]
+    State(#[source] serde_json::Error),
+    #[error("the stored document is not valid any more")]
+    Document(#[source] StudyError),
+    #[error("the stored event {seq} is none of this study")]
+    Event {
+        seq: u64,
+        #[source]
+        source: EventError,
+    },
+    #[error("the search broke off")]
+    Search(#[source] tokio::task::JoinError),
+}
+
+/// Searches as they stand after so many events, so that most steps need not read them.
+#[derive(Debug, Default)]
+pub struct Memory {
+    studies: BTreeMap<StudyId, (u64, Study)>,
+}
+
+/// Carries all studies on until this process stops leading.
+pub async fn run(pool: &Pool, mut wakes: Wakes, mut leader: watch::Receiver<bool>) {
+    let mut memory = Memory::default();
+    loop {
+        wakes.studies.mark_unchanged();
+        tokio::select! {
+            _ = leader.wait_for(|leads| !leads) => return,
+            passed = once(pool, &mut memory) => {
+                if let Err(error) = passed {
+                    tracing::warn!(error = %chain(&error), "could not look for studies");
+                }
+            }
+        }
+        tokio::time::sleep(PAUSE).await;
+        tokio::select! {
+            _ = leader.wait_for(|leads| !leads) => return,
+            _ = tokio::time::timeout(LOOK, wakes.studies.changed()) => {}
+        }
+    }
+}
+
+/// One step of every study that has something to take in; how many. A study whose step fails keeps none of the others waiting.
+///
+/// # Errors
+/// When the store does not say which studies there are.
+pub async fn once(pool: &Pool, memory: &mut Memory) -> Result<usize, StoreError> {
+    let mut tx = begin(pool).await?;
+    let due = search::due(&mut tx).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    for id in &due {
+        if let Err(error) = step(pool, memory, *id).await {
+            tracing::warn!(study.id = %id, error = %chain(&error), "the study stands where it stood");
+        }
+    }
+    Ok(due.len())
+}
+
+#[tracing::instrument(name = "scheduler.study", skip_all, fields(study.id = %id))]
+async fn step(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
+    let mut known = memory.studies.remove(&id);
+    let done = loop {
+        match step::take(pool, id, known.take(), clock::now()).await {
+            Err(StepError::Store(error)) if error.is_retryable() => {
+                tracing::debug!(%error, "begun anew after a conflict");
+            }
+            done => break done?,
+        }
+    };
+    if let Some((seq, study)) = done
+        && study.phase() != muster_search::Phase::Finished
+    {
+        memory.studies.insert(id, (seq, study));
+    }
+    Ok(())
+}

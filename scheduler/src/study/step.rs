@@ -1,0 +1,443 @@
+//! One step of one study: everything that its search does not know yet is taken in, and what it answers is carried out, in one
+//! transaction.
+
+use super::StepError;
+use super::facts;
+use crate::clock;
+use muster_model::checkpoint::Origin;
+use muster_model::id::{JobId, StudyId};
+use muster_model::job::Intent;
+use muster_model::spec::JobSpec;
+use muster_model::study::{BudgetUnit, Goal, Stopper, StudyOrder, Told, ToldState, TrialPhase};
+use muster_model::view::{TrialPoint, TrialSource};
+use muster_search::{Action, Event, EventError, Outcome, Phase, Study, Trial, TrialState};
+use muster_store::StoreError;
+use muster_store::job::{self, NewJob};
+use muster_store::pool::{Pool, Transaction, begin};
+use muster_store::study::search::{self, Loaded, Saved, TrialWrite};
+use std::collections::{BTreeMap, VecDeque};
+use time::OffsetDateTime;
+
+/// A state is stored whole after so many events, and an eighth as many as there are trials: events are short, states are not.
+const EVENTS_KEPT_APART: u64 = 32;
+
+/// A study during its step.
+struct Step {
+    id: StudyId,
+    loaded: Loaded,
+    /// Away only while it takes an event in.
+    search: Option<Study>,
+    now: OffsetDateTime,
+    /// What is still to be taken in.
+    queue: VecDeque<Event>,
+    /// JSON of what was taken in.
+    events: Vec<String>,
+    /// What the search itself does not know of its trials.
+    notes: BTreeMap<u32, Note>,
+}
+
+#[derive(Default)]
+struct Note {
+    job_id: Option<JobId>,
+    fed_step: Option<u64>,
+    end_fed: Option<bool>,
+    failure: Option<String>,
+    open: bool,
+}
+
+/// What of a trial is written; when it changes, its row does.
+type Print = (TrialState, u64, u32, usize, Option<u64>);
+
+/// Carries the study on, from `known` if that is how it stands. The number of its events and the search after them; `None` when
+/// the study is gone.
+///
+/// # Errors
+/// [`StepError`]; nothing was changed then.
+pub async fn take(
+    pool: &Pool,
+    id: StudyId,
+    known: Option<(u64, Study)>,
+    now: OffsetDateTime,
+) -> Result<Option<(u64, Study)>, StepError> {
+    let mut tx = begin(pool).await?;
+    let Some(loaded) = search::lock(&mut tx, id).await? else {
+        return Ok(None);
+    };
+    let study = match known {
+        Some((seq, study)) if seq == loaded.seq => study,
+        _ => load(&mut tx, id, &loaded).await?,
+    };
+    let mut step = Step {
+        id,
+        search: Some(study),
+        loaded,
+        now,
+        queue: VecDeque::new(),
+        events: Vec::new(),
+        notes: BTreeMap::new(),
+    };
+    let before: Vec<Print> = step.study().trials().iter().map(print).collect();
+    if step.study().phase() == Phase::Created {
+        step.take_in(&mut tx, Event::Started).await?;
+    }
+    for order in search::take_orders(&mut tx, id).await? {
+        step.obey(&mut tx, order).await?;
+    }
+    for fact in search::facts(&mut tx, id).await? {
+        let trial = &step.study().trials()[fact.number as usize];
+        let told = facts::told(step.study().spec(), trial, &fact);
+        let note = step.notes.entry(fact.number).or_default();
+        note.fed_step = told.fed_step;
+        note.failure = told.failure;
+        note.end_fed = fact.state.phase().is_terminal().then_some(true);
+        for event in told.events {
+            step.take_in(&mut tx, event).await?;
+        }
+    }
+    let seq = step.save(&mut tx, &before).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(step.search.map(|study| (seq, study)))
+}
+
+/// The newest stored state, with the events after it taken in again.
+async fn load(tx: &mut Transaction, id: StudyId, loaded: &Loaded) -> Result<Study, StepError> {
+    let (state, events) = search::state(tx, id).await?;
+    let mut study = match state {
+        Some(text) => serde_json::from_str(&text).map_err(StepError::State)?,
+        None => Study::new(loaded.document.search.clone()).map_err(StepError::Document)?,
+    };
+    let from = loaded.state_seq;
+    let again = tokio::task::spawn_blocking(move || {
+        for (seq, text) in (from + 1..).zip(events) {
+            let event = serde_json::from_str(&text).map_err(StepError::State)?;
+            // What it asked for was carried out when the event was taken in first.
+            study
+                .apply(event)
+                .map_err(|source| StepError::Event { seq, source })?;
+        }
+        Ok(study)
+    });
+    again.await.map_err(StepError::Search)?
+}
+
+fn print(trial: &Trial) -> Print {
+    let reached = trial.outcome.as_ref().map(|outcome| outcome.step);
+    (
+        trial.state,
+        trial.budget,
+        trial.rung,
+        trial.reports.len(),
+        reached,
+    )
+}
+
+impl Step {
+    fn study(&self) -> &Study {
+        self.search
+            .as_ref()
+            .expect("only away while it takes an event in")
+    }
+
+    async fn obey(&mut self, tx: &mut Transaction, order: StudyOrder) -> Result<(), StepError> {
+        // A user has ended it; what was on its way comes too late.
+        if self.loaded.cancelled {
+            return Ok(());
+        }
+        let event = match order {
+            StudyOrder::Pause => Event::Paused,
+            StudyOrder::Resume => Event::Resumed,
+            StudyOrder::Extend { trials } => Event::Extended { trials },
+            StudyOrder::Cancel => {
+                self.loaded.cancelled = true;
+                Event::Closed
+            }
+            StudyOrder::Tell { told } => outside(told),
+        };
+        self.take_in(tx, event).await
+    }
+
+    /// Takes an event in, and whatever follows from carrying out what it leads to.
+    async fn take_in(&mut self, tx: &mut Transaction, event: Event) -> Result<(), StepError> {
+        self.queue.push_back(event);
+        while let Some(event) = self.queue.pop_front() {
+            let text = serde_json::to_string(&event).expect("an event is JSON");
+            match self.apply(event).await? {
+                Ok(actions) => {
+                    self.events.push(text);
+                    for action in actions {
+                        self.carry_out(tx, action).await?;
+                    }
+                }
+                Err(refused) => {
+                    tracing::warn!(error = %refused, event = text, "an event was refused")
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Proposing a trial may take long, and rounds must not wait for it.
+    async fn apply(&mut self, event: Event) -> Result<Result<Vec<Action>, EventError>, StepError> {
+        let mut study = self.search.take().expect("only away in here");
+        let (study, actions) = tokio::task::spawn_blocking(move || {
+            let actions = study.apply(event);
+            (study, actions)
+        })
+        .await
+        .map_err(StepError::Search)?;
+        self.search = Some(study);
+        Ok(actions)
+    }
+
+    async fn carry_out(&mut self, tx: &mut Transaction, action: Action) -> Result<(), StepError> {
+        match action {
+            Action::Create { trial, from, .. } => {
+                let from = from.map(|from| TrialSource {
+                    trial: from.trial,
+                    step: from.step,
+                });
+                self.create(tx, trial, from).await
+            }
+            Action::Continue { trial, .. } => self.go_on(tx, trial).await,
+            Action::Stop { trial } => self.stop(tx, trial).await,
+            Action::Finish => {
+                tracing::info!(study.id = %self.id, "the study has finished");
+                Ok(())
+            }
+        }
+    }
+
+    async fn create(
+        &mut self,
+        tx: &mut Transaction,
+        number: u32,
+        from: Option<TrialSource>,
+    ) -> Result<(), StepError> {
+        if self.loaded.document.job.is_none() {
+            return Ok(());
+        }
+        let spec = match self.job(number) {
+            Ok(spec) => spec,
+            Err(why) => {
+                self.notes.entry(number).or_default().failure = Some(why);
+                self.queue.push_back(Event::Failed { trial: number });
+                return Ok(());
+            }
+        };
+        let origin = match from {
+            Some(source) => self.origin(tx, source).await?,
+            None => None,
+        };
+        let new = NewJob {
+            id: clock::id().into(),
+            tenant_id: self.loaded.tenant_id,
+            submitted_by: self.loaded.created_by,
+            spec,
+        };
+        search::submit(tx, &new, self.id, number, origin, self.now).await?;
+        self.notes.entry(number).or_default().job_id = Some(new.id);
+        Ok(())
+    }
+
+    /// The job of a trial as far as it is told to train now; or what is wrong with it, which only this very point can have.
+    fn job(&self, number: u32) -> Result<JobSpec, String> {
+        let trial = &self.study().trials()[number as usize];
+        let (document, space) = (&self.loaded.document, self.study().space());
+        let mut spec = document
+            .trial(space, number, &trial.point, trial.seed, trial.budget)
+            .map_err(|error| error.to_string())?;
+        let keeps = spec.checkpoint.keep_every_steps.is_some();
+        if let (Stopper::Pbt { interval, .. }, false) = (document.search.stopper, keeps) {
+            // Others may begin from any of its rungs.
+            spec.checkpoint.keep_every_steps = Some(interval * self.per_unit(&spec));
+        }
+        spec.validate().map_err(|errors| errors[0].to_string())?;
+        Ok(spec)
+    }
+
+    /// Optimizer steps in one unit of the budget.
+    fn per_unit(&self, spec: &JobSpec) -> u64 {
+        match self.loaded.document.search.budget.unit {
+            BudgetUnit::Epochs => spec.steps_per_epoch(),
+            BudgetUnit::Steps => 1,
+        }
+    }
+
+    /// The checkpoint that a trial begins from: that which was compared, or the newest before it that is still there.
+    async fn origin(
+        &mut self,
+        tx: &mut Transaction,
+        source: TrialSource,
+    ) -> Result<Option<Origin>, StepError> {
+        let known = self.notes.get(&source.trial).and_then(|note| note.job_id);
+        let job_id = match known {
+            Some(id) => Some(id),
+            None => search::jobs(tx, self.id, &[source.trial])
+                .await?
+                .remove(&source.trial),
+        };
+        let (Some(job_id), Ok(spec)) = (job_id, self.job(source.trial)) else {
+            return Ok(None);
+        };
+        let step = source.step * self.per_unit(&spec);
+        let found = search::checkpoint_at(tx, job_id, step).await?;
+        Ok(found.map(|step| Origin { job_id, step }))
+    }
+
+    async fn go_on(&mut self, tx: &mut Transaction, number: u32) -> Result<(), StepError> {
+        let note = self.notes.entry(number).or_default();
+        note.end_fed = Some(false);
+        if self.loaded.document.job.is_none() {
+            note.open = true;
+            return Ok(());
+        }
+        let job_id = self.job_of(tx, number).await?;
+        let extended = match (job_id, self.job(number)) {
+            (Some(id), Ok(spec)) => search::extend(tx, id, &spec, self.now).await?,
+            _ => false,
+        };
+        if !extended {
+            let why = "its job could not train on: it was deleted".to_owned();
+            self.notes.entry(number).or_default().failure = Some(why);
+            self.queue.push_back(Event::Failed { trial: number });
+        }
+        Ok(())
+    }
+
+    async fn stop(&mut self, tx: &mut Transaction, number: u32) -> Result<(), StepError> {
+        if self.study().trials()[number as usize].state != TrialState::Stopping {
+            return Ok(());
+        }
+        match self.job_of(tx, number).await? {
+            // One that has ended in the meantime answers for itself.
+            Some(id) => {
+                job::set_intent(tx, id, Intent::Cancel, self.now).await?;
+            }
+            None => self.queue.push_back(Event::Stopped { trial: number }),
+        }
+        Ok(())
+    }
+
+    async fn job_of(
+        &mut self,
+        tx: &mut Transaction,
+        number: u32,
+    ) -> Result<Option<JobId>, StepError> {
+        if let Some(id) = self.notes.get(&number).and_then(|note| note.job_id) {
+            return Ok(Some(id));
+        }
+        Ok(search::jobs(tx, self.id, &[number]).await?.remove(&number))
+    }
+
+    /// Writes all that has changed; the number of events by now.
+    async fn save(&mut self, tx: &mut Transaction, before: &[Print]) -> Result<u64, StepError> {
+        let tenant = self.loaded.tenant_id;
+        let mut notes = std::mem::take(&mut self.notes);
+        for trial in self.study().trials() {
+            let is_same = before.get(trial.number as usize) == Some(&print(trial));
+            let note = notes.remove(&trial.number);
+            if is_same && note.is_none() {
+                continue;
+            }
+            let row = self.row(trial, note.unwrap_or_default());
+            search::write_trial(tx, self.id, tenant, &row, self.now).await?;
+        }
+        let best: Vec<u32> = self
+            .study()
+            .best()
+            .iter()
+            .map(|trial| trial.number)
+            .collect();
+        search::mark_best(tx, self.id, &best).await?;
+        let seq = self.loaded.seq + self.events.len() as u64;
+        let apart = EVENTS_KEPT_APART + self.study().trials().len() as u64 / 8;
+        let is_over = self.study().phase() == Phase::Finished;
+        let whole = is_over || seq - self.loaded.state_seq >= apart;
+        let saved = Saved {
+            phase: phase(self.study().phase()),
+            cancelled: self.loaded.cancelled,
+            limit: self.study().limit(),
+            seq,
+            before: self.loaded.seq,
+            events: std::mem::take(&mut self.events),
+            state: whole.then(|| serde_json::to_string(self.study()).expect("a state is JSON")),
+        };
+        search::save(tx, self.id, tenant, &saved, self.now).await?;
+        Ok(seq)
+    }
+
+    fn row(&self, trial: &Trial, note: Note) -> TrialWrite {
+        let points = |outcomes: &[Outcome]| outcomes.iter().map(|one| self.point(one)).collect();
+        TrialWrite {
+            number: trial.number,
+            job_id: note.job_id,
+            state: state(trial.state),
+            parameters: self.study().space().parameters(&trial.point),
+            seed: trial.seed,
+            budget: trial.budget,
+            rung: trial.rung,
+            from: trial.from.map(|from| TrialSource {
+                trial: from.trial,
+                step: from.step,
+            }),
+            reports: points(&trial.reports),
+            rungs: points(&trial.rungs),
+            outcome: trial.outcome.as_ref().map(|one| self.point(one)),
+            fed_step: note.fed_step,
+            end_fed: note.end_fed,
+            failure: note.failure,
+            open: note.open,
+        }
+    }
+
+    /// A measure in the metrics' own signs.
+    fn point(&self, outcome: &Outcome) -> TrialPoint {
+        let goals = self.study().spec().objectives.iter().map(|one| one.goal);
+        let value =
+            |(goal, loss): (Goal, &f64)| (loss.abs() < f64::MAX).then(|| goal.as_loss(*loss));
+        TrialPoint {
+            step: outcome.step,
+            values: goals.zip(&outcome.losses).map(value).collect(),
+        }
+    }
+}
+
+/// What somebody outside tells of a trial.
+fn outside(told: Told) -> Event {
+    let (trial, step, values) = (told.trial, told.step, told.values);
+    match told.state {
+        ToldState::Running => Event::Reported {
+            trial,
+            step,
+            values,
+        },
+        ToldState::Finished => Event::Finished {
+            trial,
+            step,
+            values,
+            exhausted: false,
+        },
+        ToldState::Failed => Event::Failed { trial },
+    }
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Created => "created",
+        Phase::Running => "running",
+        Phase::Paused => "paused",
+        Phase::Closing => "closing",
+        Phase::Finished => "finished",
+    }
+}
+
+fn state(state: TrialState) -> TrialPhase {
+    match state {
+        TrialState::Running => TrialPhase::Running,
+        TrialState::Waiting => TrialPhase::Waiting,
+        TrialState::Stopping => TrialPhase::Stopping,
+        TrialState::Completed => TrialPhase::Completed,
+        TrialState::Stopped => TrialPhase::Stopped,
+        TrialState::Failed => TrialPhase::Failed,
+    }
+}

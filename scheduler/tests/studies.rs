@@ -1,0 +1,239 @@
+//! Studies on a real Postgres, with trials that this test trains itself or whose jobs it looks at.
+
+mod support;
+
+use muster_model::id::StudyId;
+use muster_model::job::{Intent, JobPhase};
+use muster_model::study::{StudyOrder, StudyPhase, Told, ToldState, TrialPhase};
+use muster_model::view::TrialView;
+use muster_scheduler::clock;
+use muster_scheduler::study::{Memory, once};
+use muster_store::study::{self, StudyRow, trial};
+use serde_json::{Value, json};
+use support::Store;
+
+fn document(more: Value) -> Value {
+    let mut document = json!({
+        "version": "muster/v1", "kind": "study", "name": "search",
+        "search": {
+            "objectives": [{"metric": "loss", "goal": "minimize"}],
+            "parameters": [
+                {"name": "x", "type": "float", "low": -5.0, "high": 5.0},
+                {"name": "kind", "type": "categorical", "choices": ["a", "b"]},
+            ],
+            "searcher": {"kind": "tpe", "startup": 5},
+            "stopper": {"kind": "asha", "min": 1, "eta": 3},
+            "budget": {"max": 9}, "trials": 24, "concurrency": 4, "seed": 7, "reproducible": true,
+        },
+    });
+    for (key, value) in more.as_object().expect("fields") {
+        document["search"][key] = value.clone();
+    }
+    document
+}
+
+fn loss(trial: &TrialView, step: u64) -> f64 {
+    let x = trial.parameters["x"].as_f64().expect("a number");
+    let shift = if trial.parameters["kind"] == "a" {
+        0.0
+    } else {
+        1.0
+    };
+    (x - 2.0).powi(2) + shift + 1.0 / step as f64
+}
+
+async fn order(store: &Store, id: StudyId, orders: &[StudyOrder]) -> study::Outcome {
+    let mut tx = store.as_member().await;
+    let done = study::order(&mut tx, id, orders, clock::now()).await;
+    tx.commit().await.expect("committed");
+    done.expect("ordered")
+}
+
+async fn shown(store: &Store, id: StudyId) -> StudyRow {
+    let mut tx = store.as_member().await;
+    let found = study::get(&mut tx, id).await.expect("read");
+    found.expect("a study")
+}
+
+async fn all(store: &Store, id: StudyId) -> Vec<TrialView> {
+    let mut tx = store.as_member().await;
+    let found = trial::list(&mut tx, id, None, true, None, 1000).await;
+    found.expect("read")
+}
+
+/// Trains every trial that is asked for; the scheduler is another process each time when `forgets`. Results come in an order that
+/// `turn` decides.
+async fn trained(store: &Store, document: Value, forgets: bool, turn: usize) -> Vec<TrialView> {
+    let id = store.create_study(document).await;
+    let mut memory = Memory::default();
+    let mut open: Vec<TrialView> = Vec::new();
+    for _ in 0..2000 {
+        if forgets {
+            memory = Memory::default();
+        }
+        once(&store.pool, &mut memory).await.expect("a pass");
+        let mut tx = store.as_member().await;
+        let asked = trial::ask(&mut tx, id, 10, clock::now()).await;
+        tx.commit().await.expect("committed");
+        open.extend(asked.expect("asked"));
+        if open.is_empty() {
+            break;
+        }
+        let trial = open.remove(turn % open.len());
+        let told = Told {
+            trial: trial.number,
+            step: trial.budget,
+            values: vec![loss(&trial, trial.budget)],
+            state: ToldState::Finished,
+        };
+        // What comes twice changes nothing.
+        let tell = StudyOrder::Tell { told };
+        order(store, id, &[tell.clone(), tell]).await;
+    }
+    let row = shown(store, id).await;
+    assert_eq!(row.phase, StudyPhase::Finished);
+    assert_eq!(row.counts.created, 24);
+    assert_eq!(
+        row.counts.running + row.counts.waiting + row.counts.stopping,
+        0
+    );
+    let trials = all(store, id).await;
+    let best = trials.iter().filter(|trial| trial.best).collect::<Vec<_>>();
+    assert_eq!(best.len(), 1);
+    assert_eq!(best[0].number, row.best[0].number);
+    trials
+}
+
+/// All but ids and times.
+fn same(trials: &[TrialView]) -> Vec<Value> {
+    let kept = trials.iter().map(|trial| {
+        json!([
+            trial.number,
+            trial.state,
+            trial.parameters,
+            trial.seed,
+            trial.budget,
+            trial.rung,
+            trial.rungs,
+            trial.best
+        ])
+    });
+    kept.collect()
+}
+
+#[tokio::test]
+async fn a_study_whose_scheduler_forgets_everything_after_each_step_is_the_same() {
+    let store = Store::new().await;
+    let whole = trained(&store, document(json!({})), false, 0).await;
+    let broken = trained(&store, document(json!({})), true, 0).await;
+    assert_eq!(same(&whole), same(&broken));
+    // Reproducible: in whatever order results come.
+    let shuffled = trained(&store, document(json!({})), true, 3).await;
+    assert_eq!(same(&whole), same(&shuffled));
+    let stopped = whole.iter().filter(|t| t.state == TrialPhase::Stopped);
+    assert!(stopped.count() > 10, "most trials stop early");
+    assert!(
+        whole
+            .iter()
+            .any(|t| t.state == TrialPhase::Completed && t.budget == 9)
+    );
+}
+
+#[tokio::test]
+async fn trials_are_jobs_of_the_studys_tenant_and_end_with_it() {
+    let store = Store::new().await;
+    let mut document = document(json!({
+        "objectives": [{"metric": "test_accuracy", "goal": "maximize"}],
+        "parameters": [{"name": "rate", "field": "engine.optimizer.learning_rate", "type": "float", "low": 0.01, "high": 0.1}],
+        "concurrency": 2, "searcher": {"kind": "random"},
+    }));
+    document["job"] = json!({
+        "engine": {"model": {"kind": "mlp", "hidden": [8]}, "dataset": {"name": "fashion-mnist"}, "optimizer": {"kind": "sgd"}, "batch": 64},
+    });
+    let id = store.create_study(document).await;
+    let mut memory = Memory::default();
+    assert_eq!(once(&store.pool, &mut memory).await.expect("a pass"), 1);
+    assert_eq!(
+        once(&store.pool, &mut memory).await.expect("a pass"),
+        0,
+        "nothing is left to take in"
+    );
+    let trials = all(&store, id).await;
+    assert_eq!(trials.len(), 2);
+    for trial in &trials {
+        let job = store.job(trial.job_id.expect("a job")).await;
+        assert_eq!(job.spec.name, format!("search-{}", trial.number));
+        assert_eq!(job.spec.stop.epochs, Some(1), "the first rung");
+        assert_eq!(trial.job_phase, Some(JobPhase::Queued));
+    }
+    assert_eq!(
+        order(&store, id, &[StudyOrder::Cancel]).await,
+        study::Outcome::Done
+    );
+    once(&store.pool, &mut memory).await.expect("a pass");
+    let row = shown(&store, id).await;
+    assert_eq!((row.phase, row.counts.stopping), (StudyPhase::Closing, 2));
+    for trial in &trials {
+        let job = store.job(trial.job_id.expect("a job")).await;
+        assert_eq!(job.intent, Intent::Cancel);
+    }
+    // A round obeys, and the search hears of it.
+    let policy =
+        muster_core::policy::Policy::named(muster_core::policies::name::PolicyName::Muster);
+    let mut rounds = muster_core::Memory::default();
+    muster_scheduler::round::once(&store.pool, &policy, &mut rounds)
+        .await
+        .expect("a round");
+    once(&store.pool, &mut memory).await.expect("a pass");
+    let row = shown(&store, id).await;
+    assert_eq!((row.phase, row.counts.stopped), (StudyPhase::Cancelled, 2));
+    let refused = order(&store, id, &[StudyOrder::Extend { trials: 1 }]).await;
+    assert_eq!(
+        refused,
+        study::Outcome::Refused {
+            phase: StudyPhase::Cancelled
+        }
+    );
+}
+
+#[tokio::test]
+async fn a_study_is_paused_resumed_and_extended() {
+    let store = Store::new().await;
+    let id = store
+        .create_study(document(
+            json!({"trials": 2, "concurrency": 1, "stopper": {"kind": "none"}}),
+        ))
+        .await;
+    let mut memory = Memory::default();
+    once(&store.pool, &mut memory).await.expect("a pass");
+    let finish = |trial: u32| StudyOrder::Tell {
+        told: Told {
+            trial,
+            step: 9,
+            values: vec![1.0],
+            state: ToldState::Finished,
+        },
+    };
+    order(&store, id, &[StudyOrder::Pause, finish(0)]).await;
+    once(&store.pool, &mut memory).await.expect("a pass");
+    let row = shown(&store, id).await;
+    assert_eq!(
+        (row.phase, row.counts.created, row.counts.completed),
+        (StudyPhase::Paused, 1, 1)
+    );
+    order(&store, id, &[StudyOrder::Resume]).await;
+    once(&store.pool, &mut memory).await.expect("a pass");
+    order(&store, id, &[finish(1)]).await;
+    once(&store.pool, &mut memory).await.expect("a pass");
+    let row = shown(&store, id).await;
+    assert_eq!((row.phase, row.counts.created), (StudyPhase::Finished, 2));
+    assert!(row.finished_at.is_some());
+    order(&store, id, &[StudyOrder::Extend { trials: 3 }]).await;
+    once(&store.pool, &mut memory).await.expect("a pass");
+    let row = shown(&store, id).await;
+    assert_eq!(
+        (row.phase, row.counts.created, row.counts.limit),
+        (StudyPhase::Running, 3, 5)
+    );
+    assert!(row.finished_at.is_none());
+}
