@@ -119,11 +119,12 @@ impl StudySpec {
             !is_command || whole || budget.field.is_some(),
             "where the command is told how far to train, such as command.env.EPOCHS, because this stopper lets trials train in parts",
         );
+        // Whoever trains outside copies checkpoints by itself; a job cannot begin from another job's yet.
         errors.check(
             "search.stopper",
-            "pbt with a command",
-            !is_command || !matches!(self.search.stopper, Stopper::Pbt { .. }),
-            "another, or a job of the built-in engine, whose checkpoints can be copied",
+            "pbt, with a job",
+            !matches!(self.search.stopper, Stopper::Pbt { .. }),
+            "another, or a study without a job whose trials are trained outside: jobs cannot begin from other jobs' checkpoints yet",
         );
     }
 
