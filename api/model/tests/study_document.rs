@@ -161,3 +161,61 @@ fn parameters_of_different_branches_may_go_to_one_place() {
     study.validate().expect("valid");
     assert!(mistake(branches("sgd")).starts_with("search.parameters[3].field is "));
 }
+
+/// A study whose trials run a program, told by a variable how far to train.
+fn program() -> Value {
+    let mut document = example();
+    document["search"]["budget"]["field"] = json!("command.env.EPOCHS");
+    document["search"]["parameters"] = json!([
+        {"name": "rate", "field": "command.env.RATE", "type": "float", "low": 0.001, "high": 0.5, "log": true},
+        {"name": "width", "field": "command.argv[2]", "type": "int", "low": 8, "high": 64},
+    ]);
+    document["job"] = json!({"command": {"argv": ["python", "train.py", "WIDTH"]}});
+    document
+}
+
+#[test]
+fn a_programs_trials_are_told_their_values_and_their_budget_as_text() {
+    let study: StudySpec = serde_json::from_value(program()).expect("a document");
+    let space = study.validate().expect("valid");
+    let job = study.trial(&space, 0, &[Some(0.25), Some(16.0)], 9, 3);
+    let command = job.expect("a job").command.expect("a command");
+    assert_eq!(command.argv, ["python", "train.py", "16"]);
+    assert_eq!(command.env["EPOCHS"], "3");
+    assert_eq!(command.env["RATE"], "0.25");
+}
+
+#[test]
+fn nothing_but_the_budget_says_how_far_a_trial_trains() {
+    let mut document = example();
+    document["job"]["stop"]["epochs"] = json!(5);
+    assert_eq!(
+        mistake(document),
+        "job.stop.epochs is given; expected left out: search.budget says how far trials train"
+    );
+    let mut document = program();
+    document["search"]["parameters"][0]["field"] = json!("command.env.EPOCHS");
+    let text = mistake(document);
+    assert!(
+        text.contains("another than command.env.EPOCHS, which the study says"),
+        "{text}"
+    );
+    for field in ["retries", "name", "command"] {
+        let mut document = program();
+        document["search"]["budget"]["field"] = json!(field);
+        let text = mistake(document);
+        assert!(
+            text.starts_with(&format!("search.budget.field is {field}; ")),
+            "{text}"
+        );
+    }
+    let mut document = program();
+    document["search"]["budget"] = json!({"max": 9});
+    assert!(mistake(document).starts_with("search.budget.field is missing; "));
+    let mut document = example();
+    document["search"]["budget"]["field"] = json!("command.env.EPOCHS");
+    assert!(
+        mistake(document)
+            .starts_with("search.budget.field is command.env.EPOCHS; expected left out")
+    );
+}

@@ -102,29 +102,42 @@ impl StudySpec {
             );
         }
         let is_command = job.get("command").is_some();
-        let shown = budget.field.as_deref().unwrap_or("missing");
-        errors.check(
-            "search.budget.field",
-            shown,
-            is_command || budget.field.is_none(),
-            "left out: the built-in engine is told by its stop part",
-        );
-        let whole = matches!(
-            self.search.stopper,
-            Stopper::None {} | Stopper::Median { .. }
-        );
-        errors.check(
-            "search.budget.field",
-            shown,
-            !is_command || whole || budget.field.is_some(),
-            "where the command is told how far to train, such as command.env.EPOCHS, because this stopper lets trials train in parts",
-        );
+        self.check_budget_field(is_command, errors);
         // Whoever trains outside copies checkpoints by itself; a job cannot begin from another job's yet.
         errors.check(
             "search.stopper",
             "pbt, with a job",
             !matches!(self.search.stopper, Stopper::Pbt { .. }),
             "another, or a study without a job whose trials are trained outside: jobs cannot begin from other jobs' checkpoints yet",
+        );
+    }
+
+    /// Where a command is told how far to train: a place of its own, whose value in the job only holds that place.
+    fn check_budget_field(&self, is_command: bool, errors: &mut Errors) {
+        let in_parts = !matches!(
+            self.search.stopper,
+            Stopper::None {} | Stopper::Median { .. }
+        );
+        let Some(field) = &self.search.budget.field else {
+            errors.check(
+                "search.budget.field",
+                "missing",
+                !is_command || !in_parts,
+                "where the command is told how far to train, such as command.env.EPOCHS, because this stopper lets trials train in parts",
+            );
+            return;
+        };
+        if !is_command {
+            let expected = "left out: the built-in engine is told by its stop part";
+            errors.check("search.budget.field", field, false, expected);
+            return;
+        }
+        let text = ["command.env.", "command.argv["];
+        errors.check(
+            "search.budget.field",
+            field,
+            field == "command.steps" || text.iter().any(|start| field.starts_with(start)),
+            "a variable, an argument or the steps of the command: command.env.NAME, command.argv[1] or command.steps",
         );
     }
 
@@ -185,6 +198,7 @@ impl StudySpec {
     fn own_fields(&self) -> Vec<&str> {
         let mut fields = OWN.to_vec();
         fields.push(stop_field(self.search.budget.unit));
+        fields.extend(self.search.budget.field.as_deref());
         fields
     }
 
