@@ -79,6 +79,10 @@ fn a_run_through_three_sizes_keeps_its_processes_and_its_accuracy() {
     for (consistency, tolerance) in [
         (json!({ "kind": "bsp" }), 0.005),
         (json!({ "kind": "ssp", "staleness": 2 }), 0.03),
+        (
+            json!({ "kind": "ssp", "staleness": 2, "eager": true }),
+            0.03,
+        ),
     ] {
         let document = spec(json!({
             "stop": { "epochs": 60 },

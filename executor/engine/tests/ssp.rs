@@ -4,7 +4,7 @@ mod loopback;
 
 use loopback::{BATCH, Job, forever, fresh, size, stats};
 use muster_engine::optimizer::{Optimizer, Rule};
-use muster_engine::worker::{Reply, Shards};
+use muster_engine::worker::{Eager, Reply, Shards};
 use muster_model::spec::{Consistency, Rate};
 use proptest::prelude::*;
 use std::sync::Barrier;
@@ -60,15 +60,34 @@ fn run(delays: &[Vec<u8>], staleness: u32, eager: bool) -> Vec<Vec<Vec<u64>>> {
     let work = |rank: usize, mut shards: Shards| {
         let mut parameters = fresh().parameters;
         let mut reads = Vec::new();
+        let mut eagerly = Eager::new(staleness, size());
         for step in 0..STEPS {
+            let delay = Duration::from_millis(u64::from(delays[rank][step as usize]));
+            if eager {
+                if !eagerly.may_read(&shards, step) {
+                    eagerly.flush(&mut shards, &forever).unwrap();
+                    parameters.copy_from_slice(eagerly.fresh());
+                }
+                reads.push(seen(&parameters, workers));
+                let compute = |gradients: &mut [f32]| {
+                    thread::sleep(delay);
+                    gradients.copy_from_slice(&one_more(rank));
+                    (stats(0), ())
+                };
+                let pushed = eagerly.overlap(&mut shards, step, &forever, compute);
+                if let (_, Some(reply)) = pushed.unwrap() {
+                    assert!(matches!(reply, Reply::Parameters { clock, .. } if clock == step));
+                    parameters.copy_from_slice(eagerly.fresh());
+                }
+                continue;
+            }
             reads.push(seen(&parameters, workers));
-            thread::sleep(Duration::from_millis(u64::from(
-                delays[rank][step as usize],
-            )));
+            thread::sleep(delay);
             let gradients = one_more(rank);
             let reply = shards.push_pull(step, stats(0), &gradients, &mut parameters, &forever);
             assert!(matches!(reply, Ok(Reply::Parameters { clock, .. }) if clock == step + 1));
         }
+        eagerly.flush(&mut shards, &forever).unwrap();
         done.wait();
         reads
     };
@@ -121,6 +140,47 @@ proptest! {
             prop_assert_eq!(own, (0..STEPS).collect::<Vec<_>>(), "each worker reads its own writes");
         }
     }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 16, ..ProptestConfig::default() })]
+
+    /// Whoever goes on before its answer is there reads nothing older, only without its own last push.
+    #[test]
+    fn no_eager_read_is_older_than_the_bound(delays in delays(), staleness in 1u32..4) {
+        let reads = run(&delays, staleness, true);
+        check(&reads, u64::from(staleness))?;
+        for (rank, reads) in reads.iter().enumerate() {
+            for (step, seen) in (0..).zip(reads) {
+                prop_assert!(seen[rank] <= step && seen[rank] + 1 >= step, "{rank}, {step}: {seen:?}");
+            }
+        }
+    }
+}
+
+/// A worker alone never waits for an answer: each step is computed while the one before travels.
+#[test]
+fn an_eager_worker_within_the_bound_does_not_wait() {
+    let consistency = Consistency::Ssp {
+        staleness: 2,
+        eager: true,
+        rate: Rate::Constant,
+    };
+    let job = Job::start_with(2, 1, consistency, plain());
+    let mut joined = job.joined(0);
+    let mut eager = Eager::new(2, size());
+    // The other has not pushed anything: steps 0 to 2 may be computed, and step 3 may not.
+    for step in 0..3 {
+        assert!(eager.may_read(&joined[1], step), "step {step}");
+        let (_, reply) = eager
+            .overlap(&mut joined[1], step, &forever, |gradients| {
+                gradients.copy_from_slice(&one_more(1));
+                (stats(1), ())
+            })
+            .unwrap();
+        assert_eq!(reply.is_some(), step > 0);
+    }
+    assert!(!eager.may_read(&joined[1], 3), "the bound is 2");
 }
 
 /// Three pushes of another worker came between what it read and what it pushes: a third of it counts.

@@ -334,6 +334,7 @@ fn a_missing_data_set_is_no_reason_to_try_again() {
 fn ssp_and_asp_train_as_well() {
     for consistency in [
         json!({ "kind": "ssp", "staleness": 2 }),
+        json!({ "kind": "ssp", "staleness": 2, "eager": true }),
         json!({ "kind": "asp" }),
     ] {
         let rig = Rig::new();

@@ -1316,8 +1316,8 @@ export interface components {
             kind: "bsp";
         } | {
             /**
-             * @description Parameters are sent to a worker as soon as they change, not only when it would read what is too old (ESSP, Dai et al.,
-             *     2015).
+             * @description A step begins on the parameters that there are, where the bound allows it, while the gradients of the step before still
+             *     travel; newer ones take their place as soon as they come (ESSP, Dai et al., 2015).
              */
             eager?: boolean;
             /** @enum {string} */

@@ -82,8 +82,8 @@ pub enum Consistency {
     Ssp {
         /// 1 to 64 steps.
         staleness: u32,
-        /// Parameters are sent to a worker as soon as they change, not only when it would read what is too old (ESSP, Dai et al.,
-        /// 2015).
+        /// A step begins on the parameters that there are, where the bound allows it, while the gradients of the step before still
+        /// travel; newer ones take their place as soon as they come (ESSP, Dai et al., 2015).
         #[serde(default, skip_serializing_if = "is_false")]
         eager: bool,
         #[serde(default, skip_serializing_if = "Rate::is_constant")]

@@ -3,7 +3,7 @@
 use super::exchange::Exchange;
 use super::room::Broken;
 use super::words::{Answer, Push, Seat};
-use crate::wire::hello::{PushHead, decode_task, decode_u64};
+use crate::wire::hello::{AnswerHead, PushHead, decode_task, decode_u64};
 use crate::wire::view::Handover;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
@@ -111,6 +111,7 @@ pub(super) fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f
             view,
             clock,
             stats,
+            slowest,
             tensors,
             deltas,
             keeps,
@@ -123,7 +124,7 @@ pub(super) fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f
             if keeps {
                 connection.send(Kind::Keep, clock, &[], &[])?;
             }
-            let meta = stats.encode();
+            let meta = AnswerHead { stats, slowest }.encode();
             if let Some(deltas) = deltas {
                 connection.send_bytes(Kind::Deltas, clock, &meta, &deltas)?;
             } else if copied {

@@ -46,6 +46,7 @@ impl Exchange {
                     view: state.view.clone(),
                     clock: clock + 1,
                     stats: state.take_stats(seat.task),
+                    slowest: clock + 1,
                     tensors,
                     deltas,
                     keeps: state.held.is_due(clock + 1),
@@ -274,6 +275,10 @@ impl Exchange {
             buffer.extend_from_slice(tensors.read().expect("no update has panicked").parameters());
         }
         let (version, updates) = (state.version, state.updates);
+        let slowest = match self.is_bsp() {
+            true => version,
+            false => state.slowest(),
+        };
         let keeps = deltas.is_some() && state.held.is_due(version);
         let member = state.member(seat.task).expect("a member is answered");
         if self.backup() > 0 {
@@ -285,6 +290,7 @@ impl Exchange {
             view,
             clock: member.clock,
             stats: state.take_stats(seat.task),
+            slowest,
             tensors,
             deltas,
             keeps,

@@ -25,6 +25,8 @@ pub enum Answer {
         view: Option<Arc<View>>,
         clock: u64,
         stats: StepStats,
+        /// Pushes of all workers for steps before this one are in the parameters.
+        slowest: u64,
         tensors: Arc<RwLock<Tensors>>,
         /// What a worker that has the parameters of the step before lacks of these, encoded.
         deltas: Option<Arc<Vec<u8>>>,

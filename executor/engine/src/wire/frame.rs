@@ -45,7 +45,8 @@ pub enum Kind {
     Pull = 6,
     /// → gradients of the step named by the clock. Small part: [`super::hello::PushHead`].
     Push = 7,
-    /// ← parameters. Clock: the step to do next. Small part: [`super::hello::StepStats`] summed over the workers.
+    /// ← parameters. Clock: the step to do next. Small part: [`super::hello::AnswerHead`], its counts
+    /// summed over the workers.
     Parameters = 8,
     /// ← the step cannot be completed. Clock: the version. Small part: 1 byte, 1 if a peer was lost, 0 if all left in order.
     Interrupted = 9,

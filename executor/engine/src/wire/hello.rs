@@ -105,6 +105,39 @@ impl StepStats {
     }
 }
 
+/// The small part of an answer with parameters.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct AnswerHead {
+    pub stats: StepStats,
+    /// Pushes of all workers for steps before this one are in the parameters.
+    pub slowest: u64,
+}
+
+impl AnswerHead {
+    /// Length on the wire.
+    pub const BYTES: usize = 8 + StepStats::BYTES;
+
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&self.slowest.to_le_bytes());
+        out[8..].copy_from_slice(&self.stats.encode());
+        out
+    }
+
+    /// # Errors
+    /// [`WireError::Malformed`] when the part has another length.
+    pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
+        let (slowest, stats) = meta
+            .split_at_checked(8)
+            .ok_or(WireError::Malformed("head of an answer"))?;
+        Ok(Self {
+            slowest: decode_u64(slowest)?,
+            stats: StepStats::decode(stats)?,
+        })
+    }
+}
+
 /// The small part of a push.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct PushHead {

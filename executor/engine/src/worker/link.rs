@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::compress::Feedback;
 use crate::squeeze::{Salt, Squeeze};
-use crate::wire::hello::{Hello, PushHead, StepStats, Welcome, decode_u64};
+use crate::wire::hello::{AnswerHead, Hello, PushHead, StepStats, Welcome, decode_u64};
 use crate::wire::view::{Change, Departed, Tally, View};
 use crate::wire::{Connection, Header, Kind, WireError, connect};
 use muster_model::id::TaskId;
@@ -47,6 +47,8 @@ pub(super) struct Told {
     pub departed: Vec<Departed>,
     /// Before the next push this worker hands over what it holds back.
     pub keeps: bool,
+    /// All workers' pushes for steps before this one are in the parameters; 0 where there are none.
+    pub slowest: u64,
 }
 
 impl From<Reply> for Told {
@@ -56,6 +58,7 @@ impl From<Reply> for Told {
             view: None,
             departed: Vec::new(),
             keeps: false,
+            slowest: 0,
         }
     }
 }
@@ -405,15 +408,19 @@ impl Link {
     fn understand(&mut self, header: Header, parts: &mut [&mut [f32]]) -> Result<Told, WireError> {
         let reply = match header.kind {
             Kind::Parameters => {
-                let stats = StepStats::decode(&self.connection.receive_meta(header)?)?;
+                let AnswerHead { stats, slowest } =
+                    AnswerHead::decode(&self.connection.receive_meta(header)?)?;
                 self.connection.receive_payload(header, parts)?;
-                Reply::Parameters {
+                let reply = Reply::Parameters {
                     clock: header.clock,
                     stats,
-                }
+                };
+                let told = Told::from(reply);
+                return Ok(Told { slowest, ..told });
             }
             Kind::Deltas => {
-                let stats = StepStats::decode(&self.connection.receive_meta(header)?)?;
+                let AnswerHead { stats, slowest } =
+                    AnswerHead::decode(&self.connection.receive_meta(header)?)?;
                 let squeeze = self
                     .squeeze
                     .as_ref()
@@ -424,10 +431,12 @@ impl Link {
                 squeeze
                     .decode_pull(&self.codes, parts)
                     .map_err(|_| WireError::Malformed("encoded answer"))?;
-                Reply::Parameters {
+                let reply = Reply::Parameters {
                     clock: header.clock,
                     stats,
-                }
+                };
+                let told = Told::from(reply);
+                return Ok(Told { slowest, ..told });
             }
             Kind::Norm => {
                 let square = decode_u64(&self.connection.receive_meta(header)?)?;

@@ -23,7 +23,7 @@ mod train;
 
 pub use error::WorkerError;
 pub use link::{Link, Reply};
-pub use shards::{Address, Moved, ShardFailure, Shards, Snapshot, first_view};
+pub use shards::{Address, Eager, Moved, ShardFailure, Shards, Snapshot, first_view};
 pub use train::{Ending, RosterSource, Surroundings, run};
 
 use muster_model::assignment::TaskReport;

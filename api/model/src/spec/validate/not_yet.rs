@@ -3,25 +3,13 @@
 //! One function for each group; whoever carries a variant out takes its line away.
 
 use super::Errors;
-use crate::spec::{Compression, Consistency, Exchange, JobSpec};
+use crate::spec::{Compression, Exchange, JobSpec};
 use std::fmt;
 
 impl JobSpec {
     pub(super) fn check_what_is_carried_out(&self, errors: &mut Errors) {
-        consistency(errors, &self.exchange);
         replicas(errors, &self.exchange);
     }
-}
-
-fn consistency(errors: &mut Errors, exchange: &Exchange) {
-    let eager = matches!(exchange.consistency, Consistency::Ssp { eager: true, .. });
-    not_yet(
-        errors,
-        "exchange.consistency.eager",
-        &eager,
-        !eager,
-        "false",
-    );
 }
 
 fn replicas(errors: &mut Errors, exchange: &Exchange) {

@@ -11,7 +11,7 @@ use crate::clock;
 use crate::log;
 use crate::model::{Block, Network};
 use crate::wire::WireError;
-use muster_model::assignment::TaskReport;
+use muster_model::assignment::{Peers, TaskReport};
 use muster_model::id::TaskId;
 use std::time::{Duration, Instant};
 
@@ -51,6 +51,22 @@ impl Duties {
 }
 
 impl Servers<'_> {
+    /// Chief: whether there is a newer task set to look at.
+    pub(super) fn may_look(&mut self) -> bool {
+        let Some(duties) = self.chief.as_mut() else {
+            return false;
+        };
+        if duties.looked_at.elapsed() < PEERS_EVERY {
+            return false;
+        }
+        let is_newer = |peers: Peers| peers.revision > self.peers.revision;
+        let newer = (self.around.peers)().is_some_and(is_newer);
+        if !newer {
+            duties.looked_at = clock::now();
+        }
+        newer
+    }
+
     /// Chief: announces the next view if the task set has changed and everyone who comes is there. `from` is its first step.
     pub(super) fn look(&mut self, from: u64) -> Result<bool, Trouble> {
         let Some(duties) = self.chief.as_mut() else {

@@ -6,6 +6,7 @@
 //! that shard's parameters: at most its part of one step is in some shards and not in others.
 
 mod clip;
+mod eager;
 mod join;
 mod lead;
 
@@ -15,7 +16,7 @@ use super::link::Reply;
 use super::model::Model;
 use super::progress::StepTimes;
 use super::resume::Start;
-use super::shards::{Shards, Snapshot, first_view, known};
+use super::shards::{Eager, Shards, Snapshot, first_view, known};
 use super::train::{Ending, Surroundings};
 use crate::checkpoint::{Contents, Layout};
 use crate::clock;
@@ -27,6 +28,7 @@ use clip::clip_own;
 use join::{addresses, connect, ids};
 use lead::{Decision, Duties};
 use muster_model::assignment::{Peers, TaskLaunch};
+use muster_model::spec::Consistency;
 
 /// A worker among PS shards.
 pub(super) struct Servers<'a> {
@@ -45,6 +47,8 @@ pub(super) struct Servers<'a> {
     noticed: Option<u64>,
     around: &'a Surroundings<'a>,
     gradients: Vec<f32>,
+    /// Where the next step begins before the answer to the last one is there.
+    eager: Option<Eager>,
     chief: Option<Duties>,
 }
 
@@ -53,6 +57,13 @@ enum Following {
     Same,
     Changed,
     Out,
+}
+
+/// What an answer comes to.
+enum Settled {
+    Reply(Reply),
+    /// This worker leaves, or everyone does.
+    Over,
 }
 
 impl<'a> Servers<'a> {
@@ -105,6 +116,14 @@ impl<'a> Servers<'a> {
             bulk_synchronous,
             around,
             gradients: vec![0.0; network.parameter_count()],
+            eager: match exchange.consistency {
+                Consistency::Ssp {
+                    staleness,
+                    eager: true,
+                    ..
+                } => Some(Eager::new(staleness, network.parameter_count())),
+                _ => None,
+            },
         }))
     }
 
@@ -125,6 +144,43 @@ impl<'a> Servers<'a> {
                 Following::Changed
             }
         })
+    }
+
+    /// What an answer to the push of `step` comes to, once whatever it says of others is dealt with.
+    fn settle(&mut self, model: &mut Model, step: u64, reply: Reply) -> Result<Settled, Trouble> {
+        let stop = &self.around.stop;
+        let patience = || !stop.must_hurry();
+        let mut reply = reply;
+        loop {
+            reply = match reply {
+                Reply::Gone => {
+                    let decision = self.decide(step)?;
+                    let parameters = &mut model.parameters;
+                    match decision {
+                        Decision::Stop => {
+                            return Ok(Settled::Over);
+                        }
+                        Decision::WaitOn if !patience() => Reply::GaveUp,
+                        Decision::WaitOn => self.shards.wait_on(parameters, &patience)?,
+                        Decision::GoOn if self.bulk_synchronous => {
+                            self.shards.resume(parameters, &patience)?
+                        }
+                        Decision::GoOn => {
+                            self.follow(model)?;
+                            self.enter(model)?
+                        }
+                    }
+                }
+                Reply::Moved => match self.follow(model)? {
+                    Following::Changed => self.enter(model)?,
+                    Following::Same | Following::Out => {
+                        return Ok(Settled::Over);
+                    }
+                },
+                _ => break,
+            };
+        }
+        Ok(Settled::Reply(reply))
     }
 
     /// Waits for parameters under the view that the worker has heard of.
@@ -193,6 +249,9 @@ impl Exchange for Servers<'_> {
     }
 
     fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+        if let Some(eager) = self.eager.take() {
+            return self.step_eagerly(eager, model, step);
+        }
         if self.bulk_synchronous {
             self.look(step + 1)?;
         } else if self.look(step)? {
@@ -217,35 +276,10 @@ impl Exchange for Servers<'_> {
             &mut model.parameters,
             &patience,
         )?;
-        loop {
-            reply = match reply {
-                Reply::Gone => {
-                    let decision = self.decide(step)?;
-                    let parameters = &mut model.parameters;
-                    match decision {
-                        Decision::Stop => {
-                            return Ok((Answer::Interrupted { lost: false }, times));
-                        }
-                        Decision::WaitOn if !patience() => Reply::GaveUp,
-                        Decision::WaitOn => self.shards.wait_on(parameters, &patience)?,
-                        Decision::GoOn if self.bulk_synchronous => {
-                            self.shards.resume(parameters, &patience)?
-                        }
-                        Decision::GoOn => {
-                            self.follow(model)?;
-                            self.enter(model)?
-                        }
-                    }
-                }
-                Reply::Moved => match self.follow(model)? {
-                    Following::Changed => self.enter(model)?,
-                    Following::Same | Following::Out => {
-                        return Ok((Answer::Interrupted { lost: false }, times));
-                    }
-                },
-                _ => break,
-            };
-        }
+        reply = match self.settle(model, step, reply)? {
+            Settled::Reply(reply) => reply,
+            Settled::Over => return Ok((Answer::Interrupted { lost: false }, times)),
+        };
         if let Following::Out = self.follow(model)? {
             log::line(format_args!("not in the view after step {step}: leaves"));
             return Ok((Answer::Interrupted { lost: false }, times));
@@ -259,6 +293,7 @@ impl Exchange for Servers<'_> {
     }
 
     fn snapshot(&mut self, _: &Model, into: Contents) -> Result<Snapshot, Trouble> {
+        self.push_what_waits()?;
         let mut snapshot = self.shards.snapshot(into)?;
         if self.noticed.is_some() && self.noticed == snapshot.version() {
             let held_back = self.shards.held_back()?;

@@ -2,16 +2,18 @@
 //! the arena; and the worker's side of a change of the view.
 //!
 //! [`step`] is a step's gradients and what comes back, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
-//! hold back of encoded gradients, [`lead`] what only the chief asks of them, [`succession`] which view follows which.
+//! hold back of encoded gradients, [`eager`] a step ahead of its answer under SSP, [`lead`] what only the chief asks of them, [`succession`] which view follows which.
 
 mod at_once;
 mod clip;
+mod eager;
 mod held;
 mod lead;
 mod rescue;
 mod step;
 mod succession;
 
+pub use eager::Eager;
 pub use lead::{Moved, Snapshot, known};
 pub use succession::first_view;
 
@@ -72,6 +74,8 @@ pub struct Shards {
     clipping: Option<Clipping>,
     /// Before its next push this worker is to hand over what it holds back.
     told_to_keep: bool,
+    /// By the newest answers: pushes of all workers for steps before this one are in them.
+    slowest: u64,
     /// The step that comes next by the newest answer.
     next_step: u64,
     /// Chief: the newest change it told, and its first step.
@@ -108,6 +112,7 @@ impl Shards {
             copied: false,
             clipping: None,
             told_to_keep: false,
+            slowest: 0,
             next_step: 0,
             announced: None,
         })
@@ -167,6 +172,12 @@ impl Shards {
             let squeeze = Squeeze::new(&compression.codecs, &compression.blocks, pieces);
             link.squeeze = Some(squeeze.expect("the codecs were tried"));
         }
+    }
+
+    /// All workers' pushes for steps before this one are in the newest answers.
+    #[must_use]
+    pub fn slowest(&self) -> u64 {
+        self.slowest
     }
 
     /// The view that is worked by.
@@ -304,6 +315,9 @@ impl Shards {
             Reply::GaveUp => 6,
         };
         self.departed.clear();
+        if let Some(slowest) = all.iter().map(|told| told.slowest).min() {
+            self.slowest = slowest;
+        }
         let mut worst: Option<Reply> = None;
         for told in all {
             self.told_to_keep |= told.keeps;

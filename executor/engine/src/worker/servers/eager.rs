@@ -1,0 +1,134 @@
+//! Steps that begin before the answer to the last one is there.
+
+use super::super::exchange::{Answer, Trouble};
+use super::super::link::Reply;
+use super::super::model::Model;
+use super::super::progress::StepTimes;
+use super::super::shards::Eager;
+use super::clip::clip_own;
+use super::{Following, Servers, Settled};
+use crate::clock;
+use crate::wire::hello::StepStats;
+
+impl Servers<'_> {
+    /// Computes `step` while the gradients of the step before travel, on parameters as old as the bound allows.
+    pub(super) fn step_eagerly(
+        &mut self,
+        mut eager: Eager,
+        model: &mut Model,
+        step: u64,
+    ) -> Result<(Answer, StepTimes), Trouble> {
+        let taken = self.eagerly(&mut eager, model, step);
+        self.eager = Some(eager);
+        taken
+    }
+
+    fn eagerly(
+        &mut self,
+        eager: &mut Eager,
+        model: &mut Model,
+        step: u64,
+    ) -> Result<(Answer, StepTimes), Trouble> {
+        let mut step = step;
+        let mut counted = StepStats::default();
+        let began = clock::now();
+        if self.may_look() || !eager.may_read(&self.shards, step) {
+            let pushed = eager.waiting();
+            let around = self.around;
+            let reply = eager.flush(&mut self.shards, &|| !around.stop.must_hurry())?;
+            match self.take_in(eager, model, pushed, reply)? {
+                Ok(None) => {}
+                Ok(Some((next, stats))) => {
+                    step = next;
+                    counted.add(stats);
+                }
+                Err(answer) => return Ok((answer, StepTimes::default())),
+            }
+            if self.look(step)? {
+                self.follow(model)?;
+                match self.enter(model)? {
+                    Reply::Parameters { clock, .. } => step = clock,
+                    other => return Ok((other.into(), StepTimes::default())),
+                }
+            }
+        }
+        let waited = began.elapsed();
+        let pushed = eager.waiting();
+        let (limit, around) = (self.clip_own, self.around);
+        let ((times, computed), reply) = eager.overlap(
+            &mut self.shards,
+            step,
+            &|| !around.stop.must_hurry(),
+            |gradients| {
+                let (stats, times) = model.gradient(step, gradients, &mut |_, _| {});
+                if let Some(limit) = limit {
+                    let targets = stats.examples * model.network.targets() as u64;
+                    clip_own(&model.network, gradients, targets, limit);
+                }
+                (stats, (times, clock::now()))
+            },
+        )?;
+        let mut times = times;
+        let mut next = step + 1;
+        match self.take_in(eager, model, pushed, reply)? {
+            Ok(None) => {}
+            Ok(Some((from, stats))) => {
+                // A view that began meanwhile counts steps anew; what was computed under the old one is no part of it.
+                if eager.waiting().is_none() {
+                    next = from;
+                }
+                counted.add(stats);
+            }
+            Err(answer) => return Ok((answer, times)),
+        }
+        // What was waited for, not what travelled meanwhile.
+        times.exchange = waited + computed.elapsed();
+        if let Some(pushed) = pushed {
+            self.tell(pushed)?;
+        }
+        let answer = Answer::Parameters {
+            step: next,
+            stats: counted,
+        };
+        Ok((answer, times))
+    }
+
+    /// The answer to the push of an earlier step: its parameters become the model's. The step that comes next by it and what was counted; or
+    /// why there is none.
+    fn take_in(
+        &mut self,
+        eager: &mut Eager,
+        model: &mut Model,
+        pushed: Option<u64>,
+        reply: Option<Reply>,
+    ) -> Result<Result<Option<(u64, StepStats)>, Answer>, Trouble> {
+        let (Some(pushed), Some(reply)) = (pushed, reply) else {
+            return Ok(Ok(None));
+        };
+        if let Reply::Parameters { clock, stats } = reply {
+            model.parameters.copy_from_slice(eager.fresh());
+            if let Following::Out = self.follow(model)? {
+                return Ok(Err(Answer::Interrupted { lost: false }));
+            }
+            return Ok(Ok(Some((clock, stats))));
+        }
+        eager.forget();
+        match self.settle(model, pushed, reply)? {
+            Settled::Reply(Reply::Parameters { clock, stats }) => Ok(Ok(Some((clock, stats)))),
+            Settled::Reply(other) => Ok(Err(other.into())),
+            Settled::Over => Ok(Err(Answer::Interrupted { lost: false })),
+        }
+    }
+
+    /// Chief: what waits is pushed before the shards are read. Whatever is the matter with others is found out at the next step.
+    pub(super) fn push_what_waits(&mut self) -> Result<(), Trouble> {
+        let Some(mut eager) = self.eager.take() else {
+            return Ok(());
+        };
+        let around = self.around;
+        let flushed = eager.flush(&mut self.shards, &|| !around.stop.must_hurry());
+        self.eager = Some(eager);
+        flushed?;
+        Ok(())
+    }
+}
