@@ -188,7 +188,22 @@ fn workers_that_sum_gradients_tell_their_noise() {
         samples(&crew.chief().events()).last().unwrap().noise_scale
     };
     assert_eq!(noise(1), None);
-    assert!(noise(2).is_some_and(|scale| scale > 0.0));
+    let among_themselves = noise(2).unwrap();
+    assert!(among_themselves > 0.0);
+    // PS shards see the same gradients, each its part of them.
+    let rig = Rig::new();
+    let document = spec(json!({ "stop": { "steps": 200 } }));
+    let mut revision = rig.start(&Launch::new(1, 2, 2, document));
+    revision.succeed();
+    let by_shards = samples(&revision.chief().events())
+        .last()
+        .unwrap()
+        .noise_scale;
+    let ratio = by_shards.unwrap() / among_themselves;
+    assert!(
+        (ratio - 1.0).abs() < 0.05,
+        "{by_shards:?} and {among_themselves}"
+    );
 }
 
 #[test]

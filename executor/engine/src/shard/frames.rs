@@ -112,6 +112,7 @@ pub(super) fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f
             clock,
             stats,
             slowest,
+            noise,
             tensors,
             deltas,
             keeps,
@@ -124,7 +125,12 @@ pub(super) fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f
             if keeps {
                 connection.send(Kind::Keep, clock, &[], &[])?;
             }
-            let meta = AnswerHead { stats, slowest }.encode();
+            let meta = AnswerHead {
+                stats,
+                slowest,
+                noise,
+            }
+            .encode();
             if let Some(deltas) = deltas {
                 connection.send_bytes(Kind::Deltas, clock, &meta, &deltas)?;
             } else if copied {

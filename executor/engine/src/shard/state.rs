@@ -6,7 +6,7 @@ use super::held::Held;
 use super::tensors::Tensors;
 use super::words::Push;
 use crate::squeeze::Squeeze;
-use crate::wire::hello::StepStats;
+use crate::wire::hello::{NoisePart, StepStats};
 use crate::wire::view::{Change, Departed, Tally, View};
 use muster_model::id::TaskId;
 use muster_model::spec::Consistency;
@@ -116,6 +116,8 @@ pub(super) struct State {
     /// Whether its own pieces have been handed over.
     pub handed_over: bool,
     pub tally: Tally,
+    /// Of the newest step in which it was measured, until the chief has it.
+    pub noise: NoisePart,
     /// Of the present step, where it is complete and waits for the chief's word.
     pub sum: Option<Sum>,
     /// What workers hold back, where it is in a checkpoint or comes from one.
@@ -154,6 +156,7 @@ impl State {
                 received: 0,
                 took_us: 0,
             },
+            noise: NoisePart::default(),
             sum: None,
             held: Held::default(),
             follower: None,

@@ -6,12 +6,15 @@ use super::tensors::Factors;
 use super::words::{Answer, Push, Seat};
 use crate::clock;
 use crate::squeeze::Salt;
-use crate::wire::hello::StepStats;
+use crate::wire::hello::{NoisePart, StepStats};
 use crate::wire::view::{Departed, View};
 use muster_model::id::TaskId;
 use muster_model::spec::{Consistency, Rate};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
+
+/// BSP: steps from one measurement of the gradients' noise to the next, each of which reads them once more.
+const NOISE_EVERY: u64 = 8;
 
 /// A worker that has not come holds up the others for so long before the chief is asked whether it ever will.
 const AWAITED_AFTER: Duration = Duration::from_millis(300);
@@ -47,6 +50,7 @@ impl Exchange {
                     clock: clock + 1,
                     stats: state.take_stats(seat.task),
                     slowest: clock + 1,
+                    noise: state.take_noise(seat.task),
                     tensors,
                     deltas,
                     keeps: state.held.is_due(clock + 1),
@@ -140,10 +144,19 @@ impl Exchange {
     pub(super) fn take_pushes(&self, state: &mut State) -> (Vec<(TaskId, Vec<f32>)>, f32) {
         let mut pushes = Vec::with_capacity(state.members.len());
         let mut targets = 0;
+        let measures = state.version.is_multiple_of(NOISE_EVERY);
+        let mut noise = NoisePart::default();
         for member in &mut state.members {
             if let Some(push) = member.push.take() {
                 targets += push.targets;
                 state.stats.add(push.stats);
+                if measures && push.targets > 0 {
+                    let inverse = 1.0 / push.targets as f64;
+                    let tensors = state.tensors.read().expect("no update has panicked");
+                    noise.squares += tensors.square_norm(&push.gradients, inverse as f32);
+                    noise.inverses += inverse;
+                    noise.pushes += 1;
+                }
                 pushes.push((member.task, push.gradients));
             }
         }
@@ -152,6 +165,9 @@ impl Exchange {
             // The mean is over what counted.
             _ => 1.0 / targets.max(1) as f32,
         };
+        if measures {
+            state.noise = noise;
+        }
         (pushes, scale)
     }
 
@@ -171,6 +187,10 @@ impl Exchange {
 
     /// BSP: the step's sum is applied; makes the answer, and lets the copy have it too.
     pub(super) fn complete(&self, state: &mut State, sum: (TaskId, Vec<f32>), factors: Factors) {
+        if state.version.is_multiple_of(NOISE_EVERY) {
+            let tensors = state.tensors.read().expect("no update has panicked");
+            state.noise.whole = tensors.square_norm(&sum.1, factors.scale);
+        }
         if let Some(squeeze) = state.squeeze.as_ref().filter(|_| self.answers_encoded()) {
             let salt = Salt {
                 seed: self.recipe.seed,
@@ -291,6 +311,7 @@ impl Exchange {
             clock: member.clock,
             stats: state.take_stats(seat.task),
             slowest,
+            noise: state.take_noise(seat.task),
             tensors,
             deltas,
             keeps,
@@ -309,6 +330,14 @@ impl Exchange {
 }
 
 impl State {
+    /// Likewise.
+    fn take_noise(&mut self, task: TaskId) -> NoisePart {
+        match self.is_chief(task) {
+            true => std::mem::take(&mut self.noise),
+            false => NoisePart::default(),
+        }
+    }
+
     /// The counts go to the chief.
     fn take_stats(&mut self, task: TaskId) -> StepStats {
         match self.is_chief(task) {

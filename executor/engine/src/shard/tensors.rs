@@ -308,19 +308,24 @@ impl Tensors {
         });
     }
 
-    /// Adds up `gradients` in their order, into the first; the square of the norm of the sum times `scale`. Running statistics are no
-    /// gradients.
+    /// Adds up `gradients` in their order, into the first; the square of the norm of the sum times `scale`.
     pub fn sum_up(&self, gradients: &mut [&mut [f32]], scale: f32) -> f64 {
         let (first, others) = gradients
             .split_first_mut()
             .expect("a step has at least one gradient");
         add_up(first, others, self.threads);
+        self.square_norm(first, scale)
+    }
+
+    /// The square of the norm of these gradients times `scale`. Running statistics are no gradients.
+    #[must_use]
+    pub fn square_norm(&self, gradients: &[f32], scale: f32) -> f64 {
         let counted = self
             .segments
             .iter()
             .filter(|segment| segment.role != Role::Statistic);
         let parts: Vec<(&[f32], f32)> = counted
-            .map(|segment| (&first[segment.range.clone()], scale))
+            .map(|segment| (&gradients[segment.range.clone()], scale))
             .collect();
         optimizer::square_norm(&parts, self.threads)
     }

@@ -1,7 +1,7 @@
 //! What the exchange is given and what it answers.
 
 use super::tensors::Tensors;
-use crate::wire::hello::StepStats;
+use crate::wire::hello::{NoisePart, StepStats};
 use crate::wire::view::{Departed, View};
 use muster_model::id::TaskId;
 use std::sync::{Arc, RwLock};
@@ -27,6 +27,8 @@ pub enum Answer {
         stats: StepStats,
         /// Pushes of all workers for steps before this one are in the parameters.
         slowest: u64,
+        /// Chief: as it was measured.
+        noise: NoisePart,
         tensors: Arc<RwLock<Tensors>>,
         /// What a worker that has the parameters of the step before lacks of these, encoded.
         deltas: Option<Arc<Vec<u8>>>,

@@ -105,34 +105,82 @@ impl StepStats {
     }
 }
 
+/// What a shard has measured of its part of a step, from which the gradient noise scale comes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct NoisePart {
+    /// Over the pushes of the step, the square norms of the mean gradients.
+    pub squares: f64,
+    /// Over the pushes, one over the targets.
+    pub inverses: f64,
+    /// The square norm of the mean of all.
+    pub whole: f64,
+    /// How many pushes; 0 where nothing was measured.
+    pub pushes: u64,
+}
+
+impl NoisePart {
+    /// Length on the wire.
+    pub const BYTES: usize = 32;
+
+    fn encode(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&self.squares.to_le_bytes());
+        out[8..16].copy_from_slice(&self.inverses.to_le_bytes());
+        out[16..24].copy_from_slice(&self.whole.to_le_bytes());
+        out[24..].copy_from_slice(&self.pushes.to_le_bytes());
+        out
+    }
+
+    fn decode(part: &[u8]) -> Result<Self, WireError> {
+        let word = |at: usize| decode_u64(part.get(at..at + 8).unwrap_or_default());
+        Ok(Self {
+            squares: f64::from_bits(word(0)?),
+            inverses: f64::from_bits(word(8)?),
+            whole: f64::from_bits(word(16)?),
+            pushes: word(24)?,
+        })
+    }
+
+    /// Adds what another shard has measured of the same pushes.
+    pub fn join(&mut self, other: Self) {
+        self.squares += other.squares;
+        self.whole += other.whole;
+    }
+}
+
 /// The small part of an answer with parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct AnswerHead {
     pub stats: StepStats,
     /// Pushes of all workers for steps before this one are in the parameters.
     pub slowest: u64,
+    pub noise: NoisePart,
 }
 
 impl AnswerHead {
     /// Length on the wire.
-    pub const BYTES: usize = 8 + StepStats::BYTES;
+    pub const BYTES: usize = 8 + NoisePart::BYTES + StepStats::BYTES;
 
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
         let mut out = [0; Self::BYTES];
-        out[..8].copy_from_slice(&self.slowest.to_le_bytes());
-        out[8..].copy_from_slice(&self.stats.encode());
+        let (slowest, rest) = out.split_at_mut(8);
+        let (noise, stats) = rest.split_at_mut(NoisePart::BYTES);
+        slowest.copy_from_slice(&self.slowest.to_le_bytes());
+        noise.copy_from_slice(&self.noise.encode());
+        stats.copy_from_slice(&self.stats.encode());
         out
     }
 
     /// # Errors
     /// [`WireError::Malformed`] when the part has another length.
     pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
-        let (slowest, stats) = meta
-            .split_at_checked(8)
-            .ok_or(WireError::Malformed("head of an answer"))?;
+        const SHORT: WireError = WireError::Malformed("head of an answer");
+        let (slowest, rest) = meta.split_at_checked(8).ok_or(SHORT)?;
+        let (noise, stats) = rest.split_at_checked(NoisePart::BYTES).ok_or(SHORT)?;
         Ok(Self {
             slowest: decode_u64(slowest)?,
+            noise: NoisePart::decode(noise)?,
             stats: StepStats::decode(stats)?,
         })
     }
@@ -238,6 +286,25 @@ mod tests {
             (u64::MAX, 7, 3)
         );
         assert!(StepStats::decode(&[0; 31]).is_err());
+    }
+
+    #[test]
+    fn the_head_of_an_answer_survives_the_wire() {
+        let head = AnswerHead {
+            stats: StepStats {
+                examples: 5,
+                ..StepStats::default()
+            },
+            slowest: 77,
+            noise: NoisePart {
+                squares: 0.1,
+                inverses: 0.25,
+                whole: 0.3,
+                pushes: 4,
+            },
+        };
+        assert_eq!(AnswerHead::decode(&head.encode()).unwrap(), head);
+        assert!(AnswerHead::decode(&head.encode()[1..]).is_err());
     }
 
     #[test]

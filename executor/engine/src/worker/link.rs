@@ -3,7 +3,7 @@
 use crate::clock;
 use crate::compress::Feedback;
 use crate::squeeze::{Salt, Squeeze};
-use crate::wire::hello::{AnswerHead, Hello, PushHead, StepStats, Welcome, decode_u64};
+use crate::wire::hello::{AnswerHead, Hello, NoisePart, PushHead, StepStats, Welcome, decode_u64};
 use crate::wire::view::{Change, Departed, Tally, View};
 use crate::wire::{Connection, Header, Kind, WireError, connect};
 use muster_model::id::TaskId;
@@ -49,6 +49,8 @@ pub(super) struct Told {
     pub keeps: bool,
     /// All workers' pushes for steps before this one are in the parameters; 0 where there are none.
     pub slowest: u64,
+    /// Chief: what the shard has measured.
+    pub noise: NoisePart,
 }
 
 impl From<Reply> for Told {
@@ -59,6 +61,7 @@ impl From<Reply> for Told {
             departed: Vec::new(),
             keeps: false,
             slowest: 0,
+            noise: NoisePart::default(),
         }
     }
 }
@@ -408,19 +411,21 @@ impl Link {
     fn understand(&mut self, header: Header, parts: &mut [&mut [f32]]) -> Result<Told, WireError> {
         let reply = match header.kind {
             Kind::Parameters => {
-                let AnswerHead { stats, slowest } =
-                    AnswerHead::decode(&self.connection.receive_meta(header)?)?;
+                let head = AnswerHead::decode(&self.connection.receive_meta(header)?)?;
                 self.connection.receive_payload(header, parts)?;
                 let reply = Reply::Parameters {
                     clock: header.clock,
-                    stats,
+                    stats: head.stats,
                 };
                 let told = Told::from(reply);
-                return Ok(Told { slowest, ..told });
+                return Ok(Told {
+                    slowest: head.slowest,
+                    noise: head.noise,
+                    ..told
+                });
             }
             Kind::Deltas => {
-                let AnswerHead { stats, slowest } =
-                    AnswerHead::decode(&self.connection.receive_meta(header)?)?;
+                let head = AnswerHead::decode(&self.connection.receive_meta(header)?)?;
                 let squeeze = self
                     .squeeze
                     .as_ref()
@@ -433,10 +438,14 @@ impl Link {
                     .map_err(|_| WireError::Malformed("encoded answer"))?;
                 let reply = Reply::Parameters {
                     clock: header.clock,
-                    stats,
+                    stats: head.stats,
                 };
                 let told = Told::from(reply);
-                return Ok(Told { slowest, ..told });
+                return Ok(Told {
+                    slowest: head.slowest,
+                    noise: head.noise,
+                    ..told
+                });
             }
             Kind::Norm => {
                 let square = decode_u64(&self.connection.receive_meta(header)?)?;

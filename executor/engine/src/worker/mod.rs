@@ -12,6 +12,7 @@ mod error;
 mod exchange;
 mod link;
 mod model;
+mod noise;
 mod peers;
 mod progress;
 mod resume;

@@ -2,7 +2,6 @@
 
 use super::coded::Coded;
 use super::head::{HEAD, Head};
-use super::noise::Parts;
 use super::replica::{Replica, Summed};
 use crate::collective::{Group, Reduced};
 use crate::data::slice;
@@ -10,6 +9,7 @@ use crate::fabric::FabricError;
 use crate::model::Block;
 use crate::wire::hello::StepStats;
 use crate::worker::model::Model;
+use crate::worker::noise::Parts;
 use crate::worker::progress::StepTimes;
 use muster_model::id::TaskId;
 use std::ops::Range;

@@ -3,8 +3,8 @@
 //! They are summed with the gradients, so everyone reads the same of the same step: that is how all agree on the step after which
 //! the members change, or training ends, without a message more.
 
-use super::noise::Parts;
 use crate::wire::hello::StepStats;
+use crate::worker::noise::Parts;
 
 /// Floats, a cache line of them.
 pub const HEAD: usize = 16;

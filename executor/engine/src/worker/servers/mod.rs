@@ -14,6 +14,7 @@ use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
 use super::link::Reply;
 use super::model::Model;
+use super::noise::{Noise, Parts};
 use super::progress::StepTimes;
 use super::resume::Start;
 use super::shards::{Eager, Shards, Snapshot, first_view, known};
@@ -47,6 +48,12 @@ pub(super) struct Servers<'a> {
     noticed: Option<u64>,
     around: &'a Surroundings<'a>,
     gradients: Vec<f32>,
+    /// Examples of a step over all workers.
+    batch: usize,
+    /// Whether all of them are in each step.
+    all_count: bool,
+    /// Of gradients, where there is a mean of each step.
+    noise: Noise,
     /// Where the next step begins before the answer to the last one is there.
     eager: Option<Eager>,
     chief: Option<Duties>,
@@ -116,6 +123,9 @@ impl<'a> Servers<'a> {
             bulk_synchronous,
             around,
             gradients: vec![0.0; network.parameter_count()],
+            batch: launch.spec.engine().batch as usize,
+            all_count: bulk_synchronous && exchange.consistency.backup() == 0,
+            noise: Noise::default(),
             eager: match exchange.consistency {
                 Consistency::Ssp {
                     staleness,
@@ -287,6 +297,17 @@ impl Exchange for Servers<'_> {
         if self.shards.take_told_to_keep() && self.chief.is_none() {
             self.shards.hand_over()?;
         }
+        if let Some(part) = self.shards.take_noise().filter(|_| self.all_count) {
+            let targets = model.network.targets() as f64;
+            let parts = Parts {
+                squares: part.squares as f32,
+                // In examples, as the batch is.
+                inverses: (part.inverses * targets) as f32,
+                workers: part.pushes as f32,
+            };
+            let batch = self.batch;
+            self.noise.observe(parts, part.whole, batch);
+        }
         times.exchange = began.elapsed();
         self.tell(step)?;
         Ok((reply.into(), times))
@@ -300,6 +321,10 @@ impl Exchange for Servers<'_> {
             snapshot.contents.extras.extend(held_back);
         }
         Ok(snapshot)
+    }
+
+    fn noise_scale(&self) -> Option<f64> {
+        self.noise.scale()
     }
 
     fn needs_notice(&self) -> bool {

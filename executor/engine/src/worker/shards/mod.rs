@@ -23,7 +23,7 @@ use crate::compress::{Codecs, Feedback, PlanError};
 use crate::model::Block;
 use crate::squeeze::Squeeze;
 use crate::wire::WireError;
-use crate::wire::hello::{Guest, Hello};
+use crate::wire::hello::{Guest, Hello, NoisePart};
 use crate::wire::view::{Change, Departed, View};
 use at_once::{at_once, at_once_of};
 use clip::Clipping;
@@ -76,6 +76,8 @@ pub struct Shards {
     told_to_keep: bool,
     /// By the newest answers: pushes of all workers for steps before this one are in them.
     slowest: u64,
+    /// Chief: what all shards together have measured, until it is asked for.
+    noise: Option<NoisePart>,
     /// The step that comes next by the newest answer.
     next_step: u64,
     /// Chief: the newest change it told, and its first step.
@@ -113,6 +115,7 @@ impl Shards {
             clipping: None,
             told_to_keep: false,
             slowest: 0,
+            noise: None,
             next_step: 0,
             announced: None,
         })
@@ -178,6 +181,11 @@ impl Shards {
     #[must_use]
     pub fn slowest(&self) -> u64 {
         self.slowest
+    }
+
+    /// Chief: what the shards have measured since it was last asked for.
+    pub fn take_noise(&mut self) -> Option<NoisePart> {
+        self.noise.take()
     }
 
     /// The view that is worked by.
@@ -317,6 +325,12 @@ impl Shards {
         self.departed.clear();
         if let Some(slowest) = all.iter().map(|told| told.slowest).min() {
             self.slowest = slowest;
+        }
+        // All of one step, or nothing: shards complete the same step with the same pushes but where somebody has just gone.
+        let mut noise = all.first().map_or(NoisePart::default(), |told| told.noise);
+        all.iter().skip(1).for_each(|told| noise.join(told.noise));
+        if noise.pushes > 1 && all.iter().all(|told| told.noise.pushes == noise.pushes) {
+            self.noise = Some(noise);
         }
         let mut worst: Option<Reply> = None;
         for told in all {

@@ -11,7 +11,7 @@ pub const EVERY: u64 = 8;
 /// What one measurement leaves of the average before it.
 const KEEPS: f64 = 0.95;
 
-/// What workers say of their own parts of a step, summed over them.
+/// What is known of workers' own parts of a step, summed over them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Parts {
     /// The square norms of their mean gradients.
