@@ -126,6 +126,24 @@ fn a_lost_shard_with_a_copy_is_done_without_and_replaced() {
     assert!(scene.round().decisions.is_empty(), "nothing is left to do");
 }
 
+/// Its node told it to stop, and it did in order: it is as gone as a killed one.
+#[test]
+fn a_shard_with_a_copy_that_was_stopped_in_order_is_replaced() {
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(1, 2).replicated(2, 2);
+    scene.settle();
+    let lost = Role::PsShard { index: 0 };
+    let is_lost = |task: &&mut muster_core::snapshot::Task| task.role == lost;
+    let task = scene.find("a").tasks.iter_mut().find(is_lost).expect("it");
+    task.state = gone(Outcome::Exited { code: 0 });
+    let plan = scene.round();
+    assert_eq!((stops(&plan), resize(&plan)), (0, (1, 1)), "{plan:#?}");
+    scene.settle();
+    let job = scene.find("a");
+    assert_eq!((job.state.phase(), job.size().1), (JobPhase::Running, 2));
+    assert_eq!(job.failures, 0);
+}
+
 /// Both at once may have kept each other's copies.
 #[test]
 fn two_lost_shards_are_a_restart() {

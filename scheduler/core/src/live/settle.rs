@@ -194,16 +194,20 @@ impl Facts<'_> {
 
     /// Lost tasks of a job that can do without them: workers, and one shard that has a copy. Its exchange has gone on without them already; the plan follows.
     fn survivors(&self, job: &Job) -> Option<Ending> {
+        let is_shard = |task: &Task| matches!(task.role, Role::PsShard { .. });
         let is_lost = |task: &&Task| match &task.state {
-            TaskState::Released { outcome } => !outcome.is_clean(),
+            // A shard that ended in order before the job did was told to by its node: its copy goes on, and there is one shard less.
+            TaskState::Released { outcome } => {
+                !outcome.is_clean() || (job.replicated && is_shard(task))
+            }
             _ => !self.up.contains(&task.node),
         };
         let lost: Vec<&Task> = job.tasks.iter().filter(is_lost).collect();
         let first = lost.first()?;
-        let is_shard = |task: &&&Task| matches!(task.role, Role::PsShard { .. });
-        let shards = job.tasks.iter().filter(|task| is_shard(&task)).count();
+        let shards = job.tasks.iter().filter(|task| is_shard(task)).count();
         // Two may have kept the copies of each other.
-        let has_copy = job.replicated && shards >= 2 && lost.iter().filter(is_shard).count() == 1;
+        let has_copy =
+            job.replicated && shards >= 2 && lost.iter().filter(|task| is_shard(task)).count() == 1;
         let expendable = |task: &&Task| match task.role {
             Role::Worker { rank } => rank > 0,
             Role::PsShard { .. } => has_copy,
