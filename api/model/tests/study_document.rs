@@ -219,3 +219,33 @@ fn nothing_but_the_budget_says_how_far_a_trial_trains() {
             .starts_with("search.budget.field is command.env.EPOCHS; expected left out")
     );
 }
+
+#[test]
+fn the_examples_are_right() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/studies");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("examples/studies is there") {
+        let path = entry.expect("an entry").path();
+        let text = std::fs::read_to_string(&path).expect("a text");
+        let study: StudySpec = serde_norway::from_str(&text).expect("a study");
+        if let Err(errors) = study.validate() {
+            panic!("{}: {errors:?}", path.display());
+        }
+        seen += 1;
+    }
+    assert!(seen >= 3);
+}
+
+#[test]
+fn a_job_must_report_what_is_sought_and_a_study_without_one_may_call_it_as_it_likes() {
+    let mut document = example();
+    document["search"]["objectives"][0]["metric"] = json!("f1");
+    let text = mistake(document.clone());
+    assert!(
+        text.starts_with("search.objectives[0].metric is \"f1\"; "),
+        "{text}"
+    );
+    document.as_object_mut().expect("fields").remove("job");
+    let study: StudySpec = serde_json::from_value(document).expect("a document");
+    study.validate().expect("valid");
+}

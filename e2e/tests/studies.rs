@@ -1,0 +1,215 @@
+//! Studies as users have them: real small trainings on local nodes, most of which stop early; and the scheduler killed again and
+//! again in the middle, after which everything is as if it never had been.
+
+use muster_client::ClientError;
+use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::story::no_gpu_was_held_twice;
+use muster_model::id::{JobId, StudyId};
+use muster_model::job::JobPhase;
+use muster_model::study::{StudyPhase, TrialPhase};
+use muster_model::view::{StudyView, TrialView};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const NODES: Options = Options { nodes: 1, slots: 2 };
+const TRIALS: u32 = 9;
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Small trainings of some two seconds an epoch at most, each a job.
+fn document(name: &str) -> Value {
+    json!({
+        "version": "muster/v1", "kind": "study", "name": name,
+        "search": {
+            "objectives": [{"metric": "test_accuracy", "goal": "maximize"}],
+            "parameters": [
+                {"name": "rate", "field": "engine.optimizer.learning_rate", "type": "float", "low": 0.0001, "high": 0.3, "log": true},
+                {"name": "width", "field": "engine.model.hidden[0]", "type": "int", "low": 16, "high": 64, "step": 16},
+            ],
+            "searcher": {"kind": "tpe", "startup": 4},
+            "stopper": {"kind": "asha", "min": 1, "eta": 3},
+            "budget": {"max": 9, "unit": "epochs"},
+            "trials": TRIALS, "concurrency": 2, "seed": 5, "reproducible": true,
+        },
+        "job": {
+            "engine": {
+                "model": {"kind": "mlp", "hidden": [16]},
+                "dataset": {"name": "fashion-mnist", "train_limit": 2560, "test_limit": 500},
+                "optimizer": {"kind": "sgd"}, "batch": 128,
+            },
+        },
+    })
+}
+
+#[tokio::test]
+async fn a_study_whose_scheduler_is_killed_again_and_again_is_the_same() {
+    let mut cluster = Cluster::start(NODES).await;
+    bad_documents_are_refused_by_field(&cluster).await;
+    let calm = created(&cluster, "calm").await;
+    let calm = finished(&cluster, calm, || {}).await;
+    let hit = created(&cluster, "hit").await;
+    let mut kills = 0;
+    let mut looks = 0;
+    let hit = finished(&cluster, hit, || {
+        looks += 1;
+        // Every second or so, at instants that have nothing to do with what goes on.
+        if looks % 7 == 3
+            && let Some(victim) = cluster.running("muster-scheduler").first()
+        {
+            cluster.kill(victim);
+            kills += 1;
+        }
+    })
+    .await;
+    assert!(kills >= 3, "it was killed {kills} times");
+    let (calm_trials, hit_trials) = (
+        trials(&cluster, calm.id).await,
+        trials(&cluster, hit.id).await,
+    );
+    assert_eq!(sequence(&calm_trials), sequence(&hit_trials));
+    for trials in [&calm_trials, &hit_trials] {
+        ended_well(&cluster, trials).await;
+    }
+    best_has_its_checkpoint(&cluster, &hit).await;
+    cluster.down();
+}
+
+/// What must not depend on when the scheduler died.
+fn sequence(trials: &[TrialView]) -> Vec<Value> {
+    let facts = trials.iter().map(|trial| {
+        json!([
+            trial.number,
+            trial.state,
+            trial.parameters,
+            trial.seed,
+            trial.budget,
+            trial.rung,
+            trial.rungs,
+            trial.best
+        ])
+    });
+    facts.collect()
+}
+
+async fn ended_well(cluster: &Cluster, trials: &[TrialView]) {
+    assert_eq!(trials.len(), TRIALS as usize);
+    let in_state = |state| trials.iter().filter(|t| t.state == state).count();
+    assert!(in_state(TrialPhase::Completed) >= 1, "{trials:#?}");
+    assert!(in_state(TrialPhase::Stopped) >= 5, "{trials:#?}");
+    let mut jobs: Vec<JobId> = Vec::new();
+    for trial in trials {
+        let id = trial.job_id.expect("a trial is a job");
+        assert!(!jobs.contains(&id), "two trials are one job");
+        jobs.push(id);
+        let job = cluster.client().job(id).await.expect("its job");
+        assert_eq!(job.phase, JobPhase::Succeeded);
+        assert_eq!(job.trial.map(|one| one.number), Some(trial.number));
+        let starts = u64::from(trial.rung) + 1;
+        assert_eq!(job.revision, starts, "each rung was trained once");
+        let curve: Vec<u64> = trial.curve.iter().map(|point| point.step).collect();
+        assert_eq!(curve, (1..=trial.budget).collect::<Vec<_>>());
+    }
+    no_gpu_was_held_twice(cluster, &jobs).await;
+}
+
+async fn best_has_its_checkpoint(cluster: &Cluster, study: &StudyView) {
+    let best = cluster.client().best_trials(study.id).await.expect("best");
+    let [best] = best.as_slice() else {
+        panic!("one objective has one best: {best:?}");
+    };
+    let all = trials(cluster, study.id).await;
+    let accuracy = |trial: &TrialView| trial.outcome.as_ref().and_then(|o| o.values[0]);
+    let highest = all.iter().filter_map(accuracy).fold(0.0, f64::max);
+    assert_eq!(accuracy(&best.trial), Some(highest));
+    let written = best.checkpoint.as_ref().expect("a checkpoint");
+    assert!(cluster.checkpoints().join(&written.path).is_dir());
+    let output = cluster.muster().args(["study", "best", "hit"]).output();
+    let said = String::from_utf8(output.expect("muster runs").stdout).expect("text");
+    assert!(said.contains(&written.path), "{said}");
+    let csv = cluster.client().export_study(study.id, "csv").await;
+    assert_eq!(csv.expect("a file").lines().count(), TRIALS as usize + 1);
+}
+
+async fn created(cluster: &Cluster, name: &str) -> StudyId {
+    let study = cluster.client().create_study(&document(name), None).await;
+    study.expect("the document is right").id
+}
+
+async fn trials(cluster: &Cluster, id: StudyId) -> Vec<TrialView> {
+    cluster.client().trials(id, true).await.expect("trials")
+}
+
+/// Waits for the study's end, and does something to the cluster at each look.
+async fn finished(cluster: &Cluster, id: StudyId, mut meanwhile: impl FnMut()) -> StudyView {
+    let mut waited = Duration::ZERO;
+    loop {
+        let study = cluster.client().study(id).await.expect("the study");
+        if study.phase == StudyPhase::Finished {
+            return study;
+        }
+        if waited > PATIENCE {
+            panic!("the study has not finished: {study:#?}");
+        }
+        meanwhile();
+        tokio::time::sleep(LOOK).await;
+        waited += LOOK;
+    }
+}
+
+/// Whatever is wrong with a space is said at submission, with its field and what would be right.
+async fn bad_documents_are_refused_by_field(cluster: &Cluster) {
+    let parameter = |index: usize, change: Value| {
+        let mut document = document("bad");
+        let entry = &mut document["search"]["parameters"][index];
+        for (key, value) in change.as_object().expect("fields") {
+            entry[key] = value.clone();
+        }
+        document
+    };
+    let mut grid = parameter(0, json!({"log": false, "step": 0.000_000_001}));
+    grid["search"]["searcher"] = json!({"kind": "grid"});
+    let mut metric = document("bad");
+    metric["search"]["objectives"][0]["metric"] = json!("test_acuracy");
+    let choices =
+        json!({"type": "categorical", "choices": [], "low": null, "high": null, "step": null});
+    for (bad, field, words) in [
+        (
+            parameter(0, json!({"low": 0.5})),
+            "search.parameters[0]",
+            "low",
+        ),
+        (
+            parameter(0, json!({"low": 0.0})),
+            "search.parameters[0]",
+            "above 0",
+        ),
+        (
+            parameter(1, json!({"field": "engine.modell.width"})),
+            "search.parameters[1]",
+            "unknown field",
+        ),
+        (
+            parameter(1, json!({"name": "rate"})),
+            "search.parameters[1].name",
+            "no other parameter",
+        ),
+        (parameter(1, choices), "search.parameters[1].choices", "1"),
+        (grid, "search.searcher", "1000000"),
+        (metric, "search.objectives[0].metric", "test_accuracy"),
+    ] {
+        let refused = cluster.client().create_study(&bad, None).await;
+        let Err(ClientError::Problem(problem)) = refused else {
+            panic!("{bad} was not refused: {refused:?}");
+        };
+        assert_eq!(problem.status, 422, "{problem:?}");
+        let named = problem
+            .errors
+            .iter()
+            .any(|error| error.field.starts_with(field) && error.to_string().contains(words));
+        assert!(named, "{field}, {words}: {:?}", problem.errors);
+    }
+    let page = cluster.client().studies(None, 10, None).await;
+    assert!(
+        page.expect("a list").items.is_empty(),
+        "nothing was created"
+    );
+}
