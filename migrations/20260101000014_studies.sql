@@ -120,12 +120,10 @@ comment on column study_trial.ended_at is 'When it could not go on any more.';
 alter table job
     add column study_id uuid references study (id),
     add column trial integer,
-    add column begins_from jsonb,
     add constraint job_of_study check ((study_id is null) = (trial is null));
 create unique index job_by_trial on job (study_id, trial) where study_id is not null;
 comment on column job.study_id is 'The study of which it is a trial, if it is one.';
 comment on column job.trial is 'Its number there.';
-comment on column job.begins_from is 'JSON of muster_model::checkpoint::Origin: the other job''s checkpoint from which its first revision starts; null to start fresh.';
 
 do $$
 declare

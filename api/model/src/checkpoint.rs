@@ -38,14 +38,6 @@ pub struct Written {
     pub accuracy: Option<f64>,
 }
 
-/// Another job's checkpoint, from which a job's first revision starts: parameters, optimizer state and place in the data are copied.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Origin {
-    /// Of the same tenant.
-    pub job_id: JobId,
-    pub step: u64,
-}
-
 /// Why a checkpoint stays.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

@@ -12,5 +12,6 @@ mod pages;
 mod questions;
 mod rounds;
 mod streams;
+mod studies;
 mod tenancy;
 mod world;

@@ -4,11 +4,10 @@
 use super::StepError;
 use super::facts;
 use crate::clock;
-use muster_model::checkpoint::Origin;
 use muster_model::id::{JobId, StudyId};
 use muster_model::job::Intent;
 use muster_model::spec::JobSpec;
-use muster_model::study::{BudgetUnit, Goal, Stopper, StudyOrder, Told, ToldState, TrialPhase};
+use muster_model::study::{Goal, StudyOrder, Told, ToldState, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource};
 use muster_search::{Action, Event, EventError, Outcome, Phase, Study, Trial, TrialState};
 use muster_store::StoreError;
@@ -191,13 +190,7 @@ impl Step {
 
     async fn carry_out(&mut self, tx: &mut Transaction, action: Action) -> Result<(), StepError> {
         match action {
-            Action::Create { trial, from, .. } => {
-                let from = from.map(|from| TrialSource {
-                    trial: from.trial,
-                    step: from.step,
-                });
-                self.create(tx, trial, from).await
-            }
+            Action::Create { trial, .. } => self.create(tx, trial).await,
             Action::Continue { trial, .. } => self.go_on(tx, trial).await,
             Action::Stop { trial } => self.stop(tx, trial).await,
             Action::Finish => {
@@ -207,12 +200,7 @@ impl Step {
         }
     }
 
-    async fn create(
-        &mut self,
-        tx: &mut Transaction,
-        number: u32,
-        from: Option<TrialSource>,
-    ) -> Result<(), StepError> {
+    async fn create(&mut self, tx: &mut Transaction, number: u32) -> Result<(), StepError> {
         if self.loaded.document.job.is_none() {
             return Ok(());
         }
@@ -224,17 +212,13 @@ impl Step {
                 return Ok(());
             }
         };
-        let origin = match from {
-            Some(source) => self.origin(tx, source).await?,
-            None => None,
-        };
         let new = NewJob {
             id: clock::id().into(),
             tenant_id: self.loaded.tenant_id,
             submitted_by: self.loaded.created_by,
             spec,
         };
-        search::submit(tx, &new, self.id, number, origin, self.now).await?;
+        search::submit(tx, &new, self.id, number, self.now).await?;
         self.notes.entry(number).or_default().job_id = Some(new.id);
         Ok(())
     }
@@ -243,45 +227,11 @@ impl Step {
     fn job(&self, number: u32) -> Result<JobSpec, String> {
         let trial = &self.study().trials()[number as usize];
         let (document, space) = (&self.loaded.document, self.study().space());
-        let mut spec = document
+        let spec = document
             .trial(space, number, &trial.point, trial.seed, trial.budget)
             .map_err(|error| error.to_string())?;
-        let keeps = spec.checkpoint.keep_every_steps.is_some();
-        if let (Stopper::Pbt { interval, .. }, false) = (document.search.stopper, keeps) {
-            // Others may begin from any of its rungs.
-            spec.checkpoint.keep_every_steps = Some(interval * self.per_unit(&spec));
-        }
         spec.validate().map_err(|errors| errors[0].to_string())?;
         Ok(spec)
-    }
-
-    /// Optimizer steps in one unit of the budget.
-    fn per_unit(&self, spec: &JobSpec) -> u64 {
-        match self.loaded.document.search.budget.unit {
-            BudgetUnit::Epochs => spec.steps_per_epoch(),
-            BudgetUnit::Steps => 1,
-        }
-    }
-
-    /// The checkpoint that a trial begins from: that which was compared, or the newest before it that is still there.
-    async fn origin(
-        &mut self,
-        tx: &mut Transaction,
-        source: TrialSource,
-    ) -> Result<Option<Origin>, StepError> {
-        let known = self.notes.get(&source.trial).and_then(|note| note.job_id);
-        let job_id = match known {
-            Some(id) => Some(id),
-            None => search::jobs(tx, self.id, &[source.trial])
-                .await?
-                .remove(&source.trial),
-        };
-        let (Some(job_id), Ok(spec)) = (job_id, self.job(source.trial)) else {
-            return Ok(None);
-        };
-        let step = source.step * self.per_unit(&spec);
-        let found = search::checkpoint_at(tx, job_id, step).await?;
-        Ok(found.map(|step| Origin { job_id, step }))
     }
 
     async fn go_on(&mut self, tx: &mut Transaction, number: u32) -> Result<(), StepError> {

@@ -6,7 +6,6 @@ use crate::event::{self, of_job};
 use crate::job::{self, NewJob, not_considered};
 use crate::number::{signed, signed32, unsigned, unsigned32};
 use crate::wake::{self, Channel};
-use muster_model::checkpoint::Origin;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{JobEvent, JobState};
@@ -255,7 +254,7 @@ async fn evaluations(
     Ok(pairs.collect())
 }
 
-/// Submits the job of a trial. With an origin, its first revision starts from that checkpoint.
+/// Submits the job of a trial.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -264,39 +263,18 @@ pub async fn submit(
     new: &NewJob,
     study: StudyId,
     number: u32,
-    origin: Option<Origin>,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     job::insert(conn, new, now).await?;
     sqlx::query!(
-        "update job set study_id = $2, trial = $3, begins_from = $4 where id = $1",
+        "update job set study_id = $2, trial = $3 where id = $1",
         new.id.0,
         study.0,
-        signed32(number),
-        origin.map(Json) as _
+        signed32(number)
     )
     .execute(conn)
     .await?;
     Ok(())
-}
-
-/// The retained checkpoint of a job at a step, or else the newest before it.
-///
-/// # Errors
-/// [`StoreError::Statement`].
-pub async fn checkpoint_at(
-    conn: &mut PgConnection,
-    job: JobId,
-    step: u64,
-) -> Result<Option<u64>, StoreError> {
-    let found = sqlx::query_scalar!(
-        "select max(step) from checkpoint where job_id = $1 and retained and step <= $2",
-        job.0,
-        signed(step)
-    )
-    .fetch_one(conn)
-    .await?;
-    Ok(found.map(unsigned))
 }
 
 /// Lets a job that has succeeded train on by another document, from its newest checkpoint. `false` when it cannot: its user has
