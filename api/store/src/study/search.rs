@@ -306,8 +306,8 @@ pub async fn extend(
         id.0,
         Json(spec) as _,
         state.phase().as_str(),
-        Json(not_considered()) as _,
-        Json(&state) as _
+        Json(&state) as _,
+        Json(not_considered()) as _
     )
     .execute(&mut *conn)
     .await?;
