@@ -45,6 +45,8 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(job::submit::submit, job::list::list))
         .routes(routes!(job::get::get, job::delete::delete))
         .routes(routes!(job::cancel::cancel))
+        .routes(routes!(job::suspend::suspend))
+        .routes(routes!(job::go_on::go_on))
         .routes(routes!(job::pause::pause))
         .routes(routes!(job::resume::resume))
         .routes(routes!(job::tasks::tasks))

@@ -35,6 +35,12 @@ impl TaskFolder {
         self.0.join("peers.json")
     }
 
+    /// The number of the turn in which the task stands still; there while it does.
+    #[must_use]
+    pub fn standing(&self) -> PathBuf {
+        self.0.join(muster_model::assignment::STANDING)
+    }
+
     /// What the task reports, a JSON object a line.
     #[must_use]
     pub fn events(&self) -> PathBuf {

@@ -81,7 +81,14 @@ impl Launcher {
     /// Rewrites `peers.json`, which the task looks at from time to time.
     pub fn write_peers(&self, entry: &mut Entry, peers: &Peers) {
         match disk::write_atomically(&entry.folder.peers(), peers) {
-            Ok(()) => entry.peers = peers.clone(),
+            Ok(()) => {
+                entry.peers = peers.clone();
+                // The built-in engine looks by itself; for others their shim does.
+                if let (Life::Running(record), Some(_)) = (&entry.life, &entry.launch.spec.command)
+                {
+                    let _ = record.shim.signal(Signal::USR1);
+                }
+            }
             Err(error) => {
                 tracing::error!(task.id = %entry.launch.task_id, %error, "cannot write the peers")
             }

@@ -145,6 +145,7 @@ impl Ledger {
             let task = SeenTask {
                 life: entry.seen_life(),
                 gpus: entry.launch.gpus.clone(),
+                stands_still: entry.stands_still(),
                 peers: entry.peers.clone(),
             };
             (*id, task)
@@ -216,6 +217,18 @@ impl Entry {
     #[must_use]
     pub fn is_ended(&self) -> bool {
         matches!(self.life, Life::Ended(_))
+    }
+
+    /// What it says itself, of the turn that it was told of last. A task that is told to go on holds its GPUs from then on.
+    fn stands_still(&self) -> bool {
+        let told = || {
+            fs::read_to_string(self.folder.standing())
+                .ok()?
+                .parse()
+                .ok()
+        };
+        let held = self.peers.held_turn();
+        held.is_some() && told() == held
     }
 
     fn seen_life(&self) -> SeenLife {

@@ -31,6 +31,8 @@ pub struct Seen {
 pub struct SeenTask {
     pub life: SeenLife,
     pub gpus: Vec<u32>,
+    /// It stands still and uses none of them, as it was told.
+    pub stands_still: bool,
     /// As last written to its folder.
     pub peers: Peers,
 }
@@ -135,10 +137,11 @@ fn begin(id: TaskId, wanted: &DesiredTask, busy: &BTreeSet<u32>) -> Option<Step>
 
 fn busy_gpus(seen: &Seen) -> BTreeSet<u32> {
     let holds = |task: &&SeenTask| {
-        matches!(
+        let has_process = matches!(
             task.life,
             SeenLife::Starting | SeenLife::Running | SeenLife::Stopping
-        )
+        );
+        has_process && !task.stands_still
     };
     seen.tasks
         .values()
@@ -269,6 +272,7 @@ mod tests {
                     id(1),
                     SeenTask {
                         life,
+                        stands_still: false,
                         gpus: vec![0],
                         peers: Peers::default(),
                     },
@@ -319,6 +323,7 @@ mod tests {
             };
             let task = SeenTask {
                 life,
+                stands_still: false,
                 gpus: vec![],
                 peers: old,
             };
@@ -341,15 +346,21 @@ mod tests {
             generation: 1,
             tasks: BTreeMap::from([(id(2), wanted)]),
         };
-        for (life, expected) in [
-            (Running, vec![Step::Stop(id(1))]),
-            (Stopping, vec![]),
-            (Starting, vec![]),
-            (UNSETTLED, vec![Step::Launch(id(2))]),
-            (SETTLED, vec![Step::Forget(id(1)), Step::Launch(id(2))]),
+        for (life, stands_still, expected) in [
+            (Running, false, vec![Step::Stop(id(1))]),
+            (Running, true, vec![Step::Stop(id(1)), Step::Launch(id(2))]),
+            (Stopping, false, vec![]),
+            (Starting, false, vec![]),
+            (UNSETTLED, false, vec![Step::Launch(id(2))]),
+            (
+                SETTLED,
+                false,
+                vec![Step::Forget(id(1)), Step::Launch(id(2))],
+            ),
         ] {
             let task = SeenTask {
                 life,
+                stands_still,
                 gpus: vec![2],
                 peers: Peers::default(),
             };

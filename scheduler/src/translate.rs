@@ -52,6 +52,8 @@ fn action(planned: &Planned) -> store::Action {
             charge_failure: *charge_failure,
         },
         Planned::Up => store::Action::Up,
+        Planned::Suspend { why } => store::Action::Suspend { why: why.clone() },
+        Planned::Continue { why } => store::Action::Continue { why: why.clone() },
         Planned::Stop {
             then,
             why,
@@ -142,6 +144,9 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         batch: job.spec.batch(),
         in_place: job.spec.resizes_in_place(),
         replicated: job.spec.exchange.shard_replicas > 0,
+        suspends: job.spec.suspends(),
+        exclusive: job.spec.exclusive,
+        turned_ms: loaded.turned_at.map(unix_ms),
         command: job.spec.command.as_ref().map(|command| command.ends),
         tasks: loaded.tasks.into_iter().map(task).collect(),
         leaving: loaded.leaving.into_iter().map(task).collect(),

@@ -94,6 +94,15 @@ impl Client {
         self.post(&["jobs", &id.to_string(), "pause"]).await
     }
 
+    pub async fn suspend(&self, id: JobId) -> Result<JobView, ClientError> {
+        self.post(&["jobs", &id.to_string(), "suspend"]).await
+    }
+
+    /// Lets a suspended job go on.
+    pub async fn go_on(&self, id: JobId) -> Result<JobView, ClientError> {
+        self.post(&["jobs", &id.to_string(), "continue"]).await
+    }
+
     pub async fn resume(&self, id: JobId) -> Result<JobView, ClientError> {
         self.post(&["jobs", &id.to_string(), "resume"]).await
     }

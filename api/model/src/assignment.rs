@@ -43,6 +43,22 @@ pub struct Peers {
     pub workers: Vec<Peer>,
     /// In the order of their index.
     pub ps_shards: Vec<Peer>,
+    /// Goes up each time that the workers are told to stand still, and each time that they are told to go on: odd while they are to
+    /// stand still.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub turn: u64,
+}
+
+impl Peers {
+    /// The turn in which the workers are to stand still, if they are.
+    #[must_use]
+    pub fn held_turn(&self) -> Option<u64> {
+        (self.turn % 2 == 1).then_some(self.turn)
+    }
+}
+
+fn is_zero(turn: &u64) -> bool {
+    *turn == 0
 }
 
 /// One task of the job as the others know it.
@@ -93,6 +109,16 @@ pub enum TaskReport {
         task_id: TaskId,
         step: u64,
     },
+    /// It stands still in this turn and uses no GPU. `step` is the one that comes next, of the built-in engine.
+    Suspended {
+        turn: u64,
+        step: Option<u64>,
+    },
+    /// It goes on in this turn.
+    Continued {
+        turn: u64,
+        step: Option<u64>,
+    },
     /// It stopped in order at this step, as it was told.
     Interrupted {
         step: u64,
@@ -112,6 +138,9 @@ pub enum TaskReport {
         message: String,
     },
 }
+
+/// File in a task's folder while it stands still: the number of the turn.
+pub const STANDING: &str = "standing";
 
 /// What a node observes of one of its tasks.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

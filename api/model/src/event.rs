@@ -37,6 +37,11 @@ pub enum Event {
         then: AfterStop,
         why: String,
     },
+    /// A round lets the job's workers stand still, or go on.
+    JobTurned {
+        suspended: bool,
+        why: String,
+    },
     JobWaits {
         waiting: Waiting,
     },
@@ -110,6 +115,7 @@ impl Event {
             Self::JobStateChanged { .. } => "job_state_changed",
             Self::JobPlaced { .. } => "job_placed",
             Self::JobStopRequested { .. } => "job_stop_requested",
+            Self::JobTurned { .. } => "job_turned",
             Self::JobWaits { .. } => "job_waits",
             Self::TaskStateChanged { .. } => "task_state_changed",
             Self::TaskFailed { .. } => "task_failed",

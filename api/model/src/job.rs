@@ -41,6 +41,8 @@ pub struct Job {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Intent {
     Run,
+    /// Stand still with the processes kept, holding no GPU, until it is continued.
+    Suspend,
     Pause,
     Cancel,
 }
@@ -56,6 +58,9 @@ pub enum JobState {
     Starting,
     /// All tasks of the present revision are up; after a resize in place, those that train on.
     Running,
+    /// Its workers stand still at a step's end, or were told to; each holds its GPUs until it says so. Their processes stay, and go
+    /// on from where they stand.
+    Suspended,
     /// Its tasks were told to stop; GPUs stay held until each is reported gone.
     Stopping {
         then: AfterStop,
@@ -77,6 +82,7 @@ pub enum JobPhase {
     Queued,
     Starting,
     Running,
+    Suspended,
     Stopping,
     Paused,
     Succeeded,
@@ -128,6 +134,10 @@ pub enum JobEvent {
     AllRunning,
     /// A plan committed a new revision in which some tasks join or leave and the others train on.
     Resize,
+    /// A plan lets its workers stand still, so that others may use their GPUs.
+    Suspend,
+    /// A plan gives them their GPUs back; they go on.
+    Continue,
     /// A plan, or a report that ends the job, stops its tasks.
     Stop { then: AfterStop },
     /// The last task is gone and holds nothing.
@@ -156,7 +166,9 @@ impl JobState {
     /// # Errors
     /// [`InvalidTransition`] when this state does not allow it.
     pub fn apply(self, event: JobEvent) -> Result<Self, InvalidTransition> {
-        use JobState::{Cancelled, Failed, Paused, Queued, Running, Starting, Stopping, Succeeded};
+        use JobState::{
+            Cancelled, Failed, Paused, Queued, Running, Starting, Stopping, Succeeded, Suspended,
+        };
         let refused = InvalidTransition {
             phase: self.phase().as_str(),
             event: event.name(),
@@ -166,8 +178,11 @@ impl JobState {
             (Queued, JobEvent::Hold) => Ok(Paused),
             (Queued | Paused, JobEvent::Cancel) => Ok(Cancelled),
             (Paused, JobEvent::Resume) | (Succeeded, JobEvent::Extend) => Ok(Queued),
-            (Starting, JobEvent::AllRunning) | (Running, JobEvent::Resize) => Ok(Running),
-            (Starting | Running, JobEvent::Stop { then }) => Ok(Stopping { then }),
+            (Starting, JobEvent::AllRunning)
+            | (Running, JobEvent::Resize)
+            | (Suspended, JobEvent::Continue) => Ok(Running),
+            (Running, JobEvent::Suspend) => Ok(Suspended),
+            (Starting | Running | Suspended, JobEvent::Stop { then }) => Ok(Stopping { then }),
             (Stopping { then: before }, JobEvent::Stop { then: after }) => Ok(Stopping {
                 then: before.outranked_by(after),
             }),
@@ -176,6 +191,8 @@ impl JobState {
                 Queued,
                 JobEvent::AllRunning
                 | JobEvent::Resize
+                | JobEvent::Suspend
+                | JobEvent::Continue
                 | JobEvent::Stop { .. }
                 | JobEvent::Released
                 | JobEvent::Resume
@@ -185,6 +202,8 @@ impl JobState {
                 Starting,
                 JobEvent::Start
                 | JobEvent::Resize
+                | JobEvent::Suspend
+                | JobEvent::Continue
                 | JobEvent::Released
                 | JobEvent::Hold
                 | JobEvent::Resume
@@ -195,6 +214,18 @@ impl JobState {
                 Running,
                 JobEvent::Start
                 | JobEvent::AllRunning
+                | JobEvent::Continue
+                | JobEvent::Released
+                | JobEvent::Hold
+                | JobEvent::Resume
+                | JobEvent::Cancel,
+            )
+            | (
+                Suspended,
+                JobEvent::Start
+                | JobEvent::AllRunning
+                | JobEvent::Resize
+                | JobEvent::Suspend
                 | JobEvent::Released
                 | JobEvent::Hold
                 | JobEvent::Resume
@@ -206,6 +237,8 @@ impl JobState {
                 JobEvent::Start
                 | JobEvent::AllRunning
                 | JobEvent::Resize
+                | JobEvent::Suspend
+                | JobEvent::Continue
                 | JobEvent::Hold
                 | JobEvent::Resume
                 | JobEvent::Cancel
@@ -216,6 +249,8 @@ impl JobState {
                 JobEvent::Start
                 | JobEvent::AllRunning
                 | JobEvent::Resize
+                | JobEvent::Suspend
+                | JobEvent::Continue
                 | JobEvent::Stop { .. }
                 | JobEvent::Released
                 | JobEvent::Hold
@@ -226,6 +261,8 @@ impl JobState {
                 JobEvent::Start
                 | JobEvent::AllRunning
                 | JobEvent::Resize
+                | JobEvent::Suspend
+                | JobEvent::Continue
                 | JobEvent::Stop { .. }
                 | JobEvent::Released
                 | JobEvent::Hold
@@ -242,6 +279,7 @@ impl JobState {
             Self::Queued => JobPhase::Queued,
             Self::Starting => JobPhase::Starting,
             Self::Running => JobPhase::Running,
+            Self::Suspended => JobPhase::Suspended,
             Self::Stopping { .. } => JobPhase::Stopping,
             Self::Paused => JobPhase::Paused,
             Self::Succeeded => JobPhase::Succeeded,
@@ -252,10 +290,11 @@ impl JobState {
 }
 
 impl JobPhase {
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Queued,
         Self::Starting,
         Self::Running,
+        Self::Suspended,
         Self::Stopping,
         Self::Paused,
         Self::Succeeded,
@@ -269,6 +308,7 @@ impl JobPhase {
             Self::Queued => "queued",
             Self::Starting => "starting",
             Self::Running => "running",
+            Self::Suspended => "suspended",
             Self::Stopping => "stopping",
             Self::Paused => "paused",
             Self::Succeeded => "succeeded",
@@ -283,10 +323,13 @@ impl JobPhase {
         matches!(self, Self::Succeeded | Self::Failed | Self::Cancelled)
     }
 
-    /// Whether the job may hold GPUs.
+    /// Whether the job may have processes.
     #[must_use]
     pub fn has_tasks(self) -> bool {
-        matches!(self, Self::Starting | Self::Running | Self::Stopping)
+        matches!(
+            self,
+            Self::Starting | Self::Running | Self::Suspended | Self::Stopping
+        )
     }
 }
 
@@ -328,6 +371,8 @@ impl JobEvent {
             Self::Start => "start",
             Self::AllRunning => "all_running",
             Self::Resize => "resize",
+            Self::Suspend => "suspend",
+            Self::Continue => "continue",
             Self::Stop { .. } => "stop",
             Self::Released => "released",
             Self::Hold => "hold",
@@ -343,6 +388,7 @@ impl Intent {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Run => "run",
+            Self::Suspend => "suspend",
             Self::Pause => "pause",
             Self::Cancel => "cancel",
         }

@@ -40,8 +40,14 @@ pub enum TaskState {
     Assigned,
     /// Its process is up.
     Running,
+    /// Told to stand still at the end of its step; holds its GPUs until it says that it does.
+    Suspending,
+    /// Its process stands still and holds no GPU.
+    Suspended,
     /// Told to stop; still holds its GPUs.
     Stopping,
+    /// Told to stop while it was suspended: holds no GPU.
+    Ending,
     /// Its process is gone and its GPUs are free.
     Released { outcome: Outcome },
 }
@@ -80,6 +86,12 @@ pub enum Outcome {
 pub enum TaskEvent {
     /// The node reports its process as up.
     Up,
+    /// Its job is to stand still.
+    Suspend,
+    /// It stands still.
+    StoodStill,
+    /// Its job goes on; it has its GPUs again.
+    Continue,
     /// Its job stops.
     Stop,
     /// The node reports its process as gone, or the node itself is lost.
@@ -106,16 +118,43 @@ impl TaskState {
             event: event.name(),
         };
         match (self, event) {
-            (Self::Assigned | Self::Running, TaskEvent::Up) => Ok(Self::Running),
-            (Self::Stopping, TaskEvent::Up | TaskEvent::Stop) => Ok(Self::Stopping),
-            (Self::Assigned | Self::Running, TaskEvent::Stop) => Ok(Self::Stopping),
-            (Self::Assigned | Self::Running | Self::Stopping, TaskEvent::Gone { outcome }) => {
-                Ok(Self::Released { outcome })
+            (Self::Assigned | Self::Running, TaskEvent::Up)
+            | (Self::Suspended | Self::Running, TaskEvent::Continue) => Ok(Self::Running),
+            (Self::Running | Self::Suspending, TaskEvent::Suspend)
+            | (Self::Suspending, TaskEvent::Up) => Ok(Self::Suspending),
+            (Self::Suspending | Self::Suspended, TaskEvent::StoodStill)
+            | (Self::Suspended, TaskEvent::Up | TaskEvent::Suspend) => Ok(Self::Suspended),
+            (
+                Self::Stopping,
+                TaskEvent::Up | TaskEvent::Suspend | TaskEvent::StoodStill | TaskEvent::Stop,
+            )
+            | (Self::Assigned | Self::Running | Self::Suspending, TaskEvent::Stop) => {
+                Ok(Self::Stopping)
             }
+            (
+                Self::Ending,
+                TaskEvent::Up | TaskEvent::Suspend | TaskEvent::StoodStill | TaskEvent::Stop,
+            )
+            | (Self::Suspended, TaskEvent::Stop) => Ok(Self::Ending),
+            (
+                Self::Assigned
+                | Self::Running
+                | Self::Suspending
+                | Self::Suspended
+                | Self::Stopping
+                | Self::Ending,
+                TaskEvent::Gone { outcome },
+            ) => Ok(Self::Released { outcome }),
             (Self::Released { outcome }, TaskEvent::Stop | TaskEvent::Gone { .. }) => {
                 Ok(Self::Released { outcome })
             }
-            (Self::Released { .. }, TaskEvent::Up) => Err(refused),
+            (Self::Assigned, TaskEvent::Suspend | TaskEvent::StoodStill | TaskEvent::Continue)
+            | (Self::Running, TaskEvent::StoodStill)
+            | (Self::Suspending | Self::Stopping | Self::Ending, TaskEvent::Continue)
+            | (
+                Self::Released { .. },
+                TaskEvent::Up | TaskEvent::Suspend | TaskEvent::StoodStill | TaskEvent::Continue,
+            ) => Err(refused),
         }
     }
 
@@ -124,8 +163,20 @@ impl TaskState {
         match self {
             Self::Assigned => "assigned",
             Self::Running => "running",
+            Self::Suspending => "suspending",
+            Self::Suspended => "suspended",
             Self::Stopping => "stopping",
+            Self::Ending => "ending",
             Self::Released { .. } => "released",
+        }
+    }
+
+    /// Whether it holds the GPUs that it was given.
+    #[must_use]
+    pub fn holds_gpus(&self) -> bool {
+        match self {
+            Self::Assigned | Self::Running | Self::Suspending | Self::Stopping => true,
+            Self::Suspended | Self::Ending | Self::Released { .. } => false,
         }
     }
 
@@ -140,6 +191,9 @@ impl TaskEvent {
     pub fn name(&self) -> &'static str {
         match self {
             Self::Up => "up",
+            Self::Suspend => "suspend",
+            Self::StoodStill => "stood_still",
+            Self::Continue => "continue",
             Self::Stop => "stop",
             Self::Gone { .. } => "gone",
         }

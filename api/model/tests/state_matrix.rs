@@ -28,7 +28,10 @@ fn task_states_change_only_as_the_matrix_says() {
     let states = [
         TaskState::Assigned,
         TaskState::Running,
+        TaskState::Suspending,
+        TaskState::Suspended,
         TaskState::Stopping,
+        TaskState::Ending,
         TaskState::Released {
             outcome: Outcome::Signalled { signal: 9 },
         },
@@ -37,6 +40,9 @@ fn task_states_change_only_as_the_matrix_says() {
     for state in states {
         for event in [
             TaskEvent::Up,
+            TaskEvent::Suspend,
+            TaskEvent::StoodStill,
+            TaskEvent::Continue,
             TaskEvent::Stop,
             TaskEvent::Gone {
                 outcome: gone.clone(),
@@ -73,7 +79,12 @@ fn a_finished_job_never_changes_again() {
 }
 
 fn job_states() -> Vec<JobState> {
-    let mut states = vec![JobState::Queued, JobState::Starting, JobState::Running];
+    let mut states = vec![
+        JobState::Queued,
+        JobState::Starting,
+        JobState::Running,
+        JobState::Suspended,
+    ];
     states.extend(ends().into_iter().map(|then| JobState::Stopping { then }));
     states.extend([
         JobState::Paused,
@@ -87,7 +98,13 @@ fn job_states() -> Vec<JobState> {
 }
 
 fn job_events() -> Vec<JobEvent> {
-    let mut events = vec![JobEvent::Start, JobEvent::AllRunning];
+    let mut events = vec![
+        JobEvent::Start,
+        JobEvent::AllRunning,
+        JobEvent::Resize,
+        JobEvent::Suspend,
+        JobEvent::Continue,
+    ];
     events.extend(ends().into_iter().map(|then| JobEvent::Stop { then }));
     events.extend([
         JobEvent::Released,

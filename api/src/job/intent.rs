@@ -1,4 +1,4 @@
-//! What cancel, pause and resume share: they state what the user wants, and answer the job as it is by then.
+//! What cancel, pause, resume, suspend and continue share: they state what the user wants, and answer the job as it is by then.
 
 use super::wire;
 use crate::auth::Caller;
@@ -27,7 +27,7 @@ pub async fn state(
         IntentOutcome::Changed | IntentOutcome::Unchanged => {}
         IntentOutcome::Refused { phase, .. } if phase.is_terminal() => {
             let detail = format!(
-                "the job is {}; {verb} needs queued, starting, running, stopping or paused",
+                "the job is {}; {verb} needs queued, starting, running, suspended, stopping or paused",
                 phase.as_str()
             );
             return Err(Refusal::new(Kind::WrongPhase, detail));

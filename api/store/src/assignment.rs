@@ -86,7 +86,7 @@ pub async fn load(
                 grace_ms,
             },
             peers,
-            stop: row.phase == "stopping",
+            stop: matches!(row.phase.as_str(), "stopping" | "ending"),
         }
     });
     Ok(NodeAssignment {
@@ -105,7 +105,7 @@ async fn peers(
     jobs: &[Uuid],
 ) -> Result<BTreeMap<Uuid, Peers>, StoreError> {
     let rows = sqlx::query!(
-        "select t.job_id, t.id, t.revision, t.role, t.node_id, t.address
+        "select t.job_id, t.id, t.revision, t.role, t.node_id, t.address, j.turn
          from task t join job j on j.id = t.job_id and j.revision = t.revision
          where t.job_id = any($1) order by t.job_id, t.role, t.role_index",
         jobs
@@ -116,6 +116,7 @@ async fn peers(
     for row in rows {
         let peers = jobs.entry(row.job_id).or_default();
         peers.revision = unsigned(row.revision);
+        peers.turn = unsigned(row.turn);
         let role = if row.role == "worker" {
             &mut peers.workers
         } else {

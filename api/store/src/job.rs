@@ -412,6 +412,7 @@ pub(crate) fn not_considered() -> Waiting {
 pub(crate) fn intent(text: &str) -> Intent {
     match text {
         "run" => Intent::Run,
+        "suspend" => Intent::Suspend,
         "pause" => Intent::Pause,
         "cancel" => Intent::Cancel,
         other => unreachable!("a constraint keeps {other:?} out of the column"),

@@ -63,6 +63,7 @@ pub struct ReportOutcome {
 struct Known {
     locked: Locked,
     job_revision: u64,
+    job_turn: u64,
     events_seen: u64,
     log_end: u64,
 }
@@ -139,7 +140,7 @@ async fn lock(
         return Ok(BTreeMap::new());
     }
     let jobs = sqlx::query!(
-        "select id, revision from job
+        "select id, revision, turn from job
          where id in (select job_id from task where id = any($1) and node_id = $2)
          order by id for no key update",
         &ids,
@@ -147,9 +148,9 @@ async fn lock(
     )
     .fetch_all(&mut *conn)
     .await?;
-    let revisions: BTreeMap<Uuid, u64> = jobs
+    let jobs: BTreeMap<Uuid, (u64, u64)> = jobs
         .into_iter()
-        .map(|row| (row.id, unsigned(row.revision)))
+        .map(|row| (row.id, (unsigned(row.revision), unsigned(row.turn))))
         .collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address,
@@ -172,7 +173,8 @@ async fn lock(
             address: row.address,
         };
         let known = Known {
-            job_revision: revisions[&row.job_id],
+            job_revision: jobs[&row.job_id].0,
+            job_turn: jobs[&row.job_id].1,
             events_seen: unsigned(row.events_seen),
             log_end: unsigned(row.log_end),
             locked: Locked {
@@ -312,6 +314,14 @@ async fn fact(
             ps_shards: *ps_shards,
             pause_ms: *pause_ms,
         }),
+        TaskReport::Suspended { turn, .. } => {
+            if *turn == known.job_turn {
+                stood_still(conn, &mut known.locked, at, sum).await?;
+            }
+            return Ok(());
+        }
+        // It was told to; what there is to know is known.
+        TaskReport::Continued { .. } => None,
         TaskReport::PeerGone { task_id, step } => Some(Event::PeerGone {
             task_id: *task_id,
             step: *step,
@@ -363,6 +373,23 @@ async fn fact(
         node_id,
         ..of_job(at, tenant, job, event)
     }));
+    Ok(())
+}
+
+/// The worker uses its GPUs no more, which another job may have now.
+async fn stood_still(
+    conn: &mut PgConnection,
+    locked: &mut Locked,
+    at: OffsetDateTime,
+    sum: &mut Sum,
+) -> Result<(), StoreError> {
+    let step = (locked.clone(), TaskEvent::StoodStill);
+    let done = task::transition(conn, vec![step], at).await?;
+    sum.outcome.round_due |= !done.changed.is_empty();
+    sum.events.extend(done.events);
+    if let Some(task) = done.changed.into_iter().next() {
+        locked.task = task;
+    }
     Ok(())
 }
 

@@ -85,7 +85,7 @@ pub(crate) struct Transitions {
     pub refused: Vec<TaskId>,
 }
 
-/// Applies each event to its task and writes those that changed, in one guarded statement. GPUs of released tasks become free.
+/// Applies each event to its task and writes those that changed, in one guarded statement. GPUs that are no longer held become free.
 pub(crate) async fn transition(
     conn: &mut PgConnection,
     steps: Vec<(Locked, TaskEvent)>,
@@ -163,7 +163,7 @@ async fn write(
     );
     let released: Vec<Uuid> = changed
         .iter()
-        .filter(|task| task.state.is_released())
+        .filter(|task| !task.state.holds_gpus())
         .map(|task| task.id.0)
         .collect();
     if !released.is_empty() {

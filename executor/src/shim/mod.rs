@@ -4,6 +4,7 @@
 //! is left. It must never talk to the network, and needs nothing from the daemon but two files: `task.json` and the lease.
 
 mod child;
+mod hold;
 mod supervise;
 
 use crate::clock;
@@ -132,11 +133,18 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
             source,
         });
     }
+    let mut hold = launch
+        .spec
+        .command
+        .is_some()
+        .then(|| hold::Hold::new(folder));
     let orders = supervise::Orders {
         grace_ms: launch.grace_ms,
         notice: launch.spec.command.is_some().then(|| folder.stopping()),
     };
-    Ok(supervise::to_the_end(task, &signals, &mut lease, &orders))
+    Ok(supervise::to_the_end(
+        task, &signals, &mut lease, &orders, &mut hold,
+    ))
 }
 
 /// Whether a shim holds this folder.

@@ -2,6 +2,7 @@
 
 use super::StopNotice;
 use super::child::{Task, own_id};
+use super::hold::Hold;
 use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
@@ -11,7 +12,7 @@ use muster_model::task::Outcome;
 use rustix::process::{
     Pid, Signal, WaitOptions, WaitStatus, kill_process, kill_process_group, wait,
 };
-use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGCHLD, SIGINT, SIGTERM, SIGUSR1};
 use signal_hook::{flag, low_level::pipe};
 use std::io::Read;
 use std::os::unix::net::UnixStream;
@@ -28,7 +29,7 @@ const KILL_EVERY: Duration = Duration::from_millis(10);
 /// For a process outside the task that holds its output open; everything of the task is dead by then.
 const LOG_WAIT_ROUNDS: u32 = 100;
 
-/// A stop that was asked for, and a bell that rings for it and for ended children.
+/// A stop that was asked for, and a bell that rings for it, for ended children and for a new turn.
 pub(super) struct Signals {
     stop: Arc<AtomicBool>,
     bell: UnixStream,
@@ -70,7 +71,7 @@ impl Signals {
         for signal in [SIGTERM, SIGINT] {
             flag::register(signal, Arc::clone(&stop)).map_err(ExecutorError::Signals)?;
         }
-        for signal in [SIGTERM, SIGINT, SIGCHLD] {
+        for signal in [SIGTERM, SIGINT, SIGCHLD, SIGUSR1] {
             let ringer = ringer.try_clone().map_err(ExecutorError::Signals)?;
             pipe::register(signal, ringer).map_err(ExecutorError::Signals)?;
         }
@@ -91,13 +92,25 @@ pub(super) fn to_the_end(
     signals: &Signals,
     lease: &mut Watch,
     orders: &Orders,
+    hold: &mut Option<Hold>,
 ) -> Outcome {
     let mut phase = Phase::Running;
     let status = loop {
         if let Some(status) = reap(task.id.pid) {
             break status;
         }
+        if let (Phase::Running, Some(hold)) = (&phase, hold.as_mut()) {
+            hold.follow();
+        }
+        let was_running = matches!(phase, Phase::Running);
         phase = advance(phase, &task, signals, lease, orders);
+        if let (true, Some(hold)) = (
+            was_running && !matches!(phase, Phase::Running),
+            hold.as_mut(),
+        ) {
+            // Who is stopped by the kernel hears no signal before it goes on.
+            hold.let_go();
+        }
         signals.wait();
     };
     kill_rest(&task);

@@ -66,15 +66,28 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
                 }
             }
         }
+        Action::Suspend { .. } => turn(job, &TaskEvent::Suspend, now_ms),
+        Action::Continue { .. } => turn(job, &TaskEvent::Continue, now_ms),
         Action::Wait { waiting } => job.waiting = Some(waiting.clone()),
         Action::Up | Action::Release | Action::Hold | Action::Resume | Action::Cancel => {}
     }
     Ok(())
 }
 
+/// PS shards hold no GPU, and stand still when the workers do.
+fn turn(job: &mut Job, event: &TaskEvent, now_ms: i64) {
+    job.turned_ms = Some(now_ms);
+    for task in job.tasks.iter_mut().filter(|task| task.is_worker()) {
+        if let Ok(state) = task.state.clone().apply(event.clone()) {
+            task.state = state;
+        }
+    }
+}
+
 fn start(job: &mut Job, tasks: &[PlannedTask], now_ms: i64) {
     job.revision += 1;
     job.placed_ms = Some(now_ms);
+    job.turned_ms = None;
     job.finished = None;
     job.failed = None;
     job.tasks = assigned(job, tasks);

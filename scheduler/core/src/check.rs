@@ -67,6 +67,8 @@ pub enum Violation {
     UnjustPreemption { job: JobId },
     #[error("job {job} is told again what it was told before")]
     IdleWait { job: JobId },
+    #[error("job {job} is turned, {what}")]
+    WrongTurn { job: JobId, what: &'static str },
     #[error("job {job} is resized in place, {what}")]
     ImpossibleResize { job: JobId, what: &'static str },
 }
@@ -131,10 +133,13 @@ impl<'s> Checker<'s> {
         for job in &snapshot.jobs {
             let tasks = job.tasks.iter().chain(&job.leaving);
             for task in tasks.filter(|task| !is_gone(&task.state)) {
-                for &gpu in &task.gpus {
+                for &gpu in task.gpus.iter().filter(|_| holds(&task.state)) {
                     checker.free.remove(&(task.node, gpu));
                 }
                 checker.charge(job, task.role, task.node);
+                if !holds(&task.state) {
+                    checker.idle(job, task.role, task.node);
+                }
             }
         }
         checker
@@ -194,6 +199,8 @@ impl<'s> Checker<'s> {
                 self.start(job, tasks);
             }
             Action::Resize { leave, join, .. } => self.resize(job, leave, join),
+            Action::Suspend { .. } => self.suspend(job),
+            Action::Continue { .. } => self.go_on(job),
             Action::Release
                 if job
                     .tasks
@@ -230,6 +237,77 @@ impl<'s> Checker<'s> {
             | Action::Resume
             | Action::Cancel
             | Action::Wait { .. } => {}
+        }
+    }
+
+    /// The whole gang is up, and can stand still.
+    fn suspend(&mut self, job: &'s Job) {
+        let mut wrong = |what| {
+            let violation = Violation::WrongTurn { job: job.id, what };
+            self.violations.push(violation);
+        };
+        if !job.suspends {
+            wrong("which cannot stand still");
+        }
+        if job.exclusive && job.intent != muster_model::job::Intent::Suspend {
+            wrong("which is exclusive");
+        }
+        if !job.leaving.is_empty()
+            || job
+                .tasks
+                .iter()
+                .any(|task| task.state != TaskState::Running)
+        {
+            wrong("not all of whose tasks are up");
+        }
+    }
+
+    /// The whole gang stands still, and every GPU that it had is free.
+    fn go_on(&mut self, job: &'s Job) {
+        let mut wrong = |what| {
+            let violation = Violation::WrongTurn { job: job.id, what };
+            self.violations.push(violation);
+        };
+        if job.intent != muster_model::job::Intent::Run {
+            wrong("against its owner's intent");
+        }
+        let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
+        let workers = || job.tasks.iter().filter(is_worker);
+        if workers().any(|task| task.state != TaskState::Suspended) || workers().next().is_none() {
+            wrong("not all of whose workers stand still");
+        }
+        for task in workers() {
+            if !self.cpu_milli.contains_key(&task.node) {
+                let (job, node) = (job.id, task.node);
+                self.violations.push(Violation::ClosedNode { job, node });
+            }
+            for &gpu in &task.gpus {
+                if !self.free.remove(&(task.node, gpu)) {
+                    let (job, node) = (job.id, task.node);
+                    self.violations
+                        .push(Violation::GpuNotFree { job, node, gpu });
+                }
+            }
+            let gpus = u32::try_from(task.gpus.len()).unwrap_or(u32::MAX);
+            *self.started.entry(job.tenant).or_default() += gpus;
+            if let Some(left) = self.cpu_milli.get_mut(&task.node) {
+                *left -= i128::from(job.worker.cpu_milli);
+                if *left < 0 {
+                    let node = task.node;
+                    self.violations.push(Violation::CpuExceeded { node });
+                }
+            }
+        }
+    }
+
+    /// Who stands still keeps memory and uses no CPU.
+    fn idle(&mut self, job: &Job, role: Role, node: NodeId) {
+        let cpu_milli = match role {
+            Role::Worker { .. } => job.worker.cpu_milli,
+            Role::PsShard { .. } => job.ps_shard.cpu_milli,
+        };
+        if let Some(left) = self.cpu_milli.get_mut(&node) {
+            *left += i128::from(cpu_milli);
         }
     }
 
@@ -407,6 +485,7 @@ impl<'s> Checker<'s> {
                         | JobState::Stopping { .. }
                         | JobState::Paused
                         | JobState::Running
+                        | JobState::Suspended
                         | JobState::Starting
                 )
         });
@@ -431,7 +510,7 @@ impl<'s> Checker<'s> {
                 .iter()
                 .filter(|job| job.tenant == tenant)
                 .flat_map(|job| job.tasks.iter().chain(&job.leaving))
-                .filter(|task| !is_gone(&task.state))
+                .filter(|task| holds(&task.state))
                 .map(|task| task.gpus.len())
                 .sum();
             let held = u32::try_from(held)
@@ -485,6 +564,21 @@ fn is_up_or_done(job: &Job, state: &TaskState) -> bool {
 fn is_gone(state: &TaskState) -> bool {
     match state {
         TaskState::Released { .. } => true,
-        TaskState::Assigned | TaskState::Running | TaskState::Stopping => false,
+        TaskState::Assigned
+        | TaskState::Running
+        | TaskState::Suspending
+        | TaskState::Suspended
+        | TaskState::Stopping
+        | TaskState::Ending => false,
+    }
+}
+
+/// Whether it holds GPUs and CPU.
+fn holds(state: &TaskState) -> bool {
+    match state {
+        TaskState::Suspended | TaskState::Ending | TaskState::Released { .. } => false,
+        TaskState::Assigned | TaskState::Running | TaskState::Suspending | TaskState::Stopping => {
+            true
+        }
     }
 }

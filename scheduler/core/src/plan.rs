@@ -45,6 +45,14 @@ pub enum Action {
     },
     /// Every task of the present revision is up.
     Up,
+    /// All workers are told to stand still; each holds its GPUs until it does.
+    Suspend {
+        why: String,
+    },
+    /// All workers get the GPUs again that they had, and go on.
+    Continue {
+        why: String,
+    },
     Stop {
         then: AfterStop,
         why: String,
@@ -96,6 +104,8 @@ impl Action {
             Self::Start { .. } => Some(JobEvent::Start),
             Self::Resize { .. } => Some(JobEvent::Resize),
             Self::Up => Some(JobEvent::AllRunning),
+            Self::Suspend { .. } => Some(JobEvent::Suspend),
+            Self::Continue { .. } => Some(JobEvent::Continue),
             Self::Stop { then, .. } => Some(JobEvent::Stop { then: then.clone() }),
             Self::Release => Some(JobEvent::Released),
             Self::Hold => Some(JobEvent::Hold),

@@ -41,6 +41,19 @@ pub struct Policy {
     pub unknown_epochs: u64,
     /// So many waiting jobs, in order, are told the smallest change that would let them start: each costs several trial rounds.
     pub explained_jobs: u32,
+    /// Whether jobs that do not fit beside each other take turns; `None`: they wait for each other's end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub slicing: Option<Slicing>,
+}
+
+/// How jobs take turns.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Slicing {
+    /// The longest slice while others wait: the heaviest job's; others have less by their weight.
+    pub quantum_ms: u64,
+    /// So many jobs may stand still on a GPU, as they keep their host memory.
+    pub suspended_per_gpu: u32,
 }
 
 /// Half a second: the newcomers' start hardly costs the others anything.
@@ -72,6 +85,7 @@ impl Policy {
             full_weight_samples: 10,
             unknown_epochs: 20,
             explained_jobs: 16,
+            slicing: None,
         }
     }
 

@@ -88,6 +88,15 @@ pub struct Job {
     /// Whether each shard has a copy with another one, so that the job goes on without any one of them.
     #[serde(default, skip_serializing_if = "is_false")]
     pub replicated: bool,
+    /// Whether its workers can stand still and go on from there.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub suspends: bool,
+    /// Takes no turns with others on its GPUs.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exclusive: bool,
+    /// When it was last suspended or continued in its present revision.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub turned_ms: Option<i64>,
     /// Of a job that runs a program of its user's own: with whose end it is done. The built-in engine says itself when it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Ends>,
@@ -192,18 +201,30 @@ impl Job {
         self.workers.min.saturating_mul(self.worker.gpus)
     }
 
-    /// GPUs that its unreleased tasks hold.
+    /// GPUs that its tasks hold.
     #[must_use]
     pub fn held_gpus(&self) -> u32 {
         self.held_tasks()
+            .filter(|task| task.state.holds_gpus())
             .map(|task| u32::try_from(task.gpus.len()).unwrap_or(u32::MAX))
             .sum()
     }
 
-    /// Tasks that still hold what they were given, those that leave included.
+    /// Tasks whose process is there, those that leave included.
+    ///
+    /// Those that stand still hold memory only.
     pub fn held_tasks(&self) -> impl Iterator<Item = &Task> {
         let tasks = self.tasks.iter().chain(&self.leaving);
         tasks.filter(|task| !task.state.is_released())
+    }
+
+    /// Whether all of its workers stand still.
+    #[must_use]
+    pub fn stands_still(&self) -> bool {
+        let mut workers = self.tasks.iter().filter(|task| task.is_worker()).peekable();
+        self.state == JobState::Suspended
+            && workers.peek().is_some()
+            && workers.all(|task| task.state == TaskState::Suspended)
     }
 
     /// Whether a resize in place is under way: somebody has not gone or not come yet.
@@ -228,6 +249,11 @@ impl Job {
 }
 
 impl Task {
+    #[must_use]
+    pub fn is_worker(&self) -> bool {
+        matches!(self.role, Role::Worker { .. })
+    }
+
     #[must_use]
     pub fn is_up(&self) -> bool {
         self.state == TaskState::Running

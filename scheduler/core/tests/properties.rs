@@ -122,7 +122,9 @@ fn happen(snapshot: &mut Snapshot, dice: &mut Dice) {
                     let code = if dice.one_in(9) { 75 } else { 0 };
                     task.state = gone(Outcome::Exited { code });
                 }
-                TaskState::Assigned | TaskState::Running if dice.one_in(60) => {
+                TaskState::Assigned | TaskState::Running | TaskState::Suspended
+                    if dice.one_in(60) =>
+                {
                     task.state = gone(match dice.roll(4) {
                         0 => Outcome::Signalled { signal: 9 },
                         1 => Outcome::Exited { code: 75 },
@@ -130,9 +132,16 @@ fn happen(snapshot: &mut Snapshot, dice: &mut Dice) {
                         _ => Outcome::Exited { code: 1 },
                     });
                 }
+                TaskState::Suspending if !dice.one_in(3) => task.state = TaskState::Suspended,
+                TaskState::Ending if !dice.one_in(3) => {
+                    task.state = gone(Outcome::Exited { code: 0 });
+                }
                 TaskState::Assigned
                 | TaskState::Running
+                | TaskState::Suspending
+                | TaskState::Suspended
                 | TaskState::Stopping
+                | TaskState::Ending
                 | TaskState::Released { .. } => {}
             }
         }

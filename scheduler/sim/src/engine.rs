@@ -452,6 +452,11 @@ impl<'s> Engine<'s> {
                     self.tell(name, || "released".to_owned());
                 }
                 Action::Up => self.tell(name, || "up".to_owned()),
+                Action::Suspend { why } => {
+                    live.due_ms = Some(now_ms + self.scenario.suspend_ms);
+                    self.tell(name, || format!("stands still: {why}"));
+                }
+                Action::Continue { why } => self.tell(name, || format!("goes on: {why}")),
                 Action::Hold => self.tell(name, || "held".to_owned()),
                 Action::Resume => self.tell(name, || "resumed".to_owned()),
                 Action::Cancel => self.tell(name, || "cancelled".to_owned()),
@@ -488,10 +493,11 @@ pub(crate) fn come_due(tasks: &mut [Task]) {
     for task in tasks {
         let event = match task.state {
             TaskState::Assigned => TaskEvent::Up,
-            TaskState::Stopping => TaskEvent::Gone {
+            TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
                 outcome: TaskOutcome::Exited { code: 0 },
             },
-            TaskState::Running | TaskState::Released { .. } => continue,
+            TaskState::Suspending => TaskEvent::StoodStill,
+            TaskState::Running | TaskState::Suspended | TaskState::Released { .. } => continue,
         };
         follow(&mut task.state, event);
     }
@@ -554,6 +560,9 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         leaving: Vec::new(),
         in_place: spec.in_place,
         replicated: false,
+        suspends: true,
+        exclusive: false,
+        turned_ms: None,
         command: None,
         finished: None,
         failed: None,

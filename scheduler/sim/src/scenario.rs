@@ -15,6 +15,9 @@ pub struct Scenario {
     pub launch_ms: i64,
     /// From an order to stop until the tasks are gone and the checkpoint is written.
     pub stop_ms: i64,
+    /// From an order to stand still until all workers do.
+    #[serde(default = "suspend_ms")]
+    pub suspend_ms: i64,
     /// Between rounds that nothing else causes.
     pub round_ms: i64,
     /// The simulation gives up here.
@@ -108,6 +111,10 @@ pub enum What {
     Cancel {
         job: usize,
     },
+}
+
+fn suspend_ms() -> i64 {
+    100
 }
 
 impl TrueSpeed {

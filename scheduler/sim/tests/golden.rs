@@ -21,6 +21,7 @@ fn cluster(nodes: usize, gpus: u32) -> Scenario {
         jobs: Vec::new(),
         incidents: Vec::new(),
         launch_ms: 1_500,
+        suspend_ms: 100,
         stop_ms: 800,
         round_ms: 5_000,
         until_ms: 24 * 3_600_000,

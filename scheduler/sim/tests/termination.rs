@@ -98,6 +98,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 jobs,
                 incidents,
                 launch_ms: 2_000,
+                suspend_ms: 100,
                 stop_ms: 1_000,
                 round_ms: 30_000,
                 until_ms: 14 * 24 * 3_600_000,

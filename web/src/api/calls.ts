@@ -45,11 +45,13 @@ export function accuracy(signal?: AbortSignal): Promise<Accuracy> {
   return take(client.GET("/api/v1/forecasts/accuracy", { ...cut(signal) }));
 }
 
-export type Verb = "pause" | "resume" | "cancel" | "delete";
+export type Verb = "suspend" | "continue" | "pause" | "resume" | "cancel" | "delete";
 
 export async function act(id: string, verb: Verb): Promise<void> {
   const params = { path: { id } };
-  if (verb === "pause") await take(client.POST("/api/v1/jobs/{id}/pause", { params }));
+  if (verb === "suspend") await take(client.POST("/api/v1/jobs/{id}/suspend", { params }));
+  else if (verb === "continue") await take(client.POST("/api/v1/jobs/{id}/continue", { params }));
+  else if (verb === "pause") await take(client.POST("/api/v1/jobs/{id}/pause", { params }));
   else if (verb === "resume") await take(client.POST("/api/v1/jobs/{id}/resume", { params }));
   else if (verb === "cancel") await take(client.POST("/api/v1/jobs/{id}/cancel", { params }));
   else await take(client.DELETE("/api/v1/jobs/{id}", { params }));

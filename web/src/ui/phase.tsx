@@ -1,7 +1,7 @@
 // A phase, told by a word and a colour.
 import type { Intent, JobPhase, JobView } from "../api/types";
 
-export const PHASES: readonly JobPhase[] = ["queued", "starting", "running", "stopping", "paused", "succeeded", "failed", "cancelled"];
+export const PHASES: readonly JobPhase[] = ["queued", "starting", "running", "suspended", "stopping", "paused", "succeeded", "failed", "cancelled"];
 
 /** The phase, and what a user has asked for that no round has carried out yet. */
 export function PhaseChip({ phase, intent }: { phase: JobPhase; intent?: Intent }) {
@@ -16,7 +16,8 @@ export function PhaseChip({ phase, intent }: { phase: JobPhase; intent?: Intent 
 }
 
 function pending(phase: JobPhase, intent: Intent | undefined): string | null {
-  const live = phase === "queued" || phase === "starting" || phase === "running";
+  const live = phase === "queued" || phase === "starting" || phase === "running" || phase === "suspended";
+  if (intent === "suspend" && phase === "running") return "suspending";
   if (intent === "pause" && live) return "pausing";
   if (intent === "cancel" && (live || phase === "paused")) return "cancelling";
   if (intent === "run" && phase === "paused") return "resuming";
@@ -24,11 +25,19 @@ function pending(phase: JobPhase, intent: Intent | undefined): string | null {
 }
 
 export function canPause(job: JobView): boolean {
-  return job.intent === "run" && ["queued", "starting", "running", "stopping"].includes(job.phase);
+  return job.intent === "run" && ["queued", "starting", "running", "suspended", "stopping"].includes(job.phase);
 }
 
 export function canResume(job: JobView): boolean {
   return job.intent === "pause" && !["succeeded", "failed", "cancelled"].includes(job.phase);
+}
+
+export function canSuspend(job: JobView): boolean {
+  return job.intent === "run" && job.phase === "running";
+}
+
+export function canContinue(job: JobView): boolean {
+  return job.intent === "suspend" && !["succeeded", "failed", "cancelled"].includes(job.phase);
 }
 
 export function canCancel(job: JobView): boolean {

@@ -15,7 +15,7 @@ interface Counted {
 }
 
 async function countJobs(signal: AbortSignal): Promise<Counted> {
-  const phase = ["queued", "starting", "running", "stopping", "paused"] as const;
+  const phase = ["queued", "starting", "running", "suspended", "stopping", "paused"] as const;
   const page = await jobs({ phase, label: "", name: "", limit: COUNTED, continue: null }, signal);
   return { phases: new Map(page.items.map((job) => [job.id, job.phase])), more: page.continue !== null };
 }

@@ -24,6 +24,8 @@ export function eventSentence(event: MusterEvent): Sentence {
       return say(`Placed: ${size(event.workers, event.ps_shards)} on ${listed(event.nodes)}`, "info", event.why);
     case "job_stop_requested":
       return say(`Told to stop, ${afterStop(event.then)}`, "warn", event.why);
+    case "job_turned":
+      return event.suspended ? say("To stand still, its GPUs to others", "warn", event.why) : say("Goes on", "good", event.why);
     case "job_waits": {
       const waiting = waitingView(event.waiting);
       const change = waiting.smallest_change === null ? null : `Would start if you ${waiting.smallest_change}`;
@@ -60,6 +62,7 @@ export function eventSentence(event: MusterEvent): Sentence {
 
 const INTENTS = {
   run: "A user asked for it to run",
+  suspend: "A user asked to suspend it",
   pause: "A user asked for a pause",
   cancel: "A user asked to cancel it",
 } as const;
@@ -96,6 +99,8 @@ function stateSentence(state: JobState): Sentence {
       return say("Starting its tasks", "quiet");
     case "running":
       return say("All tasks are running", "good");
+    case "suspended":
+      return say("Suspended; its processes stay, its GPUs go to others", "quiet");
     case "stopping":
       return say(`Stopping ${afterStop(state.then)}`, "quiet");
     case "paused":
@@ -116,7 +121,12 @@ function taskSentence(role: Role, state: TaskState): Sentence {
       return say(`${name} assigned`, "quiet");
     case "running":
       return say(`${name} is up`, "quiet");
+    case "suspending":
+      return say(`${name} told to stand still`, "quiet");
+    case "suspended":
+      return say(`${name} stands still`, "quiet");
     case "stopping":
+    case "ending":
       return say(`${name} told to stop`, "quiet");
     case "released":
       return say(`${name} ${outcome(state.outcome)}`, isClean(state.outcome) ? "quiet" : "bad");

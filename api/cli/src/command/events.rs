@@ -115,6 +115,10 @@ pub fn words(event: &Event) -> String {
         Event::JobStopRequested { then, why } => {
             format!("told to stop, {}: {why}", after_stop(then))
         }
+        Event::JobTurned { suspended, why } => match suspended {
+            true => format!("is to stand still: {why}"),
+            false => format!("goes on: {why}"),
+        },
         Event::JobWaits { waiting } => {
             let change = waiting
                 .smallest_change

@@ -58,6 +58,10 @@ pub enum Remote {
     Explain(explain::Explain),
     /// Say when a job will start and end, and how often such forecasts held
     Forecast(forecast::Forecast),
+    /// Let a running job stand still with its processes kept, and give its GPUs to others
+    Suspend(verbs::OnJob),
+    /// Let a suspended job go on from where it stands
+    Continue(verbs::OnJob),
     /// Take a job from its GPUs; it keeps a checkpoint to continue from
     Pause(verbs::OnJob),
     /// Let a paused job run again
@@ -119,6 +123,8 @@ impl Remote {
             Self::Events(options) => options.run(session).await?,
             Self::Explain(options) => options.run(session).await?,
             Self::Forecast(options) => options.run(session).await?,
+            Self::Suspend(job) => job.run(session, verbs::Verb::Suspend).await?,
+            Self::Continue(job) => job.run(session, verbs::Verb::Continue).await?,
             Self::Pause(job) => job.run(session, verbs::Verb::Pause).await?,
             Self::Resume(job) => job.run(session, verbs::Verb::Resume).await?,
             Self::Cancel(job) => job.run(session, verbs::Verb::Cancel).await?,

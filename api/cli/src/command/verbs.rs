@@ -1,4 +1,4 @@
-//! `muster pause|resume|cancel|delete`: what a user wants of a job. The next round obeys.
+//! `muster suspend|continue|pause|resume|cancel|delete`: what a user wants of a job. The next round obeys.
 
 use super::Session;
 use crate::output::line;
@@ -13,6 +13,8 @@ pub struct OnJob {
 
 #[derive(Debug, Clone, Copy)]
 pub enum Verb {
+    Suspend,
+    Continue,
     Pause,
     Resume,
     Cancel,
@@ -25,6 +27,8 @@ impl OnJob {
         for named in &self.jobs {
             let job = session.job(named).await?;
             let (job, done) = match verb {
+                Verb::Suspend => (session.client.suspend(job.id).await?, "is being suspended"),
+                Verb::Continue => (session.client.go_on(job.id).await?, "goes on"),
                 Verb::Pause => (session.client.pause(job.id).await?, "pauses"),
                 Verb::Resume => (session.client.resume(job.id).await?, "resumes"),
                 Verb::Cancel => (session.client.cancel(job.id).await?, "is being cancelled"),

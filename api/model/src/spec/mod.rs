@@ -54,6 +54,10 @@ pub struct JobSpec {
     /// Required with `engine`; a command ends by itself.
     #[serde(default, skip_serializing_if = "Stop::is_empty")]
     pub stop: Stop,
+    /// Its GPUs are its own from its start to its end: it takes no turns with other jobs on them (Slurm's word). For jobs that somebody
+    /// waits for; such a job waits until GPUs are free, and nobody is suspended for it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exclusive: bool,
     /// Task failures after which the job is started again from its newest checkpoint; 0 to 100.
     #[serde(default = "default_retries")]
     pub retries: u32,
@@ -257,6 +261,15 @@ impl JobSpec {
         self.command.is_none()
     }
 
+    /// Whether its workers can stand still at one step and go on from there: commands are stopped by the kernel; the built-in engine's
+    /// workers must all wait for each other in every step, as who does not would be caught in the middle of one.
+    #[must_use]
+    pub fn suspends(&self) -> bool {
+        self.command.is_some()
+            || self.exchange.consistency == Consistency::Bsp { backup: 0 }
+                && !matches!(self.exchange.averaging, Some(Averaging::Gossip { .. }))
+    }
+
     /// Optimizer steps in one epoch; 1 of a command, whose epochs nobody knows.
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {
@@ -285,6 +298,10 @@ impl Stop {
     fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+fn is_false(flag: &bool) -> bool {
+    !flag
 }
 
 fn default_retries() -> u32 {

@@ -1,7 +1,7 @@
 //! Commits a plan: compare-and-set per job. What was refused of one job leaves the others as they are.
 
 use super::draft::{Draft, From, Start};
-use super::{Action, CommitOutcome, Conflict, Refusal, Step, start, wait};
+use super::{Action, CommitOutcome, Conflict, Refusal, Step, start, turn, wait};
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
 use crate::node;
@@ -121,7 +121,7 @@ async fn lock(
     let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, waiting as "waiting: Json<Waiting>",
-                  not_before, started_at, placed_at, running_since, finished_at, trained_s
+                  not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at
            from job where id = any($1) and deleted_at is null order by id for no key update"#,
         &ids
     )
@@ -140,9 +140,12 @@ async fn lock(
         running_since: row.running_since,
         finished_at: row.finished_at,
         trained_s: row.trained_s,
+        turn: unsigned(row.turn),
+        turned_at: row.turned_at,
         held: Vec::new(),
         events: Vec::new(),
         stop: false,
+        turned: None,
         start: None,
     });
     let mut drafts: BTreeMap<JobId, Draft> = drafts.map(|draft| (draft.id, draft)).collect();
@@ -211,6 +214,13 @@ async fn apply(
             .extend(done.changed.iter().map(|task| task.node_id));
         written.events.extend(done.events);
     }
+    if let Some(turned) = draft.turned.take() {
+        let done = turn::write(conn, &draft, turned, now).await?;
+        written
+            .touched
+            .extend(draft.held.iter().map(|held| held.task.node_id));
+        written.events.extend(done.events);
+    }
     if let Some(new) = draft.start.take() {
         let started = start::write(conn, &draft, new, now).await?;
         written.touched.extend(started.nodes);
@@ -241,7 +251,8 @@ async fn update(
              secret = case when $15 then $16 else secret end,
              finished = case when $15 then null else finished end,
              failed = case when $15 then null else failed end,
-             revision_samples = case when $17 then 0 else revision_samples end
+             revision_samples = case when $17 then 0 else revision_samples end,
+             turn = $18, turned_at = $19
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -259,7 +270,9 @@ async fn update(
         draft.trained_s,
         secret.is_some(),
         secret,
-        draft.revision != before.1
+        draft.revision != before.1,
+        signed(draft.turn),
+        draft.turned_at
     )
     .execute(conn)
     .await

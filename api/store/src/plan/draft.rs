@@ -25,12 +25,23 @@ pub(super) struct Draft {
     pub running_since: Option<OffsetDateTime>,
     pub finished_at: Option<OffsetDateTime>,
     pub trained_s: f64,
+    pub turn: u64,
+    pub turned_at: Option<OffsetDateTime>,
     /// The job's tasks that are not released.
     pub held: Vec<Locked>,
     pub events: Vec<NewEvent>,
     /// All tasks shall stop.
     pub stop: bool,
+    /// Its workers shall stand still, or go on.
+    pub turned: Option<Turned>,
     pub start: Option<Start>,
+}
+
+/// What a turn asks of the workers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Turned {
+    StandStill,
+    GoOn,
 }
 
 /// The new revision.
@@ -64,6 +75,9 @@ impl Draft {
                 self.revision += 1;
                 self.started_at.get_or_insert(now);
                 self.placed_at = Some(now);
+                self.turned_at = None;
+                // It may have been stopped while it stood still.
+                self.turn += self.turn % 2;
                 self.not_before = None;
                 self.start = Some(Start {
                     tasks: tasks.clone(),
@@ -90,6 +104,16 @@ impl Draft {
                     },
                     why: why.clone(),
                 });
+            }
+            Action::Suspend { why } => {
+                self.move_on(JobEvent::Suspend, now)?;
+                self.end_running(now);
+                self.turn(Turned::StandStill, why, now);
+            }
+            Action::Continue { why } => {
+                self.move_on(JobEvent::Continue, now)?;
+                self.running_since = Some(now);
+                self.turn(Turned::GoOn, why, now);
             }
             Action::Up => {
                 self.move_on(JobEvent::AllRunning, now)?;
@@ -181,6 +205,21 @@ impl Draft {
             self.finished_at = Some(now);
         }
         Ok(())
+    }
+
+    /// An odd turn is one in which the workers stand still; a stop may come in any, so that the next may have to skip one.
+    fn turn(&mut self, turned: Turned, why: &str, now: OffsetDateTime) {
+        let suspended = turned == Turned::StandStill;
+        self.turn += 1;
+        if (self.turn % 2 == 1) != suspended {
+            self.turn += 1;
+        }
+        self.turned_at = Some(now);
+        self.turned = Some(turned);
+        let why = why.to_owned();
+        let event = Event::JobTurned { suspended, why };
+        self.events
+            .push(of_job(now, self.tenant_id, self.id, event));
     }
 
     fn end_running(&mut self, now: OffsetDateTime) {

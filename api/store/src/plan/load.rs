@@ -69,7 +69,7 @@ async fn jobs(
     let rows = sqlx::query!(
         r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
                   j.state as "state: Json<JobState>", j.revision, j.failures, j.waiting as "waiting: Json<Waiting>",
-                  j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.running_since, j.trained_s,
+                  j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.running_since, j.trained_s,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>",
                   j.latest as "latest: Json<Sample>", newest.step as "resume_step?"
            from job j
@@ -108,6 +108,7 @@ async fn jobs(
             epoch_losses: Vec::new(),
             resume_step: row.resume_step.map(unsigned),
             placed_at: row.placed_at,
+            turned_at: row.turned_at,
             trained_s: row.trained_s + running_s,
             job,
         };

@@ -4,6 +4,7 @@ mod commit;
 mod draft;
 mod load;
 mod start;
+mod turn;
 mod wait;
 
 pub use commit::commit;
@@ -50,6 +51,8 @@ pub struct LoadedJob {
     pub resume_step: Option<u64>,
     /// When its present revision started.
     pub placed_at: Option<OffsetDateTime>,
+    /// When its present revision was last suspended or continued.
+    pub turned_at: Option<OffsetDateTime>,
     /// Seconds during which all of its tasks were up, the present revision's until `now` included.
     pub trained_s: f64,
 }
@@ -106,6 +109,14 @@ pub enum Action {
     },
     /// Every task of the present revision is up.
     Up,
+    /// Its workers shall stand still.
+    Suspend {
+        why: String,
+    },
+    /// Its workers have their GPUs again and go on.
+    Continue {
+        why: String,
+    },
     /// Its tasks shall end.
     Stop {
         then: AfterStop,
@@ -161,6 +172,8 @@ pub enum Refusal {
     NotWaiting { phase: JobPhase },
     #[error("{} of its tasks are not gone", .tasks.len())]
     TasksHeld { tasks: Vec<TaskId> },
+    #[error("{} of its workers are not up, or do not stand still", .tasks.len())]
+    NotInTurn { tasks: Vec<TaskId> },
     #[error("task {task} of the plan is not one of its present tasks")]
     NoSuchTask { task: TaskId },
     #[error("a GPU that it was given is held, or a task of its new revision exists")]

@@ -8,7 +8,7 @@ use crate::event::{NewEvent, of_job};
 use crate::number::{signed, signed32};
 use crate::task::role;
 use muster_model::event::Event;
-use muster_model::id::NodeId;
+use muster_model::id::{NodeId, TaskId};
 use muster_model::task::{Role, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -28,10 +28,15 @@ pub(super) async fn write(
     start: Start,
     now: OffsetDateTime,
 ) -> Result<Started, Failure> {
-    let mut names = admit(conn, &start).await?;
+    let nodes: Vec<NodeId> = start.tasks.iter().map(|task| task.node_id).collect();
+    let mut names = admit(conn, &nodes).await?;
     let kept = kept(conn, draft, &start).await?;
     tasks(conn, draft, &start, now).await?;
-    allocations(conn, draft, &start, now).await?;
+    let held = start
+        .tasks
+        .iter()
+        .map(|task| (task.id, task.node_id, task.gpus.as_slice()));
+    hold(conn, draft, held, now).await?;
     let roles = || {
         let new = start.tasks.iter().map(|task| task.role);
         new.chain(kept.iter().map(|(role, ..)| *role))
@@ -113,8 +118,11 @@ async fn kept(
 
 /// Names of the nodes. They stay as they are until the transaction ends, so that none is lost, and its tasks released, between
 /// this look and the commit.
-async fn admit(conn: &mut PgConnection, start: &Start) -> Result<BTreeMap<Uuid, String>, Failure> {
-    let mut ids: Vec<Uuid> = start.tasks.iter().map(|task| task.node_id.0).collect();
+pub(super) async fn admit(
+    conn: &mut PgConnection,
+    nodes: &[NodeId],
+) -> Result<BTreeMap<Uuid, String>, Failure> {
+    let mut ids: Vec<Uuid> = nodes.iter().map(|node| node.0).collect();
     ids.sort_unstable();
     ids.dedup();
     let rows = sqlx::query!(
@@ -187,22 +195,19 @@ async fn tasks(
 }
 
 /// The partial unique index decides: however wrong the plan is, no GPU is held twice.
-async fn allocations(
+pub(super) async fn hold(
     conn: &mut PgConnection,
     draft: &Draft,
-    start: &Start,
+    held: impl Iterator<Item = (TaskId, NodeId, &[u32])>,
     now: OffsetDateTime,
 ) -> Result<(), Failure> {
-    let held = start.tasks.iter().flat_map(|task| {
-        task.gpus
-            .iter()
-            .map(move |gpu| (task.id.0, task.node_id.0, *gpu))
-    });
     let (mut tasks, mut nodes, mut gpus) = (Vec::new(), Vec::new(), Vec::new());
-    for (task, node, gpu) in held {
-        tasks.push(task);
-        nodes.push(node);
-        gpus.push(signed32(gpu));
+    for (task, node, its) in held {
+        for gpu in its {
+            tasks.push(task.0);
+            nodes.push(node.0);
+            gpus.push(signed32(*gpu));
+        }
     }
     let done = sqlx::query!(
         "insert into allocation (task_id, gpu_index, node_id, job_id, tenant_id, allocated_at)

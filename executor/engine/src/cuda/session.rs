@@ -149,11 +149,25 @@ impl Session {
         Ok(total)
     }
 
+    /// Gives all device memory back. Nothing happens when that is done already.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub(crate) fn give_memory(&mut self) -> Result<(), DeviceError> {
+        if let Some(base) = self.base {
+            self.queue.finish()?;
+            self.queue.forget();
+            self.queue.free(base);
+            self.base = None;
+        }
+        Ok(())
+    }
+
     /// Takes the device memory of all regions; they hold anything.
     ///
     /// # Errors
     /// When the device has no room.
-    pub(super) fn take_memory(&mut self) -> Result<(), DeviceError> {
+    pub(crate) fn take_memory(&mut self) -> Result<(), DeviceError> {
         if self.base.is_none() {
             let base = self.queue.allocate(self.regions.bytes)?;
             self.arenas.parameters = self.regions.parameters.at(base);

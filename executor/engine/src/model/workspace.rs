@@ -121,6 +121,22 @@ impl Workspace {
         self.max_batch
     }
 
+    /// Gives a device's memory back until [`Self::take_memory`]; the CPU's stays.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub fn give_memory(&mut self) -> Result<(), DeviceError> {
+        self.session().map_or(Ok(()), Session::give_memory)
+    }
+
+    /// Takes a device's memory again; passes send all that they need anew.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub fn take_memory(&mut self) -> Result<(), DeviceError> {
+        self.session().map_or(Ok(()), Session::take_memory)
+    }
+
     /// What passes on a device go through; `None` on the CPU.
     pub(super) fn session(&mut self) -> Option<&mut Session> {
         match &mut self.place {

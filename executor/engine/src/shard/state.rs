@@ -112,6 +112,8 @@ pub(super) struct State {
     pub deltas: Option<Arc<Vec<u8>>>,
     /// Of completed steps under BSP, of applied pushes otherwise; the chief takes it with each answer.
     pub stats: StepStats,
+    /// The turn in which all stand still after the step that was completed last.
+    pub hold: u64,
     pub moving: Option<Move>,
     /// Whether its own pieces have been handed over.
     pub handed_over: bool,
@@ -147,6 +149,7 @@ impl State {
             squeeze: None,
             deltas: None,
             stats: StepStats::default(),
+            hold: 0,
             moving: None,
             handed_over: true,
             tally: Tally {

@@ -146,9 +146,11 @@ impl Exchange {
         let mut targets = 0;
         let measures = state.version.is_multiple_of(NOISE_EVERY);
         let mut noise = NoisePart::default();
+        state.hold = 0;
         for member in &mut state.members {
             if let Some(push) = member.push.take() {
                 targets += push.targets;
+                state.hold = state.hold.max(push.stats.hold);
                 state.stats.add(push.stats);
                 if measures && push.targets > 0 {
                     let inverse = 1.0 / push.targets as f64;
@@ -338,11 +340,15 @@ impl State {
         }
     }
 
-    /// The counts go to the chief.
+    /// The counts go to the chief, the turn to everybody.
     fn take_stats(&mut self, task: TaskId) -> StepStats {
-        match self.is_chief(task) {
+        let stats = match self.is_chief(task) {
             true => self.stats.take(),
             false => StepStats::default(),
+        };
+        StepStats {
+            hold: self.hold,
+            ..stats
         }
     }
 }

@@ -56,11 +56,13 @@ pub struct StepStats {
     pub examples: u64,
     /// Gradients that came too late to count, where backup workers are.
     pub dropped: u64,
+    /// The turn in which all stand still after this step; 0 while they go on. The chief names it.
+    pub hold: u64,
 }
 
 impl StepStats {
     /// Length on the wire.
-    pub const BYTES: usize = 32;
+    pub const BYTES: usize = 40;
 
     #[must_use]
     pub fn encode(self) -> [u8; Self::BYTES] {
@@ -69,6 +71,7 @@ impl StepStats {
         out[8..16].copy_from_slice(&self.correct.to_le_bytes());
         out[16..24].copy_from_slice(&self.examples.to_le_bytes());
         out[24..32].copy_from_slice(&self.dropped.to_le_bytes());
+        out[32..40].copy_from_slice(&self.hold.to_le_bytes());
         out
     }
 
@@ -88,6 +91,7 @@ impl StepStats {
             correct: u64::from_le_bytes(word(8)),
             examples: u64::from_le_bytes(word(16)),
             dropped: u64::from_le_bytes(word(24)),
+            hold: u64::from_le_bytes(word(32)),
         })
     }
 
@@ -97,6 +101,7 @@ impl StepStats {
         self.correct += other.correct;
         self.examples += other.examples;
         self.dropped += other.dropped;
+        self.hold = self.hold.max(other.hold);
     }
 
     /// What was added so far, leaving zero.
@@ -278,14 +283,15 @@ mod tests {
             correct: u64::MAX,
             examples: 7,
             dropped: 3,
+            hold: 5,
         };
         let back = StepStats::decode(&stats.encode()).unwrap();
         assert_eq!(back.loss_sum.to_bits(), stats.loss_sum.to_bits());
         assert_eq!(
-            (back.correct, back.examples, back.dropped),
-            (u64::MAX, 7, 3)
+            (back.correct, back.examples, back.dropped, back.hold),
+            (u64::MAX, 7, 3, 5)
         );
-        assert!(StepStats::decode(&[0; 31]).is_err());
+        assert!(StepStats::decode(&[0; 39]).is_err());
     }
 
     #[test]

@@ -188,6 +188,17 @@ impl<'a> Chief<'a> {
         true
     }
 
+    /// All stand still now: what was counted is told before.
+    pub fn stand_still(&mut self) -> Result<(), WorkerError> {
+        self.sample(true)
+    }
+
+    /// They went on after so long, which is no time of training.
+    pub fn go_on(&mut self, stood: Duration) {
+        self.began += stood;
+        self.meter = Meter::start();
+    }
+
     /// Training is over: evaluates, writes the last checkpoint and the model, and tells everyone.
     pub fn finish(
         mut self,

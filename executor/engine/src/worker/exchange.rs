@@ -57,6 +57,9 @@ pub(super) trait Exchange {
     /// Chief: the state at the beginning of `step`, which comes after the next one, is to be kept.
     fn notice(&mut self, _step: u64) {}
 
+    /// Chief: all are to stand still in this turn after the next step that they can all be told in; 0: nobody is.
+    fn hold(&mut self, turn: u64);
+
     /// The gradient noise scale in examples, where the exchange measures it.
     fn noise_scale(&self) -> Option<f64> {
         None
@@ -75,7 +78,8 @@ pub(super) trait Exchange {
 /// What a worker is to do next.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Answer {
-    /// The parameters are in place; go on with `step`. `stats` are of everybody's step before.
+    /// The parameters are in place; go on with `step`. `stats` are of everybody's step before, and say whether all
+    /// stand still now.
     Parameters { step: u64, stats: StepStats },
     /// The step cannot be completed as somebody has left; `lost` when not in order.
     Interrupted { lost: bool },

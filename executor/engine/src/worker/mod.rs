@@ -21,6 +21,7 @@ mod servers;
 mod shards;
 mod stop_rules;
 mod train;
+mod turns;
 
 pub use error::WorkerError;
 pub use link::{Link, Reply};

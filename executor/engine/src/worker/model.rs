@@ -132,7 +132,7 @@ impl Model {
             loss_sum,
             correct: correct.round() as u64,
             examples: self.batches.examples() as u64,
-            dropped: 0,
+            ..StepStats::default()
         };
         let times = StepTimes {
             data: loaded - began,
@@ -140,6 +140,22 @@ impl Model {
             exchange: Duration::ZERO,
         };
         (stats, times)
+    }
+
+    /// Gives the device's memory back; nothing of a step is there between two.
+    ///
+    /// # Errors
+    /// What the device complained of.
+    pub fn give_memory(&mut self) -> Result<(), WorkerError> {
+        Ok(self.workspace.give_memory()?)
+    }
+
+    /// Takes it again.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub fn take_memory(&mut self) -> Result<(), WorkerError> {
+        Ok(self.workspace.take_memory()?)
     }
 
     /// Loss, and how much of the examples was right: a text's is the mean over its positions, several answers' over all of them.

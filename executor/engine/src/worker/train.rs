@@ -8,6 +8,7 @@ use super::model::Model;
 use super::peers::AllReduce;
 use super::resume::{self, Start};
 use super::servers::Servers;
+use super::turns::Turns;
 use crate::checkpoint::Depot;
 use crate::cuda::Device;
 use crate::document;
@@ -130,19 +131,25 @@ fn lead(
     if let Some(reason) = chief.over(step) {
         return chief.finish(model, exchange, reason);
     }
+    let mut turns = Turns::new(around);
     loop {
         if around.stop.is_set() && !chief.gives_notice(exchange.as_mut(), step) {
             return chief.leave(model, exchange, false);
         }
+        exchange.hold(turns.wanted());
         match exchange.step(model, step)? {
             (Answer::Parameters { step: next, stats }, times) => {
                 if !stats.loss_sum.is_finite() {
                     return Err(WorkerError::Diverged { step }.into());
                 }
                 step = next;
-                if let Some(reason) =
-                    chief.after_step(model, exchange.as_mut(), step, stats, times)?
-                {
+                let over = chief.after_step(model, exchange.as_mut(), step, stats, times)?;
+                // Before the end, for which the others are needed, who stand still now.
+                if stats.hold > 0 {
+                    chief.stand_still()?;
+                    chief.go_on(turns.stand_still(model, stats.hold, step)?);
+                }
+                if let Some(reason) = over {
                     return chief.finish(model, exchange, reason);
                 }
             }
@@ -165,6 +172,7 @@ fn follow(
         other => return Ok(followed(other, exchange)),
     };
     log::line(format_args!("training from step {step}"));
+    let mut turns = Turns::new(around);
     loop {
         // The chief's last checkpoint has what this worker holds back.
         let awaits_chief = exchange.needs_notice() && !around.stop.must_hurry();
@@ -174,7 +182,12 @@ fn follow(
             return Ok(Ending::Interrupted);
         }
         match exchange.step(model, step)? {
-            (Answer::Parameters { step: next, .. }, _) => step = next,
+            (Answer::Parameters { step: next, stats }, _) => {
+                step = next;
+                if stats.hold > 0 {
+                    turns.stand_still(model, stats.hold, step)?;
+                }
+            }
             (other, _) => return Ok(followed(other, exchange)),
         }
     }

@@ -190,6 +190,7 @@ impl Rig {
                 .iter()
                 .map(|shard| shard.peer(listening(shard)))
                 .collect(),
+            turn: 0,
         };
         Revision { tasks, peers }
     }
@@ -207,6 +208,7 @@ impl Rig {
             revision: launch.revision,
             workers: Vec::new(),
             ps_shards: Vec::new(),
+            turn: 0,
         };
         for &at in workers {
             peers.workers.push(revision.peers.workers[at].clone());

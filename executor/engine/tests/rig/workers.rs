@@ -19,6 +19,7 @@ pub struct Crew<'a> {
     pub tasks: Vec<Task>,
     /// Numbers of tasks, in order of rank.
     members: Vec<usize>,
+    turn: u64,
 }
 
 impl<'a> Crew<'a> {
@@ -29,6 +30,7 @@ impl<'a> Crew<'a> {
             launch: launch.clone(),
             tasks: Vec::new(),
             members: Vec::new(),
+            turn: 0,
         };
         let members = (0..launch.workers).map(|rank| crew.spawn(rank)).collect();
         crew.roster(launch.revision, members);
@@ -96,12 +98,24 @@ impl<'a> Crew<'a> {
             revision: self.launch.revision,
             workers: workers.collect(),
             ps_shards: Vec::new(),
+            turn: self.turn,
         };
         for task in &self.tasks {
             let fresh = task.folder.join("peers.json.new");
             fs::write(&fresh, serde_json::to_vec(&peers).unwrap()).unwrap();
             fs::rename(&fresh, task.folder.join("peers.json")).unwrap();
         }
+    }
+
+    /// Tells them to stand still in an odd turn, to go on in an even one.
+    pub fn turn(&mut self, turn: u64) {
+        self.turn = turn;
+        let chief = &self.tasks[self.members[0]];
+        self.tell(Some(chief.wait_for("listening", listening)));
+    }
+
+    pub fn tasks(&self) -> &[Task] {
+        &self.tasks
     }
 
     /// Starts as many more workers and lets them in.

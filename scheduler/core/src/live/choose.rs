@@ -363,7 +363,7 @@ fn is_quiet(world: &World<'_>) -> bool {
         Standing::Returning | Standing::Displaced => false,
         Standing::Resting | Standing::Ending => live.holdings.is_empty(),
         Standing::Running => !live.is_resizing || world.ran_ms(live) >= world.policy.min_run_ms,
-        Standing::Queued => true,
+        Standing::Queued | Standing::Suspended => true,
     })
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
 //! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
-//! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world),
+//! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world), `turns` (who stands still for whom),
 //! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
 mod change;
@@ -21,6 +21,7 @@ mod remedy;
 mod resize;
 mod settle;
 mod standing;
+mod turns;
 mod words;
 mod world;
 
@@ -43,7 +44,8 @@ pub(crate) fn run_again(
     memory: &mut Memory,
 ) -> (Plan, RoundReport) {
     let mut world = World::new(snapshot, policy, memory);
-    let rest = pass::settle_down(&mut world);
+    let mut rest = pass::settle_down(&mut world);
+    turns::after(&mut world, &mut rest);
     let waiting = explain::waiting(&mut world, &rest);
     let report = words::report(&world, &rest, &waiting);
     let mut decisions = Vec::new();

@@ -8,6 +8,7 @@ use super::in_place::{self, InPlace};
 use super::over_quota;
 use super::place;
 use super::standing::{Standing, gpus_of as gpus_held};
+use super::turns;
 use super::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::problem::{Decision, Part, gpus_of};
@@ -33,6 +34,7 @@ pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     evict(world);
     restore(world);
     over_quota::obey(world);
+    turns::before(world);
     loop {
         if let Some(rest) = pass(world) {
             return rest;

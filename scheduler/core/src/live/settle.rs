@@ -32,9 +32,12 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
         .filter(|node| node.up)
         .map(|node| node.id)
         .collect();
+    let drained = snapshot.nodes.iter().filter(|node| node.drained);
+    let drained = drained.map(|node| node.id).collect();
     let facts = Facts {
         now_ms: snapshot.now_ms,
         up: down,
+        drained,
         policy,
     };
     snapshot.jobs.iter().map(|job| facts.settle(job)).collect()
@@ -69,7 +72,13 @@ pub(crate) fn once_gone(
         task.state = TaskState::Released { outcome };
     }
     let up = BTreeSet::new();
-    let facts = Facts { now_ms, up, policy };
+    let drained = BTreeSet::new();
+    let facts = Facts {
+        now_ms,
+        up,
+        drained,
+        policy,
+    };
     let settled = facts.settle(&job);
     (settled.state, settled.not_before_ms)
 }
@@ -94,6 +103,7 @@ impl Settled<'_> {
 struct Facts<'p> {
     now_ms: i64,
     up: BTreeSet<NodeId>,
+    drained: BTreeSet<NodeId>,
     policy: &'p Policy,
 }
 
@@ -120,7 +130,9 @@ impl Facts<'_> {
             actions: Vec::new(),
         };
         match &job.state {
-            JobState::Starting | JobState::Running => self.settle_live(job, &mut settled),
+            JobState::Starting | JobState::Running | JobState::Suspended => {
+                self.settle_live(job, &mut settled)
+            }
             JobState::Stopping { then } => self.settle_stopping(job, then, &mut settled),
             JobState::Queued
             | JobState::Paused
@@ -159,6 +171,11 @@ impl Facts<'_> {
                 if job.state == JobState::Starting && all_up && !job.tasks.is_empty() {
                     settled.take(Action::Up);
                 }
+                let wanted = job.intent == Intent::Suspend && job.suspends;
+                if wanted && can_be_suspended(job) {
+                    let why = "suspended by its owner".to_owned();
+                    settled.take(Action::Suspend { why });
+                }
                 return;
             }
         }
@@ -182,14 +199,26 @@ impl Facts<'_> {
         match job.intent {
             Intent::Cancel => return stop(AfterStop::Cancel, "cancelled by its owner".to_owned()),
             Intent::Pause => return stop(AfterStop::Pause, "paused by its owner".to_owned()),
-            Intent::Run => {}
+            Intent::Run | Intent::Suspend => {}
         }
         if let Some(failed) = &job.failed {
             return Some(Ending::Failure {
                 why: failed.message.clone(),
             });
         }
-        self.loss(job)
+        if let Some(loss) = self.loss(job) {
+            return Some(loss);
+        }
+        // Its GPUs are there, and it will never get them again.
+        let mut homes = job
+            .held_tasks()
+            .filter(|task| self.drained.contains(&task.node));
+        let is_drained = job.state == JobState::Suspended && homes.next().is_some();
+        let cause = RequeueCause::Resize;
+        is_drained.then(|| Ending::Stop {
+            then: AfterStop::Requeue { cause },
+            why: "its node is drained".to_owned(),
+        })
     }
 
     /// Lost tasks of a job that can do without them: workers, and one shard that has a copy. Its exchange has gone on without them already; the plan follows.
@@ -345,6 +374,15 @@ impl Facts<'_> {
     }
 }
 
+/// Whether the whole gang is up, and nobody comes or goes.
+pub(crate) fn can_be_suspended(job: &Job) -> bool {
+    job.state == JobState::Running
+        && job.suspends
+        && job.leaving.is_empty()
+        && !job.tasks.is_empty()
+        && job.tasks.iter().all(Task::is_up)
+}
+
 fn is_charge(action: &Action) -> bool {
     matches!(
         action,
@@ -426,7 +464,8 @@ fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
 fn obey_intent_at_rest(intent: Intent, settled: &mut Settled<'_>) {
     match (&settled.state, intent) {
         (JobState::Queued | JobState::Paused, Intent::Cancel) => settled.take(Action::Cancel),
-        (JobState::Queued, Intent::Pause) => settled.take(Action::Hold),
+        // There is nothing that could stand still.
+        (JobState::Queued, Intent::Pause | Intent::Suspend) => settled.take(Action::Hold),
         (JobState::Paused, Intent::Run) => settled.take(Action::Resume),
         _ => {}
     }
@@ -444,7 +483,12 @@ fn stop(then: AfterStop, why: String) -> Action {
 fn gone(job: &Job) -> impl Iterator<Item = (&Task, &Outcome)> {
     job.tasks.iter().filter_map(|task| match &task.state {
         TaskState::Released { outcome } => Some((task, outcome)),
-        TaskState::Assigned | TaskState::Running | TaskState::Stopping => None,
+        TaskState::Assigned
+        | TaskState::Running
+        | TaskState::Suspending
+        | TaskState::Suspended
+        | TaskState::Stopping
+        | TaskState::Ending => None,
     })
 }
 

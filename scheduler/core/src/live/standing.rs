@@ -17,6 +17,8 @@ pub(crate) enum Standing {
     Returning,
     /// Stops for a job of higher priority or a lowered quota, and waits in its turn like a queued one.
     Displaced,
+    /// Its workers stand still, or are about to; it is no affair of the policy's.
+    Suspended,
     /// Waits, and holds nothing.
     Queued,
     /// Waits out its back-off, or is paused; its last tasks may still hold GPUs.
@@ -52,6 +54,7 @@ impl Standing {
         match state {
             JobState::Starting => Self::Starting,
             JobState::Running => Self::Running,
+            JobState::Suspended => Self::Suspended,
             JobState::Stopping {
                 then: AfterStop::Requeue { .. },
             }

@@ -124,13 +124,17 @@ fn why(
         return waiting.why.to_string();
     }
     let moves = live.actions.iter().rev().find_map(|action| match action {
-        Action::Stop { why, .. } | Action::Start { why, .. } => Some(why.clone()),
+        Action::Stop { why, .. }
+        | Action::Start { why, .. }
+        | Action::Suspend { why }
+        | Action::Continue { why } => Some(why.clone()),
         _ => None,
     });
     if let Some(why) = moves {
         return why;
     }
     match live.standing {
+        Standing::Suspended => "stands still until its turn comes".to_owned(),
         Standing::Starting => "starts; it is not resized before it is up".to_owned(),
         Standing::Running => why_this_size(live, worth, runner_up),
         Standing::Returning | Standing::Displaced => {

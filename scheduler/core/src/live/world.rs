@@ -9,6 +9,7 @@ use super::outlook::Sizing;
 use super::resize::gone_workers;
 use super::settle::{Settled, once_gone, settle};
 use super::standing::{Standing, gpus_of};
+use super::turns;
 use crate::estimate::Estimate;
 use crate::plan::Action;
 use crate::policies::{Promises, Share};
@@ -162,9 +163,16 @@ impl<'a> World<'a> {
         {
             let node = &mut self.free[held.node as usize];
             node.hold(held);
-            if goes {
+            if goes && standing != Standing::Suspended {
                 let gpus = self.snapshot.nodes[held.node as usize].gpus;
                 node.release_later(held, first_bits(gpus));
+            }
+        }
+        if standing == Standing::Suspended {
+            for mut held in holdings(job, nodes, turns::goes_later(job)) {
+                held.room.memory_bytes = 0;
+                let gpus = self.snapshot.nodes[held.node as usize].gpus;
+                self.free[held.node as usize].release_later(&held, first_bits(gpus));
             }
         }
         let (workers, shards) = job.size();
@@ -420,12 +428,27 @@ fn holdings<'t>(
             &mut holdings,
             Holding {
                 node,
-                gpus: bits(&task.gpus),
-                room: room_of(job, task.role),
+                gpus: match task.state.holds_gpus() {
+                    true => bits(&task.gpus),
+                    false => 0,
+                },
+                room: held_room(job, task),
             },
         );
     }
     holdings
+}
+
+/// Who stands still keeps memory and uses no CPU.
+fn held_room(job: &Job, task: &Task) -> Room {
+    let room = room_of(job, task.role);
+    match task.state.holds_gpus() {
+        true => room,
+        false => Room {
+            cpu_milli: 0,
+            ..room
+        },
+    }
 }
 
 pub(crate) fn room_of(job: &Job, role: Role) -> Room {

@@ -75,8 +75,11 @@ impl Scene {
             for task in &mut job.tasks {
                 match task.state {
                     TaskState::Assigned => task.state = TaskState::Running,
-                    TaskState::Stopping => task.state = gone(Outcome::Exited { code: 0 }),
-                    TaskState::Running | TaskState::Released { .. } => {}
+                    TaskState::Suspending => task.state = TaskState::Suspended,
+                    TaskState::Stopping | TaskState::Ending => {
+                        task.state = gone(Outcome::Exited { code: 0 })
+                    }
+                    TaskState::Running | TaskState::Suspended | TaskState::Released { .. } => {}
                 }
             }
         }
@@ -237,6 +240,9 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         leaving: Vec::new(),
         in_place: false,
         replicated: false,
+        suspends: true,
+        exclusive: false,
+        turned_ms: None,
         command: None,
         finished: None,
         failed: None,

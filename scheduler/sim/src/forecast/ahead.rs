@@ -10,6 +10,9 @@ use muster_model::job::{AfterStop, JobState};
 use muster_model::task::TaskState;
 use std::collections::BTreeMap;
 
+/// From an order to stand still until all workers do.
+const SUSPEND_MS: i64 = 100;
+
 /// How fast the cluster obeys, and how far to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Pace {
@@ -149,6 +152,8 @@ impl Ahead {
         let stops = !job.leaving.is_empty();
         let due_ms = if stops || states().any(|state| *state == TaskState::Stopping) {
             Some(now_ms + self.pace.stop_ms)
+        } else if states().any(|state| *state == TaskState::Suspending) {
+            Some(now_ms + SUSPEND_MS)
         } else if states().any(|state| *state == TaskState::Assigned) {
             let up_ms = job.placed_ms.unwrap_or(now_ms) + self.pace.launch_ms;
             Some(up_ms.max(now_ms + 1))
@@ -290,6 +295,7 @@ impl Ahead {
                     };
                     live.due_ms = Some(now_ms + due_ms);
                 }
+                Action::Suspend { .. } => live.due_ms = Some(now_ms + SUSPEND_MS),
                 Action::Stop { then, .. } => {
                     live.due_ms = Some(now_ms + self.pace.stop_ms);
                     if let (AfterStop::Requeue { .. }, Some(fate)) =

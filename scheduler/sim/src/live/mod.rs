@@ -145,6 +145,7 @@ pub fn run(
         jobs,
         incidents: Vec::new(),
         launch_ms: LAUNCH_MS,
+        suspend_ms: 100,
         stop_ms: STOP_MS,
         round_ms,
         until_ms: ms(terms.until_s),

@@ -7,7 +7,7 @@ import { isTerminal } from "../../live/job";
 import { Confirm, type Question } from "../../ui/confirm";
 import { Icon, type IconName } from "../../ui/icon";
 import { useNow } from "../../ui/now";
-import { PhaseChip, canCancel, canDelete, canPause, canResume } from "../../ui/phase";
+import { PhaseChip, canCancel, canContinue, canDelete, canPause, canResume, canSuspend } from "../../ui/phase";
 import { ProgressBar } from "../../ui/progress";
 import { dataText, modelText } from "../../words/engine";
 import { dates, range } from "../../words/forecast";
@@ -58,6 +58,8 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
           ))}
         </div>
         <div className="actions">
+          {canSuspend(job) ? <VerbButton verb="suspend" icon="pause" onAsk={ask} /> : null}
+          {canContinue(job) ? <VerbButton verb="continue" icon="resume" onAsk={ask} /> : null}
           {canPause(job) ? <VerbButton verb="pause" icon="pause" onAsk={ask} /> : null}
           {canResume(job) ? <VerbButton verb="resume" icon="resume" onAsk={ask} /> : null}
           {canCancel(job) ? <VerbButton verb="cancel" icon="cancel" onAsk={ask} /> : null}
@@ -81,6 +83,13 @@ function VerbButton({ verb, icon, onAsk }: { verb: Verb; icon: IconName; onAsk: 
 type Asked = (name: string) => Omit<Question, "act">;
 
 const QUESTIONS: Record<Verb, Asked> = {
+  suspend: (name) => ({
+    title: `Suspend ${name}?`,
+    text: "Its workers stand still with their memory kept, and its GPUs go to others until you continue it.",
+    verb: "Suspend",
+    danger: false,
+  }),
+  continue: (name) => ({ title: `Continue ${name}?`, text: "It goes on from where it stands once its GPUs are free.", verb: "Continue", danger: false }),
   pause: (name) => ({
     title: `Pause ${name}?`,
     text: "It writes a checkpoint and gives its GPUs back. It goes on from there when you resume it.",

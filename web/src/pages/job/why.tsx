@@ -58,6 +58,7 @@ function headline(job: JobView): string {
   if (job.phase === "paused") return "Why it is paused";
   if (job.phase === "failed") return "Why it failed";
   if (job.phase === "stopping") return "Why it stops";
+  if (job.phase === "suspended") return "Why it stands still";
   if (job.phase === "starting" || job.phase === "running") return "Why this size";
   return "How it ended";
 }
@@ -74,6 +75,10 @@ function Reason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { n
   if (job.phase === "succeeded") {
     const finished = events.findLast((stored) => stored.event.kind === "training_finished")?.event;
     return <p className="why-main">{finished?.kind === "training_finished" ? finished.reason : "It trained to its end."}</p>;
+  }
+  if (job.phase === "suspended") {
+    const turned = events.findLast((stored) => stored.event.kind === "job_turned")?.event;
+    return <p className="why-main">{turned?.kind === "job_turned" ? turned.why : "It takes turns with others."}</p>;
   }
   if (job.phase === "cancelled") return <p className="why-main">A user cancelled it.</p>;
   const reason = sizeReason(events);

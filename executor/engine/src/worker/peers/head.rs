@@ -44,6 +44,8 @@ impl Head {
         out[8] = self.parts.inverses;
         out[9] = self.parts.workers;
         out[10] = f32::from(u8::from(self.keep));
+        // Exact up to 2^24 turns; the chief alone names one.
+        out[11] = self.stats.hold as f32;
     }
 
     #[must_use]
@@ -54,6 +56,7 @@ impl Head {
                 correct: floats[2] as u64,
                 examples: floats[3] as u64,
                 dropped: 0,
+                hold: floats[11] as u64,
             },
             regroup: floats[4] > 0.0,
             finish: floats[5] > 0.0,
@@ -91,6 +94,7 @@ mod tests {
                 correct: 77,
                 examples: 16_777_215,
                 dropped: 0,
+                hold: 77,
             },
             regroup: true,
             finish: false,
@@ -108,6 +112,7 @@ mod tests {
         assert!((read.stats.loss_sum - head.stats.loss_sum).abs() < 1e-9);
         assert_eq!((read.stats.correct, read.stats.examples), (77, 16_777_215));
         assert_eq!((read.regroup, read.finish, read.keep), (true, false, true));
+        assert_eq!(read.stats.hold, 77);
         assert_eq!((read.weight, read.parts), (head.weight, head.parts));
         let diverged = Head {
             stats: StepStats {

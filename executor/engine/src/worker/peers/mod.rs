@@ -82,6 +82,8 @@ pub(super) struct AllReduce<'a> {
     unsaid: Vec<(String, Vec<f32>)>,
     /// Chief: what a checkpoint has for the first workers to begin with, by rank.
     dealt: Option<Vec<Vec<f32>>>,
+    /// The turn to name with the next sum; 0: none.
+    hold: u64,
 }
 
 impl<'a> AllReduce<'a> {
@@ -176,6 +178,7 @@ impl<'a> AllReduce<'a> {
             noticed: None,
             unsaid: Vec::new(),
             dealt: None,
+            hold: 0,
         }))
     }
 
@@ -286,6 +289,10 @@ impl<'a> AllReduce<'a> {
         let head = Head {
             regroup,
             keep: self.noticed == Some(step + 1),
+            stats: StepStats {
+                hold: self.hold,
+                ..StepStats::default()
+            },
             ..Head::default()
         };
         let measures = self.cut.workers.len() > 1 && step.is_multiple_of(noise::EVERY);
@@ -418,6 +425,10 @@ impl Exchange for AllReduce<'_> {
 
     fn notice(&mut self, step: u64) {
         self.noticed = Some(step);
+    }
+
+    fn hold(&mut self, turn: u64) {
+        self.hold = turn;
     }
 
     fn noise_scale(&self) -> Option<f64> {

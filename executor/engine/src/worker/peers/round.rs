@@ -79,7 +79,8 @@ impl AllReduce<'_> {
             Seat::Chief(chair) => !finish && chair.someone_waits(),
             Seat::Member(_) => false,
         };
-        let stats = std::mem::take(&mut self.round);
+        let mut stats = std::mem::take(&mut self.round);
+        stats.hold = self.hold;
         let len = model.parameters.len();
         let weight = averaging.weight(stats.examples);
         let head = Head {

@@ -56,6 +56,8 @@ pub(super) struct Servers<'a> {
     noise: Noise,
     /// Where the next step begins before the answer to the last one is there.
     eager: Option<Eager>,
+    /// The turn to name with the next push; 0: none.
+    hold: u64,
     chief: Option<Duties>,
 }
 
@@ -134,6 +136,7 @@ impl<'a> Servers<'a> {
                 } => Some(Eager::new(staleness, network.parameter_count())),
                 _ => None,
             },
+            hold: 0,
         }))
     }
 
@@ -268,7 +271,8 @@ impl Exchange for Servers<'_> {
             self.follow(model)?;
             self.enter(model)?;
         }
-        let (stats, mut times) = model.gradient(step, &mut self.gradients, &mut |_, _| {});
+        let (mut stats, mut times) = model.gradient(step, &mut self.gradients, &mut |_, _| {});
+        stats.hold = self.hold;
         if let Some(limit) = self.clip_own {
             let targets = stats.examples * model.network.targets() as u64;
             clip_own(&model.network, &mut self.gradients, targets, limit);
@@ -333,6 +337,10 @@ impl Exchange for Servers<'_> {
 
     fn notice(&mut self, step: u64) {
         self.noticed = Some(step);
+    }
+
+    fn hold(&mut self, turn: u64) {
+        self.hold = turn;
     }
 
     fn layout(&self) -> Layout {

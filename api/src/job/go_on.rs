@@ -1,0 +1,32 @@
+//! `POST /jobs/{id}/continue`.
+
+use super::intent;
+use crate::auth::Caller;
+use crate::problem::Refusal;
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::JobId;
+use muster_model::job::Intent;
+use muster_model::view::JobView;
+
+/// Let a suspended job go on
+///
+/// Its workers go on from the step at which they stand still, on the GPUs that they had, as soon as those are free. Of a job that is not
+/// suspended this changes nothing.
+#[utoipa::path(
+    post, path = "/jobs/{id}/continue", operation_id = "continueJob", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job")),
+    responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
+)]
+#[tracing::instrument(name = "api.job.continue", skip_all, fields(job.id = %id))]
+pub async fn go_on(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(()): Params<()>,
+) -> Result<(StatusCode, Json<JobView>), Refusal> {
+    intent::state(&app, &caller, id, "continue", Intent::Run).await
+}

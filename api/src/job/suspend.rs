@@ -1,0 +1,51 @@
+//! `POST /jobs/{id}/suspend`.
+
+use super::intent;
+use crate::auth::Caller;
+use crate::problem::{Kind, Refusal};
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::JobId;
+use muster_model::job::{Intent, JobPhase};
+use muster_model::view::JobView;
+use muster_store::job;
+
+/// Suspend a running job
+///
+/// Its workers stand still at the end of their step, keep their processes and memory, and give their GPUs to others, until it is continued.
+/// Of a job with `command` all processes are stopped as by SIGSTOP. It is refused of a job that is not running, and of one whose workers do
+/// not wait for each other in every step. Suspending again changes nothing.
+#[utoipa::path(
+    post, path = "/jobs/{id}/suspend", operation_id = "suspendJob", tag = "jobs",
+    params(("id" = JobId, Path, description = "The job")),
+    responses((status = 202, description = "Stated; the next round obeys", body = JobView)),
+)]
+#[tracing::instrument(name = "api.job.suspend", skip_all, fields(job.id = %id))]
+pub async fn suspend(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(()): Params<()>,
+) -> Result<(StatusCode, Json<JobView>), Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    let row = job::get(&mut tx, id).await?;
+    let row = row.ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
+    drop(tx);
+    let phase = row.job.state.phase();
+    if !row.job.spec.suspends() {
+        let detail = "the job's workers do not all wait for each other in every step, so that they cannot stand still at one: suspend needs \
+                      a command, or exchange.consistency bsp without backup workers and no gossip; pause works for every job";
+        return Err(Refusal::new(Kind::WrongPhase, detail.to_owned()));
+    }
+    if !matches!(phase, JobPhase::Running | JobPhase::Suspended) {
+        let detail = format!(
+            "the job is {}; suspend needs running, as only processes that are there can stand still",
+            phase.as_str()
+        );
+        return Err(Refusal::new(Kind::WrongPhase, detail));
+    }
+    intent::state(&app, &caller, id, "suspend", Intent::Suspend).await
+}
