@@ -18,6 +18,8 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 const STEP: Duration = Duration::from_millis(100);
 /// Shorter than in earnest, so that stories of lost nodes do not wait long.
 const LEASE_MS: u32 = 4_000;
+/// The daemon's own: longer than most stories' jobs wait.
+const QUANTUM_MS: u32 = 60_000;
 
 /// Stopped, with everything that it started, when it is dropped.
 #[derive(Debug)]
@@ -26,6 +28,7 @@ pub struct Cluster {
     folder: TempDir,
     options: Options,
     lease_ms: u32,
+    quantum_ms: u32,
     server: String,
     client: Option<Client>,
     bucket: Option<Bucket>,
@@ -76,7 +79,24 @@ impl Cluster {
         Self::start_with(options, lease_ms, None).await
     }
 
+    /// As [`Self::start`], with turns of so many milliseconds; 0: none.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are printed.
+    pub async fn start_slicing(options: Options, quantum_ms: u32) -> Self {
+        Self::start_turning(options, LEASE_MS, quantum_ms, None).await
+    }
+
     async fn start_with(options: Options, lease_ms: u32, bucket: Option<Bucket>) -> Self {
+        Self::start_turning(options, lease_ms, QUANTUM_MS, bucket).await
+    }
+
+    async fn start_turning(
+        options: Options,
+        lease_ms: u32,
+        quantum_ms: u32,
+        bucket: Option<Bucket>,
+    ) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("muster-e2e-")
             .tempdir()
@@ -91,6 +111,7 @@ impl Cluster {
             folder,
             options,
             lease_ms,
+            quantum_ms,
             server,
             client: None,
             bucket,
@@ -140,6 +161,7 @@ impl Cluster {
             .env("MUSTER_SCHEDULER_LEASE_MS", self.lease_ms.to_string())
             .env("MUSTER_SCHEDULER_HEARTBEAT_MS", "500")
             .env("MUSTER_SCHEDULER_GRACE_MS", "5000")
+            .env("MUSTER_SCHEDULER_QUANTUM_MS", self.quantum_ms.to_string())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("the same log"))
             .stderr(log)

@@ -2,6 +2,7 @@
 
 use clap::Parser;
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
+use muster_core::policy::Slicing;
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -33,6 +34,8 @@ pub struct Config {
     pub keep_deleted_jobs_s: u64,
     /// Who gets how many GPUs, and on which nodes.
     pub policy: PolicyName,
+    /// How jobs that do not fit beside each other take turns; `None`: each waits for the others' end.
+    pub slicing: Option<Slicing>,
 }
 
 /// Flags and environment; each overrides the file.
@@ -79,6 +82,12 @@ pub struct Flags {
     /// Who gets how many GPUs, by name [default: muster].
     #[arg(long, env = "MUSTER_SCHEDULER_POLICY")]
     pub policy: Option<String>,
+    /// Milliseconds that a job runs at most while others wait for its GPUs; 0: until its end [default: 60000].
+    #[arg(long, env = "MUSTER_SCHEDULER_QUANTUM_MS")]
+    pub quantum_ms: Option<u64>,
+    /// Jobs that may stand still on one GPU, as they keep their memory of the host [default: 3].
+    #[arg(long, env = "MUSTER_SCHEDULER_SUSPENDED_PER_GPU")]
+    pub suspended_per_gpu: Option<u32>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -95,6 +104,8 @@ struct File {
     keep_rounds_s: Option<u64>,
     keep_deleted_jobs_s: Option<u64>,
     policy: Option<String>,
+    quantum_ms: Option<u64>,
+    suspended_per_gpu: Option<u32>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -150,8 +161,14 @@ impl Config {
             None => DEFAULT_POLICY,
             Some(name) => name.parse().map_err(ConfigError::Policy)?,
         };
+        let quantum_ms = flags.quantum_ms.or(file.quantum_ms).unwrap_or(60_000);
+        let suspended_per_gpu = flags.suspended_per_gpu.or(file.suspended_per_gpu);
         let config = Self {
             policy,
+            slicing: (quantum_ms > 0).then_some(Slicing {
+                quantum_ms,
+                suspended_per_gpu: suspended_per_gpu.unwrap_or(3),
+            }),
             listen: flags
                 .listen
                 .or(file.listen)
@@ -232,6 +249,20 @@ impl Config {
             self.grace_ms,
             "100 to 600000",
         )?;
+        if let Some(slicing) = self.slicing {
+            check(
+                (100..=86_400_000).contains(&slicing.quantum_ms),
+                "quantum_ms",
+                slicing.quantum_ms,
+                "0 (no turns), or 100 to 86400000 (a day)",
+            )?;
+            check(
+                (1..=64).contains(&slicing.suspended_per_gpu),
+                "suspended_per_gpu",
+                slicing.suspended_per_gpu.into(),
+                "1 to 64",
+            )?;
+        }
         for (field, kept_s) in [
             ("keep_rounds_s", self.keep_rounds_s),
             ("keep_deleted_jobs_s", self.keep_deleted_jobs_s),

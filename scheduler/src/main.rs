@@ -54,7 +54,10 @@ async fn lead(
     mut leader: watch::Receiver<bool>,
     registry: &Registry,
 ) {
-    let policy = Policy::named(config.policy);
+    let policy = Policy {
+        slicing: config.slicing,
+        ..Policy::named(config.policy)
+    };
     while leader.wait_for(|leads| *leads).await.is_ok() {
         tokio::join!(
             round::run(pool, &policy, config, wakes.clone(), leader.clone()),

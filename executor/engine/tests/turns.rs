@@ -15,7 +15,7 @@ const TURNS: u64 = 4;
 fn job(more: Value) -> muster_model::spec::JobSpec {
     let mut document = json!({
         "checkpoint": { "every_minutes": null },
-        "stop": { "steps": 400 },
+        "stop": { "steps": 3000 },
     });
     document
         .as_object_mut()
@@ -80,11 +80,10 @@ fn turn_about(workers: &[&Task], mut tell: impl FnMut(u64)) -> Vec<u64> {
 
 #[test]
 fn workers_on_shards_stand_still_at_one_step_and_go_on_to_the_bit() {
-    let rig = Rig::new();
-    let launch = |revision| Launch::new(revision, 2, 2, job(json!({})));
-    let mut plain = rig.start(&launch(1));
-    plain.succeed();
-    let mut revision = rig.start(&launch(2));
+    let (rig, other) = (Rig::new(), Rig::new());
+    let launch = Launch::new(1, 2, 2, job(json!({})));
+    other.start(&launch).succeed();
+    let mut revision = rig.start(&launch);
     let peers = revision.peers.clone();
     let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
     let workers: Vec<&Task> = revision.tasks.iter().filter(is_worker).collect();
@@ -97,20 +96,19 @@ fn workers_on_shards_stand_still_at_one_step_and_go_on_to_the_bit() {
     });
     assert_eq!(steps.len() as u64, TURNS);
     revision.succeed();
-    assert_eq!(rig.final_sha256(2), rig.final_sha256(1));
+    assert_eq!(rig.final_sha256(1), other.final_sha256(1));
 }
 
 #[test]
 fn workers_among_themselves_do_the_same() {
-    let rig = Rig::new();
+    let (rig, other) = (Rig::new(), Rig::new());
     let alone = json!({
         "exchange": { "topology": "all_reduce", "algorithm": "ring" },
         "scale": { "workers": { "min": 2, "max": 2 } }
     });
-    let launch = |revision| Launch::new(revision, 2, 0, job(alone.clone()));
-    let mut plain = Crew::start(&rig, &launch(1));
-    plain.succeed();
-    let mut crew = Crew::start(&rig, &launch(2));
+    let launch = Launch::new(1, 2, 0, job(alone));
+    Crew::start(&other, &launch).succeed();
+    let mut crew = Crew::start(&rig, &launch);
     at_step(&crew.tasks()[0], 1);
     for turn in (1..2 * TURNS).step_by(2) {
         crew.turn(turn);
@@ -123,7 +121,7 @@ fn workers_among_themselves_do_the_same() {
         crew.tasks().iter().for_each(|task| went_on(task, turn + 1));
     }
     crew.succeed();
-    assert_eq!(rig.final_sha256(2), rig.final_sha256(1));
+    assert_eq!(rig.final_sha256(1), other.final_sha256(1));
 }
 
 /// A round of averaging ends for all at once; until then each is on its own.
@@ -161,4 +159,53 @@ fn who_stands_still_leaves_in_order() {
     let interrupted = revision.chief().wait_for("its end", rig::interrupted);
     assert_eq!(interrupted, step);
     assert_eq!(rig.checkpoints().len(), 1);
+}
+
+/// What a turn takes: from the word to stand still until all do, and from the word to go on until the first has; for the figures in
+/// the documents, by `make bench-slicing`.
+#[test]
+#[ignore = "measures; make bench-slicing runs it"]
+fn a_hundred_turns_take_so_long() {
+    const CYCLES: u64 = 100;
+    let (rig, other) = (Rig::new(), Rig::new());
+    let endless = json!({ "stop": { "steps": 60_000 } });
+    let launch = Launch::new(1, 2, 1, job(endless));
+    let mut plain = other.start(&launch);
+    let mut revision = rig.start(&launch);
+    let peers = revision.peers.clone();
+    let tell = |turn| {
+        let peers = Peers {
+            turn,
+            ..peers.clone()
+        };
+        revision.tasks.iter().for_each(|task| task.tell(&peers));
+    };
+    let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
+    let workers: Vec<&Task> = revision.tasks.iter().filter(is_worker).collect();
+    at_step(workers[0], 1);
+    let (mut released_ms, mut resumed_ms) = (Vec::new(), Vec::new());
+    for turn in (1..2 * CYCLES).step_by(2) {
+        let began = std::time::Instant::now();
+        tell(turn);
+        let at: Vec<u64> = workers.iter().map(|worker| stood(worker, turn)).collect();
+        released_ms.push(began.elapsed().as_secs_f64() * 1e3);
+        assert!(at.iter().all(|step| *step == at[0]));
+        let began = std::time::Instant::now();
+        tell(turn + 1);
+        went_on(workers[0], turn + 1);
+        resumed_ms.push(began.elapsed().as_secs_f64() * 1e3);
+    }
+    for (what, mut ms) in [("to stand still", released_ms), ("to go on", resumed_ms)] {
+        ms.sort_by(f64::total_cmp);
+        let at = |share: f64| ms[(share * (ms.len() - 1) as f64) as usize];
+        println!(
+            "{what}: median {:.1} ms, 90 % {:.1} ms, longest {:.1} ms of {CYCLES}",
+            at(0.5),
+            at(0.9),
+            at(1.0)
+        );
+    }
+    revision.succeed();
+    plain.succeed();
+    assert_eq!(rig.final_sha256(1), other.final_sha256(1), "to the bit");
 }

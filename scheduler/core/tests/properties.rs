@@ -5,8 +5,9 @@ mod scene;
 
 use muster_core::plan::Decision;
 use muster_core::policies::name::PolicyName;
+use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::{FailedReport, Finished, Snapshot, SpeedPoint, Tenant};
-use muster_core::{Action, apply, apply_change, check, plan, policy::Policy};
+use muster_core::{Action, apply, apply_change, check, plan};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::spec::{Convergence, Range};
@@ -110,8 +111,13 @@ fn happen(snapshot: &mut Snapshot, dice: &mut Dice) {
     }
     for job in &mut snapshot.jobs {
         if dice.one_in(15) {
-            job.intent =
-                [Intent::Run, Intent::Run, Intent::Pause, Intent::Cancel][dice.roll(4) as usize];
+            job.intent = [
+                Intent::Run,
+                Intent::Run,
+                Intent::Pause,
+                Intent::Cancel,
+                Intent::Suspend,
+            ][dice.roll(5) as usize];
         }
         job.leaving
             .retain(|task| !task.state.is_released() && dice.one_in(3));
@@ -244,7 +250,7 @@ fn waits_are_true(snapshot: &Snapshot, policy: &Policy) -> Result<(), TestCaseEr
                     .iter()
                     .find(|other| other.id == *id)
                     .expect("is there");
-                let stops = matches!(other.state, JobState::Stopping { .. });
+                let stops = matches!(other.state, JobState::Stopping { .. } | JobState::Suspended);
                 prop_assert!(stops || !other.leaving.is_empty(), "{other:?}");
             }
         }
@@ -346,8 +352,11 @@ fn remembers(
 
 /// A random walk of rounds and of what happens between them, everything examined in every state.
 fn walk(share: PolicyName, seed: u64, rounds: u32) -> Result<(), TestCaseError> {
+    walk_under(&Policy::named(share), seed, rounds)
+}
+
+fn walk_under(policy: &Policy, seed: u64, rounds: u32) -> Result<(), TestCaseError> {
     let mut dice = Dice(seed);
-    let policy = Policy::named(share);
     let mut snapshot = world(&mut dice);
     let mut submitted = 0;
     let mut memory = muster_core::Memory::default();
@@ -358,12 +367,12 @@ fn walk(share: PolicyName, seed: u64, rounds: u32) -> Result<(), TestCaseError> 
         }
         snapshot.round = u64::from(round);
         snapshot.sort();
-        remembers(&snapshot, &policy, &mut memory)?;
-        snapshot = examine(&snapshot, &policy)?;
+        remembers(&snapshot, policy, &mut memory)?;
+        snapshot = examine(&snapshot, policy)?;
         gangs_are_whole(&snapshot)?;
         happen(&mut snapshot, &mut dice);
     }
-    replays(&snapshot, &policy)
+    replays(&snapshot, policy)
 }
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -390,6 +399,19 @@ proptest! {
     #[test]
     fn plans_are_right_stable_and_true_under_turns(seed in any::<u64>(), rounds in 1_u32..12) {
         walk(PolicyName::Tiresias, seed, rounds)?;
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+
+    /// Who turns whom out, beside all that the policy does.
+    #[test]
+    fn plans_are_right_stable_and_true_in_slices(seed in any::<u64>(), rounds in 1_u32..16, muster in any::<bool>()) {
+        let share = if muster { PolicyName::Muster } else { PolicyName::Fifo };
+        let slicing = Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 };
+        let policy = Policy { slicing: Some(slicing), ..Policy::named(share) };
+        walk_under(&policy, seed, rounds)?;
     }
 }
 

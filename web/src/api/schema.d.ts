@@ -120,6 +120,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/jobs/{id}/continue": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Let a suspended job go on
+         * @description Its workers go on from the step at which they stand still, on the GPUs that they had, as soon as those are free. Of a job that is not
+         *     suspended this changes nothing.
+         */
+        post: operations["continueJob"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/jobs/{id}/events": {
         parameters: {
             query?: never;
@@ -313,6 +334,28 @@ export interface paths {
         get: operations["followJob"];
         put?: never;
         post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/jobs/{id}/suspend": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Suspend a running job
+         * @description Its workers stand still at the end of their step, keep their processes and memory, and give their GPUs to others, until it is continued.
+         *     Of a job with `command` all processes are stopped as by SIGSTOP. It is refused of a job that is not running, and of one whose workers do
+         *     not wait for each other in every step. Suspending again changes nothing.
+         */
+        post: operations["suspendJob"];
         delete?: never;
         options?: never;
         head?: never;
@@ -1634,6 +1677,11 @@ export interface components {
             why: string;
         } | {
             /** @enum {string} */
+            kind: "job_turned";
+            suspended: boolean;
+            why: string;
+        } | {
+            /** @enum {string} */
             kind: "job_waits";
             waiting: components["schemas"]["Waiting"];
         } | {
@@ -1884,7 +1932,7 @@ export interface components {
          * @description What the user wants of the job; written by the api, obeyed by the next round.
          * @enum {string}
          */
-        Intent: "run" | "pause" | "cancel";
+        Intent: "run" | "suspend" | "pause" | "cancel";
         /** @description In eight cases of ten it falls between `p10` and `p90`, in half of them before `p50`. */
         Interval: {
             /** Format: date-time */
@@ -1903,7 +1951,7 @@ export interface components {
          * @description The name of a state without its data; what lists filter by and what SQL stores in its own column.
          * @enum {string}
          */
-        JobPhase: "queued" | "starting" | "running" | "stopping" | "paused" | "succeeded" | "failed" | "cancelled";
+        JobPhase: "queued" | "starting" | "running" | "suspended" | "stopping" | "paused" | "succeeded" | "failed" | "cancelled";
         JobShift: {
             /** @description It would be stopped, with a checkpoint, for the sake of others. */
             displaced: boolean;
@@ -1930,6 +1978,11 @@ export interface components {
             engine?: components["schemas"]["Engine"] | null;
             evaluate?: components["schemas"]["EvaluationPolicy"];
             exchange?: components["schemas"]["Exchange"];
+            /**
+             * @description Its GPUs are its own from its start to its end: it takes no turns with other jobs on them (Slurm's word). For jobs that somebody
+             *     waits for; such a job waits until GPUs are free, and nobody is suspended for it.
+             */
+            exclusive?: boolean;
             labels?: {
                 [key: string]: string;
             };
@@ -1961,6 +2014,9 @@ export interface components {
         } | {
             /** @enum {string} */
             phase: "running";
+        } | {
+            /** @enum {string} */
+            phase: "suspended";
         } | {
             /** @enum {string} */
             phase: "stopping";
@@ -3464,7 +3520,16 @@ export interface components {
             phase: "running";
         } | {
             /** @enum {string} */
+            phase: "suspending";
+        } | {
+            /** @enum {string} */
+            phase: "suspended";
+        } | {
+            /** @enum {string} */
             phase: "stopping";
+        } | {
+            /** @enum {string} */
+            phase: "ending";
         } | {
             outcome: components["schemas"]["Outcome"];
             /** @enum {string} */
@@ -4141,6 +4206,38 @@ export interface operations {
             };
         };
     };
+    continueJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the next round obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     listJobEvents: {
         parameters: {
             query?: {
@@ -4496,6 +4593,38 @@ export interface operations {
                 };
                 content: {
                     "text/event-stream": string;
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    suspendJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Stated; the next round obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
                 };
             };
             /** @description A refusal */

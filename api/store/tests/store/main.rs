@@ -13,5 +13,6 @@ mod report;
 mod resize;
 mod round;
 mod tenancy;
+mod turn;
 mod wake;
 mod world;

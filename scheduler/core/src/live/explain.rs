@@ -189,14 +189,19 @@ impl Explaining<'_, '_> {
         })
     }
 
-    /// Stopping jobs that hold what is promised; all of them, when it is CPU, memory or quota that they must give up.
+    /// Jobs that stop, or are about to stand still, and hold what is promised; all of them, when it is CPU, memory or quota that they must give up.
     fn stopping(&self, promised: &[(u32, u64)]) -> Vec<JobId> {
+        let gives = |live: &LiveJob<'_>| match live.state.phase() {
+            JobPhase::Stopping => true,
+            JobPhase::Suspended => gpus_of(&live.holdings) > 0,
+            _ => false,
+        };
         let stopping = || {
             let jobs = self.world.jobs.iter();
-            jobs.filter(|live| live.state.phase() == JobPhase::Stopping || !live.leaving.is_empty())
+            jobs.filter(|live| gives(live) || !live.leaving.is_empty())
         };
         let holds = |live: &&LiveJob<'_>| {
-            let stops = live.state.phase() == JobPhase::Stopping;
+            let stops = gives(live);
             let holdings = live.holdings.iter().filter(|_| stops);
             holdings.chain(&live.leaving).any(|held| {
                 let wanted = promised.iter().filter(|(node, _)| *node == held.node);

@@ -171,8 +171,8 @@ impl Facts<'_> {
                 if job.state == JobState::Starting && all_up && !job.tasks.is_empty() {
                     settled.take(Action::Up);
                 }
-                let wanted = job.intent == Intent::Suspend && job.suspends;
-                if wanted && can_be_suspended(job) {
+                let runs = settled.state == JobState::Running;
+                if job.intent == Intent::Suspend && runs && is_whole(job) {
                     let why = "suspended by its owner".to_owned();
                     settled.take(Action::Suspend { why });
                 }
@@ -374,10 +374,9 @@ impl Facts<'_> {
     }
 }
 
-/// Whether the whole gang is up, and nobody comes or goes.
-pub(crate) fn can_be_suspended(job: &Job) -> bool {
-    job.state == JobState::Running
-        && job.suspends
+/// Whether the whole gang is up and can stand still, and nobody comes or goes.
+pub(crate) fn is_whole(job: &Job) -> bool {
+    job.suspends
         && job.leaving.is_empty()
         && !job.tasks.is_empty()
         && job.tasks.iter().all(Task::is_up)

@@ -10,7 +10,7 @@ use super::free::{FreeNode, When, bits, first_bits};
 use super::gang;
 use super::pass::Rest;
 use super::place;
-use super::settle::can_be_suspended;
+use super::settle::is_whole;
 use super::standing::{Standing, gpus_of};
 use super::world::{LiveJob, World};
 use crate::plan::Action;
@@ -250,8 +250,10 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             .jobs
             .iter()
             .enumerate()
-            .filter(|(_, live)| live.standing == Standing::Running && live.actions.is_empty())
-            .filter(|(_, live)| can_be_suspended(live.job) && !live.job.exclusive)
+            .filter(|(_, live)| live.standing == Standing::Running)
+            // Who has just come up may have been on its way for a whole slice.
+            .filter(|(_, live)| live.actions.iter().all(|action| *action == Action::Up))
+            .filter(|(_, live)| is_whole(live.job) && !live.job.exclusive)
             .map(|(index, live)| (turned_ms(live.job), index))
             .filter(|&(since_ms, index)| {
                 let slice_ms = self.slice_ms(&world.jobs[index]);
@@ -289,10 +291,11 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     fn for_newcomer(&mut self, index: usize, over: &[usize]) -> Vec<usize> {
         let shape = self.world.jobs[index].shape;
         let least = (shape.workers.min, shape.ps_shards.min);
+        let considered = 4 * shape.min_gpus() as usize + 16;
         let mut victims = Vec::new();
         let mut free = self.free.clone();
         let mut found = place::find(&free, &shape, least, When::Later);
-        for &victim in over {
+        for &victim in over.iter().take(considered) {
             if found.is_some() {
                 break;
             }

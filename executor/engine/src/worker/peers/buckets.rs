@@ -103,6 +103,11 @@ pub struct Step<'a> {
 impl Step<'_> {
     /// The head that goes with these gradients.
     fn head(&self, stats: StepStats, gradients: &[f32]) -> Head {
+        // The turn is the step's, the counts are the pass's.
+        let stats = StepStats {
+            hold: self.head.stats.hold,
+            ..stats
+        };
         let examples = stats.examples as f32;
         let parts = self.measured_by.filter(|_| examples > 0.0).map(|replica| {
             let whole = Summed {

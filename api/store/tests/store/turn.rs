@@ -1,0 +1,138 @@
+//! Turns: workers stand still, others have their GPUs meanwhile, and reports of another turn change nothing.
+
+use crate::world::{World, start};
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::id::TaskId;
+use muster_model::job::JobPhase;
+use muster_model::task::TaskState;
+use muster_store::plan::{Action, Refusal, Step};
+use muster_store::{assignment, pool};
+
+fn suspend() -> Action {
+    Action::Suspend {
+        why: "its slice is over".to_owned(),
+    }
+}
+
+fn go_on() -> Action {
+    Action::Continue {
+        why: "its turn has come".to_owned(),
+    }
+}
+
+fn stands(turn: u64) -> TaskReport {
+    let step = Some(7);
+    TaskReport::Suspended { turn, step }
+}
+
+#[tokio::test]
+async fn a_gpu_is_free_while_its_worker_stands_still_and_only_then() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("first").await?;
+    let tasks = world.tasks(&[0, 1]);
+    let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
+    world.step(job, 0, start(tasks), 1).await?;
+    let early = Step {
+        job_id: job,
+        expected_revision: 1,
+        action: suspend(),
+    };
+    let refused = world.commit(&[early], 2).await?;
+    assert!(
+        matches!(refused.conflicts[0].why, Refusal::Transition(_)),
+        "it is not up"
+    );
+    let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
+    world.observe(1, &up, 2).await?;
+    world.step(job, 1, Action::Up, 3).await?;
+
+    world.step(job, 1, suspend(), 10).await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let told = assignment::load(&mut tx, world.node, 500).await?;
+    drop(tx);
+    assert!(
+        told.tasks
+            .iter()
+            .all(|task| task.peers.held_turn() == Some(1) && !task.stop)
+    );
+    let rival = world.submit("rival").await?;
+    let rival_start = Step {
+        job_id: rival,
+        expected_revision: 0,
+        action: start(world.tasks(&[0])),
+    };
+    let rivals = |step: &Step| std::slice::from_ref(step).to_vec();
+    let refused = world.commit(&rivals(&rival_start), 11).await?;
+    assert_eq!(
+        refused.conflicts[0].why,
+        Refusal::GpuHeld,
+        "nobody has said that he stands"
+    );
+
+    assert!(
+        !world.tell(ids[0], 1, 0, &[stands(3)]).await?.round_due,
+        "another turn's"
+    );
+    assert!(world.tell(ids[0], 1, 1, &[stands(1)]).await?.round_due);
+    let half = Step {
+        job_id: job,
+        expected_revision: 1,
+        action: go_on(),
+    };
+    let refused = world.commit(std::slice::from_ref(&half), 12).await?;
+    let Refusal::NotInTurn { tasks } = &refused.conflicts[0].why else {
+        panic!("{refused:?}");
+    };
+    assert_eq!(tasks, &[ids[1]], "a gang goes on as a whole");
+    world.tell(ids[1], 1, 0, &[stands(1)]).await?;
+    let loaded = world.loaded(job, 13).await?;
+    assert_eq!(loaded.job.state.phase(), JobPhase::Suspended);
+    assert!(
+        (loaded.trained_s - 7.0).abs() < 0.01,
+        "the turn is not counted"
+    );
+
+    assert_eq!(world.commit(&rivals(&rival_start), 14).await?.conflicts, []);
+    let refused = world.commit(std::slice::from_ref(&half), 15).await?;
+    assert_eq!(refused.conflicts[0].why, Refusal::GpuHeld);
+    let still = world.loaded(job, 16).await?;
+    let states: Vec<&TaskState> = still.tasks.iter().map(|task| &task.state).collect();
+    let stand = states
+        .iter()
+        .filter(|state| ***state == TaskState::Suspended);
+    assert_eq!(
+        stand.count(),
+        2,
+        "what was refused left nothing behind: {states:?}"
+    );
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_worker_may_take_many_turns_on_the_same_gpu() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = world.submit("first").await?;
+    let tasks = world.tasks(&[0]);
+    let (ids, worker): (Vec<TaskId>, TaskId) =
+        (tasks.iter().map(|task| task.id).collect(), tasks[0].id);
+    world.step(job, 0, start(tasks), 1).await?;
+    let up: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, Observed::Running)).collect();
+    world.observe(1, &up, 2).await?;
+    world.step(job, 1, Action::Up, 3).await?;
+    for turn in 0..3 {
+        let at = 10 + 10 * turn;
+        world.step(job, 1, suspend(), at).await?;
+        world.tell(worker, 1, turn, &[stands(2 * turn + 1)]).await?;
+        world.step(job, 1, go_on(), at + 5).await?;
+        // A node that dials in anew tells everything again.
+        world.observe(1, &up, at + 6).await?;
+        let loaded = world.loaded(job, at + 6).await?;
+        assert!(
+            loaded
+                .tasks
+                .iter()
+                .all(|task| task.state == TaskState::Running)
+        );
+    }
+    Ok(())
+}

@@ -1,0 +1,305 @@
+//! Jobs that take turns: who is turned out for whom and when, that gangs turn whole, that nobody starves, and that shares follow weights.
+
+mod scene;
+
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::{Policy, Slicing};
+use muster_core::snapshot::{Job, Snapshot};
+use muster_core::{Action, apply, check, plan};
+use muster_model::job::{Intent, JobPhase, JobState};
+use muster_model::spec::Range;
+use muster_model::task::{TaskEvent, TaskState};
+use proptest::prelude::*;
+use scene::{Scene, job, tenant};
+use std::collections::{BTreeMap, BTreeSet};
+
+const QUANTUM_MS: i64 = 60_000;
+/// Between two rounds that nothing else causes.
+const TICK_MS: i64 = 1_000;
+
+fn policy(share: PolicyName) -> Policy {
+    Policy {
+        slicing: Some(Slicing {
+            quantum_ms: QUANTUM_MS as u64,
+            suspended_per_gpu: 3,
+        }),
+        ..Policy::named(share)
+    }
+}
+
+/// A cluster with a clock: time passes, nodes obey at once, and each job's time at work is counted.
+struct Course {
+    snapshot: Snapshot,
+    policy: Policy,
+    /// Milliseconds at work, by name.
+    worked: BTreeMap<String, i64>,
+    /// When it first was at work.
+    first: BTreeMap<String, i64>,
+    suspended: u32,
+}
+
+impl Course {
+    fn new(nodes: u32, gpus: u32, share: PolicyName) -> Self {
+        Self {
+            snapshot: Scene::cluster(nodes, gpus).snapshot,
+            policy: policy(share),
+            worked: BTreeMap::new(),
+            first: BTreeMap::new(),
+            suspended: 0,
+        }
+    }
+
+    fn submit(&mut self, name: &str, workers: u32) -> &mut Job {
+        let number = u32::try_from(self.snapshot.jobs.len()).expect("few");
+        let mut new = job(number, name, self.snapshot.now_ms + i64::from(number));
+        new.workers = Range {
+            min: workers,
+            max: workers,
+        };
+        new.ps_shards = Range::NONE;
+        new.progress.max_steps = None;
+        self.snapshot.jobs.push(new);
+        self.snapshot.jobs.last_mut().expect("just added")
+    }
+
+    fn find(&mut self, name: &str) -> &mut Job {
+        let mut jobs = self.snapshot.jobs.iter_mut();
+        jobs.find(|job| job.name == name).expect("is there")
+    }
+
+    /// Rounds until nothing changes, each followed by obedient nodes.
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            let (plan, _) = plan(&self.snapshot, &self.policy);
+            assert_eq!(check(&self.snapshot, &plan), Vec::new(), "{plan:#?}");
+            let is_suspension = |action: &Action| matches!(action, Action::Suspend { .. });
+            let suspensions = plan
+                .decisions
+                .iter()
+                .filter(|one| is_suspension(&one.action));
+            self.suspended += u32::try_from(suspensions.count()).expect("few");
+            let quiet = plan
+                .decisions
+                .iter()
+                .all(|one| matches!(one.action, Action::Wait { .. }));
+            apply(&mut self.snapshot, &plan).expect("a checked plan");
+            self.snapshot
+                .jobs
+                .retain(|job| !job.state.phase().is_terminal());
+            let obeyed = self.obey();
+            no_gpu_is_used_twice(&self.snapshot);
+            if quiet && !obeyed {
+                return;
+            }
+        }
+        panic!("twenty rounds did not settle {:#?}", self.snapshot.jobs);
+    }
+
+    fn obey(&mut self) -> bool {
+        let mut any = false;
+        for task in self.snapshot.jobs.iter_mut().flat_map(|job| &mut job.tasks) {
+            let event = match task.state {
+                TaskState::Assigned => TaskEvent::Up,
+                TaskState::Suspending => TaskEvent::StoodStill,
+                TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
+                    outcome: muster_model::task::Outcome::Exited { code: 0 },
+                },
+                _ => continue,
+            };
+            task.state = task.state.clone().apply(event).expect("it obeys");
+            any = true;
+        }
+        any
+    }
+
+    fn run(&mut self, ms: i64) {
+        let until_ms = self.snapshot.now_ms + ms;
+        while self.snapshot.now_ms < until_ms {
+            self.settle();
+            for job in &self.snapshot.jobs {
+                if job.state == JobState::Running {
+                    *self.worked.entry(job.name.clone()).or_default() += TICK_MS;
+                    self.first
+                        .entry(job.name.clone())
+                        .or_insert(self.snapshot.now_ms);
+                }
+            }
+            self.snapshot.now_ms += TICK_MS;
+        }
+    }
+
+    fn worked(&self, name: &str) -> i64 {
+        self.worked.get(name).copied().unwrap_or(0)
+    }
+}
+
+fn no_gpu_is_used_twice(snapshot: &Snapshot) {
+    let mut held = BTreeSet::new();
+    for job in &snapshot.jobs {
+        for task in job.tasks.iter().filter(|task| task.state.holds_gpus()) {
+            for gpu in &task.gpus {
+                assert!(held.insert((task.node, *gpu)), "{:#?}", snapshot.jobs);
+            }
+        }
+        let of = |state: &TaskState| job.tasks.iter().filter(|task| task.state == *state).count();
+        let (running, still) = (of(&TaskState::Running), of(&TaskState::Suspended));
+        assert!(
+            running == 0 || still == 0,
+            "half a gang stands still: {job:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_newcomer_has_its_first_slice_within_a_quantum_and_time_is_shared() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    course.submit("old", 1);
+    course.run(10_000);
+    course.submit("new", 1);
+    let submitted_ms = course.snapshot.now_ms;
+    course.run(10 * QUANTUM_MS);
+    assert!(course.first["new"] - submitted_ms <= QUANTUM_MS);
+    let (old, new) = (course.worked("old"), course.worked("new"));
+    assert!((old - new).abs() <= 2 * QUANTUM_MS, "{old} and {new}");
+    assert!(course.suspended >= 8);
+}
+
+#[test]
+fn a_long_gang_and_eight_short_ones_all_work_within_two_quanta() {
+    let mut course = Course::new(2, 2, PolicyName::Muster);
+    course.submit("long", 4);
+    course.run(QUANTUM_MS);
+    for number in 0..8 {
+        course.submit(&format!("short-{number}"), 1);
+    }
+    let submitted_ms = course.snapshot.now_ms;
+    course.run(9 * QUANTUM_MS);
+    for number in 0..8 {
+        let first_ms = course.first[&format!("short-{number}")];
+        assert!(
+            first_ms - submitted_ms <= 2 * QUANTUM_MS,
+            "short-{number} at {first_ms}"
+        );
+    }
+    let worked = course.worked("long") - QUANTUM_MS;
+    assert!(
+        (2 * QUANTUM_MS..=4 * QUANTUM_MS).contains(&worked),
+        "a third of the time: {worked}"
+    );
+}
+
+#[test]
+fn nobody_is_turned_out_while_there_is_room_or_for_a_job_of_its_own_gpus() {
+    let mut course = Course::new(1, 2, PolicyName::Fifo);
+    course.submit("a", 1);
+    course.submit("b", 1);
+    course.run(5 * QUANTUM_MS);
+    assert_eq!(course.suspended, 0, "both fit");
+    course.submit("alone", 1).exclusive = true;
+    course.run(5 * QUANTUM_MS);
+    assert_eq!(course.suspended, 0, "nobody is suspended for it");
+    assert_eq!(course.worked("alone"), 0);
+    for name in ["a", "b"] {
+        course.find(name).exclusive = true;
+    }
+    course.submit("c", 1);
+    course.run(5 * QUANTUM_MS);
+    assert_eq!(course.suspended, 0, "theirs are their own");
+}
+
+#[test]
+fn shares_follow_the_weights_of_tenants() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    course.snapshot.tenants = [(0, 3.0), (1, 1.0)]
+        .into_iter()
+        .map(|(number, weight)| muster_core::snapshot::Tenant {
+            id: tenant(number),
+            name: format!("t{number}"),
+            gpu_quota: None,
+            weight,
+        })
+        .collect();
+    course.submit("heavy", 1);
+    course.submit("light", 1).tenant = tenant(1);
+    course.run(24 * QUANTUM_MS);
+    let (heavy, light) = (course.worked("heavy"), course.worked("light"));
+    let due = 3 * light;
+    assert!((heavy - due).abs() <= 3 * QUANTUM_MS, "{heavy} to {light}");
+}
+
+#[test]
+fn memory_bounds_how_many_stand_still() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    for number in 0..6 {
+        course.submit(&format!("j{number}"), 1);
+    }
+    for _ in 0..20 {
+        course.run(QUANTUM_MS);
+        let still = course
+            .snapshot
+            .jobs
+            .iter()
+            .filter(|job| job.state == JobState::Suspended);
+        assert!(still.count() <= 3);
+    }
+    let mut begun = course.snapshot.jobs.iter().filter(|job| job.revision > 0);
+    assert_eq!(
+        begun.by_ref().count(),
+        4,
+        "the others wait for somebody's end"
+    );
+}
+
+#[test]
+fn a_job_suspended_by_its_owner_waits_for_its_word_and_leaves_a_drained_node() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    course.submit("a", 1);
+    course.run(TICK_MS);
+    course.find("a").intent = Intent::Suspend;
+    course.submit("b", 1);
+    course.run(5 * QUANTUM_MS);
+    assert_eq!(course.find("a").state, JobState::Suspended);
+    assert_eq!(course.worked("b"), 5 * QUANTUM_MS, "the GPU is b's alone");
+    course.find("a").intent = Intent::Run;
+    course.run(2 * QUANTUM_MS);
+    assert!(course.worked("a") > TICK_MS);
+    course.find("a").intent = Intent::Suspend;
+    course.run(3 * QUANTUM_MS);
+    assert_eq!(course.find("a").state, JobState::Suspended);
+    course.snapshot.nodes[0].drained = true;
+    course.settle();
+    assert_eq!(
+        course.find("a").state.phase(),
+        JobPhase::Paused,
+        "nothing stands still there"
+    );
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(24))]
+
+    /// Whatever the sizes, everyone works, and in a window of a few rotations everyone's time is near everyone else's who has its size.
+    #[test]
+    fn nobody_starves(
+        sizes in prop::collection::vec(1u32..=4, 2..7), share in 0usize..3, late in any::<bool>(),
+    ) {
+        let share = [PolicyName::Fifo, PolicyName::Muster, PolicyName::Drf][share];
+        let mut course = Course::new(2, 2, share);
+        course.policy.slicing = Some(Slicing { quantum_ms: QUANTUM_MS as u64, suspended_per_gpu: 16 });
+        for (number, &size) in sizes.iter().enumerate() {
+            course.submit(&format!("j{number}"), size);
+            if late {
+                course.run(7_000);
+            }
+        }
+        let rotation_ms = QUANTUM_MS * i64::try_from(sizes.len()).expect("few");
+        course.run(2 * rotation_ms);
+        let before = course.worked.clone();
+        course.run(2 * rotation_ms);
+        for number in 0..sizes.len() {
+            let name = format!("j{number}");
+            let worked = course.worked(&name) - before.get(&name).copied().unwrap_or(0);
+            prop_assert!(worked >= QUANTUM_MS / 2, "{name} of {sizes:?} worked {worked} ms");
+        }
+    }
+}

@@ -1,0 +1,98 @@
+//! What turns bring short jobs behind a long one, simulated: the figure that `e2e/tests/slicing.rs` holds real processes to.
+
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::{Policy, Slicing};
+use muster_model::spec::{Consistency, Range};
+use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
+use muster_sim::{Outcome, simulate};
+
+const STEPS_PER_S: i64 = 10;
+
+/// Four slots; a job on all of them for `long_s`, and after a minute eight jobs of a slot and `short_s` each.
+fn scenario(long_s: i64, short_s: i64) -> Scenario {
+    let job = |name: String, submitted_s: i64, workers: u32, seconds: i64| SimJob {
+        name,
+        tenant: 0,
+        priority: 0,
+        submitted_ms: submitted_s * 1_000,
+        workers: Range {
+            min: workers,
+            max: workers,
+        },
+        ps_shards: Range { min: 1, max: 1 },
+        gpus_per_worker: 1,
+        retries: 0,
+        in_place: false,
+        consistency: Consistency::default(),
+        batch: 128,
+        steps: u64::try_from(seconds * STEPS_PER_S).expect("positive"),
+        checkpoint_steps: 100,
+        speed: TrueSpeed {
+            parallel_s: 1.0 / STEPS_PER_S as f64,
+            serial_s: 0.0,
+            exchange_s: 0.0,
+            per_worker_s: 0.0,
+            useful_workers: 1,
+        },
+    };
+    let mut jobs = vec![job("long".to_owned(), 0, 4, long_s)];
+    jobs.extend((0..8).map(|n| job(format!("short-{n}"), 60, 1, short_s)));
+    Scenario {
+        nodes: (0..2)
+            .map(|n| SimNode {
+                name: format!("node-{n}"),
+                gpus: 2,
+            })
+            .collect(),
+        tenants: vec![SimTenant {
+            name: "t".to_owned(),
+            gpu_quota: None,
+        }],
+        jobs,
+        incidents: Vec::new(),
+        launch_ms: 1_000,
+        suspend_ms: 100,
+        stop_ms: 500,
+        round_ms: 1_000,
+        until_ms: 24 * 3_600_000,
+    }
+}
+
+fn run(scenario: &Scenario, quantum_ms: Option<u64>) -> Outcome {
+    let slicing = quantum_ms.map(|quantum_ms| Slicing {
+        quantum_ms,
+        suspended_per_gpu: 3,
+    });
+    let policy = Policy {
+        slicing,
+        ..Policy::named(PolicyName::Fifo)
+    };
+    simulate(scenario, &policy).expect("every plan passes the check")
+}
+
+fn seconds(outcome: &Outcome, job: usize) -> f64 {
+    outcome.jobs[job].jct_ms.expect("it has ended") as f64 / 1e3
+}
+
+fn mean_of_shorts(outcome: &Outcome) -> f64 {
+    (1..=8).map(|job| seconds(outcome, job)).sum::<f64>() / 8.0
+}
+
+#[test]
+fn short_jobs_do_not_wait_for_a_long_ones_end() {
+    let scenario = scenario(1_200, 60);
+    let (fifo, turns) = (run(&scenario, None), run(&scenario, Some(60_000)));
+    let (waiting, turning) = (mean_of_shorts(&fifo), mean_of_shorts(&turns));
+    // By hand: FIFO ends them at 1,200 s + 60 s and + 120 s, less their submission at 60 s; in turns the first four work from 60 s on
+    // and the others a minute later; launches and turns come to it.
+    assert!((1_220.0..1_250.0).contains(&waiting), "{waiting}");
+    assert!(turning < 140.0, "{turning}");
+    let (before, after) = (seconds(&fifo, 0), seconds(&turns, 0));
+    assert!(
+        (after - before - 120.0).abs() < 15.0,
+        "the long one gives two minutes: {before} s, then {after} s"
+    );
+    println!(
+        "short jobs: {waiting:.0} s waiting, {turning:.0} s in turns; long: {before:.0} and {after:.0} s"
+    );
+}
