@@ -32,22 +32,74 @@ type Gpus = BTreeMap<u32, u64>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiter {
     since_ms: i64,
+    /// Who waits as long in the queue comes first: somebody was suspended for it.
+    stands: bool,
     index: usize,
 }
 
-/// Before the policy: gives GPUs back to those who stand still and come before everybody in the queue.
+/// Before the policy: gives GPUs back to those who stand still and come before everybody in the queue, and starts those in the queue for
+/// whom the policy has had no room for a quantum. What is free of what the first in the line needs is kept for it.
 pub(crate) fn before(world: &mut World<'_>) {
-    let first_in_queue = queued(world).into_iter().min();
-    let mut is_first = true;
-    for waiter in standing_still(world) {
-        if first_in_queue.is_some_and(|queued| queued < waiter) {
+    let mut line = standing_still(world);
+    line.extend(queued(world));
+    line.sort_unstable();
+    let quantum_ms = world.policy.slicing.map(|slicing| slicing.quantum_ms);
+    let quantum_ms = quantum_ms.map_or(i64::MAX, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
+    for (place, waiter) in line.into_iter().take(CONSIDERED).enumerate() {
+        if waiter.stands {
+            if !go_on(world, waiter.index, "its turn has come") && place == 0 {
+                let home = home(world, waiter.index);
+                reserve(world, waiter.index, home);
+            }
+            continue;
+        }
+        if world.now_ms.saturating_sub(waiter.since_ms) < quantum_ms {
             break;
         }
-        if !go_on(world, waiter.index, "its turn has come") && is_first {
-            reserve(world, waiter.index);
+        if !begin(world, waiter.index) && place == 0 {
+            let nodes = nodes_for(world, waiter.index);
+            let free = nodes.map(|node| (node, world.free[node as usize].now));
+            let free: Gpus = free.collect();
+            reserve(world, waiter.index, free);
         }
-        is_first = false;
     }
+}
+
+/// Starts a job of the queue with its smallest gang, if that fits now.
+fn begin(world: &mut World<'_>, index: usize) -> bool {
+    let shape = world.jobs[index].shape;
+    if !quota_has_room(world, index, shape.min_gpus()) {
+        return false;
+    }
+    let least = (shape.workers.min, shape.ps_shards.min);
+    let Some(shares) = place::find(&world.free, &shape, least, When::Now) else {
+        return false;
+    };
+    let placed = gang::take(&mut world.free.clone(), &shape, &shares, When::Now);
+    world.start(index, &placed, "its turn has come".to_owned());
+    true
+}
+
+/// Where the smallest gang of a job would be once those who take turns have made room; nowhere, if it would not fit then either.
+fn nodes_for(world: &World<'_>, index: usize) -> impl Iterator<Item = u32> + use<> {
+    let shape = world.jobs[index].shape;
+    let mut free = world.free.clone();
+    let runs = |live: &&LiveJob<'_>| live.standing == Standing::Running;
+    for live in world.jobs.iter().filter(runs) {
+        if live.job.suspends && !live.job.exclusive {
+            vacate(world, &mut free, live);
+        }
+    }
+    let least = (shape.workers.min, shape.ps_shards.min);
+    let shares = place::find(&free, &shape, least, When::Later).unwrap_or_default();
+    shares.into_iter().map(|share| share.node)
+}
+
+fn quota_has_room(world: &World<'_>, index: usize, gpus: u32) -> bool {
+    let live = &world.jobs[index];
+    let held = world.held[live.tenant as usize];
+    let quota = world.quota(live);
+    quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)
 }
 
 /// After the policy: what nobody was given goes to those who stand still; then those whose slice is over make room for who waits.
@@ -79,6 +131,7 @@ fn standing_still(world: &World<'_>) -> Vec<Waiter> {
         .filter(|(_, live)| stands(live))
         .map(|(index, live)| Waiter {
             since_ms: turned_ms(live.job),
+            stands: true,
             index,
         })
         .collect();
@@ -94,6 +147,7 @@ fn queued(world: &World<'_>) -> Vec<Waiter> {
         .filter(|(_, live)| live.job.intent == Intent::Run)
         .map(|(index, live)| Waiter {
             since_ms: live.job.placed_ms.unwrap_or(live.job.submitted_ms),
+            stands: false,
             index,
         })
         .collect()
@@ -166,13 +220,35 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
     true
 }
 
-/// Keeps what is free of the first one's GPUs for it: who holds the rest of them is turned out when its slice is over, and nobody else
-/// comes in between, so that a gang does not starve behind single workers.
-fn reserve(world: &mut World<'_>, index: usize) {
-    for (node, gpus) in home(world, index) {
+/// Keeps what is free of these for the first in the line: who holds the rest of them is turned out when its slice is over, and nobody
+/// else comes in between, so that a gang does not starve behind single workers.
+fn reserve(world: &mut World<'_>, index: usize, gpus: Gpus) {
+    let needs: u32 = match world.jobs[index].standing {
+        Standing::Suspended => gpus.values().map(|gpus| gpus.count_ones()).sum(),
+        _ => world.jobs[index].shape.min_gpus(),
+    };
+    if !quota_has_room(world, index, needs) {
+        return;
+    }
+    let mut kept = Gpus::new();
+    for (node, gpus) in gpus {
         if let Some(free) = world.free.get_mut(node as usize) {
+            kept.insert(node, free.now & gpus);
             free.now &= !gpus;
         }
+    }
+    world.reserved = Some((index, kept));
+}
+
+/// What a job leaves that stands still: GPUs and its workers' CPU, but not its memory.
+fn vacate(world: &World<'_>, free: &mut [FreeNode], live: &LiveJob<'_>) {
+    for held in &live.holdings {
+        let all = first_bits(world.problem.nodes[held.node as usize].gpus);
+        let mut left = *held;
+        left.room.memory_bytes = 0;
+        let workers = held.gpus.count_ones() / live.shape.worker.gpus.max(1);
+        left.room.cpu_milli = gang_cpu(live, workers);
+        free[held.node as usize].release_later(&left, all);
     }
 }
 
@@ -223,6 +299,11 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         line.truncate(CONSIDERED);
         if line.is_empty() {
             return;
+        }
+        if let Some((_, kept)) = self.world.reserved.take() {
+            for (node, gpus) in kept {
+                self.free[node as usize].now |= gpus;
+            }
         }
         let mut running = self.over();
         for waiter in line {
@@ -300,7 +381,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
                 break;
             }
             if self.has_memory(victim) {
-                self.vacate(&mut free, victim);
+                vacate(self.world, &mut free, &self.world.jobs[victim]);
                 victims.push(victim);
                 found = place::find(&free, &shape, least, When::Later);
             }
@@ -315,9 +396,9 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
                 .filter(|&one| one != victim)
                 .collect();
             let mut without = self.free.clone();
-            others
-                .iter()
-                .for_each(|&other| self.vacate(&mut without, other));
+            for &other in &others {
+                vacate(self.world, &mut without, &self.world.jobs[other]);
+            }
             if let Some(shares) = place::find(&without, &shape, least, When::Later) {
                 (victims, free, found) = (others, without, Some(shares));
             }
@@ -330,20 +411,6 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             self.free = free;
         }
         victims
-    }
-
-    /// What a job leaves that stands still: GPUs and CPU, but not its memory.
-    fn vacate(&self, free: &mut [FreeNode], index: usize) {
-        let live = &self.world.jobs[index];
-        for held in &live.holdings {
-            let all = first_bits(self.world.problem.nodes[held.node as usize].gpus);
-            let mut left = *held;
-            left.room.memory_bytes = 0;
-            // Of CPU only what its workers use.
-            let workers = held.gpus.count_ones() / live.shape.worker.gpus.max(1);
-            left.room.cpu_milli = gang_cpu(live, workers);
-            free[held.node as usize].release_later(&left, all);
-        }
     }
 
     /// Whether another job may stand still on each of its GPUs: what stands still keeps its memory.

@@ -19,7 +19,7 @@ use crate::snapshot::{Job, Node, Snapshot, Task};
 use muster_model::id::{NodeId, TaskId, TenantId};
 use muster_model::job::JobState;
 use muster_model::task::Role;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 pub(crate) struct World<'a> {
@@ -38,6 +38,8 @@ pub(crate) struct World<'a> {
     pub members: Vec<usize>,
     /// GPUs that every tenant's jobs hold now, those of stopping tasks included.
     pub held: Vec<u32>,
+    /// Free GPUs that are kept for the first of those who wait for their turn.
+    pub reserved: Option<(usize, BTreeMap<u32, u64>)>,
     /// What was changed since a trial began: the jobs as they were.
     pub journal: Option<Vec<(usize, LiveJob<'a>, Option<problem::Job>)>>,
 }
@@ -102,6 +104,7 @@ impl<'a> World<'a> {
             },
             members: Vec::new(),
             held: Vec::new(),
+            reserved: None,
             journal: None,
         };
         world.problem.nodes = snapshot
