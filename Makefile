@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -44,6 +44,11 @@ bench-exchange: ARGS ?=
 bench-exchange: ## time, examples and bytes to an accuracy, of every consistency with every codec (ARGS="bsp one_bit" for some)
 	@scripts/ensure-toolchain
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench convergence -- $(ARGS)
+
+bench-slicing: ## what turns take (a hundred of a running job, to the bit) and what they bring short jobs behind a long one
+	@scripts/ensure-toolchain
+	cargo nextest run --locked -p muster-engine --test turns --run-ignored only --no-capture
+	cargo nextest run --locked -p muster-sim --test turns --no-capture
 
 bench-search: ## measure the searchers of studies against Optuna's (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain

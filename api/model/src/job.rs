@@ -218,7 +218,8 @@ impl JobState {
                 | JobEvent::Released
                 | JobEvent::Hold
                 | JobEvent::Resume
-                | JobEvent::Cancel,
+                | JobEvent::Cancel
+                | JobEvent::Extend,
             )
             | (
                 Suspended,
