@@ -1,5 +1,7 @@
 //! Real processes that stand still and go on, again and again: all of them at one step, and to the bit as if they never had.
 
+#![expect(clippy::disallowed_methods, reason = "measures turns")]
+
 mod rig;
 #[path = "rig/workers.rs"]
 mod workers;

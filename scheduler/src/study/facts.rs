@@ -85,6 +85,7 @@ fn end(
         JobState::Queued
         | JobState::Starting
         | JobState::Running
+        | JobState::Suspended
         | JobState::Stopping { .. }
         | JobState::Paused => {}
     }

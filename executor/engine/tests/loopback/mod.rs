@@ -233,6 +233,7 @@ pub fn stats(rank: u32) -> StepStats {
         correct: 1,
         examples: 2,
         dropped: 0,
+        hold: 0,
     }
 }
 

@@ -22,6 +22,7 @@ pub struct Crew<'a> {
     turn: u64,
 }
 
+#[allow(dead_code, reason = "no test needs all of it")]
 impl<'a> Crew<'a> {
     /// Starts the launch's workers and tells them of each other.
     pub fn start(rig: &'a Rig, launch: &Launch) -> Self {
