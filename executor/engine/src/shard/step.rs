@@ -332,7 +332,7 @@ impl Exchange {
 }
 
 impl State {
-    /// Likewise.
+    /// The parts of the noise go to the chief.
     fn take_noise(&mut self, task: TaskId) -> NoisePart {
         match self.is_chief(task) {
             true => std::mem::take(&mut self.noise),
