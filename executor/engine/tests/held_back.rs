@@ -4,7 +4,6 @@
 mod loopback;
 mod rig;
 #[path = "rig/workers.rs"]
-#[expect(dead_code, reason = "of the crew this file uses its start and end")]
 mod workers;
 
 use loopback::{Job, enter, forever, gradients, size, stats};

@@ -218,6 +218,7 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
         round_max_interval_ms: 200,
         keep_rounds_s: 7 * 86_400,
         keep_deleted_jobs_s: 30 * 86_400,
+        slicing: None,
         policy: muster_core::policies::name::PolicyName::Optimus,
     }
 }
