@@ -13,8 +13,10 @@ import { Shell } from "./ui/shell";
 import { Failure, Loading } from "./ui/states";
 import { MeContext } from "./ui/me";
 
-// The job page brings the chart library, the submit page the example: neither is needed for the first list.
+// The job page brings the chart library, the study pages their charts, the submit page the example: none is needed for the first list.
 const JobPage = lazy(() => import("./pages/job/page").then((module) => ({ default: module.JobPage })));
+const StudiesPage = lazy(() => import("./pages/studies/page").then((module) => ({ default: module.StudiesPage })));
+const StudyPage = lazy(() => import("./pages/study/page").then((module) => ({ default: module.StudyPage })));
 const SubmitPage = lazy(() => import("./pages/submit/page").then((module) => ({ default: module.SubmitPage })));
 
 export function App() {
@@ -47,6 +49,8 @@ function Signed({ token }: { token: string }) {
               <Route index element={<JobsPage />} />
               <Route path="jobs" element={<JobsPage />} />
               <Route path="jobs/:id" element={<JobPage />} />
+              <Route path="studies" element={<StudiesPage />} />
+              <Route path="studies/:id" element={<StudyPage />} />
               <Route path="nodes" element={<NodesPage />} />
               <Route path="submit" element={<SubmitPage />} />
               <Route path="*" element={<NotFoundPage />} />

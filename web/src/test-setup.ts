@@ -1,3 +1,13 @@
 // What jsdom lacks and the pages use.
 window.matchMedia = (query: string): MediaQueryList =>
   ({ matches: false, media: query, addEventListener: () => undefined, removeEventListener: () => undefined }) as unknown as MediaQueryList;
+// Charts draw nothing there; what they show is tested without a canvas.
+HTMLCanvasElement.prototype.getContext = () => null;
+globalThis.ResizeObserver = class {
+  observe = () => undefined;
+  unobserve = () => undefined;
+  disconnect = () => undefined;
+};
+HTMLDialogElement.prototype.showModal = function showModal() {
+  this.open = true;
+};

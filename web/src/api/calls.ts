@@ -137,7 +137,7 @@ export async function setDrained(name: string, drained: boolean): Promise<void> 
 }
 
 /** Pages until the end, or until 10,000 items: a page that needs more needs a better question. */
-async function everything<T>(page: (after: { continue?: string }) => Promise<Page<T>>): Promise<T[]> {
+export async function everything<T>(page: (after: { continue?: string }) => Promise<Page<T>>): Promise<T[]> {
   const all: T[] = [];
   let after: { continue?: string } = {};
   while (all.length < 10_000) {
@@ -149,6 +149,6 @@ async function everything<T>(page: (after: { continue?: string }) => Promise<Pag
   return all;
 }
 
-function cut(signal: AbortSignal | undefined): { signal?: AbortSignal } {
+export function cut(signal: AbortSignal | undefined): { signal?: AbortSignal } {
   return signal === undefined ? {} : { signal };
 }

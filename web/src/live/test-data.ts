@@ -38,6 +38,7 @@ export function job(change: Partial<JobView> = {}): JobView {
     failure: null,
     resume_step: null,
     forecast: null,
+    trial: null,
     submitted_by: "ada",
     submitted_at: at(0),
     started_at: at(1),

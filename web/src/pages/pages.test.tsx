@@ -5,6 +5,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { App } from "../app";
 import { adoptFragment, signIn, signOut, token } from "../api/session";
 import { at, job, node, sample, stored } from "../live/test-data";
+import { study, trial } from "./study/test-data";
 
 type Answer = (request: Request) => Response | Promise<Response>;
 
@@ -261,6 +262,70 @@ describe("a dry run", () => {
     fireEvent.click(screen.getByRole("button", { name: "Dry run" }));
     await screen.findByText(/expected: a name/);
     expect(asked.some((request) => request.url.endsWith("/plan"))).toBe(false);
+  });
+});
+
+describe("studies", () => {
+  const trials = [trial(0, { rate: 0.01, width: 64 }, 0.61), trial(1, { rate: 0.05, width: 128 }, 0.75, { best: true }), trial(2, { rate: 0.002, width: 32 }, null)];
+  const numbers = () => within(screen.getByRole("table", { name: "Trials" })).getAllByRole("rowheader").map((cell) => Number.parseInt(cell.textContent, 10));
+
+  beforeEach(() => {
+    routes["GET /api/v1/studies"] = () => page(study({ best: [trials[1] ?? trial(1, {}, 0.75)] }));
+    routes["GET /api/v1/studies/study-1"] = () => json(study({ best: [trials[1] ?? trial(1, {}, 0.75)] }));
+    routes["GET /api/v1/studies/study-1/trials"] = () => page(...trials);
+    routes["GET /api/v1/studies/study-1/best"] = () => page({ trial: trials[1], checkpoint: null, model_path: null });
+  });
+
+  it("are listed with their phase, their goal and their best", async () => {
+    open("/studies");
+    const row = (await screen.findByRole("link", { name: "fashion-asha" })).closest("tr");
+    if (row === null) throw new Error("no row");
+    expect(within(row).getByText("running")).toBeTruthy();
+    expect(within(row).getByText(/maximize test_accuracy/)).toBeTruthy();
+    expect(within(row).getByText("75.00 %")).toBeTruthy();
+  });
+
+  it("say how to begin where there is none", async () => {
+    routes["GET /api/v1/studies"] = () => page();
+    open("/studies");
+    expect(await screen.findByText("No studies yet")).toBeTruthy();
+  });
+
+  it("show their trials, the best first, and in another order when asked", async () => {
+    open("/studies/study-1");
+    await screen.findByRole("table", { name: "Trials" });
+    expect(numbers()).toEqual([1, 0, 2]);
+    fireEvent.click(screen.getByRole("button", { name: "rate" }));
+    expect(numbers()).toEqual([2, 0, 1]);
+    expect(screen.getAllByRole("link", { name: "trial 1" })[0]?.getAttribute("href")).toBe("/jobs/job-1");
+  });
+
+  it("show why the server refused a verb", async () => {
+    routes["POST /api/v1/studies/study-1/pause"] = () => problem(409, "Not possible now", "The study is closing.");
+    open("/studies/study-1");
+    fireEvent.click(await screen.findByRole("button", { name: "Pause" }));
+    fireEvent.click(within(await screen.findByRole("dialog")).getByRole("button", { name: "Pause" }));
+    expect((await screen.findByRole("alert")).textContent).toContain("The study is closing.");
+  });
+
+  it("are extended by the number that was typed", async () => {
+    let sent: unknown = null;
+    routes["POST /api/v1/studies/study-1/extend"] = async (request) => {
+      sent = await request.json();
+      return json(study(), 202);
+    };
+    open("/studies/study-1");
+    fireEvent.click(await screen.findByRole("button", { name: "Extend" }));
+    fireEvent.change(screen.getByLabelText("More trials"), { target: { value: "12" } });
+    fireEvent.click(within(screen.getByRole("dialog")).getByRole("button", { name: "Extend" }));
+    await waitFor(() => expect(sent).toEqual({ trials: 12 }));
+    await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
+  });
+
+  it("are one click from the jobs of their trials", async () => {
+    routes["GET /api/v1/jobs/job-1"] = () => json(job({ trial: { study_id: "study-1", number: 4 } }));
+    open("/jobs/job-1");
+    expect((await screen.findByRole("link", { name: "trial 4 of its study" })).getAttribute("href")).toBe("/studies/study-1");
   });
 });
 

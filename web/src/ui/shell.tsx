@@ -10,6 +10,7 @@ import { setTheme, useTheme, type Theme } from "./theme";
 
 const PAGES: { to: string; label: string; icon: IconName }[] = [
   { to: "/jobs", label: "Jobs", icon: "jobs" },
+  { to: "/studies", label: "Studies", icon: "studies" },
   { to: "/nodes", label: "Nodes", icon: "nodes" },
   { to: "/submit", label: "Submit", icon: "submit" },
 ];

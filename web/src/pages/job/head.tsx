@@ -41,6 +41,11 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
         <span className="mono muted" title="The job's id">
           {job.id}
         </span>
+        {job.trial === null ? null : (
+          <Link to={`/studies/${job.trial.study_id}`} className="label" title="The study whose trial this job is">
+            trial {job.trial.number} of its study
+          </Link>
+        )}
       </nav>
       <div className="page-head">
         <div className="job-title">

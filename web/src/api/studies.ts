@@ -1,0 +1,38 @@
+// The calls of the study pages.
+import { cut, everything, type Page } from "./calls";
+import { client, take } from "./client";
+import type { BestTrial, StudyView, TrialView } from "./types";
+
+export function studies(after: string | null, signal?: AbortSignal): Promise<Page<StudyView>> {
+  const query = after === null ? { limit: 50 } : { limit: 50, continue: after };
+  return take(client.GET("/api/v1/studies", { params: { query }, ...cut(signal) }));
+}
+
+export function study(id: string, signal?: AbortSignal): Promise<StudyView> {
+  return take(client.GET("/api/v1/studies/{id}", { params: { path: { id } }, ...cut(signal) }));
+}
+
+export function trials(id: string, signal?: AbortSignal): Promise<TrialView[]> {
+  return everything((after) =>
+    take(client.GET("/api/v1/studies/{id}/trials", { params: { path: { id }, query: { limit: 500, ...after } }, ...cut(signal) })),
+  );
+}
+
+export async function bestTrials(id: string, signal?: AbortSignal): Promise<BestTrial[]> {
+  const page = await take(client.GET("/api/v1/studies/{id}/best", { params: { path: { id } }, ...cut(signal) }));
+  return page.items;
+}
+
+export type StudyVerb = "pause" | "resume" | "cancel" | "delete";
+
+export async function actOnStudy(id: string, verb: StudyVerb): Promise<void> {
+  const params = { path: { id } };
+  if (verb === "pause") await take(client.POST("/api/v1/studies/{id}/pause", { params }));
+  else if (verb === "resume") await take(client.POST("/api/v1/studies/{id}/resume", { params }));
+  else if (verb === "cancel") await take(client.POST("/api/v1/studies/{id}/cancel", { params }));
+  else await take(client.DELETE("/api/v1/studies/{id}", { params }));
+}
+
+export async function extendStudy(id: string, trials: number): Promise<void> {
+  await take(client.POST("/api/v1/studies/{id}/extend", { params: { path: { id } }, body: { trials } }));
+}

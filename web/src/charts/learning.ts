@@ -1,0 +1,119 @@
+// Learning curves of many trials: what is drawn, and which one is under the pointer. Pure but for the canvas it draws on.
+import { rankInk, type Draw, type Inks } from "./canvas";
+import { areaOf, drawXAxis, drawYAxis, toX, toY, type Area } from "./frame";
+import { valueAt, type Scale } from "./scale";
+
+export interface Line {
+  number: number;
+  rank: number | undefined;
+  /** By ascending x; null is a gap, as of a diverged loss. */
+  xs: readonly number[];
+  ys: readonly (number | null)[];
+}
+
+export interface LineScales {
+  x: Scale;
+  y: Scale;
+}
+
+/** Worst first, so that the best lie on top; the more lines, the fainter each. */
+export function drawLines(lines: readonly Line[], { x, y }: LineScales, format: (value: number) => string): Draw {
+  return (context, size, inks) => {
+    const area = areaOf(size);
+    drawYAxis(context, area, y, inks, format);
+    drawXAxis(context, area, x, inks);
+    context.save();
+    context.beginPath();
+    context.rect(area.left - 3, area.top - 3, area.right - area.left + 6, area.bottom - area.top + 6);
+    context.clip();
+    context.lineWidth = lines.length > 400 ? 1 : 1.25;
+    context.lineJoin = "round";
+    context.globalAlpha = lines.length > 1000 ? 0.35 : lines.length > 100 ? 0.6 : 0.9;
+    const ordered = [...lines].sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1));
+    for (const one of ordered) drawLine(context, area, one, { x, y }, rankInk(inks, one.rank));
+    context.restore();
+  };
+}
+
+export function drawChosen(one: Line | undefined, { x, y }: LineScales): Draw | undefined {
+  if (one === undefined) return undefined;
+  return (context, size, inks: Inks) => {
+    context.lineWidth = 5;
+    drawLine(context, areaOf(size), one, { x, y }, inks.surface);
+    context.lineWidth = 2.5;
+    drawLine(context, areaOf(size), one, { x, y }, inks.text);
+  };
+}
+
+function drawLine(context: CanvasRenderingContext2D, area: Area, { xs, ys }: Line, scales: LineScales, ink: string): void {
+  context.strokeStyle = ink;
+  context.fillStyle = ink;
+  context.beginPath();
+  let open = false;
+  let drawn = 0;
+  // More points than pixels would only cost time.
+  const every = Math.max(1, Math.floor(xs.length / Math.max(1, area.right - area.left)));
+  for (let index = 0; index < xs.length; index += every) {
+    const left = toX(area, scales.x, xs[index]);
+    const top = toY(area, scales.y, ys[index]);
+    if (left === null || top === null) {
+      open = false;
+      continue;
+    }
+    if (open) context.lineTo(left, top);
+    else context.moveTo(left, top);
+    open = true;
+    drawn += 1;
+    if (drawn === 1 && xs.length === 1) context.arc(left, top, 2, 0, 2 * Math.PI);
+  }
+  context.stroke();
+}
+
+/** How far from a line the pointer may be, in pixels. */
+const REACH = 24;
+
+/** The line that passes nearest to the pointer at its x, or near whose end it is. */
+export function lineAt(lines: readonly Line[], area: Area, scales: LineScales, at: { x: number; y: number }): Line | undefined {
+  const wanted = valueAt(scales.x, (at.x - area.left) / (area.right - area.left));
+  let found: Line | undefined;
+  let nearest = REACH;
+  for (const one of lines) {
+    const last = one.xs.length - 1;
+    const right = Math.min(last, firstAtOrAfter(one.xs, wanted));
+    for (const index of right > 0 ? [right - 1, right] : [right]) {
+      const next = Math.min(index + 1, last);
+      const distance = toSegment(at, corner(one, index, area, scales), corner(one, next, area, scales));
+      if (distance < nearest) {
+        nearest = distance;
+        found = one;
+      }
+    }
+  }
+  return found;
+}
+
+function corner(one: Line, index: number, area: Area, { x, y }: LineScales): { x: number; y: number } | null {
+  const left = toX(area, x, one.xs[index]);
+  const top = toY(area, y, one.ys[index]);
+  return left === null || top === null ? null : { x: left, y: top };
+}
+
+function toSegment(at: { x: number; y: number }, from: { x: number; y: number } | null, to: { x: number; y: number } | null): number {
+  if (from === null || to === null) return Infinity;
+  const dx = to.x - from.x;
+  const dy = to.y - from.y;
+  const length = dx * dx + dy * dy;
+  const along = length === 0 ? 0 : Math.max(0, Math.min(1, ((at.x - from.x) * dx + (at.y - from.y) * dy) / length));
+  return Math.hypot(at.x - from.x - along * dx, at.y - from.y - along * dy);
+}
+
+function firstAtOrAfter(xs: readonly number[], wanted: number): number {
+  let low = 0;
+  let high = xs.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if ((xs[middle] ?? Infinity) < wanted) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}

@@ -1,0 +1,39 @@
+// Small controls above the charts of a study, and the key of their colours.
+
+export function Toggle({ label, on, onChange }: { label: string; on: boolean; onChange: (on: boolean) => void }) {
+  return (
+    <button type="button" className="segment" aria-pressed={on} onClick={() => onChange(!on)}>
+      {label}
+    </button>
+  );
+}
+
+/** One of a few by its index. */
+export function Choice({ label, value, options, onChange }: { label: string; value: number; options: readonly string[]; onChange: (index: number) => void }) {
+  return (
+    <label className="chart-choice">
+      <span className="sr-only">{label}</span>
+      <select value={value} onChange={(event) => onChange(Number(event.target.value))}>
+        {options.map((option, index) => (
+          <option key={option} value={index}>
+            {option}
+          </option>
+        ))}
+      </select>
+    </label>
+  );
+}
+
+export function RampKey({ text }: { text: string }) {
+  return (
+    <>
+      {text}; from the worst fifth{" "}
+      <span className="ramp" aria-hidden="true">
+        {[0, 1, 2, 3, 4].map((step) => (
+          <span key={step} data-step={step} />
+        ))}
+      </span>{" "}
+      to the best
+    </>
+  );
+}

@@ -1,0 +1,170 @@
+// The top of the study page: what is sought, how far it is, what is best, and the verbs.
+import { useState } from "react";
+import { Link } from "react-router";
+import { actOnStudy, type StudyVerb } from "../../api/studies";
+import type { BestTrial, StudyView } from "../../api/types";
+import { Chip } from "../../ui/chip";
+import { Confirm, type Question } from "../../ui/confirm";
+import { Icon, type IconName } from "../../ui/icon";
+import { useNow } from "../../ui/now";
+import { count } from "../../words/number";
+import { STUDY_PHASES, budgetText, goalText, isOver, metricText, parameterText, searchText } from "../../words/study";
+import { age, duration, instant } from "../../words/time";
+import { TrialBar, bestText } from "../studies/table";
+import { Extend } from "./extend";
+
+interface Props {
+  study: StudyView;
+  best: readonly BestTrial[];
+  onChanged: () => void;
+  onDeleted: () => void;
+}
+
+export function StudyHead({ study, best, onChanged, onDeleted }: Props) {
+  const [asked, setAsked] = useState<Question | null>(null);
+  const [extending, setExtending] = useState(false);
+  const ask = (verb: StudyVerb) => {
+    setAsked({
+      ...QUESTIONS[verb](study.name),
+      act: async () => {
+        await actOnStudy(study.id, verb);
+        setAsked(null);
+        if (verb === "delete") onDeleted();
+        else onChanged();
+      },
+    });
+  };
+  const over = isOver(study.phase);
+  return (
+    <header className="job-head">
+      <nav className="crumbs" aria-label="Where you are">
+        <Link to="/studies">Studies</Link>
+        <Icon name="right" />
+        <span className="mono muted" title="The study's id">
+          {study.id}
+        </span>
+      </nav>
+      <div className="page-head">
+        <div className="job-title">
+          <h1>{study.name}</h1>
+          <Chip word={study.phase} {...STUDY_PHASES[study.phase]} />
+          {Object.entries(study.labels).map(([key, value]) => (
+            <span key={key} className="label">
+              {key}={value}
+            </span>
+          ))}
+        </div>
+        <div className="actions">
+          {study.phase === "paused" ? <VerbButton verb="resume" icon="resume" onAsk={ask} /> : over ? null : <VerbButton verb="pause" icon="pause" onAsk={ask} />}
+          {study.phase === "cancelled" ? null : (
+            <button type="button" className="button" onClick={() => setExtending(true)}>
+              <Icon name="submit" /> Extend
+            </button>
+          )}
+          {over ? <VerbButton verb="delete" icon="delete" onAsk={ask} /> : <VerbButton verb="cancel" icon="cancel" onAsk={ask} />}
+        </div>
+      </div>
+      <Facts study={study} />
+      <Best study={study} best={best} />
+      {asked === null ? null : <Confirm question={asked} onClose={() => setAsked(null)} />}
+      {extending ? <Extend study={study} onDone={onChanged} onClose={() => setExtending(false)} /> : null}
+    </header>
+  );
+}
+
+function VerbButton({ verb, icon, onAsk }: { verb: StudyVerb; icon: IconName; onAsk: (verb: StudyVerb) => void }) {
+  return (
+    <button type="button" className="button" onClick={() => onAsk(verb)}>
+      <Icon name={icon} /> {verb.charAt(0).toUpperCase() + verb.slice(1)}
+    </button>
+  );
+}
+
+type Asked = (name: string) => Omit<Question, "act">;
+
+const QUESTIONS: Record<StudyVerb, Asked> = {
+  pause: (name) => ({ title: `Pause ${name}?`, text: "Nothing new starts. What trains, trains to the end of its rung.", verb: "Pause", danger: false }),
+  resume: (name) => ({ title: `Resume ${name}?`, text: "It creates trials and lets them go on again.", verb: "Resume", danger: false }),
+  cancel: (name) => ({
+    title: `Cancel ${name}?`,
+    text: "All its trials stop, and the study cannot be resumed. What they measured and their checkpoints stay.",
+    verb: "Cancel the study",
+    danger: true,
+  }),
+  delete: (name) => ({
+    title: `Delete ${name}?`,
+    text: "It disappears from the lists, and its trials' jobs with it. Their files stay where they are.",
+    verb: "Delete",
+    danger: true,
+  }),
+};
+
+function Facts({ study }: { study: StudyView }) {
+  const now = useNow();
+  const { trials, document } = study;
+  const took = (Date.parse(study.finished_at ?? new Date(now).toISOString()) - Date.parse(study.created_at)) / 1000;
+  return (
+    <dl className="facts">
+      <div className="fact fact-wide">
+        <dt>Trials</dt>
+        <dd>
+          <TrialBar study={study} />
+        </dd>
+      </div>
+      <Fact name="Goal" value={goalText(document.search.objectives)} />
+      <Fact name="Best" value={bestText(study)} />
+      <Fact name="Running" value={count(trials.running)} />
+      <Fact name="Waiting" value={count(trials.waiting)} title="Have completed a rung and may be told to go on" />
+      <Fact name="Stopped" value={count(trials.stopped)} title="Were not let go on" />
+      <Fact name="Failed" value={count(trials.failed)} />
+      <Fact name="Search" value={searchText(document.search)} />
+      <Fact name={study.finished_at === null ? "Since" : "Took"} value={duration(took)} title={`Created ${instant(study.created_at)} by ${study.created_by}`} />
+      <Fact name="Created" value={`${age(study.created_at, now)} ago`} title={`${instant(study.created_at)} by ${study.created_by}`} />
+    </dl>
+  );
+}
+
+function Fact({ name, value, title }: { name: string; value: string; title?: string }) {
+  return (
+    <div className="fact" title={title}>
+      <dt>{name}</dt>
+      <dd className="num">{value}</dd>
+    </div>
+  );
+}
+
+/** The best trial with its model; of a Pareto front, which is shown below, only how many there are. */
+function Best({ study, best }: { study: StudyView; best: readonly BestTrial[] }) {
+  const { search } = study.document;
+  const [first] = best;
+  const [objective] = search.objectives;
+  if (first === undefined || objective === undefined || search.objectives.length > 1) return null;
+  const { trial, checkpoint } = first;
+  return (
+    <section className="best" aria-label="The best trial">
+      <div>
+        <p className="best-title">
+          Best: <TrialLink number={trial.number} jobId={trial.job_id} />, {objective.metric} {metricText(objective.metric, trial.outcome?.values[0])}
+          {trial.outcome === null ? null : <span className="muted"> after {budgetText(search, trial.outcome.step)}</span>}
+        </p>
+        <p className="best-parameters">
+          {Object.entries<unknown>(trial.parameters).map(([name, value]) => (
+            <span key={name} className="label">
+              {name} {parameterText(value)}
+            </span>
+          ))}
+        </p>
+      </div>
+      {trial.job_id === null ? null : (
+        <Link className="button" to={`/jobs/${trial.job_id}?tab=checkpoints`} title={checkpoint === null ? "The job's checkpoints" : checkpoint.path}>
+          <Icon name="download" />
+          {checkpoint === null ? "Checkpoints" : `Checkpoint of step ${count(checkpoint.step)}`}
+        </Link>
+      )}
+    </section>
+  );
+}
+
+export function TrialLink({ number, jobId }: { number: number; jobId: string | null }) {
+  return jobId === null ? <>trial {number}</> : <Link to={`/jobs/${jobId}`}>trial {number}</Link>;
+}

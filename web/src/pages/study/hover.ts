@@ -1,0 +1,5 @@
+// The trial under the pointer, the same in all charts and in the table.
+export interface Hover {
+  number: number | null;
+  set: (number: number | null) => void;
+}

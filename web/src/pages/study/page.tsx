@@ -1,0 +1,69 @@
+// One study: what it seeks, what its trials have learnt, and which parameters matter.
+import { useMemo, useState } from "react";
+import { Link, useParams } from "react-router";
+import type { StudyView, TrialView } from "../../api/types";
+import { Panel } from "../../ui/panel";
+import { Empty, Failure, Loading } from "../../ui/states";
+import { useTitle } from "../../ui/title";
+import { toYaml } from "../../words/document";
+import { LearningCurves } from "./curves";
+import { StudyHead } from "./head";
+import type { Hover } from "./hover";
+import { useStudyData } from "./load";
+import { TrialTable } from "./table";
+
+export function StudyPage() {
+  const { id = "" } = useParams();
+  return <OneStudy key={id} id={id} />;
+}
+
+function OneStudy({ id }: { id: string }) {
+  const data = useStudyData(id);
+  const [deleted, setDeleted] = useState(false);
+  const { study, trials } = data;
+  useTitle(study.data === null ? "Study" : study.data.name);
+  const gone = study.error?.status === 404 || study.error?.status === 400;
+  if (deleted || gone) {
+    return (
+      <Empty title={deleted ? "The study is deleted" : "There is no such study"}>
+        <p>
+          {deleted ? "" : "It may have been deleted, or belong to another tenant. "}Back to the <Link to="/studies">list of studies</Link>.
+        </p>
+      </Empty>
+    );
+  }
+  if (study.data === null) return study.error === null ? <Loading label="Loading the study" rows={8} /> : <Failure error={study.error} retry={study.reload} />;
+  return (
+    <div className="page">
+      <StudyHead study={study.data} best={data.best.data ?? []} onChanged={data.reload} onDeleted={() => setDeleted(true)} />
+      {study.error === null ? null : <Failure error={study.error} retry={data.reload} />}
+      {trials.error === null ? null : <Failure error={trials.error} retry={trials.reload} />}
+      {trials.data === null ? <Loading label="Loading the trials" rows={8} /> : <Body study={study.data} trials={trials.data} />}
+    </div>
+  );
+}
+
+function Body({ study, trials }: { study: StudyView; trials: readonly TrialView[] }) {
+  const { search } = study.document;
+  const [number, setNumber] = useState<number | null>(null);
+  const hover = useMemo<Hover>(() => ({ number, set: setNumber }), [number]);
+  if (trials.length === 0) return <Empty title="No trials yet">{waitingFor(study)}</Empty>;
+  return (
+    <>
+      <LearningCurves search={search} trials={trials} hover={hover} />
+      <Panel title="Trials" className="panel-flush">
+        <TrialTable search={search} trials={trials} hover={hover} />
+      </Panel>
+      <Panel title="Study document" className="panel-flush">
+        <pre className="document">{toYaml(study.document)}</pre>
+      </Panel>
+    </>
+  );
+}
+
+function waitingFor(study: StudyView): string {
+  if (study.phase === "paused") return "The study is paused; resume it to create trials.";
+  if (study.phase === "cancelled") return "The study was cancelled before its first trial.";
+  if (study.document.job === null || study.document.job === undefined) return "They are trained outside: a program asks for them.";
+  return "The scheduler creates the first ones within a moment.";
+}

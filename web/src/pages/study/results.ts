@@ -1,0 +1,107 @@
+// What trials have come to: values, their ranks, the best so far, the Pareto front. Pure.
+import type { Objective, TrialView } from "../../api/types";
+
+type Goal = Objective["goal"];
+
+/** At the end of the last rung that the trial has completed; null before, and for what is no finite number. */
+export function valueOf(trial: TrialView, objective = 0): number | null {
+  return trial.outcome?.values[objective] ?? null;
+}
+
+export function betters(goal: Goal, value: number, than: number): boolean {
+  return goal === "maximize" ? value > than : value < than;
+}
+
+export interface HistoryPoint {
+  number: number;
+  value: number;
+  rung: number;
+  best: number;
+}
+
+/** Every trial that has a value, by number, with the best value of it and those before it. */
+export function history(trials: readonly TrialView[], goal: Goal, objective = 0): HistoryPoint[] {
+  const points: HistoryPoint[] = [];
+  let best: number | null = null;
+  for (const trial of [...trials].sort((a, b) => a.number - b.number)) {
+    const value = valueOf(trial, objective);
+    if (value === null) continue;
+    if (best === null || betters(goal, value, best)) best = value;
+    points.push({ number: trial.number, value, rung: trial.rung, best });
+  }
+  return points;
+}
+
+/**
+ * The share of the other valued trials that each betters: 0 for the worst, 1 for the best. Colours follow it, and not the value itself,
+ * because one diverged loss would leave all others the same colour.
+ */
+export function ranks(trials: readonly TrialView[], goal: Goal, objective = 0): Map<number, number> {
+  const valued = trials.flatMap((trial) => {
+    const value = valueOf(trial, objective);
+    return value === null ? [] : [{ number: trial.number, value }];
+  });
+  valued.sort((a, b) => (goal === "maximize" ? a.value - b.value : b.value - a.value));
+  const found = new Map<number, number>();
+  for (let start = 0; start < valued.length; ) {
+    let end = start;
+    while (end < valued.length && valued[end]?.value === valued[start]?.value) end += 1;
+    const rank = valued.length === 1 ? 1 : (start + end - 1) / 2 / (valued.length - 1);
+    for (const { number } of valued.slice(start, end)) found.set(number, rank);
+    start = end;
+  }
+  return found;
+}
+
+/** Numbers of the trials that no other betters in one objective without being worse in another. Trials without both values do not count. */
+export function paretoFront(trials: readonly TrialView[], objectives: readonly Objective[]): Set<number> {
+  // All made so that more is better.
+  const points = trials.flatMap((trial) => {
+    const values = objectives.map(({ goal }, index) => {
+      const value = valueOf(trial, index);
+      return value === null ? null : goal === "maximize" ? value : -value;
+    });
+    return values.every((value) => value !== null) ? [{ number: trial.number, values }] : [];
+  });
+  // Whoever comes later in this order cannot dominate who comes before, so each is compared with the front found so far only.
+  points.sort((a, b) => compare(b.values, a.values));
+  const front: typeof points = [];
+  for (const point of points) if (!front.some((other) => dominates(other.values, point.values))) front.push(point);
+  return new Set(front.map(({ number }) => number));
+}
+
+function dominates(a: readonly number[], b: readonly number[]): boolean {
+  let better = false;
+  for (let index = 0; index < a.length; index += 1) {
+    const left = a[index] ?? 0;
+    const right = b[index] ?? 0;
+    if (left < right) return false;
+    if (left > right) better = true;
+  }
+  return better;
+}
+
+function compare(a: readonly number[], b: readonly number[]): number {
+  for (let index = 0; index < a.length; index += 1) {
+    const difference = (a[index] ?? 0) - (b[index] ?? 0);
+    if (difference !== 0) return difference;
+  }
+  return 0;
+}
+
+/**
+ * A value of each trial that may be compared with those of the others, and how far all had trained: the end of the first rung, if
+ * trials of the study have trained differently far; otherwise the outcome.
+ */
+export function comparable(trials: readonly TrialView[], objective = 0): { values: Map<number, number>; step: number | null } {
+  const steps = new Set(trials.flatMap((trial) => (trial.outcome === null ? [] : [trial.outcome.step])));
+  const first = Math.min(...trials.flatMap((trial) => trial.rungs.slice(0, 1).map((rung) => rung.step)));
+  const early = steps.size > 1 && Number.isFinite(first);
+  const values = new Map<number, number>();
+  for (const trial of trials) {
+    const value = early ? trial.rungs.find((rung) => rung.step === first)?.values[objective] : valueOf(trial, objective);
+    if (value !== null && value !== undefined) values.set(trial.number, value);
+  }
+  const [only] = steps;
+  return { values, step: early ? first : (only ?? null) };
+}

@@ -1,0 +1,64 @@
+// Studies in words: phases, states of trials, objectives, and the values of metrics and parameters.
+import type { Objective, StudyPhase, StudySearch, TrialPhase } from "../api/types";
+import { NONE, count, loss, percent, plural } from "./number";
+
+interface Said {
+  /** What the phase means, for its title. */
+  meaning: string;
+  /** The job phase that has its colour. */
+  like: string;
+}
+
+export const STUDY_PHASES: Record<StudyPhase, Said> = {
+  created: { meaning: "The scheduler has not seen it yet", like: "queued" },
+  running: { meaning: "Trials are created and train", like: "running" },
+  paused: { meaning: "Nothing new starts; what trains, trains to the end of its rung", like: "paused" },
+  closing: { meaning: "No trial will be created; those that still train are awaited", like: "stopping" },
+  finished: { meaning: "The search is over", like: "succeeded" },
+  cancelled: { meaning: "Ended by a user, and all its trials with it", like: "cancelled" },
+};
+
+export const TRIAL_STATES: Record<TrialPhase, Said> = {
+  running: { meaning: "Trains, or waits for GPUs", like: "running" },
+  waiting: { meaning: "Has completed its rung and may be told to go on", like: "queued" },
+  stopping: { meaning: "Was told to stop", like: "stopping" },
+  completed: { meaning: "Trained to its end", like: "succeeded" },
+  stopped: { meaning: "Was not let go on; its checkpoints stay", like: "cancelled" },
+  failed: { meaning: "Its training failed", like: "failed" },
+};
+
+export function isOver(phase: StudyPhase): boolean {
+  return phase === "finished" || phase === "cancelled";
+}
+
+/** `maximize test_accuracy`, `minimize test_loss to 0.3`, several joined. */
+export function goalText(objectives: readonly Objective[]): string {
+  return objectives
+    .map(({ goal, metric, target }) => `${goal} ${metric}${target === null || target === undefined ? "" : ` to ${metricText(metric, target)}`}`)
+    .join(", ");
+}
+
+/** Accuracies as percent, everything else with the digits that matter. */
+export function metricText(metric: string, value: number | null | undefined): string {
+  return metric.endsWith("accuracy") ? percent(value, 2) : loss(value);
+}
+
+/** `random, asha; up to 9 epochs a trial, 4 at a time`. */
+export function searchText(search: StudySearch): string {
+  const how = [search.searcher?.kind, search.stopper?.kind === "none" ? undefined : search.stopper?.kind].filter((word) => word !== undefined).join(", ");
+  const { budget } = search;
+  const far = budget === undefined ? "" : `; up to ${budgetText(search, budget.max)} a trial`;
+  return `${how.replaceAll("_", " ")}${far}${search.concurrency === undefined ? "" : `, ${count(search.concurrency)} at a time`}`;
+}
+
+export function budgetText(search: StudySearch, amount: number): string {
+  return plural(amount, search.budget?.unit === "steps" ? "step" : "epoch");
+}
+
+/** One parameter's value, as short as it stays right: whole numbers whole, others with four digits. */
+export function parameterText(value: unknown): string {
+  if (value === undefined || value === null) return NONE;
+  if (typeof value === "string") return value;
+  if (typeof value !== "number") return JSON.stringify(value);
+  return Number.isInteger(value) ? String(value) : String(Number(value.toPrecision(4)));
+}
