@@ -19,6 +19,8 @@ export interface Inks {
   mark: string;
   /** From the worst to the best. */
   ramp: readonly string[];
+  /** Of rungs, the first one first. */
+  rungs: readonly string[];
 }
 
 /** In CSS pixels; the canvas is scaled to the screen's. */
@@ -33,6 +35,7 @@ interface Props {
   /** Names the chart for readers, who get its numbers from the table below. */
   label: string;
   height: number;
+  className?: string;
   /** Drawn anew when it is another function: callers memoise it. */
   draw: Draw;
   over?: Draw;
@@ -41,7 +44,7 @@ interface Props {
   onUp?: (at: At, size: Size) => void;
 }
 
-export function Canvas({ label, height, draw, over, onMove, onDown, onUp }: Props) {
+export function Canvas({ label, height, className = "", draw, over, onMove, onDown, onUp }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const below = useRef<HTMLCanvasElement>(null);
   const above = useRef<HTMLCanvasElement>(null);
@@ -65,7 +68,7 @@ export function Canvas({ label, height, draw, over, onMove, onDown, onUp }: Prop
   return (
     <div
       ref={box}
-      className="canvas"
+      className={`canvas ${className}`}
       role="img"
       aria-label={label}
       style={{ height }}
@@ -111,6 +114,7 @@ function inksOf(element: Element): Inks {
     third: named("--chart-3"),
     mark: named("--chart-mark"),
     ramp: [named("--ramp-0"), named("--ramp-1"), named("--ramp-2"), named("--ramp-3"), named("--ramp-4")],
+    rungs: [0, 1, 2, 3, 4, 5, 6, 7].map((rung) => named(`--job-${rung}`)),
   };
 }
 

@@ -26,26 +26,32 @@ export function drawLines(lines: readonly Line[], { x, y }: LineScales, format: 
     context.beginPath();
     context.rect(area.left - 3, area.top - 3, area.right - area.left + 6, area.bottom - area.top + 6);
     context.clip();
-    context.lineWidth = lines.length > 400 ? 1 : 1.25;
-    context.lineJoin = "round";
-    context.globalAlpha = lines.length > 1000 ? 0.35 : lines.length > 100 ? 0.6 : 0.9;
-    const ordered = [...lines].sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1));
-    for (const one of ordered) drawLine(context, area, one, { x, y }, rankInk(inks, one.rank));
+    strokeLines(context, area, lines, { x, y }, inks);
     context.restore();
   };
 }
 
-export function drawChosen(one: Line | undefined, { x, y }: LineScales): Draw | undefined {
+export function strokeLines(context: CanvasRenderingContext2D, area: Area, lines: readonly Line[], scales: LineScales, inks: Inks): void {
+  context.lineWidth = lines.length > 400 ? 1 : 1.25;
+  context.lineJoin = "round";
+  context.globalAlpha = lines.length > 1000 ? 0.35 : lines.length > 100 ? 0.6 : 0.9;
+  const ordered = [...lines].sort((a, b) => (a.rank ?? -1) - (b.rank ?? -1));
+  for (const one of ordered) strokeLine(context, area, one, scales, rankInk(inks, one.rank));
+  context.globalAlpha = 1;
+}
+
+export function drawChosen(one: Line | undefined, scales: LineScales, insets?: Partial<Area>): Draw | undefined {
   if (one === undefined) return undefined;
-  return (context, size, inks: Inks) => {
+  return (context, size, inks) => {
+    const area = areaOf(size, insets);
     context.lineWidth = 5;
-    drawLine(context, areaOf(size), one, { x, y }, inks.surface);
+    strokeLine(context, area, one, scales, inks.surface);
     context.lineWidth = 2.5;
-    drawLine(context, areaOf(size), one, { x, y }, inks.text);
+    strokeLine(context, area, one, scales, inks.text);
   };
 }
 
-function drawLine(context: CanvasRenderingContext2D, area: Area, { xs, ys }: Line, scales: LineScales, ink: string): void {
+export function strokeLine(context: CanvasRenderingContext2D, area: Area, { xs, ys }: Line, scales: LineScales, ink: string): void {
   context.strokeStyle = ink;
   context.fillStyle = ink;
   context.beginPath();

@@ -37,3 +37,19 @@ export function RampKey({ text }: { text: string }) {
     </>
   );
 }
+
+/** The colours of rungs; a study without any has none to tell apart. */
+export function RungKey({ deepest }: { deepest: number }) {
+  if (deepest === 0) return null;
+  return (
+    <>
+      Rung{" "}
+      {Array.from({ length: Math.min(8, deepest + 1) }, (_, rung) => (
+        <span key={rung} className="rung-key">
+          <span style={{ background: `var(--job-${rung})` }} aria-hidden="true" />
+          {rung}
+        </span>
+      ))}
+    </>
+  );
+}

@@ -9,18 +9,18 @@ import { Panel } from "../../ui/panel";
 import { Empty } from "../../ui/states";
 import { count } from "../../words/number";
 import { budgetText, metricText } from "../../words/study";
-import { Choice, RampKey, Toggle } from "./controls";
+import { RampKey, Toggle } from "./controls";
 import type { Hover } from "./hover";
 import { ranks } from "./results";
 
 interface Props {
   search: StudySearch;
+  objective: number;
   trials: readonly TrialView[];
   hover: Hover;
 }
 
-export function LearningCurves({ search, trials, hover }: Props) {
-  const [objective, setObjective] = useState(0);
+export function LearningCurves({ search, objective, trials, hover }: Props) {
   const [logX, setLogX] = useState(false);
   const [logY, setLogY] = useState(false);
   const sought = search.objectives[objective];
@@ -39,7 +39,6 @@ export function LearningCurves({ search, trials, hover }: Props) {
   const last = chosen?.ys.findLast((value) => value !== null);
   const aside = (
     <div className="chart-tools">
-      {search.objectives.length > 1 ? <Choice label="Objective" value={objective} options={search.objectives.map((one) => one.metric)} onChange={setObjective} /> : null}
       <Toggle label={`log ${search.budget?.unit ?? "epochs"}`} on={logX} onChange={setLogX} />
       <Toggle label={`log ${metric}`} on={logY} onChange={setLogY} />
     </div>

@@ -9,7 +9,7 @@ import { Icon, type IconName } from "../../ui/icon";
 import { useNow } from "../../ui/now";
 import { count } from "../../words/number";
 import { STUDY_PHASES, budgetText, goalText, isOver, metricText, parameterText, searchText } from "../../words/study";
-import { age, duration, instant } from "../../words/time";
+import { duration, instant } from "../../words/time";
 import { TrialBar, bestText } from "../studies/table";
 import { Extend } from "./extend";
 
@@ -119,7 +119,6 @@ function Facts({ study }: { study: StudyView }) {
       <Fact name="Failed" value={count(trials.failed)} />
       <Fact name="Search" value={searchText(document.search)} />
       <Fact name={study.finished_at === null ? "Since" : "Took"} value={duration(took)} title={`Created ${instant(study.created_at)} by ${study.created_by}`} />
-      <Fact name="Created" value={`${age(study.created_at, now)} ago`} title={`${instant(study.created_at)} by ${study.created_by}`} />
     </dl>
   );
 }

@@ -6,11 +6,14 @@ import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { useTitle } from "../../ui/title";
 import { toYaml } from "../../words/document";
+import { Choice } from "./controls";
 import { LearningCurves } from "./curves";
+import { Explorer } from "./explorer";
 import { StudyHead } from "./head";
+import { History } from "./history";
 import type { Hover } from "./hover";
 import { useStudyData } from "./load";
-import { TrialTable } from "./table";
+import { Pareto } from "./pareto";
 
 export function StudyPage() {
   const { id = "" } = useParams();
@@ -46,14 +49,24 @@ function OneStudy({ id }: { id: string }) {
 function Body({ study, trials }: { study: StudyView; trials: readonly TrialView[] }) {
   const { search } = study.document;
   const [number, setNumber] = useState<number | null>(null);
+  const [objective, setObjective] = useState(0);
   const hover = useMemo<Hover>(() => ({ number, set: setNumber }), [number]);
   if (trials.length === 0) return <Empty title="No trials yet">{waitingFor(study)}</Empty>;
+  const names = search.objectives.map((one) => one.metric);
   return (
     <>
-      <LearningCurves search={search} trials={trials} hover={hover} />
-      <Panel title="Trials" className="panel-flush">
-        <TrialTable search={search} trials={trials} hover={hover} />
-      </Panel>
+      {names.length > 1 ? (
+        <div className="chart-tools">
+          <span className="muted">Charts show</span>
+          <Choice label="Objective" value={objective} options={names} onChange={setObjective} />
+        </div>
+      ) : null}
+      <LearningCurves search={search} objective={objective} trials={trials} hover={hover} />
+      <div className="study-charts">
+        <History search={search} objective={objective} trials={trials} hover={hover} />
+        {names.length > 1 ? <Pareto search={search} trials={trials} hover={hover} /> : null}
+      </div>
+      <Explorer search={search} objective={objective} trials={trials} hover={hover} />
       <Panel title="Study document" className="panel-flush">
         <pre className="document">{toYaml(study.document)}</pre>
       </Panel>

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { comparable, history, paretoFront, ranks } from "./results";
+import { comparable, history, ranks } from "./results";
 import { sorted } from "./sort";
 import { trial } from "./test-data";
 
@@ -17,22 +17,6 @@ describe("ranks", () => {
     expect([...ranks(trials, "maximize")].sort()).toEqual([[0, 0.25], [1, 1], [2, 0.25]]);
     expect(ranks(trials, "minimize").get(1)).toBe(0);
     expect(ranks([trial(0, {}, 0.2)], "maximize").get(0)).toBe(1);
-  });
-});
-
-describe("the Pareto front", () => {
-  const both = [
-    { metric: "test_accuracy", goal: "maximize" as const },
-    { metric: "test_loss", goal: "minimize" as const },
-  ];
-  it("holds who is not bettered, equals among them", () => {
-    const trials = [trial(0, {}, [0.9, 0.5]), trial(1, {}, [0.8, 0.3]), trial(2, {}, [0.8, 0.6]), trial(3, {}, [0.9, 0.5]), trial(4, {}, [0.7, 0.4])];
-    expect([...paretoFront(trials, both)].sort()).toEqual([0, 1, 3]);
-  });
-
-  it("leaves out trials without both values", () => {
-    const diverged = trial(1, {}, 1, { outcome: { step: 1, values: [0.99, null] } });
-    expect([...paretoFront([trial(0, {}, [0.1, 9]), diverged, trial(2, {}, null)], both)]).toEqual([0]);
   });
 });
 

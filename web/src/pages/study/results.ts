@@ -1,4 +1,4 @@
-// What trials have come to: values, their ranks, the best so far, the Pareto front. Pure.
+// What trials have come to: values, their ranks, the best so far. Which trial is the best, and the Pareto front, the api says itself. Pure.
 import type { Objective, TrialView } from "../../api/types";
 
 type Goal = Objective["goal"];
@@ -15,7 +15,6 @@ export function betters(goal: Goal, value: number, than: number): boolean {
 export interface HistoryPoint {
   number: number;
   value: number;
-  rung: number;
   best: number;
 }
 
@@ -27,7 +26,7 @@ export function history(trials: readonly TrialView[], goal: Goal, objective = 0)
     const value = valueOf(trial, objective);
     if (value === null) continue;
     if (best === null || betters(goal, value, best)) best = value;
-    points.push({ number: trial.number, value, rung: trial.rung, best });
+    points.push({ number: trial.number, value, best });
   }
   return points;
 }
@@ -51,42 +50,6 @@ export function ranks(trials: readonly TrialView[], goal: Goal, objective = 0): 
     start = end;
   }
   return found;
-}
-
-/** Numbers of the trials that no other betters in one objective without being worse in another. Trials without both values do not count. */
-export function paretoFront(trials: readonly TrialView[], objectives: readonly Objective[]): Set<number> {
-  // All made so that more is better.
-  const points = trials.flatMap((trial) => {
-    const values = objectives.map(({ goal }, index) => {
-      const value = valueOf(trial, index);
-      return value === null ? null : goal === "maximize" ? value : -value;
-    });
-    return values.every((value) => value !== null) ? [{ number: trial.number, values }] : [];
-  });
-  // Whoever comes later in this order cannot dominate who comes before, so each is compared with the front found so far only.
-  points.sort((a, b) => compare(b.values, a.values));
-  const front: typeof points = [];
-  for (const point of points) if (!front.some((other) => dominates(other.values, point.values))) front.push(point);
-  return new Set(front.map(({ number }) => number));
-}
-
-function dominates(a: readonly number[], b: readonly number[]): boolean {
-  let better = false;
-  for (let index = 0; index < a.length; index += 1) {
-    const left = a[index] ?? 0;
-    const right = b[index] ?? 0;
-    if (left < right) return false;
-    if (left > right) better = true;
-  }
-  return better;
-}
-
-function compare(a: readonly number[], b: readonly number[]): number {
-  for (let index = 0; index < a.length; index += 1) {
-    const difference = (a[index] ?? 0) - (b[index] ?? 0);
-    if (difference !== 0) return difference;
-  }
-  return 0;
 }
 
 /**
