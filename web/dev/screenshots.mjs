@@ -1,12 +1,12 @@
-// Looks at every page of a running api, in both themes and at two widths: node dev/screenshots.mjs URL TOKEN FOLDER [JOB]
+// Looks at every page of a running api, in both themes and at two widths: node dev/screenshots.mjs URL TOKEN FOLDER [JOB [STUDY]]
 // Fails when the browser complains, so that a broken content security policy or an exception does not go unseen.
 import { mkdirSync, mkdtempSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 
-const [url, token, folder, job] = process.argv.slice(2);
-if (folder === undefined) throw new Error("usage: screenshots.mjs URL TOKEN FOLDER [JOB]");
+const [url, token, folder, job, study] = process.argv.slice(2);
+if (folder === undefined) throw new Error("usage: screenshots.mjs URL TOKEN FOLDER [JOB [STUDY]]");
 mkdirSync(folder, { recursive: true });
 
 const VIEWS = [
@@ -15,7 +15,7 @@ const VIEWS = [
   { name: "phone", width: 390, height: 844, colorScheme: "light" },
 ];
 const jobPages = job === undefined ? [] : ["", "?tab=tasks", "?tab=logs", "?tab=events", "?tab=checkpoints", "?tab=spec"].map((tab) => `/jobs/${job}${tab}`);
-const PAGES = ["/jobs", ...jobPages, "/nodes", "/submit", "/nowhere"];
+const PAGES = ["/jobs", ...jobPages, "/studies", ...(study === undefined ? [] : [`/studies/${study}`]), "/nodes", "/submit", "/nowhere"];
 
 const complaints = [];
 for (const { name, width, height, colorScheme } of VIEWS) {

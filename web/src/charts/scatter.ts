@@ -51,6 +51,6 @@ export function dotAt(dots: readonly Dot[], area: Area, at: { x: number; y: numb
   return found;
 }
 
-function spot({ x, y }: Dot, area: Area): [number, number] {
+export function spot({ x, y }: Pick<Dot, "x" | "y">, area: Area): [number, number] {
   return [area.left + x * (area.right - area.left), area.bottom - y * (area.bottom - area.top)];
 }

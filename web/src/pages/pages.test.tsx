@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, it, vi } from "vitest";
 import { App } from "../app";
 import { adoptFragment, signIn, signOut, token } from "../api/session";
 import { at, job, node, sample, stored } from "../live/test-data";
-import { study, trial } from "./study/test-data";
+import { search, study, trial } from "./study/test-data";
 
 type Answer = (request: Request) => Response | Promise<Response>;
 
@@ -298,6 +298,25 @@ describe("studies", () => {
     fireEvent.click(screen.getByRole("button", { name: "rate" }));
     expect(numbers()).toEqual([2, 0, 1]);
     expect(screen.getAllByRole("link", { name: "trial 1" })[0]?.getAttribute("href")).toBe("/jobs/job-1");
+  });
+
+  it("show the Pareto front of two objectives, and what cannot be told yet", async () => {
+    const objectives = [{ metric: "test_accuracy", goal: "maximize" as const }, { metric: "test_loss", goal: "minimize" as const }];
+    const document = { ...study().document, search: search({ objectives }) };
+    routes["GET /api/v1/studies/study-1"] = () => json(study({ document }));
+    routes["GET /api/v1/studies/study-1/trials"] = () => page(trial(0, { rate: 0.01 }, [0.6, 0.4], { best: true }), trial(1, { rate: 0.1 }, [0.5, 0.5]));
+    open("/studies/study-1");
+    expect(await screen.findByRole("heading", { name: /Pareto front of 1.trial$/ })).toBeTruthy();
+    expect(screen.getByRole("img", { name: /test_loss by test_accuracy of 2.trials, 1 of them/ })).toBeTruthy();
+    expect(screen.getByText("Too few trials to tell")).toBeTruthy();
+    expect(screen.getByRole("img", { name: /Parallel coordinates of 2.trials: rate \(log\), width, test_accuracy/ })).toBeTruthy();
+  });
+
+  it("say why there is no trial", async () => {
+    routes["GET /api/v1/studies/study-1"] = () => json(study({ phase: "paused" }));
+    routes["GET /api/v1/studies/study-1/trials"] = () => page();
+    open("/studies/study-1");
+    expect(await screen.findByText("The study is paused; resume it to create trials.")).toBeTruthy();
   });
 
   it("show why the server refused a verb", async () => {

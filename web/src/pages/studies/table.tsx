@@ -65,7 +65,7 @@ export function TrialBar({ study: { trials, phase } }: { study: StudyView }) {
   const share = phase === "finished" ? 1 : trials.limit === 0 ? 0 : Math.min(1, done / trials.limit);
   const text = `${count(done)} of ${count(trials.limit)} done, ${count(trials.running)} running, ${count(trials.waiting)} waiting to go on, ${count(trials.failed)} failed`;
   return (
-    <div className="progress" data-phase={phase === "finished" ? "succeeded" : "running"} title={text}>
+    <div className="progress" data-phase={STUDY_PHASES[phase].like} title={text}>
       <div className="progress-track" role="progressbar" aria-valuemin={0} aria-valuemax={trials.limit} aria-valuenow={done} aria-label="Trials done" aria-valuetext={text}>
         <div className="progress-fill" style={{ width: `${share * 100}%` }} />
       </div>

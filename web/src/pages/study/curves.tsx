@@ -55,13 +55,14 @@ export function LearningCurves({ search, objective, trials, hover }: Props) {
             draw={draw}
             {...(over === undefined ? {} : { over })}
             onMove={(at, size) => hover.set(at === null ? null : (lineAt(lines, areaOf(size), scales, at)?.number ?? null))}
+            onUp={hover.open}
           />
           <p className="chart-note" aria-live="off">
             {chosen === undefined ? (
               <RampKey text={`${metric} of ${count(lines.length)} trials by ${search.budget?.unit ?? "epochs"}`} />
             ) : (
               <>
-                <strong>trial {chosen.number}</strong> {metricText(metric, last)} after {budgetText(search, chosen.xs[chosen.xs.length - 1] ?? 0)}
+                <strong>trial {chosen.number}</strong> {metricText(metric, last)} after {budgetText(search, chosen.xs[chosen.xs.length - 1] ?? 0)}; click for its job
               </>
             )}
           </p>

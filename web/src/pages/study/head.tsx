@@ -64,6 +64,10 @@ export function StudyHead({ study, best, onChanged, onDeleted }: Props) {
           {over ? <VerbButton verb="delete" icon="delete" onAsk={ask} /> : <VerbButton verb="cancel" icon="cancel" onAsk={ask} />}
         </div>
       </div>
+      <p className="study-goal">
+        {goalText(study.document.search.objectives)}
+        <span className="muted"> by {searchText(study.document.search)}</span>
+      </p>
       <Facts study={study} />
       <Best study={study} best={best} />
       {asked === null ? null : <Confirm question={asked} onClose={() => setAsked(null)} />}
@@ -101,7 +105,7 @@ const QUESTIONS: Record<StudyVerb, Asked> = {
 
 function Facts({ study }: { study: StudyView }) {
   const now = useNow();
-  const { trials, document } = study;
+  const { trials } = study;
   const took = (Date.parse(study.finished_at ?? new Date(now).toISOString()) - Date.parse(study.created_at)) / 1000;
   return (
     <dl className="facts">
@@ -111,13 +115,11 @@ function Facts({ study }: { study: StudyView }) {
           <TrialBar study={study} />
         </dd>
       </div>
-      <Fact name="Goal" value={goalText(document.search.objectives)} />
       <Fact name="Best" value={bestText(study)} />
       <Fact name="Running" value={count(trials.running)} />
       <Fact name="Waiting" value={count(trials.waiting)} title="Have completed a rung and may be told to go on" />
       <Fact name="Stopped" value={count(trials.stopped)} title="Were not let go on" />
       <Fact name="Failed" value={count(trials.failed)} />
-      <Fact name="Search" value={searchText(document.search)} />
       <Fact name={study.finished_at === null ? "Since" : "Took"} value={duration(took)} title={`Created ${instant(study.created_at)} by ${study.created_by}`} />
     </dl>
   );

@@ -1,7 +1,7 @@
 // What each trial came to, in the order of their creation, with the best so far and the values at earlier rungs.
 import { useMemo } from "react";
 import { Canvas, type Draw } from "../../charts/canvas";
-import { areaOf, drawXAxis, drawYAxis, line, toX, toY } from "../../charts/frame";
+import { areaOf, drawXAxis, drawYAxis, toX, toY } from "../../charts/frame";
 import { padded, place, scaleOf, type Scale } from "../../charts/scale";
 import { dotAt, drawDots, drawRings, type Dot } from "../../charts/scatter";
 import type { StudySearch, TrialView } from "../../api/types";
@@ -49,6 +49,7 @@ export function History({ search, objective, trials, hover }: { search: StudySea
             draw={draw}
             {...(over === undefined ? {} : { over })}
             onMove={(at, size) => hover.set(at === null ? null : (dotAt(dots, areaOf(size), at)?.number ?? null))}
+            onUp={hover.open}
           />
           <p className="chart-note">
             {chosen === undefined ? (
@@ -81,10 +82,15 @@ function dotsOf(trials: readonly TrialView[], objective: number, scales: { x: Sc
 
 /** Level from trial to trial, and upright where a better one came. */
 function drawBest(context: CanvasRenderingContext2D, points: readonly HistoryPoint[], x: (number: number) => number, y: (value: number) => number, end: number): void {
-  points.forEach((point, index) => {
-    const next = points[index + 1];
-    const until = next === undefined ? end : x(next.number);
-    line(context, x(point.number), y(point.best), until, y(point.best));
-    if (next !== undefined && next.best !== point.best) line(context, until, y(point.best), until, y(next.best));
+  context.beginPath();
+  points.forEach(({ number, best }, index) => {
+    const before = points[index - 1];
+    if (before?.best === best) return;
+    if (before === undefined) context.moveTo(x(number), y(best));
+    else context.lineTo(x(number), y(before.best));
+    context.lineTo(x(number), y(best));
   });
+  const last = points[points.length - 1];
+  if (last !== undefined) context.lineTo(end, y(last.best));
+  context.stroke();
 }

@@ -2,4 +2,6 @@
 export interface Hover {
   number: number | null;
   set: (number: number | null) => void;
+  /** Goes to the job of the trial under the pointer, if it has one. */
+  open: () => void;
 }

@@ -1,6 +1,6 @@
 // One study: what it seeks, what its trials have learnt, and which parameters matter.
 import { useMemo, useState } from "react";
-import { Link, useParams } from "react-router";
+import { Link, useNavigate, useParams } from "react-router";
 import type { StudyView, TrialView } from "../../api/types";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
@@ -50,7 +50,18 @@ function Body({ study, trials }: { study: StudyView; trials: readonly TrialView[
   const { search } = study.document;
   const [number, setNumber] = useState<number | null>(null);
   const [objective, setObjective] = useState(0);
-  const hover = useMemo<Hover>(() => ({ number, set: setNumber }), [number]);
+  const navigate = useNavigate();
+  const jobId = number === null ? null : (trials.find((trial) => trial.number === number)?.job_id ?? null);
+  const hover = useMemo<Hover>(
+    () => ({
+      number,
+      set: setNumber,
+      open: () => {
+        if (jobId !== null) void navigate(`/jobs/${jobId}`);
+      },
+    }),
+    [number, jobId, navigate],
+  );
   if (trials.length === 0) return <Empty title="No trials yet">{waitingFor(study)}</Empty>;
   const names = search.objectives.map((one) => one.metric);
   return (

@@ -3,7 +3,7 @@ import { useMemo, useState } from "react";
 import { Canvas, type Draw, type Inks } from "../../charts/canvas";
 import { areaOf, drawXAxis, drawYAxis, line } from "../../charts/frame";
 import { padded, place, scaleOf } from "../../charts/scale";
-import { dotAt, drawDots, drawRings, type Dot } from "../../charts/scatter";
+import { dotAt, drawDots, drawRings, spot, type Dot } from "../../charts/scatter";
 import type { StudySearch, TrialView } from "../../api/types";
 import { Panel } from "../../ui/panel";
 import { Empty } from "../../ui/states";
@@ -17,7 +17,7 @@ import { valueOf } from "./results";
 export function Pareto({ search, trials, hover }: { search: StudySearch; trials: readonly TrialView[]; hover: Hover }) {
   const [across, setAcross] = useState(0);
   const [up, setUp] = useState(1);
-  const names = search.objectives.map((one) => one.metric);
+  const names = useMemo(() => search.objectives.map((one) => one.metric), [search.objectives]);
   const scales = useMemo(() => {
     const over = (objective: number) => padded(scaleOf(trials.map((trial) => valueOf(trial, objective)), false), 0.06);
     return { x: over(across), y: over(up) };
@@ -33,16 +33,10 @@ export function Pareto({ search, trials, hover }: { search: StudySearch; trials:
       context.strokeStyle = inks.accent;
       context.lineWidth = 1.5;
       // With more objectives the front is no line in any two of them.
-      front.forEach((one, index) => {
-        const next = front[index + 1];
-        if (!two || next === undefined) return;
-        const x = (at: number) => area.left + at * (area.right - area.left);
-        const y = (at: number) => area.bottom - at * (area.bottom - area.top);
-        line(context, x(one.x), y(one.y), x(next.x), y(next.y));
-      });
+      if (two) drawFront(context, front.map((one) => spot(one, area)), search.objectives[across]?.goal === "maximize");
       drawDots(context, area, dots, inks);
     },
-    [dots, front, scales, two, names, across, up],
+    [dots, front, scales, two, search.objectives, names, across, up],
   );
   const rings = useMemo(() => drawRings(dots, hover.number), [dots, hover.number]);
   const chosen = trials.find((trial) => trial.number === hover.number);
@@ -64,6 +58,7 @@ export function Pareto({ search, trials, hover }: { search: StudySearch; trials:
             draw={draw}
             {...(rings === undefined ? {} : { over: rings })}
             onMove={(at, size) => hover.set(at === null ? null : (dotAt(dots, areaOf(size), at)?.number ?? null))}
+            onUp={hover.open}
           />
           <p className="chart-note">
             {chosen === undefined ? (
@@ -80,6 +75,17 @@ export function Pareto({ search, trials, hover }: { search: StudySearch; trials:
       )}
     </Panel>
   );
+}
+
+/** A staircase: between two trials of the front lies what the one that is worse across attains. */
+function drawFront(context: CanvasRenderingContext2D, front: readonly (readonly [number, number])[], maximized: boolean): void {
+  front.forEach(([x, y], index) => {
+    const next = front[index + 1];
+    if (next === undefined) return;
+    const [cornerX, cornerY] = maximized ? [x, next[1]] : [next[0], y];
+    line(context, x, y, cornerX, cornerY);
+    line(context, cornerX, cornerY, ...next);
+  });
 }
 
 type Placed = Dot & { best: boolean };

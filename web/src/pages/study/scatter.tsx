@@ -71,6 +71,7 @@ export function Scatter({ axes, metric, objective, ranked, trials, hover }: Prop
             draw={draw}
             {...(over === undefined ? {} : { over })}
             onMove={(at, size) => hover.set(at === null ? null : (dotAt(dots, areaOf(size), at)?.number ?? null))}
+            onUp={hover.open}
           />
           <p className="chart-note">
             {chosen === undefined ? (
