@@ -53,6 +53,29 @@ fn it_may_be_done_with_its_first_worker() {
 }
 
 #[test]
+fn whoever_fails_for_want_of_those_that_are_done_costs_nothing() {
+    let mut scene = running();
+    scene.find("a").command = Some(Ends::FirstWorker);
+    end(&mut scene, 0, WELL);
+    end(&mut scene, 1, Outcome::Exited { code: 1 });
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Succeeded);
+    assert_eq!(scene.find("a").failures, 0);
+    // Known only once the job was given up.
+    let mut scene = running();
+    scene.find("a").command = Some(Ends::FirstWorker);
+    scene.find("a").state = JobState::Stopping {
+        then: AfterStop::Fail {
+            reason: "worker 1 exited with code 1".to_owned(),
+        },
+    };
+    end(&mut scene, 0, WELL);
+    end(&mut scene, 1, Outcome::Exited { code: 1 });
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Succeeded);
+}
+
+#[test]
 fn one_that_is_done_before_all_are_up_has_been_up() {
     let mut scene = Scene::cluster(2, 1);
     scene.job("a").workers(2, 2).ps_shards(0, 0);

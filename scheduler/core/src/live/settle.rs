@@ -185,8 +185,8 @@ impl Facts<'_> {
     /// In order of weight: it is done; it can never go on; its owner wants it stopped; a task is gone.
     fn ending(&self, job: &Job) -> Option<Ending> {
         let stop = |then, why: String| Some(Ending::Stop { then, why });
-        if let Some(finished) = &job.finished {
-            return stop(AfterStop::Succeed, finished.reason.clone());
+        if let Some(why) = done(job) {
+            return stop(AfterStop::Succeed, why);
         }
         if let Some(failed) = job.failed.as_ref().filter(|failed| !failed.retryable) {
             return stop(
@@ -300,8 +300,10 @@ impl Facts<'_> {
         }
         // Single workers and shards may be done before the chief; only when no worker is left will nobody report an end any more. All
         // went in order, so it was their nodes that told them to: as when every node is restarted.
-        if let Some(ends) = job.command {
-            return command_end(job, ends);
+        if job.command.is_some() {
+            let stopped = gone(job).find(|(_, outcome)| matches!(outcome, Outcome::Stopped { .. }));
+            return stopped
+                .and_then(|(task, _)| requeue(format!("its node stopped {} in order", task.role)));
         }
         let no_worker_left = job
             .tasks
@@ -392,8 +394,12 @@ fn is_charge(action: &Action) -> bool {
     )
 }
 
-/// A command is done when those have ended well with whom it ends. One that its node has stopped in order leaves the others waiting.
-fn command_end(job: &Job, ends: Ends) -> Option<Ending> {
+/// Why the job is done, if it is: whatever has become of its other tasks, which may have failed for want of those that are done.
+fn done(job: &Job) -> Option<String> {
+    if let Some(finished) = &job.finished {
+        return Some(finished.reason.clone());
+    }
+    let ends = job.command?;
     let counts = |task: &&Task| match (ends, task.role) {
         (Ends::AllWorkers, Role::Worker { .. }) | (Ends::FirstWorker, Role::Worker { rank: 0 }) => {
             true
@@ -401,23 +407,12 @@ fn command_end(job: &Job, ends: Ends) -> Option<Ending> {
         (Ends::AllWorkers | Ends::FirstWorker, Role::Worker { .. } | Role::PsShard { .. }) => false,
     };
     let mut workers = job.tasks.iter().filter(counts).peekable();
-    if workers.peek().is_some() && workers.all(has_ended_well) {
-        let who = match ends {
-            Ends::AllWorkers => "all of its workers",
-            Ends::FirstWorker => "its first worker",
-        };
-        return Some(Ending::Stop {
-            then: AfterStop::Succeed,
-            why: format!("{who} ended with code 0"),
-        });
-    }
-    let stopped = gone(job).find(|(_, outcome)| matches!(outcome, Outcome::Stopped { .. }));
-    stopped.map(|(task, _)| Ending::Stop {
-        then: AfterStop::Requeue {
-            cause: RequeueCause::NodeLost,
-        },
-        why: format!("its node stopped {} in order", task.role),
-    })
+    let who = match ends {
+        Ends::AllWorkers => "all of its workers",
+        Ends::FirstWorker => "its first worker",
+    };
+    (workers.peek().is_some() && workers.all(has_ended_well))
+        .then(|| format!("{who} ended with code 0"))
 }
 
 fn has_ended_well(task: &Task) -> bool {
@@ -430,20 +425,8 @@ fn has_ended_well(task: &Task) -> bool {
 /// What outweighs the end that a stopping job was given.
 fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
     let ends = matches!(then, AfterStop::Succeed | AfterStop::Fail { .. });
-    // All of them ended by themselves before anybody told them to.
-    if let Some(with) = job.command
-        && !ends
-        && let Some(Ending::Stop {
-            then: AfterStop::Succeed,
-            why,
-        }) = command_end(job, with)
-    {
-        return Some((AfterStop::Succeed, why));
-    }
-    match (&job.finished, &job.failed, job.intent) {
-        (Some(finished), _, _) if *then != AfterStop::Succeed => {
-            Some((AfterStop::Succeed, finished.reason.clone()))
-        }
+    match (done(job), &job.failed, job.intent) {
+        (Some(why), _, _) if *then != AfterStop::Succeed => Some((AfterStop::Succeed, why)),
         (None, Some(failed), _) if !failed.retryable && !ends => Some((
             AfterStop::Fail {
                 reason: failed.message.clone(),
