@@ -311,6 +311,20 @@ impl<'s> Checker<'s> {
         }
     }
 
+    /// A lost shard's copy stands in for it until another one does: its job may be that many below its least, and no more.
+    fn fewest_shards(&self, job: &Job, leave: &[TaskId]) -> u32 {
+        let is_shard = |task: &&Task| matches!(task.role, Role::PsShard { .. });
+        let is_up = |node| self.snapshot.nodes.iter().any(|it| it.id == node && it.up);
+        let is_lost = |task: &&Task| is_gone(&task.state) || !is_up(task.node);
+        let shards = || job.tasks.iter().filter(is_shard);
+        let lost = shards()
+            .filter(|task| leave.contains(&task.id))
+            .filter(is_lost);
+        let there = u32::try_from(shards().count()).unwrap_or(u32::MAX);
+        let lost = u32::try_from(lost.count()).unwrap_or(u32::MAX);
+        job.ps_shards.min.min(there).saturating_sub(lost).max(1)
+    }
+
     /// Whoever trains on must be there and be led by the chief; together with those who join it must be a whole gang.
     fn resize(&mut self, job: &'s Job, leave: &[TaskId], join: &[PlannedTask]) {
         let told: BTreeSet<TaskId> = leave.iter().copied().collect();
@@ -358,9 +372,8 @@ impl<'s> Checker<'s> {
                 .iter()
                 .filter(|role| matches!(role, Role::Worker { .. }) == is_worker);
             let count = u32::try_from(of_role.count()).unwrap_or(u32::MAX);
-            // A lost shard's copy stands in for it until another one does.
             let least = match !is_worker && job.replicated {
-                true => 1,
+                true => self.fewest_shards(job, leave),
                 false => range.min,
             };
             if count < least || count > range.max {

@@ -32,8 +32,9 @@ pub(crate) struct Rest {
 /// ends, because every pass but the last stops a running job or starts a waiting one, and neither is undone in the same round.
 pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     evict(world);
-    restore(world);
+    // First, since a job that is being resized already could only be stopped for its quota.
     over_quota::obey(world);
+    restore(world);
     turns::before(world);
     loop {
         if let Some(rest) = pass(world) {
