@@ -55,12 +55,13 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         })
         .map_err(ExecutorError::Thread)?;
     let session = tokio::spawn(dialer.run());
-    let tracking = tokio::spawn(tracking.serve());
+    let mut tracking = tokio::spawn(tracking.serve());
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
         // Only a broken invariant ends it by itself: go down, and let a new daemon read the disk.
         _ = &mut node_ended => {}
+        ended = &mut tracking => tracing::error!(?ended, "programs' reports are not taken any more"),
     }
     tracing::info!(stop_tasks, "leaving");
     let _ = orders.send(Order::Leave { stop_tasks });

@@ -33,21 +33,37 @@ pub struct Lines {
     pub is_all: bool,
 }
 
-/// Adds a report with one `write(2)`, so that several writers do not mix their lines and a reader never sees half of one.
+/// Adds reports with one `write(2)`, so that several writers do not mix their lines and a reader never sees half of one.
 ///
 /// # Errors
-/// If the file cannot be written, or takes only a part of the line.
-pub fn append(path: &Path, report: &TaskReport) -> io::Result<()> {
-    let mut line = serde_json::to_vec(report)?;
-    line.push(b'\n');
+/// If the file cannot be written, or takes only a part of the lines.
+pub fn append(path: &Path, reports: &[TaskReport]) -> io::Result<()> {
+    let mut lines = Vec::new();
+    for report in reports {
+        serde_json::to_writer(&mut lines, report)?;
+        lines.push(b'\n');
+    }
+    if lines.is_empty() {
+        return Ok(());
+    }
     let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-    if file.write(&line)? < line.len() {
+    if file.write(&lines)? < lines.len() {
         return Err(io::Error::new(
             io::ErrorKind::StorageFull,
             "half an event was written",
         ));
     }
     Ok(())
+}
+
+/// Every report so far.
+///
+/// # Errors
+/// If the file cannot be read.
+pub fn all(path: &Path) -> io::Result<Vec<TaskReport>> {
+    let lines = EventTail::default().read(path, Position::default(), usize::MAX)?;
+    let read = lines.reports.iter().map(|line| serde_json::from_str(line));
+    Ok(read.collect::<Result<_, _>>()?)
 }
 
 /// The reading end; the file is opened once it exists.
@@ -128,12 +144,16 @@ fn checked(line: &[u8], skipped: u64, number: u64) -> String {
     let problem = if skipped > 0 {
         format!("line {number} of its events is longer than {MAX_LINE_BYTES} bytes")
     } else {
-        match serde_json::from_slice::<TaskReport>(line) {
-            Ok(_) => return String::from_utf8_lossy(line).into_owned(),
-            Err(error) => format!("line {number} of its events is no report: {error}"),
+        match TaskReport::read(&String::from_utf8_lossy(line)) {
+            Ok(report) => return json(&report),
+            Err(error) => format!("line {number} of its events cannot be kept: {error}"),
         }
     };
-    serde_json::to_string(&TaskReport::Note { message: problem }).expect("a note is JSON")
+    json(&TaskReport::Note { message: problem })
+}
+
+fn json(report: &TaskReport) -> String {
+    serde_json::to_string(report).expect("a report is JSON")
 }
 
 #[cfg(test)]
@@ -178,7 +198,7 @@ mod tests {
         let path = folder.path().join("events.jsonl");
         for message in ["a", "b"] {
             let message = message.to_owned();
-            append(&path, &TaskReport::Note { message }).expect("appended");
+            append(&path, &[TaskReport::Note { message }]).expect("appended");
         }
         let lines = EventTail::default().read(&path, Position::default(), 1_000);
         assert_eq!(lines.expect("read").reports, [note("a"), note("b")]);

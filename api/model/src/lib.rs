@@ -13,6 +13,7 @@ pub mod node;
 pub mod place;
 pub mod progress;
 pub mod question;
+pub mod report;
 pub mod spec;
 pub mod study;
 pub mod task;

@@ -54,6 +54,10 @@ fn every_broken_rule_names_its_field() {
         "command: {{ files: {{ big.bin: '{}' }} }}",
         "x".repeat(65_600)
     );
+    let everywhere = format!(
+        "command: {{ files: {{ a: '{}' }}, parameter_servers: 64 }}",
+        "x".repeat(60_000)
+    );
     for (wrong, field) in [
         (engine, "command"),
         ("command: null", "engine"),
@@ -72,6 +76,8 @@ fn every_broken_rule_names_its_field() {
         ),
         ("command: { files: { a: '', a/b: '' } }", "command.files.a"),
         (large.as_str(), "command.files"),
+        (r#"command: { files: { a: "x\0y" } }"#, "command.files.a"),
+        (everywhere.as_str(), "command"),
         ("command: { working_dir: /srv }", "command.files"),
         ("command: { steps: 0 }", "command.steps"),
         (

@@ -9,4 +9,4 @@ pub mod session {
 }
 
 /// Largest message that either side accepts; reports and assignments are cut below it.
-pub const MAX_MESSAGE_BYTES: usize = 16 << 20;
+pub const MAX_MESSAGE_BYTES: usize = 64 << 20;

@@ -50,7 +50,11 @@ class Context:
         return pathlib.Path(self._checkpoint_dir or "checkpoints")
 
     def should_checkpoint(self):
-        """Whether the job was told to stop: write a checkpoint now, and end. Costs nothing to ask."""
+        """Whether the job was told to stop: write a checkpoint now, and end. Costs nothing to ask.
+
+        Processes learn of a stop at different steps. Where they wait for each other in every step, they must agree on the step at which
+        they end (by an all-reduce of this answer, say), or some wait for the others until the grace is over.
+        """
         return self._stop.is_set()
 
     def wait_for_stop(self, timeout_s=None):
@@ -125,7 +129,8 @@ def init(handle_sigterm=True, environment=None):
     """
     context = Context(os.environ if environment is None else environment)
     if handle_sigterm and threading.current_thread() is threading.main_thread():
-        signal.signal(signal.SIGTERM, lambda *_: context._stop.set())
+        # In a thread of its own: the main thread may hold the event's lock where the signal finds it.
+        signal.signal(signal.SIGTERM, lambda *_: threading.Thread(target=context._stop.set, daemon=True).start())
     if context._url is not None:
         threading.Thread(target=context._watch, name="muster-stop", daemon=True).start()
     return context

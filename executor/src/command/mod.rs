@@ -54,7 +54,7 @@ pub fn run(arguments: &CommandArguments) -> i32 {
         message,
         retryable: error.is_retryable(),
     };
-    if let Err(error) = events::append(&folder.events(), &report) {
+    if let Err(error) = events::append(&folder.events(), &[report]) {
         eprintln!("muster: cannot report it: {error}");
     }
     exit_code::FAILED
@@ -78,7 +78,7 @@ fn become_program(
     let port = port::reserve().map_err(CommandError::Port)?;
     let address = format!("{}:{}", arguments.listen_host, port.number());
     let report = TaskReport::Listening { address };
-    events::append(&folder.events(), &report).map_err(CommandError::write(folder.events()))?;
+    events::append(&folder.events(), &[report]).map_err(CommandError::write(folder.events()))?;
     let peers = wait_for_peers(folder, &launch);
     let variables = variables(&launch, command, &peers, &paths)?;
     files::write_hosts(&paths, &launch, &peers)?;

@@ -82,7 +82,7 @@ impl Hold {
     }
 
     fn report(&self, report: &TaskReport) {
-        if let Err(error) = events::append(&self.folder.events(), report) {
+        if let Err(error) = events::append(&self.folder.events(), std::slice::from_ref(report)) {
             eprintln!("cannot keep a report: {error}");
         }
     }

@@ -25,19 +25,25 @@ pub(super) struct Batch {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is missing or is not what it should be: {expected}")]
 pub(super) struct Malformed {
-    field: &'static str,
-    expected: &'static str,
+    pub field: &'static str,
+    pub expected: &'static str,
 }
+
+/// MLflow's own limits, in characters.
+const LONGEST_KEY: usize = 250;
+const LONGEST_VALUE: usize = 8_000;
+/// Of one batch, of each kind.
+const MOST_ENTRIES: usize = 1_000;
 
 /// # Errors
 /// [`Malformed`].
 pub(super) fn batch(body: &Value) -> Result<Batch, Malformed> {
     let list = |field: &'static str| match body.get(field) {
         None | Some(Value::Null) => Ok([].as_slice()),
-        Some(Value::Array(items)) => Ok(items.as_slice()),
+        Some(Value::Array(items)) if items.len() <= MOST_ENTRIES => Ok(items.as_slice()),
         Some(_) => Err(Malformed {
             field,
-            expected: "a list",
+            expected: "a list of at most 1000",
         }),
     };
     Ok(Batch {
@@ -57,7 +63,7 @@ pub(super) fn metric(body: &Value) -> Result<Metric, Malformed> {
     let at = body.get("timestamp").map_or(Some(0), integer);
     let wrong = |field, expected| Malformed { field, expected };
     Ok(Metric {
-        key: text(body, "key")?,
+        key: key(body)?,
         value: body
             .get("value")
             .and_then(number)
@@ -71,18 +77,36 @@ pub(super) fn metric(body: &Value) -> Result<Metric, Malformed> {
 /// # Errors
 /// [`Malformed`].
 pub(super) fn pair(body: &Value) -> Result<(String, String), Malformed> {
-    Ok((text(body, "key")?, text(body, "value")?))
+    Ok((
+        key(body)?,
+        text(
+            body,
+            "value",
+            LONGEST_VALUE,
+            "a text of at most 8000 characters",
+        )?,
+    ))
 }
 
-fn text(body: &Value, field: &'static str) -> Result<String, Malformed> {
-    let found = body.get(field).and_then(Value::as_str).map(str::to_owned);
-    found.ok_or(Malformed {
-        field,
-        expected: "a text",
-    })
+fn key(body: &Value) -> Result<String, Malformed> {
+    text(body, "key", LONGEST_KEY, "a text of at most 250 characters")
 }
 
-fn integer(value: &Value) -> Option<i64> {
+fn text(
+    body: &Value,
+    field: &'static str,
+    longest: usize,
+    expected: &'static str,
+) -> Result<String, Malformed> {
+    let found = body.get(field).and_then(Value::as_str);
+    let right = found.filter(|text| text.chars().count() <= longest);
+    right
+        .map(str::to_owned)
+        .ok_or(Malformed { field, expected })
+}
+
+/// A whole number, which may come as text.
+pub(super) fn integer(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| value.as_str()?.parse().ok())
 }
 
@@ -150,6 +174,8 @@ mod tests {
     fn what_is_wrong_is_named() {
         let wrong = batch(&json!({ "metrics": [{ "key": "loss", "value": true }] }));
         assert_eq!(wrong.expect_err("no number").field, "value");
+        let wrong = metric(&json!({ "key": "k".repeat(251), "value": 1 }));
+        assert_eq!(wrong.expect_err("too long").field, "key");
         let wrong = batch(&json!({ "params": { "a": "b" } }));
         assert_eq!(wrong.expect_err("no list").field, "params");
     }

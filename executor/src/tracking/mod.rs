@@ -7,6 +7,7 @@
 mod message;
 mod metric;
 mod run;
+mod series;
 mod server;
 
 pub use server::Tracking;

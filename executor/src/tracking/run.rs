@@ -1,233 +1,124 @@
-//! What a program has logged, and the reports that it comes to. Pure: time is in what it is given.
+//! One task's run: what its program has logged and may read again, and what is to be reported of it.
 //!
 //! Only rank 0's metrics become the job's series, as the chief's do in the built-in engine: ranks that all log the same would each be a
-//! line of their own. Points that come faster than the store wants them are averaged.
+//! line of their own.
 
-use super::message::{Batch, Metric};
+use super::message::{Batch, Malformed, Metric};
 use super::metric::{Meaning, meaning};
+use super::series::Series;
 use muster_model::assignment::TaskReport;
-use muster_model::progress::{Evaluation, Sample};
 use std::collections::BTreeMap;
 
-/// At most ten samples a second.
-const EVERY_MS: u64 = 100;
+/// Different keys that a run keeps, of each kind.
+const MOST_KEYS: usize = 1_000;
 
 /// One task's run.
 #[derive(Debug)]
 pub(super) struct Run {
-    is_chief: bool,
-    is_first: bool,
-    workers: u32,
-    ps_shards: u32,
+    /// Of rank 0 only.
+    series: Option<Series>,
     pub metrics: BTreeMap<String, Metric>,
     pub params: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
     pub status: String,
     pub name: Option<String>,
     pub end_ms: Option<i64>,
-    pending: Option<Pending>,
-    /// Step and time of the newest sample's newest point.
-    last: Option<(u64, i64)>,
-    sampled_ms: Option<u64>,
-    test: Test,
-    accuracy: f64,
-    epoch: f64,
-    examples_per_s: f64,
-    has_warned: bool,
-}
-
-#[derive(Debug, Clone, Copy)]
-struct Pending {
-    step: u64,
-    at_ms: i64,
-    loss_sum: f64,
-    points: u32,
-}
-
-/// The newest evaluation, whose two halves come one after the other.
-#[derive(Debug, Clone, Copy, Default)]
-struct Test {
-    loss: Option<(u64, f64)>,
-    accuracy: Option<(u64, f64)>,
 }
 
 impl Run {
-    /// `is_first`: the job has not been started before.
-    pub(super) fn new(is_chief: bool, is_first: bool, workers: u32, ps_shards: u32) -> Self {
+    pub(super) fn new(series: Option<Series>) -> Self {
         Self {
-            is_chief,
-            is_first,
-            workers,
-            ps_shards,
+            series,
             metrics: BTreeMap::new(),
             params: BTreeMap::new(),
             tags: BTreeMap::new(),
             status: "RUNNING".to_owned(),
             name: None,
             end_ms: None,
-            pending: None,
-            last: None,
-            sampled_ms: None,
-            test: Test::default(),
-            accuracy: 0.0,
-            epoch: 0.0,
-            examples_per_s: 0.0,
-            has_warned: false,
         }
     }
 
-    /// Keeps what was logged and says what is to be reported of it now.
-    pub(super) fn log(&mut self, batch: Batch, now_ms: u64) -> Vec<TaskReport> {
-        let mut reports = Vec::new();
-        if self.is_chief && !batch.params.is_empty() {
-            let pairs = batch
-                .params
+    /// Keeps what was logged once `write` has taken what is to be reported of it. When it cannot, nothing was logged.
+    ///
+    /// # Errors
+    /// [`Malformed`] beyond the keys that a run may have; what `write` says.
+    pub(super) fn log<E: From<Malformed>>(
+        &mut self,
+        batch: Batch,
+        now_ms: u64,
+        write: impl FnOnce(&[TaskReport]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        has_room(
+            &self.metrics,
+            batch.metrics.iter().map(|metric| &metric.key),
+        )?;
+        has_room(&self.params, batch.params.iter().map(|(key, _)| key))?;
+        has_room(&self.tags, batch.tags.iter().map(|(key, _)| key))?;
+        if let Some(series) = &mut self.series {
+            let mut next = series.clone();
+            let mut reports = Vec::new();
+            for (key, value) in &batch.params {
+                next.parameter(key, value);
+            }
+            // What describes a point comes before the point itself, in whatever order it was written.
+            let (points, others): (Vec<&Metric>, Vec<&Metric>) = batch
+                .metrics
                 .iter()
-                .map(|(key, value)| format!("{key}={value}"));
-            let text: String = pairs
-                .collect::<Vec<_>>()
-                .join(", ")
-                .chars()
-                .take(2_000)
-                .collect();
-            reports.push(TaskReport::Note {
-                message: format!("parameters: {text}"),
-            });
+                .partition(|metric| meaning(&metric.key) == Meaning::TrainLoss);
+            for metric in others.into_iter().chain(points) {
+                next.take(metric, now_ms, &mut reports);
+            }
+            reports.extend(next.flush(now_ms, false));
+            write(&reports)?;
+            *series = next;
+        }
+        for metric in batch.metrics {
+            self.metrics.insert(metric.key.clone(), metric);
         }
         self.params.extend(batch.params);
         self.tags.extend(batch.tags);
-        // What describes a point comes before the point itself, in whatever order it was written.
-        let (points, others): (Vec<Metric>, Vec<Metric>) = batch
-            .metrics
-            .into_iter()
-            .partition(|metric| meaning(&metric.key) == Meaning::TrainLoss);
-        for metric in others.into_iter().chain(points) {
-            if self.is_chief {
-                self.take(&metric, &mut reports);
-            }
-            self.metrics.insert(metric.key.clone(), metric);
-        }
-        let is_due = self.sampled_ms.is_none_or(|at| now_ms >= at + EVERY_MS);
-        if is_due {
-            reports.extend(self.flush(now_ms));
-        }
-        reports
+        Ok(())
     }
 
-    /// The sample that is still held back.
-    pub(super) fn flush(&mut self, now_ms: u64) -> Vec<TaskReport> {
-        let Some(pending) = self.pending.take() else {
-            return Vec::new();
+    /// Has what is held back written; `at_once`, before its time.
+    ///
+    /// # Errors
+    /// What `write` says; it is then held back still.
+    pub(super) fn flush<E>(
+        &mut self,
+        now_ms: u64,
+        at_once: bool,
+        write: impl FnOnce(&[TaskReport]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let Some(series) = &mut self.series else {
+            return Ok(());
         };
-        self.sampled_ms = Some(now_ms);
-        let mut reports = Vec::new();
-        let steps_per_s = match self.last {
-            // A start: what an earlier revision told of later steps never happened to this model.
-            None => {
-                let before = pending.step.saturating_sub(1);
-                let from_step = if self.is_first { 0 } else { before };
-                reports.push(TaskReport::Ready { from_step });
-                0.0
-            }
-            Some((step, at_ms)) => rate(pending.step.saturating_sub(step), pending.at_ms - at_ms),
-        };
-        self.last = Some((pending.step, pending.at_ms));
-        reports.push(TaskReport::Progress {
-            sample: Sample {
-                step: pending.step,
-                epoch: self.epoch,
-                loss: pending.loss_sum / f64::from(pending.points),
-                accuracy: self.accuracy,
-                examples_per_s: self.examples_per_s,
-                steps_per_s,
-                compute_ms: 0.0,
-                exchange_ms: 0.0,
-                data_ms: 0.0,
-                workers: self.workers,
-                ps_shards: self.ps_shards,
-                noise_scale: None,
-            },
-        });
-        reports
-    }
-
-    fn take(&mut self, metric: &Metric, reports: &mut Vec<TaskReport>) {
-        let (step, value) = (metric.step, metric.value);
-        if !value.is_finite() {
-            if meaning(&metric.key) != Meaning::Other
-                && !std::mem::replace(&mut self.has_warned, true)
-            {
-                reports.push(TaskReport::Note {
-                    message: format!(
-                        "{} is {value} at step {step}; such points are not shown",
-                        metric.key
-                    ),
-                });
-            }
-            return;
-        }
-        match meaning(&metric.key) {
-            Meaning::TrainLoss => self.point(step, metric.timestamp_ms, value),
-            Meaning::TrainAccuracy => self.accuracy = value,
-            Meaning::Epoch => self.epoch = value.max(0.0),
-            Meaning::ExamplesPerSecond => self.examples_per_s = value.max(0.0),
-            Meaning::TestLoss => self.test.loss = Some((step, value)),
-            Meaning::TestAccuracy => self.test.accuracy = Some((step, value)),
-            Meaning::Other => {}
-        }
-        if matches!(
-            meaning(&metric.key),
-            Meaning::TestLoss | Meaning::TestAccuracy
-        ) {
-            reports.extend(self.evaluated());
-        }
-    }
-
-    fn point(&mut self, step: u64, at_ms: i64, loss: f64) {
-        let pending = self.pending.get_or_insert(Pending {
-            step,
-            at_ms,
-            loss_sum: 0.0,
-            points: 0,
-        });
-        pending.step = step;
-        pending.at_ms = at_ms;
-        pending.loss_sum += loss;
-        pending.points += 1;
-    }
-
-    fn evaluated(&mut self) -> Option<TaskReport> {
-        let ((step, loss), (other, accuracy)) = (self.test.loss?, self.test.accuracy?);
-        if step != other {
-            return None;
-        }
-        self.test = Test::default();
-        Some(TaskReport::Evaluated {
-            evaluation: Evaluation {
-                step,
-                epoch: self.epoch,
-                loss,
-                accuracy,
-            },
-        })
+        let mut next = series.clone();
+        let reports = next.flush(now_ms, at_once);
+        write(&reports)?;
+        *series = next;
+        Ok(())
     }
 }
 
-#[expect(
-    clippy::cast_precision_loss,
-    reason = "steps and milliseconds are far below 2^53"
-)]
-fn rate(steps: u64, ms: i64) -> f64 {
-    if ms > 0 {
-        steps as f64 * 1_000.0 / ms as f64
-    } else {
-        0.0
+fn has_room<'b, V>(
+    kept: &BTreeMap<String, V>,
+    keys: impl Iterator<Item = &'b String>,
+) -> Result<(), Malformed> {
+    let new: std::collections::BTreeSet<_> = keys.filter(|key| !kept.contains_key(*key)).collect();
+    if kept.len() + new.len() > MOST_KEYS {
+        return Err(Malformed {
+            field: "key",
+            expected: "one of at most 1000 different keys of a run",
+        });
     }
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use muster_model::progress::Evaluation;
 
     fn metric(key: &str, value: f64, at_s: i64, step: u64) -> Metric {
         let timestamp_ms = at_s * 1_000;
@@ -247,6 +138,31 @@ mod tests {
         }
     }
 
+    fn chief(is_first: bool) -> Run {
+        Run::new(Some(Series::new(is_first, 2, 0, &[])))
+    }
+
+    /// What is written of a batch.
+    fn logged(run: &mut Run, batch: Batch, now_ms: u64) -> Vec<TaskReport> {
+        let mut written = Vec::new();
+        let done: Result<(), Malformed> = run.log(batch, now_ms, |reports| {
+            written.extend_from_slice(reports);
+            Ok(())
+        });
+        done.expect("there is room");
+        written
+    }
+
+    fn flushed(run: &mut Run, now_ms: u64, at_once: bool) -> Vec<TaskReport> {
+        let mut written = Vec::new();
+        let done: Result<(), Malformed> = run.flush(now_ms, at_once, |reports| {
+            written.extend_from_slice(reports);
+            Ok(())
+        });
+        done.expect("it is written");
+        written
+    }
+
     fn samples(reports: &[TaskReport]) -> Vec<(u64, f64, f64)> {
         let all = reports.iter().filter_map(|report| match report {
             TaskReport::Progress { sample } => Some((sample.step, sample.loss, sample.steps_per_s)),
@@ -255,43 +171,105 @@ mod tests {
         all.collect()
     }
 
+    fn starts(reports: &[TaskReport]) -> Vec<u64> {
+        let all = reports.iter().filter_map(|report| match report {
+            TaskReport::Ready { from_step } => Some(*from_step),
+            _ => None,
+        });
+        all.collect()
+    }
+
     #[test]
     fn a_series_begins_where_the_script_went_on() {
-        let mut run = Run::new(true, false, 2, 0);
-        let first = run.log(of(vec![metric("loss", 2.0, 10, 41)]), 0);
+        let mut run = chief(false);
+        let first = logged(&mut run, of(vec![metric("loss", 2.0, 10, 41)]), 0);
         assert_eq!(first[0], TaskReport::Ready { from_step: 40 });
         assert_eq!(samples(&first), [(41, 2.0, 0.0)]);
-        let later = run.log(of(vec![metric("loss", 1.0, 12, 51)]), 2_000);
+        let later = logged(&mut run, of(vec![metric("loss", 1.0, 12, 51)]), 2_000);
         assert_eq!(samples(&later), [(51, 1.0, 5.0)]);
         assert_eq!(later.len(), 1, "it is ready once");
     }
 
     #[test]
     fn the_first_start_goes_on_from_nothing_however_late_it_first_reports() {
-        let mut run = Run::new(true, true, 2, 0);
-        let first = run.log(of(vec![metric("loss", 2.0, 10, 5)]), 0);
-        assert_eq!(first[0], TaskReport::Ready { from_step: 0 });
+        let first = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
+        assert_eq!(starts(&first), [0]);
+    }
+
+    #[test]
+    fn a_task_that_outlived_the_daemon_does_not_begin_again() {
+        let told = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
+        let mut run = Run::new(Some(Series::new(true, 2, 0, &told)));
+        let next = logged(&mut run, of(vec![metric("loss", 1.0, 12, 6)]), 0);
+        assert_eq!(starts(&next), [0_u64; 0]);
+        assert_eq!(samples(&next), [(6, 1.0, 0.0)]);
     }
 
     #[test]
     fn points_that_come_fast_are_averaged_and_none_is_lost() {
-        let mut run = Run::new(true, false, 1, 0);
-        run.log(of(vec![metric("loss", 9.0, 0, 1)]), 0);
+        let mut run = chief(false);
+        logged(&mut run, of(vec![metric("loss", 9.0, 0, 1)]), 0);
         for step in 2..=4 {
             let at = i64::try_from(step).expect("small");
-            let held = run.log(of(vec![metric("loss", at as f64, at, step)]), 10 * step);
+            let held = logged(
+                &mut run,
+                of(vec![metric("loss", at as f64, at, step)]),
+                10 * step,
+            );
             assert_eq!(held, []);
         }
-        assert_eq!(samples(&run.flush(60)), [(4, 3.0, 0.75)]);
-        assert_eq!(run.flush(70), []);
+        assert_eq!(flushed(&mut run, 60, false), []);
+        assert_eq!(samples(&flushed(&mut run, 60, true)), [(4, 3.0, 0.75)]);
+        assert_eq!(flushed(&mut run, 700, true), []);
+    }
+
+    #[test]
+    fn what_could_not_be_written_was_not_logged() {
+        let mut run = chief(true);
+        let full: Result<(), Malformed> = run.log(of(vec![metric("loss", 2.0, 10, 5)]), 0, |_| {
+            Err(Malformed {
+                field: "disk",
+                expected: "room",
+            })
+        });
+        assert!(full.is_err());
+        assert!(run.metrics.is_empty());
+        let again = logged(&mut run, of(vec![metric("loss", 2.0, 10, 5)]), 0);
+        assert_eq!(
+            (starts(&again), samples(&again)),
+            (vec![0], vec![(5, 2.0, 0.0)])
+        );
+    }
+
+    #[test]
+    fn points_without_a_step_are_counted() {
+        let mut run = chief(true);
+        for second in 0..3 {
+            let told = logged(
+                &mut run,
+                of(vec![metric("loss", 1.0, second, 0)]),
+                1_000 * u64::try_from(second).expect("positive"),
+            );
+            assert_eq!(
+                samples(&told)[0].0,
+                u64::try_from(second).expect("positive")
+            );
+        }
     }
 
     #[test]
     fn an_evaluation_is_complete_when_both_halves_are_of_one_step() {
-        let mut run = Run::new(true, false, 1, 0);
-        assert_eq!(run.log(of(vec![metric("val_loss", 0.5, 0, 10)]), 0), []);
-        assert_eq!(run.log(of(vec![metric("val_acc", 0.7, 0, 20)]), 0), []);
-        let told = run.log(
+        let mut run = chief(false);
+        assert_eq!(
+            logged(&mut run, of(vec![metric("val_loss", 0.5, 0, 10)]), 0),
+            []
+        );
+        assert_eq!(
+            logged(&mut run, of(vec![metric("val_acc", 0.7, 0, 20)]), 0),
+            []
+        );
+        let told = logged(
+            &mut run,
             of(vec![
                 metric("epoch", 2.0, 0, 20),
                 metric("val_loss", 0.4, 0, 20),
@@ -308,19 +286,72 @@ mod tests {
     }
 
     #[test]
+    fn a_loop_of_evaluations_is_thinned_out_and_its_last_is_told() {
+        let mut run = chief(false);
+        let mut told = 0;
+        for step in 1..=3_000 {
+            let pair = vec![
+                metric("val_loss", 0.5, 0, step),
+                metric("val_acc", 0.5, 0, step),
+            ];
+            told += logged(&mut run, of(pair), 0).len();
+        }
+        assert_eq!(told, 1_000);
+        let last = flushed(&mut run, 1_000, false);
+        assert!(
+            matches!(last.as_slice(), [TaskReport::Evaluated { evaluation }] if evaluation.step == 3_000),
+            "{last:?}"
+        );
+    }
+
+    #[test]
+    fn parameters_are_told_together() {
+        let mut run = chief(false);
+        let pairs = |key: &str| Batch {
+            params: vec![(key.to_owned(), "1".to_owned())],
+            ..Batch::default()
+        };
+        assert_eq!(logged(&mut run, pairs("a"), 0).len(), 1);
+        for key in ["b", "c"] {
+            assert_eq!(logged(&mut run, pairs(key), 10), []);
+        }
+        let message = "parameters: b=1, c=1".to_owned();
+        assert_eq!(
+            flushed(&mut run, 200, false),
+            [TaskReport::Note { message }]
+        );
+    }
+
+    #[test]
     fn other_ranks_keep_their_metrics_to_themselves() {
-        let mut run = Run::new(false, false, 2, 0);
-        assert_eq!(run.log(of(vec![metric("loss", 2.0, 0, 1)]), 0), []);
+        let mut run = Run::new(None);
+        assert_eq!(logged(&mut run, of(vec![metric("loss", 2.0, 0, 1)]), 0), []);
         assert_eq!(run.metrics["loss"].value, 2.0);
     }
 
     #[test]
+    fn a_run_keeps_so_many_keys_and_no_more() {
+        let mut run = Run::new(None);
+        let all = |from: usize| {
+            of((from..from + 1_000)
+                .map(|index| metric(&index.to_string(), 1.0, 0, 1))
+                .collect())
+        };
+        logged(&mut run, all(0), 0);
+        logged(&mut run, all(0), 0);
+        let more: Result<(), Malformed> = run.log(all(1), 0, |_| Ok(()));
+        assert!(more.is_err());
+        assert_eq!(run.metrics.len(), 1_000);
+    }
+
+    #[test]
     fn what_is_no_number_is_told_once_and_not_shown() {
-        let mut run = Run::new(true, false, 1, 0);
-        let told = run.log(
+        let mut run = chief(false);
+        let told = logged(
+            &mut run,
             of(vec![
                 metric("loss", f64::NAN, 0, 1),
-                metric("loss", f64::NAN, 0, 2),
+                metric("loss", 1e31, 0, 2),
             ]),
             0,
         );
@@ -328,7 +359,17 @@ mod tests {
             matches!(told.as_slice(), [TaskReport::Note { message }] if message.contains("NaN at step 1")),
             "{told:?}"
         );
-        let told = run.log(of(vec![metric("loss", 1.0, 0, 3)]), 0);
+        let told = logged(
+            &mut run,
+            of(vec![metric("loss", 1.0, i64::MAX / 1_000, 3)]),
+            0,
+        );
         assert_eq!(samples(&told), [(3, 1.0, 0.0)]);
+        let told = logged(
+            &mut run,
+            of(vec![metric("loss", 1.0, i64::MIN / 1_000, 4)]),
+            500,
+        );
+        assert_eq!(samples(&told), [(4, 1.0, 0.0)]);
     }
 }

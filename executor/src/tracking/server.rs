@@ -2,6 +2,7 @@
 
 use super::message::{self, Batch, Malformed};
 use super::run::Run;
+use super::series::Series;
 use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
@@ -110,11 +111,12 @@ impl Tracking {
             tasks: self.tasks,
             runs: Mutex::default(),
         });
-        let flushing = tokio::spawn(flush_for_ever(Arc::clone(&app)));
         let listener = tokio::net::TcpListener::from_std(self.listener)?;
-        let served = axum::serve(listener, routes(app)).await;
-        flushing.abort();
-        served
+        let flushing = flush_for_ever(Arc::clone(&app));
+        tokio::select! {
+            served = axum::serve(listener, routes(app)) => served,
+            () = flushing => Ok(()),
+        }
     }
 }
 
@@ -173,9 +175,9 @@ async fn update_run(
             open.run.status = status;
         }
         open.run.name = text(&body, "run_name").or(open.run.name.take());
-        open.run.end_ms = body.get("end_time").and_then(Value::as_i64);
-        let reports = open.run.flush(clock::boottime_ms());
-        open.report(&reports)?;
+        let end_ms = body.get("end_time").and_then(message::integer);
+        open.run.end_ms = end_ms.or(open.run.end_ms);
+        open.flush(true)?;
         Ok(json!({ "run_info": open.info() }))
     })
 }
@@ -281,9 +283,8 @@ async fn flush_for_ever(app: Arc<App>) {
         tokio::time::sleep(FLUSH_EVERY).await;
         let mut runs = app.lock();
         for open in runs.values_mut() {
-            let reports = open.run.flush(clock::boottime_ms());
-            if let Err(refusal) = open.report(&reports) {
-                tracing::error!(task.id = %open.launch.task_id, error = refusal.message, "a sample is lost");
+            if let Err(refusal) = open.flush(false) {
+                tracing::error!(task.id = %open.launch.task_id, error = refusal.message, "a sample waits");
             }
         }
         // A task that has ended says nothing more.
@@ -340,13 +341,8 @@ impl App {
                 .ok()
                 .flatten()
                 .ok_or_else(denied)?;
-            let is_chief = launch.role == Role::Worker { rank: 0 };
-            let run = Run::new(
-                is_chief,
-                launch.revision <= 1,
-                launch.workers,
-                launch.ps_shards,
-            );
+            let series = series(&launch, &folder)?;
+            let run = Run::new(series);
             place.insert(Open {
                 folder,
                 launch,
@@ -359,22 +355,16 @@ impl App {
 
 impl Open {
     fn log(&mut self, batch: Batch) -> Result<Value, Refusal> {
-        let reports = self.run.log(batch, clock::boottime_ms());
-        self.report(&reports)?;
+        let path = self.folder.events();
+        let write = |reports: &[TaskReport]| events::append(&path, reports).map_err(not_kept);
+        self.run.log(batch, clock::boottime_ms(), write)?;
         Ok(json!({}))
     }
 
-    fn report(&self, reports: &[TaskReport]) -> Result<(), Refusal> {
-        for report in reports {
-            events::append(&self.folder.events(), report).map_err(|error| {
-                Refusal::new(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "TEMPORARILY_UNAVAILABLE",
-                    format!("it cannot be kept: {error}"),
-                )
-            })?;
-        }
-        Ok(())
+    fn flush(&mut self, at_once: bool) -> Result<(), Refusal> {
+        let path = self.folder.events();
+        let write = |reports: &[TaskReport]| events::append(&path, reports).map_err(not_kept);
+        self.run.flush(clock::boottime_ms(), at_once, write)
     }
 
     fn shown(&self) -> Value {
@@ -396,6 +386,29 @@ impl Open {
     fn artifacts(&self) -> String {
         format!("file://{}", self.folder.path().join("artifacts").display())
     }
+}
+
+/// Of rank 0, going on from what an earlier daemon took of this task.
+fn series(launch: &TaskLaunch, folder: &TaskFolder) -> Result<Option<Series>, Refusal> {
+    if launch.role != (Role::Worker { rank: 0 }) {
+        return Ok(None);
+    }
+    let told = events::all(&folder.events()).map_err(not_kept)?;
+    Ok(Some(Series::new(
+        launch.revision <= 1,
+        launch.workers,
+        launch.ps_shards,
+        &told,
+    )))
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "what map_err hands over")]
+fn not_kept(error: std::io::Error) -> Refusal {
+    Refusal::new(
+        StatusCode::SERVICE_UNAVAILABLE,
+        "TEMPORARILY_UNAVAILABLE",
+        format!("it cannot be kept: {error}"),
+    )
 }
 
 impl Refusal {

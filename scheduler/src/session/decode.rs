@@ -2,6 +2,7 @@
 
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::TaskId;
+use muster_model::report::UnfitReport;
 use muster_proto::session as proto;
 use muster_store::report::{NodeReport, TaskEvents};
 use time::OffsetDateTime;
@@ -37,7 +38,7 @@ pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
     for run in report.events {
         let mut events = Vec::with_capacity(run.events.len());
         for event in run.events {
-            let report: TaskReport = json("events.report_json", &event.report_json)?;
+            let report = task_report(&event.report_json)?;
             events.push((time("events.at_unix_ms", event.at_unix_ms)?, report));
         }
         decoded.events.push(TaskEvents {
@@ -57,17 +58,33 @@ pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
     Ok(decoded)
 }
 
+/// A report with a number that cannot be kept becomes a note in its place: refused, its node would send it again for ever, and with it
+/// everything that comes after.
+fn task_report(text: &str) -> Result<TaskReport, DecodeError> {
+    match TaskReport::read(text) {
+        Ok(report) => Ok(report),
+        Err(error @ UnfitReport::Number { .. }) => Ok(TaskReport::Note {
+            message: format!("a report cannot be kept: {error}"),
+        }),
+        Err(UnfitReport::Json(source)) => Err(unreadable("events.report_json", text, source)),
+    }
+}
+
 /// # Errors
 /// [`DecodeError::Json`] naming `field`.
 pub fn json<T: serde::de::DeserializeOwned>(
     field: &'static str,
     text: &str,
 ) -> Result<T, DecodeError> {
-    serde_json::from_str(text).map_err(|source| DecodeError::Json {
+    serde_json::from_str(text).map_err(|source| unreadable(field, text, source))
+}
+
+fn unreadable(field: &'static str, text: &str, source: serde_json::Error) -> DecodeError {
+    DecodeError::Json {
         field,
         value: text.chars().take(200).collect(),
         source,
-    })
+    }
 }
 
 fn task_id(field: &'static str, text: &str) -> Result<TaskId, DecodeError> {

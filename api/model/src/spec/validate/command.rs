@@ -8,6 +8,8 @@ const MOST_VARIABLES: usize = 256;
 const MOST_FILES: usize = 64;
 /// Of arguments, of variables, of files: they travel with every assignment and lie in the job's row.
 const MOST_BYTES: usize = 64 << 10;
+/// The command as JSON, once for each of its processes: a node is told of all its tasks in one message, and that has a limit.
+const MOST_BYTES_OF_ALL_PROCESSES: usize = 2 << 20;
 const ONLY_BUILT_IN: &str = "left out: only the built-in engine has it";
 
 impl JobSpec {
@@ -40,6 +42,16 @@ impl JobSpec {
             &command.parameter_servers,
             command.parameter_servers <= 64,
             "0 to 64",
+        );
+        let bytes = serde_json::to_string(command).map_or(0, |text| text.len());
+        let processes = u64::from(self.scale.workers.max) + u64::from(command.parameter_servers);
+        errors.check(
+            "command",
+            &format!("{bytes} bytes of JSON for each of {processes} processes"),
+            bytes as u64 * processes <= MOST_BYTES_OF_ALL_PROCESSES as u64,
+            &format!(
+                "at most {MOST_BYTES_OF_ALL_PROCESSES} bytes for all processes together; larger files belong on a disk that all nodes see"
+            ),
         );
         self.check_what_only_the_engine_has(errors);
     }
@@ -133,9 +145,16 @@ fn check_files(errors: &mut Errors, command: &Command) {
         command.files.len() <= MOST_FILES && bytes <= MOST_BYTES,
         &format!("at most {MOST_FILES} files with {MOST_BYTES} bytes together; larger ones belong on a disk that all nodes see"),
     );
-    for path in command.files.keys() {
+    for (path, text) in &command.files {
+        let field = format!("command.files.{path}");
         errors.check(
-            &format!("command.files.{path}"),
+            &field,
+            &"a text with a NUL",
+            !text.contains('\0'),
+            "a text without NUL bytes",
+        );
+        errors.check(
+            &field,
             &format!("{path:?}"),
             is_inside(path),
             "a relative path of at most 255 bytes, without .. and empty parts",

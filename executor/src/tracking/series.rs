@@ -1,0 +1,274 @@
+//! What becomes a job's series of all that its program logs. Pure: time is in what it is given.
+//!
+//! Points that come faster than the store wants them are averaged, evaluations that come faster than a burst allows are left out but
+//! for the newest, and parameters wait to be told together. A call that could not be written leaves the series as it was: it is cloned,
+//! so it holds nothing that grows.
+
+use super::message::Metric;
+use super::metric::{Meaning, meaning};
+use muster_model::assignment::TaskReport;
+use muster_model::progress::{Evaluation, Sample};
+use muster_model::report::LARGEST_NUMBER;
+use std::time::Duration;
+
+/// At most ten samples a second.
+const EVERY_MS: u64 = 100;
+/// Evaluations that may come at once, as those of a finished training do, and how many more each second.
+const MOST_EVALUATIONS: f64 = 1_000.0;
+const EVALUATIONS_PER_S: f64 = 10.0;
+/// Characters of parameters in one entry of the history.
+const MOST_CHARACTERS: usize = 2_000;
+
+/// Of a job's rank 0.
+#[derive(Debug, Clone)]
+pub(super) struct Series {
+    /// The job has not been started before.
+    is_first: bool,
+    workers: u32,
+    ps_shards: u32,
+    is_ready: bool,
+    pending: Option<Pending>,
+    /// Step and time of the newest sample's newest point.
+    last: Option<(u64, i64)>,
+    told_ms: Option<u64>,
+    test: Test,
+    evaluations: Allowance,
+    /// The newest evaluation beyond the allowance.
+    held: Option<Evaluation>,
+    /// Parameters that are still to be told.
+    parameters: String,
+    accuracy: f64,
+    epoch: f64,
+    examples_per_s: f64,
+    has_warned: bool,
+    /// The step of the next point of the loss, as long as none of them had one: a program that gives none counts by its points.
+    without_step: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy)]
+struct Pending {
+    step: u64,
+    at_ms: i64,
+    loss_sum: f64,
+    points: u32,
+}
+
+/// The newest evaluation, whose two halves come one after the other.
+#[derive(Debug, Clone, Copy, Default)]
+struct Test {
+    loss: Option<(u64, f64)>,
+    accuracy: Option<(u64, f64)>,
+}
+
+/// A bucket of tokens.
+#[derive(Debug, Clone, Copy)]
+struct Allowance {
+    left: f64,
+    at_ms: u64,
+}
+
+impl Series {
+    /// `told` is what the task has reported before, where an earlier daemon took it.
+    pub(super) fn new(is_first: bool, workers: u32, ps_shards: u32, told: &[TaskReport]) -> Self {
+        let step = |report: &TaskReport| match report {
+            TaskReport::Progress { sample } => Some(sample.step),
+            _ => None,
+        };
+        let is_ready = |report: &TaskReport| matches!(report, TaskReport::Ready { .. });
+        Self {
+            is_first,
+            workers,
+            ps_shards,
+            is_ready: told.iter().any(is_ready),
+            pending: None,
+            last: None,
+            told_ms: None,
+            test: Test::default(),
+            evaluations: Allowance {
+                left: MOST_EVALUATIONS,
+                at_ms: 0,
+            },
+            held: None,
+            parameters: String::new(),
+            accuracy: 0.0,
+            epoch: 0.0,
+            examples_per_s: 0.0,
+            has_warned: false,
+            without_step: Some(
+                told.iter()
+                    .filter_map(step)
+                    .max()
+                    .map_or(0, |step| step + 1),
+            ),
+        }
+    }
+
+    /// To be told with the next flush.
+    pub(super) fn parameter(&mut self, key: &str, value: &str) {
+        if self.parameters.chars().count() >= MOST_CHARACTERS {
+            return;
+        }
+        let comma = if self.parameters.is_empty() { "" } else { ", " };
+        let text = format!("{comma}{key}={value}");
+        let room = MOST_CHARACTERS - self.parameters.chars().count();
+        self.parameters.extend(text.chars().take(room));
+    }
+
+    /// Takes a point in, and adds what is to be reported of it at once.
+    pub(super) fn take(&mut self, metric: &Metric, now_ms: u64, reports: &mut Vec<TaskReport>) {
+        let value = metric.value;
+        let means = meaning(&metric.key);
+        let step = self.step(metric, means);
+        if value.is_nan() || value.abs() > LARGEST_NUMBER {
+            if means != Meaning::Other && !std::mem::replace(&mut self.has_warned, true) {
+                reports.push(TaskReport::Note {
+                    message: format!(
+                        "{} is {value} at step {step}; such points are not shown",
+                        metric.key
+                    ),
+                });
+            }
+            return;
+        }
+        match means {
+            Meaning::TrainLoss => self.point(step, metric.timestamp_ms, value),
+            Meaning::TrainAccuracy => self.accuracy = value,
+            Meaning::Epoch => self.epoch = value.clamp(0.0, 1e9),
+            Meaning::ExamplesPerSecond => self.examples_per_s = value.max(0.0),
+            Meaning::TestLoss => self.test.loss = Some((step, value)),
+            Meaning::TestAccuracy => self.test.accuracy = Some((step, value)),
+            Meaning::Other => {}
+        }
+        if let Some(evaluation) = self.evaluated() {
+            if self.evaluations.take(now_ms) {
+                self.held = None;
+                reports.push(TaskReport::Evaluated { evaluation });
+            } else {
+                self.held = Some(evaluation);
+            }
+        }
+    }
+
+    /// What is held back, once its time has come or `at_once`.
+    pub(super) fn flush(&mut self, now_ms: u64, at_once: bool) -> Vec<TaskReport> {
+        let is_due = self.told_ms.is_none_or(|at| now_ms >= at + EVERY_MS);
+        let mut reports = Vec::new();
+        if !is_due && !at_once {
+            return reports;
+        }
+        if !self.parameters.is_empty() {
+            reports.push(TaskReport::Note {
+                message: format!("parameters: {}", std::mem::take(&mut self.parameters)),
+            });
+        }
+        if self.held.is_some()
+            && (at_once || self.evaluations.take(now_ms))
+            && let Some(evaluation) = self.held.take()
+        {
+            reports.push(TaskReport::Evaluated { evaluation });
+        }
+        if let Some(pending) = self.pending.take() {
+            self.sample(pending, &mut reports);
+        }
+        if !reports.is_empty() {
+            self.told_ms = Some(now_ms);
+        }
+        reports
+    }
+
+    fn sample(&mut self, pending: Pending, reports: &mut Vec<TaskReport>) {
+        // A start: what an earlier revision told of later steps never happened to this model.
+        if !std::mem::replace(&mut self.is_ready, true) {
+            let before = pending.step.saturating_sub(1);
+            let from_step = if self.is_first { 0 } else { before };
+            reports.push(TaskReport::Ready { from_step });
+        }
+        let steps_per_s = self.last.map_or(0.0, |(step, at_ms)| {
+            rate(
+                pending.step.saturating_sub(step),
+                pending.at_ms.saturating_sub(at_ms),
+            )
+        });
+        self.last = Some((pending.step, pending.at_ms));
+        reports.push(TaskReport::Progress {
+            sample: Sample {
+                step: pending.step,
+                epoch: self.epoch,
+                loss: pending.loss_sum / f64::from(pending.points),
+                accuracy: self.accuracy,
+                examples_per_s: self.examples_per_s,
+                steps_per_s,
+                compute_ms: 0.0,
+                exchange_ms: 0.0,
+                data_ms: 0.0,
+                workers: self.workers,
+                ps_shards: self.ps_shards,
+                noise_scale: None,
+            },
+        });
+    }
+
+    fn step(&mut self, metric: &Metric, means: Meaning) -> u64 {
+        if metric.step > 0 {
+            self.without_step = None;
+            return metric.step;
+        }
+        let Some(points) = &mut self.without_step else {
+            return 0;
+        };
+        let step = *points;
+        if means == Meaning::TrainLoss {
+            *points += 1;
+        }
+        step
+    }
+
+    fn point(&mut self, step: u64, at_ms: i64, loss: f64) {
+        let pending = self.pending.get_or_insert(Pending {
+            step,
+            at_ms,
+            loss_sum: 0.0,
+            points: 0,
+        });
+        pending.step = step;
+        pending.at_ms = at_ms;
+        pending.loss_sum += loss;
+        pending.points += 1;
+    }
+
+    fn evaluated(&mut self) -> Option<Evaluation> {
+        let ((step, loss), (other, accuracy)) = (self.test.loss?, self.test.accuracy?);
+        if step != other {
+            return None;
+        }
+        self.test = Test::default();
+        Some(Evaluation {
+            step,
+            epoch: self.epoch,
+            loss,
+            accuracy,
+        })
+    }
+}
+
+impl Allowance {
+    fn take(&mut self, now_ms: u64) -> bool {
+        let since_s = Duration::from_millis(now_ms.saturating_sub(self.at_ms)).as_secs_f64();
+        self.at_ms = now_ms;
+        self.left = (self.left + since_s * EVALUATIONS_PER_S).min(MOST_EVALUATIONS);
+        let is_there = self.left >= 1.0;
+        if is_there {
+            self.left -= 1.0;
+        }
+        is_there
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a rate need not be exact")]
+fn rate(steps: u64, ms: i64) -> f64 {
+    if ms > 0 {
+        steps as f64 * 1_000.0 / ms as f64
+    } else {
+        0.0
+    }
+}
