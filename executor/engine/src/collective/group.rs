@@ -54,6 +54,8 @@ pub struct Group {
     last: Reduced,
     /// Of the collective under way, or of the last one.
     range: Range<usize>,
+    /// Of the last one that this task has the sum of.
+    summed: Range<usize>,
     held: Held,
     /// Ranks that are not welcomed yet.
     joined: Vec<usize>,
@@ -93,6 +95,7 @@ impl Group {
                 view: 0,
             },
             range: 0..0,
+            summed: 0..0,
             held: Held::Present,
             joined: Vec::new(),
             unfenced: Vec::new(),
@@ -193,6 +196,7 @@ impl Group {
             match attempt(self) {
                 Ok(()) => {
                     self.completed = wanted;
+                    self.summed = self.range.clone();
                     self.last = Reduced {
                         contributions: self.fabric().size(),
                         view: self.view().number,
@@ -463,7 +467,8 @@ impl Group {
                 let flow = Flow {
                     to: Some(laggard),
                     sends: vec![Piece {
-                        range: self.range.clone(),
+                        // It may be in the next collective already.
+                        range: self.summed.clone(),
                         from: Side::Input,
                         after: None,
                     }],
@@ -491,6 +496,7 @@ impl Group {
                 fabric.mesh().run(&[], &mut header, &take(0..2))?;
                 let (_, sums) = self.arena.sides();
                 fabric.mesh().run(&[], sums, &take(self.range.clone()))?;
+                self.summed = self.range.clone();
                 self.held = Held::Arena;
                 self.last = Reduced {
                     contributions: header[0] as usize,

@@ -1,0 +1,111 @@
+//! A member dies between two collectives on different ranges: who had completed the first gives its sum to who had not.
+//!
+//! The members are threads, and say themselves where the death finds them; what goes between them goes over real links.
+
+use muster_engine::collective::{Choice, Group};
+use muster_engine::fabric::{
+    Coordinator, Credentials, FabricError, Gathering, Options, Port, Report, View,
+};
+use muster_model::id::{JobId, TaskId};
+use std::ops::Range;
+use std::sync::{Arc, Barrier, Condvar, Mutex};
+use std::thread;
+use uuid::Uuid;
+
+const FLOATS: usize = 10;
+const FIRST: Range<usize> = 0..3;
+const SECOND: Range<usize> = 3..10;
+const VICTIM: u32 = 2;
+
+struct Office {
+    gathering: Mutex<Gathering>,
+    formed: Condvar,
+}
+
+impl Coordinator for Office {
+    fn next_view(&self, report: Report) -> Result<View, String> {
+        let (id, left) = (report.member.id, report.view);
+        let mut gathering = self.gathering.lock().unwrap();
+        gathering.report(report)?;
+        if gathering.next_view().is_some() {
+            self.formed.notify_all();
+        }
+        loop {
+            let view = gathering.view();
+            if view.number > left && view.rank_of(id).is_some() {
+                return Ok(view.clone());
+            }
+            gathering = self.formed.wait(gathering).unwrap();
+        }
+    }
+
+    fn someone_waits(&self) -> bool {
+        false
+    }
+}
+
+fn task(number: u32) -> TaskId {
+    TaskId(Uuid::from_u128(number.into()))
+}
+
+fn join(office: &Arc<Office>, number: u32) -> Group {
+    let credentials = Credentials {
+        job_id: JobId(Uuid::nil()),
+        secret: "cd".repeat(32),
+        id: task(number),
+        attempt: 1,
+    };
+    let port = Port::bind("127.0.0.1", None, credentials).unwrap();
+    let options = Options {
+        shared_memory: false,
+        ..Options::default()
+    };
+    let office = Arc::clone(office);
+    Group::start(port, office, FLOATS, Choice::Fastest, false, options).unwrap()
+}
+
+/// Has `range` of the sums filled, but not before the view in which the victim is gone where it `is_interrupted`.
+fn reduce(group: &mut Group, range: Range<usize>, is_interrupted: bool, value: f32) -> usize {
+    let first = group.view().number;
+    let victim = group.view().rank_of(task(VICTIM));
+    let reduced = group.all_reduce_by(range.clone(), |_, view, sums| {
+        if is_interrupted && view == first {
+            let rank = victim.expect("it was there");
+            return Err(FabricError::Lost { rank });
+        }
+        sums[range.clone()].fill(value);
+        Ok(())
+    });
+    reduced.unwrap().contributions
+}
+
+#[test]
+fn the_sum_of_the_range_that_was_completed_is_handed_on() {
+    let office = Arc::new(Office {
+        gathering: Mutex::new(Gathering::new(3)),
+        formed: Condvar::new(),
+    });
+    let all_are_in = Barrier::new(3);
+    let enter = |number| {
+        let group = join(&office, number);
+        all_are_in.wait();
+        group
+    };
+    thread::scope(|scope| {
+        let enter = &enter;
+        scope.spawn(move || {
+            let mut group = enter(0);
+            assert_eq!(reduce(&mut group, FIRST, false, 1.0), 3);
+            assert_eq!(reduce(&mut group, SECOND, true, 2.0), 2);
+            assert_eq!(group.sums()[..3], [1.0; 3]);
+        });
+        scope.spawn(move || {
+            let mut group = enter(1);
+            // Its own would be 7, but the sum of three was complete already.
+            assert_eq!(reduce(&mut group, FIRST, true, 7.0), 3);
+            assert_eq!(group.sums()[..3], [1.0; 3]);
+            assert_eq!(reduce(&mut group, SECOND, false, 2.0), 2);
+        });
+        scope.spawn(move || drop(enter(VICTIM)));
+    });
+}
