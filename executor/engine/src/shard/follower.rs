@@ -6,11 +6,10 @@ use super::exchange::Exchange;
 use super::serve::Identity;
 use super::state::State;
 use super::tensors::{Factors, Tensors};
-use crate::clock;
 use crate::log;
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::{Holder, Shipped, View};
-use crate::wire::{Connection, Kind, WireError, connect};
+use crate::wire::{Connection, Kind, WireError, greet};
 use muster_model::id::TaskId;
 use std::time::Duration;
 
@@ -88,13 +87,7 @@ impl Follower {
             guest: Guest::Primary,
             to: Some(to.task_id),
         };
-        let mut connection = Connection::new(connect(&to.address, ANSWER_LIMIT)?)?;
-        let greeting = serde_json::to_vec(&hello).expect("a greeting is plain data");
-        connection.send(Kind::Hello, 0, &greeting, &[])?;
-        let (header, _) = connection.receive_greeting(clock::now() + ANSWER_LIMIT, 4096)?;
-        if header.kind != Kind::Welcome {
-            return Err(WireError::Unexpected { got: header.kind });
-        }
+        let (mut connection, _) = greet(&to.address, &hello, ANSWER_LIMIT)?;
         let whole = Shipped {
             pieces: view.pieces(self.identity.task_id).to_vec(),
             ..of
@@ -124,9 +117,10 @@ fn send(
     if !connection.wait_readable(ANSWER_LIMIT)? {
         return Err(WireError::HandshakeTimeout);
     }
-    match connection.receive()?.kind {
+    let header = connection.receive()?;
+    match header.kind {
         Kind::Ready => Ok(()),
-        got => Err(WireError::Unexpected { got }),
+        _ => Err(connection.unexpected(header)),
     }
 }
 

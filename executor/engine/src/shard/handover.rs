@@ -3,11 +3,10 @@
 use super::exchange::Exchange;
 use super::room::Room;
 use super::state::Move;
-use crate::clock;
 use crate::log;
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::{Handover, Holder};
-use crate::wire::{Connection, Kind, WireError, connect};
+use crate::wire::{Kind, WireError, greet};
 use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
@@ -67,21 +66,16 @@ fn send(
         guest: Guest::Shard,
         to: Some(to.task_id),
     };
-    let mut connection = Connection::new(connect(&to.address, WELCOME_LIMIT)?)?;
-    let greeting = serde_json::to_vec(&hello).expect("a greeting is plain data");
-    connection.send(Kind::Hello, 0, &greeting, &[])?;
-    let (header, _) = connection.receive_greeting(clock::now() + WELCOME_LIMIT, 4096)?;
-    if header.kind != Kind::Welcome {
-        return Err(WireError::Unexpected { got: header.kind });
-    }
+    let (mut connection, _) = greet(&to.address, &hello, WELCOME_LIMIT)?;
     let word = serde_json::to_vec(&Handover {
         layout: of.view.layout,
         updates: of.updates,
     })
     .expect("plain data");
     connection.send(Kind::Handover, 0, &word, parts)?;
-    match connection.receive()?.kind {
+    let header = connection.receive()?;
+    match header.kind {
         Kind::Ready => Ok(()),
-        got => Err(WireError::Unexpected { got }),
+        _ => Err(connection.unexpected(header)),
     }
 }

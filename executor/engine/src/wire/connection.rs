@@ -44,6 +44,10 @@ pub enum WireError {
 }
 
 impl WireError {
+    pub(super) fn refused(reason: &[u8]) -> Self {
+        Self::Refused(String::from_utf8_lossy(reason).into_owned())
+    }
+
     fn io(doing: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| match source.kind() {
             io::ErrorKind::UnexpectedEof
@@ -211,6 +215,17 @@ impl Connection {
             .read_exact(&mut meta)
             .map_err(WireError::io("read a frame"))?;
         Ok(meta)
+    }
+
+    /// What a frame means that is not the answer: the peer's reason where it refuses.
+    pub fn unexpected(&mut self, header: Header) -> WireError {
+        if header.kind != Kind::Refused {
+            return WireError::Unexpected { got: header.kind };
+        }
+        match self.receive_meta(header) {
+            Ok(reason) => WireError::refused(&reason),
+            Err(error) => error,
+        }
     }
 
     /// Reads the payload of the frame into `parts`, which it must fill exactly.

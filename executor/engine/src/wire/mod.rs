@@ -14,11 +14,13 @@
 
 mod connection;
 mod frame;
+mod greet;
 pub mod hello;
 pub mod view;
 
-pub use connection::{Connection, WireError, connect};
+pub use connection::{Connection, WireError};
 pub use frame::{FrameError, HEADER_BYTES, Header, Kind, PROTOCOL_VERSION};
+pub use greet::greet;
 
 // Payloads are the arenas' own bytes; the protocol says little endian.
 const _: () = assert!(

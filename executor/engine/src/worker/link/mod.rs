@@ -2,12 +2,11 @@
 
 mod words;
 
-use crate::clock;
 use crate::compress::Feedback;
 use crate::squeeze::{Salt, Squeeze};
-use crate::wire::hello::{AnswerHead, Hello, NoisePart, PushHead, StepStats, Welcome, decode_u64};
+use crate::wire::hello::{AnswerHead, Hello, NoisePart, PushHead, StepStats, decode_u64};
 use crate::wire::view::{Departed, View};
-use crate::wire::{Connection, Header, Kind, WireError, connect};
+use crate::wire::{Connection, Header, Kind, WireError, greet};
 use muster_model::id::TaskId;
 use std::sync::Mutex;
 use std::time::Duration;
@@ -95,33 +94,20 @@ impl Link {
     /// # Errors
     /// [`WireError`]; [`WireError::Refused`] with the shard's reason when it takes this worker for a stranger.
     pub fn join(shard: TaskId, address: &str, hello: &Hello) -> Result<Self, WireError> {
-        let mut connection = Connection::new(connect(address, JOIN_LIMIT)?)?;
         let hello = Hello {
             to: Some(shard),
             ..hello.clone()
         };
-        let greeting = serde_json::to_vec(&hello).expect("a greeting is plain data");
-        connection.send(Kind::Hello, 0, &greeting, &[])?;
-        let (header, meta) = connection.receive_greeting(clock::now() + JOIN_LIMIT, 4096)?;
-        match header.kind {
-            Kind::Welcome => {
-                let welcome: Welcome =
-                    serde_json::from_slice(&meta).map_err(|_| WireError::Malformed("welcome"))?;
-                Ok(Self {
-                    shard,
-                    host: shard,
-                    connection,
-                    squeeze: None,
-                    codes: Vec::new(),
-                    state_per_parameter: welcome.state_per_parameter as usize,
-                    keeps_known: welcome.keeps_known,
-                })
-            }
-            Kind::Refused => Err(WireError::Refused(
-                String::from_utf8_lossy(&meta).into_owned(),
-            )),
-            got => Err(WireError::Unexpected { got }),
-        }
+        let (connection, welcome) = greet(address, &hello, JOIN_LIMIT)?;
+        Ok(Self {
+            shard,
+            host: shard,
+            connection,
+            squeeze: None,
+            codes: Vec::new(),
+            state_per_parameter: welcome.state_per_parameter as usize,
+            keeps_known: welcome.keeps_known,
+        })
     }
 
     /// Values of optimizer state that the shard keeps per parameter.
@@ -313,7 +299,7 @@ impl Link {
                 }
             }
             Kind::Finished => Reply::Finished,
-            _ => return Err(self.unexpected(header)),
+            _ => return Err(self.connection.unexpected(header)),
         };
         Ok(reply.into())
     }
@@ -325,15 +311,5 @@ impl Link {
     ) -> Result<T, WireError> {
         let meta = self.connection.receive_meta(header)?;
         serde_json::from_slice(&meta).map_err(|_| WireError::Malformed(what))
-    }
-
-    fn unexpected(&mut self, header: Header) -> WireError {
-        if header.kind != Kind::Refused {
-            return WireError::Unexpected { got: header.kind };
-        }
-        match self.connection.receive_meta(header) {
-            Ok(reason) => WireError::Refused(String::from_utf8_lossy(&reason).into_owned()),
-            Err(error) => error,
-        }
     }
 }

@@ -44,7 +44,7 @@ impl Link {
         self.connection.send(Kind::Fetch, 0, of.0.as_bytes(), &[])?;
         let header = self.connection.receive()?;
         if header.kind != Kind::Held {
-            return Err(self.unexpected(header));
+            return Err(self.connection.unexpected(header));
         }
         self.connection.receive_meta(header)?;
         let numbers = header.payload_bytes as usize / size_of::<f32>();
@@ -67,7 +67,7 @@ impl Link {
         let header = self.connection.receive()?;
         match header.kind {
             Kind::Ready => Ok(()),
-            _ => Err(self.unexpected(header)),
+            _ => Err(self.connection.unexpected(header)),
         }
     }
 
@@ -90,7 +90,7 @@ impl Link {
         let header = self.connection.receive()?;
         match header.kind {
             Kind::Ready => Ok(header.clock),
-            _ => Err(self.unexpected(header)),
+            _ => Err(self.connection.unexpected(header)),
         }
     }
 
@@ -127,7 +127,7 @@ impl Link {
         let header = self.connection.receive()?;
         match header.kind {
             Kind::Guests => self.json(header, "list of guests"),
-            _ => Err(self.unexpected(header)),
+            _ => Err(self.connection.unexpected(header)),
         }
     }
 
@@ -147,7 +147,7 @@ impl Link {
         let header = self.connection.receive()?;
         match header.kind {
             Kind::Tally => self.json(header, "tally"),
-            _ => Err(self.unexpected(header)),
+            _ => Err(self.connection.unexpected(header)),
         }
     }
 
@@ -159,7 +159,7 @@ impl Link {
         self.connection.send(Kind::Snapshot, 0, &[], &[])?;
         let header = self.connection.receive()?;
         if header.kind != Kind::SnapshotData {
-            return Err(self.unexpected(header));
+            return Err(self.connection.unexpected(header));
         }
         let updates = decode_u64(&self.connection.receive_meta(header)?)?;
         self.connection.receive_payload(header, content)?;
