@@ -80,12 +80,16 @@ pub struct Link {
     pub(super) shard: TaskId,
     /// In whose process it lives.
     pub(super) host: TaskId,
+    /// Where that is reached.
+    pub(super) address: String,
     connection: Connection,
     state_per_parameter: usize,
     keeps_known: bool,
     /// How pushes and answers are encoded, if they are.
     pub(super) squeeze: Option<Squeeze>,
     codes: Vec<u8>,
+    /// Whether this shard was given gradients; one that lives on elsewhere needs them again.
+    pub(super) is_pushed_to: bool,
 }
 
 impl Link {
@@ -102,9 +106,11 @@ impl Link {
         Ok(Self {
             shard,
             host: shard,
+            address: address.to_owned(),
             connection,
             squeeze: None,
             codes: Vec::new(),
+            is_pushed_to: false,
             state_per_parameter: welcome.state_per_parameter as usize,
             keeps_known: welcome.keeps_known,
         })
@@ -157,6 +163,7 @@ impl Link {
         parts: &mut [&mut [f32]],
         patience: Patience<'_>,
     ) -> Result<Told, WireError> {
+        self.is_pushed_to = true;
         self.connection
             .send(Kind::Push, clock, &head.encode(), gradients)?;
         self.reply(parts, patience)
@@ -186,6 +193,7 @@ impl Link {
         parts: &mut [&mut [f32]],
         patience: Patience<'_>,
     ) -> Result<Told, WireError> {
+        self.is_pushed_to = true;
         let (salt, gradients, feedback) = gradients;
         let squeeze = self.squeeze.as_ref().expect("there are codecs");
         {

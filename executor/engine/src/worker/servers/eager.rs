@@ -113,7 +113,7 @@ impl Servers<'_> {
             return Ok(Ok(Some((clock, stats))));
         }
         eager.forget();
-        match self.settle(model, pushed, reply)? {
+        match self.settle(model, pushed, reply, eager.pushed())? {
             Settled::Reply(Reply::Parameters { clock, stats }) => Ok(Ok(Some((clock, stats)))),
             Settled::Reply(other) => Ok(Err(other.into())),
             Settled::Over => Ok(Err(Answer::Interrupted { lost: false })),

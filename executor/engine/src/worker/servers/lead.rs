@@ -104,8 +104,11 @@ impl Servers<'_> {
             .copied()
             .filter(|worker| view.rank(*worker).is_none())
             .collect();
-        if !self.shards.are_waiting(&new, &addresses)? {
-            return Ok(false);
+        match self.shards.are_waiting(&new, &addresses) {
+            Ok(true) => {}
+            // A shard is lost. If it is one of the view, the next push finds out what that means.
+            Ok(false) | Err((_, WireError::Io { .. } | WireError::Closed)) => return Ok(false),
+            Err(failure) => return Err(failure.into()),
         }
         self.shards
             .change(peers.revision, workers, &addresses, from, Vec::new())?;

@@ -159,8 +159,14 @@ impl<'a> Servers<'a> {
         })
     }
 
-    /// What an answer to the push of `step` comes to, once whatever it says of others is dealt with.
-    fn settle(&mut self, model: &mut Model, step: u64, reply: Reply) -> Result<Settled, Trouble> {
+    /// What an answer to the push of `gradients`, those of `step`, comes to, once whatever it says of others is dealt with.
+    fn settle(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+        reply: Reply,
+        gradients: &[f32],
+    ) -> Result<Settled, Trouble> {
         let stop = &self.around.stop;
         let patience = || !stop.must_hurry();
         let mut reply = reply;
@@ -174,9 +180,9 @@ impl<'a> Servers<'a> {
                             return Ok(Settled::Over);
                         }
                         Decision::WaitOn if !patience() => Reply::GaveUp,
-                        Decision::WaitOn => self.shards.wait_on(parameters, &patience)?,
+                        Decision::WaitOn => self.shards.wait_on(gradients, parameters, &patience)?,
                         Decision::GoOn if self.bulk_synchronous => {
-                            self.shards.resume(parameters, &patience)?
+                            self.shards.resume(gradients, parameters, &patience)?
                         }
                         Decision::GoOn => {
                             self.follow(model)?;
@@ -283,14 +289,17 @@ impl Exchange for Servers<'_> {
         }
         let stop = &self.around.stop;
         let patience = || !stop.must_hurry();
-        let mut reply = self.shards.push_pull(
+        let reply = self.shards.push_pull(
             step,
             stats,
             &self.gradients,
             &mut model.parameters,
             &patience,
         )?;
-        reply = match self.settle(model, step, reply)? {
+        let gradients = std::mem::take(&mut self.gradients);
+        let settled = self.settle(model, step, reply, &gradients);
+        self.gradients = gradients;
+        let reply = match settled? {
             Settled::Reply(reply) => reply,
             Settled::Over => return Ok((Answer::Interrupted { lost: false }, times)),
         };

@@ -18,6 +18,8 @@ pub struct Eager {
     gradients: Vec<f32>,
     /// Of the step that is computed.
     next: Vec<f32>,
+    /// Whether those that were pushed last lie in `next`, where the step to come will overwrite them.
+    has_turned: bool,
     /// The newest answer.
     fresh: Vec<f32>,
 }
@@ -31,6 +33,7 @@ impl Eager {
             waiting: None,
             gradients: vec![0.0; parameters],
             next: vec![0.0; parameters],
+            has_turned: false,
             fresh: vec![0.0; parameters],
         }
     }
@@ -45,6 +48,15 @@ impl Eager {
     #[must_use]
     pub fn fresh(&self) -> &[f32] {
         &self.fresh
+    }
+
+    /// The gradients that were pushed last.
+    #[must_use]
+    pub fn pushed(&self) -> &[f32] {
+        match self.has_turned {
+            true => &self.next,
+            false => &self.gradients,
+        }
     }
 
     /// Forgets what has not been pushed: the view that it was computed under is over.
@@ -70,6 +82,7 @@ impl Eager {
         let Some((step, stats)) = self.waiting.take() else {
             return Ok(None);
         };
+        self.has_turned = false;
         let (gradients, fresh) = (&self.gradients, &mut self.fresh);
         let reply = shards.push_pull(step, stats, gradients, fresh, patience)?;
         Ok(Some(reply))
@@ -98,6 +111,7 @@ impl Eager {
         });
         let (stats, rest) = computed;
         self.next = std::mem::replace(&mut self.gradients, next);
+        self.has_turned = true;
         self.waiting = Some((step, stats));
         Ok((rest, reply?.flatten()))
     }

@@ -6,7 +6,9 @@ use super::succession::succeeding;
 use super::{Address, ShardFailure, Shards};
 use crate::assign::{Piece, split_mut};
 use crate::checkpoint::Contents;
-use crate::wire::view::{Change, View};
+use crate::log;
+use crate::wire::WireError;
+use crate::wire::view::{Change, Tally, View};
 use crate::worker::link::Link;
 use muster_model::id::TaskId;
 
@@ -33,6 +35,19 @@ pub struct Moved {
     pub numbers: u64,
     /// Of the shard that took longest, from the end of the step before to the last piece in its place.
     pub took_us: u64,
+}
+
+impl Moved {
+    fn over(tallies: &[Tally]) -> Self {
+        let mut moved = Self::default();
+        for tally in tallies {
+            moved.before = moved.before.wrapping_add(tally.before);
+            moved.after = moved.after.wrapping_add(tally.after);
+            moved.numbers += tally.received;
+            moved.took_us = moved.took_us.max(tally.took_us);
+        }
+        moved
+    }
 }
 
 impl Snapshot {
@@ -128,17 +143,30 @@ impl Shards {
         if workers.is_empty() {
             return Ok(true);
         }
+        let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
+        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
         let links = self.links.iter_mut().chain(&mut self.prospects);
+        let mut lost = None;
         for (index, link) in links.enumerate() {
             if shards.iter().all(|(shard, _)| *shard != link.shard) {
                 continue;
             }
-            let guests = link.guests().map_err(|error| (index, error))?;
-            if !workers.iter().all(|worker| guests.contains(worker)) {
-                return Ok(false);
+            match steadily(link, rescue, &|| true, Link::guests) {
+                Ok(guests) if workers.iter().all(|worker| guests.contains(worker)) => {}
+                Ok(_) => return Ok(false),
+                Err(error) => {
+                    lost = Some((index, error));
+                    break;
+                }
             }
         }
-        Ok(true)
+        let Some((index, error)) = lost else {
+            return Ok(true);
+        };
+        if let Some(prospect) = index.checked_sub(self.links.len()) {
+            self.prospects.remove(prospect);
+        }
+        Err((index, error))
     }
 
     /// Chief: tells all shards of both views that a view of these workers and shards begins with step `from`, and that the step
@@ -157,12 +185,19 @@ impl Shards {
         from: u64,
         gone: Vec<TaskId>,
     ) -> Result<(), ShardFailure> {
+        // One that is lost is reached where it lives now, whatever the task set still says.
+        let links = || self.links.iter().chain(&self.prospects);
+        let present = |(shard, address): &Address| {
+            let link = links().find(|link| link.shard == *shard);
+            (*shard, link.map_or(address, |link| &link.address).clone())
+        };
+        let shards: Vec<Address> = shards.iter().map(present).collect();
         let newest = self.next.as_ref().or(self.view.as_ref());
         let view = succeeding(
             newest.expect("there is a view"),
             revision,
             workers,
-            shards,
+            &shards,
             self.parameters,
         );
         let change = Change { view, gone };
@@ -178,7 +213,8 @@ impl Shards {
         Ok(())
     }
 
-    /// Chief: how the move to the present layout went; `None` when it was looked at already. Waits until it is over.
+    /// Chief: how the move to the present layout went; `None` when it was looked at already, or when a shard is lost that has a copy:
+    /// what it would have said went with it. Waits until it is over.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -188,6 +224,19 @@ impl Shards {
             return Ok(None);
         }
         self.audited = layout;
+        match self.tallies() {
+            Err((index, error @ (WireError::Closed | WireError::Io { .. }))) if self.copied => {
+                log::line(format_args!(
+                    "how pieces moved is not known, as PS shard {index} is lost: {}",
+                    log::chain(&error)
+                ));
+                Ok(None)
+            }
+            tallies => Ok(Some(Moved::over(&tallies?))),
+        }
+    }
+
+    fn tallies(&mut self) -> Result<Vec<Tally>, ShardFailure> {
         let mut tallies = at_once(self.links.iter_mut().map(|link| {
             move || {
                 link.ask_tally()?;
@@ -202,14 +251,7 @@ impl Shards {
                 Ok(tally)
             }
         }))?);
-        let mut moved = Moved::default();
-        for tally in tallies {
-            moved.before = moved.before.wrapping_add(tally.before);
-            moved.after = moved.after.wrapping_add(tally.after);
-            moved.numbers += tally.received;
-            moved.took_us = moved.took_us.max(tally.took_us);
-        }
-        Ok(Some(moved))
+        Ok(tallies)
     }
 
     /// Chief: reads everything that the shards hold into the memory of `contents`.

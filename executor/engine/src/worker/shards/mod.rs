@@ -23,11 +23,12 @@ use crate::compress::{Codecs, Feedback, PlanError};
 use crate::model::Block;
 use crate::squeeze::Squeeze;
 use crate::wire::WireError;
-use crate::wire::hello::{Guest, Hello, NoisePart};
+use crate::wire::hello::{Guest, Hello, NoisePart, PushHead};
 use crate::wire::view::{Change, Departed, View};
 use at_once::{at_once, at_once_of};
 use clip::Clipping;
 use muster_model::id::TaskId;
+use rescue::{Rescue, steadily};
 
 /// A shard of the job, where it is reached.
 pub type Address = (TaskId, String);
@@ -57,6 +58,8 @@ pub struct Shards {
     next: Option<View>,
     /// Which links still owe the answer of a push that somebody's departure holds up.
     owing: Vec<bool>,
+    /// The newest push: its step, and what goes with it.
+    pushed: Option<(u64, PushHead)>,
     departed: Vec<Departed>,
     /// Chief: shards that will be in the next view.
     prospects: Vec<Link>,
@@ -104,6 +107,7 @@ impl Shards {
             owing: vec![false; links.len()],
             links,
             next: None,
+            pushed: None,
             departed: Vec::new(),
             prospects: Vec::new(),
             retiring: Vec::new(),
@@ -222,11 +226,15 @@ impl Shards {
         patience: Patience<'_>,
     ) -> Result<Reply, ShardFailure> {
         let known = self.view.as_ref().map_or(0, |view| view.number);
-        let begun = at_once(
-            self.links
-                .iter_mut()
-                .map(|link| move || link.begin_pull(known, patience)),
-        )?;
+        let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
+        let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
+        let begun = at_once(self.links.iter_mut().map(|link| {
+            move || {
+                steadily(link, rescue, patience, |link| {
+                    link.begin_pull(known, patience)
+                })
+            }
+        }))?;
         let mut begun_by = vec![false; self.links.len()];
         let mut others: Vec<Told> = Vec::new();
         for (index, begun) in begun.into_iter().enumerate() {

@@ -1,6 +1,6 @@
 //! A shard that is lost while another keeps its copy: the worker goes on with that one.
 //!
-//! The chief alone says so, and the others ask until it has. Whatever had no answer yet is asked again; the copy knows what it has.
+//! The chief alone says so; the others come and wait there until it has. Whatever had no answer yet is asked again; the copy knows what it has.
 
 use super::super::link::{Link, Patience};
 use crate::clock;
@@ -11,10 +11,10 @@ use crate::wire::view::{Change, View};
 use std::thread;
 use std::time::Duration;
 
-/// How often a worker asks whether the chief has decided.
-const ASK_EVERY: Duration = Duration::from_millis(10);
+/// How often a worker asks again that was not let in: many may come at once, and the copy may be on its way.
+const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// How long at most; it may be evaluating the model.
+/// How long at most.
 const ASK_FOR: Duration = Duration::from_secs(60);
 
 /// What is known when a link breaks.
@@ -87,10 +87,8 @@ impl Rescue<'_> {
                         _ => Some(link),
                     };
                 }
-                Err(WireError::Refused(_))
-                    if self.hello.guest != Guest::Chief
-                        && patience()
-                        && began.elapsed() < ASK_FOR =>
+                Err(error)
+                    if self.may_be_let_in(&error) && patience() && began.elapsed() < ASK_FOR =>
                 {
                     thread::sleep(ASK_EVERY);
                 }
@@ -103,6 +101,15 @@ impl Rescue<'_> {
                     return None;
                 }
             }
+        }
+    }
+
+    /// Too many at once are shut out without a word. The chief, which comes for the copy, is refused where there is none.
+    fn may_be_let_in(&self, error: &WireError) -> bool {
+        match error {
+            WireError::Closed => true,
+            WireError::Refused(_) => self.hello.guest != Guest::Chief,
+            _ => false,
         }
     }
 

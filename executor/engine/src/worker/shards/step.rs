@@ -4,7 +4,7 @@ use super::super::link::{Patience, Reply, Told};
 use super::at_once::{at_once, at_once_of};
 use super::rescue::{Rescue, steadily};
 use super::{ShardFailure, Shards};
-use crate::assign::split_mut;
+use crate::assign::{Piece, split_mut};
 use crate::squeeze::Salt;
 use crate::wire::hello::{PushHead, StepStats};
 use std::sync::Mutex;
@@ -29,6 +29,7 @@ impl Shards {
             targets: stats.examples * self.targets,
             stats,
         };
+        self.pushed = Some((clock, head));
         if let Some(clipping) = &mut self.clipping {
             clipping.begin(clock, self.links.len());
         }
@@ -63,10 +64,7 @@ impl Shards {
                             return link
                                 .squeezed_push_pull(clock, head, gradients, &mut part, patience);
                         }
-                        let gradients: Vec<&[f32]> = pieces
-                            .iter()
-                            .map(|piece| &gradients[piece.range()])
-                            .collect();
+                        let gradients = cut(gradients, pieces);
                         steadily(link, rescue, patience, |link| {
                             link.push_pull(clock, head, &gradients, &mut part, patience)
                         })
@@ -78,25 +76,17 @@ impl Shards {
         self.settle(told, push, parameters, patience)
     }
 
-    /// Chief: the answers that are still owed once it has decided on who went away.
+    /// Chief: the answers that are still owed once it has decided on who went away. `gradients` are those of the push.
     ///
     /// # Errors
     /// As [`Self::join`].
     pub fn resume(
         &mut self,
+        gradients: &[f32],
         parameters: &mut [f32],
         patience: Patience<'_>,
     ) -> Result<Reply, ShardFailure> {
-        let view = self.view.as_ref().expect("a worker pushes under a view");
-        let assignment = view.assignment();
-        let parts = split_mut(parameters, &assignment);
-        let links = self.links.iter_mut().zip(parts).enumerate();
-        let owing = &self.owing;
-        let told =
-            at_once_of(links.filter(|(index, _)| owing[*index]).map(
-                |(index, (link, mut part))| (index, move || link.reply(&mut part, patience)),
-            ))?;
-        self.settle(told, None, parameters, patience)
+        self.hear_on(false, gradients, parameters, patience)
     }
 
     /// Chief: nothing changes; waits on for the answers that are still owed.
@@ -105,15 +95,49 @@ impl Shards {
     /// As [`Self::join`].
     pub fn wait_on(
         &mut self,
+        gradients: &[f32],
         parameters: &mut [f32],
         patience: Patience<'_>,
     ) -> Result<Reply, ShardFailure> {
-        for (index, link) in self.links.iter_mut().enumerate() {
-            if self.owing[index] {
-                link.resume().map_err(|error| (index, error))?;
-            }
-        }
-        self.resume(parameters, patience)
+        self.hear_on(true, gradients, parameters, patience)
+    }
+
+    fn hear_on(
+        &mut self,
+        asks: bool,
+        gradients: &[f32],
+        parameters: &mut [f32],
+        patience: Patience<'_>,
+    ) -> Result<Reply, ShardFailure> {
+        let view = self.view.as_ref().expect("a worker pushes under a view");
+        let (clock, head) = self.pushed.expect("there is a push to be answered");
+        let assignment = view.assignment();
+        let (copied, hello) = (self.copied, &self.hello);
+        let announced = self.announced.as_ref();
+        let rescue = Rescue::of(copied, hello, Some(view), self.next_step, announced);
+        let parts = split_mut(parameters, &assignment);
+        let links = self.links.iter_mut().zip(&assignment).zip(parts);
+        let owing = &self.owing;
+        let told = at_once_of(links.enumerate().filter(|(index, _)| owing[*index]).map(
+            |(index, ((link, pieces), mut part))| {
+                let again = move || {
+                    steadily(link, rescue, patience, |link| {
+                        if !link.is_pushed_to {
+                            // It lives elsewhere since it said who went away.
+                            let gradients = cut(gradients, pieces);
+                            let head = head.to_shard(index);
+                            return link.push_pull(clock, head, &gradients, &mut part, patience);
+                        }
+                        if asks {
+                            link.resume()?;
+                        }
+                        link.reply(&mut part, patience)
+                    })
+                };
+                (index, again)
+            },
+        ))?;
+        self.settle(told, Some((gradients, head)), parameters, patience)
     }
 
     /// What these answers mean together, once norms among them are answered.
@@ -131,4 +155,10 @@ impl Shards {
         }
         Ok(self.together(told.into_iter().map(|(_, told)| told).collect()))
     }
+}
+
+/// A shard's part.
+fn cut<'a>(gradients: &'a [f32], pieces: &[Piece]) -> Vec<&'a [f32]> {
+    let part = |piece: &Piece| &gradients[piece.range()];
+    pieces.iter().map(part).collect()
 }

@@ -25,7 +25,7 @@ pub fn first_view(
 }
 
 /// The view after `newest`. As long as the shards are the same, nothing moves; the layout before is then still the one that the
-/// present one was made from, for shards that have not come that far.
+/// present one was made from, for shards that have not come that far. A shard that lives on elsewhere is reached there.
 pub(super) fn succeeding(
     newest: &View,
     revision: u64,
@@ -41,7 +41,14 @@ pub(super) fn succeeding(
     };
     let same = shards.len() == newest.shards.len()
         && shards.iter().all(|(shard, _)| newest.has_shard(*shard));
-    if !same {
+    if same {
+        for holder in &mut view.shards {
+            let known = shards.iter().find(|(shard, _)| *shard == holder.task_id);
+            if let Some((_, address)) = known {
+                holder.address.clone_from(address);
+            }
+        }
+    } else {
         let held: Vec<Vec<Piece>> = shards
             .iter()
             .map(|(shard, _)| newest.pieces(*shard).to_vec())
