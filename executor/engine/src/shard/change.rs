@@ -32,6 +32,7 @@ impl Exchange {
         self.judge(&state, from, &change)?;
         for gone in &change.gone {
             let is_open = state.version < from || !self.is_bsp();
+            state.forget_owed(|_, task| task == *gone);
             if let Some(member) = state.member(*gone).filter(|_| is_open) {
                 member.standing = Standing::Dropped;
                 member.push = None;
@@ -131,7 +132,8 @@ impl Exchange {
         let moves = self.moves(state, view);
         let new_layout = state.view.as_ref().map_or(0, |view| view.layout) != view.layout;
         let was_empty = state.phase == Phase::Empty;
-        state.install(from, change, self.is_bsp() && !was_empty);
+        // Who comes to an heir, and with what, it cannot know.
+        state.install(from, change, self.is_bsp() && !was_empty, self.is_heir());
         let pieces = view.pieces(self.me);
         if new_layout {
             state.tally = Tally {
@@ -222,6 +224,10 @@ impl Exchange {
         let mut state = self.lock();
         state.handed_over = true;
         state.broken |= !well;
+        if state.phase == Phase::Retired {
+            // Nobody asks for what was held here any more.
+            state.moving = None;
+        }
         self.notify();
     }
 

@@ -12,12 +12,14 @@ use crate::assign::{Piece, load};
 use crate::wire::view::Shipped;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
-use std::collections::BTreeMap;
-use std::sync::Mutex;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Mutex, MutexGuard};
 
 /// Of one shard.
 #[derive(Debug)]
 pub(super) struct Copy {
+    /// Number of the view in which it was brought up to date last.
+    pub view: u64,
     pub layout: u64,
     pub pieces: Vec<Piece>,
     pub tensors: Tensors,
@@ -27,18 +29,29 @@ pub(super) struct Copy {
     pub clocks: BTreeMap<TaskId, u64>,
 }
 
-/// Of all shards whose follower this one is, by their owners.
+/// Of all shards whose follower this one is.
 #[derive(Debug, Default)]
-pub(super) struct Copies(Mutex<BTreeMap<TaskId, Copy>>);
+pub(super) struct Copies(Mutex<Shelf>);
+
+#[derive(Debug, Default)]
+struct Shelf {
+    /// By their owners.
+    copies: BTreeMap<TaskId, Copy>,
+    /// Owners that are others now. They may live on without the chief, and must learn it before they answer anybody.
+    adopted: BTreeSet<TaskId>,
+}
 
 impl Copies {
     pub fn has(&self, owner: TaskId) -> bool {
-        self.lock().contains_key(&owner)
+        self.lock().copies.contains_key(&owner)
     }
 
-    /// To go on from it as the owner.
+    /// To go on from it as the owner; nothing is taken from the owner itself from now on.
     pub fn take(&self, owner: TaskId) -> Option<Copy> {
-        self.lock().remove(&owner)
+        let mut shelf = self.lock();
+        let copy = shelf.copies.remove(&owner)?;
+        shelf.adopted.insert(owner);
+        Some(copy)
     }
 
     /// Keeps the copy up to date until its owner leaves. One whose owner is gone without a word stays.
@@ -52,7 +65,7 @@ impl Copies {
         loop {
             let header = connection.receive()?;
             if header.kind == Kind::Goodbye {
-                self.take(owner);
+                self.lock().copies.remove(&owner);
                 return Ok(());
             }
             let shipped = serde_json::from_slice(&connection.receive_meta(header)?)
@@ -79,6 +92,7 @@ impl Copies {
         let mut tensors = recipe.tensors(&shipped.pieces, false);
         tensors.fill_with(|parts| connection.receive_payload(header, parts))?;
         let copy = Copy {
+            view: shipped.view,
             layout: shipped.layout,
             pieces: shipped.pieces,
             tensors,
@@ -86,10 +100,11 @@ impl Copies {
             updates: shipped.updates,
             clocks: shipped.clocks.into_iter().collect(),
         };
-        let mut copies = self.lock();
+        let mut shelf = self.lock();
+        shelf.admit(owner)?;
         // Whoever was followed in an older layout is followed elsewhere now, or is no more.
-        copies.retain(|_, other| other.layout >= copy.layout);
-        copies.insert(owner, copy);
+        shelf.copies.retain(|_, other| other.layout >= copy.layout);
+        shelf.copies.insert(owner, copy);
         Ok(connection.send(Kind::Ready, 0, &[], &[])?)
     }
 
@@ -102,11 +117,17 @@ impl Copies {
         sum: &mut Vec<f32>,
     ) -> Result<(), Broken> {
         const NO_COPY: Refusal = Refusal::Change("there is no copy that this follows on");
-        let numbers = self.lock().get(&owner).map(|copy| load(&copy.pieces));
+        let numbers = {
+            let shelf = self.lock();
+            shelf.admit(owner)?;
+            shelf.copies.get(&owner).map(|copy| load(&copy.pieces))
+        };
         sum.resize(numbers.ok_or(NO_COPY)?, 0.0);
         connection.receive_payload(header, &mut [sum])?;
-        let mut copies = self.lock();
-        let copy = copies
+        let mut shelf = self.lock();
+        shelf.admit(owner)?;
+        let copy = shelf
+            .copies
             .get_mut(&owner)
             .filter(|copy| copy.layout == shipped.layout && copy.updates + 1 == shipped.updates)
             .ok_or(NO_COPY)?;
@@ -116,13 +137,23 @@ impl Copies {
         let factors = Factors { scale, clip, rate };
         copy.tensors
             .update_by(copy.updates, &mut [sum.as_mut_slice()], factors);
+        copy.view = shipped.view;
         copy.updates = shipped.updates;
         copy.version = shipped.version;
         copy.clocks = shipped.clocks.into_iter().collect();
         Ok(told?)
     }
 
-    fn lock(&self) -> std::sync::MutexGuard<'_, BTreeMap<TaskId, Copy>> {
+    fn lock(&self) -> MutexGuard<'_, Shelf> {
         self.0.lock().expect("no connection has panicked with it")
+    }
+}
+
+impl Shelf {
+    fn admit(&self, owner: TaskId) -> Result<(), Refusal> {
+        match self.adopted.contains(&owner) {
+            true => Err(Refusal::Adopted(owner)),
+            false => Ok(()),
+        }
     }
 }

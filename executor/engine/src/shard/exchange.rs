@@ -124,9 +124,7 @@ impl Exchange {
         let in_order = in_order || state.finished;
         state.connected.remove(&seat.task);
         state.waiting.remove(&seat.task);
-        for former in &mut state.former {
-            former.owed.retain(|(task, _)| *task != seat.task);
-        }
+        state.forget_owed(|_, task| task == seat.task);
         if let Some(member) = state.member(seat.task)
             && member.standing != Standing::Dropped
         {
@@ -187,9 +185,9 @@ impl Exchange {
     /// Waits until there are parameters to go on with under a view of at least `number`; a guest's is the first that it is in.
     ///
     /// # Errors
-    /// [`Refusal::Stranger`] when the view has no place for this worker any more; [`Refusal::Replaced`].
+    /// [`Refusal::Stranger`] when the view has no place for this worker any more; [`Refusal::Replaced`]; [`Refusal::NotAdopted`].
     pub fn pull(&self, seat: Seat, number: u64) -> Result<Answer, Refusal> {
-        let mut state = self.lock();
+        let mut state = self.adopted()?;
         let pending = state.pending.as_ref();
         let next = pending.map_or(0, |(_, change)| change.view.number);
         // Whoever knows no view yet comes in under the next one at once.

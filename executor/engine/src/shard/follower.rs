@@ -11,6 +11,7 @@ use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::{Holder, Shipped, View};
 use crate::wire::{Connection, Kind, WireError, greet};
 use muster_model::id::TaskId;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// For the follower to say welcome, and to acknowledge what it was sent.
@@ -43,10 +44,18 @@ impl Follower {
         }
     }
 
-    /// Sends the sum, or everything where the follower is new; returns once it is safe there, or there is no follower.
-    fn ship(&mut self, view: &View, to: &Holder, of: Shipped, sum: &[f32], tensors: &Tensors) {
+    /// Sends the sum, or everything where the follower is new; returns once it is safe there, or there is no follower. Whether this
+    /// still is the shard that the copy is of.
+    fn ship(
+        &mut self,
+        view: &View,
+        to: &Holder,
+        of: Shipped,
+        sum: &[f32],
+        tensors: &Tensors,
+    ) -> bool {
         if self.lost == Some((to.task_id, view.number)) {
-            return;
+            return true;
         }
         let sent = match self.line.take() {
             Some(line) if line.to == to.task_id && line.layout == of.layout => {
@@ -62,6 +71,13 @@ impl Follower {
         };
         match sent {
             Ok(line) => self.line = Some(line),
+            Err(WireError::Adopted) => {
+                log::line(format_args!(
+                    "PS shard {} goes on as this one by the chief's word: ends without an answer",
+                    to.task_id
+                ));
+                return false;
+            }
             Err(error) => {
                 log::line(format_args!(
                     "PS shard {} does not keep the copy of this one any more: {}",
@@ -71,6 +87,7 @@ impl Follower {
                 self.lost = Some((to.task_id, view.number));
             }
         }
+        true
     }
 
     fn begin(
@@ -125,6 +142,11 @@ fn send(
 }
 
 impl Exchange {
+    /// Whether another process is this shard by now, so that nobody must be answered any more.
+    pub(super) fn is_superseded(&self) -> bool {
+        self.lock().superseded
+    }
+
     /// What was just applied goes to whoever keeps the copy, if somebody does.
     pub(super) fn ship(&self, state: &mut State, sum: &[f32], factors: Factors) {
         let (Some(mut follower), Some(view)) = (state.follower.take(), state.view.clone()) else {
@@ -133,6 +155,7 @@ impl Exchange {
         if let Some(to) = view.follower(self.me, self.host) {
             let Factors { scale, clip, rate } = factors;
             let shipped = Shipped {
+                view: view.number,
                 layout: view.layout,
                 pieces: Vec::new(),
                 version: state.version,
@@ -144,8 +167,12 @@ impl Exchange {
                     .collect(),
                 factors: [scale, clip, rate].map(f32::to_bits),
             };
-            let tensors = state.tensors.read().expect("no update has panicked");
-            follower.ship(&view, to, shipped, sum, &tensors);
+            let tensors = Arc::clone(&state.tensors);
+            let tensors = tensors.read().expect("no update has panicked");
+            if !follower.ship(&view, to, shipped, sum, &tensors) {
+                state.superseded = true;
+                state.broken = true;
+            }
         }
         state.follower = Some(follower);
     }

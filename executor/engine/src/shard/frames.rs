@@ -104,8 +104,15 @@ pub(super) fn send_json(
     connection.send(kind, clock, &text, &[])
 }
 
-/// Sends the answer; the buffer comes back for the next push.
-pub(super) fn reply(connection: &mut Connection, answer: Answer) -> Result<Vec<f32>, WireError> {
+/// Sends the answer, unless the shard is another by now; the buffer comes back for the next push.
+pub(super) fn reply(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    answer: Answer,
+) -> Result<Vec<f32>, Broken> {
+    if exchange.is_superseded() {
+        return Err(Broken::Superseded);
+    }
     match answer {
         Answer::Parameters {
             view,

@@ -5,13 +5,34 @@
 
 use super::copy::Copy;
 use super::exchange::Exchange;
-use super::state::{Member, Phase, Standing};
+use super::state::{Member, Phase, Standing, State};
 use super::words::{Refusal, Seat};
+use crate::clock;
 use crate::wire::view::View;
 use muster_model::id::TaskId;
-use std::sync::{Arc, RwLock};
+use std::sync::{Arc, MutexGuard, RwLock};
+use std::time::Duration;
+
+/// How long the others wait for the chief's word; it may be evaluating the model.
+const ADOPTED_WITHIN: Duration = Duration::from_secs(60);
 
 impl Exchange {
+    /// Waits until the chief has said that this is the lost shard from now on, where it is to be one.
+    ///
+    /// # Errors
+    /// [`Refusal::NotAdopted`]: the chief may not have lost it at all.
+    pub(super) fn adopted(&self) -> Result<MutexGuard<'_, State>, Refusal> {
+        let began = clock::now();
+        let mut state = self.lock();
+        while self.is_heir() && state.phase == Phase::Empty && state.chief_lost.is_none() {
+            if began.elapsed() >= ADOPTED_WITHIN {
+                return Err(Refusal::NotAdopted);
+            }
+            state = self.wait_a_while(state);
+        }
+        Ok(state)
+    }
+
     /// Chief: this is the lost shard from now on. The step that comes next, which is `least` or later.
     ///
     /// # Errors
@@ -38,10 +59,16 @@ impl Exchange {
             true => copy.version,
             false => copy.clocks.get(&task).copied().unwrap_or(copy.version),
         };
-        let next = clock(seat.task);
-        if next < least {
+        if clock(seat.task) < least {
             return Err(Refusal::Change("the copy lacks steps that were answered"));
         }
+        // Under SSP and ASP all begin a view with the chief's next step, and nothing has come of it here yet.
+        let begins = !self.is_bsp() && copy.view < view.number;
+        let clock = |task: TaskId| match begins {
+            true => least,
+            false => clock(task),
+        };
+        let next = clock(seat.task);
         let member = |&task: &TaskId| Member {
             task,
             standing: match state.connected.contains_key(&task) {

@@ -13,18 +13,19 @@ pub type Expected = (usize, Option<Arc<Squeeze>>);
 
 impl Exchange {
     /// Waits until a view of at least `number` holds; the parameters that the shard has in it, and how pushes are encoded. `None` where
-    /// a newer one holds and the worker may have missed that, as steps do not wait for everyone.
+    /// a newer one holds and the worker may have missed that: steps do not wait for everyone, or what it was told went down with the
+    /// shard that this one goes on as.
     ///
     /// # Errors
-    /// [`Refusal::StaleView`] when a newer one holds already: whoever does not know it is not of it.
+    /// [`Refusal::StaleView`] when a newer one holds already: whoever does not know it is not of it; [`Refusal::NotAdopted`].
     pub fn await_view(&self, number: u64) -> Result<Option<Expected>, Refusal> {
-        let mut state = self.lock();
+        let mut state = self.adopted()?;
         loop {
             if state.number() == number || state.finished || state.chief_lost.is_some() {
                 let view = state.view.as_ref().ok_or(Refusal::NotInitialised)?;
                 return Ok(Some((load(view.pieces(self.me)), state.squeeze.clone())));
             }
-            if state.number() > number && number > 0 && self.backup() > 0 {
+            if state.number() > number && number > 0 && (self.backup() > 0 || self.is_heir()) {
                 return Ok(None);
             }
             if state.number() > number || number == 0 {
@@ -53,11 +54,6 @@ impl Exchange {
                 return Ok(self.interrupted(&state, lost, push.gradients));
             }
             match state.phase {
-                // The chief is on its way with the copy.
-                Phase::Empty if self.is_heir() => {
-                    state = self.wait(state);
-                    continue;
-                }
                 Phase::Empty => return Err(Refusal::NotInitialised),
                 Phase::Retired => return Err(Refusal::Change("this shard is not in it")),
                 Phase::Moving { .. } => {
@@ -67,7 +63,7 @@ impl Exchange {
                 Phase::Ready => {}
             }
             let present = state.number();
-            if number < present && self.backup() > 0 {
+            if number < present && (self.backup() > 0 || (self.is_heir() && !self.is_bsp())) {
                 return Ok(moved(&state, push.gradients));
             }
             if number != present {
@@ -86,6 +82,8 @@ impl Exchange {
             state.stats.dropped += 1;
             return Ok(self.parameters(&mut state, seat, push.gradients, None, None));
         }
+        // Whoever pushes has had the answer of the step before.
+        state.forget_owed(|former, task| former.clock <= clock && task == seat.task);
         let is_summed = self.backup() > 0 && state.sum.is_some();
         if is_summed && clock == state.version && state.member(seat.task).is_some() {
             // Too late by no more than the chief's word takes.
@@ -124,10 +122,16 @@ impl Exchange {
         }
     }
 
-    /// What a worker is told whose gradients were computed under a view that is over.
+    /// What a worker is told whose gradients of `clock` were computed under a view that is over. An heir has had them where every step
+    /// waits for all, or the view would not be over; they have no answer yet.
     #[must_use]
-    pub fn missed(&self) -> Answer {
-        moved(&self.lock(), Vec::new())
+    pub fn missed(&self, seat: Seat, clock: u64) -> Answer {
+        let state = self.lock();
+        let has_them = self.is_bsp() && self.backup() == 0 && state.version > clock;
+        match self.is_heir() && has_them {
+            true => self.answer_bsp(state, seat, None, clock),
+            false => moved(&state, Vec::new()),
+        }
     }
 
     /// The answer that the chief's push of `clock` still waits for, once it has decided on who went away.

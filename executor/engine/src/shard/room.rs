@@ -43,6 +43,9 @@ pub(super) enum Broken {
     Wire(#[from] WireError),
     #[error(transparent)]
     Refused(#[from] Refusal),
+    /// Its workers are to look there: an answer from here would tell them of what is no part of the model.
+    #[error("this shard lives on elsewhere by the chief's word")]
+    Superseded,
 }
 
 /// A greeted peer.
@@ -87,6 +90,10 @@ impl Room {
         };
         if let Err(broken) = attended {
             log::line(format_args!("lost {name}: {}", log::chain(&broken)));
+            if let Broken::Refused(Refusal::Adopted(_)) = &broken {
+                // Its own word, as it means more than a copy less.
+                let _ = connection.send(Kind::Adopted, 0, &[], &[]);
+            }
             if let Broken::Refused(refusal) = &broken {
                 connection.refuse(&refusal.to_string());
             }
@@ -142,7 +149,8 @@ impl Room {
         }
     }
 
-    /// Whom the peer means: this shard, or a lost one that lives here. It does from the moment that the chief asks for it.
+    /// Whom the peer means: this shard, or a lost one that lives here. It does from the moment that the first who lost it asks for it;
+    /// everyone but the chief then waits for the chief.
     fn addressed(&self, hello: &Hello) -> Result<Arc<Exchange>, String> {
         let me = self.identity.task_id;
         let to = hello.to.unwrap_or(me);
@@ -153,7 +161,8 @@ impl Room {
         if let Some(heir) = heirs.iter().find(|heir| heir.me == to) {
             return Ok(Arc::clone(heir));
         }
-        if hello.guest != Guest::Chief || !self.copies.has(to) {
+        let is_a_worker = matches!(hello.guest, Guest::Chief | Guest::Worker);
+        if !is_a_worker || !self.copies.has(to) {
             return Err(format!("PS shard {to} does not live here"));
         }
         log::line(format_args!(
@@ -162,6 +171,25 @@ impl Room {
         let heir = Arc::new(self.exchange.heir_of(to, &self.identity));
         heirs.push(Arc::clone(&heir));
         Ok(heir)
+    }
+
+    /// Lets go of lost ones that hold nothing any more, and whom nobody is connected to.
+    pub fn dismiss_heirs(&self) {
+        let is_over = |heir: &Exchange| {
+            let members = heir.membership(Duration::ZERO);
+            members.retired && members.joined == 0
+        };
+        let mut heirs = self.heirs.lock().expect("nobody panics with it");
+        heirs.retain(|heir| {
+            let over = is_over(heir);
+            if over {
+                log::line(format_args!(
+                    "PS shard {} does not live here any more: it has handed over all it held",
+                    heir.me
+                ));
+            }
+            !over
+        });
     }
 
     /// This shard's exchange and those of the lost ones that live here.
@@ -189,21 +217,21 @@ impl Room {
                     let answer =
                         match receive_push(connection, exchange, header, buffer, &mut codes)? {
                             Some((view, push)) => exchange.push(seat, view, header.clock, push)?,
-                            None => exchange.missed(),
+                            None => exchange.missed(seat, header.clock),
                         };
                     owed = matches!(answer, Answer::Gone { .. }).then_some(header.clock);
-                    buffer = reply(connection, answer)?;
+                    buffer = reply(connection, exchange, answer)?;
                 }
                 Kind::Pull => {
                     let answer = exchange.pull(seat, header.clock)?;
-                    buffer = reply(connection, answer)?;
+                    buffer = reply(connection, exchange, answer)?;
                 }
                 Kind::Clip => {
                     let factor = decode_u64(&connection.receive_meta(header)?)?;
                     exchange.clip(seat, header.clock, f64::from_bits(factor) as f32)?;
                     let answer = exchange.resume(seat, header.clock);
                     owed = matches!(answer, Answer::Gone { .. }).then_some(header.clock);
-                    buffer = reply(connection, answer)?;
+                    buffer = reply(connection, exchange, answer)?;
                 }
                 Kind::Keep => exchange.keep(seat, header.clock)?,
                 Kind::Held => receive_held(connection, exchange, header, seat)?,
@@ -219,7 +247,7 @@ impl Room {
                     if let Some(clock) = owed.take().filter(|_| exchange.is_bsp()) {
                         let answer = exchange.resume(seat, clock);
                         owed = matches!(answer, Answer::Gone { .. }).then_some(clock);
-                        buffer = reply(connection, answer)?;
+                        buffer = reply(connection, exchange, answer)?;
                     }
                 }
                 Kind::Adopt => self.receive_adoption(connection, exchange, header, seat)?,
@@ -228,7 +256,7 @@ impl Room {
                     let clock = clock.ok_or(WireError::Unexpected { got: header.kind })?;
                     let answer = exchange.resume(seat, clock);
                     owed = matches!(answer, Answer::Gone { .. }).then_some(clock);
-                    buffer = reply(connection, answer)?;
+                    buffer = reply(connection, exchange, answer)?;
                 }
                 Kind::Ask => {
                     let guests = exchange.guests(seat)?;

@@ -139,6 +139,7 @@ fn watch(room: &Room, stop: &StopFlag) -> End {
     let passed =
         |since: Option<Instant>, limit: Duration| since.is_some_and(|at| at.elapsed() >= limit);
     loop {
+        room.dismiss_heirs();
         let members = membership(room, Duration::from_millis(100));
         let departed = members.left + members.lost;
         if members.broken {

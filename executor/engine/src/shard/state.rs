@@ -93,6 +93,8 @@ pub(super) struct State {
     pub finished: bool,
     /// A peer shard went away in the middle of a move.
     pub broken: bool,
+    /// The chief has made another process this shard, as it lost the way here.
+    pub superseded: bool,
     /// Steps applied under BSP.
     pub version: u64,
     /// Optimizer updates applied: steps under BSP, pushes otherwise.
@@ -138,6 +140,7 @@ impl State {
             phase: Phase::Empty,
             finished: false,
             broken: false,
+            superseded: false,
             version: 0,
             updates: 0,
             members: Vec::new(),
@@ -254,16 +257,32 @@ impl State {
         }
     }
 
-    /// Makes `change` the view that holds from step `from` on. `owed` are they who have pushed the step before and wait. The members
-    /// who stay keep their clocks' order; whoever is new was a guest.
-    pub fn install(&mut self, from: u64, change: &Change, owes_answers: bool) {
+    /// Nobody owes these the answer of a former view's last step any more.
+    pub fn forget_owed(&mut self, is_settled: impl Fn(&Former, TaskId) -> bool) {
+        for former in &mut self.former {
+            let mut owed = std::mem::take(&mut former.owed);
+            owed.retain(|(task, _)| !is_settled(former, *task));
+            former.owed = owed;
+        }
+        self.former.retain(|former| !former.owed.is_empty());
+    }
+
+    /// Makes `change` the view that holds from step `from` on. Answers of the step before are owed to those who have pushed it and wait,
+    /// and with `also_awaited` to those who may yet come with it. The members who stay keep their clocks' order; whoever is new was a
+    /// guest.
+    pub fn install(&mut self, from: u64, change: &Change, owes_answers: bool, also_awaited: bool) {
         let mut before = std::mem::take(&mut self.members);
         if owes_answers {
             let owed = before
                 .iter_mut()
                 .filter(|member| {
                     let waits = member.clock == from && member.answered < from;
-                    waits && member.standing == Standing::Joined
+                    waits
+                        && match member.standing {
+                            Standing::Joined => true,
+                            Standing::Awaited => also_awaited,
+                            Standing::Left | Standing::Lost | Standing::Dropped => false,
+                        }
                 })
                 .map(|member| (member.task, std::mem::take(&mut member.spare)))
                 .collect();
@@ -273,7 +292,7 @@ impl State {
                 deltas: self.deltas.clone(),
                 owed,
             });
-            self.former.retain(|former| !former.owed.is_empty());
+            self.forget_owed(|former, task| former.clock == from && change.gone.contains(&task));
         }
         for &task in &change.view.workers {
             let at = before.iter().position(|member| member.task == task);

@@ -77,7 +77,12 @@ impl Exchange {
                 };
                 let buffer = std::mem::take(&mut member.spare);
                 let deltas = state.deltas.clone();
-                return self.parameters(&mut state, seat, buffer, None, deltas);
+                // Who comes to an heir may not have heard of the view.
+                let view = state
+                    .view
+                    .clone()
+                    .filter(|_| pushed.is_none() && self.is_heir());
+                return self.parameters(&mut state, seat, buffer, view, deltas);
             }
             if let Some(sum) = state.sum.as_ref().filter(|_| state.is_chief(seat.task)) {
                 let square = sum.square;

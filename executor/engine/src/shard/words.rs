@@ -77,6 +77,10 @@ pub enum Refusal {
     NotInitialised,
     #[error("the shard already has its parameters")]
     AlreadyInitialised,
+    #[error("the chief did not say in time that the lost shard goes on here")]
+    NotAdopted,
+    #[error("PS shard {0} lives here now, by the chief's word")]
+    Adopted(TaskId),
     #[error("only the chief may do this")]
     NotChief,
     #[error("worker {0} is connected or has left; a view's worker joins once")]

@@ -39,6 +39,8 @@ pub enum WireError {
     Malformed(&'static str),
     #[error("the peer refused: {0}")]
     Refused(String),
+    #[error("the chief has made the peer the shard that this one was")]
+    Adopted,
     #[error("turned the peer away: {0}")]
     TurnedAway(String),
 }
@@ -219,12 +221,13 @@ impl Connection {
 
     /// What a frame means that is not the answer: the peer's reason where it refuses.
     pub fn unexpected(&mut self, header: Header) -> WireError {
-        if header.kind != Kind::Refused {
-            return WireError::Unexpected { got: header.kind };
-        }
-        match self.receive_meta(header) {
-            Ok(reason) => WireError::refused(&reason),
-            Err(error) => error,
+        match header.kind {
+            Kind::Refused => match self.receive_meta(header) {
+                Ok(reason) => WireError::refused(&reason),
+                Err(error) => error,
+            },
+            Kind::Adopted => WireError::Adopted,
+            got => WireError::Unexpected { got },
         }
     }
 

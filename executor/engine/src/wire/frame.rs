@@ -17,7 +17,7 @@
 pub const HEADER_BYTES: usize = 32;
 
 /// Both ends must speak the same; tasks of one revision of a job come from one release.
-pub const PROTOCOL_VERSION: u16 = 3;
+pub const PROTOCOL_VERSION: u16 = 4;
 
 /// Longest small part of any frame: a view names every piece of every shard.
 pub const MAX_META_BYTES: u32 = 4 << 20;
@@ -102,6 +102,8 @@ pub enum Kind {
     Held = 32,
     /// → give me what the worker of the small part's id holds back.
     Fetch = 33,
+    /// follower → shard: whose copy was kept here lives here now, by the chief's word, and is what sent this no more.
+    Adopted = 34,
 }
 
 /// A decoded header.
@@ -182,7 +184,7 @@ impl Header {
 }
 
 impl Kind {
-    const ALL: [Self; 33] = [
+    const ALL: [Self; 34] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -216,6 +218,7 @@ impl Kind {
         Self::Keep,
         Self::Held,
         Self::Fetch,
+        Self::Adopted,
     ];
 
     fn from_wire(value: u16) -> Option<Self> {
@@ -237,7 +240,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(
-            kind in 0usize..33, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
+            kind in 0usize..34, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
         ) {
             let header = Header { kind: Kind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));

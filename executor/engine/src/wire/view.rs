@@ -81,6 +81,8 @@ pub struct Handover {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Shipped {
+    /// Number of the view that holds.
+    pub view: u64,
     pub layout: u64,
     /// What it holds; only with the whole copy.
     #[serde(default)]
@@ -104,7 +106,10 @@ impl View {
             .position(|holder| holder.task_id == shard)?;
         let (before, after) = self.shards.split_at(at);
         let mut others = after[1..].iter().chain(before);
-        others.find(|holder| holder.task_id != host)
+        // A lost one may live there too.
+        let here = self.shards.iter().find(|holder| holder.task_id == host);
+        let here = here.map(|holder| &holder.address);
+        others.find(|holder| holder.task_id != host && Some(&holder.address) != here)
     }
 
     /// Rank of a worker.
