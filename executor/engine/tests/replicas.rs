@@ -112,6 +112,9 @@ fn a_replacement_takes_over_from_the_copy() {
     finish(&mut revision, 1);
     let chief = revision.chief().log();
     assert!(chief.contains("the same to the bit"), "{chief}");
+    // The heir lived with the next shard, until all it held was elsewhere.
+    let host = revision.task(Role::PsShard { index: 2 }).log();
+    assert!(host.contains("does not live here any more"), "{host}");
     assert_eq!(rig.final_sha256(1), undisturbed(3), "{}", revision.logs());
 }
 

@@ -26,6 +26,8 @@ pub struct Job {
     pub optimizer: Optimizer,
     pub clip_norm: Option<f64>,
     pub codecs: Option<Codecs>,
+    /// Whether shards that are started from now on have followers.
+    pub replicated: bool,
     pub stop: StopFlag,
     pub shards: Vec<JoinHandle<End>>,
 }
@@ -133,6 +135,7 @@ impl Job {
             optimizer,
             clip_norm,
             codecs: None,
+            replicated: false,
             stop: StopFlag::new(Duration::from_secs(10)),
             shards: Vec::new(),
         }
@@ -159,8 +162,11 @@ impl Job {
             secret: "s".repeat(64),
         };
         let recipe = self.recipe();
-        let exchange =
+        let mut exchange =
             Exchange::new(me, recipe, self.consistency, BATCH).clipped(self.clip_norm.is_some());
+        if self.replicated {
+            exchange = exchange.with_follower(identity.clone());
+        }
         let shard = Shard::bind("127.0.0.1", identity, exchange).unwrap();
         let address = shard.address().to_string();
         let stop = self.stop.clone();

@@ -1,0 +1,125 @@
+//! A wire that can be cut: what goes to an address over it stops when a test says so, while both ends live on.
+#![allow(dead_code, reason = "each test file uses its part of it")]
+#![expect(clippy::disallowed_methods, reason = "tests wait with a time limit")]
+
+use std::io::{Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::thread;
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const OPEN: u8 = 0;
+/// Answers do not come back.
+const MUTE: u8 = 1;
+/// Nothing passes, and nobody gets in.
+const CUT: u8 = 2;
+
+#[derive(Debug, Default)]
+struct Wire {
+    mode: AtomicU8,
+    /// Bytes of answers that did not come back.
+    swallowed: AtomicU64,
+    /// How many came in, and their ends.
+    visits: AtomicU64,
+    guests: Mutex<Vec<TcpStream>>,
+}
+
+/// Listens, and passes on whatever comes to one address.
+#[derive(Debug)]
+pub struct Relay {
+    address: String,
+    wire: Arc<Wire>,
+}
+
+impl Relay {
+    pub fn to(target: &str) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let wire = Arc::<Wire>::default();
+        let (inside, target) = (Arc::clone(&wire), target.to_owned());
+        thread::spawn(move || {
+            for guest in listener.incoming() {
+                if inside.mode.load(Ordering::SeqCst) == CUT {
+                    return;
+                }
+                inside.join(guest.unwrap(), TcpStream::connect(&target).unwrap());
+            }
+        });
+        Self { address, wire }
+    }
+
+    pub fn address(&self) -> String {
+        self.address.clone()
+    }
+
+    /// From now on no answer comes back.
+    pub fn mute(&self) {
+        self.wire.mode.store(MUTE, Ordering::SeqCst);
+    }
+
+    /// How many came in.
+    pub fn visits(&self) -> u64 {
+        self.wire.visits.load(Ordering::SeqCst)
+    }
+
+    /// Waits until an answer was swallowed.
+    pub fn wait_for_an_answer(&self) {
+        let began = Instant::now();
+        while self.wire.swallowed.load(Ordering::SeqCst) == 0 {
+            assert!(began.elapsed() < PATIENCE, "nothing was answered");
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Everyone who came in sees the connection closed, and nobody comes in any more. The other end notices nothing.
+    pub fn cut(&self) {
+        self.wire.mode.store(CUT, Ordering::SeqCst);
+        for guest in self.wire.guests.lock().unwrap().drain(..) {
+            let _ = guest.shutdown(Shutdown::Both);
+        }
+        // The listener goes with the thread that accepts.
+        let _ = TcpStream::connect(&self.address);
+    }
+}
+
+impl Wire {
+    fn join(self: &Arc<Self>, guest: TcpStream, host: TcpStream) {
+        self.visits.fetch_add(1, Ordering::SeqCst);
+        guest.set_nodelay(true).unwrap();
+        host.set_nodelay(true).unwrap();
+        self.guests.lock().unwrap().push(guest.try_clone().unwrap());
+        let there = (guest.try_clone().unwrap(), host.try_clone().unwrap());
+        let back = (host, guest);
+        let (wire, wire_back) = (Arc::clone(self), Arc::clone(self));
+        thread::spawn(move || wire.pass(there, false));
+        thread::spawn(move || wire_back.pass(back, true));
+    }
+
+    fn pass(&self, (mut from, mut to): (TcpStream, TcpStream), answers: bool) {
+        let mut bytes = vec![0; 64 << 10];
+        loop {
+            let count = from.read(&mut bytes).unwrap_or(0);
+            let mode = self.mode.load(Ordering::SeqCst);
+            if count == 0 {
+                // Who was cut off leaves the other end open.
+                if mode != CUT {
+                    let _ = to.shutdown(Shutdown::Both);
+                }
+                return;
+            }
+            match (mode, answers) {
+                (OPEN, _) | (MUTE, false) => {
+                    if to.write_all(&bytes[..count]).is_err() {
+                        return;
+                    }
+                }
+                _ => {
+                    self.swallowed.fetch_add(count as u64, Ordering::SeqCst);
+                }
+            }
+        }
+    }
+}
