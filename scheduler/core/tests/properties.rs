@@ -416,7 +416,7 @@ proptest! {
 }
 
 proptest! {
-    #![proptest_config(cases(1_000))]
+    #![proptest_config(cases(10_000))]
 
     /// Who turns whom out, beside all that the policy does.
     #[test]

@@ -172,7 +172,9 @@ impl Facts<'_> {
                     settled.take(Action::Up);
                 }
                 let runs = settled.state == JobState::Running;
-                if job.intent == Intent::Suspend && runs && is_whole(job) {
+                // Who has to leave a drained node stands still where it comes next.
+                let may_stay = !self.is_on_drained(job);
+                if job.intent == Intent::Suspend && runs && may_stay && is_whole(job) {
                     let why = "suspended by its owner".to_owned();
                     settled.take(Action::Suspend { why });
                 }
@@ -210,15 +212,17 @@ impl Facts<'_> {
             return Some(loss);
         }
         // Its GPUs are there, and it will never get them again.
-        let mut homes = job
-            .held_tasks()
-            .filter(|task| self.drained.contains(&task.node));
-        let is_drained = job.state == JobState::Suspended && homes.next().is_some();
+        let is_drained = job.state == JobState::Suspended && self.is_on_drained(job);
         let cause = RequeueCause::Resize;
         is_drained.then(|| Ending::Stop {
             then: AfterStop::Requeue { cause },
             why: "its node is drained".to_owned(),
         })
+    }
+
+    fn is_on_drained(&self, job: &Job) -> bool {
+        job.held_tasks()
+            .any(|task| self.drained.contains(&task.node))
     }
 
     /// Lost tasks of a job that can do without them: workers, and one shard that has a copy. Its exchange has gone on without them already; the plan follows.
