@@ -1,6 +1,6 @@
 //! A prefix in a bucket. Names are relative to it.
 
-use futures::stream::{BoxStream, StreamExt as _, TryStreamExt as _};
+use futures::stream::{self, BoxStream, StreamExt as _, TryStreamExt as _};
 use muster_model::place::{BucketAddress, Service};
 use object_store::aws::AmazonS3Builder;
 use object_store::azure::MicrosoftAzureBuilder;
@@ -8,7 +8,7 @@ use object_store::gcp::GoogleCloudStorageBuilder;
 use object_store::multipart::{MultipartStore, PartId};
 use object_store::path::Path;
 use object_store::{
-    ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
+    GetOptions, ObjectStore, ObjectStoreExt as _, PutMode, PutOptions, PutPayload, UpdateVersion,
 };
 use std::io;
 use std::ops::Range;
@@ -184,21 +184,38 @@ impl Bucket {
         }
     }
 
-    /// A large object as it comes; `None` when there is none.
+    /// A large object as it comes; `None` when there is none. It is read in parts, because one request has a time limit that a large
+    /// object, or a reader who takes his time, would exceed.
     ///
     /// # Errors
-    /// [`ObjectsError::Request`]; later failures come with the content.
+    /// [`ObjectsError::Request`]; later failures come with the content, among them that the object is another one meanwhile.
     pub async fn download(&self, name: &str) -> Result<Option<Download>, ObjectsError> {
-        let found = match self.objects.get(&self.path(name)).await {
+        let path = self.path(name);
+        let meta = match self.objects.head(&path).await {
             Err(object_store::Error::NotFound { .. }) => return Ok(None),
-            found => found.map_err(self.failed("read", name))?,
+            found => found.map_err(self.failed("look for", name))?,
         };
+        let (objects, bytes, tag) = (Arc::clone(&self.objects), meta.size, meta.e_tag);
+        let parts = stream::try_unfold(0, move |at| {
+            let (objects, path, tag) = (Arc::clone(&objects), path.clone(), tag.clone());
+            async move {
+                if at >= bytes {
+                    return Ok::<_, io::Error>(None);
+                }
+                let end = (at + PART_BYTES as u64).min(bytes);
+                let options = GetOptions {
+                    range: Some((at..end).into()),
+                    if_match: tag,
+                    ..GetOptions::default()
+                };
+                let part = objects.get_opts(&path, options).await;
+                let part = part.map_err(io::Error::other)?.bytes().await;
+                Ok(Some((Vec::from(part.map_err(io::Error::other)?), end)))
+            }
+        });
         Ok(Some(Download {
-            bytes: found.meta.size,
-            content: found
-                .into_stream()
-                .map(|piece| piece.map(Vec::from).map_err(io::Error::other))
-                .boxed(),
+            bytes,
+            content: parts.boxed(),
         }))
     }
 
@@ -236,9 +253,10 @@ impl Bucket {
             Ok(_) => Ok(true),
             Err(
                 object_store::Error::Precondition { .. }
-                | object_store::Error::AlreadyExists { .. }
-                | object_store::Error::NotFound { .. },
+                | object_store::Error::AlreadyExists { .. },
             ) => Ok(false),
+            // What was read is gone. Where nothing was read, it is the bucket that is not there.
+            Err(object_store::Error::NotFound { .. }) if read.is_some() => Ok(false),
             Err(source) => Err(self.failed("write", name)(source)),
         }
     }

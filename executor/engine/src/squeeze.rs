@@ -10,7 +10,7 @@
 use crate::assign::{Piece, common};
 use crate::compress::{
     CHUNK, Codec, CodecConfig, Codecs, DecodeError, Encoding, Feedback, HalfFormat, Key, Mode,
-    Plan, PlanError, Rounding, State, build,
+    Norm, Plan, PlanError, Rounding, State, build,
 };
 use crate::model::Block;
 use std::ops::Range;
@@ -213,13 +213,21 @@ impl Part {
     }
 }
 
+/// QSGD for what makes its own errors up: by the Euclidean norm of a bucket its few levels are so far apart that an error is larger
+/// than what it was made of, and feedback would add errors up without end.
+pub(crate) fn by_largest(bits: u8, bucket: usize) -> CodecConfig {
+    CodecConfig::Qsgd {
+        bits,
+        bucket,
+        norm: Norm::Largest,
+    }
+}
+
 /// The codec of the answers, where pushes go by `config`.
 fn back(config: CodecConfig) -> CodecConfig {
     match config {
-        CodecConfig::None {}
-        | CodecConfig::OneBit {}
-        | CodecConfig::Half { .. }
-        | CodecConfig::Qsgd { .. } => config,
+        CodecConfig::None {} | CodecConfig::OneBit {} | CodecConfig::Half { .. } => config,
+        CodecConfig::Qsgd { bits, bucket, .. } => by_largest(bits, bucket),
         CodecConfig::TernGrad { .. }
         | CodecConfig::TopK { .. }
         | CodecConfig::Threshold { .. }
@@ -267,7 +275,12 @@ mod tests {
             CodecConfig::Qsgd {
                 bits: 8,
                 bucket: 512,
-                norm: crate::compress::Norm::Largest,
+                norm: Norm::Largest,
+            },
+            CodecConfig::Qsgd {
+                bits: 4,
+                bucket: 4096,
+                norm: Norm::Euclidean,
             },
             CodecConfig::TopK {
                 density: 0.01,

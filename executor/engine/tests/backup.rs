@@ -134,7 +134,9 @@ fn the_chief_is_told_of_a_loss_that_holds_nobody_up() {
                 chief
                     .change(2, workers, &addresses, step + 1, gone)
                     .unwrap();
-                reply = chief.resume(&gradients(0, step), &mut parameters, &forever).unwrap();
+                reply = chief
+                    .resume(&gradients(0, step), &mut parameters, &forever)
+                    .unwrap();
             }
             let Reply::Parameters { clock, .. } = reply else {
                 panic!("{reply:?}");

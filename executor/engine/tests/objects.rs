@@ -247,6 +247,10 @@ fn without_the_store_training_does_not_begin_and_says_why() {
         });
     let failure = failure.expect("it says why it ended");
     assert!(failure.contains("s3://no-such-bucket/x"), "{failure}");
+    assert!(
+        !failure.contains("again and again"),
+        "nobody else is to blame: {failure}"
+    );
 }
 
 fn wait(what: &str, done: impl Fn() -> bool) {

@@ -25,11 +25,9 @@ pub struct Parts {
 /// The averages so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Noise {
-    /// Of |G|², and of tr(Σ) of one example.
+    /// Of |G|², and of tr(Σ) of one example. Both begin at 0 with the same weights, which their ratio is free of.
     square: f64,
     trace: f64,
-    /// Sum of their weights: what the averages are to be divided by.
-    weight: f64,
 }
 
 impl Noise {
@@ -51,7 +49,6 @@ impl Noise {
             |average: &mut f64, new: f64| *average = KEEPS * *average + (1.0 - KEEPS) * new;
         follow(&mut self.square, square);
         follow(&mut self.trace, trace);
-        follow(&mut self.weight, 1.0);
     }
 
     /// In examples; `None` before there is a sound estimate.

@@ -1,7 +1,7 @@
 //! The settings of codecs, and the optimizer that one of them needs.
 
 use super::Errors;
-use crate::spec::{CodecConfig, Engine, JobSpec, Optimizer};
+use crate::spec::{Algorithm, CodecConfig, Engine, JobSpec, Optimizer};
 
 const MAX_NAMED: usize = 64;
 
@@ -15,6 +15,12 @@ impl JobSpec {
             &"with a codec",
             self.exchange.averaging.is_none(),
             "none with exchange.averaging: codecs are for gradients, and parameters are averaged",
+        );
+        errors.check(
+            "exchange.algorithm",
+            &self.exchange.algorithm,
+            self.exchange.algorithm == Algorithm::Auto,
+            "auto with exchange.compression: encoded gradients go a way of their own",
         );
         check_codec(errors, engine, "exchange.compression.codec", codecs.codec);
         errors.check(

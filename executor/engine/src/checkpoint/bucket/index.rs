@@ -6,11 +6,16 @@ use crate::checkpoint::Manifest;
 use muster_model::checkpoint::Candidate;
 use muster_objects::Version;
 use serde::{Deserialize, Serialize};
+use std::thread;
+use std::time::Duration;
 
 const INDEX: &str = "index.json";
 
 /// At most two revisions write at a time, and one of them is fenced at its next attempt.
-const TRIES: usize = 16;
+const TRIES: u32 = 16;
+
+/// Once more before each further try: a few seconds in all.
+const PAUSE: Duration = Duration::from_millis(30);
 
 /// The content of `index.json`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -128,7 +133,8 @@ impl JobBucket {
     /// Changes the index unless a newer revision has started. `change` may be called again with what somebody else has made of it,
     /// and so may find its own work done.
     pub(super) fn update(&self, change: impl Fn(&mut Index)) -> Result<(), CheckpointError> {
-        for _ in 0..TRIES {
+        for attempt in 0..TRIES {
+            thread::sleep(PAUSE * attempt);
             let (before, version) = self.read_index()?;
             self.judge(&before)?;
             let mut after = before.clone();

@@ -295,7 +295,9 @@ impl<'a> AllReduce<'a> {
             },
             ..Head::default()
         };
-        let measures = self.cut.workers.len() > 1 && step.is_multiple_of(noise::EVERY);
+        // Of what codecs make of gradients, feedback among it, the norms say nothing.
+        let measures =
+            self.cut.workers.len() > 1 && self.coded.is_none() && step.is_multiple_of(noise::EVERY);
         let step = Step {
             number: step,
             cut: &self.cut,

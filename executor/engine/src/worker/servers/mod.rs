@@ -180,7 +180,9 @@ impl<'a> Servers<'a> {
                             return Ok(Settled::Over);
                         }
                         Decision::WaitOn if !patience() => Reply::GaveUp,
-                        Decision::WaitOn => self.shards.wait_on(gradients, parameters, &patience)?,
+                        Decision::WaitOn => {
+                            self.shards.wait_on(gradients, parameters, &patience)?
+                        }
                         Decision::GoOn if self.bulk_synchronous => {
                             self.shards.resume(gradients, parameters, &patience)?
                         }

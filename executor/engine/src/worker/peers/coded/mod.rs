@@ -18,11 +18,12 @@ mod units;
 use super::head::HEAD;
 use crate::collective::{Algorithm, Group, Reduced, all_reduce};
 use crate::compress::{
-    CHUNK, Codec, CodecConfig, Codecs, Encoding, Feedback, HalfFormat, Key, Mode, Norm, Plan,
-    PlanError, Plane, Rounding, State, build,
+    CHUNK, Codec, CodecConfig, Codecs, Encoding, Feedback, HalfFormat, Key, Mode, Plan, PlanError,
+    Plane, Rounding, State, build,
 };
 use crate::fabric::{FabricError, Mesh};
 use crate::model::Block;
+use crate::squeeze::by_largest;
 use std::ops::Range;
 use std::sync::Arc;
 use units::{Unit, deal, decode, own_units, span, trade, units};
@@ -335,13 +336,10 @@ fn mixed(seed: u64, number: u64) -> u64 {
 /// The codec of sums, where gradients go by `config`.
 fn back(config: CodecConfig) -> CodecConfig {
     match config {
-        CodecConfig::None {} | CodecConfig::Half { .. } | CodecConfig::Qsgd { .. } => config,
+        CodecConfig::None {} | CodecConfig::Half { .. } => config,
+        CodecConfig::Qsgd { bits, bucket, .. } => by_largest(bits, bucket),
         // A sign on this leg too goes astray at smaller rates.
-        CodecConfig::OneBit {} => CodecConfig::Qsgd {
-            bits: 4,
-            bucket: 512,
-            norm: Norm::Largest,
-        },
+        CodecConfig::OneBit {} => by_largest(4, 512),
         // Three levels are further off than what they stand for, which no feedback makes up for.
         CodecConfig::TernGrad { .. } => CodecConfig::Half {
             format: HalfFormat::Bf16,

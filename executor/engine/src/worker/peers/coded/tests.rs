@@ -1,6 +1,7 @@
 //! Both legs between real tasks: what was said and what is held back is all that there was.
 
 use super::*;
+use crate::compress::Norm;
 use crate::fabric::{Credentials, Fabric, Options, Port, View};
 use crate::model::Role;
 use muster_model::id::{JobId, TaskId};
