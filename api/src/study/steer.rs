@@ -12,12 +12,10 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use muster_model::id::StudyId;
 use muster_model::spec::FieldError;
-use muster_model::study::StudyOrder;
+use muster_model::study::{MAX_TRIALS, StudyOrder};
 use muster_model::view::{StudyExtension, StudyView};
 use muster_store::StoreError;
 use muster_store::study::{self, Outcome};
-
-const MOST_TRIALS: u32 = 100_000;
 
 type Stated = Result<(StatusCode, Json<StudyView>), Refusal>;
 
@@ -69,14 +67,20 @@ pub async fn extend(
     body: Document<StudyExtension>,
 ) -> Stated {
     let trials = body.value.trials;
-    if !(1..=MOST_TRIALS).contains(&trials) {
+    let mut tx = app.begin(&caller).await?;
+    let limit = wire::shown(&mut tx, &caller, id).await?.trials.limit;
+    let most = MAX_TRIALS.saturating_sub(limit);
+    if !(1..=most).contains(&trials) {
         let error = FieldError {
             field: "trials".to_owned(),
             value: trials.to_string(),
-            expected: format!("1 to {MOST_TRIALS}"),
+            expected: format!(
+                "1 to {most}: a study has {MAX_TRIALS} trials at most, and this one may have {limit}"
+            ),
         };
         return Err(Refusal::of_fields(Kind::InvalidBody, vec![error]));
     }
+    drop(tx);
     state(&app, &caller, id, "extend", StudyOrder::Extend { trials }).await
 }
 

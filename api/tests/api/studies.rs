@@ -126,4 +126,9 @@ async fn only_studies_without_a_job_are_asked_and_told() {
         .post(RED, &place(&made["id"], "/extend"), &json!({"trials": 0}))
         .await;
     assert_eq!(none.status, 422);
+    // Together with those that it has.
+    let all = json!({"trials": 100_000});
+    let refused = world.post(RED, &place(&made["id"], "/extend"), &all).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.problem().errors[0].field, "trials");
 }
