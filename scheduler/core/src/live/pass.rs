@@ -28,8 +28,8 @@ pub(crate) struct Rest {
 }
 
 /// A plan is complete: passes follow each other, each on the state that the one before leaves, until one changes nothing. What a
-/// start or a stop leaves is so given away in the same round, and planning again on the state after the plan changes nothing. It
-/// ends, because every pass but the last stops a running job or starts a waiting one, and neither is undone in the same round.
+/// start or a stop leaves is so given away in the same round, and planning again on the state after the plan changes nothing, unless
+/// somebody stands still or is to. It ends, because every pass but the last stops a running job or starts a waiting one, and neither is undone in the same round.
 pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     evict(world);
     // First, since a job that is being resized already could only be stopped for its quota.
