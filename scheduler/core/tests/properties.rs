@@ -218,8 +218,11 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
     // Who stands still, or is to, leaves what the policy sees and comes back into it: rounds after that may decide anew.
     let turns = |job: &Job| job.intent == Intent::Suspend || job.state == JobState::Suspended;
     let somebody_turns = snapshot.jobs.iter().any(turns) || after.jobs.iter().any(turns);
+    if somebody_turns {
+        return Ok(after);
+    }
     prop_assert!(
-        changes.is_empty() || somebody_turns,
+        changes.is_empty(),
         "then {changes:#?}\nfirst {:#?}",
         first
             .decisions
