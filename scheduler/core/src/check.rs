@@ -252,12 +252,17 @@ impl<'s> Checker<'s> {
         if job.exclusive && job.intent != muster_model::job::Intent::Suspend {
             wrong("which is exclusive");
         }
-        if !job.leaving.is_empty()
-            || job
-                .tasks
-                .iter()
-                .any(|task| task.state != TaskState::Running)
-        {
+        // A worker of a command may be done before the others.
+        let is_done = |task: &Task| {
+            let outcome = match &task.state {
+                TaskState::Released { outcome } => outcome,
+                _ => return false,
+            };
+            job.command.is_some() && *outcome == Outcome::Exited { code: 0 }
+        };
+        let is_up = |task: &Task| task.state == TaskState::Running;
+        let all = job.tasks.iter().all(|task| is_up(task) || is_done(task));
+        if !job.leaving.is_empty() || !all || !job.tasks.iter().any(is_up) {
             wrong("not all of whose tasks are up");
         }
     }
@@ -271,8 +276,9 @@ impl<'s> Checker<'s> {
         if job.intent != muster_model::job::Intent::Run {
             wrong("against its owner's intent");
         }
-        let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
-        let workers = || job.tasks.iter().filter(is_worker);
+        let is_there =
+            |task: &&Task| matches!(task.role, Role::Worker { .. }) && !is_gone(&task.state);
+        let workers = || job.tasks.iter().filter(is_there);
         if workers().any(|task| task.state != TaskState::Suspended) || workers().next().is_none() {
             wrong("not all of whose workers stand still");
         }

@@ -218,10 +218,11 @@ impl Job {
         tasks.filter(|task| !task.state.is_released())
     }
 
-    /// Whether all of its workers stand still.
+    /// Whether all of its workers stand still that have not ended.
     #[must_use]
     pub fn stands_still(&self) -> bool {
-        let mut workers = self.tasks.iter().filter(|task| task.is_worker()).peekable();
+        let there = |task: &&Task| task.is_worker() && !task.state.is_released();
+        let mut workers = self.tasks.iter().filter(there).peekable();
         self.state == JobState::Suspended
             && workers.peek().is_some()
             && workers.all(|task| task.state == TaskState::Suspended)

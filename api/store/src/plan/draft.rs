@@ -204,6 +204,9 @@ impl Draft {
         if phase.is_terminal() {
             self.finished_at = Some(now);
         }
+        if phase == JobPhase::Queued {
+            self.turned_at = Some(now);
+        }
         Ok(())
     }
 

@@ -301,13 +301,14 @@ pub async fn extend(
     };
     let done = sqlx::query!(
         "update job set spec = $2, phase = $3, state = $4, waiting = $5, finished = null, failed = null, finished_at = null,
-                not_before = null
+                not_before = null, turned_at = $6
          where id = $1 and phase = 'succeeded'",
         id.0,
         Json(spec) as _,
         state.phase().as_str(),
         Json(&state) as _,
-        Json(not_considered()) as _
+        Json(not_considered()) as _,
+        now
     )
     .execute(&mut *conn)
     .await?;

@@ -40,7 +40,8 @@ impl Sizes {
     ) -> Self {
         let min = shape.workers.min;
         let present = present_workers.min(shape.workers.max);
-        let max = estimate.most.0.max(min).max(present);
+        let most = estimate.most.0.min(shape.workers.max);
+        let max = most.max(min).max(present);
         let mut best = 0.0;
         let gpus = shape.worker.gpus.max(1);
         let mut local = vec![0.0; (max.saturating_mul(gpus)) as usize];

@@ -380,12 +380,13 @@ impl Facts<'_> {
     }
 }
 
-/// Whether the whole gang is up and can stand still, and nobody comes or goes.
+/// Whether the whole gang is up and can stand still, and nobody comes or goes. Of a command some may be done already.
 pub(crate) fn is_whole(job: &Job) -> bool {
+    let is_done = |task: &Task| job.command.is_some() && has_ended_well(task);
     job.suspends
         && job.leaving.is_empty()
-        && !job.tasks.is_empty()
-        && job.tasks.iter().all(Task::is_up)
+        && job.tasks.iter().any(Task::is_up)
+        && job.tasks.iter().all(|task| task.is_up() || is_done(task))
 }
 
 fn is_charge(action: &Action) -> bool {
@@ -417,6 +418,12 @@ fn done(job: &Job) -> Option<String> {
     };
     (workers.peek().is_some() && workers.all(has_ended_well))
         .then(|| format!("{who} ended with code 0"))
+}
+
+/// Workers of a command that are done before the others.
+pub(crate) fn done_workers(job: &Job) -> u32 {
+    let is_done = |task: &&Task| job.command.is_some() && task.is_worker() && has_ended_well(task);
+    u32::try_from(job.tasks.iter().filter(is_done).count()).unwrap_or(u32::MAX)
 }
 
 fn has_ended_well(task: &Task) -> bool {

@@ -7,7 +7,7 @@ use super::gang::{Placed, Shape, add};
 use super::memory::Memory;
 use super::outlook::Sizing;
 use super::resize::gone_workers;
-use super::settle::{Settled, once_gone, settle};
+use super::settle::{Settled, done_workers, once_gone, settle};
 use super::standing::{Standing, gpus_of};
 use super::turns;
 use crate::estimate::Estimate;
@@ -18,6 +18,7 @@ use crate::problem::{self, Demand, Part, Problem};
 use crate::snapshot::{Job, Node, Snapshot, Task};
 use muster_model::id::{NodeId, TaskId, TenantId};
 use muster_model::job::JobState;
+use muster_model::spec::Range;
 use muster_model::task::Role;
 use std::collections::{BTreeMap, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
@@ -143,13 +144,23 @@ impl<'a> World<'a> {
 
     fn add(&mut self, settled: Settled<'a>, tenant: u32, nodes: &NodeIndex, memory: &mut Memory) {
         let job = settled.job;
+        let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
+        // What is left of a command some of whose workers are done is neither grown nor filled up: they would begin anew.
+        let done = done_workers(job);
+        let left = job.size().0.saturating_sub(done);
+        let is_partly_done = standing.stays() && done > 0 && left > 0;
         let shape = Shape {
-            workers: job.workers,
+            workers: match is_partly_done {
+                true => Range {
+                    min: left,
+                    max: left,
+                },
+                false => job.workers,
+            },
             ps_shards: job.ps_shards,
             worker: job.worker,
             ps_shard: job.ps_shard,
         };
-        let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
         let (leave, resized) = match settled.actions.last() {
             Some(Action::Resize { leave, .. }) => (leave.clone(), true),
             _ => (Vec::new(), false),
@@ -179,6 +190,7 @@ impl<'a> World<'a> {
             }
         }
         let (workers, shards) = job.size();
+        let workers = if is_partly_done { left } else { workers };
         let size = (workers - gone_workers(job, &leave), shards);
         let places = job.tasks.iter().map(|task| nodes.find(task.node));
         let kinds = self.problem.kinds.len();
