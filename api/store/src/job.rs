@@ -74,6 +74,10 @@ pub enum IntentOutcome {
         phase: JobPhase,
         intent: Intent,
     },
+    /// It is not one of those for which the caller meant it.
+    Unfit {
+        phase: JobPhase,
+    },
     NotFound,
 }
 
@@ -143,7 +147,7 @@ macro_rules! select_jobs {
                    select count(*) filter (where role = 'worker') as workers,
                           count(*) filter (where role = 'ps_shard') as ps_shards
                    from task
-                   where job_id = j.id and revision = j.revision and phase in ('running', 'stopping')
+                   where job_id = j.id and revision = j.revision and phase in ('running', 'suspending', 'suspended', 'stopping', 'ending')
                ) live
                cross join lateral (
                    select max(step) as step from checkpoint where job_id = j.id and retained
@@ -282,6 +286,20 @@ pub async fn set_intent(
     wanted: Intent,
     now: OffsetDateTime,
 ) -> Result<IntentOutcome, StoreError> {
+    set_intent_where(conn, id, wanted, |_, _| true, now).await
+}
+
+/// As [`set_intent`], of a job whose phase and present intent are such.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn set_intent_where(
+    conn: &mut PgConnection,
+    id: JobId,
+    wanted: Intent,
+    fits: fn(JobPhase, Intent) -> bool,
+    now: OffsetDateTime,
+) -> Result<IntentOutcome, StoreError> {
     let Some(job) = sqlx::query!(
         r#"select tenant_id, intent, state as "state: Json<JobState>" from job
            where id = $1 and deleted_at is null for no key update"#,
@@ -298,6 +316,9 @@ pub async fn set_intent(
     }
     if intent == wanted {
         return Ok(IntentOutcome::Unchanged);
+    }
+    if !fits(phase, intent) {
+        return Ok(IntentOutcome::Unfit { phase });
     }
     let done = sqlx::query!(
         "update job set intent = $2 where id = $1",

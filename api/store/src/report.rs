@@ -76,8 +76,9 @@ impl Known {
 }
 
 /// What the report adds up to, written at its end.
-#[derive(Default)]
 struct Sum {
+    /// When it is recorded. States are stamped with it, and not with the clock of a node.
+    now: OffsetDateTime,
     outcome: ReportOutcome,
     events: Vec<NewEvent>,
     /// Nodes whose assignment changed.
@@ -96,7 +97,13 @@ pub async fn record(
     now: OffsetDateTime,
 ) -> Result<ReportOutcome, StoreError> {
     let mut known = lock(conn, node, report).await?;
-    let mut sum = Sum::default();
+    let mut sum = Sum {
+        now,
+        outcome: ReportOutcome::default(),
+        events: Vec::new(),
+        touched: BTreeSet::new(),
+        sampled: false,
+    };
     // Before the states: a task that is gone has told all that it ever will.
     for run in &report.events {
         match known.get_mut(&run.task_id) {
@@ -316,7 +323,7 @@ async fn fact(
         }),
         TaskReport::Suspended { turn, .. } => {
             if *turn == known.job_turn {
-                stood_still(conn, &mut known.locked, at, sum).await?;
+                stood_still(conn, &mut known.locked, sum).await?;
             }
             return Ok(());
         }
@@ -380,11 +387,10 @@ async fn fact(
 async fn stood_still(
     conn: &mut PgConnection,
     locked: &mut Locked,
-    at: OffsetDateTime,
     sum: &mut Sum,
 ) -> Result<(), StoreError> {
     let step = (locked.clone(), TaskEvent::StoodStill);
-    let done = task::transition(conn, vec![step], at).await?;
+    let done = task::transition(conn, vec![step], sum.now).await?;
     sum.outcome.round_due |= !done.changed.is_empty();
     sum.events.extend(done.events);
     if let Some(task) = done.changed.into_iter().next() {
