@@ -53,10 +53,7 @@ impl Known {
         client: &Client,
         id: JobId,
     ) -> Result<Option<JobView>, Error> {
-        let list = {
-            let mut tenants = self.tenants.lock().await;
-            Arc::clone(tenants.entry(tenant.to_owned()).or_default())
-        };
+        let list = self.list(tenant).await;
         let found = {
             let mut list = list.lock().await;
             let now = clock::monotonic();
@@ -79,6 +76,12 @@ impl Known {
         }
     }
 
+    /// The job as it was answered just now: the list may be older, and would show it as it was before.
+    pub async fn note(&self, job: &JobView) {
+        let list = self.list(&job.tenant).await;
+        list.lock().await.jobs.insert(job.id, job.clone());
+    }
+
     /// The job of an object of this uid.
     ///
     /// # Errors
@@ -95,6 +98,11 @@ impl Known {
         let page = client.jobs(&query).await?;
         // Trials have the labels of their study.
         Ok(page.items.into_iter().find(|job| job.trial.is_none()))
+    }
+
+    async fn list(&self, tenant: &str) -> Arc<Mutex<List>> {
+        let mut tenants = self.tenants.lock().await;
+        Arc::clone(tenants.entry(tenant.to_owned()).or_default())
     }
 
     async fn living(&self, client: &Client) -> Result<Vec<JobView>, Error> {

@@ -163,11 +163,12 @@ async fn follow(
     look: &Look<'_>,
     job: JobView,
 ) -> Result<Action, Error> {
-    let (job, suspended) = steer(object, look, client, job).await?;
+    let (job, suspended) = steer(object, context, look, client, job).await?;
     let changed = changed(object, context, look, &job);
     let status = look.of(&job, suspended, changed.as_ref());
     let ended = job.phase.is_terminal();
-    if worth_writing(look.before, &status, context, object) {
+    // Nobody looks again at what has ended.
+    if ended || worth_writing(look.before, &status, context, object) {
         show(object, context, look, status).await?;
     }
     Ok(if ended {
@@ -180,6 +181,7 @@ async fn follow(
 /// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has.
 async fn steer(
     object: &TrainingJob,
+    context: &Context,
     look: &Look<'_>,
     client: &Client,
     job: JobView,
@@ -194,7 +196,10 @@ async fn steer(
         _ => return Ok((job, held)),
     };
     match told {
-        Ok(job) => Ok((job, held)),
+        Ok(job) => {
+            context.known.note(&job).await;
+            Ok((job, held))
+        }
         // It has ended meanwhile.
         Err(error) if error.status() == Some(409) => Ok((job, look.before.suspended)),
         Err(error) => Err(Error::muster("the job was not paused or resumed")(error)),
@@ -242,7 +247,10 @@ async fn end(
         job
     } else {
         match client.cancel(job.id).await {
-            Ok(job) => job,
+            Ok(job) => {
+                context.known.note(&job).await;
+                job
+            }
             Err(error) if matches!(error.status(), Some(404 | 409)) => job,
             Err(error) => return Err(Error::muster("the job was not cancelled")(error)),
         }
