@@ -134,7 +134,7 @@ fn is_explained(kubernetes: &Kubernetes) {
     );
     let words = kubernetes.says(&["explain", "studies.spec.search.trials"]);
     assert!(words.contains("1 to 100,000"), "{words}");
-    let words = kubernetes.says(&["explain", "tenants.muster.dev.spec.quota.gpus"]);
+    let words = kubernetes.says(&["explain", "tenants.spec.quota.gpus"]);
     assert!(words.contains("GPUs"), "{words}");
     let words = kubernetes.says(&["explain", "--recursive", "mj"]);
     for field in [
