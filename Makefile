@@ -17,7 +17,7 @@ down: ## stop the cluster of `make up`
 
 build: web ## build the programs into target/release, and the web page
 	@scripts/ensure-toolchain
-	@cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task
+	@cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-operator --bin muster-executor --bin muster-task
 
 web: ## build the web page into web/dist
 	@scripts/build-web
@@ -27,9 +27,9 @@ test: web ## run every test
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && MUSTER_NVRTC=$$(scripts/ensure-nvrtc) && \
 	MUSTER_ONNX_PYTHON=$$(scripts/ensure-onnxruntime) && MUSTER_HELM=$$(scripts/ensure-helm) && \
-	MUSTER_S3_PYTHON=$$(scripts/ensure-s3) && MUSTER_MLFLOW_PYTHON=$$(scripts/ensure-mlflow) && MUSTER_MPIRUN=$$(scripts/ensure-mpi) && \
+	MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && MUSTER_S3_PYTHON=$$(scripts/ensure-s3) && MUSTER_MLFLOW_PYTHON=$$(scripts/ensure-mlflow) && MUSTER_MPIRUN=$$(scripts/ensure-mpi) && \
 	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch --installed || true) && \
-	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM MUSTER_NVRTC MUSTER_ONNX_PYTHON MUSTER_HELM MUSTER_S3_PYTHON && \
+	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM MUSTER_NVRTC MUSTER_ONNX_PYTHON MUSTER_HELM MUSTER_KUBERNETES MUSTER_S3_PYTHON && \
 	export MUSTER_MLFLOW_PYTHON MUSTER_MPIRUN MUSTER_TORCH_PYTHON && \
 	MUSTER_DATASETS=$$(dirname "$$dataset") PATH="$$node:$$PATH" scripts/run-tests
 

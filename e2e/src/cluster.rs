@@ -429,7 +429,11 @@ impl Process {
 }
 
 /// Below the range from which the system gives ports to whoever asks for any, so that nobody takes it before we do.
-fn free_port() -> u16 {
+///
+/// # Panics
+/// When all are taken.
+#[must_use]
+pub fn free_port() -> u16 {
     let first = 10_000 + u16::try_from(std::process::id() % 20_000).expect("small");
     let mut ports = (first..30_000).chain(10_000..first);
     ports
@@ -438,7 +442,11 @@ fn free_port() -> u16 {
 }
 
 /// A program of this workspace, built with the tests.
-fn program(name: &str) -> PathBuf {
+///
+/// # Panics
+/// When it is not built.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("this test's program");
     let folder = own.ancestors().find(|folder| folder.join(name).is_file());
     folder
