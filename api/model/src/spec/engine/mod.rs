@@ -1,10 +1,12 @@
 //! The part of the job document that the built-in engine reads: model, data set, optimizer, batch, seed.
 
+mod batch_rule;
 mod dataset;
 mod layer;
 mod model;
 mod optimizer;
 
+pub use batch_rule::BatchRule;
 pub use dataset::{
     Augmentation, DataFiles, Dataset, DatasetName, Input, KnownDataset, Learn, Normalisation,
 };
@@ -34,9 +36,13 @@ pub struct Engine {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1024))]
     pub accumulate: Option<u32>,
-    /// Examples per step over all workers together; it stays the same as workers come and go. 1 to 65,536.
+    /// Examples per step over all workers together; it stays the same as workers come and go, unless `batch_rule` says otherwise. 1 to
+    /// 65,536.
     #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 65_536))]
     pub batch: u32,
+    /// What becomes of the batch when workers come and go.
+    #[serde(default, skip_serializing_if = "BatchRule::is_constant")]
+    pub batch_rule: BatchRule,
     /// Of initial parameters and data order.
     #[serde(default)]
     pub seed: u64,
