@@ -93,6 +93,8 @@ pub struct Shards {
     /// How the layout of this number is cut into parts.
     plan: Option<(u64, Plan)>,
     spares: Spares,
+    /// Chief: of lost shards, in whose process they live on, as far as it was said.
+    told_of: Vec<(TaskId, TaskId)>,
 }
 
 impl Shards {
@@ -133,6 +135,7 @@ impl Shards {
             parts: None,
             plan: None,
             spares: Spares::default(),
+            told_of: Vec::new(),
         })
     }
 
