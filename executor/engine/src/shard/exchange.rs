@@ -13,6 +13,7 @@
 //! interrupted.
 
 use super::follower::Follower;
+use super::outbox::Spares;
 use super::parts::Parted;
 use super::recipe::Recipe;
 use super::serve::Identity;
@@ -46,7 +47,7 @@ pub struct Exchange {
     /// In which parts of parameters go out that wait for the wire.
     pub(super) order: Order,
     /// Memory of parts that nobody needs at the moment.
-    pub(super) spares: Mutex<Vec<Vec<f32>>>,
+    pub(super) spares: Arc<Spares>,
     state: Mutex<State>,
     pub(super) changed: Condvar,
 }
@@ -63,7 +64,7 @@ impl Exchange {
             clips: false,
             is_replicated: false,
             order: Order::default(),
-            spares: Mutex::default(),
+            spares: Arc::default(),
             state: Mutex::new(State::new(recipe.tensors(
                 &[],
                 consistency.is_bulk_synchronous() && consistency.backup() == 0,
@@ -103,7 +104,7 @@ impl Exchange {
             clips: self.clips,
             is_replicated: true,
             order: self.order,
-            spares: Mutex::default(),
+            spares: Arc::default(),
             state: Mutex::new(State::new(self.recipe.tensors(&[], encoded))),
             recipe: self.recipe.clone(),
             changed: Condvar::new(),

@@ -61,7 +61,7 @@ pub(super) fn receive_part(
         .ok()
         .filter(|&part| part < parts::count(parameters))
         .ok_or(WireError::Malformed("number of a part"))?;
-    let mut numbers = exchange.spare(parts::range(part, parameters).len());
+    let mut numbers = exchange.spares.take(parts::range(part, parameters).len());
     connection.receive_payload(header, &mut [&mut numbers])?;
     let pushed = Pushed {
         view: head.view,

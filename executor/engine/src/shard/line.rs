@@ -35,7 +35,7 @@ impl Line {
         if let Some(outbox) = &self.outbox {
             return Ok(Arc::clone(outbox));
         }
-        let outbox = Outbox::of(connection, exchange.order)?;
+        let outbox = Outbox::of(connection, exchange.order, &exchange.spares)?;
         Ok(Arc::clone(self.outbox.insert(outbox)))
     }
 

@@ -11,6 +11,30 @@ use std::thread;
 /// What waits for the wire in the system at most: a part that is more urgent has to wait for no more than this.
 const UNSENT: u32 = 128 << 10;
 
+/// Part buffers that are kept for the next step: a few of each worker's.
+const KEPT: usize = 256;
+
+/// Memory of parts that nobody needs at the moment.
+#[derive(Debug, Default)]
+pub struct Spares(Mutex<Vec<Vec<f32>>>);
+
+impl Spares {
+    /// For a part of so many numbers.
+    pub(super) fn take(&self, numbers: usize) -> Vec<f32> {
+        let spare = self.0.lock().expect("nobody panics with it").pop();
+        let mut spare = spare.unwrap_or_default();
+        spare.resize(numbers, 0.0);
+        spare
+    }
+
+    pub(super) fn give(&self, spare: Vec<f32>) {
+        let mut spares = self.0.lock().expect("nobody panics with it");
+        if spares.len() < KEPT {
+            spares.push(spare);
+        }
+    }
+}
+
 /// A part of the parameters after a step.
 #[derive(Debug, Clone)]
 pub struct Sent {
@@ -25,6 +49,7 @@ pub struct Outbox {
     queue: Queue<Sent>,
     /// Who has it may send a frame on the connection.
     floor: Mutex<()>,
+    spares: Arc<Spares>,
 }
 
 impl Outbox {
@@ -32,12 +57,17 @@ impl Outbox {
     ///
     /// # Errors
     /// [`WireError::Io`] when the system has no descriptor or thread left.
-    pub(super) fn of(connection: &Connection, order: Order) -> Result<Arc<Self>, WireError> {
+    pub(super) fn of(
+        connection: &Connection,
+        order: Order,
+        spares: &Arc<Spares>,
+    ) -> Result<Arc<Self>, WireError> {
         connection.limit_unsent(UNSENT)?;
         let mut twin = connection.twin()?;
         let outbox = Arc::new(Self {
             queue: Queue::new(order),
             floor: Mutex::default(),
+            spares: Arc::clone(spares),
         });
         let inside = Arc::clone(&outbox);
         thread::Builder::new()
@@ -78,6 +108,10 @@ impl Outbox {
                 // Whoever reads this connection notices too, and says so.
                 self.queue.give_up();
                 return;
+            }
+            // The last who has sent it.
+            if let Ok(spare) = Arc::try_unwrap(what.numbers) {
+                self.spares.give(spare);
             }
         }
     }

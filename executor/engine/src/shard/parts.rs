@@ -18,9 +18,6 @@ use crate::parts;
 use crate::wire::hello::{NoisePart, PushHead};
 use std::sync::{Arc, MutexGuard};
 
-/// Part buffers that are kept for the next step: a few of each worker's.
-const SPARES: usize = 256;
-
 /// The present step.
 #[derive(Debug, Default)]
 pub(super) struct Parted {
@@ -61,21 +58,6 @@ impl Exchange {
         let each_for_itself = !matches!(self.recipe.optimizer.rule, Rule::Lars { .. });
         let is_plain = self.recipe.codecs.is_none() && !self.clips && each_for_itself;
         self.is_bsp() && self.backup() == 0 && is_plain && !self.is_replicated
-    }
-
-    /// Memory for a part of so many numbers.
-    pub(super) fn spare(&self, numbers: usize) -> Vec<f32> {
-        let spare = self.spares.lock().expect("nobody panics with it").pop();
-        let mut spare = spare.unwrap_or_default();
-        spare.resize(numbers, 0.0);
-        spare
-    }
-
-    fn give_spare(&self, spare: Vec<f32>) {
-        let mut spares = self.spares.lock().expect("nobody panics with it");
-        if spares.len() < SPARES {
-            spares.push(spare);
-        }
     }
 
     /// Takes a part of a worker's gradients. Nobody waits here; answers go to `outbox`.
@@ -221,7 +203,7 @@ impl Exchange {
         let mut answer = pushed.next().expect("somebody has pushed it");
         answer.copy_from_slice(&tensors.parameters()[offset..offset + numbers]);
         drop(tensors);
-        pushed.for_each(|spare| self.give_spare(spare));
+        pushed.for_each(|spare| self.spares.give(spare));
         let sent = Sent {
             clock: state.version + 1,
             numbers: Arc::new(answer),

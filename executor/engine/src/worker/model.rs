@@ -159,6 +159,10 @@ impl Model {
         fetch: &mut (dyn FnMut(Range<usize>, &mut [f32]) -> bool + Send),
     ) {
         self.begun = None;
+        if matches!(self.device, Device::Cuda(_)) {
+            // It needs all of them at once.
+            return;
+        }
         let batch = self.batches.load(&self.data.train, step);
         let (workspace, parameters) = (&mut self.workspace, &mut self.parameters);
         let is_forward_done = self

@@ -13,7 +13,7 @@ mod parts;
 
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
-use super::link::{Patience, Reply};
+use super::link::Reply;
 use super::model::Model;
 use super::noise::{Noise, Parts};
 use super::progress::StepTimes;
@@ -26,13 +26,11 @@ use crate::log;
 use crate::model::Network;
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::View;
-use clip::clip_own;
 use join::{addresses, connect, ids};
 use lead::{Decision, Duties};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Consistency;
 use parts::Exchanged;
-use std::time::Duration;
 
 /// A worker among PS shards.
 pub(super) struct Servers<'a> {
@@ -161,35 +159,6 @@ impl<'a> Servers<'a> {
                 ));
                 Following::Changed
             }
-        })
-    }
-
-    /// Computes `step`, then gives its gradients and waits for the answer.
-    fn exchange_at_once(
-        &mut self,
-        model: &mut Model,
-        step: u64,
-        patience: Patience<'_>,
-    ) -> Result<Exchanged, Trouble> {
-        let (mut stats, times) = model.gradient(step, &mut self.gradients, &mut |_, _| {});
-        stats.hold = self.hold;
-        if let Some(limit) = self.clip_own {
-            let targets = stats.examples * model.network.targets() as u64;
-            clip_own(&model.network, &mut self.gradients, targets, limit);
-        }
-        let computed = clock::now();
-        if self.noticed == Some(step + 1) {
-            self.shards.keep(step + 1)?;
-        }
-        let (gradients, parameters) = (&self.gradients, &mut model.parameters);
-        let reply = self
-            .shards
-            .push_pull(step, stats, gradients, parameters, patience)?;
-        Ok(Exchanged {
-            reply,
-            times,
-            computed,
-            ahead: Duration::ZERO,
         })
     }
 

@@ -1,10 +1,12 @@
-//! Steps that go to the shards in parts: what is computed around the exchange, and which jobs' steps do.
+//! How a step's gradients go to the shards: at once when they are all computed, or in parts while they are; and which jobs' do which.
 
+use super::super::exchange::Trouble;
 use super::super::link::{Patience, Reply};
 use super::super::model::Model;
 use super::super::progress::StepTimes;
 use super::super::shards::{Fetch, Pass, Ready, ShardFailure};
 use super::Servers;
+use super::clip::clip_own;
 use crate::clock;
 use crate::document;
 use crate::model::Network;
@@ -105,6 +107,35 @@ impl Servers<'_> {
             times: passes.times,
             computed: passes.computed,
             ahead: passes.ahead,
+        })
+    }
+
+    /// Computes `step`, then gives its gradients and waits for the answer.
+    pub(super) fn exchange_at_once(
+        &mut self,
+        model: &mut Model,
+        step: u64,
+        patience: Patience<'_>,
+    ) -> Result<Exchanged, Trouble> {
+        let (mut stats, times) = model.gradient(step, &mut self.gradients, &mut |_, _| {});
+        stats.hold = self.hold;
+        if let Some(limit) = self.clip_own {
+            let targets = stats.examples * model.network.targets() as u64;
+            clip_own(&model.network, &mut self.gradients, targets, limit);
+        }
+        let computed = clock::now();
+        if self.noticed == Some(step + 1) {
+            self.shards.keep(step + 1)?;
+        }
+        let (gradients, parameters) = (&self.gradients, &mut model.parameters);
+        let reply = self
+            .shards
+            .push_pull(step, stats, gradients, parameters, patience)?;
+        Ok(Exchanged {
+            reply,
+            times,
+            computed,
+            ahead: Duration::ZERO,
         })
     }
 }
