@@ -82,6 +82,8 @@ impl Exchange {
             answered: 0,
             read_at: copy.updates,
             since: 0,
+            parts: Vec::new(),
+            outbox: None,
         };
         state.members = view.workers.iter().map(member).collect();
         for task in &view.workers {

@@ -8,6 +8,7 @@ use crate::assign::{Piece, split_mut};
 use crate::checkpoint::Contents;
 use crate::log;
 use crate::wire::WireError;
+use crate::wire::hello::HALF_DONE;
 use crate::wire::view::{Change, Tally, View};
 use crate::worker::link::Link;
 use muster_model::id::TaskId;
@@ -55,10 +56,8 @@ impl Snapshot {
     #[must_use]
     pub fn version(&self) -> Option<u64> {
         let first = *self.versions.first()?;
-        self.versions
-            .iter()
-            .all(|&version| version == first)
-            .then_some(first)
+        let same = self.versions.iter().all(|&version| version == first);
+        (same && first != HALF_DONE).then_some(first)
     }
 }
 

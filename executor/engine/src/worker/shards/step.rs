@@ -117,7 +117,7 @@ impl Shards {
         let rescue = Rescue::of(copied, hello, Some(view), self.next_step, announced);
         let parts = split_mut(parameters, &assignment);
         let links = self.links.iter_mut().zip(&assignment).zip(parts);
-        let owing = &self.owing;
+        let (owing, in_parts) = (&self.owing, self.parts.is_some());
         let told = at_once_of(links.enumerate().filter(|(index, _)| owing[*index]).map(
             |(index, ((link, pieces), mut part))| {
                 let again = move || {
@@ -131,6 +131,9 @@ impl Shards {
                         if asks {
                             link.resume()?;
                         }
+                        if in_parts {
+                            return Self::hear_parts(link, view, patience, &mut part);
+                        }
                         link.reply(&mut part, patience)
                     })
                 };
@@ -141,7 +144,7 @@ impl Shards {
     }
 
     /// What these answers mean together, once norms among them are answered.
-    fn settle(
+    pub(super) fn settle(
         &mut self,
         told: Vec<(usize, Told)>,
         push: Option<(&[f32], PushHead)>,
