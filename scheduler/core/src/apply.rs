@@ -40,6 +40,10 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
             .apply(event)
             .map_err(ApplyError::Transition)?;
         job.waiting = None;
+        // Another task set has other ranks to suspect.
+        if let Some(watch) = &mut job.watch {
+            watch.suspects.clear();
+        }
     }
     match &decision.action {
         Action::Start { tasks, .. } => start(job, tasks, now_ms),
@@ -69,6 +73,16 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
         Action::Suspend { .. } => turn(job, &TaskEvent::Suspend, now_ms),
         Action::Continue { .. } => turn(job, &TaskEvent::Continue, now_ms),
         Action::Wait { waiting } => job.waiting = Some(waiting.clone()),
+        Action::Judge { .. } => {
+            if let Some(watch) = &mut job.watch {
+                watch.verdicts += 1;
+            }
+        }
+        Action::Suspect { suspects } => {
+            if let Some(watch) = &mut job.watch {
+                watch.suspects.clone_from(suspects);
+            }
+        }
         Action::Up | Action::Release | Action::Hold | Action::Resume | Action::Cancel => {}
     }
     Ok(())
@@ -123,6 +137,7 @@ fn assigned(job: &Job, tasks: &[PlannedTask]) -> Vec<Task> {
             node: task.node,
             gpus: task.gpus.clone(),
             state: TaskState::Assigned,
+            pace: None,
         }
     });
     tasks.collect()

@@ -2,6 +2,7 @@
 
 use super::batches::{self, Batches, Buffers};
 use super::error::WorkerError;
+use super::pacer::Pacer;
 use super::progress::StepTimes;
 use super::train::Surroundings;
 use crate::clock;
@@ -13,6 +14,7 @@ use crate::loss::StepLoss;
 use crate::model::{Draw, Network, Workspace};
 use crate::wire::hello::StepStats;
 use muster_model::assignment::TaskLaunch;
+use muster_model::pace::Doing;
 use muster_model::spec::{Averaging, JobSpec};
 use std::ops::Range;
 use std::time::Duration;
@@ -31,6 +33,8 @@ pub(super) struct Model {
     /// In so many at least a worker's part of a batch is computed.
     passes: usize,
     pub parameters: Vec<f32>,
+    /// Is told when its part of a step begins and ends.
+    pub pacer: Pacer,
 }
 
 /// Examples that go through the network at once, when so many are to be computed in at least so many passes.
@@ -84,6 +88,7 @@ impl Model {
             threads: around.threads,
             passes,
             parameters: vec![0.0; network.parameter_count()],
+            pacer: Pacer::default(),
             network,
             data,
             batches,
@@ -117,6 +122,7 @@ impl Model {
         gradients: &mut [f32],
         ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
     ) -> (StepStats, StepTimes) {
+        self.pacer.doing(Doing::Working);
         let began = clock::now();
         let batch = self.batches.load(&self.data.train, step);
         let loaded = clock::now();
@@ -139,6 +145,7 @@ impl Model {
             compute: loaded.elapsed(),
             exchange: Duration::ZERO,
         };
+        self.pacer.doing(Doing::Waiting);
         (stats, times)
     }
 
