@@ -5,10 +5,12 @@
 //! knows nothing of the node's loop; the tasks' folders are all that they share.
 
 mod beat;
+mod lines;
 mod message;
 mod metric;
 mod run;
 mod series;
 mod server;
 
+pub(crate) use lines::Lines;
 pub use server::Tracking;
