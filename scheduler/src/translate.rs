@@ -3,8 +3,11 @@
 use crate::clock;
 use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
+use muster_model::id::TaskId;
+use muster_model::pace::{Pace, Watch};
 use muster_model::spec::BatchRule;
 use muster_store::plan as store;
+use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
 /// The snapshot that the core plans on.
@@ -70,6 +73,12 @@ fn action(planned: &Planned) -> store::Action {
         Planned::Hold => store::Action::Hold,
         Planned::Resume => store::Action::Resume,
         Planned::Cancel => store::Action::Cancel,
+        Planned::Judge { verdict } => store::Action::Judge {
+            verdict: verdict.clone(),
+        },
+        Planned::Suspect { suspects } => store::Action::Suspect {
+            suspects: suspects.clone(),
+        },
         Planned::Wait { waiting } => store::Action::Wait {
             waiting: waiting.clone(),
         },
@@ -85,8 +94,9 @@ fn new_task(task: &PlannedTask) -> store::NewTask {
     }
 }
 
-fn task(task: muster_model::task::Task) -> core::Task {
+fn task(task: muster_model::task::Task, paces: &BTreeMap<TaskId, Pace>) -> core::Task {
     core::Task {
+        pace: paces.get(&task.id).copied(),
         id: task.id,
         role: task.role,
         node: task.node_id,
@@ -101,6 +111,7 @@ fn node(node: muster_model::node::Node) -> core::Node {
         name: node.name,
         up: node.state == muster_model::node::NodeState::Up,
         drained: node.drained,
+        seen_ms: Some(unix_ms(node.last_seen_at)),
         gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
         gpu_model: node
             .capacity
@@ -126,6 +137,11 @@ fn job(loaded: store::LoadedJob) -> core::Job {
     let adaptive = adaptive(&loaded);
     let job = loaded.job;
     let ps_shards = job.spec.ps_shards();
+    let paces = loaded.paces;
+    let tasks = |tasks: Vec<muster_model::task::Task>| {
+        let tasks = tasks.into_iter().map(|one| task(one, &paces));
+        tasks.collect()
+    };
     core::Job {
         id: job.id,
         tenant: job.tenant_id,
@@ -151,8 +167,14 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         exclusive: job.spec.exclusive,
         turned_ms: loaded.turned_at.map(unix_ms),
         command: job.spec.command.as_ref().map(|command| command.ends),
-        tasks: loaded.tasks.into_iter().map(task).collect(),
-        leaving: loaded.leaving.into_iter().map(task).collect(),
+        watch: Some(Watch {
+            straggler_ms: job.spec.straggler_ms(),
+            hang_ms: job.spec.hang_ms(),
+            verdicts: loaded.verdicts,
+            suspects: loaded.suspects,
+        }),
+        tasks: tasks(loaded.tasks),
+        leaving: tasks(loaded.leaving),
         finished: loaded.finished.map(|finished| core::Finished {
             step: finished.step,
             reason: finished.reason,

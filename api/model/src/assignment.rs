@@ -2,6 +2,7 @@
 
 use crate::checkpoint::Written;
 use crate::id::{JobId, NodeId, TaskId, TenantId};
+use crate::pace::PaceReport;
 use crate::progress::{Evaluation, Sample};
 use crate::spec::JobSpec;
 use crate::task::{Outcome, Role};
@@ -86,6 +87,10 @@ pub enum TaskReport {
     },
     Progress {
         sample: Sample,
+    },
+    /// Every worker: what it does, and how fast it is by itself.
+    Pace {
+        pace: PaceReport,
     },
     Evaluated {
         evaluation: Evaluation,

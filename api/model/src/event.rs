@@ -5,6 +5,7 @@ use crate::id::{JobId, NodeId, TaskId};
 use crate::job::{AfterStop, Intent, JobState};
 use crate::node::NodeState;
 use crate::task::{Role, TaskState};
+use crate::verdict::Verdict;
 use crate::wait::Waiting;
 use serde::{Deserialize, Serialize};
 
@@ -72,6 +73,10 @@ pub enum Event {
         task_id: TaskId,
         step: u64,
     },
+    /// A rank held the others up; the evidence, and what was done.
+    RankJudged {
+        verdict: Verdict,
+    },
     CheckpointWritten {
         checkpoint: Written,
     },
@@ -122,6 +127,7 @@ impl Event {
             Self::Resumed { .. } => "resumed",
             Self::Resized { .. } => "resized",
             Self::PeerGone { .. } => "peer_gone",
+            Self::RankJudged { .. } => "rank_judged",
             Self::CheckpointWritten { .. } => "checkpoint_written",
             Self::CheckpointPruned { .. } => "checkpoint_pruned",
             Self::Evaluated { .. } => "evaluated",

@@ -17,6 +17,7 @@ use crate::wake::{self, Channel};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TaskId};
+use muster_model::pace::Pace;
 use muster_model::progress::Sample;
 use muster_model::task::{Role, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
@@ -66,6 +67,7 @@ struct Known {
     job_turn: u64,
     events_seen: u64,
     log_end: u64,
+    pace: Option<Pace>,
 }
 
 impl Known {
@@ -107,7 +109,7 @@ pub async fn record(
     // Before the states: a task that is gone has told all that it ever will.
     for run in &report.events {
         match known.get_mut(&run.task_id) {
-            Some(task) => lines(conn, task, run, &mut sum).await?,
+            Some(task) => lines(conn, task, run, now, &mut sum).await?,
             None => drop(sum.outcome.unknown.insert(run.task_id)),
         }
     }
@@ -161,7 +163,7 @@ async fn lock(
         .collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address,
-                  events_seen, log_end
+                  events_seen, log_end, pace as "pace: Json<Pace>"
            from task where id = any($1) and node_id = $2 order by id for no key update"#,
         &ids,
         node.0
@@ -184,6 +186,7 @@ async fn lock(
             job_turn: jobs[&row.job_id].1,
             events_seen: unsigned(row.events_seen),
             log_end: unsigned(row.log_end),
+            pace: row.pace.map(|pace| pace.0),
             locked: Locked {
                 tenant_id: row.tenant_id.into(),
                 task,
@@ -199,6 +202,7 @@ async fn lines(
     conn: &mut PgConnection,
     known: &mut Known,
     run: &TaskEvents,
+    now: OffsetDateTime,
     sum: &mut Sum,
 ) -> Result<(), StoreError> {
     let end = run.first_seq + run.events.len() as u64;
@@ -212,6 +216,15 @@ async fn lines(
         .expect("less than the run");
     let new = &run.events[repeated..];
     if known.is_current(run.revision) {
+        // By the store's time, as silence is: nodes' clocks differ.
+        known.pace = new
+            .iter()
+            .fold(known.pace, |pace, (_, report)| match report {
+                TaskReport::Pace { pace: told } => {
+                    Some(Pace::after(pace.as_ref(), told, unix_ms(now)))
+                }
+                _ => pace,
+            });
         facts(conn, known, new, sum).await?;
         sum.outcome.recorded += new.len() as u64;
     } else {
@@ -219,9 +232,10 @@ async fn lines(
     }
     known.events_seen = end;
     sqlx::query!(
-        "update task set events_seen = $2 where id = $1",
+        "update task set events_seen = $2, pace = $3 where id = $1",
         run.task_id.0,
-        signed(end)
+        signed(end),
+        known.pace.map(Json) as _
     )
     .execute(conn)
     .await?;
@@ -278,6 +292,8 @@ async fn fact(
     let (tenant, job, revision) = (*tenant_id, task.job_id, task.revision);
     let event = match report {
         TaskReport::Progress { .. } => unreachable!("samples are written together"),
+        // Kept with the task.
+        TaskReport::Pace { .. } => return Ok(()),
         TaskReport::Listening { address } => {
             listening(conn, task, address, sum).await?;
             None
@@ -526,4 +542,9 @@ async fn statuses(
     sum.touched.extend(released.map(|task| task.node_id));
     sum.events.extend(done.events);
     Ok(())
+}
+
+/// Milliseconds since 1970.
+fn unix_ms(at: OffsetDateTime) -> i64 {
+    i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("dates of this era fit")
 }

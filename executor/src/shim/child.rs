@@ -5,6 +5,7 @@ use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
 use crate::log::RotatingLog;
 use crate::process::ProcessId;
+use crate::tracking::Lines;
 use muster_model::assignment::TaskLaunch;
 use rustix::process::{
     Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, setsid,
@@ -79,9 +80,11 @@ pub(super) fn spawn(
         pid,
         start_ticks: 0,
     });
+    let is_command = launch.spec.command.is_some();
+    let lines = is_command.then(|| Lines::new(launch, folder));
     let log = thread::Builder::new()
         .name("log".to_owned())
-        .spawn(move || capture(reader, log));
+        .spawn(move || capture(reader, log, lines));
     Ok(Task {
         id,
         log: log.map_err(ExecutorError::Thread)?,
@@ -128,13 +131,16 @@ fn open_cgroup(arguments: &ShimArguments) -> Option<File> {
 
 /// Copies output to the log. A log that cannot be written is said once in the shim's own errors, and the output is still drained: a full
 /// disk must not block the training.
-fn capture(mut output: PipeReader, mut log: RotatingLog) {
+fn capture(mut output: PipeReader, mut log: RotatingLog, mut lines: Option<Lines>) {
     let mut buffer = vec![0; 64 << 10];
     let mut has_failed = false;
     loop {
         match output.read(&mut buffer) {
-            Ok(0) => return,
+            Ok(0) => break,
             Ok(count) => {
+                if let Some(lines) = &mut lines {
+                    lines.feed(&buffer[..count]);
+                }
                 if let Err(error) = log.write(&buffer[..count])
                     && !std::mem::replace(&mut has_failed, true)
                 {
@@ -144,8 +150,11 @@ fn capture(mut output: PipeReader, mut log: RotatingLog) {
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => {
                 eprintln!("cannot read the task's output: {error}");
-                return;
+                break;
             }
         }
+    }
+    if let Some(lines) = lines {
+        lines.end();
     }
 }

@@ -9,6 +9,8 @@ pub(super) enum Meaning {
     TestAccuracy,
     Epoch,
     ExamplesPerSecond,
+    /// Milliseconds of its own that a rank takes for a step, waiting for others not counted.
+    OwnTime,
     /// Kept for whoever reads the run, and no more.
     Other,
 }
@@ -22,6 +24,8 @@ const THROUGHPUTS: [&str; 4] = [
     "throughput",
 ];
 
+const OWN_TIME: &str = "compute_ms";
+
 /// By the words of its name: `train/loss`, `loss_train`, `Train Loss` and `loss` are the same.
 pub(super) fn meaning(key: &str) -> Meaning {
     let name = key.to_ascii_lowercase();
@@ -32,6 +36,9 @@ pub(super) fn meaning(key: &str) -> Meaning {
     let joined = words.join("_");
     if THROUGHPUTS.contains(&joined.as_str()) {
         return Meaning::ExamplesPerSecond;
+    }
+    if joined == OWN_TIME {
+        return Meaning::OwnTime;
     }
     let is_loss = |word: &&&str| **word == "loss";
     let is_accuracy = |word: &&&str| matches!(**word, "acc" | "accuracy");
@@ -73,6 +80,7 @@ mod tests {
             ("test-acc", Meaning::TestAccuracy),
             ("epoch", Meaning::Epoch),
             ("samples_per_second", Meaning::ExamplesPerSecond),
+            ("compute_ms", Meaning::OwnTime),
             ("regularisation_loss", Meaning::Other),
             ("loss_scale", Meaning::Other),
             ("train_val_loss", Meaning::Other),

@@ -4,10 +4,13 @@
 //! report: it waits on disk while the control plane is away, and is shipped, acknowledged and fenced like the engine's own. The server
 //! knows nothing of the node's loop; the tasks' folders are all that they share.
 
+mod beat;
+mod lines;
 mod message;
 mod metric;
 mod run;
 mod series;
 mod server;
 
+pub(crate) use lines::Lines;
 pub use server::Tracking;

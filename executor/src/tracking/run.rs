@@ -3,6 +3,7 @@
 //! Only rank 0's metrics become the job's series, as the chief's do in the built-in engine: ranks that all log the same would each be a
 //! line of their own.
 
+use super::beat::Beat;
 use super::message::{Batch, Malformed, Metric};
 use super::metric::{Meaning, meaning};
 use super::series::Series;
@@ -17,6 +18,7 @@ const MOST_KEYS: usize = 1_000;
 pub(super) struct Run {
     /// Of rank 0 only.
     series: Option<Series>,
+    beat: Beat,
     pub metrics: BTreeMap<String, Metric>,
     pub params: BTreeMap<String, String>,
     pub tags: BTreeMap<String, String>,
@@ -29,6 +31,7 @@ impl Run {
     pub(super) fn new(series: Option<Series>) -> Self {
         Self {
             series,
+            beat: Beat::default(),
             metrics: BTreeMap::new(),
             params: BTreeMap::new(),
             tags: BTreeMap::new(),
@@ -54,9 +57,11 @@ impl Run {
         )?;
         has_room(&self.params, batch.params.iter().map(|(key, _)| key))?;
         has_room(&self.tags, batch.tags.iter().map(|(key, _)| key))?;
-        if let Some(series) = &mut self.series {
-            let mut next = series.clone();
-            let mut reports = Vec::new();
+        let mut beat = self.beat.clone();
+        beat.take(&batch.metrics);
+        let mut series = self.series.clone();
+        let mut reports = Vec::new();
+        if let Some(next) = &mut series {
             for (key, value) in &batch.params {
                 next.parameter(key, value);
             }
@@ -69,9 +74,10 @@ impl Run {
                 next.take(metric, now_ms, &mut reports);
             }
             reports.extend(next.flush(now_ms, false));
-            write(&reports)?;
-            *series = next;
         }
+        reports.extend(beat.flush(now_ms));
+        write(&reports)?;
+        (self.series, self.beat) = (series, beat);
         for metric in batch.metrics {
             self.metrics.insert(metric.key.clone(), metric);
         }
@@ -90,13 +96,12 @@ impl Run {
         at_once: bool,
         write: impl FnOnce(&[TaskReport]) -> Result<(), E>,
     ) -> Result<(), E> {
-        let Some(series) = &mut self.series else {
-            return Ok(());
-        };
-        let mut next = series.clone();
-        let reports = next.flush(now_ms, at_once);
+        let (mut series, mut beat) = (self.series.clone(), self.beat.clone());
+        let told = series.as_mut().map(|next| next.flush(now_ms, at_once));
+        let mut reports = told.unwrap_or_default();
+        reports.extend(beat.flush(now_ms));
         write(&reports)?;
-        *series = next;
+        (self.series, self.beat) = (series, beat);
         Ok(())
     }
 }
@@ -142,11 +147,16 @@ mod tests {
         Run::new(Some(Series::new(is_first, 2, 0, &[])))
     }
 
-    /// What is written of a batch.
+    fn without_pace(reports: &[TaskReport]) -> impl Iterator<Item = TaskReport> {
+        let is_pace = |report: &&TaskReport| !matches!(report, TaskReport::Pace { .. });
+        reports.iter().filter(is_pace).cloned()
+    }
+
+    /// What is written of a batch, but for signs of life.
     fn logged(run: &mut Run, batch: Batch, now_ms: u64) -> Vec<TaskReport> {
         let mut written = Vec::new();
         let done: Result<(), Malformed> = run.log(batch, now_ms, |reports| {
-            written.extend_from_slice(reports);
+            written.extend(without_pace(reports));
             Ok(())
         });
         done.expect("there is room");
@@ -156,7 +166,7 @@ mod tests {
     fn flushed(run: &mut Run, now_ms: u64, at_once: bool) -> Vec<TaskReport> {
         let mut written = Vec::new();
         let done: Result<(), Malformed> = run.flush(now_ms, at_once, |reports| {
-            written.extend_from_slice(reports);
+            written.extend(without_pace(reports));
             Ok(())
         });
         done.expect("it is written");

@@ -137,7 +137,7 @@ impl Series {
             Meaning::ExamplesPerSecond => self.examples_per_s = value.max(0.0),
             Meaning::TestLoss => self.test.loss = Some((step, value)),
             Meaning::TestAccuracy => self.test.accuracy = Some((step, value)),
-            Meaning::Other => {}
+            Meaning::OwnTime | Meaning::Other => {}
         }
         if let Some(evaluation) = self.evaluated() {
             if self.evaluations.take(now_ms) {

@@ -44,6 +44,10 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
         if before != job.state && job.state == JobState::Queued {
             job.turned_ms = Some(now_ms);
         }
+        // Another task set has other ranks to suspect.
+        if let Some(watch) = &mut job.watch {
+            watch.suspects.clear();
+        }
     }
     match &decision.action {
         Action::Start { tasks, .. } => start(job, tasks, now_ms),
@@ -73,6 +77,16 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
         Action::Suspend { .. } => turn(job, &TaskEvent::Suspend, now_ms),
         Action::Continue { .. } => turn(job, &TaskEvent::Continue, now_ms),
         Action::Wait { waiting } => job.waiting = Some(waiting.clone()),
+        Action::Judge { .. } => {
+            if let Some(watch) = &mut job.watch {
+                watch.verdicts += 1;
+            }
+        }
+        Action::Suspect { suspects } => {
+            if let Some(watch) = &mut job.watch {
+                watch.suspects.clone_from(suspects);
+            }
+        }
         Action::Up | Action::Release | Action::Hold | Action::Resume | Action::Cancel => {}
     }
     Ok(())
@@ -127,6 +141,7 @@ fn assigned(job: &Job, tasks: &[PlannedTask]) -> Vec<Task> {
             node: task.node,
             gpus: task.gpus.clone(),
             state: TaskState::Assigned,
+            pace: None,
         }
     });
     tasks.collect()

@@ -6,7 +6,9 @@ use crate::plan::{Action, Decision, Plan, PlannedTask};
 use crate::snapshot::{Job, Snapshot, Task};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, JobState};
+use muster_model::pace::Doing;
 use muster_model::task::{Outcome, Role, TaskState};
+use muster_model::verdict::{Finding, Verdict};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// One broken rule.
@@ -69,6 +71,8 @@ pub enum Violation {
     IdleWait { job: JobId },
     #[error("job {job} is turned, {what}")]
     WrongTurn { job: JobId, what: &'static str },
+    #[error("a rank of job {job} is judged, {what}")]
+    UnjustVerdict { job: JobId, what: &'static str },
     #[error("job {job} is resized in place, {what}")]
     ImpossibleResize { job: JobId, what: &'static str },
 }
@@ -230,13 +234,50 @@ impl<'s> Checker<'s> {
             Action::Wait { waiting } if job.waiting.as_ref() == Some(waiting) => {
                 self.violations.push(Violation::IdleWait { job: job.id });
             }
+            Action::Judge { verdict } => self.verdict(job, verdict),
             Action::Release
             | Action::Up
             | Action::Stop { .. }
+            | Action::Suspect { .. }
             | Action::Hold
             | Action::Resume
             | Action::Cancel
             | Action::Wait { .. } => {}
+        }
+    }
+
+    /// It is there, not alone, and was told of by its job's document; the job trains.
+    fn verdict(&mut self, job: &Job, verdict: &Verdict) {
+        let mut wrong = |what| {
+            let violation = Violation::UnjustVerdict { job: job.id, what };
+            self.violations.push(violation);
+        };
+        let workers = job.tasks.iter().filter(|task| task.is_worker());
+        if workers.clone().count() < 2 {
+            wrong("which is alone");
+        }
+        if !workers.clone().any(|task| task.id == verdict.task_id) {
+            wrong("which is not there");
+        }
+        if job.state != JobState::Running || !job.leaving.is_empty() {
+            wrong("while others come or go");
+        }
+        let now_ms = self.snapshot.now_ms;
+        let excused = |task: &Task| {
+            task.pace.is_some_and(|pace| {
+                matches!(pace.doing, Doing::Busy | Doing::Standing)
+                    && now_ms.saturating_sub(pace.heard_ms) < 10_000
+            })
+        };
+        if workers.clone().any(excused) {
+            wrong("while others rightly wait");
+        }
+        let limit_ms = job.watch.as_ref().map_or(0, |watch| match verdict.finding {
+            Finding::Straggler { .. } => watch.straggler_ms,
+            Finding::Hang { .. } => watch.hang_ms,
+        });
+        if limit_ms == 0 || verdict.for_ms < limit_ms {
+            wrong("earlier than its document says");
         }
     }
 

@@ -6,7 +6,9 @@ use crate::report::RoundReport;
 use crate::snapshot::Snapshot;
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{AfterStop, JobEvent};
+use muster_model::pace::Suspect;
 use muster_model::task::Role;
+use muster_model::verdict::Verdict;
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
 
@@ -65,6 +67,14 @@ pub enum Action {
     Hold,
     Resume,
     Cancel,
+    /// One of its ranks holds the others up; what is done about it comes after.
+    Judge {
+        verdict: Verdict,
+    },
+    /// These ranks look so, in place of those before.
+    Suspect {
+        suspects: Vec<Suspect>,
+    },
     /// Tell the owner why the job does not run; given only when it differs from what is told now.
     Wait {
         waiting: Waiting,
@@ -111,7 +121,7 @@ impl Action {
             Self::Hold => Some(JobEvent::Hold),
             Self::Resume => Some(JobEvent::Resume),
             Self::Cancel => Some(JobEvent::Cancel),
-            Self::Wait { .. } => None,
+            Self::Judge { .. } | Self::Suspect { .. } | Self::Wait { .. } => None,
         }
     }
 }

@@ -5,6 +5,7 @@
 use crate::estimate::Gains;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
+use muster_model::pace::{Pace, Watch};
 use muster_model::spec::{
     Consistency, Convergence, Ends, PsShardResources, Range, WorkerResources,
 };
@@ -40,6 +41,9 @@ pub struct Node {
     pub gpu_model: String,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
+    /// When it was heard last; `None` where nobody keeps that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seen_ms: Option<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -117,9 +121,12 @@ pub struct Job {
     pub placed_ms: Option<i64>,
     /// What the job's owner is told now.
     pub waiting: Option<Waiting>,
+    /// How its ranks are watched, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<Watch>,
 }
 
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Task {
     pub id: TaskId,
@@ -127,6 +134,9 @@ pub struct Task {
     pub node: NodeId,
     pub gpus: Vec<u32>,
     pub state: TaskState,
+    /// What it told of its pace.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<Pace>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

@@ -128,6 +128,7 @@ impl<'s> Engine<'s> {
                         name: node.name.clone(),
                         up: true,
                         drained: false,
+                        seen_ms: None,
                         gpus: node.gpus,
                         gpu_model: "gpu".to_owned(),
                         cpu_milli: 1_000_000,
@@ -457,6 +458,8 @@ impl<'s> Engine<'s> {
                     self.tell(name, || format!("stands still: {why}"));
                 }
                 Action::Continue { why } => self.tell(name, || format!("goes on: {why}")),
+                Action::Judge { verdict } => self.tell(name, || verdict.to_string()),
+                Action::Suspect { .. } => {}
                 Action::Hold => self.tell(name, || "held".to_owned()),
                 Action::Resume => self.tell(name, || "resumed".to_owned()),
                 Action::Cancel => self.tell(name, || "cancelled".to_owned()),
@@ -578,6 +581,7 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         trained_s: 0.0,
         placed_ms: None,
         waiting: None,
+        watch: None,
     }
 }
 

@@ -203,6 +203,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         trained_s: 0.0,
         placed_ms: None,
         waiting: None,
+        watch: None,
     }
 }
 

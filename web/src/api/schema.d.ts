@@ -1728,6 +1728,10 @@ export interface components {
             step: number;
             task_id: components["schemas"]["TaskId"];
         } | {
+            /** @enum {string} */
+            kind: "rank_judged";
+            verdict: components["schemas"]["Verdict"];
+        } | {
             checkpoint: components["schemas"]["Written"];
             /** @enum {string} */
             kind: "checkpoint_written";
@@ -1836,6 +1840,34 @@ export interface components {
             field: string;
             /** @description The value found, as JSON. */
             value: string;
+        };
+        /** @description The evidence. */
+        Finding: {
+            /** @enum {string} */
+            kind: "straggler";
+            /**
+             * Format: int64
+             * @description Of a step at the median rate.
+             */
+            median_us: number;
+            /**
+             * Format: int64
+             * @description Microseconds of its own that it takes for a step, waiting not counted.
+             */
+            own_us: number;
+        } | {
+            /** @enum {string} */
+            kind: "hang";
+            /**
+             * Format: int64
+             * @description Since it was heard, or since its step changed.
+             */
+            silent_ms: number;
+            /**
+             * Format: int64
+             * @description Its last step.
+             */
+            step: number;
         };
         /** @description What was expected of a job at one instant. */
         Forecast: {
@@ -2010,6 +2042,8 @@ export interface components {
             scale?: components["schemas"]["Scale"];
             /** @description Required with `engine`; a command ends by itself. */
             stop?: components["schemas"]["Stop"];
+            /** @description When a rank that holds the others up is replaced. */
+            verdicts?: components["schemas"]["Verdicts"];
             version: components["schemas"]["Version"];
         };
         /** @description Where a job stands. Data lives in the variant that needs it. */
@@ -3034,6 +3068,11 @@ export interface components {
          */
         Rate: "constant" | "by_staleness";
         /**
+         * @description What was done about it.
+         * @enum {string}
+         */
+        Remedy: "replaced" | "left_out" | "restarted";
+        /**
          * @description Why a job left its GPUs although it wants to go on.
          * @enum {string}
          */
@@ -3764,6 +3803,37 @@ export interface components {
          * @description A person or a service account of one tenant.
          */
         UserId: string;
+        /** @description A rank was found to hold up the others. */
+        Verdict: {
+            finding: components["schemas"]["Finding"];
+            /**
+             * Format: int64
+             * @description For so long it was so in every round.
+             */
+            for_ms: number;
+            /** @description The node's name. */
+            node: string;
+            node_id: components["schemas"]["NodeId"];
+            remedy: components["schemas"]["Remedy"];
+            role: components["schemas"]["Role"];
+            task_id: components["schemas"]["TaskId"];
+        };
+        /** @description How long a rank may hold the others up. A job of one worker holds nobody up. */
+        Verdicts: {
+            /**
+             * Format: int32
+             * @description Seconds that a rank may be silent or stuck while the others wait for it, once that is seen; 0: for ever. When left out, 120 for
+             *     `engine`, 1800 for `command`.
+             * @default null
+             */
+            hang_s: number | null;
+            /**
+             * Format: int32
+             * @description Seconds that a rank may stay under half of the median rate; 0: for ever. 60 when left out.
+             * @default null
+             */
+            straggler_s: number | null;
+        };
         /** @enum {string} */
         Version: "muster/v1";
         Wait: {

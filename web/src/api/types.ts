@@ -26,6 +26,7 @@ export type TaskView = Schemas["TaskView"];
 export type CheckpointView = Schemas["CheckpointView"];
 export type StoredEvent = Schemas["EventView"];
 export type MusterEvent = Schemas["Event"];
+export type Verdict = Schemas["Verdict"];
 export type NodeView = Schemas["NodeView"];
 export type GpuView = Schemas["GpuView"];
 export type Explanation = Schemas["ExplainView"];

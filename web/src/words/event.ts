@@ -1,5 +1,5 @@
 // The history in plain words: one sentence an event, and how loud it is.
-import type { AfterStop, JobState, MusterEvent, Outcome, RequeueCause, Role, TaskState } from "../api/types";
+import type { AfterStop, JobState, MusterEvent, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
 import { bytes, count, loss, percent, plural } from "./number";
 import { waitingView } from "./wait";
 
@@ -41,6 +41,8 @@ export function eventSentence(event: MusterEvent): Sentence {
       return say(`Trains on from step ${count(event.step)} with ${size(event.workers, event.ps_shards)}`, "good", `No restart: a pause of ${count(event.pause_ms)} ms`);
     case "peer_gone":
       return say(`A task is gone at step ${count(event.step)}; the others train on`, "warn");
+    case "rank_judged":
+      return say(`${capital(roleName(event.verdict.role))} on ${event.verdict.node} ${finding(event.verdict.finding)}`, "warn", REMEDIES[event.verdict.remedy]);
     case "checkpoint_written":
       return say(`Checkpoint at step ${count(event.checkpoint.step)}, ${bytes(event.checkpoint.bytes)}`, "quiet");
     case "checkpoint_pruned":
@@ -59,6 +61,17 @@ export function eventSentence(event: MusterEvent): Sentence {
       return say("Job deleted", "info");
   }
 }
+
+function finding(of: Verdict["finding"]): string {
+  if (of.kind === "hang") return `hangs: nothing since step ${count(of.step)}, for ${count(Math.round(of.silent_ms / 1000))} s`;
+  return `is a straggler: ${(of.own_us / 1000).toFixed(1)} ms of its own for a step, the median is ${(of.median_us / 1000).toFixed(1)} ms`;
+}
+
+const REMEDIES: Record<Verdict["remedy"], string> = {
+  replaced: "Replaced by another on another node; the others train on",
+  left_out: "The others train on without it",
+  restarted: "The job starts again",
+};
 
 const INTENTS = {
   run: "A user asked for it to run",

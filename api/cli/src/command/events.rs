@@ -150,6 +150,7 @@ pub fn words(event: &Event) -> String {
         Event::PeerGone { task_id, step } => {
             format!("task {task_id} is gone at step {step}; the others train on")
         }
+        Event::RankJudged { verdict } => verdict.to_string(),
         Event::CheckpointWritten { checkpoint } => {
             format!("checkpoint of step {} written", checkpoint.step)
         }

@@ -7,6 +7,7 @@ mod compression;
 mod engine;
 mod exchange;
 mod validate;
+mod verdicts;
 
 pub use command::{Command, Ends, RESERVED};
 pub use compression::{
@@ -19,6 +20,7 @@ pub use engine::{
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
 pub use validate::{FieldError, is_dns_label};
+pub use verdicts::Verdicts;
 
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -61,6 +63,9 @@ pub struct JobSpec {
     /// waits for; such a job waits until GPUs are free, and nobody is suspended for it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exclusive: bool,
+    /// When a rank that holds the others up is replaced.
+    #[serde(default, skip_serializing_if = "Verdicts::is_default")]
+    pub verdicts: Verdicts,
     /// Task failures after which the job is started again from its newest checkpoint; 0 to 100.
     #[serde(default = "default_retries")]
     #[cfg_attr(feature = "schema", schema(maximum = 100))]

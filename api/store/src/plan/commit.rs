@@ -10,6 +10,7 @@ use crate::task::{self, Locked, role};
 use crate::wake::{self, Channel};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::JobState;
+use muster_model::pace::Suspect;
 use muster_model::task::{Task, TaskEvent, TaskState};
 use muster_model::wait::Waiting;
 use sqlx::types::Json;
@@ -121,7 +122,8 @@ async fn lock(
     let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, waiting as "waiting: Json<Waiting>",
-                  not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at
+                  not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at,
+                  verdicts, suspects as "suspects: Json<Vec<Suspect>>"
            from job where id = any($1) and deleted_at is null order by id for no key update"#,
         &ids
     )
@@ -142,6 +144,8 @@ async fn lock(
         trained_s: row.trained_s,
         turn: unsigned(row.turn),
         turned_at: row.turned_at,
+        verdicts: unsigned32(row.verdicts),
+        suspects: row.suspects.0,
         held: Vec::new(),
         events: Vec::new(),
         stop: false,
@@ -252,7 +256,7 @@ async fn update(
              finished = case when $15 then null else finished end,
              failed = case when $15 then null else failed end,
              revision_samples = case when $17 then 0 else revision_samples end,
-             turn = $18, turned_at = $19
+             turn = $18, turned_at = $19, verdicts = $20, suspects = $21
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -272,7 +276,9 @@ async fn update(
         secret,
         draft.revision != before.1,
         signed(draft.turn),
-        draft.turned_at
+        draft.turned_at,
+        signed32(draft.verdicts),
+        Json(&draft.suspects) as _
     )
     .execute(conn)
     .await

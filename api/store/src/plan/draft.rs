@@ -7,6 +7,7 @@ use crate::task::Locked;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::job::{JobEvent, JobPhase, JobState};
+use muster_model::pace::Suspect;
 use muster_model::wait::Waiting;
 use time::OffsetDateTime;
 
@@ -27,6 +28,8 @@ pub(super) struct Draft {
     pub trained_s: f64,
     pub turn: u64,
     pub turned_at: Option<OffsetDateTime>,
+    pub verdicts: u32,
+    pub suspects: Vec<Suspect>,
     /// The job's tasks that are not released.
     pub held: Vec<Locked>,
     pub events: Vec<NewEvent>,
@@ -150,6 +153,17 @@ impl Draft {
             Action::Hold => self.move_on(JobEvent::Hold, now)?,
             Action::Resume => self.move_on(JobEvent::Resume, now)?,
             Action::Cancel => self.move_on(JobEvent::Cancel, now)?,
+            Action::Judge { verdict } => {
+                self.verdicts += 1;
+                let event = Event::RankJudged {
+                    verdict: verdict.clone(),
+                };
+                self.events.push(NewEvent {
+                    node_id: Some(verdict.node_id),
+                    ..of_job(now, self.tenant_id, self.id, event)
+                });
+            }
+            Action::Suspect { suspects } => self.suspects.clone_from(suspects),
             Action::Wait { waiting } => {
                 self.must_wait()?;
                 self.wait(waiting, now);
@@ -196,6 +210,8 @@ impl Draft {
     fn move_on(&mut self, event: JobEvent, now: OffsetDateTime) -> Result<(), Refusal> {
         let before = self.state.clone();
         self.state = before.clone().apply(event)?;
+        // Another task set has other ranks to suspect.
+        self.suspects.clear();
         if before == self.state {
             return Ok(());
         }

@@ -9,6 +9,7 @@ use crate::task::role;
 use muster_model::id::JobId;
 use muster_model::job::{Job, JobState};
 use muster_model::node::{Capacity, Node};
+use muster_model::pace::{Pace, Suspect};
 use muster_model::progress::Sample;
 use muster_model::spec::JobSpec;
 use muster_model::task::{Task, TaskState};
@@ -71,7 +72,8 @@ async fn jobs(
                   j.state as "state: Json<JobState>", j.revision, j.failures, j.waiting as "waiting: Json<Waiting>",
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.running_since, j.trained_s,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>",
-                  j.latest as "latest: Json<Sample>", newest.step as "resume_step?"
+                  j.latest as "latest: Json<Sample>", newest.step as "resume_step?",
+                  j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>"
            from job j
            cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest
            where j.phase not in ('succeeded', 'failed', 'cancelled')
@@ -107,6 +109,9 @@ async fn jobs(
             latest: row.latest.map(|latest| latest.0),
             epoch_losses: Vec::new(),
             resume_step: row.resume_step.map(unsigned),
+            paces: BTreeMap::new(),
+            verdicts: unsigned32(row.verdicts),
+            suspects: row.suspects.0,
             placed_at: row.placed_at,
             turned_at: row.turned_at,
             trained_s: row.trained_s + running_s,
@@ -123,7 +128,7 @@ async fn tasks(
 ) -> Result<(), StoreError> {
     let rows = sqlx::query!(
         r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
-                  t.address
+                  t.address, t.pace as "pace: Json<Pace>"
            from job j join task t on t.job_id = j.id and (t.revision = j.revision or t.released_at is null)
            where j.phase not in ('succeeded', 'failed', 'cancelled')
            order by t.job_id, t.role, t.role_index"#
@@ -144,6 +149,9 @@ async fn tasks(
             state: row.state.0,
             address: row.address,
         };
+        if let Some(pace) = row.pace {
+            loaded.paces.insert(task.id, pace.0);
+        }
         if task.revision == loaded.job.revision {
             loaded.tasks.push(task);
         } else {

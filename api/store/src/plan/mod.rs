@@ -13,11 +13,14 @@ pub use load::load;
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::job::{AfterStop, Job, JobPhase};
 use muster_model::node::Node;
+use muster_model::pace::{Pace, Suspect};
 use muster_model::progress::Sample;
 use muster_model::task::{Role, Task};
 use muster_model::tenant::Tenant;
+use muster_model::verdict::Verdict;
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
 /// Everything that a round plans on.
@@ -53,6 +56,12 @@ pub struct LoadedJob {
     pub placed_at: Option<OffsetDateTime>,
     /// When its present revision was last suspended or continued.
     pub turned_at: Option<OffsetDateTime>,
+    /// What its tasks told of their pace.
+    pub paces: BTreeMap<TaskId, Pace>,
+    /// Verdicts on its ranks so far.
+    pub verdicts: u32,
+    /// Ranks that may come to one.
+    pub suspects: Vec<Suspect>,
     /// Seconds during which all of its tasks were up, the present revision's until `now` included.
     pub trained_s: f64,
 }
@@ -131,6 +140,14 @@ pub enum Action {
     Hold,
     Resume,
     Cancel,
+    /// One of its ranks holds the others up.
+    Judge {
+        verdict: Verdict,
+    },
+    /// These ranks look so, in place of those before.
+    Suspect {
+        suspects: Vec<Suspect>,
+    },
     /// It goes on waiting, for this reason.
     Wait {
         waiting: Waiting,

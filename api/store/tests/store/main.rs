@@ -14,5 +14,6 @@ mod resize;
 mod round;
 mod tenancy;
 mod turn;
+mod verdict;
 mod wake;
 mod world;

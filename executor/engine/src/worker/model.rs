@@ -2,6 +2,7 @@
 
 use super::batches::{self, Batches, Buffers};
 use super::error::WorkerError;
+use super::pacer::Pacer;
 use super::progress::StepTimes;
 use super::train::Surroundings;
 use crate::clock;
@@ -13,6 +14,7 @@ use crate::loss::StepLoss;
 use crate::model::{Draw, Network, Workspace};
 use crate::wire::hello::StepStats;
 use muster_model::assignment::TaskLaunch;
+use muster_model::pace::Doing;
 use muster_model::spec::{Averaging, BatchRule, JobSpec};
 use std::ops::Range;
 use std::time::Duration;
@@ -33,6 +35,8 @@ pub(super) struct Model {
     /// The step whose pass has gone forward already, in the workspace and on the batch that are there.
     begun: Option<u64>,
     pub parameters: Vec<f32>,
+    /// Is told when its part of a step begins and ends.
+    pub pacer: Pacer,
 }
 
 /// Examples that go through the network at once, when so many are to be computed in at least so many passes.
@@ -91,6 +95,7 @@ impl Model {
             passes,
             begun: None,
             parameters: vec![0.0; network.parameter_count()],
+            pacer: Pacer::default(),
             network,
             data,
             batches,
@@ -125,6 +130,7 @@ impl Model {
         gradients: &mut [f32],
         ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
     ) -> (StepStats, StepTimes) {
+        self.pacer.doing(Doing::Working);
         let began = clock::now();
         let is_begun = self.begun.take() == Some(place);
         let batch = match is_begun {
@@ -152,6 +158,7 @@ impl Model {
             compute: loaded.elapsed(),
             exchange: Duration::ZERO,
         };
+        self.pacer.doing(Doing::Waiting);
         (stats, times)
     }
 

@@ -17,10 +17,12 @@ use crate::model::Network;
 use crate::stop::StopFlag;
 use muster_model::assignment::{Peers, TaskLaunch, TaskReport};
 use muster_model::export::GRAPH_FILE;
+use muster_model::pace::Doing;
 use muster_model::place::Place;
 use muster_model::spec::Topology;
 use std::path::Path;
 use std::sync::Arc;
+use std::thread;
 
 /// Reads the job's task set as it is known at the moment; `None` while nothing is.
 pub type RosterSource = Arc<dyn Fn() -> Option<Peers> + Send + Sync>;
@@ -93,10 +95,14 @@ pub fn run(
             return Ok(ending);
         }
     };
-    let trained = match start {
-        Some(start) => lead(launch, &mut model, exchange, depot, start, around),
-        None => follow(launch, &mut model, exchange, around),
-    };
+    let pacer = model.pacer.clone();
+    let trained = thread::scope(|scope| {
+        let _telling = pacer.tell(scope, around.reporter);
+        match start {
+            Some(start) => lead(launch, &mut model, exchange, depot, start, around),
+            None => follow(launch, &mut model, exchange, around),
+        }
+    });
     trained.or_else(Trouble::ending)
 }
 
@@ -134,6 +140,7 @@ fn lead(
     let mut turns = Turns::new(around);
     loop {
         if around.stop.is_set() && !chief.gives_notice(exchange.as_mut(), step) {
+            model.pacer.doing(Doing::Busy);
             return chief.leave(model, exchange, false);
         }
         exchange.hold(turns.wanted());
@@ -143,17 +150,24 @@ fn lead(
                     return Err(WorkerError::Diverged { step }.into());
                 }
                 step = next;
+                model.pacer.stepped(step, times);
+                model.pacer.doing(Doing::Busy);
                 let over = chief.after_step(model, exchange.as_mut(), step, stats, times)?;
+                model.pacer.doing(Doing::Waiting);
                 // Before the end, for which the others are needed, who stand still now.
                 if stats.hold > 0 {
                     chief.stand_still()?;
                     chief.go_on(turns.stand_still(model, stats.hold, step)?);
                 }
                 if let Some(reason) = over {
+                    model.pacer.doing(Doing::Busy);
                     return chief.finish(model, exchange, reason);
                 }
             }
-            (Answer::Interrupted { lost }, _) => return chief.leave(model, exchange, lost),
+            (Answer::Interrupted { lost }, _) => {
+                model.pacer.doing(Doing::Busy);
+                return chief.leave(model, exchange, lost);
+            }
             (Answer::Finished, _) => return Ok(Ending::Finished),
             (Answer::GaveUp, _) => return Ok(Ending::PeerLost),
         }
@@ -182,8 +196,9 @@ fn follow(
             return Ok(Ending::Interrupted);
         }
         match exchange.step(model, step)? {
-            (Answer::Parameters { step: next, stats }, _) => {
+            (Answer::Parameters { step: next, stats }, times) => {
                 step = next;
+                model.pacer.stepped(step, times);
                 if stats.hold > 0 {
                     turns.stand_still(model, stats.hold, step)?;
                 }

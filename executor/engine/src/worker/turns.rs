@@ -11,6 +11,7 @@ use super::train::Surroundings;
 use crate::clock;
 use crate::log;
 use muster_model::assignment::{Peers, STANDING, TaskReport};
+use muster_model::pace::Doing;
 use std::fs;
 use std::io;
 use std::thread;
@@ -71,6 +72,7 @@ impl<'a> Turns<'a> {
         step: u64,
     ) -> Result<Duration, WorkerError> {
         let began = clock::now();
+        model.pacer.doing(Doing::Standing);
         model.give_memory()?;
         self.tell(turn, step)?;
         log::line(format_args!(
@@ -98,6 +100,7 @@ impl<'a> Turns<'a> {
             turn: next,
             step: Some(step),
         })?;
+        model.pacer.doing(Doing::Waiting);
         let stood = began.elapsed();
         log::line(format_args!(
             "goes on with step {step} after {:.0} ms",

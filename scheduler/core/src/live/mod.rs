@@ -3,6 +3,7 @@
 //! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
 //! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
 //! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world), `turns` (who stands still for whom),
+//! `verdict` (whose ranks hold the others up),
 //! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
 mod change;
@@ -22,6 +23,7 @@ mod resize;
 mod settle;
 mod standing;
 mod turns;
+mod verdict;
 mod words;
 mod world;
 
@@ -46,6 +48,7 @@ pub(crate) fn run_again(
     let mut world = World::new(snapshot, policy, memory);
     let mut rest = pass::settle_down(&mut world);
     turns::after(&mut world, &mut rest);
+    verdict::suspect(&mut world);
     let waiting = explain::waiting(&mut world, &rest);
     let report = words::report(&world, &rest, &waiting);
     let mut decisions = Vec::new();

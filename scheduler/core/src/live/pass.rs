@@ -9,6 +9,7 @@ use super::over_quota;
 use super::place;
 use super::standing::{Standing, gpus_of as gpus_held};
 use super::turns;
+use super::verdict;
 use super::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::problem::{Decision, Part, gpus_of};
@@ -35,6 +36,7 @@ pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     // First, since a job that is being resized already could only be stopped for its quota.
     over_quota::obey(world);
     restore(world);
+    verdict::judge(world);
     turns::before(world);
     loop {
         if let Some(rest) = pass(world) {

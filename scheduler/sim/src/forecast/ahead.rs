@@ -103,7 +103,9 @@ impl Ahead {
                 ..snapshot.clone()
             },
         };
-        for job in snapshot.jobs {
+        for mut job in snapshot.jobs {
+            // Nobody reports in what is foreseen, and silence means nothing there.
+            job.watch = None;
             ahead.admit(job);
         }
         ahead

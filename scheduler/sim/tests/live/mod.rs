@@ -13,6 +13,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         name: format!("node-{n}"),
         up: true,
         drained: false,
+        seen_ms: None,
         gpu_model: "T4".to_owned(),
         gpus: 4,
         cpu_milli: 1_000_000,
@@ -83,5 +84,6 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         trained_s: 0.0,
         placed_ms: None,
         waiting: None,
+        watch: None,
     }
 }

@@ -84,6 +84,7 @@ impl JobSpec {
                 "a value, or command in its place: what the built-in engine trains, or a program of your own",
             ),
         }
+        self.check_verdicts(&mut errors);
         errors.check("retries", &self.retries, self.retries <= 100, "0 to 100");
         errors.into_result()
     }
@@ -103,6 +104,23 @@ impl JobSpec {
                 right,
                 "a key of 1 to 63 bytes and a value of at most 255",
             );
+        }
+    }
+
+    fn check_verdicts(&self, errors: &mut Errors) {
+        let verdicts = self.verdicts;
+        for (field, value) in [
+            ("verdicts.straggler_s", verdicts.straggler_s),
+            ("verdicts.hang_s", verdicts.hang_s),
+        ] {
+            if let Some(seconds) = value {
+                errors.check(
+                    field,
+                    &seconds,
+                    seconds == 0 || (5..=86_400).contains(&seconds),
+                    "5 to 86400 seconds, or 0: never",
+                );
+            }
         }
     }
 

@@ -1,0 +1,262 @@
+//! The last resort of a program that can reach no server: lines of its output that begin with `muster:`, such as
+//! `muster: step=10 loss=0.31`. What they say goes the way of what is logged by HTTP, and is thinned out as that is.
+//!
+//! The task's shim sees every byte of the output once and in order, before it writes down the end: so nothing is read twice after a
+//! restart of the daemon, and nothing of the last lines is lost.
+
+use super::message::{Batch, Malformed, Metric};
+use super::run::Run;
+use super::series::Series;
+use crate::clock;
+use crate::events;
+use crate::folder::TaskFolder;
+use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::task::Role;
+use std::path::PathBuf;
+
+const PREFIX: &[u8] = b"muster:";
+/// A longer line is none of ours.
+const LONGEST: usize = 1 << 10;
+/// Of one line.
+const MOST_VALUES: usize = 32;
+
+/// The reader of one task's output.
+#[derive(Debug)]
+pub(crate) struct Lines {
+    events: PathBuf,
+    run: Run,
+    line: Vec<u8>,
+    /// More of the line than is kept.
+    is_longer: bool,
+    /// Lines that were meant for us and could not be read.
+    wrong: u64,
+    has_failed: bool,
+}
+
+/// Why a line was not taken.
+#[derive(Debug, thiserror::Error)]
+enum Wrong {
+    #[error("it is longer than {LONGEST} bytes")]
+    Long,
+    #[error("it is no text")]
+    NoText,
+    #[error("{0:?} is not NAME=NUMBER")]
+    Word(String),
+    #[error("it has no step=NUMBER")]
+    NoStep,
+    #[error("it has more than {MOST_VALUES} values")]
+    Many,
+    #[error(transparent)]
+    Refused(#[from] Malformed),
+    #[error("it could not be kept: {0}")]
+    NotKept(#[from] std::io::Error),
+}
+
+impl Lines {
+    /// Of a command that has just been started.
+    pub(crate) fn new(launch: &TaskLaunch, folder: &TaskFolder) -> Self {
+        let is_first = launch.role == (Role::Worker { rank: 0 });
+        let (workers, ps_shards) = (launch.workers, launch.ps_shards);
+        let series = is_first.then(|| Series::new(launch.revision <= 1, workers, ps_shards, &[]));
+        Self {
+            events: folder.events(),
+            run: Run::new(series),
+            line: Vec::new(),
+            is_longer: false,
+            wrong: 0,
+            has_failed: false,
+        }
+    }
+
+    /// The next piece of the output.
+    pub(crate) fn feed(&mut self, mut output: &[u8]) {
+        while let Some(end) = output.iter().position(|&byte| byte == b'\n') {
+            self.keep(&output[..end]);
+            output = &output[end + 1..];
+            self.end_line();
+        }
+        self.keep(output);
+    }
+
+    /// There is no more.
+    pub(crate) fn end(mut self) {
+        self.end_line();
+        let mut told: Vec<TaskReport> = Vec::new();
+        if self.wrong > 1 {
+            told.push(TaskReport::Note {
+                message: format!(
+                    "{} lines of its output began with \"muster:\" and could not be taken",
+                    self.wrong
+                ),
+            });
+        }
+        let events = self.events.clone();
+        let write = |reports: &[TaskReport]| {
+            events::append(&events, reports)?;
+            events::append(&events, &told)
+        };
+        if let Err(error) = self.run.flush(clock::boottime_ms(), true, write) {
+            self.complain(&error);
+        }
+    }
+
+    fn keep(&mut self, piece: &[u8]) {
+        let kept = piece.len().min(LONGEST - self.line.len());
+        self.line.extend_from_slice(&piece[..kept]);
+        self.is_longer |= kept < piece.len();
+    }
+
+    fn end_line(&mut self) {
+        let line = std::mem::take(&mut self.line);
+        let is_longer = std::mem::take(&mut self.is_longer);
+        if !line.trim_ascii_start().starts_with(PREFIX) {
+            return;
+        }
+        let taken = match is_longer {
+            true => Err(Wrong::Long),
+            false => self.take(&line),
+        };
+        match taken {
+            Ok(()) => {}
+            Err(Wrong::NotKept(error)) => self.complain(&error),
+            Err(wrong) => self.tell(&line, &wrong),
+        }
+    }
+
+    fn take(&mut self, line: &[u8]) -> Result<(), Wrong> {
+        let metrics = metrics(line, clock::unix_ms())?;
+        let events = self.events.clone();
+        let batch = Batch {
+            metrics,
+            ..Batch::default()
+        };
+        self.run.log(batch, clock::boottime_ms(), |reports| {
+            Ok::<(), Wrong>(events::append(&events, reports)?)
+        })
+    }
+
+    /// Once, so that a program's mistake does not fill its job's history.
+    fn tell(&mut self, line: &[u8], wrong: &Wrong) {
+        self.wrong += 1;
+        if self.wrong > 1 {
+            return;
+        }
+        let shown: String = String::from_utf8_lossy(line).chars().take(120).collect();
+        let message = format!(
+            "a line of its output could not be taken: {wrong} in {shown:?}; expected such as \"muster: step=10 loss=0.31\". Others like it are only counted"
+        );
+        if let Err(error) = events::append(&self.events, &[TaskReport::Note { message }]) {
+            self.complain(&error);
+        }
+    }
+
+    fn complain(&mut self, error: &std::io::Error) {
+        if !std::mem::replace(&mut self.has_failed, true) {
+            eprintln!("what the task's output says of its progress is lost: {error}");
+        }
+    }
+}
+
+/// The values of a line: a step, and what was measured at it.
+fn metrics(line: &[u8], timestamp_ms: i64) -> Result<Vec<Metric>, Wrong> {
+    let text = std::str::from_utf8(&line.trim_ascii()[PREFIX.len()..]);
+    let text = text.map_err(|_| Wrong::NoText)?;
+    let mut step = None;
+    let mut values: Vec<(&str, f64)> = Vec::new();
+    for word in text.split_ascii_whitespace() {
+        let wrong = || Wrong::Word(word.to_owned());
+        let (name, value) = word.split_once('=').ok_or_else(wrong)?;
+        if name.is_empty() {
+            return Err(wrong());
+        }
+        if name == "step" {
+            step = Some(value.parse::<u64>().map_err(|_| wrong())?);
+            continue;
+        }
+        values.push((name, value.parse().map_err(|_| wrong())?));
+        if values.len() > MOST_VALUES {
+            return Err(Wrong::Many);
+        }
+    }
+    let step = step.ok_or(Wrong::NoStep)?;
+    let metric = |(key, value): (&str, f64)| Metric {
+        key: key.to_owned(),
+        value,
+        timestamp_ms,
+        step,
+    };
+    let mut metrics: Vec<Metric> = values.into_iter().map(metric).collect();
+    if metrics.is_empty() {
+        // A step without a value is a sign of life.
+        metrics.push(metric(("step", step as f64)));
+    }
+    Ok(metrics)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn reader(folder: &TaskFolder) -> Lines {
+        Lines {
+            events: folder.events(),
+            run: Run::new(Some(Series::new(true, 1, 0, &[]))),
+            line: Vec::new(),
+            is_longer: false,
+            wrong: 0,
+            has_failed: false,
+        }
+    }
+
+    fn told(output: &[&[u8]]) -> (Vec<(u64, f64)>, Vec<String>) {
+        let folder = tempfile::tempdir().expect("a folder");
+        let folder = TaskFolder::at(folder.path());
+        std::fs::create_dir_all(folder.path()).expect("a folder");
+        let mut lines = reader(&folder);
+        output.iter().for_each(|piece| lines.feed(piece));
+        lines.end();
+        let reports = match folder.events().exists() {
+            true => events::all(&folder.events()).expect("reports"),
+            false => Vec::new(),
+        };
+        let (mut samples, mut notes) = (Vec::new(), Vec::new());
+        for report in reports {
+            match report {
+                TaskReport::Progress { sample } => samples.push((sample.step, sample.loss)),
+                TaskReport::Note { message } => notes.push(message),
+                _ => {}
+            }
+        }
+        (samples, notes)
+    }
+
+    #[test]
+    fn a_line_is_taken_in_whatever_pieces_it_comes() {
+        let (samples, notes) = told(&[b"hello\nmus", b"ter: step=1", b"0 loss=0.5\nbye"]);
+        assert_eq!((samples, notes), (vec![(10, 0.5)], Vec::new()));
+        let (samples, _) = told(&[b"  muster: step=3 loss=1e-2 accuracy=0.9"]);
+        assert_eq!(samples, [(3, 0.01)], "the last line needs no end");
+    }
+
+    #[test]
+    fn lines_that_come_fast_are_averaged() {
+        let (samples, _) =
+            told(&[b"muster: step=1 loss=4\nmuster: step=2 loss=1\nmuster: step=3 loss=3\n"]);
+        assert_eq!(samples.first(), Some(&(1, 4.0)));
+        assert_eq!(samples.last().map(|(step, _)| *step), Some(3));
+    }
+
+    #[test]
+    fn malformed_lines_are_told_once_and_counted() {
+        let long = [b"muster: ".as_slice(), &[b'x'; 2_000], b"\n"].concat();
+        let (samples, notes) = told(&[
+            b"muster: loss=1\nmuster: step=x\nmuster: step=1 loss\nmuster: \xff\n",
+            &long,
+            b"muster is not muster:\nmuster: step=7 loss=1\n",
+        ]);
+        assert_eq!(samples, [(7, 1.0)]);
+        assert_eq!(notes.len(), 2, "{notes:?}");
+        assert!(notes[0].contains("no step=NUMBER"), "{notes:?}");
+        assert!(notes[1].starts_with("5 lines"), "{notes:?}");
+    }
+}

@@ -1,0 +1,410 @@
+//! Ranks that hold their job up: who computes at less than half of the median rate (Optimus' rule, Peng et al., EuroSys 2018), and who
+//! says nothing or does nothing while the others wait for it. Such a rank is replaced alone where the job can do that, and the
+//! job starts again where it cannot.
+//!
+//! What is seen in one round is a suspicion; only one that held in every round for as long as the job's document says is a verdict,
+//! and each verdict doubles that time for the next, so that nothing is replaced in a circle. It never looks at other jobs.
+
+use super::free::{Room, When};
+use super::in_place::{self, Change};
+use super::pass::requeue;
+use super::standing::Standing;
+use super::world::{LiveJob, World};
+use crate::plan::Action;
+use crate::snapshot::{Job, Node, Task};
+use muster_model::job::{AfterStop, JobState, RequeueCause};
+use muster_model::pace::{Doing, Pace, Suspect, Suspicion, Watch};
+use muster_model::task::Role;
+use muster_model::verdict::{Finding, Remedy, Verdict};
+use std::cmp::Reverse;
+
+/// Reports come every two seconds; who was not heard for so long is silent.
+const SILENT_MS: i64 = 10_000;
+/// Of the median rate.
+const SLOW: f64 = 0.5;
+/// A step that takes so many times its usual own time is stuck.
+const STUCK_STEPS: f64 = 10.0;
+/// A program that says nothing for so many times its longest pause so far is silent.
+const PAUSES: u64 = 4;
+/// Before that is known of it.
+const FEWEST_REPORTS: u32 = 3;
+/// The most that verdicts lengthen the times: thirty-two times.
+const MOST_DOUBLINGS: u32 = 5;
+
+/// A rank that looks slow or hung now.
+#[derive(Debug, Clone, Copy)]
+struct Found<'j> {
+    task: &'j Task,
+    of: Suspicion,
+    finding: Finding,
+}
+
+/// Passes judgement on whoever was suspect for long enough, at most one of each job.
+pub(crate) fn judge(world: &mut World<'_>) {
+    for index in 0..world.jobs.len() {
+        let live = &world.jobs[index];
+        let Some(found) = due(live, &world.snapshot.nodes, world.now_ms) else {
+            continue;
+        };
+        if let Some(remedy) = remedy(world, index, &found) {
+            carry_out(world, index, found, remedy);
+        }
+    }
+}
+
+/// Remembers whom a job's rounds suspect, where that has changed.
+pub(crate) fn suspect(world: &mut World<'_>) {
+    let (snapshot, now_ms) = (world.snapshot, world.now_ms);
+    for live in &mut world.jobs {
+        let (job, silent) = (live.job, live.actions.is_empty());
+        let Some(watch) = job.watch.as_ref().filter(|_| silent && is_watched(live)) else {
+            continue;
+        };
+        let Some(found) = look(job, watch, &snapshot.nodes, now_ms) else {
+            continue;
+        };
+        let since_ms = |one: &Found<'_>| known(watch, one).map_or(now_ms, |known| known.since_ms);
+        let suspects = found.iter().map(|one| Suspect {
+            task_id: one.task.id,
+            of: one.of,
+            since_ms: since_ms(one),
+        });
+        let suspects: Vec<Suspect> = suspects.collect();
+        if suspects != watch.suspects {
+            live.take(Action::Suspect { suspects }, now_ms);
+        }
+    }
+}
+
+/// The worst of those who were suspect for long enough.
+fn due<'a>(live: &LiveJob<'a>, nodes: &[Node], now_ms: i64) -> Option<(Found<'a>, u64)> {
+    let job = live.job;
+    let watch = job.watch.as_ref().filter(|_| is_watched(live))?;
+    let found = look(job, watch, nodes, now_ms)?;
+    let due = found.into_iter().filter_map(|one| {
+        let since_ms = known(watch, &one)?.since_ms.max(settled_ms(job));
+        let for_ms = u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0);
+        (for_ms >= patience_ms(watch, one.of)).then_some((one, for_ms))
+    });
+    due.min_by_key(|(one, _)| {
+        let own_us = match one.finding {
+            Finding::Straggler { own_us, .. } => own_us,
+            Finding::Hang { silent_ms, .. } => silent_ms,
+        };
+        (one.of, Reverse(own_us))
+    })
+}
+
+/// All of it is up and trains; nobody comes or goes.
+fn is_watched(live: &LiveJob<'_>) -> bool {
+    let job = live.job;
+    let is_done = |task: &Task| job.command.is_some() && task.state.is_released();
+    let workers = job.tasks.iter().filter(|task| task.is_worker()).count();
+    live.standing == Standing::Running
+        && job.state == JobState::Running
+        && !live.is_resizing
+        && live.told.is_empty()
+        && workers >= 2
+        && job.tasks.iter().all(|task| task.is_up() || is_done(task))
+}
+
+fn patience_ms(watch: &Watch, of: Suspicion) -> u64 {
+    let ms = match of {
+        Suspicion::Straggler => watch.straggler_ms,
+        Suspicion::Hang => watch.hang_ms,
+    };
+    ms << watch.verdicts.min(MOST_DOUBLINGS)
+}
+
+fn known<'w>(watch: &'w Watch, found: &Found<'_>) -> Option<&'w Suspect> {
+    let mut suspects = watch.suspects.iter();
+    suspects.find(|known| known.task_id == found.task.id && known.of == found.of)
+}
+
+/// Before that everything was otherwise.
+fn settled_ms(job: &Job) -> i64 {
+    let placed_ms = job.placed_ms.unwrap_or(job.submitted_ms);
+    job.turned_ms.map_or(placed_ms, |at| at.max(placed_ms))
+}
+
+/// Who looks slow or hung; `None` while nobody can tell, because what others wait for may take its time.
+fn look<'j>(job: &'j Job, watch: &Watch, nodes: &[Node], now_ms: i64) -> Option<Vec<Found<'j>>> {
+    let told = |task: &'j Task| Some((task, task.pace.as_ref()?));
+    let ranks: Vec<(&Task, &Pace)> = job
+        .tasks
+        .iter()
+        .filter(|task| task.is_worker() && task.is_up())
+        .filter_map(told)
+        .collect();
+    // Who has fallen silent in the middle of what the others wait for is no longer excused by it.
+    let is_excused = |(task, pace): &(&Task, &Pace)| {
+        matches!(pace.doing, Doing::Busy | Doing::Standing)
+            && silence_ms(job, task, pace, nodes, now_ms) < SILENT_MS
+    };
+    if ranks.iter().any(is_excused) {
+        return None;
+    }
+    let mut found = Vec::new();
+    if watch.hang_ms > 0 {
+        match job.command {
+            Some(_) => found.extend(silent_program(job, &ranks, nodes, now_ms)),
+            None => found.extend(hung(job, &ranks, nodes, now_ms)),
+        }
+    }
+    if watch.straggler_ms > 0 {
+        found.extend(slow(job, &ranks, now_ms));
+    }
+    Some(found)
+}
+
+/// Milliseconds without a word, as far as the rank's node was heard: what a node without a session would tell is on its way.
+fn silence_ms(job: &Job, task: &Task, pace: &Pace, nodes: &[Node], now_ms: i64) -> i64 {
+    let node = nodes.iter().find(|node| node.id == task.node);
+    let until_ms = node.and_then(|node| node.seen_ms).unwrap_or(now_ms);
+    let since_ms = pace.heard_ms.max(settled_ms(job));
+    until_ms.min(now_ms).saturating_sub(since_ms)
+}
+
+/// Ranks of the built-in engine tell all the while whether they work or wait: one that is silent while others are not stands still against
+/// its will, and one that works on a step while the others wait or go on without it is stuck.
+fn hung<'j>(
+    job: &'j Job,
+    ranks: &[(&'j Task, &'j Pace)],
+    nodes: &[Node],
+    now_ms: i64,
+) -> Vec<Found<'j>> {
+    let silences = ranks
+        .iter()
+        .map(|(task, pace)| silence_ms(job, task, pace, nodes, now_ms));
+    let silences: Vec<i64> = silences.collect();
+    let still_ms = |pace: &Pace| now_ms.saturating_sub(pace.moved_ms.max(settled_ms(job)));
+    let is_patient = |place: usize| {
+        let (_, pace) = ranks[place];
+        pace.doing == Doing::Waiting || still_ms(pace) < SILENT_MS
+    };
+    let mut found = Vec::new();
+    for (place, &(task, pace)) in ranks.iter().enumerate() {
+        let others = || (0..ranks.len()).filter(|&other| other != place);
+        let mut heard = others()
+            .filter(|&other| silences[other] < SILENT_MS)
+            .peekable();
+        if heard.peek().is_none() {
+            continue;
+        }
+        let usual_ms = pace.own_ms.map_or(0.0, |ms| ms * STUCK_STEPS);
+        let is_stuck = pace.doing == Doing::Working
+            && still_ms(pace) >= SILENT_MS
+            && still_ms(pace) as f64 >= usual_ms
+            && heard.all(is_patient);
+        let silent_ms = match silences[place] >= SILENT_MS {
+            true => silences[place],
+            false if is_stuck => still_ms(pace),
+            false => continue,
+        };
+        found.push(hang(task, pace, silent_ms));
+    }
+    found
+}
+
+/// A program's ranks wait for each other somewhere inside of it: when all are silent, one of them hangs. Nobody can tell which, and it
+/// makes no difference; the first to fall silent is named.
+fn silent_program<'j>(
+    job: &'j Job,
+    ranks: &[(&'j Task, &'j Pace)],
+    nodes: &[Node],
+    now_ms: i64,
+) -> Option<Found<'j>> {
+    let is_silent = |(task, pace): &(&Task, &Pace)| {
+        let pause_ms = i64::try_from(pace.longest_gap_ms.saturating_mul(PAUSES));
+        let silent_ms = silence_ms(job, task, pace, nodes, now_ms);
+        pace.reports >= FEWEST_REPORTS && silent_ms >= SILENT_MS.max(pause_ms.unwrap_or(i64::MAX))
+    };
+    let all = !ranks.is_empty() && ranks.iter().all(is_silent);
+    let first = ranks
+        .iter()
+        .min_by_key(|(task, pace)| (pace.heard_ms, task.role));
+    let (task, pace) = first.filter(|_| all)?;
+    let silent_ms = silence_ms(job, task, pace, nodes, now_ms);
+    Some(hang(task, pace, silent_ms))
+}
+
+fn hang<'j>(task: &'j Task, pace: &Pace, silent_ms: i64) -> Found<'j> {
+    let finding = Finding::Hang {
+        step: pace.step,
+        silent_ms: u64::try_from(silent_ms).unwrap_or(0),
+    };
+    Found {
+        task,
+        of: Suspicion::Hang,
+        finding,
+    }
+}
+
+fn slow<'j>(job: &'j Job, ranks: &[(&'j Task, &'j Pace)], now_ms: i64) -> Vec<Found<'j>> {
+    let is_fresh = |pace: &Pace| {
+        pace.heard_ms > settled_ms(job) && now_ms.saturating_sub(pace.heard_ms) < 2 * SILENT_MS
+    };
+    let rates = ranks.iter().filter(|(_, pace)| is_fresh(pace));
+    let rates: Vec<(&Task, f64)> = rates
+        .filter_map(|(task, pace)| Some((*task, 1_000.0 / pace.own_ms?)))
+        .collect();
+    let workers = job.tasks.iter().filter(|task| task.is_worker()).count();
+    // The median of a few would be anybody's.
+    if rates.len() < 2 || rates.len() * 2 <= workers {
+        return Vec::new();
+    }
+    let median = median(rates.iter().map(|(_, rate)| *rate).collect());
+    let is_slow = |&&(_, rate): &&(&Task, f64)| rate < SLOW * median;
+    let slow = rates.iter().filter(is_slow).map(|&(task, rate)| Found {
+        task,
+        of: Suspicion::Straggler,
+        finding: Finding::Straggler {
+            own_us: step_us(rate),
+            median_us: step_us(median),
+        },
+    });
+    slow.collect()
+}
+
+fn step_us(steps_per_s: f64) -> u64 {
+    (1e6 / steps_per_s) as u64
+}
+
+fn median(mut rates: Vec<f64>) -> f64 {
+    rates.sort_unstable_by(f64::total_cmp);
+    let half = rates.len() / 2;
+    match rates.len() % 2 {
+        0 => f64::midpoint(rates[half - 1], rates[half]),
+        _ => rates[half],
+    }
+}
+
+/// What to do about a rank, if there is anything that helps.
+enum Cure {
+    InPlace(Change, Remedy),
+    /// `charged`: it may be the job's own fault.
+    Restart {
+        charged: bool,
+    },
+}
+
+fn remedy(world: &World<'_>, index: usize, (found, _): &(Found<'_>, u64)) -> Option<Cure> {
+    let live = &world.jobs[index];
+    let hangs = found.of == Suspicion::Hang;
+    if live.job.command.is_some() {
+        return Some(Cure::Restart { charged: hangs });
+    }
+    if !in_place::is_able(live) {
+        return None;
+    }
+    let places = live.job.tasks.iter().zip(&live.places);
+    let own = places.filter(|(task, _)| task.id == found.task.id);
+    let own = own.map(|(_, place)| *place).next()?;
+    let elsewhere = elsewhere(world, live, own);
+    // The chief alone knows where training stands.
+    if found.task.role == (Role::Worker { rank: 0 }) {
+        let helps = hangs || elsewhere.is_some();
+        return helps.then_some(Cure::Restart { charged: hangs });
+    }
+    let mut change = Change {
+        leave: vec![found.task.id],
+        join: Vec::new(),
+    };
+    if let Some((node, gpus)) = elsewhere {
+        change
+            .join
+            .push((Role::Worker { rank: unused(live) }, node, gpus));
+        return Some(Cure::InPlace(change, Remedy::Replaced));
+    }
+    if live.size.0 > live.shape.workers.min.max(1) {
+        return Some(Cure::InPlace(change, Remedy::LeftOut));
+    }
+    // A slow worker is better than none.
+    hangs.then_some(Cure::Restart { charged: true })
+}
+
+/// Free GPUs for one worker on another node of the same kind, beside others of the job where there are any.
+fn elsewhere(world: &World<'_>, live: &LiveJob<'_>, own: u32) -> Option<(u32, u64)> {
+    let gpus = live.shape.worker.gpus;
+    let held = world.held[live.tenant as usize];
+    if world
+        .quota(live)
+        .is_some_and(|quota| held.saturating_add(gpus) > quota)
+    {
+        return None;
+    }
+    let room = Room::worker(&live.shape.worker);
+    let kind = world.free.get(own as usize)?.kind;
+    let has_room = |&node: &u32| {
+        let there = &world.free[node as usize];
+        node != own
+            && there.open
+            && there.kind == kind
+            && there.gpus(When::Now) >= gpus
+            && there.room(When::Now).holds(room)
+    };
+    let nodes = (0..u32::try_from(world.free.len()).unwrap_or(u32::MAX)).filter(has_room);
+    let node = nodes.min_by_key(|node| (!live.places.contains(node), *node))?;
+    let mut there = world.free[node as usize];
+    Some((node, there.take_gpus(gpus, When::Now)))
+}
+
+/// The lowest rank that nobody has, the one that leaves included: reports of the two must not be confused.
+fn unused(live: &LiveJob<'_>) -> u32 {
+    let is_taken = |rank: &u32| {
+        let role = Role::Worker { rank: *rank };
+        live.job.tasks.iter().any(|task| task.role == role)
+    };
+    (1..).find(|rank| !is_taken(rank)).unwrap_or(u32::MAX)
+}
+
+fn carry_out(world: &mut World<'_>, index: usize, (found, for_ms): (Found<'_>, u64), cure: Cure) {
+    let nodes = &world.snapshot.nodes;
+    let node = nodes.iter().find(|node| node.id == found.task.node);
+    let remedy = match &cure {
+        Cure::InPlace(_, remedy) => *remedy,
+        Cure::Restart { .. } => Remedy::Restarted,
+    };
+    let verdict = Verdict {
+        task_id: found.task.id,
+        role: found.task.role,
+        node_id: found.task.node,
+        node: node.map_or_else(String::new, |node| node.name.clone()),
+        finding: found.finding,
+        for_ms,
+        remedy,
+    };
+    let why = verdict.to_string();
+    let now_ms = world.now_ms;
+    world.jobs[index].take(Action::Judge { verdict }, now_ms);
+    match cure {
+        Cure::InPlace(change, _) => world.resize(index, &change, why),
+        Cure::Restart { charged: false } => {
+            world.stop(index, requeue(RequeueCause::Resize, why));
+        }
+        Cure::Restart { charged: true } => fail(world, index, why),
+    }
+}
+
+/// Charges a failure, as for a task that failed by itself.
+fn fail(world: &mut World<'_>, index: usize, why: String) {
+    let job = world.jobs[index].job;
+    let failures = job.failures.saturating_add(1);
+    let (then, not_before_ms) = if failures > job.retries {
+        let reason = format!("{why}; {} retries are used up", job.retries);
+        (AfterStop::Fail { reason }, None)
+    } else {
+        let cause = RequeueCause::TaskFailed;
+        let until_ms = world.policy.backoff_until_ms(world.now_ms, failures);
+        (AfterStop::Requeue { cause }, Some(until_ms))
+    };
+    let live = &mut world.jobs[index];
+    live.not_before_ms = not_before_ms.or(live.not_before_ms);
+    let action = Action::Stop {
+        then,
+        why,
+        charge_failure: true,
+        not_before_ms,
+    };
+    world.stop(index, action);
+}

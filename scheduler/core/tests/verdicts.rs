@@ -1,0 +1,317 @@
+//! Ranks that hold their job up: when that is a verdict, what is done, and when nobody may be judged.
+
+mod scene;
+
+use muster_core::snapshot::Task;
+use muster_core::{Action, Plan};
+use muster_model::job::{AfterStop, JobPhase};
+use muster_model::pace::{Doing, Pace, Watch};
+use muster_model::spec::Ends;
+use muster_model::task::{Outcome, Role, TaskState};
+use muster_model::verdict::{Finding, Remedy, Verdict};
+use scene::Scene;
+
+const STRAGGLER_MS: u64 = 20_000;
+const HANG_MS: u64 = 30_000;
+const TICK_MS: i64 = 2_000;
+
+fn watched(mut scene: Scene) -> Scene {
+    scene.settle();
+    assert_eq!(scene.phase("a"), JobPhase::Running);
+    scene.find("a").watch = Some(Watch {
+        straggler_ms: STRAGGLER_MS,
+        hang_ms: HANG_MS,
+        verdicts: 0,
+        suspects: Vec::new(),
+    });
+    scene.later(120_000);
+    scene
+}
+
+/// Three workers that can be changed one by one, on the first of three nodes that has room for them all.
+fn engine() -> Scene {
+    let mut scene = Scene::cluster(3, 3);
+    scene.job("a").workers(3, 3).in_place();
+    watched(scene)
+}
+
+fn command() -> Scene {
+    let mut scene = Scene::cluster(3, 3);
+    let job = scene.job("a").workers(2, 2);
+    job.0.command = Some(Ends::AllWorkers);
+    job.0.ps_shards.min = 0;
+    job.0.ps_shards.max = 0;
+    watched(scene)
+}
+
+fn rank(task: &Task) -> Option<u32> {
+    match task.role {
+        Role::Worker { rank } => Some(rank),
+        Role::PsShard { .. } => None,
+    }
+}
+
+/// All ranks but those of whom nothing is said tell their pace.
+fn tell(scene: &mut Scene, told: impl Fn(u32) -> Option<(f64, Doing, bool)>) {
+    let now_ms = scene.snapshot.now_ms;
+    for task in &mut scene.find("a").tasks {
+        let Some((own_ms, doing, moves)) = rank(task).and_then(&told) else {
+            continue;
+        };
+        let before = task.pace;
+        let (step, moved_ms) = match before {
+            Some(before) if !moves => (before.step, before.moved_ms),
+            before => (before.map_or(1, |before| before.step + 1), now_ms),
+        };
+        task.pace = Some(Pace {
+            step,
+            own_ms: Some(own_ms),
+            doing,
+            heard_ms: now_ms,
+            moved_ms,
+            reports: before.map_or(1, |before| before.reports + 1),
+            longest_gap_ms: 2_000,
+        });
+    }
+}
+
+/// Ticks for so long, or until somebody is judged.
+fn ticks(
+    scene: &mut Scene,
+    for_ms: u64,
+    told: impl Fn(u32) -> Option<(f64, Doing, bool)>,
+) -> Option<(Verdict, Plan)> {
+    let mut passed_ms = 0;
+    while passed_ms < for_ms {
+        scene.later(TICK_MS);
+        passed_ms += TICK_MS as u64;
+        tell(scene, &told);
+        let plan = scene.round();
+        let verdicts = plan.decisions.iter().filter_map(|one| match &one.action {
+            Action::Judge { verdict } => Some(verdict.clone()),
+            _ => None,
+        });
+        let verdicts: Vec<Verdict> = verdicts.collect();
+        assert!(verdicts.len() <= 1, "{plan:#?}");
+        if let Some(verdict) = verdicts.into_iter().next() {
+            return Some((verdict, plan));
+        }
+        let again = scene.round();
+        assert!(again.decisions.is_empty(), "the same facts: {again:#?}");
+    }
+    None
+}
+
+/// Rank 1 takes this many times as long as the others.
+fn slow(times: f64) -> impl Fn(u32) -> Option<(f64, Doing, bool)> {
+    move |rank| {
+        let own_ms = if rank == 1 { 10.0 * times } else { 10.0 };
+        Some((own_ms, Doing::Waiting, true))
+    }
+}
+
+#[test]
+fn a_rank_under_half_of_the_median_rate_is_replaced_alone_and_elsewhere() {
+    let mut scene = engine();
+    let before = scene.find("a").tasks.clone();
+    let is_slow = |task: &&Task| rank(task) == Some(1);
+    let slow_one = before.iter().find(is_slow).expect("rank 1").clone();
+    assert!(ticks(&mut scene, STRAGGLER_MS, slow(2.5)).is_none());
+    let (verdict, plan) = ticks(&mut scene, 3 * TICK_MS as u64, slow(2.5)).expect("a verdict");
+    assert_eq!(verdict.task_id, slow_one.id);
+    assert_eq!(verdict.node_id, slow_one.node);
+    assert_eq!(verdict.remedy, Remedy::Replaced);
+    let finding = Finding::Straggler {
+        own_us: 25_000,
+        median_us: 10_000,
+    };
+    assert_eq!(verdict.finding, finding);
+    let resize = plan.decisions.iter().find_map(|one| match &one.action {
+        Action::Resize { leave, join, .. } => Some((leave.clone(), join.clone())),
+        _ => None,
+    });
+    let (leave, join) = resize.expect("it goes on in place");
+    assert_eq!(leave, [slow_one.id]);
+    assert_eq!(join.len(), 1);
+    assert_ne!(join[0].node, slow_one.node);
+    let job = scene.find("a");
+    assert_eq!((job.size().0, job.failures), (3, 0));
+    let stay = before.iter().filter(|task| task.id != slow_one.id);
+    for task in stay {
+        assert!(job.tasks.iter().any(|kept| kept.id == task.id), "{task:?}");
+    }
+}
+
+#[test]
+fn who_is_only_a_little_slow_or_only_for_a_moment_stays() {
+    let mut scene = engine();
+    assert!(ticks(&mut scene, 10 * STRAGGLER_MS, slow(1.9)).is_none());
+    for _ in 0..4 {
+        assert!(ticks(&mut scene, STRAGGLER_MS - 4_000, slow(5.0)).is_none());
+        assert!(ticks(&mut scene, TICK_MS as u64, slow(1.0)).is_none());
+    }
+}
+
+#[test]
+fn the_next_verdict_takes_twice_as_long() {
+    let mut scene = engine();
+    ticks(&mut scene, 2 * STRAGGLER_MS, slow(4.0)).expect("a verdict");
+    scene.obey();
+    scene.settle();
+    let other = |rank: u32| slow(4.0)(if rank == 2 { 1 } else { 0 });
+    assert!(ticks(&mut scene, 2 * STRAGGLER_MS, other).is_none());
+    assert!(ticks(&mut scene, 3 * TICK_MS as u64, other).is_some());
+}
+
+#[test]
+fn nobody_is_judged_while_others_rightly_wait_or_when_it_is_turned_off() {
+    let mut scene = engine();
+    let evaluating = |rank: u32| match rank {
+        0 => Some((10.0, Doing::Busy, false)),
+        _ => slow(4.0)(rank),
+    };
+    assert!(ticks(&mut scene, 4 * STRAGGLER_MS, evaluating).is_none());
+    let mut scene = engine();
+    let watch = scene.find("a").watch.as_mut().expect("it is watched");
+    (watch.straggler_ms, watch.hang_ms) = (0, 0);
+    let hung = |rank: u32| slow(4.0)(rank).filter(|_| rank != 2);
+    assert!(ticks(&mut scene, 10 * HANG_MS, hung).is_none());
+}
+
+#[test]
+fn who_is_alone_holds_nobody_up() {
+    let mut scene = Scene::cluster(2, 2);
+    scene.job("a").workers(1, 1).in_place();
+    let mut scene = watched(scene);
+    let stuck = |_| Some((10.0, Doing::Working, false));
+    assert!(ticks(&mut scene, 4 * HANG_MS, stuck).is_none());
+    assert!(ticks(&mut scene, 4 * HANG_MS, |_| None).is_none());
+}
+
+#[test]
+fn a_silent_rank_is_replaced_while_the_others_tell_that_they_wait() {
+    let mut scene = engine();
+    ticks(&mut scene, 4_000, slow(1.0));
+    let told = |rank: u32| (rank != 2).then_some((10.0, Doing::Waiting, false));
+    let (verdict, _) = ticks(&mut scene, 2 * HANG_MS, told).expect("a verdict");
+    assert_eq!(verdict.role, Role::Worker { rank: 2 });
+    assert_eq!(verdict.remedy, Remedy::Replaced);
+    assert!(matches!(verdict.finding, Finding::Hang { silent_ms, .. } if silent_ms >= HANG_MS));
+}
+
+#[test]
+fn when_all_are_silent_it_is_not_the_ranks_that_are_to_blame() {
+    let mut scene = engine();
+    ticks(&mut scene, 4_000, slow(1.0));
+    assert!(ticks(&mut scene, 10 * HANG_MS, |_| None).is_none());
+}
+
+#[test]
+fn a_rank_whose_node_was_not_heard_is_not_silent() {
+    let mut scene = engine();
+    scene.find("a").tasks[2].node = scene.snapshot.nodes[2].id;
+    ticks(&mut scene, 4_000, slow(1.0));
+    let seen_ms = scene.snapshot.now_ms;
+    scene.snapshot.nodes[2].seen_ms = Some(seen_ms);
+    let silent = scene.find("a").tasks[2].clone();
+    let told = |one: u32| {
+        let waits = rank(&silent) != Some(one);
+        waits.then_some((10.0, Doing::Waiting, false))
+    };
+    assert!(ticks(&mut scene, 4 * HANG_MS, told).is_none());
+}
+
+#[test]
+fn a_rank_that_is_stuck_in_a_step_is_found_and_a_long_step_is_not() {
+    let mut scene = engine();
+    ticks(&mut scene, 4_000, slow(1.0));
+    let stuck = |rank: u32| match rank {
+        1 => Some((10.0, Doing::Working, false)),
+        _ => Some((10.0, Doing::Waiting, false)),
+    };
+    let (verdict, _) = ticks(&mut scene, 2 * HANG_MS, stuck).expect("a verdict");
+    assert_eq!(verdict.role, Role::Worker { rank: 1 });
+
+    let mut scene = engine();
+    ticks(&mut scene, 4_000, slow(1.0));
+    let all_work = |_| Some((10.0, Doing::Working, false));
+    assert!(ticks(&mut scene, 4 * HANG_MS, all_work).is_none());
+}
+
+#[test]
+fn the_chief_cannot_be_replaced_so_that_the_job_starts_again() {
+    let mut scene = engine();
+    let evaluates = |rank: u32| match rank {
+        0 => Some((10.0, Doing::Busy, true)),
+        _ => slow(1.0)(rank),
+    };
+    ticks(&mut scene, 4_000, evaluates);
+    let told = |rank: u32| (rank != 0).then_some((10.0, Doing::Waiting, false));
+    let (verdict, _) = ticks(&mut scene, 2 * HANG_MS, told).expect("a verdict");
+    assert_eq!(verdict.remedy, Remedy::Restarted);
+    assert_eq!(scene.phase("a"), JobPhase::Stopping);
+    assert_eq!(scene.find("a").failures, 1);
+}
+
+#[test]
+fn without_another_place_a_worker_is_left_out_down_to_the_least_and_then_kept() {
+    let mut scene = Scene::cluster(1, 3);
+    scene.job("a").workers(2, 3).in_place();
+    let mut scene = watched(scene);
+    let (verdict, _) = ticks(&mut scene, 2 * STRAGGLER_MS, slow(4.0)).expect("a verdict");
+    assert_eq!(verdict.remedy, Remedy::LeftOut);
+
+    let mut scene = Scene::cluster(1, 3);
+    scene.job("a").workers(3, 3).in_place();
+    let mut scene = watched(scene);
+    assert!(
+        ticks(&mut scene, 10 * STRAGGLER_MS, slow(4.0)).is_none(),
+        "a slow worker is better than none"
+    );
+}
+
+#[test]
+fn a_program_that_falls_silent_starts_again_and_fails_in_the_end() {
+    let mut scene = command();
+    let reports = |_| Some((0.0, Doing::Working, true));
+    ticks(&mut scene, 10_000, reports);
+    let (verdict, plan) = ticks(&mut scene, 2 * HANG_MS, |_| None).expect("a verdict");
+    assert_eq!(verdict.remedy, Remedy::Restarted);
+    let stop = plan.decisions.iter().find_map(|one| match &one.action {
+        Action::Stop {
+            then,
+            charge_failure,
+            ..
+        } => Some((then.clone(), *charge_failure)),
+        _ => None,
+    });
+    assert!(matches!(stop, Some((AfterStop::Requeue { .. }, true))));
+    let mut scene = command();
+    scene.find("a").retries = 0;
+    ticks(&mut scene, 10_000, reports);
+    ticks(&mut scene, 2 * HANG_MS, |_| None).expect("a verdict");
+    for task in &mut scene.find("a").tasks {
+        let outcome = Outcome::Stopped { killed: true };
+        task.state = TaskState::Released { outcome };
+    }
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Failed);
+}
+
+#[test]
+fn a_program_that_reports_seldom_is_not_taken_for_silent() {
+    let mut scene = command();
+    let reports = |_| Some((0.0, Doing::Working, true));
+    ticks(&mut scene, 10_000, reports);
+    for task in &mut scene.find("a").tasks {
+        let pace = task.pace.as_mut().expect("it told");
+        pace.longest_gap_ms = 10 * HANG_MS;
+    }
+    assert!(ticks(&mut scene, 20 * HANG_MS, |_| None).is_none());
+    let mut scene = command();
+    tell(&mut scene, reports);
+    assert!(
+        ticks(&mut scene, 20 * HANG_MS, |_| None).is_none(),
+        "one report says nothing of its pauses"
+    );
+}
