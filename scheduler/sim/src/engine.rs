@@ -562,6 +562,7 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         replicated: false,
         suspends: true,
         exclusive: false,
+        trial: None,
         turned_ms: None,
         command: None,
         finished: None,
