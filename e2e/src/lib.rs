@@ -5,3 +5,4 @@
 pub mod cluster;
 pub mod processes;
 pub mod story;
+pub mod study;
