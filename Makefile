@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-studies lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -53,6 +53,11 @@ bench-slicing: ## what turns take (a hundred of a running job, to the bit) and w
 bench-search: ## measure the searchers of studies against Optuna's (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain
 	@MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_OPTUNA_PYTHON && cargo bench --locked -p muster-search --bench against_optuna
+
+bench-studies: ## a study of 60 trainings whose scheduler is killed 50 times, against the same one undisturbed
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
+	export MUSTER_POSTGRES_BIN && MUSTER_DATASETS=$$(dirname "$$dataset") cargo nextest run --locked -p muster-e2e --test studies_killed --run-ignored only --no-capture
 
 lint: ## rustfmt, clippy, the dependency law, tsc and eslint
 	@scripts/ensure-toolchain lint

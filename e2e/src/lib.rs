@@ -6,3 +6,4 @@ pub mod cluster;
 pub mod kubernetes;
 pub mod processes;
 pub mod story;
+pub mod study;

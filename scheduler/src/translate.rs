@@ -165,6 +165,9 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         replicated: job.spec.exchange.shard_replicas > 0,
         suspends: job.spec.suspends(),
         exclusive: job.spec.exclusive,
+        trial: loaded
+            .trial
+            .map(|(study, gain)| core::Trial { study, gain }),
         turned_ms: loaded.turned_at.map(unix_ms),
         command: job.spec.command.as_ref().map(|command| command.ends),
         watch: Some(Watch {

@@ -146,17 +146,41 @@ fn read(
             let expected = "how far the trial has come, because it trains on";
             errors.push(error(&format!("{at}.step"), "missing", expected));
         }
+        check_end(trial, result, &at, &mut errors);
         told.push(Told {
             trial: result.trial,
             step: result.step.unwrap_or(trial.budget),
             values,
             state: result.state,
+            exhausted: result.exhausted,
         });
     }
     if errors.is_empty() {
         Ok(told)
     } else {
         Err(errors)
+    }
+}
+
+/// A trial that has finished has trained as far as it was told to, or says that it cannot. What was told at the end of an earlier rung
+/// may come again.
+fn check_end(trial: &TrialView, result: &TrialResult, at: &str, errors: &mut Vec<FieldError>) {
+    let finished = result.state == ToldState::Finished;
+    if result.exhausted && !finished {
+        let expected = "false: only a trial that has finished can be exhausted";
+        errors.push(error(&format!("{at}.exhausted"), "true", expected));
+    }
+    let Some(step) = result.step else {
+        return;
+    };
+    let is_short = step < trial.budget && !result.exhausted;
+    let is_told = trial.rungs.iter().any(|rung| rung.step == step);
+    if finished && is_short && trial.state == TrialPhase::Running && !is_told {
+        let expected = format!(
+            "{} or more, how far the trial was told to train; of one that cannot train so far exhausted: true; of one that trains on state: running",
+            trial.budget
+        );
+        errors.push(error(&format!("{at}.step"), &step.to_string(), &expected));
     }
 }
 

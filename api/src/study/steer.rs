@@ -4,18 +4,23 @@ use super::wire;
 use crate::auth::Caller;
 use crate::body::Document;
 use crate::clock;
+use crate::job::submit::{KEPT, REPLAYED, key};
 use crate::problem::{Kind, Refusal};
 use crate::query::{Named, Params};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use muster_model::id::StudyId;
 use muster_model::spec::FieldError;
 use muster_model::study::{MAX_TRIALS, StudyOrder};
 use muster_model::view::{StudyExtension, StudyView};
-use muster_store::StoreError;
+use muster_store::idempotency::{self, Claim};
 use muster_store::study::{self, Outcome};
+use muster_store::{PgConnection, StoreError};
+use sha2::{Digest as _, Sha256};
 
 type Stated = Result<(StatusCode, Json<StudyView>), Refusal>;
 
@@ -53,10 +58,15 @@ pub async fn resume(
 
 /// Give a study more trials
 ///
-/// One that has finished goes on.
+/// One that has finished goes on. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with
+/// the header `Idempotency-Replayed: true`, and gives nothing more.
 #[utoipa::path(
     post, path = "/studies/{id}/extend", operation_id = "extendStudy", tag = "studies",
-    params(("id" = StudyId, Path, description = "The study")), request_body = StudyExtension,
+    params(
+        ("id" = StudyId, Path, description = "The study"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each extension"),
+    ),
+    request_body = StudyExtension,
     responses((status = 202, description = "Stated; the scheduler obeys", body = StudyView)),
 )]
 pub async fn extend(
@@ -64,10 +74,30 @@ pub async fn extend(
     caller: Caller,
     Named(id): Named<StudyId>,
     Params(()): Params<()>,
+    headers: HeaderMap,
     body: Document<StudyExtension>,
-) -> Stated {
+) -> Result<Response, Refusal> {
+    let key = key(&headers)?;
     let trials = body.value.trials;
+    let (tenant, now) = (caller.tenant_id, clock::now());
     let mut tx = app.begin(&caller).await?;
+    if let Some(key) = &key {
+        let hash = Sha256::new()
+            .chain_update("extend")
+            .chain_update(id.to_string())
+            .chain_update(&body.bytes);
+        let hash = hash.finalize().into();
+        match idempotency::claim(&mut tx, tenant, key, &hash, now, now + KEPT).await? {
+            Claim::New => {}
+            Claim::Replay { status, body } => return Ok(replayed(status, body)),
+            Claim::Mismatch => {
+                let detail = format!(
+                    "the key {key:?} was sent with another request before; send a new key with a new extension"
+                );
+                return Err(Refusal::new(Kind::KeyReused, detail));
+            }
+        }
+    }
     let limit = wire::shown(&mut tx, &caller, id).await?.trials.limit;
     let most = MAX_TRIALS.saturating_sub(limit);
     if !(1..=most).contains(&trials) {
@@ -80,8 +110,24 @@ pub async fn extend(
         };
         return Err(Refusal::of_fields(Kind::InvalidBody, vec![error]));
     }
-    drop(tx);
-    state(&app, &caller, id, "extend", StudyOrder::Extend { trials }).await
+    let order = StudyOrder::Extend { trials };
+    let shown = stated(&mut tx, &caller, id, "extend", order).await?;
+    if let Some(key) = &key {
+        let body = serde_json::to_string(&shown).expect("a study is JSON");
+        let status = StatusCode::ACCEPTED.as_u16();
+        idempotency::store(&mut tx, tenant, key, status, &body).await?;
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok((StatusCode::ACCEPTED, Json(shown)).into_response())
+}
+
+fn replayed(status: u16, body: String) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::ACCEPTED);
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (REPLAYED, HeaderValue::from_static("true")),
+    ];
+    (status, headers, body).into_response()
 }
 
 /// End a study
@@ -103,7 +149,20 @@ pub async fn cancel(
 
 async fn state(app: &App, caller: &Caller, id: StudyId, verb: &str, order: StudyOrder) -> Stated {
     let mut tx = app.begin(caller).await?;
-    match study::order(&mut tx, id, &[order], clock::now()).await? {
+    let shown = stated(&mut tx, caller, id, verb, order).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok((StatusCode::ACCEPTED, Json(shown)))
+}
+
+/// States it; the caller commits.
+async fn stated(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: StudyId,
+    verb: &str,
+    order: StudyOrder,
+) -> Result<StudyView, Refusal> {
+    match study::order(conn, id, &[order], clock::now()).await? {
         Outcome::Done => {}
         Outcome::Refused { phase } => {
             let needed = "one that is not over";
@@ -111,7 +170,5 @@ async fn state(app: &App, caller: &Caller, id: StudyId, verb: &str, order: Study
         }
         Outcome::NotFound => return Err(wire::missing(id)),
     }
-    let shown = wire::shown(&mut tx, caller, id).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok((StatusCode::ACCEPTED, Json(shown)))
+    wire::shown(conn, caller, id).await
 }

@@ -8,6 +8,7 @@ mod explain;
 mod files;
 mod idempotency;
 mod jobs;
+mod origins;
 mod pages;
 mod questions;
 mod rounds;

@@ -521,7 +521,7 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
         revision: 1,
         workers: vec![peer(WORKER, None)],
         ps_shards: vec![peer(SHARD, Some(address))],
-        turn: 0,
+        ..Peers::default()
     };
     let around = Surroundings {
         device: &muster_engine::cuda::Device::Cpu,

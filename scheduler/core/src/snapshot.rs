@@ -3,7 +3,7 @@
 //! A round is replayed from this value alone, so whatever a decision depends on must be here or in the policy.
 
 use crate::estimate::Gains;
-use muster_model::id::{JobId, NodeId, TaskId, TenantId};
+use muster_model::id::{JobId, NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::pace::{Pace, Watch};
 use muster_model::spec::{
@@ -102,6 +102,9 @@ pub struct Job {
     /// Takes no turns with others on its GPUs.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exclusive: bool,
+    /// Of a study's trial: what it promises beside the study's others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
     /// When it was last suspended or continued in its present revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turned_ms: Option<i64>,
@@ -124,6 +127,15 @@ pub struct Job {
     /// How its ranks are watched, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<Watch>,
+}
+
+/// A job that a study has made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    pub study: StudyId,
+    /// What more time on GPUs is expected to bring; 0 (nothing) to 1.
+    pub gain: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

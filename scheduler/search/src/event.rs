@@ -1,6 +1,7 @@
 //! What may happen to a study.
 
 use crate::trial::TrialNumber;
+use muster_model::study::Point;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -40,6 +41,10 @@ pub enum Event {
     Extended {
         trials: u32,
     },
+    /// A searcher outside has chosen these points; each becomes a trial in its turn.
+    Proposed {
+        points: Vec<Point>,
+    },
     /// The study is to end: all trials stop, and none will be created.
     Closed,
 }
@@ -56,6 +61,10 @@ pub enum EventError {
     },
     #[error("trial {trial} finished at step {step} without a value at any step")]
     NoValue { trial: TrialNumber, step: u64 },
+    #[error("point {place} of those proposed is not in the space")]
+    OutsideSpace { place: usize },
+    #[error("the study proposes its own trials")]
+    NotExternal,
     #[error("{trials} more trials would make more than {most}")]
     TooMany { trials: u32, most: u32 },
 }
@@ -69,9 +78,12 @@ impl Event {
             | Self::Finished { trial, .. }
             | Self::Failed { trial }
             | Self::Stopped { trial } => Some(*trial),
-            Self::Started | Self::Paused | Self::Resumed | Self::Extended { .. } | Self::Closed => {
-                None
-            }
+            Self::Started
+            | Self::Paused
+            | Self::Resumed
+            | Self::Extended { .. }
+            | Self::Proposed { .. }
+            | Self::Closed => None,
         }
     }
 }

@@ -8,6 +8,7 @@
 mod action;
 mod curve;
 mod event;
+mod expect;
 mod minimise;
 mod numeric;
 mod pareto;

@@ -566,6 +566,7 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         replicated: false,
         suspends: true,
         exclusive: false,
+        trial: None,
         turned_ms: None,
         command: None,
         finished: None,

@@ -175,6 +175,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         retries: spec.retries,
         suspends: spec.suspends(),
         exclusive: spec.exclusive,
+        trial: None,
         turned_ms: None,
         not_before_ms: None,
         workers: spec.scale.workers,

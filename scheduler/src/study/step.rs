@@ -6,12 +6,13 @@ use super::facts;
 use crate::clock;
 use muster_model::id::{JobId, StudyId};
 use muster_model::job::Intent;
-use muster_model::spec::JobSpec;
-use muster_model::study::{Goal, StudyOrder, Told, ToldState, TrialPhase};
+use muster_model::spec::{JobSpec, Origin};
+use muster_model::study::{BudgetUnit, Goal, StudyOrder, Told, ToldState, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource};
-use muster_search::{Action, Event, EventError, Outcome, Phase, Study, Trial, TrialState};
+use muster_search::{Action, Event, EventError, Outcome, Phase, Source, Study, Trial, TrialState};
 use muster_store::StoreError;
 use muster_store::job::{self, NewJob};
+use muster_store::origin;
 use muster_store::pool::{Pool, Transaction, begin};
 use muster_store::study::search::{self, Loaded, Saved, TrialWrite};
 use std::collections::{BTreeMap, VecDeque};
@@ -150,6 +151,7 @@ impl Step {
                 self.loaded.cancelled = true;
                 Event::Closed
             }
+            StudyOrder::Propose { points } => Event::Proposed { points },
             StudyOrder::Tell { told } => outside(told),
         };
         self.take_in(tx, event).await
@@ -190,7 +192,7 @@ impl Step {
 
     async fn carry_out(&mut self, tx: &mut Transaction, action: Action) -> Result<(), StepError> {
         match action {
-            Action::Create { trial, .. } => self.create(tx, trial).await,
+            Action::Create { trial, from, .. } => self.create(tx, trial, from).await,
             Action::Continue { trial, .. } => self.go_on(tx, trial).await,
             Action::Stop { trial } => self.stop(tx, trial).await,
             Action::Finish => {
@@ -200,11 +202,26 @@ impl Step {
         }
     }
 
-    async fn create(&mut self, tx: &mut Transaction, number: u32) -> Result<(), StepError> {
+    async fn create(
+        &mut self,
+        tx: &mut Transaction,
+        number: u32,
+        from: Option<Source>,
+    ) -> Result<(), StepError> {
         if self.loaded.document.job.is_none() {
             return Ok(());
         }
-        let spec = match self.job(number) {
+        let copied = match from {
+            Some(from) => self.origin(tx, from).await?.map(Some),
+            None => Ok(None),
+        };
+        let made = copied.and_then(|origin| {
+            Ok(JobSpec {
+                from: origin,
+                ..self.job(number)?
+            })
+        });
+        let spec = match made {
             Ok(spec) => spec,
             Err(why) => {
                 self.notes.entry(number).or_default().failure = Some(why);
@@ -221,6 +238,42 @@ impl Step {
         search::submit(tx, &new, self.id, number, self.now).await?;
         self.notes.entry(number).or_default().job_id = Some(new.id);
         Ok(())
+    }
+
+    /// The checkpoint that a trial is to begin from; or why there is none.
+    async fn origin(
+        &mut self,
+        tx: &mut Transaction,
+        from: Source,
+    ) -> Result<Result<Origin, String>, StepError> {
+        let parent = match self.job(from.trial) {
+            Ok(parent) => parent,
+            Err(why) => return Ok(Err(why)),
+        };
+        let unit = match self.study().spec().budget.unit {
+            BudgetUnit::Epochs => parent.steps_per_epoch(),
+            BudgetUnit::Steps => 1,
+        };
+        let (first, end) = (from.step * unit, (from.step + 1) * unit);
+        let job = self.job_of(tx, from.trial).await?;
+        let step = match job {
+            Some(job) => origin::newest_between(tx, job, (first, end)).await?,
+            None => None,
+        };
+        Ok(job.zip(step).map_or_else(
+            || {
+                let (trial, step) = (from.trial, from.step);
+                Err(format!(
+                    "trial {trial} has no checkpoint of {step} to begin from any more"
+                ))
+            },
+            |(job, step)| {
+                Ok(Origin {
+                    job,
+                    step: Some(step),
+                })
+            },
+        ))
     }
 
     /// The job of a trial as far as it is told to train now; or what is wrong with it, which only this very point can have.
@@ -299,6 +352,9 @@ impl Step {
             .map(|trial| trial.number)
             .collect();
         search::mark_best(tx, self.id, &best).await?;
+        if self.loaded.document.job.is_some() {
+            search::expect(tx, self.id, &self.study().expectations()).await?;
+        }
         let seq = self.loaded.seq + self.events.len() as u64;
         let apart = EVENTS_KEPT_APART + self.study().trials().len() as u64 / 8;
         let is_over = self.study().phase() == Phase::Finished;
@@ -365,7 +421,7 @@ fn outside(told: Told) -> Event {
             trial,
             step,
             values,
-            exhausted: false,
+            exhausted: told.exhausted,
         },
         ToldState::Failed => Event::Failed { trial },
     }

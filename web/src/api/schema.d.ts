@@ -33,7 +33,8 @@ export interface paths {
         /**
          * Submit a job
          * @description The same document in JSON or YAML. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the
-         *     first, with the header `Idempotency-Replayed: true`, and submits nothing.
+         *     first, with the header `Idempotency-Replayed: true`, and submits nothing. With `from` the job begins from a checkpoint of another
+         *     job of the tenant, its newest if no step is named.
          */
         post: operations["submitJob"];
         delete?: never;
@@ -698,7 +699,8 @@ export interface paths {
         put?: never;
         /**
          * Give a study more trials
-         * @description One that has finished goes on.
+         * @description One that has finished goes on. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with
+         *     the header `Idempotency-Replayed: true`, and gives nothing more.
          */
         post: operations["extendStudy"];
         delete?: never;
@@ -721,6 +723,27 @@ export interface paths {
          * @description No trial starts or trains on to its next rung; those that train, train on as far as they were told to.
          */
         post: operations["pauseStudy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/propose": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Propose trials to a study whose searcher is `external`
+         * @description They are created in this order, as the study's concurrency allows, and numbered so; what came of them is listed with the study's
+         *     trials. Beyond the number of trials that the study may have they wait until it is extended.
+         */
+        post: operations["proposeTrials"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2023,6 +2046,7 @@ export interface components {
              *     waits for; such a job waits until GPUs are free, and nobody is suspended for it.
              */
             exclusive?: boolean;
+            from?: components["schemas"]["Origin"] | null;
             labels?: {
                 [key: string]: string;
             };
@@ -2142,7 +2166,7 @@ export interface components {
          * @description Why a checkpoint stays.
          * @enum {string}
          */
-        Kept: "newest" | "best" | "milestone";
+        Kept: "newest" | "best" | "milestone" | "origin";
         /** @description A data set that is known by name. */
         KnownDataset: {
             augment?: components["schemas"]["Augmentation"][];
@@ -2611,6 +2635,19 @@ export interface components {
             /** Format: double */
             weight_decay?: number;
         };
+        /**
+         * @description A checkpoint of another job of the same tenant. The new job takes over parameters, optimizer state and the count of steps, and
+         *     trains on by its own document: `stop` counts from where the other job began.
+         */
+        Origin: {
+            /** @description The job whose checkpoint it is. */
+            job: components["schemas"]["JobId"];
+            /**
+             * Format: int64
+             * @description Optimizer steps after which it was written. Left out: its newest when the new job is submitted, which is then filled in.
+             */
+            step?: number | null;
+        };
         /** @description How a task ended. */
         Outcome: {
             /** Format: int32 */
@@ -3043,6 +3080,15 @@ export interface components {
              */
             total_steps: number | null;
         };
+        /** @description Trials that a searcher outside has chosen. */
+        Proposal: {
+            /** @description 1 to 1000 of them, created in this order. */
+            trials: components["schemas"]["ProposedTrial"][];
+        };
+        ProposedTrial: {
+            /** @description A value for each parameter of the space whose condition holds. */
+            parameters: Record<string, never>;
+        };
         PsShardResources: {
             /**
              * Format: int64
@@ -3284,6 +3330,9 @@ export interface components {
         } | {
             /** @enum {string} */
             kind: "random";
+        } | {
+            /** @enum {string} */
+            kind: "external";
         } | {
             /** @enum {string} */
             kind: "sobol";
@@ -3733,9 +3782,13 @@ export interface components {
         TrialRef: {
             /** Format: int32 */
             number: number;
+            /** @description Where the study has it: the job of a `waiting` one has succeeded as far as it was told to train, and may be told to go on. */
+            state: components["schemas"]["TrialPhase"];
             study_id: components["schemas"]["StudyId"];
         };
         TrialResult: {
+            /** @description Of one that has finished short of what it was told to train: it cannot train any further, and so has completed. */
+            exhausted?: boolean;
             state?: components["schemas"]["ToldState"];
             /**
              * Format: int64
@@ -5342,7 +5395,10 @@ export interface operations {
     extendStudy: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each extension */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The study */
                 id: components["schemas"]["StudyId"];
@@ -5388,6 +5444,42 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description Stated; the scheduler obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    proposeTrials: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Proposal"];
+            };
+        };
+        responses: {
+            /** @description Kept; the scheduler takes it in */
             202: {
                 headers: {
                     [name: string]: unknown;

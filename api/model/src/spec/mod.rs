@@ -6,6 +6,7 @@ mod command;
 mod compression;
 mod engine;
 mod exchange;
+mod origin;
 mod validate;
 mod verdicts;
 
@@ -19,6 +20,7 @@ pub use engine::{
     Sides,
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
+pub use origin::{Origin, same_place};
 pub use validate::{FieldError, is_dns_label};
 pub use verdicts::Verdicts;
 
@@ -46,6 +48,9 @@ pub struct JobSpec {
     /// A program of the user's own: this, or `engine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
+    /// Begin from a checkpoint of another job, and not from fresh parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Origin>,
     #[serde(default)]
     pub exchange: Exchange,
     #[serde(default)]

@@ -103,13 +103,34 @@ impl StudySpec {
         }
         let is_command = job.get("command").is_some();
         self.check_budget_field(is_command, errors);
-        // Whoever trains outside copies checkpoints by itself; a job cannot begin from another job's yet.
+        errors.check(
+            "job.from",
+            "given",
+            job.get("from").is_none(),
+            "left out: trials of a study begin fresh, or with pbt from each other",
+        );
+        if matches!(self.search.stopper, Stopper::Pbt { .. }) {
+            self.check_copies(is_command, errors);
+        }
+    }
+
+    /// With population-based training trials take over each other's state, which therefore must fit all of them.
+    fn check_copies(&self, is_command: bool, errors: &mut Errors) {
         errors.check(
             "search.stopper",
-            "pbt, with a job",
-            !matches!(self.search.stopper, Stopper::Pbt { .. }),
-            "another, or a study without a job whose trials are trained outside: jobs cannot begin from other jobs' checkpoints yet",
+            "pbt, with a command",
+            !is_command,
+            "another, or a job of the built-in engine: the checkpoints of a program are its own, and no trial can begin from another's",
         );
+        for (i, parameter) in self.search.parameters.iter().enumerate() {
+            let field = parameter.field.as_deref().unwrap_or(&parameter.name);
+            errors.check(
+                &format!("search.parameters[{i}].field"),
+                &format!("{field:?}"),
+                is_command || !field.starts_with("engine.") || may_differ(field),
+                "with pbt one that a trial may change whose state is copied: in engine.optimizer (but not its kind), engine.schedule, engine.batch, engine.clip_norm, engine.accumulate, engine.seed or engine.model.dropout",
+            );
+        }
     }
 
     /// Where a command is told how far to train: a place of its own, whose value in the job only holds that place.
@@ -255,6 +276,20 @@ impl StudySpec {
             .map_err(|error| Broken::Unreadable(error.expected))?;
         job.validate().map_err(Broken::Rules)
     }
+}
+
+/// Whether jobs that take over each other's state may have different values here.
+fn may_differ(field: &str) -> bool {
+    let within = ["engine.optimizer.", "engine.schedule."];
+    let whole = [
+        "engine.batch",
+        "engine.clip_norm",
+        "engine.accumulate",
+        "engine.seed",
+        "engine.model.dropout",
+    ];
+    let within = within.iter().any(|start| field.starts_with(start));
+    field != "engine.optimizer.kind" && (within || whole.contains(&field))
 }
 
 /// What is wrong with the search, by its place in the study's document.

@@ -175,6 +175,27 @@ pub struct TrialResult {
     pub values: BTreeMap<String, f64>,
     #[serde(default)]
     pub state: ToldState,
+    /// Of one that has finished short of what it was told to train: it cannot train any further, and so has completed.
+    #[serde(default)]
+    pub exhausted: bool,
+}
+
+/// Trials that a searcher outside has chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Proposal {
+    /// 1 to 1000 of them, created in this order.
+    pub trials: Vec<ProposedTrial>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ProposedTrial {
+    /// A value for each parameter of the space whose condition holds.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub parameters: Parameters,
 }
 
 /// Which of the study's trials should not be trained on.

@@ -10,7 +10,7 @@ mod wait;
 pub use commit::commit;
 pub use load::load;
 
-use muster_model::id::{JobId, NodeId, TaskId};
+use muster_model::id::{JobId, NodeId, StudyId, TaskId};
 use muster_model::job::{AfterStop, Job, JobPhase};
 use muster_model::node::Node;
 use muster_model::pace::{Pace, Suspect};
@@ -52,6 +52,8 @@ pub struct LoadedJob {
     pub epoch_losses: Vec<(u64, f64)>,
     /// Newest step that it can continue from.
     pub resume_step: Option<u64>,
+    /// Of a study's trial: what it promises beside the study's others, 0 to 1.
+    pub trial: Option<(StudyId, f64)>,
     /// When its present revision started.
     pub placed_at: Option<OffsetDateTime>,
     /// When its present revision was last suspended or continued.

@@ -145,14 +145,17 @@ pub async fn ask(
     named(conn, study, &given).await
 }
 
+pub(crate) fn phase(name: &str) -> TrialPhase {
+    let mut all = TrialPhase::ALL.into_iter();
+    let found = all.find(|phase| phase.as_str() == name);
+    found.expect("a constraint keeps other states out of the column")
+}
+
 impl From<Row> for TrialView {
     fn from(row: Row) -> Self {
-        let state = TrialPhase::ALL
-            .into_iter()
-            .find(|phase| phase.as_str() == row.state);
         Self {
             number: unsigned32(row.number),
-            state: state.expect("a constraint keeps other states out of the column"),
+            state: phase(&row.state),
             parameters: row.parameters.0,
             seed: unsigned(row.seed),
             budget: unsigned(row.budget),

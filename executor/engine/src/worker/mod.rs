@@ -13,6 +13,7 @@ mod exchange;
 mod link;
 mod model;
 mod noise;
+mod origin;
 mod pacer;
 mod peers;
 mod progress;

@@ -11,7 +11,6 @@ use super::servers::Servers;
 use super::turns::Turns;
 use crate::checkpoint::Depot;
 use crate::cuda::Device;
-use crate::document;
 use crate::log;
 use crate::model::Network;
 use crate::stop::StopFlag;
@@ -73,14 +72,12 @@ pub fn run(
     .with_file(GRAPH_FILE, crate::onnx::graph(&model.network));
     let start = match rank {
         0 => {
-            let planes = document::state_planes(&launch.spec.engine().optimizer).len();
-            Some(resume::start(
-                launch,
-                &depot,
-                &model.network,
-                planes,
-                around.reporter,
-            )?)
+            let origin = launch.spec.from.map(|from| {
+                let (place, tenant) = (around.checkpoint_root, launch.tenant_id);
+                Depot::open(place, tenant, from.job, 0)
+            });
+            let depots = (&depot, origin.transpose()?);
+            Some(resume::start(launch, depots, &model, around.reporter)?)
         }
         _ => None,
     };
@@ -131,9 +128,12 @@ fn lead(
     around: &Surroundings<'_>,
 ) -> Result<Ending, Trouble> {
     exchange.begin(model, &start)?;
-    let mut step = start.step;
+    let (mut step, is_copy) = (start.step, start.is_copy);
     let mut chief = Chief::new(launch, depot, model, start, around)?;
     chief.ready(step, exchange.layout())?;
+    if is_copy {
+        chief.measure_origin(model)?;
+    }
     if let Some(reason) = chief.over(step) {
         return chief.finish(model, exchange, reason);
     }

@@ -6,6 +6,7 @@
 
 use super::standing::{Standing, Turn};
 use super::world::World;
+use crate::policies::favour::favour;
 use crate::problem::{Decision, Part, gpus_of, nodes_of};
 use muster_model::id::JobId;
 use std::collections::BTreeMap;
@@ -69,7 +70,9 @@ impl<'w, 'a> Choosing<'w, 'a> {
         for &member in fixed {
             self.world.problem.jobs[member].fixed = true;
         }
-        self.world.share.share(&self.world.problem)
+        let problem = &self.world.problem;
+        // Among a study's trials only, so that whatever holds of the policy's answer holds of this.
+        favour(problem, self.world.share.share(problem))
     }
 
     fn standing(&self, member: usize) -> Standing {

@@ -16,11 +16,11 @@ use crate::policies::{Promises, Share};
 use crate::policy::Policy;
 use crate::problem::{self, Demand, Part, Problem};
 use crate::snapshot::{Job, Node, Snapshot, Task};
-use muster_model::id::{NodeId, TaskId, TenantId};
+use muster_model::id::{NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::JobState;
 use muster_model::spec::Range;
 use muster_model::task::Role;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 pub(crate) struct World<'a> {
@@ -35,6 +35,8 @@ pub(crate) struct World<'a> {
     /// In the snapshot's order.
     pub jobs: Vec<LiveJob<'a>>,
     pub problem: Problem,
+    /// Those that jobs are trials of, by id.
+    studies: Vec<StudyId>,
     /// The job of the snapshot that each job of the problem is.
     pub members: Vec<usize>,
     /// GPUs that every tenant's jobs hold now, those of stopping tasks included.
@@ -103,6 +105,7 @@ impl<'a> World<'a> {
                 kinds,
                 ..Problem::default()
             },
+            studies: studies(snapshot),
             members: Vec::new(),
             held: Vec::new(),
             reserved: None,
@@ -270,6 +273,13 @@ impl<'a> World<'a> {
                 self.policy.resize_cost_ms
             }),
             preemptible: true,
+            trial: job.trial.and_then(|trial| {
+                let study = self.studies.binary_search(&trial.study).ok()?;
+                Some(problem::Trial {
+                    study: u32::try_from(study).ok()?,
+                    gain: trial.gain,
+                })
+            }),
             outlook: live.sizing.outlook.clone(),
         }
     }
@@ -531,6 +541,12 @@ impl Hasher for IdHasher {
         // The length of the id, which is the same for all.
         self.0 ^= number as u64;
     }
+}
+
+fn studies(snapshot: &Snapshot) -> Vec<StudyId> {
+    let trials = snapshot.jobs.iter().filter_map(|job| job.trial);
+    let studies: BTreeSet<StudyId> = trials.map(|trial| trial.study).collect();
+    studies.into_iter().collect()
 }
 
 /// Tenants by id; one that the snapshot does not name has no quota.

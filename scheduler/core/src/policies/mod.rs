@@ -5,6 +5,7 @@
 
 mod affinity;
 pub mod drf;
+pub mod favour;
 pub mod fifo;
 pub mod gandiva;
 pub mod gang;

@@ -244,6 +244,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         replicated: false,
         suspends: true,
         exclusive: false,
+        trial: None,
         turned_ms: None,
         command: None,
         finished: None,

@@ -69,6 +69,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         replicated: false,
         suspends: true,
         exclusive: false,
+        trial: None,
         turned_ms: None,
         command: None,
         finished: None,

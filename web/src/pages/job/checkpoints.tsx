@@ -1,10 +1,12 @@
 // What the job can continue from, and what it made, for download.
 import { useState } from "react";
+import { Link } from "react-router";
 import { checkpointFile, finalModel } from "../../api/calls";
 import { fromThrown, type ApiError } from "../../api/problem";
 import type { Resource } from "../../api/resource";
 import type { CheckpointView, JobView } from "../../api/types";
 import { Icon } from "../../ui/icon";
+import { save } from "../../ui/save";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { bytes, count, loss, percent } from "../../words/number";
 
@@ -13,6 +15,7 @@ const reasons: Record<CheckpointView["kept"][number], string> = {
   newest: "newest",
   best: "best",
   milestone: "milestone",
+  origin: "another job's origin",
 };
 
 export function Checkpoints({ job, resource }: { job: JobView; resource: Resource<CheckpointView[]> }) {
@@ -87,6 +90,11 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
                 <tr key={`${one.step} ${one.revision}`}>
                   <th scope="row" className="right num" data-label="Step">
                     {count(one.step)}
+                    {one.retained ? (
+                      <Link className="button button-small" to={`/submit?from=${job.id}&step=${one.step}`} title="Begin a new job from this checkpoint">
+                        <Icon name="submit" /> Fork
+                      </Link>
+                    ) : null}
                   </th>
                   <td className="right num" data-label="Epoch">
                     {one.epoch.toFixed(2)}
@@ -138,14 +146,4 @@ function Download({ name, label, busy, onGo }: { name: string; label: string; bu
       <Icon name="download" /> {busy === name ? "Loading…" : label}
     </button>
   );
-}
-
-/** The token travels in a header, so a plain link cannot load the file; the browser keeps the body until it is saved. */
-function save(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob);
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

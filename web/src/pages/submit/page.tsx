@@ -1,17 +1,18 @@
 // Submitting a job: the document, a check of it, and what is wrong with it beside the lines that are wrong.
-import { useId, useRef, useState } from "react";
-import { useNavigate } from "react-router";
-import { submit } from "../../api/calls";
+import { useEffect, useId, useRef, useState } from "react";
+import { Link, useNavigate, useSearchParams } from "react-router";
+import { job as jobOf, submit } from "../../api/calls";
+import { newKey } from "../../api/key";
 import { fromThrown, type ApiError } from "../../api/problem";
 import type { JobView } from "../../api/types";
 import { Icon } from "../../ui/icon";
 import { Panel } from "../../ui/panel";
 import { useTitle } from "../../ui/title";
 import { lineOf, toYaml } from "../../words/document";
-import { plural } from "../../words/number";
 import { Editor, goToLine } from "./editor";
 import { EXAMPLE } from "./example";
 import { Planned } from "./plan";
+import { Refused } from "./refused";
 
 type Outcome = { kind: "checked"; text: string; job: JobView } | { kind: "refused"; error: ApiError };
 
@@ -21,10 +22,25 @@ export function SubmitPage() {
   const area = useRef<HTMLTextAreaElement>(null);
   const result = useId();
   const [text, setText] = useState(EXAMPLE);
+  const [params] = useSearchParams();
+  const from = params.get("from");
+  const step = params.get("step");
   const [busy, setBusy] = useState<"check" | "submit" | null>(null);
   const [outcome, setOutcome] = useState<Outcome | null>(null);
   // One key a document: a second click, or a retry after a lost answer, submits the same job and not another one.
   const key = useRef({ text: "", value: "" });
+
+  useEffect(() => {
+    if (from === null) return;
+    const asking = new AbortController();
+    jobOf(from, asking.signal).then(
+      (parent) => setText(forkOf(parent, step)),
+      (thrown: unknown) => {
+        if (!asking.signal.aborted) setOutcome({ kind: "refused", error: fromThrown(thrown) });
+      },
+    );
+    return () => asking.abort();
+  }, [from, step]);
 
   const send = (dryRun: boolean) => {
     if (key.current.text !== text) key.current = { text, value: newKey() };
@@ -57,6 +73,12 @@ export function SubmitPage() {
           </button>
         </div>
       </div>
+      {from === null ? null : (
+        <p className="muted">
+          It begins from a checkpoint of <Link to={`/jobs/${from}`}>another job</Link>, whose document this is: what counts in <code>stop</code> counts from where that job
+          began, so let it go further.
+        </p>
+      )}
       <div className="submit">
         <Panel title="Job document" aside={<ExampleButton shown={text !== EXAMPLE} onUse={() => setText(EXAMPLE)} />} className="panel-flush">
           <Editor
@@ -66,6 +88,7 @@ export function SubmitPage() {
               setText(next);
               if (outcome?.kind === "checked") setOutcome(null);
             }}
+            label="Job document, YAML or JSON"
             marked={marked}
             describedBy={result}
           />
@@ -93,9 +116,10 @@ export function SubmitPage() {
   );
 }
 
-function newKey(): string {
-  // crypto.randomUUID exists only on secure origins, and a cluster is often reached by plain HTTP inside its network.
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+/** The other job's document, as one that begins from its checkpoint: of `step`, or else the newest. */
+function forkOf(parent: JobView, step: string | null): string {
+  const origin = { job: parent.id, ...(step === null ? {} : { step: Number(step) }) };
+  return toYaml({ ...parent.spec, from: origin });
 }
 
 function ExampleButton({ shown, onUse }: { shown: boolean; onUse: () => void }) {
@@ -133,39 +157,6 @@ function Checked({ job }: { job: JobView }) {
     <Panel title="The document is valid" aside={<Icon name="check" />} className="panel-good">
       <p>Nothing was submitted. With every default written out, the job is:</p>
       <pre className="document">{toYaml(job.spec)}</pre>
-    </Panel>
-  );
-}
-
-function Refused({ error, text, onGo }: { error: ApiError; text: string; onGo: (line: number) => void }) {
-  return (
-    <Panel title={error.fields.length === 0 ? error.title : `${plural(error.fields.length, "field")} to correct`} aside={<Icon name="warning" />} className="panel-bad">
-      {error.detail === null || error.fields.length > 0 ? null : <p>{error.detail}</p>}
-      <ul className="mistakes">
-        {error.fields.map(({ field, value, expected }, index) => {
-          const line = lineOf(text, field);
-          return (
-            <li key={`${field} ${index}`}>
-              <div className="mistake-head">
-                <code>{field}</code>
-                {line === null ? null : (
-                  <button type="button" className="button button-small" onClick={() => onGo(line)}>
-                    Line {line + 1}
-                  </button>
-                )}
-              </div>
-              <p>
-                {value === "" ? null : (
-                  <>
-                    is <code>{value}</code>;{" "}
-                  </>
-                )}
-                expected: {expected}
-              </p>
-            </li>
-          );
-        })}
-      </ul>
     </Panel>
   );
 }
