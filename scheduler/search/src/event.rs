@@ -21,7 +21,7 @@ pub enum Event {
     Finished {
         trial: TrialNumber,
         step: u64,
-        /// Measured at `step`; empty when a report said it already.
+        /// Measured at `step`; empty when a report said it already, or when the trial was to stop, which it then has.
         values: Vec<f64>,
         exhausted: bool,
     },
@@ -54,7 +54,7 @@ pub enum EventError {
         found: usize,
         expected: usize,
     },
-    #[error("trial {trial} finished at step {step} without a value at any step")]
+    #[error("trial {trial} runs and finished at step {step} without a value at any step")]
     NoValue { trial: TrialNumber, step: u64 },
     #[error("{trials} more trials would make more than {most}")]
     TooMany { trials: u32, most: u32 },

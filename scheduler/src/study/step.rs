@@ -60,6 +60,9 @@ pub async fn take(
 ) -> Result<Option<(u64, Study)>, StepError> {
     let mut tx = begin(pool).await?;
     let Some(loaded) = search::lock(&mut tx, id).await? else {
+        // Nobody waits for what was said of a study that was deleted.
+        search::take_orders(&mut tx, id).await?;
+        tx.commit().await.map_err(StoreError::from)?;
         return Ok(None);
     };
     let study = match known {
@@ -160,6 +163,10 @@ impl Step {
         self.queue.push_back(event);
         while let Some(event) = self.queue.pop_front() {
             let text = serde_json::to_string(&event).expect("an event is JSON");
+            let ended = match event {
+                Event::Finished { trial, .. } => Some(trial),
+                _ => None,
+            };
             match self.apply(event).await? {
                 Ok(actions) => {
                     self.events.push(text);
@@ -168,7 +175,11 @@ impl Step {
                     }
                 }
                 Err(refused) => {
-                    tracing::warn!(error = %refused, event = text, "an event was refused")
+                    tracing::warn!(error = %refused, event = text, "an event was refused");
+                    // A job ends once: an end that nobody took in would hold the trial's slot for ever.
+                    if let Some(trial) = ended {
+                        self.fail(trial, refused.to_string());
+                    }
                 }
             }
         }
@@ -207,8 +218,7 @@ impl Step {
         let spec = match self.job(number) {
             Ok(spec) => spec,
             Err(why) => {
-                self.notes.entry(number).or_default().failure = Some(why);
-                self.queue.push_back(Event::Failed { trial: number });
+                self.fail(number, why);
                 return Ok(());
             }
         };
@@ -221,6 +231,12 @@ impl Step {
         search::submit(tx, &new, self.id, number, self.now).await?;
         self.notes.entry(number).or_default().job_id = Some(new.id);
         Ok(())
+    }
+
+    /// Tells the search, and whoever looks at the trial, that it has failed.
+    fn fail(&mut self, number: u32, why: String) {
+        self.notes.entry(number).or_default().failure = Some(why);
+        self.queue.push_back(Event::Failed { trial: number });
     }
 
     /// The job of a trial as far as it is told to train now; or what is wrong with it, which only this very point can have.
@@ -244,12 +260,16 @@ impl Step {
         let job_id = self.job_of(tx, number).await?;
         let extended = match (job_id, self.job(number)) {
             (Some(id), Ok(spec)) => search::extend(tx, id, &spec, self.now).await?,
-            _ => false,
+            (None, Ok(_)) => false,
+            (_, Err(why)) => {
+                let budget = self.study().trials()[number as usize].budget;
+                self.fail(number, format!("it cannot train on to {budget}: {why}"));
+                return Ok(());
+            }
         };
         if !extended {
             let why = "its job could not train on: it was deleted".to_owned();
-            self.notes.entry(number).or_default().failure = Some(why);
-            self.queue.push_back(Event::Failed { trial: number });
+            self.fail(number, why);
         }
         Ok(())
     }
