@@ -4,14 +4,13 @@ use super::wire;
 use crate::auth::Caller;
 use crate::body::Document;
 use crate::clock;
-use crate::problem::{Kind, Refusal};
+use crate::problem::Refusal;
 use crate::query::{Named, Params};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use muster_model::id::StudyId;
-use muster_model::spec::FieldError;
 use muster_model::study::{MAX_TRIALS, StudyOrder};
 use muster_model::view::{StudyExtension, StudyView};
 use muster_store::StoreError;
@@ -53,7 +52,7 @@ pub async fn resume(
 
 /// Give a study more trials
 ///
-/// One that has finished goes on.
+/// One that has finished goes on; one that was told to end, even if some of its trials still run, does not.
 #[utoipa::path(
     post, path = "/studies/{id}/extend", operation_id = "extendStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")), request_body = StudyExtension,
@@ -67,20 +66,13 @@ pub async fn extend(
     body: Document<StudyExtension>,
 ) -> Stated {
     let trials = body.value.trials;
-    let mut tx = app.begin(&caller).await?;
-    let limit = wire::shown(&mut tx, &caller, id).await?.trials.limit;
-    let most = MAX_TRIALS.saturating_sub(limit);
-    if !(1..=most).contains(&trials) {
-        let error = FieldError {
-            field: "trials".to_owned(),
-            value: trials.to_string(),
-            expected: format!(
-                "1 to {most}: a study has {MAX_TRIALS} trials at most, and this one may have {limit}"
-            ),
-        };
-        return Err(Refusal::of_fields(Kind::InvalidBody, vec![error]));
+    if trials == 0 {
+        let limit = wire::shown(&mut app.begin(&caller).await?, &caller, id)
+            .await?
+            .trials
+            .limit;
+        return Err(wire::too_many(0, limit, MAX_TRIALS.saturating_sub(limit)));
     }
-    drop(tx);
     state(&app, &caller, id, "extend", StudyOrder::Extend { trials }).await
 }
 
@@ -103,8 +95,14 @@ pub async fn cancel(
 
 async fn state(app: &App, caller: &Caller, id: StudyId, verb: &str, order: StudyOrder) -> Stated {
     let mut tx = app.begin(caller).await?;
+    let asked = match order {
+        StudyOrder::Extend { trials } => trials,
+        _ => 0,
+    };
     match study::order(&mut tx, id, &[order], clock::now()).await? {
         Outcome::Done => {}
+        Outcome::TooMany { limit, most } => return Err(wire::too_many(asked, limit, most)),
+        Outcome::Busy { waiting } => return Err(wire::busy(waiting)),
         Outcome::Refused { phase } => {
             let needed = "one that is not over";
             return Err(wire::wrong_phase(phase, verb, needed));

@@ -14,4 +14,5 @@ mod rounds;
 mod streams;
 mod studies;
 mod tenancy;
+mod trials;
 mod world;
