@@ -14,7 +14,6 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use muster_model::id::StudyId;
-use muster_model::spec::FieldError;
 use muster_model::study::{MAX_TRIALS, StudyOrder};
 use muster_model::view::{StudyExtension, StudyView};
 use muster_store::idempotency::{self, Claim};
@@ -58,8 +57,9 @@ pub async fn resume(
 
 /// Give a study more trials
 ///
-/// One that has finished goes on. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with
-/// the header `Idempotency-Replayed: true`, and gives nothing more.
+/// One that has finished goes on; one that was told to end, even if some of its trials still run, does not. A request with an
+/// `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
+/// gives nothing more.
 #[utoipa::path(
     post, path = "/studies/{id}/extend", operation_id = "extendStudy", tag = "studies",
     params(
@@ -98,17 +98,9 @@ pub async fn extend(
             }
         }
     }
-    let limit = wire::shown(&mut tx, &caller, id).await?.trials.limit;
-    let most = MAX_TRIALS.saturating_sub(limit);
-    if !(1..=most).contains(&trials) {
-        let error = FieldError {
-            field: "trials".to_owned(),
-            value: trials.to_string(),
-            expected: format!(
-                "1 to {most}: a study has {MAX_TRIALS} trials at most, and this one may have {limit}"
-            ),
-        };
-        return Err(Refusal::of_fields(Kind::InvalidBody, vec![error]));
+    if trials == 0 {
+        let limit = wire::shown(&mut tx, &caller, id).await?.trials.limit;
+        return Err(wire::too_many(0, limit, MAX_TRIALS.saturating_sub(limit)));
     }
     let order = StudyOrder::Extend { trials };
     let shown = stated(&mut tx, &caller, id, "extend", order).await?;
@@ -162,8 +154,14 @@ async fn stated(
     verb: &str,
     order: StudyOrder,
 ) -> Result<StudyView, Refusal> {
+    let asked = match order {
+        StudyOrder::Extend { trials } => trials,
+        _ => 0,
+    };
     match study::order(conn, id, &[order], clock::now()).await? {
         Outcome::Done => {}
+        Outcome::TooMany { limit, most } => return Err(wire::too_many(asked, limit, most)),
+        Outcome::Busy { waiting } => return Err(wire::busy(waiting)),
         Outcome::Refused { phase } => {
             let needed = "one that is not over";
             return Err(wire::wrong_phase(phase, verb, needed));

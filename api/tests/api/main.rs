@@ -15,4 +15,5 @@ mod rounds;
 mod streams;
 mod studies;
 mod tenancy;
+mod trials;
 mod world;

@@ -22,7 +22,7 @@ pub enum Event {
     Finished {
         trial: TrialNumber,
         step: u64,
-        /// Measured at `step`; empty when a report said it already.
+        /// Measured at `step`; empty when a report said it already, or when the trial was to stop, which it then has.
         values: Vec<f64>,
         exhausted: bool,
     },
@@ -59,7 +59,7 @@ pub enum EventError {
         found: usize,
         expected: usize,
     },
-    #[error("trial {trial} finished at step {step} without a value at any step")]
+    #[error("trial {trial} runs and finished at step {step} without a value at any step")]
     NoValue { trial: TrialNumber, step: u64 },
     #[error("point {place} of those proposed is not in the space")]
     OutsideSpace { place: usize },

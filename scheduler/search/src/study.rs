@@ -234,7 +234,9 @@ impl Study {
         let (values, may_be_empty) = match event {
             Event::Reported { values, .. } => (values, false),
             Event::Finished { step, values, .. } => {
-                if values.is_empty() && trial.reports.is_empty() {
+                // Of one that was to stop, what it measured last may have come too late to be kept.
+                let counts = trial.state == TrialState::Running;
+                if values.is_empty() && trial.reports.is_empty() && counts {
                     let (trial, step) = (number, *step);
                     return Err(EventError::NoValue { trial, step });
                 }

@@ -424,3 +424,34 @@ fn the_end_of_a_rung_that_is_told_twice_counts_once() {
     assert_eq!(study.apply(finished(0, 1.0)).expect("taken in"), []);
     assert_eq!(study, before);
 }
+
+/// A report of a trial that was told to stop comes too late to be kept; that the trial has ended is true all the same.
+#[test]
+fn a_trial_that_was_to_stop_ends_without_a_value() {
+    let target = json!([{"metric": "loss", "goal": "minimize", "target": 0.5}]);
+    let mut study = Study::new(spec(json!({
+        "objectives": target, "searcher": {"kind": "random"}, "trials": 2, "concurrency": 2,
+    })))
+    .expect("valid");
+    study.apply(Event::Started).expect("begins");
+    let finished = |trial: u32, values: Vec<f64>| Event::Finished {
+        trial,
+        step: 1,
+        values,
+        exhausted: false,
+    };
+    let refused = study.apply(finished(1, vec![]));
+    assert_eq!(refused, Err(EventError::NoValue { trial: 1, step: 1 }));
+    study.apply(finished(0, vec![0.1])).expect("taken in");
+    assert_eq!(study.trials()[1].state, TrialState::Stopping);
+    let late = Event::Reported {
+        trial: 1,
+        step: 1,
+        values: vec![0.2],
+    };
+    assert_eq!(study.apply(late), Ok(vec![]));
+    let actions = study.apply(finished(1, vec![]));
+    assert_eq!(actions, Ok(vec![Action::Finish]));
+    assert_eq!(study.trials()[1].state, TrialState::Stopped);
+    assert_eq!(study.phase(), Phase::Finished);
+}

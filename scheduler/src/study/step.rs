@@ -61,6 +61,9 @@ pub async fn take(
 ) -> Result<Option<(u64, Study)>, StepError> {
     let mut tx = begin(pool).await?;
     let Some(loaded) = search::lock(&mut tx, id).await? else {
+        // Nobody waits for what was said of a study that was deleted.
+        search::take_orders(&mut tx, id).await?;
+        tx.commit().await.map_err(StoreError::from)?;
         return Ok(None);
     };
     let study = match known {
@@ -162,6 +165,10 @@ impl Step {
         self.queue.push_back(event);
         while let Some(event) = self.queue.pop_front() {
             let text = serde_json::to_string(&event).expect("an event is JSON");
+            let ended = match event {
+                Event::Finished { trial, .. } => Some(trial),
+                _ => None,
+            };
             match self.apply(event).await? {
                 Ok(actions) => {
                     self.events.push(text);
@@ -170,7 +177,11 @@ impl Step {
                     }
                 }
                 Err(refused) => {
-                    tracing::warn!(error = %refused, event = text, "an event was refused")
+                    tracing::warn!(error = %refused, event = text, "an event was refused");
+                    // A job ends once: an end that nobody took in would hold the trial's slot for ever.
+                    if let Some(trial) = ended {
+                        self.fail(trial, refused.to_string());
+                    }
                 }
             }
         }
@@ -224,8 +235,7 @@ impl Step {
         let spec = match made {
             Ok(spec) => spec,
             Err(why) => {
-                self.notes.entry(number).or_default().failure = Some(why);
-                self.queue.push_back(Event::Failed { trial: number });
+                self.fail(number, why);
                 return Ok(());
             }
         };
@@ -276,6 +286,12 @@ impl Step {
         ))
     }
 
+    /// Tells the search, and whoever looks at the trial, that it has failed.
+    fn fail(&mut self, number: u32, why: String) {
+        self.notes.entry(number).or_default().failure = Some(why);
+        self.queue.push_back(Event::Failed { trial: number });
+    }
+
     /// The job of a trial as far as it is told to train now; or what is wrong with it, which only this very point can have.
     fn job(&self, number: u32) -> Result<JobSpec, String> {
         let trial = &self.study().trials()[number as usize];
@@ -297,12 +313,16 @@ impl Step {
         let job_id = self.job_of(tx, number).await?;
         let extended = match (job_id, self.job(number)) {
             (Some(id), Ok(spec)) => search::extend(tx, id, &spec, self.now).await?,
-            _ => false,
+            (None, Ok(_)) => false,
+            (_, Err(why)) => {
+                let budget = self.study().trials()[number as usize].budget;
+                self.fail(number, format!("it cannot train on to {budget}: {why}"));
+                return Ok(());
+            }
         };
         if !extended {
             let why = "its job could not train on: it was deleted".to_owned();
-            self.notes.entry(number).or_default().failure = Some(why);
-            self.queue.push_back(Event::Failed { trial: number });
+            self.fail(number, why);
         }
         Ok(())
     }

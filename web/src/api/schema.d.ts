@@ -602,7 +602,8 @@ export interface paths {
         post?: never;
         /**
          * Delete a study that is over
-         * @description It disappears from lists, and the jobs of its trials with it; their files stay where they are.
+         * @description It disappears from lists, and the jobs of its trials with it; their files stay where they are. What was ordered before
+         *     comes first: until the scheduler has taken it in, the study is not deleted.
          */
         delete: operations["deleteStudy"];
         options?: never;
@@ -779,7 +780,8 @@ export interface paths {
         /**
          * Tell what came of trials that were trained outside
          * @description Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
-         *     ended, changes nothing. The answer names those of the trials that need not be trained on.
+         *     ended, changes nothing. A trial that is `finished` has trained to its budget: an earlier `step` is refused, unless it is that of a
+         *     rung which has ended. The answer names those of the trials that need not be trained on.
          */
         post: operations["tellStudy"];
         delete?: never;
@@ -3576,7 +3578,7 @@ export interface components {
         };
         /** @description A study as its users see it. */
         StudyView: {
-            /** @description The best trial, or with several objectives the Pareto front; without their curves in lists. */
+            /** @description The best trial, or with several objectives the Pareto front, without their curves; in lists at most 10 of it. */
             best: components["schemas"]["TrialView"][];
             /** Format: date-time */
             created_at: string;
@@ -3746,6 +3748,11 @@ export interface components {
          */
         Topology: "parameter_server" | "all_reduce";
         TrialCounts: {
+            /**
+             * Format: int32
+             * @description None better: 1 once a trial has completed a rung, or the size of the Pareto front.
+             */
+            best: number;
             /** Format: int32 */
             completed: number;
             /** Format: int32 */
@@ -3792,7 +3799,8 @@ export interface components {
             state?: components["schemas"]["ToldState"];
             /**
              * Format: int64
-             * @description In units of the budget; what the trial was told to train when left out.
+             * @description How far the trial has come, in units of the budget. Of a trial that is `finished` at least its budget; only one that failed
+             *     needs none.
              */
             step?: number | null;
             /** Format: int32 */
@@ -5574,7 +5582,7 @@ export interface operations {
                 state?: components["schemas"]["TrialPhase"];
                 /** @description With the learning curve of each. */
                 curves?: boolean;
-                /** @description Items on the page. */
+                /** @description Items on the page; with curves never more than 100. */
                 limit?: number;
                 /** @description `continue` of the page before. */
                 continue?: string;

@@ -367,7 +367,7 @@ fn best_text(study: &StudyView) -> String {
             let result = point_text(&study.document, one.outcome.as_ref());
             format!("trial {}: {result}", one.number)
         }
-        front => format!("{} trials on the front", front.len()),
+        _ => format!("{} trials on the front", study.trials.best),
     }
 }
 

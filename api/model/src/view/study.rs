@@ -19,7 +19,7 @@ pub struct StudyView {
     pub labels: BTreeMap<String, String>,
     pub phase: StudyPhase,
     pub trials: TrialCounts,
-    /// The best trial, or with several objectives the Pareto front; without their curves in lists.
+    /// The best trial, or with several objectives the Pareto front, without their curves; in lists at most 10 of it.
     pub best: Vec<TrialView>,
     /// Facts that the search has taken in.
     pub events: u64,
@@ -46,6 +46,8 @@ pub struct TrialCounts {
     pub completed: u32,
     pub stopped: u32,
     pub failed: u32,
+    /// None better: 1 once a trial has completed a rung, or the size of the Pareto front.
+    pub best: u32,
 }
 
 /// One trial.
@@ -167,7 +169,8 @@ pub struct Tell {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TrialResult {
     pub trial: u32,
-    /// In units of the budget; what the trial was told to train when left out.
+    /// How far the trial has come, in units of the budget. Of a trial that is `finished` at least its budget; only one that failed
+    /// needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
     /// One value for each objective's metric; none of a trial that failed.

@@ -107,14 +107,14 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
     Ok(rows.into_iter().map(StudyId).collect())
 }
 
-/// `None` when it is gone.
+/// `None` when it is gone or was deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn lock(conn: &mut PgConnection, id: StudyId) -> Result<Option<Loaded>, StoreError> {
     let row = sqlx::query!(
         r#"select tenant_id, created_by, document as "document: Json<StudySpec>", phase, cancelled, seq, state_seq
-           from study where id = $1 for no key update"#,
+           from study where id = $1 and deleted_at is null for no key update"#,
         id.0
     )
     .fetch_optional(conn)
