@@ -100,6 +100,7 @@ fn node(node: muster_model::node::Node) -> core::Node {
         name: node.name,
         up: node.state == muster_model::node::NodeState::Up,
         drained: node.drained,
+        rack: node.capacity.rack,
         gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
         gpu_model: node
             .capacity
@@ -171,8 +172,21 @@ fn job(loaded: store::LoadedJob) -> core::Job {
             .collect(),
         trained_s: loaded.trained_s,
         placed_ms: loaded.placed_at.map(unix_ms),
+        restarts: restarts(loaded.restarts),
         waiting: job.waiting,
     }
+}
+
+/// Nothing while nothing was measured.
+fn restarts(restarts: store::Restarts) -> Option<core::Restarts> {
+    (restarts != store::Restarts::default()).then(|| core::Restarts {
+        stops: restarts.stops,
+        stop_s: restarts.stop_s,
+        starts: restarts.starts,
+        start_s: restarts.start_s,
+        resumed: restarts.resumed,
+        lost_steps: restarts.lost_steps,
+    })
 }
 
 fn progress(loaded: &store::LoadedJob) -> core::Progress {

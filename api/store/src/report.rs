@@ -100,7 +100,7 @@ pub async fn record(
     // Before the states: a task that is gone has told all that it ever will.
     for run in &report.events {
         match known.get_mut(&run.task_id) {
-            Some(task) => lines(conn, task, run, &mut sum).await?,
+            Some(task) => lines(conn, task, run, now, &mut sum).await?,
             None => drop(sum.outcome.unknown.insert(run.task_id)),
         }
     }
@@ -192,6 +192,7 @@ async fn lines(
     conn: &mut PgConnection,
     known: &mut Known,
     run: &TaskEvents,
+    now: OffsetDateTime,
     sum: &mut Sum,
 ) -> Result<(), StoreError> {
     let end = run.first_seq + run.events.len() as u64;
@@ -205,7 +206,7 @@ async fn lines(
         .expect("less than the run");
     let new = &run.events[repeated..];
     if known.is_current(run.revision) {
-        facts(conn, known, new, sum).await?;
+        facts(conn, known, new, now, sum).await?;
         sum.outcome.recorded += new.len() as u64;
     } else {
         sum.outcome.stale += new.len() as u64;
@@ -226,6 +227,7 @@ async fn facts(
     conn: &mut PgConnection,
     known: &mut Known,
     new: &[(OffsetDateTime, TaskReport)],
+    now: OffsetDateTime,
     sum: &mut Sum,
 ) -> Result<(), StoreError> {
     let job = known.locked.task.job_id;
@@ -233,8 +235,12 @@ async fn facts(
     for (at, report) in new {
         match report {
             TaskReport::Progress { sample } => samples.push((*at, sample.clone())),
-            TaskReport::Ready { .. } => {
+            TaskReport::Ready { from_step } => {
                 flush(conn, job, known.job_revision, &mut samples, sum).await?;
+                if known.locked.task.role == (Role::Worker { rank: 0 }) {
+                    // By the clock that wrote down when it was started.
+                    progress::started(conn, job, *from_step, now).await?;
+                }
                 fact(conn, known, *at, report, sum).await?;
             }
             other => fact(conn, known, *at, other, sum).await?,

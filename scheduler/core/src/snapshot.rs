@@ -33,6 +33,9 @@ pub struct Node {
     pub up: bool,
     /// Takes no new task, and its tasks move away.
     pub drained: bool,
+    /// Nodes with the same name here are nearer to each other than to others; `None`: nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
     /// GPUs or CPU slots; their indices are `0..gpus`.
     pub gpus: u32,
     /// The model of its GPUs, as the driver names it: jobs are not spread over different ones.
@@ -111,6 +114,9 @@ pub struct Job {
     pub trained_s: f64,
     /// When the present revision was started.
     pub placed_ms: Option<i64>,
+    /// What stops and starts have cost it so far, as far as that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<Restarts>,
     /// What the job's owner is told now.
     pub waiting: Option<Waiting>,
 }
@@ -151,6 +157,24 @@ pub struct Progress {
     pub convergence: Option<Convergence>,
     /// Mean training loss of every epoch done: (epoch, loss).
     pub epoch_losses: Vec<(u64, f64)>,
+}
+
+/// Sums over a job's stops and starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Restarts {
+    /// Times that a running job was told to stop and had stopped.
+    pub stops: u32,
+    /// Seconds from the order until its last task was gone: the last checkpoint is written in them.
+    pub stop_s: f64,
+    /// Times that it was started and all of its tasks came up.
+    pub starts: u32,
+    /// Seconds from the order until then.
+    pub start_s: f64,
+    /// Times that it went on from a checkpoint.
+    pub resumed: u32,
+    /// Steps that it had done by then and did once more.
+    pub lost_steps: f64,
 }
 
 /// A measured speed.

@@ -128,6 +128,7 @@ impl<'s> Engine<'s> {
                         name: node.name.clone(),
                         up: true,
                         drained: false,
+                        rack: None,
                         gpus: node.gpus,
                         gpu_model: "gpu".to_owned(),
                         cpu_milli: 1_000_000,
@@ -576,6 +577,7 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         placed_ms: None,
+        restarts: None,
         waiting: None,
     }
 }

@@ -121,7 +121,8 @@ async fn lock(
     let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, waiting as "waiting: Json<Waiting>",
-                  not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at
+                  not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at,
+                  stopped_at, stops, stop_s
            from job where id = any($1) and deleted_at is null order by id for no key update"#,
         &ids
     )
@@ -140,6 +141,9 @@ async fn lock(
         running_since: row.running_since,
         finished_at: row.finished_at,
         trained_s: row.trained_s,
+        stopped_at: row.stopped_at,
+        stops: unsigned32(row.stops),
+        stop_s: row.stop_s,
         turn: unsigned(row.turn),
         turned_at: row.turned_at,
         held: Vec::new(),
@@ -252,7 +256,7 @@ async fn update(
              finished = case when $15 then null else finished end,
              failed = case when $15 then null else failed end,
              revision_samples = case when $17 then 0 else revision_samples end,
-             turn = $18, turned_at = $19
+             turn = $18, turned_at = $19, stopped_at = $20, stops = $21, stop_s = $22
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -272,7 +276,10 @@ async fn update(
         secret,
         draft.revision != before.1,
         signed(draft.turn),
-        draft.turned_at
+        draft.turned_at,
+        draft.stopped_at,
+        signed32(draft.stops),
+        draft.stop_s
     )
     .execute(conn)
     .await

@@ -5,6 +5,7 @@ use super::choose::{Chosen, choose, is_moved};
 use super::free::{FreeNode, When};
 use super::gang::{self, Share};
 use super::in_place::{self, InPlace};
+use super::moving;
 use super::over_quota;
 use super::place;
 use super::standing::{Standing, gpus_of as gpus_held};
@@ -35,7 +36,13 @@ pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     // First, since a job that is being resized already could only be stopped for its quota.
     over_quota::obey(world);
     restore(world);
+    moving::arrive(world);
     turns::before(world);
+    settle_again(world)
+}
+
+/// Passes until one changes nothing.
+pub(crate) fn settle_again(world: &mut World<'_>) -> Rest {
     loop {
         if let Some(rest) = pass(world) {
             return rest;
@@ -147,7 +154,10 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
                 InPlace::Now(change) => self.world.resize(index, &change, why),
                 // The GPUs that it is to grow into are not free yet; it trains on until they are.
                 InPlace::Later => continue,
-                InPlace::Never => self.world.stop(index, requeue(cause, why)),
+                InPlace::Never => match self.elsewhere(member) {
+                    Some(placed) => self.world.relocate(index, placed, why),
+                    None => self.world.stop(index, requeue(cause, why)),
+                },
             }
             self.changed = true;
         }
@@ -173,6 +183,20 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             }
             resize => resize,
         }
+    }
+
+    /// Where a member goes that keeps its size, if that is free: it has its place there until it has stopped here.
+    fn elsewhere(&self, member: usize) -> Option<gang::Placed> {
+        let (world, parts) = (&*self.world, self.decision.holds(&self.world.problem, member));
+        let job = &world.problem.jobs[member];
+        if parts.is_empty() || gpus_of(parts) != job.held_gpus() {
+            return None;
+        }
+        let shape = &world.jobs[world.members[member]].shape;
+        let shares = self
+            .best_shards(member, parts)
+            .find_map(|ps_shards| gang::at(&world.free, shape, parts, ps_shards, When::Now))?;
+        Some(gang::take(&mut world.free.clone(), shape, &shares, When::Now))
     }
 
     /// GPUs that the tenant's jobs keep.

@@ -382,10 +382,12 @@ impl Facts<'_> {
 
 /// Whether the whole gang is up and can stand still, and nobody comes or goes.
 pub(crate) fn is_whole(job: &Job) -> bool {
-    job.suspends
-        && job.leaving.is_empty()
-        && !job.tasks.is_empty()
-        && job.tasks.iter().all(Task::is_up)
+    job.suspends && is_up(job)
+}
+
+/// Whether the whole gang is up, and nobody comes or goes.
+pub(crate) fn is_up(job: &Job) -> bool {
+    job.leaving.is_empty() && !job.tasks.is_empty() && job.tasks.iter().all(Task::is_up)
 }
 
 fn is_charge(action: &Action) -> bool {
@@ -440,7 +442,9 @@ fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
         (None, _, Intent::Cancel) if !ends && *then != AfterStop::Cancel => {
             Some((AfterStop::Cancel, "cancelled by its owner".to_owned()))
         }
-        (None, _, Intent::Pause) if matches!(then, AfterStop::Requeue { .. }) => {
+        (None, _, Intent::Pause)
+            if matches!(then, AfterStop::Requeue { .. } | AfterStop::Move { .. }) =>
+        {
             Some((AfterStop::Pause, "paused by its owner".to_owned()))
         }
         _ => None,

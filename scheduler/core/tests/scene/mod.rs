@@ -193,6 +193,7 @@ pub fn node(number: u32, gpus: u32) -> Node {
         name: format!("node-{number:02}"),
         up: true,
         drained: false,
+        rack: None,
         gpus,
         gpu_model: "gpu".to_owned(),
         cpu_milli: 64_000,
@@ -256,6 +257,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         placed_ms: None,
+        restarts: None,
         waiting: None,
     }
 }

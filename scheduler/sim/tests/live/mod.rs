@@ -13,6 +13,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         name: format!("node-{n}"),
         up: true,
         drained: false,
+        rack: None,
         gpu_model: "T4".to_owned(),
         gpus: 4,
         cpu_milli: 1_000_000,
@@ -81,6 +82,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         placed_ms: None,
+        restarts: None,
         waiting: None,
     }
 }
