@@ -7,6 +7,7 @@
 use super::cost;
 use super::standing::{Standing, Turn};
 use super::world::{LiveJob, World, seconds_of};
+use crate::plan::Action;
 use crate::problem::{Decision, Part, gpus_of, nodes_of};
 use muster_model::id::JobId;
 use std::collections::BTreeMap;
@@ -62,7 +63,9 @@ impl<'w, 'a> Choosing<'w, 'a> {
             // Nothing is given to who ended, as only in a trial a member can.
             let settled = standing == Standing::Starting
                 || self.world.jobs[self.world.members[member]].is_resizing
-                || self.world.jobs[self.world.members[member]].destination.is_some()
+                || self.world.jobs[self.world.members[member]]
+                    .destination
+                    .is_some()
                 || !(standing.stays() || standing.waits());
             self.world.problem.jobs[member].fixed =
                 settled || self.blocked[member] || self.held[member];
@@ -246,8 +249,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
         // Who comes before them all gives up what it grew into, and not its place, whatever a policy of turns thinks of it.
         let problem = &self.world.problem;
         let driven_out = |&&member: &&usize| {
-            problem.jobs[member].priority >= highest
-                && disturbed.holds(problem, member).is_empty()
+            problem.jobs[member].priority >= highest && disturbed.holds(problem, member).is_empty()
         };
         let driven_out: Vec<usize> = givers.iter().filter(driven_out).copied().collect();
         if !driven_out.is_empty() {
@@ -385,8 +387,13 @@ pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     let policy = world.policy;
     let turned_ms = live.job.turned_ms.unwrap_or(i64::MIN);
     let went_on_ms = u64::try_from(world.now_ms.saturating_sub(turned_ms)).unwrap_or(0);
-    let quantum_ms = policy.slicing.map_or(policy.min_run_ms, |slicing| slicing.quantum_ms);
-    went_on_ms < quantum_ms || world.ran_ms(live) < rest_ms(world, live)
+    let quantum_ms = policy
+        .slicing
+        .map_or(policy.min_run_ms, |slicing| slicing.quantum_ms);
+    let goes_on = |action: &Action| matches!(action, Action::Continue { .. });
+    went_on_ms < quantum_ms
+        || live.actions.iter().any(goes_on)
+        || world.ran_ms(live) < rest_ms(world, live)
 }
 
 /// So long a job keeps what it was given unless somebody needs it: what its next resize costs is a small part of that.

@@ -8,13 +8,13 @@
 use super::change::{WAVES, would_start_after};
 use super::choose::{is_quiet, rests};
 use super::cost;
-use super::free::{FreeNode, Room, When, first_bits};
+use super::free::{FreeNode, Holding, Room, When, first_bits};
 use super::gang::{self, Placed, Shape};
 use super::pass::Rest;
 use super::place;
 use super::settle::is_up;
 use super::standing::{Standing, Turn, gpus_of};
-use super::world::{LiveJob, World, seconds_of};
+use super::world::{LiveJob, World};
 use crate::report::MoveReport;
 use muster_model::job::Intent;
 use std::collections::BTreeSet;
@@ -141,24 +141,10 @@ fn carry_out(
     gang: Option<usize>,
     (costs_gpu_s, saves_gpu_s): (f64, f64),
 ) {
-    let name = |node: u32| world.snapshot.nodes[node as usize].name.clone();
-    let live = &world.jobs[one.index];
-    let from: BTreeSet<String> = live.holdings.iter().map(|held| name(held.node)).collect();
-    let to = one.placed.holdings(&live.shape);
-    let to: BTreeSet<String> = to.iter().map(|held| name(held.node)).collect();
-    let (from, to): (Vec<_>, Vec<_>) = (from.into_iter().collect(), to.into_iter().collect());
-    let basis = match one.measured {
-        true => "as its restarts were measured",
-        false => "assumed, as its restarts are not measured yet",
-    };
-    let seconds = one.costs_gpu_s / f64::from(gpus_of(&live.holdings).max(1));
-    let why = format!(
-        "moves from {} to {}, which costs it about {seconds:.1} s ({basis}): {why}",
-        from.join(", "),
-        to.join(", ")
-    );
+    let why = format!("{}: {why}", way(world, one.index, &one.placed));
+    let (from, to) = names(world, one.index, &one.placed);
     world.moves.push(MoveReport {
-        job: live.job.id,
+        job: world.jobs[one.index].job.id,
         from,
         to,
         makes_room_for: gang.map(|gang| world.jobs[gang].job.id),
@@ -167,6 +153,35 @@ fn carry_out(
         measured: one.measured,
     });
     world.relocate(one.index, one.placed, why);
+}
+
+/// From where to where, and what that costs, in words.
+pub(crate) fn way(world: &World<'_>, index: usize, placed: &Placed) -> String {
+    let live = &world.jobs[index];
+    let (from, to) = names(world, index, placed);
+    let cost = cost::restart(live, world.policy);
+    let basis = match cost.measured {
+        true => "as its restarts were measured",
+        false => "assumed, as its restarts are not measured yet",
+    };
+    let seconds = cost.total_s() + cost::at_risk_s(live, world.now_ms);
+    let (from, to) = (from.join(", "), to.join(", "));
+    format!("moves from {from} to {to}, which costs it about {seconds:.1} s ({basis})")
+}
+
+/// Nodes that a job leaves, and those to which it goes.
+fn names(world: &World<'_>, index: usize, placed: &Placed) -> (Vec<String>, Vec<String>) {
+    let live = &world.jobs[index];
+    let name = |node: u32| match world.snapshot.nodes.get(node as usize) {
+        Some(node) => node.name.clone(),
+        // One that only a trial has added.
+        None => String::new(),
+    };
+    let all = |held: &[Holding]| -> Vec<String> {
+        let names: BTreeSet<String> = held.iter().map(|held| name(held.node)).collect();
+        names.into_iter().collect()
+    };
+    (all(&live.holdings), all(&placed.holdings(&live.shape)))
 }
 
 /// Who moves where so that the gang fits, the cheapest node by node; `None` when that cannot be had.
@@ -304,7 +319,9 @@ fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
         .filter(|(left_s, _)| *left_s < LONGEST_WAIT_S)
         .collect();
     ends.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.job.id.cmp(&b.1.job.id)));
-    let further = ends.get(MOST_ENDS).map_or(LONGEST_WAIT_S, |(left_s, _)| *left_s);
+    let further = ends
+        .get(MOST_ENDS)
+        .map_or(LONGEST_WAIT_S, |(left_s, _)| *left_s);
     for (left_s, live) in ends.into_iter().take(MOST_ENDS) {
         for held in &live.holdings {
             let gpus = world.problem.nodes[held.node as usize].gpus;
@@ -328,7 +345,9 @@ fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
 }
 
 fn is_on(live: &LiveJob<'_>, node: u32) -> bool {
-    live.holdings.iter().any(|held| held.node == node && held.gpus != 0)
+    live.holdings
+        .iter()
+        .any(|held| held.node == node && held.gpus != 0)
 }
 
 /// What moving a job costs.
@@ -398,7 +417,9 @@ fn gather(world: &mut World<'_>, rest: &Rest) -> bool {
 }
 
 fn with_gpus(held: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
-    held.filter(|(_, gpus)| *gpus != 0).map(|(node, _)| node).collect()
+    held.filter(|(_, gpus)| *gpus != 0)
+        .map(|(node, _)| node)
+        .collect()
 }
 
 /// Where all of a job is free now in a better place: on one node, else in one rack.

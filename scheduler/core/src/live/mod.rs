@@ -52,7 +52,10 @@ pub(crate) fn run_again(
     if defragment::moves(&mut world, &rest) {
         rest = pass::settle_again(&mut world);
     }
-    turns::after(&mut world, &mut rest);
+    if turns::go_on_with_the_rest(&mut world, &mut rest) {
+        rest = pass::settle_again(&mut world);
+    }
+    turns::after(&mut world, &rest);
     let waiting = explain::waiting(&mut world, &rest);
     let report = words::report(&world, &rest, &waiting);
     let mut decisions = Vec::new();

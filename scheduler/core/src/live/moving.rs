@@ -122,6 +122,10 @@ impl World<'_> {
         let workers = placed.size().0;
         live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, kinds);
         live.destination = Some(placed);
+        // One that stood still was no affair of the policy's.
+        if live.member.is_none() {
+            self.enlist(index);
+        }
         self.refresh(index);
     }
 }

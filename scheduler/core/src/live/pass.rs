@@ -2,6 +2,7 @@
 //! other GPUs stops; who is given free ones starts; who is given GPUs of stopping tasks waits for them.
 
 use super::choose::{Chosen, choose, is_moved};
+use super::defragment;
 use super::free::{FreeNode, When};
 use super::gang::{self, Share};
 use super::in_place::{self, InPlace};
@@ -155,7 +156,10 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
                 // The GPUs that it is to grow into are not free yet; it trains on until they are.
                 InPlace::Later => continue,
                 InPlace::Never => match self.elsewhere(member) {
-                    Some(placed) => self.world.relocate(index, placed, why),
+                    Some(placed) => {
+                        let way = defragment::way(self.world, index, &placed);
+                        self.world.relocate(index, placed, format!("{way}: {why}"));
+                    }
                     None => self.world.stop(index, requeue(cause, why)),
                 },
             }
@@ -187,7 +191,10 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
 
     /// Where a member goes that keeps its size, if that is free: it has its place there until it has stopped here.
     fn elsewhere(&self, member: usize) -> Option<gang::Placed> {
-        let (world, parts) = (&*self.world, self.decision.holds(&self.world.problem, member));
+        let (world, parts) = (
+            &*self.world,
+            self.decision.holds(&self.world.problem, member),
+        );
         let job = &world.problem.jobs[member];
         if parts.is_empty() || gpus_of(parts) != job.held_gpus() {
             return None;
@@ -196,7 +203,12 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         let shares = self
             .best_shards(member, parts)
             .find_map(|ps_shards| gang::at(&world.free, shape, parts, ps_shards, When::Now))?;
-        Some(gang::take(&mut world.free.clone(), shape, &shares, When::Now))
+        Some(gang::take(
+            &mut world.free.clone(),
+            shape,
+            &shares,
+            When::Now,
+        ))
     }
 
     /// GPUs that the tenant's jobs keep.
@@ -271,10 +283,14 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             return (RequeueCause::Preempted, why);
         }
         let smaller = gets < job.held_gpus();
-        let why = match gainers.next().filter(|_| smaller) {
+        let gainer = gainers.next();
+        let why = match gainer.filter(|_| smaller) {
             Some(gainer) => format!("{size}: {} needs room to start", name(gainer)),
             None if smaller => format!("{size}: others gain more by its GPUs"),
-            None if gets == job.held_gpus() => format!("{size}, on other nodes: worth the restart"),
+            None if gets == job.held_gpus() => match gainer {
+                Some(gainer) => format!("{} needs the room that it leaves", name(gainer)),
+                None => "another place is worth the restart".to_owned(),
+            },
             None if live.job.in_place => format!("{size}: worth the change"),
             None => format!("{size}: worth the restart"),
         };

@@ -181,7 +181,7 @@ impl<'a> World<'a> {
             }
         }
         if standing == Standing::Suspended {
-            for mut held in holdings(job, nodes, turns::goes_later(job)) {
+            for mut held in holdings(job, nodes, turns::goes_later(job, &settled.state)) {
                 held.room.memory_bytes = 0;
                 let gpus = self.snapshot.nodes[held.node as usize].gpus;
                 self.free[held.node as usize].release_later(&held, first_bits(gpus));
@@ -277,6 +277,33 @@ impl<'a> World<'a> {
             preemptible: true,
             outlook: live.sizing.outlook.clone(),
         }
+    }
+
+    /// Lets the policy see a job that it did not see: one that stood still, and does no more.
+    pub(crate) fn enlist(&mut self, index: usize) {
+        assert!(
+            self.journal.is_none(),
+            "members are told apart by their places in a trial"
+        );
+        if self.jobs[index].member.is_some() {
+            return;
+        }
+        // In the order of submission, as the next round will see them.
+        let at = self.members.partition_point(|&other| other < index);
+        self.members.insert(at, index);
+        for (member, &other) in self.members.iter().enumerate().skip(at) {
+            self.jobs[other].member = Some(member);
+        }
+        let live = &mut self.jobs[index];
+        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
+        let workers = match &live.destination {
+            Some(placed) => placed.size().0,
+            None if live.standing.stays() => live.size.0,
+            None => 0,
+        };
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, kinds);
+        let dense = self.dense(index);
+        self.problem.jobs.insert(at, dense);
     }
 
     /// Starts a job on what was placed.
