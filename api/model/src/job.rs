@@ -351,7 +351,8 @@ impl JobPhase {
 }
 
 impl AfterStop {
-    /// A later order replaces a weaker one: an end (cancel, fail, succeed) is final, a pause outranks a requeue.
+    /// A later order replaces a weaker one: an end (cancel, fail, succeed) is final, a pause outranks a requeue, and a place that is lost
+    /// leaves of a move a requeue.
     fn outranked_by(self, later: Self) -> Self {
         if later.rank() > self.rank() {
             later
@@ -362,11 +363,12 @@ impl AfterStop {
 
     fn rank(&self) -> u8 {
         match self {
-            Self::Requeue { .. } | Self::Move { .. } => 0,
-            Self::Pause => 1,
-            Self::Cancel => 2,
-            Self::Fail { .. } => 3,
-            Self::Succeed => 4,
+            Self::Move { .. } => 0,
+            Self::Requeue { .. } => 1,
+            Self::Pause => 2,
+            Self::Cancel => 3,
+            Self::Fail { .. } => 4,
+            Self::Succeed => 5,
         }
     }
 

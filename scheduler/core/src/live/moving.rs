@@ -6,12 +6,13 @@
 use super::free::{Holding, first_bits};
 use super::gang::Placed;
 use super::outlook::Sizing;
+use super::pass::requeue;
 use super::standing::{Standing, gpus_of};
 use super::world::World;
 use crate::plan::Action;
 use crate::snapshot::Job;
 use muster_model::id::NodeId;
-use muster_model::job::{AfterStop, JobState};
+use muster_model::job::{AfterStop, JobState, RequeueCause};
 
 /// Where a job of the snapshot was told to go, if it still is to.
 pub(crate) fn destination(
@@ -49,10 +50,21 @@ pub(crate) fn expect(world: &mut World<'_>) {
             held.iter()
                 .for_each(|held| world.free[held.node as usize].hold(held));
         } else {
-            world.jobs[index].destination = None;
-            world.refresh(index);
+            give_up(world, index);
         }
     }
+}
+
+/// Says so once and for all: a node that comes back has other guests by then.
+fn give_up(world: &mut World<'_>, index: usize) {
+    let now_ms = world.now_ms;
+    let live = &mut world.jobs[index];
+    live.destination = None;
+    if matches!(live.state, JobState::Stopping { .. }) {
+        let why = "where it was to go is not to be had any more".to_owned();
+        live.take(requeue(RequeueCause::Resize, why), now_ms);
+    }
+    world.refresh(index);
 }
 
 /// Those who have stopped start where they were to go.
