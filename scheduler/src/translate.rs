@@ -139,6 +139,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         not_before_ms: job.not_before.map(unix_ms),
         workers: job.spec.scale.workers,
         ps_shards,
+        power_of_two: job.spec.scale.power_of_two,
         worker: job.spec.resources.worker,
         ps_shard: job.spec.resources.ps_shard,
         consistency: job.spec.exchange.consistency,

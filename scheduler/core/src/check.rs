@@ -187,7 +187,7 @@ impl<'s> Checker<'s> {
             .iter()
             .filter(|seat| matches!(seat.role, Role::Worker { .. }));
         let count = u32::try_from(workers.count()).unwrap_or(u32::MAX);
-        if count < job.workers.min || count > job.workers.max {
+        if count < job.workers.min || count > job.workers.max || !job.may_have(count) {
             self.violations.push(Violation::OutsideRange {
                 job: job.id,
                 role: "worker",
@@ -445,7 +445,7 @@ impl<'s> Checker<'s> {
                 true => self.fewest_shards(job, leave),
                 false => range.min,
             };
-            if count < least || count > range.max {
+            if count < least || count > range.max || (is_worker && !job.may_have(count)) {
                 self.violations.push(Violation::OutsideRange {
                     job: job.id,
                     role,
@@ -488,7 +488,7 @@ impl<'s> Checker<'s> {
                 }
             }
             let count = u32::try_from(indices.len()).unwrap_or(u32::MAX);
-            if count < range.min || count > range.max {
+            if count < range.min || count > range.max || (is_worker && !job.may_have(count)) {
                 self.violations.push(Violation::OutsideRange {
                     job: job.id,
                     role,

@@ -75,6 +75,9 @@ pub struct Job {
     pub not_before_ms: Option<i64>,
     pub workers: Range,
     pub ps_shards: Range,
+    /// It runs on 1, 2, 4, 8… workers only.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub power_of_two: bool,
     pub worker: WorkerResources,
     pub ps_shard: PsShardResources,
     pub consistency: Consistency,
@@ -223,6 +226,12 @@ impl Job {
     #[must_use]
     pub fn min_gpus(&self) -> u32 {
         self.workers.min.saturating_mul(self.worker.gpus)
+    }
+
+    /// Whether it may have so many workers, as far as their number is no power of two.
+    #[must_use]
+    pub fn may_have(&self, workers: u32) -> bool {
+        !self.power_of_two || workers.is_power_of_two()
     }
 
     /// GPUs that its tasks hold.

@@ -577,6 +577,7 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         placed_ms: None,
+        power_of_two: false,
         restarts: None,
         waiting: None,
     }

@@ -16,6 +16,8 @@ use std::cmp::Reverse;
 pub(crate) struct Shape {
     pub workers: Range,
     pub ps_shards: Range,
+    /// Of workers it takes 1, 2, 4, 8… only.
+    pub power_of_two: bool,
     pub worker: WorkerResources,
     pub ps_shard: PsShardResources,
 }
@@ -40,6 +42,11 @@ pub(crate) struct Placed {
 impl Shape {
     pub(crate) fn gpus(&self, workers: u32) -> u32 {
         workers.saturating_mul(self.worker.gpus)
+    }
+
+    /// Whether it runs with so many workers, as far as their number is no power of two.
+    pub(crate) fn takes(&self, workers: u32) -> bool {
+        !self.power_of_two || workers.is_power_of_two()
     }
 
     pub(crate) fn min_gpus(&self) -> u32 {

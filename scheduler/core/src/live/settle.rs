@@ -248,7 +248,8 @@ impl Facts<'_> {
         let workers = job.tasks.iter().filter(|task| !lost.contains(task));
         let workers = workers
             .filter(|task| matches!(task.role, Role::Worker { .. }) && !task.state.is_released());
-        let enough = workers.count() >= job.workers.min.max(1) as usize;
+        let left = u32::try_from(workers.count()).unwrap_or(u32::MAX);
+        let enough = left >= job.workers.min.max(1) && job.may_have(left);
         let able = job.in_place && job.state == JobState::Running;
         if !able || !enough || !lost.iter().all(expendable) {
             return None;

@@ -155,6 +155,7 @@ impl<'a> World<'a> {
         let shape = Shape {
             workers: job.workers,
             ps_shards: job.ps_shards,
+            power_of_two: job.power_of_two,
             worker: job.worker,
             ps_shard: job.ps_shard,
         };
