@@ -180,7 +180,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
 
 /// Nothing while nothing was measured.
 fn restarts(restarts: store::Restarts) -> Option<core::Restarts> {
-    (restarts != store::Restarts::default()).then(|| core::Restarts {
+    (restarts != store::Restarts::default()).then_some(core::Restarts {
         stops: restarts.stops,
         stop_s: restarts.stop_s,
         starts: restarts.starts,

@@ -17,7 +17,7 @@ use scene::{Scene, gone};
 fn is_slow(share: PolicyName) -> bool {
     matches!(
         share,
-        PolicyName::Pollux | PolicyName::Sia | PolicyName::Gavel
+        PolicyName::Pollux | PolicyName::Sia | PolicyName::GavelMaxMin | PolicyName::GavelMaxSum
     )
 }
 

@@ -401,7 +401,11 @@ fn cases(cases: u32) -> ProptestConfig {
 fn who_stands_still_unsettles_nobody() {
     walk(PolicyName::Muster, 14_273_769_063_524_382_690, 6).expect("muster");
     walk(PolicyName::Optimus, 12_808_608_001_648_518_126, 9).expect("optimus");
-    for share in [PolicyName::Muster, PolicyName::Optimus, PolicyName::Tiresias] {
+    for share in [
+        PolicyName::Muster,
+        PolicyName::Optimus,
+        PolicyName::Tiresias,
+    ] {
         walk(share, 14_476_344_706_734_816_563, 9).expect(share.as_str());
     }
 }
