@@ -215,6 +215,15 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
         .iter()
         .filter(|one| !is_wait(&one.action))
         .collect();
+    // A job that its owner suspends, and that has just lost a worker, goes on without that one first: no plan does both.
+    let obeys = |one: &&Decision| {
+        let job = after.jobs.iter().find(|job| job.id == one.job);
+        matches!(one.action, Action::Suspend { .. })
+            && job.is_some_and(|job| job.intent == Intent::Suspend)
+    };
+    if changes.iter().any(|one| obeys(one)) {
+        return Ok(after);
+    }
     prop_assert!(
         changes.is_empty(),
         "then {changes:#?}\nfirst {:#?}",
