@@ -417,6 +417,7 @@ impl Exchange for AllReduce<'_> {
         Ok(Snapshot {
             versions: vec![self.step],
             updates: self.replica.updates,
+            counted: StepStats::default(),
             contents: into,
         })
     }

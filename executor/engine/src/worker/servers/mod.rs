@@ -56,6 +56,8 @@ pub(super) struct Servers<'a> {
     noise: Noise,
     /// Where the next step begins before the answer to the last one is there.
     eager: Option<Eager>,
+    /// There: the answer to a push, by its step, that was made between two steps and is still to be taken in.
+    unread: Option<(u64, Reply)>,
     /// The turn to name with the next push; 0: none.
     hold: u64,
     chief: Option<Duties>,
@@ -136,6 +138,7 @@ impl<'a> Servers<'a> {
                 } => Some(Eager::new(staleness, network.parameter_count())),
                 _ => None,
             },
+            unread: None,
             hold: 0,
         }))
     }
@@ -329,8 +332,9 @@ impl Exchange for Servers<'_> {
     }
 
     fn snapshot(&mut self, _: &Model, into: Contents) -> Result<Snapshot, Trouble> {
-        self.push_what_waits()?;
+        let counted = self.push_what_waits()?;
         let mut snapshot = self.shards.snapshot(into)?;
+        snapshot.counted = counted;
         if self.noticed.is_some() && self.noticed == snapshot.version() {
             let held_back = self.shards.held_back()?;
             snapshot.contents.extras.extend(held_back);
