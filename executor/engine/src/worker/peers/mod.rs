@@ -84,6 +84,8 @@ pub(super) struct AllReduce<'a> {
     dealt: Option<Vec<Vec<f32>>>,
     /// The turn to name with the next sum; 0: none.
     hold: u64,
+    /// The turn that the last sum named, for newcomers to stand still in; 0: none.
+    held: u64,
 }
 
 impl<'a> AllReduce<'a> {
@@ -179,31 +181,41 @@ impl<'a> AllReduce<'a> {
             unsaid: Vec::new(),
             dealt: None,
             hold: 0,
+            held: 0,
         }))
     }
 
     /// Gives newcomers, this worker perhaps, everything that training goes on from.
     fn welcome(&mut self, model: &mut Model) -> Result<(), FabricError> {
-        let mut counts = [0.0; 9];
+        let mut counts = [0.0; 13];
         counts[..4].copy_from_slice(&count_to_floats(self.step));
         counts[4..8].copy_from_slice(&count_to_floats(self.replica.updates));
-        counts[8] = f32::from(u8::from(self.dealt.is_some()));
+        counts[8..12].copy_from_slice(&count_to_floats(self.held));
+        counts[12] = f32::from(u8::from(self.dealt.is_some()));
         let mut values: Vec<&mut [f32]> = vec![&mut counts, &mut model.parameters];
         values.extend(self.replica.state.iter_mut().map(Vec::as_mut_slice));
         if let Some(averaging) = &mut self.averaging {
             values.extend([&mut averaging.centre[..], &mut averaging.velocity[..]]);
         }
-        self.group.welcome(&mut values)?;
+        let all_there = self.group.welcome(&mut values)?;
         if let Some(averaging) = self.averaging.as_ref().filter(|a| a.keeps_centre()) {
             model.parameters.copy_from_slice(&averaging.centre);
         }
-        let [a, b, c, d, e, f, g, h, deals] = counts;
+        let [a, b, c, d, e, f, g, h, i, j, k, l, deals] = counts;
         self.step = count_from_floats([a, b, c, d]);
         self.replica.updates = count_from_floats([e, f, g, h]);
-        if deals > 0.0 {
-            self.deal()?;
+        self.held = count_from_floats([i, j, k, l]);
+        match deals > 0.0 {
+            true if all_there => self.deal(),
+            true => {
+                log::line(
+                    "a worker died before a checkpoint's residuals were dealt: they are lost",
+                );
+                self.dealt = None;
+                Ok(())
+            }
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Between two steps: lets a new task set take effect if that was agreed on.
@@ -357,7 +369,11 @@ impl Exchange for AllReduce<'_> {
         self.recut(model)?;
         Ok(Answer::Parameters {
             step: self.step,
-            stats: StepStats::default(),
+            // Whoever comes in before a step at which all stand still stands still too.
+            stats: StepStats {
+                hold: self.held,
+                ..StepStats::default()
+            },
         })
     }
 
@@ -387,7 +403,8 @@ impl Exchange for AllReduce<'_> {
         }
         self.replica.update(&mut model.parameters, sums, &parts);
         self.step = step + 1;
-        let kept = match head.keep {
+        self.held = head.stats.hold;
+        let kept = match head.keep && self.group.is_unbroken() {
             true => self.gather(),
             false => Ok(()),
         };
