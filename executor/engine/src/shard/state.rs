@@ -42,8 +42,6 @@ pub(super) struct Member {
     pub answered: u64,
     /// Updates that the parameters had which it was given last.
     pub read_at: u64,
-    /// Its first step.
-    pub since: u64,
 }
 
 /// What the tensors are worth.
@@ -310,7 +308,6 @@ impl State {
                     entered: 0,
                     answered: 0,
                     read_at: 0,
-                    since: from,
                 },
             };
             member.clock = from;
