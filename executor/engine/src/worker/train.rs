@@ -21,6 +21,8 @@ use muster_model::place::Place;
 use muster_model::spec::Topology;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
 
 /// Reads the job's task set as it is known at the moment; `None` while nothing is.
 pub type RosterSource = Arc<dyn Fn() -> Option<Peers> + Send + Sync>;
@@ -69,23 +71,15 @@ pub fn run(
         launch.revision,
     )?
     .with_file(GRAPH_FILE, crate::onnx::graph(&model.network));
-    let start = match rank {
-        0 => {
-            let planes = document::state_planes(&launch.spec.engine().optimizer).len();
-            Some(resume::start(
-                launch,
-                &depot,
-                &model.network,
-                planes,
-                around.reporter,
-            )?)
-        }
-        _ => None,
-    };
+    if rank > 0 {
+        return follow(launch, rank, &mut model, around).or_else(Trouble::ending);
+    }
+    let planes = document::state_planes(&launch.spec.engine().optimizer).len();
+    let start = resume::start(launch, &depot, &model.network, planes, around.reporter)?;
     let exchange = match join(launch, rank, &model.network, around)? {
         Ok(exchange) => exchange,
         Err(ending) => {
-            if let (Ending::Interrupted, Some(start)) = (ending, start) {
+            if ending == Ending::Interrupted {
                 around
                     .reporter
                     .report(&TaskReport::Interrupted { step: start.step })?;
@@ -93,11 +87,7 @@ pub fn run(
             return Ok(ending);
         }
     };
-    let trained = match start {
-        Some(start) => lead(launch, &mut model, exchange, depot, start, around),
-        None => follow(launch, &mut model, exchange, around),
-    };
-    trained.or_else(Trouble::ending)
+    lead(launch, &mut model, exchange, depot, start, around).or_else(Trouble::ending)
 }
 
 /// The exchange that the job's document asks for.
@@ -133,7 +123,9 @@ fn lead(
     }
     let mut turns = Turns::new(around);
     loop {
-        if around.stop.is_set() && !chief.gives_notice(exchange.as_mut(), step) {
+        if around.stop.is_set()
+            && !(chief.gives_notice(exchange.as_mut(), step) && turns.may_go_on(model))
+        {
             return chief.leave(model, exchange, false);
         }
         exchange.hold(turns.wanted());
@@ -148,6 +140,7 @@ fn lead(
                 if stats.hold > 0 {
                     chief.stand_still()?;
                     chief.go_on(turns.stand_still(model, stats.hold, step)?);
+                    exchange.went_on();
                 }
                 if let Some(reason) = over {
                     return chief.finish(model, exchange, reason);
@@ -160,23 +153,63 @@ fn lead(
     }
 }
 
+/// What comes of joining the others.
+type Joined<'a> = Result<(Box<dyn Exchange + 'a>, Answer), Ending>;
+
+/// Every other rank: joins, and waits to be let in. Until then others may have the device.
+fn come_in<'a>(
+    launch: &TaskLaunch,
+    rank: u32,
+    model: &mut Model,
+    turns: &mut Turns<'_>,
+    around: &'a Surroundings<'a>,
+) -> Result<Joined<'a>, Trouble> {
+    model.give_memory()?;
+    let is_in = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| turns.wait_outside(&is_in));
+        let joined = join(launch, rank, &model.network, around).map_err(Trouble::from);
+        let joined = joined.and_then(|joined| {
+            Ok(match joined {
+                Ok(mut exchange) => {
+                    let answer = exchange.receive(model)?;
+                    Ok((exchange, answer))
+                }
+                Err(ending) => Err(ending),
+            })
+        });
+        is_in.store(true, Ordering::Release);
+        watcher.thread().unpark();
+        watcher.join().expect("a look does not panic")?;
+        joined
+    })
+}
+
 /// Every other rank.
 fn follow(
     launch: &TaskLaunch,
+    rank: u32,
     model: &mut Model,
-    mut exchange: Box<dyn Exchange + '_>,
     around: &Surroundings<'_>,
 ) -> Result<Ending, Trouble> {
-    let mut step = match exchange.receive(model)? {
-        Answer::Parameters { step, .. } => step,
+    let mut turns = Turns::new(around);
+    let (mut exchange, answer) = match come_in(launch, rank, model, &mut turns, around)? {
+        Ok(joined) => joined,
+        Err(ending) => return Ok(ending),
+    };
+    let mut step = match answer {
+        Answer::Parameters { step, stats } => {
+            turns.come_in(model, stats.hold, step)?;
+            step
+        }
         other => return Ok(followed(other, exchange)),
     };
     log::line(format_args!("training from step {step}"));
-    let mut turns = Turns::new(around);
     loop {
         // The chief's last checkpoint has what this worker holds back.
         let awaits_chief = exchange.needs_notice() && !around.stop.must_hurry();
-        if around.stop.is_set() && !awaits_chief && !waits_to_be_let_go(launch, around) {
+        let has_to_go_on = || awaits_chief || waits_to_be_let_go(launch, around);
+        if around.stop.is_set() && !(has_to_go_on() && turns.may_go_on(model)) {
             log::line(format_args!("stopped in order after step {step}"));
             exchange.goodbye();
             return Ok(Ending::Interrupted);
@@ -184,6 +217,7 @@ fn follow(
         match exchange.step(model, step)? {
             (Answer::Parameters { step: next, stats }, _) => {
                 step = next;
+                turns.keep_word(step)?;
                 if stats.hold > 0 {
                     turns.stand_still(model, stats.hold, step)?;
                 }

@@ -358,6 +358,12 @@ impl Exchange for Servers<'_> {
         self.hold = turn;
     }
 
+    fn went_on(&mut self) {
+        if let Some(duties) = &mut self.chief {
+            duties.began = clock::now();
+        }
+    }
+
     fn layout(&self) -> Layout {
         let count =
             |of: fn(&View) -> usize, before: usize| self.shards.view().map_or(before, of) as u32;
