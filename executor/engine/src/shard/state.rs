@@ -44,8 +44,6 @@ pub(super) struct Member {
     pub answered: u64,
     /// Updates that the parameters had which it was given last.
     pub read_at: u64,
-    /// Its first step.
-    pub since: u64,
     /// Of its gradients of the present step, the parts that are in and wait for the others'.
     pub parts: Vec<Option<Vec<f32>>>,
     /// Where parts of parameters go.
@@ -319,7 +317,6 @@ impl State {
                     entered: 0,
                     answered: 0,
                     read_at: 0,
-                    since: from,
                     parts: Vec::new(),
                     outbox: None,
                 },

@@ -161,6 +161,7 @@ impl<'a> Chief<'a> {
         let evaluated = evaluation.as_ref();
         if over.is_none() && self.is_due(exchange, before, evaluated)? && !stops {
             let snapshot = exchange.snapshot(model, self.saver.spare())?;
+            self.count(snapshot.counted)?;
             let manifest = self.manifest(step, &snapshot);
             self.saver.begin(manifest, snapshot.contents);
             self.meter = Meter::start();
@@ -172,6 +173,15 @@ impl<'a> Chief<'a> {
             }
         }
         Ok(over)
+    }
+
+    /// What a snapshot has counted belongs to the curve that it is kept with.
+    fn count(&mut self, stats: StepStats) -> Result<(), WorkerError> {
+        if !stats.loss_sum.is_finite() {
+            return Err(WorkerError::Diverged { step: self.step });
+        }
+        self.curve.add(stats);
+        Ok(())
     }
 
     /// Whether to copy the state now; where that needs notice, whether it was given.
@@ -223,6 +233,7 @@ impl<'a> Chief<'a> {
         self.sample(true)?;
         exchange.conclude(model)?;
         let snapshot = exchange.snapshot(model, self.saver.spare())?;
+        self.count(snapshot.counted)?;
         model
             .parameters
             .copy_from_slice(&snapshot.contents.parameters);
@@ -274,6 +285,7 @@ impl<'a> Chief<'a> {
         };
         self.sample(true)?;
         let snapshot = exchange.snapshot(model, self.saver.spare())?;
+        self.count(snapshot.counted)?;
         let Some(step) = snapshot.version() else {
             // A worker was lost between two shards; whatever is on the disk is the newest whole state.
             log::line(format_args!(

@@ -57,6 +57,8 @@ pub(super) struct Servers<'a> {
     noise: Noise,
     /// Where the next step begins before the answer to the last one is there.
     eager: Option<Eager>,
+    /// There: the answer to a push, by its step, that was made between two steps and is still to be taken in.
+    unread: Option<(u64, Reply)>,
     /// The turn to name with the next push; 0: none.
     hold: u64,
     chief: Option<Duties>,
@@ -139,6 +141,7 @@ impl<'a> Servers<'a> {
                 } => Some(Eager::new(staleness, network.parameter_count())),
                 _ => None,
             },
+            unread: None,
             hold: 0,
         }))
     }
@@ -326,8 +329,9 @@ impl Exchange for Servers<'_> {
     }
 
     fn snapshot(&mut self, _: &Model, into: Contents) -> Result<Snapshot, Trouble> {
-        self.push_what_waits()?;
+        let counted = self.push_what_waits()?;
         let mut snapshot = self.shards.snapshot(into)?;
+        snapshot.counted = counted;
         if self.noticed.is_some() && self.noticed == snapshot.version() {
             let held_back = self.shards.held_back()?;
             snapshot.contents.extras.extend(held_back);
@@ -349,6 +353,12 @@ impl Exchange for Servers<'_> {
 
     fn hold(&mut self, turn: u64) {
         self.hold = turn;
+    }
+
+    fn went_on(&mut self) {
+        if let Some(duties) = &mut self.chief {
+            duties.began = clock::now();
+        }
     }
 
     fn layout(&self) -> Layout {

@@ -80,6 +80,8 @@ pub struct Shards {
     clipping: Option<Clipping>,
     /// Before its next push this worker is to hand over what it holds back.
     told_to_keep: bool,
+    /// Chief: who was told to, when that was said last.
+    keepers: Vec<TaskId>,
     /// By the newest answers: pushes of all workers for steps before this one are in them.
     slowest: u64,
     /// Chief: what all shards together have measured, until it is asked for.
@@ -128,6 +130,7 @@ impl Shards {
             copied: false,
             clipping: None,
             told_to_keep: false,
+            keepers: Vec::new(),
             slowest: 0,
             noise: None,
             next_step: 0,
@@ -355,6 +358,12 @@ impl Shards {
         if noise.pushes > 1 && all.iter().all(|told| told.noise.pushes == noise.pushes) {
             self.noise = Some(noise);
         }
+        // A shard that went on from its copy may not know the turn that the others name.
+        let named = |told: &Told| match told.reply {
+            Reply::Parameters { stats, .. } => stats.hold,
+            _ => 0,
+        };
+        let held = all.iter().map(named).max().unwrap_or(0);
         let mut worst: Option<Reply> = None;
         for told in all {
             self.told_to_keep |= told.keeps;
@@ -375,8 +384,9 @@ impl Shards {
                 (worst, reply) => *worst = Some(reply),
             }
         }
-        if let Some(Reply::Parameters { clock, .. }) = worst {
-            self.next_step = clock;
+        if let Some(Reply::Parameters { clock, stats }) = &mut worst {
+            self.next_step = *clock;
+            stats.hold = held;
         }
         worst.expect("a job has a shard")
     }

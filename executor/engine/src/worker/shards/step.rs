@@ -143,6 +143,21 @@ impl Shards {
         self.settle(told, Some((gradients, head)), parameters, patience)
     }
 
+    /// Of parameters that a push was answered with, those whose shards owe no answer any more.
+    pub fn take_answered(&self, answered: &[f32], parameters: &mut [f32]) {
+        let Some(view) = &self.view else { return };
+        for (link, _) in self
+            .links
+            .iter()
+            .zip(&self.owing)
+            .filter(|(_, owes)| !**owes)
+        {
+            for piece in view.pieces(link.shard) {
+                parameters[piece.range()].copy_from_slice(&answered[piece.range()]);
+            }
+        }
+    }
+
     /// What these answers mean together, once norms among them are answered.
     pub(super) fn settle(
         &mut self,
