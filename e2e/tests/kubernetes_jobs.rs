@@ -443,9 +443,9 @@ async fn whatever_breaks_each_object_is_submitted_once_and_none_is_lost() {
             7 => "exit 3",
             _ => "sleep 0.2",
         };
-        write!(
+        writeln!(
             documents,
-            "{}  retries: 0\n",
+            "{}  retries: 0",
             sleeper(&format!("job-{number}"), &format!("[sh, -c, '{script}']"))
         )
         .expect("a string takes all");
