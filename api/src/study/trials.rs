@@ -12,7 +12,7 @@ use muster_model::study::TrialPhase;
 use muster_model::view::{Page, TrialView};
 use muster_store::study::trial;
 
-/// Trials with their curves on one page: a curve may have a thousand points.
+/// Trials with their curves on one page: a curve may have thousands of points.
 const CURVES: u32 = 100;
 
 #[derive(Debug, utoipa::IntoParams)]

@@ -477,6 +477,7 @@ impl Study {
             bracket: birth.bracket,
             from: birth.from,
             reports: Vec::new(),
+            stride: 0,
             outcome: None,
             rungs: Vec::new(),
         });

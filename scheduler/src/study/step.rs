@@ -46,7 +46,7 @@ struct Note {
 }
 
 /// What of a trial is written; when it changes, its row does.
-type Print = (TrialState, u64, u32, usize, Option<u64>);
+type Print = (TrialState, u64, u32, usize, [Option<u64>; 2]);
 
 /// Carries the study on, from `known` if that is how it stands. The number of its events and the search after them; `None` when
 /// the study is gone.
@@ -124,13 +124,18 @@ async fn load(tx: &mut Transaction, id: StudyId, loaded: &Loaded) -> Result<Stud
 }
 
 fn print(trial: &Trial) -> Print {
-    let reached = trial.outcome.as_ref().map(|outcome| outcome.step);
+    let step = |one: &Outcome| one.step;
+    // A long curve is thinned: as many points may be others.
+    let ends = [
+        trial.outcome.as_ref().map(step),
+        trial.reports.last().map(step),
+    ];
     (
         trial.state,
         trial.budget,
         trial.rung,
         trial.reports.len(),
-        reached,
+        ends,
     )
 }
 

@@ -78,7 +78,7 @@ pub struct TrialView {
     pub outcome: Option<TrialPoint>,
     /// What it had at the end of each rung.
     pub rungs: Vec<TrialPoint>,
-    /// Its learning curve, by ascending step; empty where it was not asked for.
+    /// Its learning curve, by ascending step, of at most 2048 points; empty where it was not asked for.
     pub curve: Vec<TrialPoint>,
     /// No other trial betters it.
     pub best: bool,
