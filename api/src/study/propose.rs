@@ -52,6 +52,9 @@ pub async fn propose(
         Outcome::Refused { phase } => {
             return Err(wire::wrong_phase(phase, "propose", "one that is not over"));
         }
+        Outcome::Busy { waiting } => return Err(wire::busy(waiting)),
+        // Proposals beyond the study's trials wait.
+        Outcome::TooMany { .. } => unreachable!("only an extension adds trials"),
         Outcome::NotFound => return Err(wire::missing(id)),
     }
     let shown = wire::shown(&mut tx, &caller, id).await?;

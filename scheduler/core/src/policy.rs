@@ -45,6 +45,9 @@ pub struct Policy {
     pub unknown_epochs: u64,
     /// So many waiting jobs, in order, are told the smallest change that would let them start: each costs several trial rounds.
     pub explained_jobs: u32,
+    /// Who is told to stand still and does not say that it does within this time goes by a checkpoint and a new start instead.
+    #[serde(default = "suspend_limit_ms")]
+    pub suspend_limit_ms: u64,
     /// Whether jobs that do not fit beside each other take turns; `None`: they wait for each other's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slicing: Option<Slicing>,
@@ -68,6 +71,11 @@ fn in_place_cost_ms() -> u64 {
 /// What a restart costs by default fits into the time that a job runs by default before the next.
 fn resize_share() -> f64 {
     0.3
+}
+
+/// A minute: the end of a step, and the copy of a device's memory.
+fn suspend_limit_ms() -> u64 {
+    60_000
 }
 
 impl Policy {
@@ -95,6 +103,7 @@ impl Policy {
             full_weight_samples: 10,
             unknown_epochs: 20,
             explained_jobs: 16,
+            suspend_limit_ms: suspend_limit_ms(),
             slicing: None,
         }
     }

@@ -31,7 +31,7 @@ proptest! {
         let mut problem = dense::random::problem(&mut dice, 2);
         for job in &mut problem.jobs {
             let unit = job.unit.gpus;
-            let may = |gpus: u32| gpus % unit == 0 && (gpus / unit).is_power_of_two();
+            let may = |gpus: u32| gpus.is_multiple_of(unit) && (gpus / unit).is_power_of_two();
             let mut curves = job.outlook.curves.to_vec();
             for curve in &mut curves {
                 for speeds in [&mut curve.local, &mut curve.spread] {

@@ -221,7 +221,7 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
         matches!(one.action, Action::Suspend { .. })
             && job.is_some_and(|job| job.intent == Intent::Suspend)
     };
-    if changes.iter().any(|one| obeys(one)) {
+    if changes.iter().any(obeys) {
         return Ok(after);
     }
     prop_assert!(
@@ -415,7 +415,7 @@ fn who_stands_still_unsettles_nobody() {
         PolicyName::Optimus,
         PolicyName::Tiresias,
     ] {
-        walk(share, 14_476_344_706_734_816_563, 9).expect(share.as_str());
+        walk(share, 14_476_344_706_734_816_563, 9).unwrap_or_else(|error| panic!("{}: {error}", share.as_str()));
     }
 }
 

@@ -4,7 +4,7 @@ mod scene;
 
 use muster_core::snapshot::Task;
 use muster_core::{Action, Plan};
-use muster_model::job::{AfterStop, JobPhase};
+use muster_model::job::{AfterStop, Intent, JobPhase};
 use muster_model::pace::{Doing, Pace, Watch};
 use muster_model::spec::Ends;
 use muster_model::task::{Outcome, Role, TaskState};
@@ -314,4 +314,32 @@ fn a_program_that_reports_seldom_is_not_taken_for_silent() {
         ticks(&mut scene, 20 * HANG_MS, |_| None).is_none(),
         "one report says nothing of its pauses"
     );
+}
+
+#[test]
+fn who_is_told_to_stand_still_and_does_not_starts_again_from_its_checkpoint() {
+    let mut scene = Scene::cluster(1, 1);
+    scene.job("a").workers(1, 1);
+    scene.settle();
+    scene.find("a").intent = Intent::Suspend;
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Suspended);
+    scene.later(59_000);
+    assert!(scene.round().decisions.is_empty(), "there is time");
+    scene.later(1_000);
+    let plan = scene.round();
+    let stop = plan.decisions.iter().find_map(|one| match &one.action {
+        Action::Stop { then, why, .. } => Some((then.clone(), why.clone())),
+        _ => None,
+    });
+    let (then, why) = stop.unwrap_or_else(|| panic!("a stop in {plan:#?}"));
+    assert!(matches!(then, AfterStop::Requeue { .. }));
+    assert!(
+        why.contains("worker-0 was told to stand still 60 s ago"),
+        "{why}"
+    );
+    assert_eq!(scene.find("a").failures, 0);
+    scene.obey();
+    scene.settle();
+    assert_eq!(scene.phase("a"), JobPhase::Paused, "as its owner wants it");
 }

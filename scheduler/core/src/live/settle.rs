@@ -211,12 +211,35 @@ impl Facts<'_> {
         if let Some(loss) = self.loss(job) {
             return Some(loss);
         }
+        if let Some(late) = self.never_stood_still(job) {
+            return Some(late);
+        }
         // Its GPUs are there, and it will never get them again.
         let is_drained = job.state == JobState::Suspended && self.is_on_drained(job);
         let cause = RequeueCause::Resize;
         is_drained.then(|| Ending::Stop {
             then: AfterStop::Requeue { cause },
             why: "its node is drained".to_owned(),
+        })
+    }
+
+    /// A worker that was told to stand still and has not said that it does: it holds its GPUs all the while, and who waits for them waits
+    /// for ever.
+    fn never_stood_still(&self, job: &Job) -> Option<Ending> {
+        let told_ms = job.turned_ms.filter(|_| job.state == JobState::Suspended)?;
+        let limit_ms = i64::try_from(self.policy.suspend_limit_ms).unwrap_or(i64::MAX);
+        let waited_ms = self.now_ms.saturating_sub(told_ms);
+        let mut tasks = job.tasks.iter();
+        let late = tasks.find(|task| task.state == TaskState::Suspending);
+        let task = late.filter(|_| waited_ms >= limit_ms)?;
+        let cause = RequeueCause::Resize;
+        Some(Ending::Stop {
+            then: AfterStop::Requeue { cause },
+            why: format!(
+                "{} was told to stand still {} s ago and does not",
+                task.role,
+                waited_ms / 1_000
+            ),
         })
     }
 
