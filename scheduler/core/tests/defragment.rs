@@ -30,6 +30,7 @@ fn runs(scene: &mut Scene, name: &str, node: usize, gpu: u32) {
         node,
         gpus: vec![gpu],
         state: TaskState::Running,
+        pace: None,
     }];
     scene.measured(name, 1, 10.0);
 }

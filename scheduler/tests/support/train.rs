@@ -137,6 +137,7 @@ async fn a_node(store: &Store) -> NodeId {
         gpus: vec![gpu],
         cpu_milli: 8_000,
         memory_bytes: 8 << 30,
+        rack: None,
     };
     let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
     let hello = node::hello(&mut tx, clock::id().into(), "n", &capacity, clock::now()).await;
