@@ -43,28 +43,12 @@ impl JobFolder {
     /// # Errors
     /// [`CheckpointError::Io`] when the disk fails (which says nothing about the checkpoint), [`CheckpointError::Fenced`].
     pub fn newest_sound(&self) -> Result<Search, CheckpointError> {
-        let mut damaged = Vec::new();
-        let mut entries = self.list()?;
-        entries.sort_unstable();
-        for entry in entries.into_iter().rev() {
-            match self.load(&entry) {
-                Ok(found) => {
-                    return Ok(Search {
-                        newest: Some(found),
-                        damaged,
-                    });
-                }
-                Err(damage @ CheckpointError::Damaged { .. }) => {
-                    self.put_aside(&entry)?;
-                    damaged.push((entry.step, damage));
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        Ok(Search {
-            newest: None,
-            damaged,
-        })
+        newest_sound(
+            self.list()?,
+            |entry| (entry.step, entry.revision),
+            |entry| self.load(entry),
+            |entry| self.put_aside(entry),
+        )
     }
 
     /// All checkpoints, in no order. A missing folder has none.
@@ -110,6 +94,32 @@ impl JobFolder {
         fs::rename(&from, &to).map_err(CheckpointError::io("put aside", &from))?;
         sync_folder(&folder)
     }
+}
+
+/// The newest by (step, revision) of `listed` that can be loaded; those newer than it that are damaged are put aside.
+pub(super) fn newest_sound<L>(
+    mut listed: Vec<L>,
+    age: impl Fn(&L) -> (u64, u64),
+    load: impl Fn(&L) -> Result<Found, CheckpointError>,
+    put_aside: impl Fn(&L) -> Result<(), CheckpointError>,
+) -> Result<Search, CheckpointError> {
+    let mut damaged = Vec::new();
+    listed.sort_unstable_by_key(&age);
+    for entry in listed.iter().rev() {
+        match load(entry) {
+            Ok(found) => {
+                let newest = Some(found);
+                return Ok(Search { newest, damaged });
+            }
+            Err(damage @ CheckpointError::Damaged { .. }) => {
+                put_aside(entry)?;
+                damaged.push((age(entry).0, damage));
+            }
+            Err(other) => return Err(other),
+        }
+    }
+    let newest = None;
+    Ok(Search { newest, damaged })
 }
 
 /// The manifest of a checkpoint and its SHA-256, if everything that says what the checkpoint is says the same.

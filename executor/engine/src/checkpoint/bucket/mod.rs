@@ -14,6 +14,7 @@ mod read;
 mod sweep;
 mod write;
 
+use super::read::newest_sound;
 use super::{CheckpointError, Search};
 use index::Index;
 use muster_model::checkpoint::Candidate;
@@ -92,28 +93,12 @@ impl JobBucket {
     /// # Errors
     /// As there.
     pub fn newest_sound(&self) -> Result<Search, CheckpointError> {
-        let mut damaged = Vec::new();
-        let mut listed = self.index()?.checkpoints;
-        listed.sort_unstable_by_key(|listed| (listed.step, listed.revision));
-        for listed in listed.into_iter().rev() {
-            match self.load(&listed) {
-                Ok(found) => {
-                    return Ok(Search {
-                        newest: Some(found),
-                        damaged,
-                    });
-                }
-                Err(damage @ CheckpointError::Damaged { .. }) => {
-                    self.update(|index| index.put_aside(&listed.name))?;
-                    damaged.push((listed.step, damage));
-                }
-                Err(other) => return Err(other),
-            }
-        }
-        Ok(Search {
-            newest: None,
-            damaged,
-        })
+        newest_sound(
+            self.index()?.checkpoints,
+            |listed| (listed.step, listed.revision),
+            |listed| self.load(listed),
+            |listed| self.update(|index| index.put_aside(&listed.name)),
+        )
     }
 
     /// As [`super::Depot::prune`].
