@@ -224,10 +224,14 @@ impl Coded {
             decode(own, codec, words, output, mode)
                 .ok_or(FabricError::Nonsense { rank: contributor })?;
         }
+        self.pending.view = view;
+        self.pending.range = part.clone();
+        if size == 1 {
+            self.keep_whole(part, output);
+            return Ok(());
+        }
         let step = *step;
         let sum = self.encode_sum(step, dealt[rank].clone(), output);
-        self.pending.view = view;
-        self.pending.range = part;
         let (units, back) = (&self.sent.units, |unit: &Unit| &*self.back[unit.block]);
         decode(
             own_units(units, &dealt, rank),
@@ -246,6 +250,15 @@ impl Coded {
                 .ok_or(FabricError::Nonsense { rank: from })?;
         }
         Ok(())
+    }
+
+    /// Nobody else hears the sums of a worker alone: it takes them as they are, with all that it still held of earlier ones.
+    fn keep_whole(&mut self, part: Range<usize>, output: &mut [f32]) {
+        for (sum, held) in output[part.clone()].iter_mut().zip(&self.held[part.clone()]) {
+            *sum += held;
+        }
+        self.pending.held.clear();
+        self.pending.held.resize(part.len(), 0.0);
     }
 
     /// The bytes of the sums that this worker owns and finds in `output`; what they lose is pending.

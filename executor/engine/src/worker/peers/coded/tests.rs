@@ -137,6 +137,28 @@ fn feedback_on_both_legs_conserves_the_sum_while_members_change() {
     }
 }
 
+/// Whoever is left alone says at once what it still held of sums, and then loses on its own leg only.
+#[test]
+fn a_worker_alone_holds_back_nothing_of_its_sums() {
+    for codec in with_feedback() {
+        let mut crew = workers(codec, 2);
+        let mut balance = vec![0.0; LEN];
+        for number in 0..4 {
+            if number == 2 {
+                unsaid(&crew.pop().unwrap(), &mut balance);
+            }
+            add(&mut balance, &step(1 + number / 2, number, &mut crew), 1.0);
+            for rank in 0..crew.len() {
+                add(&mut balance, &gradients(rank, number), -1.0);
+            }
+        }
+        assert!(crew[0].held.iter().all(|held| *held == 0.0), "{codec:?}");
+        unsaid(&crew[0], &mut balance);
+        let off = largest(&balance);
+        assert!(off < 1e-3, "{codec:?}: {off}");
+    }
+}
+
 /// A sum that two of three have to begin again is the sum of the two, and the first attempt leaves nothing.
 #[test]
 fn a_broken_sum_is_repeated_from_the_same_bytes() {
