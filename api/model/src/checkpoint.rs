@@ -113,13 +113,14 @@ impl CheckpointPolicy {
         out
     }
 
-    /// Whether a checkpoint is due after `step` steps whatever the time: by `every_steps`, or as one that stays for ever.
+    /// Whether a checkpoint is due at `step`, the next that training stood at after `before`, whatever the time: by `every_steps`, or
+    /// as one that stays for ever.
     #[must_use]
-    pub fn due_by_steps(&self, step: u64) -> bool {
-        let multiple = |every: Option<u64>| {
-            every.is_some_and(|every| step > 0 && step.is_multiple_of(every.max(1)))
+    pub fn due_by_steps(&self, before: u64, step: u64) -> bool {
+        let reached = |every: Option<u64>| {
+            every.is_some_and(|every| step / every.max(1) > before / every.max(1))
         };
-        multiple(self.every_steps) || multiple(self.keep_every_steps)
+        reached(self.every_steps) || reached(self.keep_every_steps)
     }
 
     /// Whether a checkpoint with this measure would be among the best of those there are; it is then due, as it could not be kept
@@ -217,9 +218,10 @@ mod tests {
     #[test]
     fn milestones_are_due_though_nothing_else_is() {
         let rule = policy(1, None, Some(100));
-        assert!(rule.due_by_steps(200));
-        assert!(!rule.due_by_steps(150));
-        assert!(!rule.due_by_steps(0));
+        assert!(rule.due_by_steps(199, 200));
+        assert!(rule.due_by_steps(198, 201), "passed over");
+        assert!(!rule.due_by_steps(149, 150));
+        assert!(!rule.due_by_steps(200, 201));
         let late = [90, 103, 150, 310, 320].map(|step| at(step, None));
         let kept: Vec<u64> = rule.kept(late).into_keys().collect();
         assert_eq!(

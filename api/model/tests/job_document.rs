@@ -323,6 +323,35 @@ fn what_cannot_be_trained_is_refused_with_what_would_be_right() {
             "more than warmup_steps (5)",
         ),
         (
+            "engine: { batch_rule: adascale }".to_owned(),
+            "engine.batch_rule",
+            "only all_reduce without averaging",
+        ),
+        (
+            "{ engine: { batch_rule: adascale }, exchange: { topology: all_reduce, averaging: { kind: gossip, every: 2 } } }"
+                .to_owned(),
+            "engine.batch_rule",
+            "only all_reduce without averaging",
+        ),
+        (
+            "{ engine: { batch_rule: adascale }, exchange: { topology: all_reduce, compression: { codec: { kind: one_bit } } } }"
+                .to_owned(),
+            "engine.batch_rule",
+            "exchange.compression none",
+        ),
+        (
+            "{ engine: { batch_rule: adascale, optimizer: { kind: adam, learning_rate: 0.1 } }, exchange: { topology: all_reduce } }"
+                .to_owned(),
+            "engine.batch_rule",
+            "engine.optimizer sgd",
+        ),
+        (
+            "{ engine: { batch_rule: adascale, batch: 4096 }, exchange: { topology: all_reduce }, scale: { workers: { min: 2, max: 64 } } }"
+                .to_owned(),
+            "scale.workers.max",
+            "(131072 with adascale) has at most 60000",
+        ),
+        (
             "engine: { accumulate: 0 }".to_owned(),
             "engine.accumulate",
             "1 to 1024",

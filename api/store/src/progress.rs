@@ -82,16 +82,21 @@ async fn series(
         .values()
         .map(|(_, sample)| signed32(sample.ps_shards))
         .collect();
+    let maybe = |value: fn(&Sample) -> Option<f64>| -> Vec<Option<f64>> {
+        by_step.values().map(|(_, sample)| value(sample)).collect()
+    };
     sqlx::query!(
         "insert into progress_sample (job_id, tenant_id, revision, step, at, epoch, loss, accuracy, examples_per_s, steps_per_s,
-                                      compute_ms, exchange_ms, data_ms, workers, ps_shards)
+                                      compute_ms, exchange_ms, data_ms, workers, ps_shards, noise_scale, gain)
          select $1, $2, $3, * from unnest($4::bigint[], $5::timestamptz[], $6::float8[], $7::float8[], $8::float8[], $9::float8[],
-                                          $10::float8[], $11::float8[], $12::float8[], $13::float8[], $14::integer[], $15::integer[])
+                                          $10::float8[], $11::float8[], $12::float8[], $13::float8[], $14::integer[], $15::integer[],
+                                          $16::float8[], $17::float8[])
          on conflict (job_id, step) do update
             set revision = excluded.revision, at = excluded.at, epoch = excluded.epoch, loss = excluded.loss,
                 accuracy = excluded.accuracy, examples_per_s = excluded.examples_per_s, steps_per_s = excluded.steps_per_s,
                 compute_ms = excluded.compute_ms, exchange_ms = excluded.exchange_ms, data_ms = excluded.data_ms,
-                workers = excluded.workers, ps_shards = excluded.ps_shards",
+                workers = excluded.workers, ps_shards = excluded.ps_shards, noise_scale = excluded.noise_scale,
+                gain = excluded.gain",
         job.0,
         tenant.0,
         signed(revision),
@@ -106,13 +111,16 @@ async fn series(
         &column(|sample| sample.exchange_ms),
         &column(|sample| sample.data_ms),
         &workers,
-        &ps_shards
+        &ps_shards,
+        &maybe(|sample| sample.noise_scale) as &[Option<f64>],
+        &maybe(|sample| sample.gain) as &[Option<f64>]
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
+/// Speeds are in updates per second: what those are worth is another matter, and changes as training goes on.
 async fn speeds<'a>(
     conn: &mut PgConnection,
     tenant: TenantId,
@@ -122,7 +130,7 @@ async fn speeds<'a>(
     let mut sizes: BTreeMap<(u32, u32), (f64, u64)> = BTreeMap::new();
     for sample in samples.filter(|sample| sample.steps_per_s > 0.0) {
         let (sum, count) = sizes.entry((sample.workers, sample.ps_shards)).or_default();
-        *sum += sample.steps_per_s;
+        *sum += sample.updates_per_s();
         *count += 1;
     }
     for ((workers, ps_shards), (sum, count)) in sizes {
@@ -227,7 +235,8 @@ pub async fn samples(
     max_points: u32,
 ) -> Result<Vec<(OffsetDateTime, Sample)>, StoreError> {
     let rows = sqlx::query!(
-        "select step, at, epoch, loss, accuracy, examples_per_s, steps_per_s, compute_ms, exchange_ms, data_ms, workers, ps_shards
+        "select step, at, epoch, loss, accuracy, examples_per_s, steps_per_s, compute_ms, exchange_ms, data_ms, workers, ps_shards,
+                noise_scale, gain
          from (
              select *, row_number() over (order by step) - 1 as place, count(*) over () as total
              from progress_sample where job_id = $1 and step > $2
@@ -255,7 +264,8 @@ pub async fn samples(
             data_ms: row.data_ms,
             workers: unsigned32(row.workers),
             ps_shards: unsigned32(row.ps_shards),
-            noise_scale: None,
+            noise_scale: row.noise_scale,
+            gain: row.gain,
         };
         (row.at, sample)
     });

@@ -87,6 +87,7 @@ pub fn sample(step: u64) -> Sample {
         workers: 1,
         ps_shards: 1,
         noise_scale: None,
+        gain: None,
     }
 }
 

@@ -199,6 +199,7 @@ fn sample(step: u64) -> Sample {
         workers: 1,
         ps_shards: 1,
         noise_scale: None,
+        gain: None,
     }
 }
 

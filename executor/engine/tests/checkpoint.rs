@@ -6,8 +6,8 @@ use muster_engine::checkpoint::{
 use muster_model::id::{JobId, TenantId};
 use muster_model::progress::Evaluation;
 use muster_model::spec::{
-    CheckpointPolicy, Consistency, Dataset, DatasetName, Engine, KeepBest, Measure, Model,
-    Optimizer, Schedule,
+    BatchRule, CheckpointPolicy, Consistency, Dataset, DatasetName, Engine, KeepBest, Measure,
+    Model, Optimizer, Schedule,
 };
 use proptest::prelude::*;
 use std::collections::BTreeMap;
@@ -50,6 +50,7 @@ fn manifest(step: u64, revision: u64) -> Manifest {
             clip_norm: None,
             accumulate: None,
             batch: 10,
+            batch_rule: BatchRule::Constant,
             seed: 1,
         },
         consistency: Consistency::default(),

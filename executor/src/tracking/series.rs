@@ -204,6 +204,7 @@ impl Series {
                 workers: self.workers,
                 ps_shards: self.ps_shards,
                 noise_scale: None,
+                gain: None,
             },
         });
     }

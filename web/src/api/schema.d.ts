@@ -1075,6 +1075,11 @@ export interface components {
              */
             share: number;
         };
+        /**
+         * @description What becomes of the batch when workers come and go.
+         * @enum {string}
+         */
+        BatchRule: "constant" | "adascale";
         /** @description A best trial and the model that it has trained. */
         BestTrialView: {
             checkpoint: components["schemas"]["Written"] | null;
@@ -1596,9 +1601,12 @@ export interface components {
             accumulate?: number | null;
             /**
              * Format: int32
-             * @description Examples per step over all workers together; it stays the same as workers come and go. 1 to 65,536.
+             * @description Examples per step over all workers together; it stays the same as workers come and go, unless `batch_rule` says otherwise. 1 to
+             *     65,536.
              */
             batch: number;
+            /** @description What becomes of the batch when workers come and go. */
+            batch_rule?: components["schemas"]["BatchRule"];
             /**
              * Format: double
              * @description The mean gradient of a step is scaled down to this Euclidean norm over all parameters where it is longer (Pascanu, Mikolov and
@@ -3155,12 +3163,12 @@ export interface components {
             accuracy: number;
             /**
              * Format: double
-             * @description Per step: forward and backward.
+             * @description Per update, which is a step unless `gain` says otherwise: forward and backward.
              */
             compute_ms: number;
             /**
              * Format: double
-             * @description Per step: preparing the batch.
+             * @description Per update: preparing the batch.
              */
             data_ms: number;
             /**
@@ -3175,9 +3183,14 @@ export interface components {
             examples_per_s: number;
             /**
              * Format: double
-             * @description Per step: pushing gradients and waiting for new parameters.
+             * @description Per update: pushing gradients and waiting for new parameters.
              */
             exchange_ms: number;
+            /**
+             * Format: double
+             * @description Steps that an update was worth, where the batch grows with the workers (`batch_rule: adascale`).
+             */
+            gain?: number | null;
             /**
              * Format: double
              * @description Mean training loss per example since the sample before.
@@ -3186,7 +3199,7 @@ export interface components {
             /**
              * Format: double
              * @description The gradient noise scale in examples (McCandlish et al., 2018), where several workers sum gradients: batches well below it gain
-             *     from more examples, those well above do not. Of the newest sample; a series does not keep it.
+             *     from more examples, those well above do not.
              */
             noise_scale?: number | null;
             /** Format: int32 */

@@ -14,8 +14,9 @@ pub use compression::{
     CodecConfig, Codecs, Compression, HalfFormat, LayerCodec, Norm, Rounding, TernScale,
 };
 pub use engine::{
-    Activation, Augmentation, DataFiles, Dataset, DatasetName, Decay, DenseNetVariant, Engine,
-    Goal, Input, KnownDataset, Layer, Learn, Model, Normalisation, Optimizer, Schedule, Sides,
+    Activation, Augmentation, BatchRule, DataFiles, Dataset, DatasetName, Decay, DenseNetVariant,
+    Engine, Goal, Input, KnownDataset, Layer, Learn, Model, Normalisation, Optimizer, Schedule,
+    Sides,
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
 pub use validate::{FieldError, is_dns_label};
@@ -355,11 +356,11 @@ impl EvaluationPolicy {
         *self == Self::default()
     }
 
-    /// Whether one is due in the middle of an epoch, after so many steps.
+    /// Whether one is due in the middle of an epoch at `step`, the next that training stood at after `before`.
     #[must_use]
-    pub fn due(self, step: u64) -> bool {
+    pub fn due(self, before: u64, step: u64) -> bool {
         self.every_steps
-            .is_some_and(|every| step.is_multiple_of(every))
+            .is_some_and(|every| step / every > before / every)
     }
 }
 

@@ -242,6 +242,7 @@ async fn evaluations(
             workers: 0,
             ps_shards: 0,
             noise_scale: None,
+            gain: None,
         });
         let evaluation = Evaluation {
             step: unsigned(row.step),

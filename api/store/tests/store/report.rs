@@ -254,6 +254,46 @@ async fn speeds_are_means_by_size_and_leave_out_the_first_sample_of_each_start()
 }
 
 #[tokio::test]
+async fn the_series_keeps_noise_and_gain_and_speeds_count_updates() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, _) = running(&world).await?;
+    let told = |step: u64, noise_scale: Option<f64>, gain: Option<f64>| {
+        let mut sample = sample(step, 0.5, 1.0, 10.0);
+        (sample.noise_scale, sample.gain) = (noise_scale, gain);
+        TaskReport::Progress { sample }
+    };
+    let lines = [
+        told(10, None, None),
+        told(20, Some(640.0), Some(2.5)),
+        told(30, Some(700.0), None),
+    ];
+    world.tell(chief, 1, 0, &lines).await?;
+    let speed = world.loaded(job, 5).await?.speeds[0];
+    assert!(
+        (speed.steps_per_s - 7.0).abs() < 1e-9,
+        "of 10 / 2.5 and 10: {speed:?}"
+    );
+    let series = async || -> anyhow::Result<Vec<_>> {
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        let samples = progress::samples(&mut tx, job, None, 100).await?;
+        let kept = samples.into_iter();
+        Ok(kept.map(|(_, s)| (s.step, s.noise_scale, s.gain)).collect())
+    };
+    let first = [
+        (10, None, None),
+        (20, Some(640.0), Some(2.5)),
+        (30, Some(700.0), None),
+    ];
+    assert_eq!(series().await?, first);
+    // A step that is trained again is measured again.
+    world
+        .tell(chief, 1, 3, &[told(30, Some(800.0), Some(1.5))])
+        .await?;
+    assert_eq!(series().await?[2], (30, Some(800.0), Some(1.5)));
+    Ok(())
+}
+
+#[tokio::test]
 async fn losses_of_epochs_are_means_and_a_resumed_job_has_one_curve() -> anyhow::Result<()> {
     let world = World::new().await?;
     let (job, chief, shard) = running(&world).await?;

@@ -82,6 +82,7 @@ pub fn sample(step: u64, epoch: f64, loss: f64, steps_per_s: f64) -> Sample {
         workers: 1,
         ps_shards: 1,
         noise_scale: None,
+        gain: None,
     }
 }
 

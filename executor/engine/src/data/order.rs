@@ -125,13 +125,34 @@ impl GlobalBatches {
     /// The example indices of `step`'s global batch, always `batch` of them. A new epoch shuffles all examples, about 1 ms per 100,000.
     pub fn indices(&mut self, step: u64) -> &[u32] {
         let Position { epoch, batch } = self.position(step);
+        let first = batch as usize * self.batch;
+        let count = self.batch;
+        &self.epoch(epoch)[first..][..count]
+    }
+
+    /// The `count` example indices from the place `first` on, where the batches of all steps lie one behind the other: for updates of
+    /// other sizes than a batch, which may begin within one and in one epoch end in the next.
+    pub fn span(&mut self, first: u64, count: usize) -> Vec<u32> {
+        let per_epoch = self.steps_per_epoch() * self.batch as u64;
+        let mut indices = Vec::with_capacity(count);
+        while indices.len() < count {
+            let at = first + indices.len() as u64;
+            // Both below the number of examples.
+            let (within, left) = ((at % per_epoch) as usize, count - indices.len());
+            let end = (within + left).min(per_epoch as usize);
+            indices.extend_from_slice(&self.epoch(at / per_epoch)[within..end]);
+        }
+        indices
+    }
+
+    fn epoch(&mut self, epoch: u64) -> &[u32] {
         let (_, order) = match self.current.take() {
             Some(current) if current.0 == epoch => self.current.insert(current),
             _ => self
                 .current
                 .insert((epoch, EpochOrder::new(self.seed, epoch, self.examples))),
         };
-        &order.as_slice()[batch as usize * self.batch..][..self.batch]
+        order.as_slice()
     }
 }
 
@@ -176,6 +197,21 @@ mod tests {
                 }
             }
             prop_assert!(seen.iter().filter(|seen| !**seen).count() < batch);
+        }
+
+        #[test]
+        fn spans_are_the_batches_one_behind_the_other(seed: u64, counts in prop::collection::vec(0usize..250, 1..12)) {
+            let mut batches = GlobalBatches::new(seed, 97, 10).unwrap();
+            let total: usize = counts.iter().sum();
+            let mut expected = Vec::new();
+            for step in 0..=(total / 10) as u64 {
+                expected.extend_from_slice(batches.indices(step));
+            }
+            let mut first = 0;
+            for count in counts {
+                prop_assert_eq!(batches.span(first as u64, count), &expected[first..first + count]);
+                first += count;
+            }
         }
 
         #[test]

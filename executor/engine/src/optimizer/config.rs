@@ -131,6 +131,14 @@ impl Optimizer {
         slowed
     }
 
+    /// The same for one update: with the rate that the schedule has at `step`, times `gain`.
+    #[must_use]
+    pub fn for_one(&self, step: u64, gain: f64) -> Self {
+        let mut one = Self::new(self.rule);
+        *one.rule.lr_mut() = self.learning_rate(step) * gain;
+        one
+    }
+
     /// Numbers of state per parameter.
     #[must_use]
     pub fn state_len_per_param(&self) -> usize {

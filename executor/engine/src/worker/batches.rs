@@ -84,11 +84,14 @@ impl Buffers {
     }
 }
 
-/// Which examples a worker has of each step, and what is drawn for them.
+/// Which examples a worker has of each update, and what is drawn for them.
 #[derive(Debug, Clone)]
 struct Share {
     global: GlobalBatches,
-    part: Range<usize>,
+    rank: usize,
+    workers: usize,
+    /// Workers whose update has one batch, where it grows with their number.
+    base: Option<usize>,
     seed: u64,
     /// Where workers train on shards of their own in place of parts of one batch.
     skew: Option<Skew>,
@@ -103,26 +106,53 @@ struct Skew {
 }
 
 impl Share {
-    fn draw(&self, step: u64) -> Draw {
+    /// Examples of an update over all workers.
+    fn update(&self) -> usize {
+        let batch = self.global.batch();
+        let base = self.base.map(|base| base.max(1));
+        base.map_or(batch, |base| batch * self.workers.max(base) / base)
+    }
+
+    /// This worker's of them.
+    fn part(&self) -> Range<usize> {
+        slice(self.update(), self.rank, self.workers)
+    }
+
+    /// The place after that of an update.
+    fn after(&self, place: u64) -> u64 {
+        place + self.base.map_or(1, |_| self.update() as u64)
+    }
+
+    fn draw(&self, place: u64) -> Draw {
+        let batch = self.global.batch() as u64;
+        let (step, within) = match self.base {
+            Some(_) => (place / batch, place % batch),
+            None => (place, 0),
+        };
         Draw {
             seed: self.seed,
             step,
-            first: self.part.start as u64,
+            first: within + self.part().start as u64,
         }
     }
 
-    fn fill(&mut self, buffers: &mut Buffers, examples: &Examples, step: u64) {
-        let draw = self.draw(step);
-        let indices = match &mut self.skew {
-            Some(skew) => skew.own.indices(step),
-            None => &self.global.indices(step)[self.part.clone()],
-        };
-        buffers.fill(examples, indices, draw);
+    fn fill(&mut self, buffers: &mut Buffers, examples: &Examples, place: u64) {
+        let (draw, part) = (self.draw(place), self.part());
+        match (&mut self.skew, self.base) {
+            (Some(skew), _) => buffers.fill(examples, skew.own.indices(place), draw),
+            (None, None) => buffers.fill(examples, &self.global.indices(place)[part], draw),
+            (None, Some(_)) => {
+                let own = self.global.span(place + part.start as u64, part.len());
+                buffers.fill(examples, &own, draw);
+            }
+        }
     }
 }
 
-/// One worker's part of each batch. The next step's is filled by a thread while this one's is computed, where that takes longer than
-/// handing it over; the bits are the same.
+/// One worker's part of each update's examples. The next one's are filled in by a thread while this one's are computed with, where that
+/// takes longer than handing them over; the bits are the same.
+///
+/// An update's place in the data is its step; where updates grow with the workers, it is the number of examples before it.
 #[derive(Debug)]
 pub struct Batches {
     share: Share,
@@ -140,17 +170,27 @@ impl Batches {
         workers: usize,
         buffers: impl FnOnce(usize) -> Buffers,
     ) -> Self {
-        let part = slice(global.batch(), rank, workers);
+        let share = Share {
+            global,
+            rank,
+            workers,
+            base: None,
+            seed,
+            skew: None,
+        };
         Self {
-            buffers: buffers(part.len()),
-            share: Share {
-                global,
-                part,
-                seed,
-                skew: None,
-            },
+            buffers: buffers(share.part().len()),
+            share,
             ahead: None,
         }
+    }
+
+    /// Updates grow with the workers: those of `base` of them have one batch.
+    #[must_use]
+    pub fn growing(mut self, base: usize, buffers: impl FnOnce(usize) -> Buffers) -> Self {
+        self.share.base = Some(base);
+        self.buffers = buffers(self.examples());
+        self
     }
 
     /// Workers train on shards of their own, whose classes are skewed by this concentration: `labels` are all examples', and this
@@ -158,7 +198,8 @@ impl Batches {
     #[must_use]
     pub fn skewed(mut self, labels: &[u32], alpha: f64, rank: usize, workers: usize) -> Self {
         let share = &mut self.share;
-        let own = Shard::new(labels, alpha, share.seed, (rank, workers), share.part.len());
+        let part = share.part().len();
+        let own = Shard::new(labels, alpha, share.seed, (rank, workers), part);
         share.skew = Some(Skew {
             labels: labels.into(),
             alpha,
@@ -169,42 +210,49 @@ impl Batches {
 
     /// The same batches, as worker `rank` of another number of workers.
     pub fn recut(&mut self, rank: usize, workers: usize, buffers: impl FnOnce(usize) -> Buffers) {
-        let part = slice(self.share.global.batch(), rank, workers);
-        if part.len() != self.share.part.len() {
-            self.buffers = buffers(part.len());
+        let share = &mut self.share;
+        let before = share.part().len();
+        (share.rank, share.workers) = (rank, workers);
+        let part = share.part().len();
+        if part != before {
+            self.buffers = buffers(part);
         }
-        let seed = self.share.seed;
-        if let Some(skew) = &mut self.share.skew {
+        if let Some(skew) = &mut share.skew {
             let place = (rank, workers);
-            skew.own = Shard::new(&skew.labels, skew.alpha, seed, place, part.len());
+            skew.own = Shard::new(&skew.labels, skew.alpha, share.seed, place, part);
         }
-        self.share.part = part;
         // What it fills is the old part; the next step begins another.
         self.ahead = None;
     }
 
-    /// Examples of each step.
+    /// This worker's examples of each update.
     #[must_use]
     pub fn examples(&self) -> usize {
-        self.share.part.len()
+        self.share.part().len()
     }
 
-    /// The part of `step`. All calls are about the same examples.
-    pub fn load(&mut self, examples: &Examples, step: u64) -> Batch<'_> {
+    /// All workers' examples of each update.
+    #[must_use]
+    pub fn update(&self) -> usize {
+        self.share.update()
+    }
+
+    /// The part of the update at `place`. All calls are about the same examples.
+    pub fn load(&mut self, examples: &Examples, place: u64) -> Batch<'_> {
         let loaded = match &mut self.ahead {
-            Some(ahead) => ahead.take(step, &mut self.buffers),
+            Some(ahead) => ahead.take(place, &mut self.buffers),
             None => false,
         };
         if !loaded {
-            self.share.fill(&mut self.buffers, examples, step);
+            self.share.fill(&mut self.buffers, examples, place);
         }
         if self.ahead.is_none() && self.is_worth_a_thread(examples) {
             self.ahead = Ahead::start(&self.share, &self.buffers, examples);
         }
         if let Some(ahead) = &mut self.ahead {
-            ahead.begin(step + 1);
+            ahead.begin(self.share.after(place));
         }
-        self.buffers.batch(self.examples(), self.share.draw(step))
+        self.buffers.batch(self.examples(), self.share.draw(place))
     }
 
     /// Whole batches in an epoch.
@@ -222,7 +270,7 @@ impl Batches {
 #[derive(Debug)]
 struct Ahead {
     /// `None` only while it ends.
-    steps: Option<SyncSender<(u64, Buffers)>>,
+    places: Option<SyncSender<(u64, Buffers)>>,
     filled: Receiver<(u64, Buffers)>,
     /// Where the next batch goes; `None` while the thread has it.
     spare: Option<Buffers>,
@@ -232,13 +280,13 @@ struct Ahead {
 impl Ahead {
     /// `None` when there can be no thread, which is no reason not to train.
     fn start(share: &Share, buffers: &Buffers, examples: &Examples) -> Option<Self> {
-        let (steps, asked) = sync_channel::<(u64, Buffers)>(1);
+        let (places, asked) = sync_channel::<(u64, Buffers)>(1);
         let (done, filled) = sync_channel(1);
         let (mut share, examples) = (share.clone(), examples.clone());
         let fill = move || {
-            for (step, mut buffers) in asked {
-                share.fill(&mut buffers, &examples, step);
-                if done.send((step, buffers)).is_err() {
+            for (place, mut buffers) in asked {
+                share.fill(&mut buffers, &examples, place);
+                if done.send((place, buffers)).is_err() {
                     return;
                 }
             }
@@ -248,38 +296,40 @@ impl Ahead {
             .spawn(fill)
             .ok()?;
         Some(Self {
-            steps: Some(steps),
+            places: Some(places),
             filled,
             spare: Some(buffers.clone()),
             thread: Some(thread),
         })
     }
 
-    /// Asks for `step`'s batch.
-    fn begin(&mut self, step: u64) {
-        if let (Some(steps), Some(buffers)) = (&self.steps, self.spare.take()) {
+    /// Asks for the update's at `place`.
+    fn begin(&mut self, place: u64) {
+        if let (Some(places), Some(buffers)) = (&self.places, self.spare.take()) {
             // It ends only when this does.
-            steps.send((step, buffers)).expect("the prefetching thread");
+            places
+                .send((place, buffers))
+                .expect("the prefetching thread");
         }
     }
 
-    /// Puts `step`'s batch into `buffers`, if that is what was asked for.
-    fn take(&mut self, step: u64, buffers: &mut Buffers) -> bool {
+    /// Puts the update's at `place` into `buffers`, if that is what was asked for.
+    fn take(&mut self, place: u64, buffers: &mut Buffers) -> bool {
         if self.spare.is_some() {
             return false;
         }
         let (filled, mut ready) = self.filled.recv().expect("the prefetching thread");
-        if filled == step {
+        if filled == place {
             mem::swap(buffers, &mut ready);
         }
         self.spare = Some(ready);
-        filled == step
+        filled == place
     }
 }
 
 impl Drop for Ahead {
     fn drop(&mut self) {
-        self.steps = None;
+        self.places = None;
         if let Some(thread) = self.thread.take() {
             // It has panicked already if it fails, and said so.
             drop(thread.join());
@@ -350,5 +400,38 @@ mod tests {
         }
         batches.recut(0, 1, |examples| Buffers::new(&network, &data, examples));
         assert_eq!(seen(&batches.load(&data.train, 12)), fresh(12, 0, 1));
+    }
+
+    /// Over a resize and the ends of epochs: the workers' parts follow one another, and with the base's workers they are the batches.
+    #[test]
+    fn updates_that_grow_with_the_workers_take_every_example_in_turn() {
+        let data = dataset();
+        let network = zoo::mlp(data.input, &[], 3).unwrap();
+        let room = |examples| Buffers::new(&network, &data, examples);
+        let new = |rank, workers| Batches::new(global(5, 30, 6).unwrap(), 5, rank, workers, room);
+        let mut plain = new(0, 1);
+        let expected: Vec<f32> = (0..12)
+            .flat_map(|step| seen(&plain.load(&data.train, step)).0)
+            .collect();
+        let mut taken = Vec::new();
+        for workers in [2, 3, 3, 5, 2, 1] {
+            let place = taken.len();
+            let mut update = 0;
+            for rank in 0..workers {
+                let mut grown = new(rank, workers).growing(2, room);
+                update = grown.update();
+                let batch = grown.load(&data.train, place as u64);
+                taken.extend(seen(&batch).0);
+            }
+            assert_eq!(update, 3 * workers.max(2));
+            assert_eq!(taken.len(), place + update);
+        }
+        assert_eq!(taken, expected[..taken.len()]);
+        // What is drawn is what a single batch's examples would have drawn.
+        let (mut grown, mut plain) = (new(1, 2).growing(2, room), new(1, 2));
+        for step in [0, 4, 5] {
+            let batch = seen(&grown.load(&data.train, 6 * step));
+            assert_eq!(batch, seen(&plain.load(&data.train, step)));
+        }
     }
 }

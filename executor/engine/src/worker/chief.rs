@@ -8,7 +8,7 @@
 use super::error::WorkerError;
 use super::exchange::{Exchange, Trouble};
 use super::model::Model;
-use super::progress::{Meter, StepTimes};
+use super::progress::{Meter, Noise, StepTimes};
 use super::resume::Start;
 use super::saver::Saver;
 use super::shards::Snapshot;
@@ -23,6 +23,7 @@ use crate::log;
 use crate::wire::hello::StepStats;
 use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::progress::{Evaluation, Sample};
+use muster_model::spec::BatchRule;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -126,15 +127,16 @@ impl<'a> Chief<'a> {
         stats: StepStats,
         times: StepTimes,
     ) -> Result<Option<String>, Trouble> {
-        self.step = step;
+        // One step, or with a batch that grows with the workers several.
+        let before = std::mem::replace(&mut self.step, step);
         self.noise_scale = exchange.noise_scale();
         self.curve.add(stats);
-        self.meter.add(stats, times);
-        let ends_epoch = step.is_multiple_of(self.steps_per_epoch);
-        if ends_epoch {
+        self.meter.add(step.saturating_sub(before), stats, times);
+        let epochs = (step / self.steps_per_epoch).saturating_sub(before / self.steps_per_epoch);
+        for _ in 0..epochs {
             self.curve.end_epoch();
         }
-        if ends_epoch || self.launch.spec.evaluate.due(step) {
+        if epochs > 0 || self.launch.spec.evaluate.due(before, step) {
             // Before the evaluation, lest its time count as training.
             self.sample(true)?;
             self.evaluate(model)?;
@@ -146,14 +148,15 @@ impl<'a> Chief<'a> {
         self.saver.settle()?;
         let evaluation = self.evaluation_now().cloned();
         let stops = self.around.stop.is_set();
-        if over.is_none() && self.is_due(exchange, evaluation.as_ref())? && !stops {
+        let evaluated = evaluation.as_ref();
+        if over.is_none() && self.is_due(exchange, before, evaluated)? && !stops {
             let snapshot = exchange.snapshot(model, self.saver.spare())?;
             let manifest = self.manifest(step, &snapshot);
             self.saver.begin(manifest, snapshot.contents);
             self.meter = Meter::start();
         }
         if over.is_none() && exchange.needs_notice() && !stops {
-            let now = self.saver.due(step, evaluation.as_ref())?;
+            let now = self.saver.due((before, step), evaluated)?;
             if now || self.saver.will_be_due(step + 1) {
                 self.announce(exchange, step + 1);
             }
@@ -165,11 +168,12 @@ impl<'a> Chief<'a> {
     fn is_due(
         &mut self,
         exchange: &(dyn Exchange + '_),
+        before: u64,
         evaluation: Option<&Evaluation>,
     ) -> Result<bool, WorkerError> {
         match exchange.needs_notice() {
             true => Ok(self.noticed == Some(self.step)),
-            false => self.saver.due(self.step, evaluation),
+            false => self.saver.due((before, self.step), evaluation),
         }
     }
 
@@ -351,7 +355,7 @@ impl<'a> Chief<'a> {
         }
         let epoch = self.position(self.step).epochs();
         let place = (self.step, epoch);
-        let Some(sample) = self.meter.take(place, self.layout, self.noise_scale) else {
+        let Some(sample) = self.meter.take(place, self.layout, self.noise()) else {
             return Ok(());
         };
         if self.logged_at.elapsed() >= LOG_EVERY {
@@ -359,6 +363,14 @@ impl<'a> Chief<'a> {
             log_sample(&sample);
         }
         self.report(&TaskReport::Progress { sample })
+    }
+
+    /// What the exchange has measured of gradients, and whether updates are worth what it says.
+    fn noise(&self) -> Noise {
+        Noise {
+            scale: self.noise_scale,
+            gains: self.launch.spec.engine().batch_rule == BatchRule::AdaScale,
+        }
     }
 
     fn position(&self, step: u64) -> Position {

@@ -15,7 +15,7 @@ use crate::model::{Draw, Network, Workspace};
 use crate::wire::hello::StepStats;
 use muster_model::assignment::TaskLaunch;
 use muster_model::pace::Doing;
-use muster_model::spec::{Averaging, JobSpec};
+use muster_model::spec::{Averaging, BatchRule, JobSpec};
 use std::ops::Range;
 use std::time::Duration;
 
@@ -73,6 +73,10 @@ impl Model {
         if let (Some(alpha), Some(labels)) = (skew(&launch.spec), data.train.classes()) {
             batches = batches.skewed(labels, alpha, rank, workers);
         }
+        if engine.batch_rule == BatchRule::AdaScale {
+            let base = launch.spec.scale.workers.min as usize;
+            batches = batches.growing(base, |examples| Buffers::new(&network, &data, examples));
+        }
         let passes = engine.accumulate.unwrap_or(1).max(1) as usize;
         let largest_pass = largest_pass(batches.examples(), passes);
         log::line(format_args!(
@@ -114,17 +118,17 @@ impl Model {
         Ok(())
     }
 
-    /// Computes the gradients of this worker's part of `step`, summed over its examples, into `gradients`; `ready` is told which of
-    /// them are final while the backward pass goes on.
+    /// Computes the gradients of this worker's part of the update at `place` in the data (see [`Batches`]), summed over its examples,
+    /// into `gradients`; `ready` is told which of them are final while the backward pass goes on.
     pub fn gradient(
         &mut self,
-        step: u64,
+        place: u64,
         gradients: &mut [f32],
         ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
     ) -> (StepStats, StepTimes) {
         self.pacer.doing(Doing::Working);
         let began = clock::now();
-        let batch = self.batches.load(&self.data.train, step);
+        let batch = self.batches.load(&self.data.train, place);
         let loaded = clock::now();
         let loss = self.network.loss_and_grad_telling(
             &mut self.workspace,

@@ -33,6 +33,11 @@ pub struct Noise {
 impl Noise {
     /// One step's: `whole` is the square norm of the mean gradient of `batch` examples.
     pub fn observe(&mut self, parts: Parts, whole: f64, batch: usize) {
+        self.follow(parts, whole, batch, KEEPS);
+    }
+
+    /// The same where every step is measured and the averages keep so much of what they were.
+    pub fn follow(&mut self, parts: Parts, whole: f64, batch: usize, keeps: f64) {
         let workers = f64::from(parts.workers);
         if workers < 2.0 || batch == 0 {
             return;
@@ -46,9 +51,38 @@ impl Noise {
             return;
         }
         let follow =
-            |average: &mut f64, new: f64| *average = KEEPS * *average + (1.0 - KEEPS) * new;
+            |average: &mut f64, new: f64| *average = keeps * *average + (1.0 - keeps) * new;
         follow(&mut self.square, square);
         follow(&mut self.trace, trace);
+    }
+
+    /// What an update of `examples` examples is worth in updates of `batch` of them: AdaScale's gain (Johnson, Agrawal, Gu and Guestrin,
+    /// ICML 2020, equation 4), (σ² + μ²) / (σ² / s + μ²), with s how often `batch` goes into `examples` and σ² the variance of one
+    /// batch's gradient. Between 1 and s, and 1 where nothing was measured.
+    #[must_use]
+    pub fn gain(&self, examples: u64, batch: usize) -> f64 {
+        let batch = batch.max(1) as f64;
+        let times = (examples as f64 / batch).max(1.0);
+        let variance = self.trace.max(0.0) / batch;
+        let square = self.square.max(0.0);
+        let gain = (variance + square) / (variance / times + square);
+        match gain.is_finite() {
+            true => gain.clamp(1.0, times),
+            false => 1.0,
+        }
+    }
+
+    /// To be carried on to newcomers and in checkpoints.
+    #[must_use]
+    pub fn bits(&self) -> [u64; 2] {
+        [self.square, self.trace].map(f64::to_bits)
+    }
+
+    /// What [`Self::bits`] gave.
+    #[must_use]
+    pub fn from_bits(bits: [u64; 2]) -> Self {
+        let [square, trace] = bits.map(f64::from_bits);
+        Self { square, trace }
     }
 
     /// In examples; `None` before there is a sound estimate.
@@ -102,6 +136,33 @@ mod tests {
             (found / expected - 1.0).abs() < 0.2,
             "{found} of {expected}"
         );
+    }
+
+    #[test]
+    fn a_gain_lies_between_one_and_the_batches() {
+        let noise = |square: f64, trace: f64| Noise { square, trace };
+        // All noise: four batches are worth four steps. No noise: they are worth one.
+        assert_eq!(noise(0.0, 8.0).gain(8, 2), 4.0);
+        assert_eq!(noise(-1.0, 8.0).gain(8, 2), 4.0);
+        assert_eq!(noise(3.0, 0.0).gain(8, 2), 1.0);
+        assert_eq!(noise(3.0, -2.0).gain(8, 2), 1.0);
+        // σ² = 4, μ² = 1: (4 + 1) / (1 + 1), and with half a batch more (4 + 1) / (4 / 1.5 + 1).
+        assert_eq!(noise(1.0, 8.0).gain(8, 2), 2.5);
+        assert!((noise(1.0, 8.0).gain(3, 2) - 15.0 / 11.0).abs() < 1e-12);
+        // One batch is a step to the bit, whatever the noise, and so is less than one.
+        for (square, trace) in [(0.3, 0.7), (1e-30, 1e30), (0.0, 0.0), (-1.0, -1.0)] {
+            assert_eq!(noise(square, trace).gain(2, 2), 1.0);
+            assert_eq!(noise(square, trace).gain(1, 2), 1.0);
+        }
+        assert_eq!(Noise::default().gain(8, 2), 1.0);
+        for times in 1..40u64 {
+            for square in [1e-9, 0.1, 1.0, 1e9] {
+                let gain = noise(square, 1.0).gain(times, 1);
+                assert!((1.0..=times as f64).contains(&gain), "{square}, {times}");
+            }
+        }
+        let kept = noise(0.1, -0.3);
+        assert_eq!(Noise::from_bits(kept.bits()), kept);
     }
 
     #[test]

@@ -21,11 +21,22 @@ pub struct StepTimes {
     pub exchange: Duration,
 }
 
+/// What is known of the noise of gradients.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Noise {
+    /// In examples, where it was measured.
+    pub scale: Option<f64>,
+    /// Updates are worth what it says, and not a step each.
+    pub gains: bool,
+}
+
 /// Sums since the sample before.
 #[derive(Debug)]
 pub struct Meter {
     since: Instant,
+    /// What updates were worth.
     steps: u64,
+    updates: u64,
     stats: StepStats,
     times: StepTimes,
 }
@@ -36,14 +47,16 @@ impl Meter {
         Self {
             since: clock::now(),
             steps: 0,
+            updates: 0,
             stats: StepStats::default(),
             times: StepTimes::default(),
         }
     }
 
-    /// Counts a step.
-    pub fn add(&mut self, stats: StepStats, times: StepTimes) {
-        self.steps += 1;
+    /// Counts an update that was worth so many steps.
+    pub fn add(&mut self, steps: u64, stats: StepStats, times: StepTimes) {
+        self.steps += steps;
+        self.updates += 1;
         self.stats.add(stats);
         self.times.data += times.data;
         self.times.compute += times.compute;
@@ -54,7 +67,7 @@ impl Meter {
     #[must_use]
     pub fn is_due(&self) -> bool {
         let elapsed = self.since.elapsed();
-        elapsed >= SAMPLE_AT_LATEST || (elapsed >= SAMPLE_EVERY && self.steps >= SAMPLE_STEPS)
+        elapsed >= SAMPLE_AT_LATEST || (elapsed >= SAMPLE_EVERY && self.updates >= SAMPLE_STEPS)
     }
 
     /// The sample since the one before, if there was any step; counting begins anew.
@@ -62,22 +75,22 @@ impl Meter {
         &mut self,
         (step, epoch): (u64, f64),
         Layout { workers, ps_shards }: Layout,
-        noise_scale: Option<f64>,
+        noise: Noise,
     ) -> Option<Sample> {
         // Workers that average tell of a whole round's examples at its end.
-        if self.steps == 0 || self.stats.examples == 0 {
+        if self.updates == 0 || self.stats.examples == 0 {
             return None;
         }
         let done = std::mem::replace(self, Self::start());
         if done.stats.dropped > 0 {
             log::line(format_args!(
                 "{} gradients came too late and were dropped in {} steps",
-                done.stats.dropped, done.steps
+                done.stats.dropped, done.updates
             ));
         }
         let examples = done.stats.examples as f64;
         let seconds = done.since.elapsed().as_secs_f64().max(1e-9);
-        let per_step_ms = |time: Duration| time.as_secs_f64() * 1e3 / done.steps as f64;
+        let per_step_ms = |time: Duration| time.as_secs_f64() * 1e3 / done.updates as f64;
         Some(Sample {
             step,
             epoch,
@@ -90,7 +103,8 @@ impl Meter {
             data_ms: per_step_ms(done.times.data),
             workers,
             ps_shards,
-            noise_scale,
+            noise_scale: noise.scale,
+            gain: noise.gains.then(|| done.steps as f64 / done.updates as f64),
         })
     }
 }

@@ -78,18 +78,23 @@ impl<'a> Saver<'a> {
         self.saved
     }
 
-    /// Whether to copy the state now, between two steps. `evaluation` is of this step. One that is due while the writer is busy or
-    /// the store fails is due at the first step after.
+    /// Whether to copy the state now, between two steps, at `step` and the first time since `before`. `evaluation` is of this step. One
+    /// that is due while the writer is busy or the store fails is due at the first step after.
     ///
     /// # Errors
     /// When a report cannot be kept.
-    pub fn due(&mut self, step: u64, evaluation: Option<&Evaluation>) -> Result<bool, WorkerError> {
+    pub fn due(
+        &mut self,
+        (before, step): (u64, u64),
+        evaluation: Option<&Evaluation>,
+    ) -> Result<bool, WorkerError> {
         let now = clock::now();
         let by_time = self
             .policy
             .every_minutes
             .is_some_and(|every| now.duration_since(self.copied_at).as_secs_f64() >= every * 60.0);
-        let wanted = self.policy.due_by_steps(step) || by_time || self.is_best(step, evaluation);
+        let wanted =
+            self.policy.due_by_steps(before, step) || by_time || self.is_best(step, evaluation);
         let held = self.saved == Some(step) || self.begun.is_some_and(|(begun, _)| begun == step);
         self.owed |= wanted && !held;
         if self.owed && self.writer.is_busy() {
@@ -102,7 +107,7 @@ impl<'a> Saver<'a> {
     /// Whether one may be begun at `step`, the next one, and the number of steps says so.
     pub fn will_be_due(&self, step: u64) -> bool {
         let may = !self.writer.is_busy() && self.retry_at.is_none_or(|at| clock::now() >= at);
-        self.policy.due_by_steps(step) && may
+        self.policy.due_by_steps(step.saturating_sub(1), step) && may
     }
 
     fn is_best(&self, step: u64, evaluation: Option<&Evaluation>) -> bool {

@@ -1,10 +1,12 @@
 //! The part of the job document that the built-in engine reads: model, data set, optimizer, batch, seed.
 
+mod batch_rule;
 mod dataset;
 mod layer;
 mod model;
 mod optimizer;
 
+pub use batch_rule::BatchRule;
 pub use dataset::{
     Augmentation, DataFiles, Dataset, DatasetName, Input, KnownDataset, Learn, Normalisation,
 };
@@ -32,8 +34,12 @@ pub struct Engine {
     /// the result stays (but for batch normalisation, whose statistics are those of a pass). 1 to 1,024.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accumulate: Option<u32>,
-    /// Examples per step over all workers together; it stays the same as workers come and go. 1 to 65,536.
+    /// Examples per step over all workers together; it stays the same as workers come and go, unless `batch_rule` says otherwise. 1 to
+    /// 65,536.
     pub batch: u32,
+    /// What becomes of the batch when workers come and go.
+    #[serde(default, skip_serializing_if = "BatchRule::is_constant")]
+    pub batch_rule: BatchRule,
     /// Of initial parameters and data order.
     #[serde(default)]
     pub seed: u64,

@@ -1,7 +1,7 @@
 //! What the parts of an engine have in common.
 
 use super::Errors;
-use crate::spec::{Engine, JobSpec};
+use crate::spec::{BatchRule, Compression, Engine, JobSpec, Optimizer, Topology};
 
 /// Of a text in one step.
 const MOST_TOKENS: u32 = 1 << 24;
@@ -31,12 +31,54 @@ impl JobSpec {
             (1..=65_536).contains(&batch) && batch <= examples,
             &format!("1 to {} examples", examples.min(65_536)),
         );
+        self.check_batch_rule(errors, engine);
         let tokens = engine.targets_per_step();
         errors.check(
             "engine.batch",
             &batch,
             tokens <= MOST_TOKENS || batch > 65_536,
             &format!("so many pieces that they have at most {MOST_TOKENS} bytes together"),
+        );
+    }
+
+    /// AdaScale's gain is derived for SGD on the mean of gradients as they are, and wants their noise measured in every update.
+    fn check_batch_rule(&self, errors: &mut Errors, engine: &Engine) {
+        if engine.batch_rule != BatchRule::AdaScale {
+            return;
+        }
+        let rule = engine.batch_rule;
+        let sums =
+            self.exchange.topology == Topology::AllReduce && self.exchange.averaging.is_none();
+        let plain = self.exchange.compression == Compression::None;
+        let sgd = matches!(engine.optimizer, Optimizer::Sgd { .. });
+        for (right, expected) in [
+            (
+                sums,
+                "constant: only all_reduce without averaging measures the noise of every update's gradients",
+            ),
+            (
+                plain,
+                "constant, or exchange.compression none: of what codecs make of gradients the noise says nothing",
+            ),
+            (
+                sgd,
+                "constant, or engine.optimizer sgd: the gain is that of an update whose rate is the gradient's factor",
+            ),
+        ] {
+            errors.check("engine.batch_rule", &rule, right, expected);
+        }
+        let workers = self.scale.workers;
+        let most = rule.examples(engine.batch, workers.min, workers.max);
+        let examples = engine.dataset.all_train_examples();
+        let positions = most.saturating_mul(engine.targets_per_example());
+        errors.check(
+            "scale.workers.max",
+            &workers.max,
+            most <= examples.min(65_536) && positions <= MOST_TOKENS,
+            &format!(
+                "so many that the batch of all of them ({most} with adascale) has at most {} examples and {MOST_TOKENS} targets",
+                examples.min(65_536)
+            ),
         );
     }
 }

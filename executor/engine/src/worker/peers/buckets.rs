@@ -94,6 +94,8 @@ impl Cut {
 #[derive(Debug)]
 pub struct Step<'a> {
     pub number: u64,
+    /// Of its examples in the data.
+    pub place: u64,
     pub cut: &'a Cut,
     pub head: Head,
     /// Where the noise of gradients is measured: who knows which of them are any.
@@ -143,7 +145,7 @@ pub fn in_one(
 ) -> (Result<Sums, FabricError>, StepTimes) {
     let len = model.parameters.len();
     let gradients = &mut group.gradients_mut()[HEAD..];
-    let (stats, times) = model.gradient(step.number, gradients, &mut |_, _| {});
+    let (stats, times) = model.gradient(step.place, gradients, &mut |_, _| {});
     let head = step.head(stats, gradients);
     head.write(group.gradients_mut());
     let sums = way
@@ -186,7 +188,7 @@ pub fn overlapped(
             Ok(Sums { head, parts })
         });
         let mut waiting = early.iter().peekable();
-        let (stats, times) = model.gradient(step.number, gradients, &mut |done, gradients| {
+        let (stats, times) = model.gradient(step.place, gradients, &mut |done, gradients| {
             while let Some(bucket) = waiting.next_if(|bucket| bucket.start >= done.start) {
                 // Nobody listens once the exchange has failed; its error is what counts.
                 let _ = ready.send((bucket.clone(), gradients[bucket.clone()].to_vec()));

@@ -10,7 +10,10 @@ mod buckets;
 mod coded;
 mod council;
 mod head;
+mod join;
+mod members;
 mod office;
+mod pace;
 mod replica;
 mod round;
 mod seat;
@@ -26,34 +29,23 @@ use super::shards::Snapshot;
 use super::train::{Ending, Surroundings};
 use crate::checkpoint::{Contents, Layout};
 use crate::clock;
-use crate::collective::{Algorithm, Choice, Group};
-use crate::document;
-use crate::fabric::{Coordinator, Credentials, FabricError, Options, Port};
+use crate::collective::Group;
+use crate::fabric::{Coordinator, FabricError};
 use crate::log;
-use crate::model::Network;
 use crate::wire::hello::StepStats;
 use averaging::Averaging;
-use buckets::{Cut, Step, Sums, Way, buckets};
+use buckets::{Cut, Step, Sums, Way};
 use coded::Coded;
-use head::{HEAD, Head, count_from_floats, count_to_floats};
-use muster_model::assignment::{TaskLaunch, TaskReport};
+use head::{HEAD, Head};
+use muster_model::assignment::TaskReport;
 use muster_model::id::TaskId;
-use muster_model::spec;
+use pace::{PACE, Pace};
 use replica::Replica;
-use seat::{Seat, attend, preside};
+use seat::Seat;
 use std::ops::Range;
-use std::path::Path;
-use std::time::Duration;
-
-/// A worker whose process runs but which takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever
-/// takes. One whose process stands still is found by its missing pulse long before.
-const STALL: Duration = Duration::from_secs(900);
 
 /// Of the averages' centre, in checkpoints.
 const VELOCITY: &str = "averaging.velocity";
-
-/// A socket's path has to fit into the kernel's 108 bytes, the socket's own name included.
-const LONGEST_FOLDER: usize = 80;
 
 /// A worker among workers.
 pub(super) struct AllReduce<'a> {
@@ -69,6 +61,8 @@ pub(super) struct AllReduce<'a> {
     coded: Option<Coded>,
     cut: Cut,
     noise: Noise,
+    /// Where the batch grows with the workers.
+    pace: Option<Pace>,
     me: TaskId,
     /// That comes next.
     step: u64,
@@ -86,179 +80,7 @@ pub(super) struct AllReduce<'a> {
     hold: u64,
 }
 
-impl<'a> AllReduce<'a> {
-    /// Waits for the other workers. The ending when it is told to stop before, or the chief is lost.
-    ///
-    /// # Errors
-    /// When it cannot listen, or is refused.
-    pub fn join(
-        launch: &TaskLaunch,
-        rank: u32,
-        network: &Network,
-        around: &'a Surroundings<'a>,
-    ) -> Result<Result<Self, Ending>, WorkerError> {
-        let me = Credentials {
-            job_id: launch.job_id,
-            secret: launch.secret.clone(),
-            id: launch.task_id,
-            attempt: std::process::id(),
-        };
-        let folder = match around.folder.as_os_str().len() {
-            ..=LONGEST_FOLDER => around.folder.to_owned(),
-            _ => std::env::temp_dir(),
-        };
-        let port = Port::bind(around.listen_host, Some(Path::new(&folder)), me.clone())?;
-        let silence = Duration::from_secs(launch.spec.exchange.hung_after_s.into());
-        let seat = match rank {
-            0 => preside(launch, me, around)?,
-            _ => {
-                let address = port.member().address.to_string();
-                around.reporter.report(&TaskReport::Listening { address })?;
-                attend(launch, &me, silence, around)?
-            }
-        };
-        let seat = match seat {
-            Ok(seat) => seat,
-            Err(ending) => return Ok(Err(ending)),
-        };
-        let len = network.parameter_count();
-        let averaging = launch.spec.exchange.averaging;
-        let optimizer = document::optimizer(launch.spec.engine());
-        let arenas = match averaging.is_some_and(Averaging::averages_state) {
-            true => 1 + optimizer.state_len_per_param(),
-            false => 1,
-        };
-        let options = Options {
-            silence,
-            stall: STALL,
-            ..Options::default()
-        };
-        let group = Group::start(
-            port,
-            seat.coordinator(),
-            HEAD + arenas * len,
-            choice(launch.spec.exchange.algorithm),
-            matches!(seat, Seat::Chief(_)),
-            options,
-        );
-        let group = match group {
-            Ok(group) => group,
-            Err(FabricError::NoView(_)) => return Ok(Err(seat.ending(around))),
-            Err(error) => return Err(error.into()),
-        };
-        let buckets = buckets(network.blocks());
-        let codecs = launch.spec.exchange.compression.codecs();
-        let seed = launch.spec.engine().seed;
-        let coded = codecs.map(|codecs| Coded::new(codecs, network.blocks(), seed));
-        let spare = match buckets.len() > 1 || averaging.is_some() {
-            true => len,
-            false => 0,
-        };
-        Ok(Ok(Self {
-            around,
-            group,
-            seat,
-            replica: Replica::new(optimizer, network.blocks(), around.threads)
-                .clipping(launch.spec.engine().clip_norm),
-            buckets,
-            gradients: vec![0.0; spare],
-            sums: vec![0.0; spare],
-            coded: coded.transpose()?,
-            cut: Cut {
-                workers: Vec::new(),
-                batch: launch.spec.engine().batch as usize,
-                targets: launch.spec.engine().targets_per_example(),
-            },
-            noise: Noise::default(),
-            me: launch.task_id,
-            step: 0,
-            averaging: averaging
-                .map(|method| Averaging::new(method, launch.spec.engine().seed, len)),
-            round: StepStats::default(),
-            noticed: None,
-            unsaid: Vec::new(),
-            dealt: None,
-            hold: 0,
-        }))
-    }
-
-    /// Gives newcomers, this worker perhaps, everything that training goes on from.
-    fn welcome(&mut self, model: &mut Model) -> Result<(), FabricError> {
-        let mut counts = [0.0; 9];
-        counts[..4].copy_from_slice(&count_to_floats(self.step));
-        counts[4..8].copy_from_slice(&count_to_floats(self.replica.updates));
-        counts[8] = f32::from(u8::from(self.dealt.is_some()));
-        let mut values: Vec<&mut [f32]> = vec![&mut counts, &mut model.parameters];
-        values.extend(self.replica.state.iter_mut().map(Vec::as_mut_slice));
-        if let Some(averaging) = &mut self.averaging {
-            values.extend([&mut averaging.centre[..], &mut averaging.velocity[..]]);
-        }
-        self.group.welcome(&mut values)?;
-        if let Some(averaging) = self.averaging.as_ref().filter(|a| a.keeps_centre()) {
-            model.parameters.copy_from_slice(&averaging.centre);
-        }
-        let [a, b, c, d, e, f, g, h, deals] = counts;
-        self.step = count_from_floats([a, b, c, d]);
-        self.replica.updates = count_from_floats([e, f, g, h]);
-        if deals > 0.0 {
-            self.deal()?;
-        }
-        Ok(())
-    }
-
-    /// Between two steps: lets a new task set take effect if that was agreed on.
-    fn between(&mut self, model: &mut Model, regroup: bool) -> Result<(), FabricError> {
-        self.note_the_dead();
-        let began = clock::now();
-        if regroup {
-            if self.group.regroup()? {
-                self.welcome(model)?;
-            }
-            if let Seat::Chief(_) = self.seat {
-                self.report(&TaskReport::Resized {
-                    step: self.step,
-                    workers: self.group.view().members.len() as u32,
-                    ps_shards: 0,
-                    pause_ms: began.elapsed().as_millis() as u64,
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Cuts batches by who is there now.
-    fn recut(&mut self, model: &mut Model) -> Result<(), WorkerError> {
-        self.group.forget_views();
-        let members = &self.group.view().members;
-        let workers: Vec<TaskId> = members.iter().map(|member| member.id).collect();
-        if workers == self.cut.workers {
-            return Ok(());
-        }
-        let rank = workers.iter().position(|id| *id == self.me);
-        let rank = rank.expect("a worker is in its own view");
-        model.recut(rank, workers.len())?;
-        log::line(format_args!(
-            "worker {rank} of {} from step {}, {} parameters {:016x}",
-            workers.len(),
-            self.step,
-            model.parameters.len(),
-            fingerprint(model, &self.replica)
-        ));
-        self.cut.workers = workers;
-        Ok(())
-    }
-
-    /// The chief tells of those who went without a word.
-    fn note_the_dead(&self) {
-        if let Seat::Chief(chair) = &self.seat {
-            for task_id in chair.take_dead() {
-                log::line(format_args!("lost task {task_id} at step {}", self.step));
-                let step = self.step;
-                self.report(&TaskReport::PeerGone { task_id, step });
-            }
-        }
-    }
-
+impl AllReduce<'_> {
     /// These reports are news for people; training does not end where one cannot be kept.
     fn report(&self, report: &TaskReport) {
         if let Err(error) = self.around.reporter.report(report) {
@@ -274,6 +96,11 @@ impl<'a> AllReduce<'a> {
             }),
             error => Err(WorkerError::Peers(error).into()),
         }
+    }
+
+    /// Whether the noise of a step's gradients is measured.
+    fn is_measured(&self, step: u64) -> bool {
+        self.pace.is_some() || step.is_multiple_of(noise::EVERY)
     }
 
     fn all_reduce(
@@ -296,10 +123,10 @@ impl<'a> AllReduce<'a> {
             ..Head::default()
         };
         // Of what codecs make of gradients, feedback among it, the norms say nothing.
-        let measures =
-            self.cut.workers.len() > 1 && self.coded.is_none() && step.is_multiple_of(noise::EVERY);
+        let measures = self.cut.workers.len() > 1 && self.coded.is_none() && self.is_measured(step);
         let step = Step {
             number: step,
+            place: self.pace.map_or(step, |pace| pace.place()),
             cut: &self.cut,
             head,
             measured_by: measures.then_some(&self.replica),
@@ -337,6 +164,15 @@ impl Exchange for AllReduce<'_> {
             }
         }
         self.step = start.step;
+        if let Some(pace) = &mut self.pace {
+            *pace = Pace::at(start.step, pace.batch());
+            let kept = start.contents.extra(PACE);
+            pace.resume(kept.map_or(&[], Vec::as_slice), &mut self.noise);
+            // A checkpoint of another job, whose steps count from elsewhere.
+            if pace.step() != start.step {
+                *pace = Pace::at(start.step, pace.batch());
+            }
+        }
         let size = self.group.view().members.len();
         let coded = self.coded.as_ref();
         self.dealt = coded.and_then(|coded| coded.dealt(&start.contents, size));
@@ -381,12 +217,30 @@ impl Exchange for AllReduce<'_> {
             _ => &self.sums,
         };
         let whole = self.cut.whole();
+        let examples = self.cut.batch;
         if head.parts.workers > 1.0 && parts.iter().all(|part| part.scale == whole) {
             let square = self.replica.square_norm(sums, &parts);
-            self.noise.observe(head.parts, square, self.cut.batch);
+            match &self.pace {
+                Some(pace) => {
+                    let keeps = pace.keeps(examples);
+                    self.noise.follow(head.parts, square, examples, keeps);
+                }
+                None => self.noise.observe(head.parts, square, examples),
+            }
         }
-        self.replica.update(&mut model.parameters, sums, &parts);
-        self.step = step + 1;
+        let parameters = &mut model.parameters;
+        self.step = match &mut self.pace {
+            Some(pace) => {
+                let gain = pace.advance(&self.noise, examples, head.stats.examples);
+                let worth = (step, gain);
+                self.replica.update_worth(worth, parameters, sums, &parts);
+                pace.step()
+            }
+            None => {
+                self.replica.update(parameters, sums, &parts);
+                step + 1
+            }
+        };
         let kept = match head.keep {
             true => self.gather(),
             false => Ok(()),
@@ -413,6 +267,9 @@ impl Exchange for AllReduce<'_> {
                 into.extras.push((VELOCITY.to_owned(), velocity));
             }
         }
+        let pace = self.pace.map(|pace| pace.floats(&self.noise));
+        let pace = pace.map(|floats| (PACE.to_owned(), floats));
+        into.extras.extend(pace);
         into.extras.extend(self.unsaid.iter().cloned());
         Ok(Snapshot {
             versions: vec![self.step],
@@ -482,26 +339,4 @@ impl Exchange for AllReduce<'_> {
             }
         }
     }
-}
-
-/// Of everything that must be the same bits on every worker, for people to compare.
-fn fingerprint(model: &Model, replica: &Replica) -> u64 {
-    let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
-    let planes = std::iter::once(&model.parameters).chain(&replica.state);
-    for value in planes.flatten() {
-        hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
-    }
-    hash
-}
-
-/// Within a node sums are read straight out of each other's memory whatever is chosen, so that the hierarchical one is what any
-/// choice is there; its ring between nodes is what its name then means.
-fn choice(algorithm: spec::Algorithm) -> Choice {
-    Choice::Named(match algorithm {
-        spec::Algorithm::Auto => return Choice::Fastest,
-        spec::Algorithm::Ring | spec::Algorithm::Hierarchical => Algorithm::Ring,
-        spec::Algorithm::Tree => Algorithm::Tree,
-        spec::Algorithm::HalvingDoubling => Algorithm::HalvingDoubling,
-        spec::Algorithm::Butterfly => Algorithm::Butterfly,
-    })
 }

@@ -99,12 +99,34 @@ impl Replica {
     /// Applies one step's sums; `parts` tile the parameters along blocks. The same arguments give the same bits whatever the number
     /// of threads.
     pub fn update(&mut self, parameters: &mut [f32], sums: &[f32], parts: &[Summed]) {
+        let optimizer = self.optimizer.clone();
+        self.update_by(&optimizer, parameters, sums, parts);
+    }
+
+    /// The same at the rate of `step` in the schedule, times `gain`.
+    pub fn update_worth(
+        &mut self,
+        (step, gain): (u64, f64),
+        parameters: &mut [f32],
+        sums: &[f32],
+        parts: &[Summed],
+    ) {
+        let optimizer = self.optimizer.for_one(step, gain);
+        self.update_by(&optimizer, parameters, sums, parts);
+    }
+
+    fn update_by(
+        &mut self,
+        optimizer: &Optimizer,
+        parameters: &mut [f32],
+        sums: &[f32],
+        parts: &[Summed],
+    ) {
         let step = self.updates;
         self.updates += 1;
         let clip = self.clip_norm.map_or(1.0, |limit| {
             optimizer::clip_factor(limit, self.square_norm(sums, parts).sqrt())
         });
-        let optimizer = &self.optimizer;
         let jobs = jobs(
             optimizer,
             &self.blocks,
@@ -225,6 +247,27 @@ mod tests {
             nesterov: false,
             weight_decay: 0.0,
         })
+    }
+
+    /// The rate is the schedule's at the step that training stands at, times the gain.
+    #[test]
+    fn an_update_is_made_at_the_rate_that_it_is_worth() {
+        let blocks = Block::in_a_row([(4, Role::Weight)]);
+        let mut optimizer = sgd(1.0);
+        optimizer.schedule.warmup_steps = 10;
+        let parts = [Summed {
+            range: 0..4,
+            scale: 1.0,
+        }];
+        let mut replica = Replica::new(optimizer, &blocks, 1);
+        let mut parameters = vec![0.0; 4];
+        for (worth, rate) in [((0, 2.5), 0.25), ((2, 3.0), 0.9), ((5, 1.0), 0.6)] {
+            let before = parameters[0];
+            replica.update_worth(worth, &mut parameters, &[-1.0; 4], &parts);
+            let moved = f64::from(parameters[0] - before);
+            assert!((moved - rate).abs() < 1e-6, "{worth:?}: {moved}");
+        }
+        assert_eq!(replica.updates, 3);
     }
 
     /// Against plain f64: two parts of their own scale, and a statistic that neither counts nor is scaled.

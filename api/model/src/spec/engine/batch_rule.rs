@@ -1,0 +1,62 @@
+//! What becomes of the batch when workers come and go.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What becomes of the batch when workers come and go.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum BatchRule {
+    /// It stays, and each worker's part of it changes.
+    #[default]
+    Constant,
+    /// Each worker's part stays, and the batch grows with the workers: it is `batch` with `scale.workers.min` of them. The learning rate
+    /// of an update is multiplied by its gain (AdaScale, Johnson et al., ICML 2020): the number of steps with `batch` examples that it
+    /// is worth by the measured noise of gradients, 1 to as many as it has times their examples. Steps count what updates are worth,
+    /// so schedules and `stop` keep their meaning. `all_reduce` without averaging or compression, and `sgd`, only.
+    #[serde(rename = "adascale")]
+    AdaScale,
+}
+
+impl BatchRule {
+    pub(super) fn is_constant(&self) -> bool {
+        *self == Self::Constant
+    }
+
+    /// Examples of an update of so many workers, whose batch is `batch` with `least` of them.
+    #[must_use]
+    pub fn examples(self, batch: u32, least: u32, workers: u32) -> u32 {
+        let (least, workers) = (u64::from(least.max(1)), u64::from(workers));
+        match self {
+            Self::Constant => batch,
+            Self::AdaScale => {
+                let grown = u64::from(batch) * workers.max(least) / least;
+                u32::try_from(grown).unwrap_or(u32::MAX)
+            }
+        }
+    }
+}
+
+impl fmt::Display for BatchRule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Constant => "constant",
+            Self::AdaScale => "adascale",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_batch_grows_with_the_workers_where_it_may() {
+        assert_eq!(BatchRule::Constant.examples(128, 2, 5), 128);
+        let grown = |workers| BatchRule::AdaScale.examples(128, 2, workers);
+        assert_eq!([1, 2, 3, 4, 5].map(grown), [128, 128, 192, 256, 320]);
+        assert_eq!(BatchRule::AdaScale.examples(100, 3, 4), 133);
+        assert_eq!(BatchRule::AdaScale.examples(u32::MAX, 1, 9), u32::MAX);
+    }
+}

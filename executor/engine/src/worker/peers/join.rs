@@ -1,0 +1,147 @@
+//! How a worker comes to be among workers: it listens, takes its seat, and makes room for everything that sums need.
+
+use super::AllReduce;
+use super::averaging::Averaging;
+use super::buckets::{Cut, buckets};
+use super::coded::Coded;
+use super::head::HEAD;
+use super::pace::Pace;
+use super::replica::Replica;
+use super::seat::{Seat, attend, preside};
+use crate::collective::{Algorithm, Choice, Group};
+use crate::document;
+use crate::fabric::{Credentials, FabricError, Options, Port};
+use crate::model::Network;
+use crate::wire::hello::StepStats;
+use crate::worker::error::WorkerError;
+use crate::worker::noise::Noise;
+use crate::worker::train::{Ending, Surroundings};
+use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::spec::{self, BatchRule, Engine};
+use std::path::Path;
+use std::time::Duration;
+
+/// A worker whose process runs but which takes no part for so long is held for lost: longer than an evaluation or a checkpoint ever
+/// takes. One whose process stands still is found by its missing pulse long before.
+pub(super) const STALL: Duration = Duration::from_secs(900);
+
+/// A socket's path has to fit into the kernel's 108 bytes, the socket's own name included.
+const LONGEST_FOLDER: usize = 80;
+
+impl<'a> AllReduce<'a> {
+    /// Waits for the other workers. The ending when it is told to stop before, or the chief is lost.
+    ///
+    /// # Errors
+    /// When it cannot listen, or is refused.
+    pub fn join(
+        launch: &TaskLaunch,
+        rank: u32,
+        network: &Network,
+        around: &'a Surroundings<'a>,
+    ) -> Result<Result<Self, Ending>, WorkerError> {
+        let me = Credentials {
+            job_id: launch.job_id,
+            secret: launch.secret.clone(),
+            id: launch.task_id,
+            attempt: std::process::id(),
+        };
+        let folder = match around.folder.as_os_str().len() {
+            ..=LONGEST_FOLDER => around.folder.to_owned(),
+            _ => std::env::temp_dir(),
+        };
+        let port = Port::bind(around.listen_host, Some(Path::new(&folder)), me.clone())?;
+        let silence = Duration::from_secs(launch.spec.exchange.hung_after_s.into());
+        let seat = match rank {
+            0 => preside(launch, me, around)?,
+            _ => {
+                let address = port.member().address.to_string();
+                around.reporter.report(&TaskReport::Listening { address })?;
+                attend(launch, &me, silence, around)?
+            }
+        };
+        let seat = match seat {
+            Ok(seat) => seat,
+            Err(ending) => return Ok(Err(ending)),
+        };
+        let len = network.parameter_count();
+        let averaging = launch.spec.exchange.averaging;
+        let optimizer = document::optimizer(launch.spec.engine());
+        let arenas = match averaging.is_some_and(Averaging::averages_state) {
+            true => 1 + optimizer.state_len_per_param(),
+            false => 1,
+        };
+        let options = Options {
+            silence,
+            stall: STALL,
+            ..Options::default()
+        };
+        let group = Group::start(
+            port,
+            seat.coordinator(),
+            HEAD + arenas * len,
+            choice(launch.spec.exchange.algorithm),
+            matches!(seat, Seat::Chief(_)),
+            options,
+        );
+        let group = match group {
+            Ok(group) => group,
+            Err(FabricError::NoView(_)) => return Ok(Err(seat.ending(around))),
+            Err(error) => return Err(error.into()),
+        };
+        let buckets = buckets(network.blocks());
+        let codecs = launch.spec.exchange.compression.codecs();
+        let seed = launch.spec.engine().seed;
+        let coded = codecs.map(|codecs| Coded::new(codecs, network.blocks(), seed));
+        let spare = match buckets.len() > 1 || averaging.is_some() {
+            true => len,
+            false => 0,
+        };
+        Ok(Ok(Self {
+            around,
+            group,
+            seat,
+            replica: Replica::new(optimizer, network.blocks(), around.threads)
+                .clipping(launch.spec.engine().clip_norm),
+            buckets,
+            gradients: vec![0.0; spare],
+            sums: vec![0.0; spare],
+            coded: coded.transpose()?,
+            cut: Cut {
+                workers: Vec::new(),
+                batch: launch.spec.engine().batch as usize,
+                targets: launch.spec.engine().targets_per_example(),
+            },
+            noise: Noise::default(),
+            pace: pace(launch.spec.engine()),
+            me: launch.task_id,
+            step: 0,
+            averaging: averaging
+                .map(|method| Averaging::new(method, launch.spec.engine().seed, len)),
+            round: StepStats::default(),
+            noticed: None,
+            unsaid: Vec::new(),
+            dealt: None,
+            hold: 0,
+        }))
+    }
+}
+
+/// Where the batch grows with the workers.
+fn pace(engine: &Engine) -> Option<Pace> {
+    match engine.batch_rule {
+        BatchRule::Constant => None,
+        BatchRule::AdaScale => Some(Pace::at(0, engine.batch as usize)),
+    }
+}
+
+/// Within a node sums are read straight out of each other's memory whatever is chosen, so that the hierarchical one is what any
+/// choice is there; its ring between nodes is what its name then means.
+fn choice(algorithm: spec::Algorithm) -> Choice {
+    Choice::Named(match algorithm {
+        spec::Algorithm::Auto => return Choice::Fastest,
+        spec::Algorithm::Ring | spec::Algorithm::Hierarchical => Algorithm::Ring,
+        spec::Algorithm::Tree => Algorithm::Tree,
+        spec::Algorithm::HalvingDoubling => Algorithm::HalvingDoubling,
+        spec::Algorithm::Butterfly => Algorithm::Butterfly,
+    })
+}

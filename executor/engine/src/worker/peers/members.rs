@@ -1,0 +1,108 @@
+//! Between two steps a new task set takes effect: who has come gets everyone else's state, and batches are cut anew.
+
+use super::AllReduce;
+use super::head::{count_from_floats, count_to_floats};
+use super::seat::Seat;
+use crate::clock;
+use crate::fabric::FabricError;
+use crate::log;
+use crate::worker::error::WorkerError;
+use crate::worker::model::Model;
+use muster_model::assignment::TaskReport;
+use muster_model::id::TaskId;
+
+impl AllReduce<'_> {
+    /// Gives newcomers, this worker perhaps, everything that training goes on from.
+    pub(super) fn welcome(&mut self, model: &mut Model) -> Result<(), FabricError> {
+        let mut counts = [0.0; 9];
+        counts[..4].copy_from_slice(&count_to_floats(self.step));
+        counts[4..8].copy_from_slice(&count_to_floats(self.replica.updates));
+        counts[8] = f32::from(u8::from(self.dealt.is_some()));
+        let mut pace = self.pace.map(|pace| pace.floats(&self.noise));
+        let mut values: Vec<&mut [f32]> = vec![&mut counts, &mut model.parameters];
+        values.extend(pace.as_deref_mut());
+        values.extend(self.replica.state.iter_mut().map(Vec::as_mut_slice));
+        if let Some(averaging) = &mut self.averaging {
+            values.extend([&mut averaging.centre[..], &mut averaging.velocity[..]]);
+        }
+        self.group.welcome(&mut values)?;
+        if let (Some(own), Some(theirs)) = (&mut self.pace, pace) {
+            own.resume(&theirs, &mut self.noise);
+        }
+        if let Some(averaging) = self.averaging.as_ref().filter(|a| a.keeps_centre()) {
+            model.parameters.copy_from_slice(&averaging.centre);
+        }
+        let [a, b, c, d, e, f, g, h, deals] = counts;
+        self.step = count_from_floats([a, b, c, d]);
+        self.replica.updates = count_from_floats([e, f, g, h]);
+        if deals > 0.0 {
+            self.deal()?;
+        }
+        Ok(())
+    }
+
+    /// Between two steps: lets a new task set take effect if that was agreed on.
+    pub(super) fn between(&mut self, model: &mut Model, regroup: bool) -> Result<(), FabricError> {
+        self.note_the_dead();
+        let began = clock::now();
+        if regroup {
+            if self.group.regroup()? {
+                self.welcome(model)?;
+            }
+            if let Seat::Chief(_) = self.seat {
+                self.report(&TaskReport::Resized {
+                    step: self.step,
+                    workers: self.group.view().members.len() as u32,
+                    ps_shards: 0,
+                    pause_ms: began.elapsed().as_millis() as u64,
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Cuts batches by who is there now.
+    pub(super) fn recut(&mut self, model: &mut Model) -> Result<(), WorkerError> {
+        self.group.forget_views();
+        let members = &self.group.view().members;
+        let workers: Vec<TaskId> = members.iter().map(|member| member.id).collect();
+        if workers == self.cut.workers {
+            return Ok(());
+        }
+        let rank = workers.iter().position(|id| *id == self.me);
+        let rank = rank.expect("a worker is in its own view");
+        model.recut(rank, workers.len())?;
+        log::line(format_args!(
+            "worker {rank} of {} from step {}, {} parameters {:016x}",
+            workers.len(),
+            self.step,
+            model.parameters.len(),
+            self.fingerprint(model)
+        ));
+        self.cut.workers = workers;
+        self.cut.batch = model.batches.update();
+        Ok(())
+    }
+
+    /// The chief tells of those who went without a word.
+    pub(super) fn note_the_dead(&self) {
+        if let Seat::Chief(chair) = &self.seat {
+            for task_id in chair.take_dead() {
+                log::line(format_args!("lost task {task_id} at step {}", self.step));
+                let step = self.step;
+                self.report(&TaskReport::PeerGone { task_id, step });
+            }
+        }
+    }
+
+    /// Of everything that must be the same bits on every worker, for people to compare.
+    fn fingerprint(&self, model: &Model) -> u64 {
+        let pace = self.pace.map(|pace| pace.floats(&self.noise));
+        let planes = std::iter::once(&model.parameters).chain(&self.replica.state);
+        let mut hash: u64 = 0xcbf2_9ce4_8422_2325;
+        for value in planes.chain(&pace).flatten() {
+            hash = (hash ^ u64::from(value.to_bits())).wrapping_mul(0x0000_0100_0000_01b3);
+        }
+        hash
+    }
+}

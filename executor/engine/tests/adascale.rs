@@ -1,0 +1,184 @@
+//! Real processes whose batch grows with their number (`batch_rule: adascale`).
+
+mod rig;
+#[path = "rig/workers.rs"]
+mod workers;
+
+use muster_model::assignment::TaskReport;
+use muster_model::progress::Sample;
+use muster_model::spec::JobSpec;
+use rig::{Launch, Rig, samples, spec};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::fs;
+use workers::Crew;
+
+/// By SGD with momentum and a schedule that ends with the steps; every epoch has 20 of them.
+fn document(steps: u64, rule: &str) -> JobSpec {
+    spec(json!({
+        "engine": {
+            "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
+            "schedule": { "warmup_steps": 20, "decay": { "kind": "cosine", "total_steps": steps } },
+            "batch_rule": rule,
+        },
+        "exchange": { "topology": "all_reduce" },
+        "checkpoint": { "every_steps": 101, "keep": 100 },
+        "stop": { "steps": steps },
+    }))
+}
+
+fn finished(report: &TaskReport) -> Option<u64> {
+    match report {
+        TaskReport::Finished { step, .. } => Some(*step),
+        _ => None,
+    }
+}
+
+fn accuracy_at(crew: &mut Crew<'_>, step: u64) -> f64 {
+    let last = |report: &TaskReport| match report {
+        TaskReport::Evaluated { evaluation } if evaluation.step == step => {
+            Some(evaluation.accuracy)
+        }
+        _ => None,
+    };
+    crew.chief().wait_for("a last evaluation", last)
+}
+
+/// What all workers' logs tell of a view is the same bits.
+fn agree(crew: &Crew<'_>) {
+    let mut by_step: BTreeMap<u64, String> = BTreeMap::new();
+    for (step, print) in crew.fingerprints() {
+        let known = by_step.entry(step).or_insert_with(|| print.clone());
+        assert_eq!(*known, print, "step {step}\n{}", crew.logs());
+    }
+}
+
+#[test]
+fn one_worker_trains_to_the_bit_as_with_a_constant_batch() {
+    let run = |rule: &str| {
+        let rig = Rig::new();
+        let mut crew = Crew::start(&rig, &Launch::new(1, 1, 0, document(120, rule)));
+        crew.succeed();
+        let gains: Vec<Option<f64>> = samples(&crew.chief().events())
+            .iter()
+            .map(|sample| sample.gain)
+            .collect();
+        (rig.final_sha256(1), rig.checkpoints().len(), gains)
+    };
+    let (plain, checkpoints, gains) = run("constant");
+    assert!(gains.iter().all(Option::is_none));
+    let (scaled, same, gains) = run("adascale");
+    assert_eq!(scaled, plain);
+    assert_eq!(same, checkpoints);
+    assert!(gains.iter().all(|gain| *gain == Some(1.0)), "{gains:?}");
+}
+
+/// One worker, three, two: whoever comes goes on where the others stand, and steps count what updates are worth.
+#[test]
+fn a_batch_grows_and_shrinks_with_the_workers() {
+    let rig = Rig::new();
+    let mut crew = Crew::start(&rig, &Launch::new(1, 1, 0, document(4_000, "adascale")));
+    crew.wait_for_step(40);
+    crew.grow(2, 2);
+    let grown = |report: &TaskReport| match report {
+        TaskReport::Resized {
+            workers: 3, step, ..
+        } => Some(*step),
+        _ => None,
+    };
+    let since = crew.chief().wait_for("three workers", grown);
+    crew.wait_for_step(since + 200);
+    crew.shrink(3, &[1]);
+    crew.succeed();
+    agree(&crew);
+    let last = crew.chief().wait_for("the end", finished);
+    assert!((4_000..4_003).contains(&last), "{last}");
+    let accuracy = accuracy_at(&mut crew, last);
+    assert!(accuracy > 0.9, "{accuracy}");
+
+    let seen: Vec<Sample> = samples(&crew.chief().events());
+    let of = |workers: u32| seen.iter().filter(move |sample| sample.workers == workers);
+    // The first sample of a size may have counted updates of the one before.
+    assert!(of(1).all(|sample| sample.gain == Some(1.0)));
+    for workers in [2, 3] {
+        assert!(of(workers).count() > 1, "{workers}: {seen:?}");
+        for sample in of(workers).skip(1) {
+            let gain = sample.gain.unwrap();
+            // Whole steps are counted, whatever is left over comes with the next.
+            assert!(
+                (0.9..=f64::from(workers) + 0.1).contains(&gain),
+                "{sample:?}"
+            );
+            let updates_per_s = sample.steps_per_s / gain;
+            let batch = sample.examples_per_s / updates_per_s;
+            assert!((batch - 32.0 * f64::from(workers)).abs() < 1.0, "{batch}");
+            assert!(sample.noise_scale.is_none_or(|noise| noise > 0.0));
+        }
+        let most = of(workers)
+            .skip(1)
+            .filter_map(|sample| sample.gain)
+            .fold(0.0, f64::max);
+        assert!(most > 1.05, "{workers}: {most}");
+    }
+}
+
+/// What the next rate depends on is in checkpoints: a run that was killed ends with the bits of one that was not.
+#[test]
+fn a_killed_run_ends_as_if_it_had_never_stopped() {
+    let run = |rig: &Rig, launch: &Launch| {
+        let mut crew = Crew::start(rig, launch);
+        crew.succeed();
+        let updates = fs::read(
+            rig.job_folder()
+                .join(format!("final-r{}/manifest.json", launch.revision)),
+        );
+        let manifest: serde_json::Value = serde_json::from_slice(&updates.unwrap()).unwrap();
+        let step = manifest["step"].as_u64().unwrap();
+        let updates = manifest["optimizer_updates"].as_u64().unwrap();
+        assert!(
+            updates < step && 3 * updates >= step,
+            "{updates} updates, {step} steps"
+        );
+        (rig.final_sha256(launch.revision), step, updates)
+    };
+    let rig = Rig::new();
+    let whole = run(&rig, &Launch::new(1, 3, 0, document(303, "adascale")));
+    let kept: Vec<String> = rig.checkpoints();
+    // Multiples of 101 that are passed over count, but for those that come while the writer is busy.
+    assert!(kept.len() >= 2, "{kept:?}");
+
+    // As if it had been killed after its first checkpoint.
+    fs::remove_dir_all(rig.job_folder().join("final-r1")).unwrap();
+    for name in &kept[1..] {
+        fs::remove_dir_all(rig.job_folder().join(name)).unwrap();
+    }
+    let manifest = fs::read(rig.job_folder().join(&kept[0]).join("manifest.json")).unwrap();
+    let manifest: serde_json::Value = serde_json::from_slice(&manifest).unwrap();
+    let step = manifest["step"].as_u64().unwrap();
+    assert!((101..104).contains(&step), "{step}");
+    let resumed = Launch::new(2, 3, 0, document(303, "adascale")).resuming(step);
+    assert_eq!(run(&rig, &resumed), whole);
+}
+
+/// Half a batch of its own for each of two, from the first step on; a killed worker leaves the others in step.
+#[test]
+fn a_killed_worker_leaves_the_others_in_step() {
+    let rig = Rig::new();
+    let mut document = document(2_000, "adascale");
+    document.scale.workers.min = 2;
+    document.scale.workers.max = 4;
+    let mut crew = Crew::start(&rig, &Launch::new(1, 4, 0, document));
+    crew.wait_for_step(60);
+    crew.tasks[2].signal("KILL");
+    let codes = crew.wait();
+    assert_eq!(codes, [0, 0, -1, 0], "{}", crew.logs());
+    agree(&crew);
+    let last = crew.chief().wait_for("the end", finished);
+    let accuracy = accuracy_at(&mut crew, last);
+    assert!(accuracy > 0.9, "{accuracy}");
+    let seen = samples(&crew.chief().events());
+    let newest = seen.last().unwrap();
+    assert_eq!(newest.workers, 3);
+    let gain = newest.gain.unwrap();
+    assert!((0.9..1.6).contains(&gain), "1 to 3/2: {gain}");
+}
