@@ -1,5 +1,6 @@
 //! How a worker comes to its next view: the chief asks its own office, everyone else asks the chief's.
 
+use super::join::STALL;
 use super::office::{Call, Farewell, Office, Told};
 use crate::clock;
 use crate::fabric::{Channel, Coordinator, Credentials, PeerHello, Report, Stream, View};
@@ -177,27 +178,35 @@ impl Remote {
             return Err(Farewell::Stopped);
         }
         let asked = clock::now();
+        let mut heard = asked;
         let chief_is_lost = report.lost.contains(&self.chief);
         // What is there before it was asked for is the news that everything is over.
         if !comes(&lines, Duration::ZERO) {
             say(lines.get_mut(), &Call::Next(report)).map_err(|_| Farewell::ChiefLost)?;
         }
-        while !comes(&lines, LOOK_EVERY) {
-            if self.stop.is_set() {
-                return Err(Farewell::Stopped);
+        loop {
+            while !comes(&lines, LOOK_EVERY) {
+                if self.stop.is_set() {
+                    return Err(Farewell::Stopped);
+                }
+                if chief_is_lost && heard.elapsed() > self.silence {
+                    log::line("the chief gives no sign of life");
+                    return Err(Farewell::ChiefLost);
+                }
             }
-            if chief_is_lost && asked.elapsed() > self.silence {
-                log::line("the chief gives no sign of life");
+            if chief_is_lost && asked.elapsed() > STALL {
+                log::line("the chief lives and takes no part any more");
                 return Err(Farewell::ChiefLost);
             }
-        }
-        let mut line = Vec::new();
-        let read = lines.read_until(b'\n', &mut line);
-        let told = read.ok().and_then(|_| serde_json::from_slice(&line).ok());
-        match told {
-            Some(Told::View(view)) => Ok(view),
-            Some(Told::Over(farewell)) => Err(farewell),
-            None => Err(Farewell::ChiefLost),
+            let mut line = Vec::new();
+            let read = lines.read_until(b'\n', &mut line);
+            let told = read.ok().and_then(|_| serde_json::from_slice(&line).ok());
+            match told {
+                Some(Told::View(view)) => return Ok(view),
+                Some(Told::Over(farewell)) => return Err(farewell),
+                Some(Told::Alive) => heard = clock::now(),
+                None => return Err(Farewell::ChiefLost),
+            }
         }
     }
 }
@@ -240,4 +249,68 @@ fn dial(address: &str) -> Result<TcpStream, WireError> {
         }
     }
     Err(io(last))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fabric::Member;
+    use muster_model::id::JobId;
+    use std::thread;
+    use uuid::Uuid;
+
+    fn credentials(number: u128) -> Credentials {
+        Credentials {
+            job_id: JobId(Uuid::from_u128(1)),
+            secret: "ab".repeat(32),
+            id: TaskId(Uuid::from_u128(number)),
+            attempt: 1,
+        }
+    }
+
+    fn report(of: &Credentials, view: u64, lost: &[TaskId]) -> Report {
+        Report {
+            member: Member {
+                id: of.id,
+                attempt: of.attempt,
+                node: "here".to_owned(),
+                address: "127.0.0.1:1".parse().unwrap(),
+                local: None,
+                completed: (view > 0).then_some(7),
+            },
+            view,
+            lost: lost.to_vec(),
+            between_steps: true,
+        }
+    }
+
+    /// A link to a chief that evaluates breaks: it is waited for beyond the silence that would be the end of one that stands still.
+    #[test]
+    fn a_chief_that_lives_and_is_busy_is_no_lost_one() {
+        let (chief, member) = (credentials(10), credentials(11));
+        let roster = vec![chief.id, member.id];
+        let office = Office::open("127.0.0.1", chief.clone(), roster).unwrap();
+        let silence = Duration::from_millis(1_200);
+        let stop = StopFlag::new(Duration::from_secs(10));
+        let address = office.address().to_string();
+        let remote = Remote::connect(&address, chief.id, &member, silence, stop).unwrap();
+        let first = thread::scope(|scope| {
+            let asks = scope.spawn(|| remote.next_view(report(&member, 0, &[])));
+            let own = office.next_view(report(&chief, 0, &[]), || Ok(()));
+            assert_eq!(asks.join().unwrap(), own);
+            own.unwrap().number
+        });
+        thread::scope(|scope| {
+            let lost = [chief.id];
+            let member = &member;
+            let remote = &remote;
+            let asks = scope.spawn(move || remote.next_view(report(member, first, &lost)));
+            thread::sleep(2 * silence);
+            let own = office.next_view(report(&chief, first, &[]), || Ok(()));
+            let theirs = asks.join().unwrap();
+            assert_eq!(theirs, own);
+            assert_eq!(own.unwrap().members.len(), 2);
+        });
+        assert_eq!(remote.farewell(), None);
+    }
 }

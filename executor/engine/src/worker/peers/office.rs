@@ -23,6 +23,9 @@ const HANDSHAKE_LIMIT: Duration = Duration::from_secs(5);
 /// How soon a waiting thread notices what nobody tells it.
 const TICK: Duration = Duration::from_millis(50);
 
+/// How often whoever waits for a view is told that the chief's process lives. Less than the shortest silence that a document may ask for.
+const ALIVE_EVERY: Duration = Duration::from_millis(500);
+
 /// How long the chief waits for the others to have heard that it is over.
 const FAREWELL_LIMIT: Duration = Duration::from_secs(2);
 
@@ -47,6 +50,8 @@ pub enum Call {
 pub enum Told {
     View(View),
     Over(Farewell),
+    /// There is no view yet: the chief may be at an evaluation, or wait for somebody.
+    Alive,
 }
 
 /// Why there is no further view for a worker.
@@ -279,7 +284,7 @@ impl Room {
             };
             let told = match call {
                 Some(Call::Next(report)) if report.member.id == id => {
-                    match self.next(report, lines.get_ref()) {
+                    match self.next(report, lines.get_mut()) {
                         Some(told) => told,
                         // It says something instead of waiting, or is gone.
                         None => continue,
@@ -300,8 +305,11 @@ impl Room {
         }
     }
 
-    fn next(&self, report: Report, stream: &Stream) -> Option<Told> {
+    fn next(&self, mut report: Report, stream: &mut Stream) -> Option<Told> {
+        // Whose process is asked lives, whatever has become of a link to it.
+        report.lost.retain(|lost| *lost != self.credentials.id);
         let (id, left) = (report.member.id, report.view);
+        let mut told = clock::now();
         let mut state = self.lock();
         if state.gathering.report(report).is_err() {
             return Some(Told::Over(Farewell::Dismissed));
@@ -321,6 +329,12 @@ impl Room {
                 return None;
             }
             state = self.wait(state);
+            if told.elapsed() >= ALIVE_EVERY {
+                drop(state);
+                tell(stream, &Told::Alive).ok()?;
+                told = clock::now();
+                state = self.lock();
+            }
         }
     }
 }
