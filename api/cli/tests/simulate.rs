@@ -1,8 +1,11 @@
 //! `muster simulate` and `muster compare` as a user calls them: the program itself, on files, without a server.
 
+#[path = "../../../scheduler/sim/tests/traces/mod.rs"]
+mod traces;
+
 use serde_json::Value;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use tempfile::TempDir;
 
@@ -324,13 +327,9 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
 /// The published completion times of Tiresias, where the published files are at hand (`MUSTER_TRACES`).
 #[test]
 fn published_results_are_met_on_the_published_workloads() {
-    let given = std::env::var_os("MUSTER_TRACES").map(PathBuf::from);
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = given.unwrap_or(beside).join("pollux");
-    if !folder.is_dir() {
-        eprintln!("skipped: no traces in {}", folder.display());
+    let Some(folder) = traces::part("pollux") else {
         return;
-    }
+    };
     let published = fs::read_to_string(folder.join("published_jct.csv")).expect("a file");
     let times: Vec<f64> = published
         .lines()

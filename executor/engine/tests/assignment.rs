@@ -1,21 +1,15 @@
-//! Our parameter assignment against Optimus' own (PAA) on the parameter blocks of real networks. They are read from the folder
-//! that `MUSTER_TRACES` names, or from `shared/traces` beside the repository; without it nothing is compared.
+//! Our parameter assignment against Optimus' own (PAA) on the parameter blocks of real networks, where they are at hand.
+
+#[path = "../../../scheduler/sim/tests/traces/mod.rs"]
+mod traces;
 
 use muster_engine::assign::{Piece, assign, load};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
 
 /// Per network the lengths of its blocks in their order.
 fn networks() -> Option<BTreeMap<String, Vec<usize>>> {
-    let folder = std::env::var_os("MUSTER_TRACES").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-        PathBuf::from,
-    );
-    let file = folder.join("ps/model_parameter_blocks.csv");
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        println!("skipped: {} is not there", file.display());
-        return None;
-    };
+    let file = traces::part("ps/model_parameter_blocks.csv")?;
+    let text = std::fs::read_to_string(file).expect("a file");
     let mut networks: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for line in text.lines().skip(1) {
         let mut fields = line.split(',');

@@ -1,6 +1,8 @@
 use super::common::{Past, write};
 use super::{Problem, TraceError, Work, Workload, read};
-use std::path::PathBuf;
+
+#[path = "../../tests/traces/mod.rs"]
+mod traces;
 
 const POLLUX: &str = "name,time,application,num_replicas,batch_size\n\
 a-0,107,cifar10,6,2048\nb-1,110.5,bert,12,384\n";
@@ -161,13 +163,9 @@ fn a_history_reads_back_as_it_was_written() {
 /// Every published file, where they are at hand (`MUSTER_TRACES`).
 #[test]
 fn all_published_traces_are_read_whole() {
-    let given = std::env::var_os("MUSTER_TRACES").map(PathBuf::from);
-    let beside = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces");
-    let folder = given.unwrap_or(beside);
-    if !folder.is_dir() {
-        eprintln!("skipped: no traces in {}", folder.display());
+    let Some(folder) = traces::folder() else {
         return;
-    }
+    };
     let published = |path: &str| -> Workload {
         let text = std::fs::read_to_string(folder.join(path)).expect(path);
         read(path, path, &text).unwrap_or_else(|error| panic!("{error}"))
