@@ -5,6 +5,7 @@ use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
 use muster_model::pace::{Pace, Watch};
+use muster_model::spec::BatchRule;
 use muster_store::plan as store;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
@@ -133,6 +134,7 @@ fn tenant(tenant: muster_model::tenant::Tenant) -> core::Tenant {
 
 fn job(loaded: store::LoadedJob) -> core::Job {
     let progress = progress(&loaded);
+    let adaptive = adaptive(&loaded);
     let job = loaded.job;
     let ps_shards = job.spec.ps_shards();
     let paces = loaded.paces;
@@ -158,6 +160,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         ps_shard: job.spec.resources.ps_shard,
         consistency: job.spec.exchange.consistency,
         batch: job.spec.batch(),
+        adaptive,
         in_place: job.spec.resizes_in_place(),
         replicated: job.spec.exchange.shard_replicas > 0,
         suspends: job.spec.suspends(),
@@ -194,6 +197,20 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         trained_s: loaded.trained_s,
         placed_ms: loaded.placed_at.map(unix_ms),
         waiting: job.waiting,
+    }
+}
+
+/// The engine measures noise in examples, the core reckons in batches.
+fn adaptive(loaded: &store::LoadedJob) -> Option<core::Adaptive> {
+    let engine = loaded.job.spec.engine.as_ref()?;
+    match engine.batch_rule {
+        BatchRule::Constant => None,
+        BatchRule::AdaScale => {
+            let newest = loaded.latest.as_ref();
+            let examples = newest.and_then(|sample| sample.noise_scale);
+            let noise = examples.map(|examples| examples / f64::from(engine.batch.max(1)));
+            Some(core::Adaptive { noise })
+        }
     }
 }
 

@@ -2,6 +2,7 @@
 //!
 //! A round is replayed from this value alone, so whatever a decision depends on must be here or in the policy.
 
+use crate::estimate::Gains;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::pace::{Pace, Watch};
@@ -79,8 +80,11 @@ pub struct Job {
     pub worker: WorkerResources,
     pub ps_shard: PsShardResources,
     pub consistency: Consistency,
-    /// Examples per step over all workers together.
+    /// Examples per step over all workers together; of a job whose batch grows with them, with the fewest workers.
     pub batch: u32,
+    /// Of a job whose batch grows with its workers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub adaptive: Option<Adaptive>,
     /// Tasks of the present revision, released ones included.
     pub tasks: Vec<Task>,
     /// Tasks of earlier revisions that a resize in place has told to stop and that still hold what they were given.
@@ -163,12 +167,21 @@ pub struct Progress {
     pub epoch_losses: Vec<(u64, f64)>,
 }
 
+/// What is known of the statistical efficiency of a job whose batch grows with its workers.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Adaptive {
+    /// The gradient noise scale as last measured, in batches of the fewest workers; `None` before.
+    pub noise: Option<f64>,
+}
+
 /// A measured speed.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SpeedPoint {
     pub workers: u32,
     pub ps_shards: u32,
+    /// Updates per second: steps, unless the job's batch grows with its workers.
     pub steps_per_s: f64,
     /// Progress samples behind the mean.
     pub samples: u64,
@@ -205,6 +218,12 @@ impl Node {
 }
 
 impl Job {
+    /// Steps that an update with so many workers is worth: more than one only where the batch grows with them.
+    #[must_use]
+    pub fn gain(&self, workers: u32) -> f64 {
+        Gains::of(self).at(workers)
+    }
+
     /// GPUs of the smallest gang that may run.
     #[must_use]
     pub fn min_gpus(&self) -> u32 {

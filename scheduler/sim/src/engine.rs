@@ -559,6 +559,7 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         ps_shard: PsShardResources::default(),
         consistency: spec.consistency,
         batch: spec.batch,
+        adaptive: None,
         tasks: Vec::new(),
         leaving: Vec::new(),
         in_place: spec.in_place,

@@ -183,6 +183,8 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         ps_shard: spec.resources.ps_shard,
         consistency: spec.exchange.consistency,
         batch: spec.batch(),
+        // Forecasts go by speeds alone.
+        adaptive: None,
         tasks: Vec::new(),
         leaving: Vec::new(),
         in_place: spec.resizes_in_place(),

@@ -3,6 +3,7 @@
 //! It knows one job at a time and nothing of the cluster.
 
 mod convergence;
+mod gains;
 mod loss_curve;
 mod nnls;
 mod probe;
@@ -14,6 +15,7 @@ mod trend;
 use crate::policy::Policy;
 use crate::snapshot::{Job, Progress};
 use convergence::LastEpoch;
+pub(crate) use gains::Gains;
 use muster_model::spec::Range;
 pub(crate) use remembered::Remembered;
 pub(crate) use speed::Speed;
@@ -26,7 +28,9 @@ pub(crate) struct Estimate {
     /// Between so many and so many steps are left four times in five, as far as the losses tell; both are `steps_left` where
     /// something else ends the job.
     pub steps_left_between: (f64, f64),
+    /// In updates per second.
     pub speed: Arc<Speed>,
+    pub gains: Gains,
     /// The most workers and shards it may be given now, its range and the bound of exploration considered.
     pub most: (u32, u32),
 }
@@ -56,6 +60,7 @@ impl Estimate {
             steps_left: steps_left.expected,
             steps_left_between: (steps_left.low, steps_left.high),
             speed,
+            gains: Gains::of(job),
             most,
         }
     }
@@ -84,7 +89,12 @@ impl Estimate {
 
     /// Seconds to the end with `w` workers and `p` shards.
     pub(crate) fn time_s(&self, (workers, ps_shards): (u32, u32)) -> f64 {
-        self.steps_left / self.speed.steps_per_s(workers, ps_shards)
+        self.steps_left / self.steps_per_s(workers, ps_shards)
+    }
+
+    /// Progress at that size: updates per second times what they are worth, which where the batch grows is Pollux' goodput.
+    pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
+        self.speed.steps_per_s(workers, ps_shards) * self.gains.at(workers)
     }
 }
 

@@ -27,6 +27,7 @@ struct Converged {
 struct Measured {
     consistency: Consistency,
     batch: u32,
+    grows: bool,
     workers: Range,
     ps_shards: Range,
     speeds: Vec<SpeedPoint>,
@@ -37,6 +38,7 @@ impl Measured {
         Self {
             consistency: job.consistency,
             batch: job.batch,
+            grows: job.adaptive.is_some(),
             workers: job.workers,
             ps_shards: job.ps_shards,
             speeds: job.speeds.clone(),
@@ -46,6 +48,7 @@ impl Measured {
     fn is_of(&self, job: &Job) -> bool {
         self.consistency == job.consistency
             && self.batch == job.batch
+            && self.grows == job.adaptive.is_some()
             && self.workers == job.workers
             && self.ps_shards == job.ps_shards
             && self.speeds == job.speeds

@@ -39,6 +39,8 @@ pub(crate) struct Speed {
 struct Assumed {
     /// Seconds a step of one worker with one shard.
     base_s: f64,
+    /// Where each worker's part of a batch stays: the workers whose batch a step of that time is for.
+    fixed_part: Option<u32>,
     serial_share: f64,
     exchange_share: f64,
 }
@@ -46,8 +48,9 @@ struct Assumed {
 impl Assumed {
     fn step_s(self, (workers, ps_shards): Size) -> f64 {
         let parallel = 1.0 - self.serial_share - self.exchange_share;
+        let sharers = self.fixed_part.unwrap_or(workers);
         self.base_s
-            * (parallel / f64::from(workers.max(1))
+            * (parallel / f64::from(sharers.max(1))
                 + self.serial_share
                 + self.exchange_share / f64::from(ps_shards.max(1)))
     }
@@ -93,6 +96,7 @@ impl Speed {
         let formula = Formula {
             synchronous: job.consistency.is_bulk_synchronous(),
             batch: f64::from(job.batch),
+            fixed_part: job.adaptive.map(|_| job.workers.min),
         };
         Self::from_measured(formula, measured, (job.workers, job.ps_shards), policy)
     }
@@ -106,6 +110,7 @@ impl Speed {
     ) -> Self {
         let assumed = Assumed {
             base_s: 1.0 / policy.prior_steps_per_s,
+            fixed_part: formula.fixed_part,
             serial_share: policy.prior_serial_share,
             exchange_share: policy.prior_exchange_share,
         }
@@ -146,7 +151,7 @@ impl Speed {
         speed
     }
 
-    /// Steps per second; never 0.
+    /// Steps (of a job whose batch grows, updates) per second; never 0.
     pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         let size = (workers, ps_shards);
         let step_s = match self.measured.get(&size) {

@@ -2,7 +2,7 @@
 //! disagree with it.
 //!
 //! Seconds a step. Synchronous: `th0 M/w + th1 + th2 w/p + th3 w + th4/p`; asynchronous: `(th0 + th1 w/p + th2 w + th3 p) / w`; all
-//! `th >= 0`, `M` the global batch. Optimus' synchronous formula ends in `th4 p` instead: over its authors' own measurements more
+//! `th >= 0`, `M` the global batch; where that grows with the workers, `th0` is 0. Optimus' synchronous formula ends in `th4 p` instead: over its authors' own measurements more
 //! shards never cost, while a share of the exchange that falls with the shards whatever the workers is missing.
 //!
 //! Fitted by non-negative least squares on the logarithm, because slow and fast sizes matter alike.
@@ -25,6 +25,8 @@ pub(super) struct Formula {
     pub synchronous: bool,
     /// Examples per step over all workers together.
     pub batch: f64,
+    /// Where the batch grows so that each worker's part of it stays: with so many workers it is `batch`.
+    pub fixed_part: Option<u32>,
 }
 
 /// A step time with its weight in the fit.
@@ -46,7 +48,10 @@ impl Formula {
     /// The terms of the formula, whose weighted sum is the step's seconds.
     fn terms(self, (workers, ps_shards): Size) -> [f64; TERMS] {
         let (w, p) = (f64::from(workers.max(1)), f64::from(ps_shards.max(1)));
-        if self.synchronous {
+        if self.fixed_part.is_some() {
+            // A worker's part takes the same time whatever their number: `th1` has it.
+            [0.0, 1.0, w / p, w, 1.0 / p]
+        } else if self.synchronous {
             [self.batch / w, 1.0, w / p, w, 1.0 / p]
         } else {
             [1.0 / w, 1.0 / p, 1.0, p / w, 0.0]

@@ -5,7 +5,7 @@
 
 use super::gang::Shape;
 use super::outlook::{Sizes, Sizing};
-use crate::estimate::{Estimate, Remembered};
+use crate::estimate::{Estimate, Gains, Remembered};
 use crate::policy::Policy;
 use crate::snapshot::Job;
 use muster_model::id::JobId;
@@ -28,12 +28,13 @@ struct Known {
 }
 
 /// What the speeds at all sizes depend on beside the estimate.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 struct Shown {
     shape: Shape,
     present_workers: u32,
     kinds: usize,
     most: (u32, u32),
+    gains: Gains,
 }
 
 impl Memory {
@@ -73,6 +74,7 @@ impl Memory {
             present_workers,
             kinds,
             most: estimate.most,
+            gains: estimate.gains,
         };
         let kept = known.sizes.take();
         let sizes = kept

@@ -118,7 +118,7 @@ fn best_shards(
     speeds.clear();
     speeds.extend(
         all.clone()
-            .map(|shards| estimate.speed.steps_per_s(workers, shards)),
+            .map(|shards| estimate.steps_per_s(workers, shards)),
     );
     let best = speeds.iter().copied().fold(0.0, f64::max);
     all.zip(&*speeds)

@@ -358,11 +358,10 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
 /// Why a job starts with this size, with the figures behind it.
 fn why_start(live: &LiveJob<'_>, size: (u32, u32)) -> String {
     let limit = limit(&live.shape, size.0);
-    let speed = &live.estimate.speed;
-    if speed.points() == 0 {
+    if live.estimate.speed.points() == 0 {
         return format!("{limit}; its speed is not measured yet");
     }
-    let steps_per_s = speed.steps_per_s(size.0, size.1);
+    let steps_per_s = live.estimate.steps_per_s(size.0, size.1);
     let time_s = live.estimate.time_s(size);
     format!("{limit}; about {steps_per_s:.1} steps/s and {time_s:.0} s to its end")
 }

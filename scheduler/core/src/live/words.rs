@@ -68,7 +68,7 @@ fn job(
             coefficients: estimate.speed.coefficients(),
             points: estimate.speed.points(),
             mean_relative_error: estimate.speed.mean_relative_error,
-            steps_per_s: estimate.speed.steps_per_s(shown.0, shown.1),
+            steps_per_s: estimate.steps_per_s(shown.0, shown.1),
             standard_error: Some(estimate.speed.standard_error(shown.0, shown.1)),
             next_probe: estimate.next_probe(live.job),
         },

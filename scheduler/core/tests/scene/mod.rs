@@ -237,6 +237,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         },
         consistency: Consistency::default(),
         batch: 128,
+        adaptive: None,
         tasks: Vec::new(),
         leaving: Vec::new(),
         in_place: false,

@@ -62,6 +62,7 @@ pub fn forecast(
     let mut full = snapshot.clone();
     full.jobs.extend_from_slice(added);
     full.sort();
+    full.jobs.iter_mut().for_each(fix_worth);
     // Explanations take trial rounds, and nobody reads these.
     let policy = Policy {
         explained_jobs: 0,
@@ -86,6 +87,15 @@ pub fn forecast(
     Ok(ids
         .map(|id| summary(id, &fates[&id], full.now_ms, settings.widen))
         .collect())
+}
+
+/// Takes what updates are worth now into what was measured of their speed: a forecast knows nothing of noise to come.
+fn fix_worth(job: &mut Job) {
+    for at in 0..job.speeds.len() {
+        let gain = job.gain(job.speeds[at].workers);
+        job.speeds[at].steps_per_s *= gain;
+    }
+    job.adaptive = None;
 }
 
 /// What the estimators believe of every job.

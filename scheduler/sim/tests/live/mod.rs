@@ -62,6 +62,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         ps_shard: PsShardResources::default(),
         consistency: Consistency::default(),
         batch: 64,
+        adaptive: None,
         tasks: Vec::new(),
         leaving: Vec::new(),
         in_place: false,

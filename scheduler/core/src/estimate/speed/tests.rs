@@ -1,10 +1,11 @@
-//! The speed model from eight chosen probes on the configurations that Optimus' authors measured. They are read from the folder
-//! that `MUSTER_TRACES` names, or from `shared/traces` beside the repository; without it nothing is compared.
+//! The speed model from eight chosen probes on the configurations that Optimus' authors measured, where they are at hand.
+
+#[path = "../../../../sim/tests/traces/mod.rs"]
+mod traces;
 
 use super::*;
 use crate::estimate::nnls;
 use crate::estimate::probe::{BUDGET, next};
-use std::path::PathBuf;
 
 /// The measured configurations of one model: examples per second by size; 0 is a run that failed.
 struct Model {
@@ -14,15 +15,8 @@ struct Model {
 }
 
 fn models() -> Option<Vec<Model>> {
-    let folder = std::env::var_os("MUSTER_TRACES").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../../shared/traces"),
-        PathBuf::from,
-    );
-    let file = folder.join("ps/ps_speed_measured.csv");
-    let Ok(text) = std::fs::read_to_string(&file) else {
-        println!("skipped: {} is not there", file.display());
-        return None;
-    };
+    let file = traces::part("ps/ps_speed_measured.csv")?;
+    let text = std::fs::read_to_string(file).expect("a file");
     let mut models: Vec<Model> = Vec::new();
     for line in text.lines().skip(1) {
         let field: Vec<&str> = line.split(',').collect();
@@ -81,6 +75,7 @@ impl Model {
         let formula = Formula {
             synchronous: true,
             batch: f64::from(self.batch),
+            fixed_part: None,
         };
         Speed::from_measured(formula, measured, ranges, &Policy::optimus())
     }

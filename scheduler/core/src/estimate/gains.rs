@@ -1,0 +1,58 @@
+//! What an update is worth in steps, of a job whose batch grows with its workers: Pollux' statistical efficiency (OSDI 2021, section 3.1)
+//! by the gradient noise that the job itself has reported last. Its speed times this is its goodput.
+
+use crate::learn::NoiseScale;
+use crate::snapshot::{Adaptive, Job};
+
+/// Before any noise was measured, which takes two workers, two are worth about what the assumed speed promises of two (see `speed`):
+/// so a job explores, and what it then measures replaces the promise.
+const UNKNOWN: NoiseScale = NoiseScale(8.0);
+
+/// What an update of so many workers is worth.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Gains {
+    /// With the number of workers that one batch is for; `None` where the batch stays.
+    grows: Option<(NoiseScale, u32)>,
+}
+
+impl Gains {
+    pub(crate) fn of(job: &Job) -> Self {
+        let noise = |Adaptive { noise }: Adaptive| {
+            let sound = noise.filter(|noise| noise.is_finite() && *noise >= 0.0);
+            sound.map_or(UNKNOWN, NoiseScale)
+        };
+        Self {
+            grows: job.adaptive.map(|known| (noise(known), job.workers.min)),
+        }
+    }
+
+    /// Steps that an update of so many workers is worth: between 1 and as many as the batch has grown times.
+    pub(crate) fn at(self, workers: u32) -> f64 {
+        let Some((noise, fewest)) = self.grows else {
+            return 1.0;
+        };
+        let fewest = fewest.max(1);
+        noise.gain(f64::from(workers.max(fewest)) / f64::from(fewest))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_update_is_worth_one_step_to_as_many_as_the_batch_has_grown_times() {
+        let gains = |noise: f64| Gains {
+            grows: Some((NoiseScale(noise), 2)),
+        };
+        assert_eq!(Gains { grows: None }.at(8), 1.0);
+        for noise in [0.0, 0.5, 3.0, 1e9] {
+            assert_eq!(gains(noise).at(1), 1.0, "no fewer than the fewest");
+            assert_eq!(gains(noise).at(2), 1.0);
+            let four = gains(noise).at(8);
+            assert!((1.0..=4.0).contains(&four), "{noise}: {four}");
+        }
+        // (3 + 1) / (3 / 4 + 1).
+        assert!((gains(3.0).at(8) - 16.0 / 7.0).abs() < 1e-12);
+    }
+}
