@@ -41,6 +41,22 @@ export function phases(samples: readonly SampleView[], kind: XKind): uPlot.Align
   ];
 }
 
+/** The gradient noise scale beside the examples of an update: `[x, noise scale, batch]`, over the samples in which it was measured. */
+export function noise(samples: readonly SampleView[], kind: XKind): uPlot.AlignedData {
+  const points = samples.filter(({ noise_scale: scale }) => typeof scale === "number" && Number.isFinite(scale) && scale > 0);
+  if (kind === "time") points.sort((a, b) => Date.parse(a.at) - Date.parse(b.at));
+  return [
+    points.map((sample) => (kind === "step" ? sample.step : Date.parse(sample.at) / 1000)),
+    points.map((sample) => sample.noise_scale ?? null),
+    points.map(batch),
+  ];
+}
+
+/** Examples of an update over all workers; null where nothing was done. */
+function batch({ examples_per_s: examples, steps_per_s: steps, gain }: SampleView): number | null {
+  return steps > 0 ? (examples / steps) * (gain ?? 1) : null;
+}
+
 /** `[seconds, workers, shards]` for stepped lines. */
 export function sizes(points: readonly SizePoint[]): uPlot.AlignedData {
   return [points.map((point) => point.atMs / 1000), points.map((point) => point.workers), points.map((point) => point.psShards)];

@@ -3,9 +3,9 @@ import { useEffect, useMemo, useRef, useState, type ReactNode } from "react";
 import uPlot from "uplot";
 import type { EvaluationView, SampleView } from "../api/types";
 import type { Mark, SizePoint } from "../live/history";
-import { loss, millis, percent } from "../words/number";
-import { cursor, marksPlugin, xAxis, yAxis, type XMark } from "./axes";
-import { curve, phases, sizes, type XKind } from "./curves";
+import { count, loss, millis, NONE, percent, rate } from "../words/number";
+import { compact, cursor, marksPlugin, xAxis, yAxis, type XMark } from "./axes";
+import { curve, noise, phases, sizes, type XKind } from "./curves";
 import { Plot, type Colours } from "./plot";
 
 const HEIGHT = 208;
@@ -93,6 +93,50 @@ export function PhaseChart({ samples, x, marks, group }: Pick<CurveProps, "sampl
   );
 }
 
+/** Shown once it was measured: batches well below the noise scale gain from more examples, those above do not. */
+export function NoiseChart({ samples, x, marks, group }: Pick<CurveProps, "samples" | "x" | "marks" | "group">) {
+  const data = useMemo(() => noise(samples, x), [samples, x]);
+  const current = useCurrent(useMemo(() => marks.map((mark) => toX(mark, x)), [marks, x]));
+  const [at, onCursor] = useCursor();
+  const newest = data[0].length - 1;
+  if (newest < 0) return null;
+  const examples = (series: number, index: number) => {
+    const value = data[series]?.[index];
+    return value === null || value === undefined ? NONE : count(value);
+  };
+  const options = (colours: Colours): Omit<uPlot.Options, "width" | "height"> => ({
+    legend: { show: false },
+    padding: [18, 20, 0, 0],
+    cursor: cursor(group),
+    // Noise grows by orders of magnitude as training goes on.
+    scales: { x: { time: x === "time" }, y: { distr: 3, range: (_, min, max) => decades(min, max) } },
+    axes: [xAxis(colours, x), { ...yAxis(colours, compact), splits: (_, _axis, min, max) => powersOfTen(min, max) }],
+    series: [{}, line(colours.accent), { ...line(colours.second), dash: [5, 3] }],
+    plugins: [marksPlugin(() => current.current, colours)],
+    hooks: { setCursor: [onCursor] },
+  });
+  const gain = samples[samples.length - 1]?.gain;
+  const index = Math.min(at ?? newest, newest);
+  return (
+    <Figure
+      title="Gradient noise, examples"
+      keys={[
+        { colour: 1, name: "noise scale", value: examples(1, index) },
+        { colour: 2, name: "batch", value: examples(2, index) },
+      ]}
+      note={gain === null || gain === undefined ? undefined : `an update is worth ${rate(gain)} steps`}
+    >
+      <Plot
+        label={`Gradient noise scale by ${x}: now ${examples(1, newest)} examples, a batch has ${examples(2, newest)}`}
+        data={data}
+        options={options}
+        shape={`noise ${x}`}
+        height={HEIGHT}
+      />
+    </Figure>
+  );
+}
+
 export function SizeChart({ points }: { points: readonly SizePoint[] }) {
   const data = useMemo(() => sizes(points), [points]);
   const [at, onCursor] = useCursor();
@@ -131,7 +175,14 @@ interface Key {
   value: string;
 }
 
-function Figure({ title, keys, children }: { title: string; keys: readonly Key[]; children: ReactNode }) {
+interface FigureProps {
+  title: string;
+  keys: readonly Key[];
+  note?: string | undefined;
+  children: ReactNode;
+}
+
+function Figure({ title, keys, note, children }: FigureProps) {
   return (
     <figure className="chart">
       <figcaption className="chart-head">
@@ -142,6 +193,7 @@ function Figure({ title, keys, children }: { title: string; keys: readonly Key[]
             {name} <strong className="num">{value}</strong>
           </span>
         ))}
+        {note === undefined ? null : <span className="chart-key">{note}</span>}
       </figcaption>
       {children}
     </figure>
@@ -183,6 +235,20 @@ function line(colour: string): uPlot.Series {
 
 function tick(value: number): string {
   return String(Number(value.toPrecision(3)));
+}
+
+/** Whole decades around what there is, for a logarithmic axis. */
+function decades(min: number | null, max: number | null): [number, number] {
+  const low = Math.max(min ?? 1, 0.1);
+  const high = Math.max(max ?? 10, low);
+  const from = Math.floor(Math.log10(low));
+  return [10 ** from, 10 ** Math.max(Math.ceil(Math.log10(high)), from + 1)];
+}
+
+/** From one decade to another. */
+function powersOfTen(min: number, max: number): number[] {
+  const from = Math.round(Math.log10(min));
+  return Array.from({ length: Math.round(Math.log10(max)) - from + 1 }, (_, at) => 10 ** (from + at));
 }
 
 function lossRange(min: number, max: number): [number, number] {

@@ -1,6 +1,6 @@
 // The live curves of a job, over steps or over time.
 import { useMemo, useState } from "react";
-import { CurveChart, PhaseChart, SizeChart } from "../../charts/job-charts";
+import { CurveChart, NoiseChart, PhaseChart, SizeChart } from "../../charts/job-charts";
 import type { XKind } from "../../charts/curves";
 import type { JobView } from "../../api/types";
 import { revisionMarks, sizeHistory } from "../../live/history";
@@ -40,6 +40,7 @@ export function Curves({ job, data }: { job: JobView; data: JobData }) {
           <CurveChart metric="accuracy" samples={progress.data.samples} evaluations={progress.data.evaluations} marks={marks} x={x} group={job.id} />
           {history.length > 1 ? <SizeChart points={history} /> : null}
           <PhaseChart samples={progress.data.samples} marks={marks} x={x} group={job.id} />
+          <NoiseChart samples={progress.data.samples} marks={marks} x={x} group={job.id} />
         </div>
       )}
     </Panel>
