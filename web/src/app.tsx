@@ -16,6 +16,7 @@ import { MeContext } from "./ui/me";
 // The job page brings the chart library, the study pages their charts, the submit page the example: none is needed for the first list.
 const JobPage = lazy(() => import("./pages/job/page").then((module) => ({ default: module.JobPage })));
 const StudiesPage = lazy(() => import("./pages/studies/page").then((module) => ({ default: module.StudiesPage })));
+const CreateStudyPage = lazy(() => import("./pages/studies/create").then((module) => ({ default: module.CreateStudyPage })));
 const StudyPage = lazy(() => import("./pages/study/page").then((module) => ({ default: module.StudyPage })));
 const SubmitPage = lazy(() => import("./pages/submit/page").then((module) => ({ default: module.SubmitPage })));
 
@@ -50,6 +51,7 @@ function Signed({ token }: { token: string }) {
               <Route path="jobs" element={<JobsPage />} />
               <Route path="jobs/:id" element={<JobPage />} />
               <Route path="studies" element={<StudiesPage />} />
+              <Route path="studies/new" element={<CreateStudyPage />} />
               <Route path="studies/:id" element={<StudyPage />} />
               <Route path="nodes" element={<NodesPage />} />
               <Route path="submit" element={<SubmitPage />} />

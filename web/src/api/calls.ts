@@ -1,6 +1,6 @@
 // Every call that the page makes, by what it is for.
 import { client, take, takeAnswer } from "./client";
-import type { Accuracy, CheckpointView, Explanation, JobPhase, JobSpec, JobView, Me, NodeView, PlanView, Progress, StoredEvent, TaskView } from "./types";
+import type { Accuracy, CheckpointView, Explanation, JobPhase, JobView, Me, NodeView, PlanView, Progress, StoredEvent, TaskView } from "./types";
 
 export interface Page<T> {
   items: T[];
@@ -73,10 +73,10 @@ export function plan(document: string, signal?: AbortSignal): Promise<PlanView> 
 
 /** The document as it was typed: the api reads it, and what is wrong with it is for the api to say. JSON is YAML too, but its own type
  * gives better messages. */
-function typed(document: string) {
+export function typed(document: string) {
   return {
     headers: { "content-type": document.trimStart().startsWith("{") ? "application/json" : "application/yaml" },
-    body: document as unknown as JobSpec,
+    body: document as never,
     bodySerializer: () => document,
   };
 }

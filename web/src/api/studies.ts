@@ -1,5 +1,5 @@
 // The calls of the study pages.
-import { cut, everything, type Page } from "./calls";
+import { cut, everything, typed, type Page } from "./calls";
 import { client, take } from "./client";
 import type { BestTrial, StudyView, TrialView } from "./types";
 
@@ -35,4 +35,18 @@ export async function actOnStudy(id: string, verb: StudyVerb): Promise<void> {
 
 export async function extendStudy(id: string, trials: number): Promise<void> {
   await take(client.POST("/api/v1/studies/{id}/extend", { params: { path: { id } }, body: { trials } }));
+}
+
+export function createStudy(document: string, dryRun: boolean, idempotencyKey: string): Promise<StudyView> {
+  return take(
+    client.POST("/api/v1/studies", {
+      params: { query: dryRun ? { dry_run: true } : {}, header: dryRun ? {} : { "Idempotency-Key": idempotencyKey } },
+      ...typed(document),
+    }),
+  );
+}
+
+/** All trials as one file. */
+export function exportStudy(id: string, format: "csv" | "json"): Promise<Blob> {
+  return take(client.GET("/api/v1/studies/{id}/export", { params: { path: { id }, query: { format } }, parseAs: "blob" }));
 }

@@ -341,6 +341,36 @@ describe("studies", () => {
     await waitFor(() => expect(screen.queryByRole("dialog")).toBeNull());
   });
 
+  it("are created from a document, whose mistakes are shown with their lines", async () => {
+    let refuse = true;
+    routes["POST /api/v1/studies"] = () =>
+      refuse ? problem(422, "The study document is not valid", "x", [{ field: "search.trials", value: "0", expected: "1 to 100000" }]) : json(study(), 201);
+    open("/studies/new");
+    const editor = await screen.findByLabelText<HTMLTextAreaElement>("Study document, YAML or JSON");
+    expect(editor.value).toContain("kind: study");
+    fireEvent.change(editor, { target: { value: "name: x\nsearch:\n  trials: 0\n" } });
+    fireEvent.click(screen.getByRole("button", { name: "Create" }));
+    expect(await screen.findByText("search.trials")).toBeTruthy();
+    fireEvent.click(screen.getByRole("button", { name: "Line 3" }));
+    expect(editor.value.slice(editor.selectionStart, editor.selectionEnd)).toBe("  trials: 0");
+    refuse = false;
+    fireEvent.click(screen.getByRole("button", { name: "Create" }));
+    await screen.findByRole("table", { name: "Trials" });
+    const posts = asked.filter((request) => request.method === "POST");
+    expect(posts.map((request) => request.headers.get("content-type"))).toEqual(["application/yaml", "application/yaml"]);
+    expect(posts[0]?.headers.get("idempotency-key")).toBe(posts[1]?.headers.get("idempotency-key"));
+  });
+
+  it("hand out the file of all their trials", async () => {
+    routes["GET /api/v1/studies/study-1/export"] = () => new Response("number,state\n", { headers: { "content-type": "text/csv" } });
+    const saved = vi.fn(() => "blob:x");
+    vi.stubGlobal("URL", Object.assign(URL, { createObjectURL: saved, revokeObjectURL: () => undefined }));
+    open("/studies/study-1");
+    await screen.findByRole("table", { name: "Trials" });
+    fireEvent.click(screen.getByRole("button", { name: "Export" }));
+    await waitFor(() => expect(saved).toHaveBeenCalledTimes(1));
+  });
+
   it("are one click from the jobs of their trials", async () => {
     routes["GET /api/v1/jobs/job-1"] = () => json(job({ trial: { study_id: "study-1", number: 4 } }));
     open("/jobs/job-1");

@@ -5,6 +5,7 @@ import { fromThrown, type ApiError } from "../../api/problem";
 import type { Resource } from "../../api/resource";
 import type { CheckpointView, JobView } from "../../api/types";
 import { Icon } from "../../ui/icon";
+import { save } from "../../ui/save";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { bytes, count, loss, percent } from "../../words/number";
 
@@ -138,14 +139,4 @@ function Download({ name, label, busy, onGo }: { name: string; label: string; bu
       <Icon name="download" /> {busy === name ? "Loading…" : label}
     </button>
   );
-}
-
-/** The token travels in a header, so a plain link cannot load the file; the browser keeps the body until it is saved. */
-function save(blob: Blob, name: string): void {
-  const url = URL.createObjectURL(blob);
-  const link = document.createElement("a");
-  link.href = url;
-  link.download = name;
-  link.click();
-  setTimeout(() => URL.revokeObjectURL(url), 60_000);
 }

@@ -24,6 +24,11 @@ export function StudiesPage() {
     <div className="page">
       <div className="page-head">
         <h1>Studies</h1>
+        <div className="actions">
+          <Link className="button button-primary" to="/studies/new">
+            <Icon name="submit" /> New study
+          </Link>
+        </div>
       </div>
       {list.error !== null ? <Failure error={list.error} retry={list.reload} /> : null}
       {list.loading ? <Loading label="Loading studies" rows={6} /> : null}

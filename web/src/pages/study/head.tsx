@@ -1,12 +1,14 @@
 // The top of the study page: what is sought, how far it is, what is best, and the verbs.
 import { useState } from "react";
 import { Link } from "react-router";
-import { actOnStudy, type StudyVerb } from "../../api/studies";
+import { fromThrown, type ApiError } from "../../api/problem";
+import { actOnStudy, exportStudy, type StudyVerb } from "../../api/studies";
 import type { BestTrial, StudyView } from "../../api/types";
 import { Chip } from "../../ui/chip";
 import { Confirm, type Question } from "../../ui/confirm";
 import { Icon, type IconName } from "../../ui/icon";
 import { useNow } from "../../ui/now";
+import { save } from "../../ui/save";
 import { count } from "../../words/number";
 import { STUDY_PHASES, budgetText, goalText, isOver, metricText, parameterText, searchText } from "../../words/study";
 import { duration, instant } from "../../words/time";
@@ -56,6 +58,7 @@ export function StudyHead({ study, best, onChanged, onDeleted }: Props) {
         </div>
         <div className="actions">
           {study.phase === "paused" ? <VerbButton verb="resume" icon="resume" onAsk={ask} /> : over ? null : <VerbButton verb="pause" icon="pause" onAsk={ask} />}
+          <ExportButton study={study} />
           {study.phase === "cancelled" ? null : (
             <button type="button" className="button" onClick={() => setExtending(true)}>
               <Icon name="submit" /> Extend
@@ -80,6 +83,29 @@ function VerbButton({ verb, icon, onAsk }: { verb: StudyVerb; icon: IconName; on
   return (
     <button type="button" className="button" onClick={() => onAsk(verb)}>
       <Icon name={icon} /> {verb.charAt(0).toUpperCase() + verb.slice(1)}
+    </button>
+  );
+}
+
+/** The file that `muster study export` writes. */
+function ExportButton({ study }: { study: StudyView }) {
+  const [failed, setFailed] = useState<ApiError | null>(null);
+  const [busy, setBusy] = useState(false);
+  const load = () => {
+    setBusy(true);
+    exportStudy(study.id, "csv")
+      .then(
+        (file) => {
+          setFailed(null);
+          save(file, `${study.name}.csv`);
+        },
+        (thrown: unknown) => setFailed(fromThrown(thrown)),
+      )
+      .finally(() => setBusy(false));
+  };
+  return (
+    <button type="button" className="button" disabled={busy} onClick={load} title={failed === null ? "All trials as a table (CSV)" : `It could not be loaded: ${failed.detail ?? failed.title}`}>
+      <Icon name={failed === null ? "download" : "warning"} /> Export
     </button>
   );
 }

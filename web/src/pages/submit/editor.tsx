@@ -4,13 +4,15 @@ import { useRef, type Ref } from "react";
 interface Props {
   value: string;
   onChange: (value: string) => void;
+  /** What it is, for those who do not see it. */
+  label: string;
   /** Lines (from 0) with something wrong. */
   marked: ReadonlySet<number>;
   describedBy: string;
   ref: Ref<HTMLTextAreaElement>;
 }
 
-export function Editor({ value, onChange, marked, describedBy, ref }: Props) {
+export function Editor({ value, onChange, label, marked, describedBy, ref }: Props) {
   const gutter = useRef<HTMLDivElement>(null);
   const lines = value.split("\n");
   return (
@@ -24,7 +26,7 @@ export function Editor({ value, onChange, marked, describedBy, ref }: Props) {
       </div>
       <textarea
         ref={ref}
-        aria-label="Job document, YAML or JSON"
+        aria-label={label}
         aria-describedby={describedBy}
         aria-invalid={marked.size > 0}
         value={value}

@@ -2,16 +2,17 @@
 import { useId, useRef, useState } from "react";
 import { useNavigate } from "react-router";
 import { submit } from "../../api/calls";
+import { newKey } from "../../api/key";
 import { fromThrown, type ApiError } from "../../api/problem";
 import type { JobView } from "../../api/types";
 import { Icon } from "../../ui/icon";
 import { Panel } from "../../ui/panel";
 import { useTitle } from "../../ui/title";
 import { lineOf, toYaml } from "../../words/document";
-import { plural } from "../../words/number";
 import { Editor, goToLine } from "./editor";
 import { EXAMPLE } from "./example";
 import { Planned } from "./plan";
+import { Refused } from "./refused";
 
 type Outcome = { kind: "checked"; text: string; job: JobView } | { kind: "refused"; error: ApiError };
 
@@ -66,6 +67,7 @@ export function SubmitPage() {
               setText(next);
               if (outcome?.kind === "checked") setOutcome(null);
             }}
+            label="Job document, YAML or JSON"
             marked={marked}
             describedBy={result}
           />
@@ -91,11 +93,6 @@ export function SubmitPage() {
       </div>
     </div>
   );
-}
-
-function newKey(): string {
-  // crypto.randomUUID exists only on secure origins, and a cluster is often reached by plain HTTP inside its network.
-  return Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 }
 
 function ExampleButton({ shown, onUse }: { shown: boolean; onUse: () => void }) {
@@ -133,39 +130,6 @@ function Checked({ job }: { job: JobView }) {
     <Panel title="The document is valid" aside={<Icon name="check" />} className="panel-good">
       <p>Nothing was submitted. With every default written out, the job is:</p>
       <pre className="document">{toYaml(job.spec)}</pre>
-    </Panel>
-  );
-}
-
-function Refused({ error, text, onGo }: { error: ApiError; text: string; onGo: (line: number) => void }) {
-  return (
-    <Panel title={error.fields.length === 0 ? error.title : `${plural(error.fields.length, "field")} to correct`} aside={<Icon name="warning" />} className="panel-bad">
-      {error.detail === null || error.fields.length > 0 ? null : <p>{error.detail}</p>}
-      <ul className="mistakes">
-        {error.fields.map(({ field, value, expected }, index) => {
-          const line = lineOf(text, field);
-          return (
-            <li key={`${field} ${index}`}>
-              <div className="mistake-head">
-                <code>{field}</code>
-                {line === null ? null : (
-                  <button type="button" className="button button-small" onClick={() => onGo(line)}>
-                    Line {line + 1}
-                  </button>
-                )}
-              </div>
-              <p>
-                {value === "" ? null : (
-                  <>
-                    is <code>{value}</code>;{" "}
-                  </>
-                )}
-                expected: {expected}
-              </p>
-            </li>
-          );
-        })}
-      </ul>
     </Panel>
   );
 }

@@ -1,0 +1,11 @@
+// Handing a file that was loaded to whoever looks at the page.
+
+/** The token travels in a header, so a plain link cannot load the file; the browser keeps the body until it is saved. */
+export function save(blob: Blob, name: string): void {
+  const url = URL.createObjectURL(blob);
+  const link = document.createElement("a");
+  link.href = url;
+  link.download = name;
+  link.click();
+  setTimeout(() => URL.revokeObjectURL(url), 60_000);
+}
