@@ -1,0 +1,66 @@
+//! Jobs whose batch grows with their workers are given what their gradients' noise makes worth giving.
+
+mod scene;
+
+use muster_core::snapshot::Adaptive;
+use scene::Scene;
+
+/// Updates take as long whatever the number of workers, so that their worth is all that a worker more brings.
+fn settled(noises: [(&str, Option<f64>); 2]) -> [u32; 2] {
+    let mut scene = Scene::cluster(1, 8);
+    for (name, noise) in noises {
+        scene.job(name).workers(1, 8).steps(1_000_000).in_place();
+        scene.find(name).adaptive = Some(Adaptive { noise });
+    }
+    for _ in 0..20 {
+        scene.settle();
+        for (name, _) in noises {
+            let workers = scene.workers(name);
+            scene.measured(name, workers, 10.0);
+        }
+        scene.later(120_000);
+    }
+    noises.map(|(name, _)| scene.workers(name))
+}
+
+#[test]
+fn workers_go_where_gradients_are_noisy() {
+    let [noisy, clean] = settled([("noisy", Some(200.0)), ("clean", Some(0.1))]);
+    assert!(noisy >= 6 && clean <= 2, "{noisy} and {clean}");
+    let [clean, noisy] = settled([("clean", Some(0.1)), ("noisy", Some(200.0))]);
+    assert!(noisy >= 6 && clean <= 2, "{noisy} and {clean}");
+}
+
+#[test]
+fn one_whose_noise_is_not_known_yet_explores() {
+    let [unknown, clean] = settled([("unknown", None), ("clean", Some(0.0))]);
+    assert!(unknown >= 4 && clean <= 2, "{unknown} and {clean}");
+}
+
+#[test]
+fn progress_is_updates_times_what_they_are_worth() {
+    let mut scene = Scene::cluster(1, 4);
+    scene.job("a").workers(1, 4);
+    scene.find("a").adaptive = Some(Adaptive { noise: Some(3.0) });
+    scene.settle();
+    assert_eq!(scene.workers("a"), 4);
+    scene.measured("a", 4, 10.0);
+    scene.measured("a", 1, 10.0);
+    let said = |scene: &Scene| {
+        let (_, report) = muster_core::plan(&scene.snapshot, &scene.policy);
+        let job = &report.jobs[0];
+        (
+            job.speed.steps_per_s,
+            job.time_left_s * job.speed.steps_per_s / job.steps_left,
+        )
+    };
+    // (3 + 1) / (3 / 4 + 1) steps an update.
+    let (steps_per_s, whole) = said(&scene);
+    assert!(
+        (steps_per_s - 10.0 * 16.0 / 7.0).abs() < 1e-9,
+        "{steps_per_s}"
+    );
+    assert!((whole - 1.0).abs() < 1e-9);
+    scene.find("a").adaptive = None;
+    assert!((said(&scene).0 - 10.0).abs() < 1e-9);
+}
