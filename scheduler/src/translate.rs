@@ -112,6 +112,7 @@ fn node(node: muster_model::node::Node) -> core::Node {
         up: node.state == muster_model::node::NodeState::Up,
         drained: node.drained,
         seen_ms: Some(unix_ms(node.last_seen_at)),
+        rack: node.capacity.rack,
         gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
         gpu_model: node
             .capacity
@@ -156,6 +157,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         not_before_ms: job.not_before.map(unix_ms),
         workers: job.spec.scale.workers,
         ps_shards,
+        power_of_two: job.spec.scale.power_of_two,
         worker: job.spec.resources.worker,
         ps_shard: job.spec.resources.ps_shard,
         consistency: job.spec.exchange.consistency,
@@ -196,6 +198,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
             .collect(),
         trained_s: loaded.trained_s,
         placed_ms: loaded.placed_at.map(unix_ms),
+        restarts: restarts(loaded.restarts),
         waiting: job.waiting,
     }
 }
@@ -212,6 +215,18 @@ fn adaptive(loaded: &store::LoadedJob) -> Option<core::Adaptive> {
             Some(core::Adaptive { noise })
         }
     }
+}
+
+/// Nothing while nothing was measured.
+fn restarts(restarts: store::Restarts) -> Option<core::Restarts> {
+    (restarts != store::Restarts::default()).then_some(core::Restarts {
+        stops: restarts.stops,
+        stop_s: restarts.stop_s,
+        starts: restarts.starts,
+        start_s: restarts.start_s,
+        resumed: restarts.resumed,
+        lost_steps: restarts.lost_steps,
+    })
 }
 
 fn progress(loaded: &store::LoadedJob) -> core::Progress {

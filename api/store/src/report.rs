@@ -218,7 +218,7 @@ async fn lines(
                 }
                 _ => pace,
             });
-        facts(conn, known, new, sum).await?;
+        facts(conn, known, new, now, sum).await?;
         sum.outcome.recorded += new.len() as u64;
     } else {
         sum.outcome.stale += new.len() as u64;
@@ -240,6 +240,7 @@ async fn facts(
     conn: &mut PgConnection,
     known: &mut Known,
     new: &[(OffsetDateTime, TaskReport)],
+    now: OffsetDateTime,
     sum: &mut Sum,
 ) -> Result<(), StoreError> {
     let job = known.locked.task.job_id;
@@ -247,8 +248,12 @@ async fn facts(
     for (at, report) in new {
         match report {
             TaskReport::Progress { sample } => samples.push((*at, sample.clone())),
-            TaskReport::Ready { .. } => {
+            TaskReport::Ready { from_step } => {
                 flush(conn, job, known.job_revision, &mut samples, sum).await?;
+                if known.locked.task.role == (Role::Worker { rank: 0 }) {
+                    // By the clock that wrote down when it was started.
+                    progress::started(conn, job, *from_step, now).await?;
+                }
                 fact(conn, known, *at, report, sum).await?;
             }
             other => fact(conn, known, *at, other, sum).await?,

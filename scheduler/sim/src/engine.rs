@@ -129,6 +129,7 @@ impl<'s> Engine<'s> {
                         up: true,
                         drained: false,
                         seen_ms: None,
+                        rack: None,
                         gpus: node.gpus,
                         gpu_model: "gpu".to_owned(),
                         cpu_milli: 1_000_000,
@@ -580,6 +581,8 @@ fn job(id: JobId, spec: &SimJob) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         placed_ms: None,
+        power_of_two: false,
+        restarts: None,
         waiting: None,
         watch: None,
     }

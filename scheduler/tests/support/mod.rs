@@ -317,6 +317,7 @@ impl Node {
                 .collect(),
             cpu_milli: 8_000,
             memory_bytes: 64 << 30,
+            rack: None,
         };
         let hello = From::Hello(proto::Hello {
             node_name: name.into(),

@@ -942,6 +942,10 @@ export interface components {
             kind: "requeue";
         } | {
             /** @enum {string} */
+            kind: "move";
+            to: components["schemas"]["Seat"][];
+        } | {
+            /** @enum {string} */
             kind: "pause";
         } | {
             /** @enum {string} */
@@ -1141,6 +1145,8 @@ export interface components {
             gpus: components["schemas"]["Gpu"][];
             /** Format: int64 */
             memory_bytes: number;
+            /** @description Nodes with the same name here are nearer to each other than to others; `None`: nobody said. */
+            rack?: string | null;
         };
         /** @description The smallest change that would let the job start now: of those that were tried and do, the first in the order of [`Change::rank`]. */
         Change: {
@@ -3221,6 +3227,8 @@ export interface components {
         };
         /** @description Between which sizes the scheduler may choose. */
         Scale: {
+            /** @description The job runs on 1, 2, 4, 8… workers only, as programs do that divide by two. */
+            power_of_two?: boolean;
             ps_shards?: components["schemas"]["Range"] | null;
             workers?: components["schemas"]["Range"];
         };
@@ -3334,6 +3342,13 @@ export interface components {
              * @description 1 to `population`.
              */
             tournament?: number;
+        };
+        /** @description Where one task of a job that moves will be. */
+        Seat: {
+            /** @description Indices of the node's GPUs or CPU slots. */
+            gpus: number[];
+            node: components["schemas"]["NodeId"];
+            role: components["schemas"]["Role"];
         };
         /**
          * @description The training series of a job. A job that went back to a checkpoint trains the steps after it again; the series then has only

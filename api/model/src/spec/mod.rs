@@ -86,6 +86,9 @@ pub struct Scale {
     /// One when left out, none with `all_reduce`, which has no other; [`JobSpec::ps_shards`] says what holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ps_shards: Option<Range>,
+    /// The job runs on 1, 2, 4, 8… workers only, as programs do that divide by two.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub power_of_two: bool,
 }
 
 /// Both ends included; 1 to 1024, or 0 to 0 of what the topology has none of.
@@ -319,6 +322,7 @@ impl Default for Scale {
         Self {
             workers: Range::one(),
             ps_shards: None,
+            power_of_two: false,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The snapshot of a round: a handful of statements over the open jobs, whatever their number.
 
-use super::{FailedReport, Finished, Loaded, LoadedJob, SpeedPoint};
+use super::{FailedReport, Finished, Loaded, LoadedJob, Restarts, SpeedPoint};
 use crate::error::StoreError;
 use crate::job::intent;
 use crate::node;
@@ -71,6 +71,7 @@ async fn jobs(
         r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
                   j.state as "state: Json<JobState>", j.revision, j.failures, j.waiting as "waiting: Json<Waiting>",
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.running_since, j.trained_s,
+                  j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>",
                   j.latest as "latest: Json<Sample>", newest.step as "resume_step?",
                   j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>"
@@ -115,6 +116,14 @@ async fn jobs(
             placed_at: row.placed_at,
             turned_at: row.turned_at,
             trained_s: row.trained_s + running_s,
+            restarts: Restarts {
+                stops: unsigned32(row.stops),
+                stop_s: row.stop_s,
+                starts: unsigned32(row.starts),
+                start_s: row.start_s,
+                resumed: unsigned32(row.resumed),
+                lost_steps: row.lost_steps,
+            },
             job,
         };
         (loaded.job.id, loaded)

@@ -49,11 +49,14 @@ impl Sizes {
         for workers in min..=max {
             let (shards, speed) = best_shards(estimate, shape, workers, &mut speeds);
             ps_shards.push(shards);
-            let offered = speed > best || workers == present_workers;
+            let takes = shape.takes(workers);
+            let offered = (takes && speed > best) || workers == present_workers;
             if let Some(entry) = (workers * gpus).checked_sub(1).filter(|_| offered) {
                 local[entry as usize] = speed;
             }
-            best = speed.max(best);
+            if takes {
+                best = speed.max(best);
+            }
         }
         let spread = local.iter().map(|speed| speed * SPREAD).collect();
         let curve = Curve { local, spread };

@@ -8,7 +8,7 @@
 
 use super::free::{FreeNode, When, bits, first_bits};
 use super::gang;
-use super::pass::Rest;
+use super::pass::{Rest, requeue};
 use super::place;
 use super::settle::is_whole;
 use super::standing::{Standing, gpus_of};
@@ -16,7 +16,7 @@ use super::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::policy::Slicing;
 use crate::snapshot::{Job, Task};
-use muster_model::job::Intent;
+use muster_model::job::{Intent, JobState, RequeueCause};
 use std::collections::BTreeMap;
 
 /// Of those who wait so many are considered in a round: each costs a look at everybody who runs.
@@ -45,9 +45,20 @@ pub(crate) fn before(world: &mut World<'_>) {
     line.sort_unstable();
     let quantum_ms = world.policy.slicing.map(|slicing| slicing.quantum_ms);
     let quantum_ms = quantum_ms.map_or(i64::MAX, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
+    // Without turns nobody makes room for it.
+    let patience_ms = match world.policy.slicing {
+        Some(_) => quantum_ms,
+        None => i64::try_from(world.policy.min_run_ms).unwrap_or(i64::MAX),
+    };
     for (place, waiter) in line.into_iter().take(CONSIDERED).enumerate() {
         if waiter.stands {
-            if !go_on(world, waiter.index, "its turn has come") && place == 0 {
+            if go_on(world, waiter.index, "its turn has come") {
+                world.enlist(waiter.index);
+            } else if world.now_ms.saturating_sub(waiter.since_ms) >= patience_ms
+                && is_shut_out(world, waiter.index)
+            {
+                go_elsewhere(world, waiter.index);
+            } else if place == 0 {
                 let home = home(world, waiter.index);
                 reserve(world, waiter.index, home);
             }
@@ -61,6 +72,45 @@ pub(crate) fn before(world: &mut World<'_>) {
             let free = nodes.map(|node| (node, world.free[node as usize].now));
             let free: Gpus = free.collect();
             reserve(world, waiter.index, free);
+        }
+    }
+}
+
+/// Whether somebody holds GPUs of a job that stands still, and takes no turns: it could only wait for that one's end.
+fn is_shut_out(world: &World<'_>, index: usize) -> bool {
+    let home = home(world, index);
+    let takes_turns = |live: &LiveJob<'_>| {
+        world.policy.slicing.is_some() && live.job.suspends && !live.job.exclusive
+    };
+    world.jobs.iter().enumerate().any(|(other, live)| {
+        other != index && live.standing.stays() && !takes_turns(live) && overlaps(live, &home)
+    })
+}
+
+/// A job that stands still, and could not go on there, starts from its checkpoint where there is room; where there is none it waits for it in
+/// the queue, and its owner is told so.
+fn go_elsewhere(world: &mut World<'_>, index: usize) {
+    let live = &world.jobs[index];
+    let (shape, size) = (live.shape, live.size);
+    let gpus: u32 = home(world, index)
+        .values()
+        .map(|gpus| gpus.count_ones())
+        .sum();
+    let why = "its GPUs are held by a job that takes no turns";
+    let found = match quota_has_room(world, index, gpus) {
+        true => place::find(&world.free, &shape, size, When::Now),
+        false => None,
+    };
+    match found {
+        Some(shares) => {
+            let placed = gang::take(&mut world.free.clone(), &shape, &shares, When::Now);
+            let why = format!("{why}: it goes on elsewhere from its checkpoint");
+            world.relocate(index, placed, why);
+        }
+        None => {
+            let why = format!("{why}: it waits in the queue for room elsewhere");
+            world.stop(index, requeue(RequeueCause::Resize, why));
+            world.enlist(index);
         }
     }
 }
@@ -102,8 +152,9 @@ fn quota_has_room(world: &World<'_>, index: usize, gpus: u32) -> bool {
     quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)
 }
 
-/// After the policy: what nobody was given goes to those who stand still; then those whose slice is over make room for who waits.
-pub(crate) fn after(world: &mut World<'_>, rest: &mut Rest) {
+/// After the policy: what nobody was given goes to those who stand still. Whether anybody goes on, whom the policy then has to see.
+pub(crate) fn go_on_with_the_rest(world: &mut World<'_>, rest: &mut Rest) -> bool {
+    let mut went_on = Vec::new();
     for waiter in standing_still(world) {
         let home = home(world, waiter.index);
         let is_free = |(node, gpus): (&u32, &u64)| rest.free[*node as usize].now & gpus == *gpus;
@@ -111,8 +162,15 @@ pub(crate) fn after(world: &mut World<'_>, rest: &mut Rest) {
             for (node, gpus) in home {
                 rest.free[node as usize].now &= !gpus;
             }
+            went_on.push(waiter.index);
         }
     }
+    went_on.iter().for_each(|&index| world.enlist(index));
+    !went_on.is_empty()
+}
+
+/// Then those whose slice is over make room for who waits.
+pub(crate) fn after(world: &mut World<'_>, rest: &Rest) {
     if let Some(slicing) = world.policy.slicing {
         Turning::new(world, rest, slicing).turn();
     }
@@ -485,10 +543,10 @@ fn each(gpus: &Gpus) -> impl Iterator<Item = (u32, u32)> + use<> {
 }
 
 /// What standing tasks hold that still hold GPUs: it is free once they stand still.
-pub(crate) fn goes_later(job: &Job) -> impl Iterator<Item = &Task> {
+pub(crate) fn goes_later<'j>(job: &'j Job, settled: &JobState) -> impl Iterator<Item = &'j Task> {
     let suspending = |task: &&Task| task.is_worker() && task.state.holds_gpus();
-    let tasks = match job.state {
-        muster_model::job::JobState::Suspended => job.tasks.as_slice(),
+    let tasks = match settled {
+        JobState::Suspended => job.tasks.as_slice(),
         _ => &[],
     };
     tasks.iter().filter(suspending)

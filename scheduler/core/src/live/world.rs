@@ -2,9 +2,11 @@
 //!
 //! It is built once from a snapshot; starts and stops then change it in place, so that passes and trials cost what they change.
 
+use super::cost;
 use super::free::{FreeNode, Holding, Room, bits, first_bits};
 use super::gang::{Placed, Shape, add};
 use super::memory::Memory;
+use super::moving;
 use super::outlook::Sizing;
 use super::resize::gone_workers;
 use super::settle::{Settled, once_gone, settle};
@@ -15,6 +17,7 @@ use crate::plan::Action;
 use crate::policies::{Promises, Share};
 use crate::policy::Policy;
 use crate::problem::{self, Demand, Part, Problem};
+use crate::report::MoveReport;
 use crate::snapshot::{Job, Node, Snapshot, Task};
 use muster_model::id::{NodeId, TaskId, TenantId};
 use muster_model::job::JobState;
@@ -42,6 +45,8 @@ pub(crate) struct World<'a> {
     pub reserved: Option<(usize, BTreeMap<u32, u64>)>,
     /// What was changed since a trial began: the jobs as they were.
     pub journal: Option<Vec<(usize, LiveJob<'a>, Option<problem::Job>)>>,
+    /// Moves that this round has begun, for the record.
+    pub moves: Vec<MoveReport>,
 }
 
 /// A job during the round.
@@ -64,6 +69,8 @@ pub(crate) struct LiveJob<'a> {
     pub holdings: Vec<Holding>,
     /// Of those that a resize in place has told to leave.
     pub leaving: Vec<Holding>,
+    /// Where it moves to: kept for it until it has stopped.
+    pub destination: Option<Placed>,
     /// Of those that a resize of this very round has asked to join.
     pub joining: Vec<Holding>,
     /// Tasks that this very round has told to leave.
@@ -106,6 +113,7 @@ impl<'a> World<'a> {
             held: Vec::new(),
             reserved: None,
             journal: None,
+            moves: Vec::new(),
         };
         world.problem.nodes = snapshot
             .nodes
@@ -121,6 +129,7 @@ impl<'a> World<'a> {
             world.add(settled, tenant, &nodes, memory);
         }
         memory.end();
+        moving::expect(&mut world);
         world
     }
 
@@ -146,6 +155,7 @@ impl<'a> World<'a> {
         let shape = Shape {
             workers: job.workers,
             ps_shards: job.ps_shards,
+            power_of_two: job.power_of_two,
             worker: job.worker,
             ps_shard: job.ps_shard,
         };
@@ -172,7 +182,7 @@ impl<'a> World<'a> {
             }
         }
         if standing == Standing::Suspended {
-            for mut held in holdings(job, nodes, turns::goes_later(job)) {
+            for mut held in holdings(job, nodes, turns::goes_later(job, &settled.state)) {
                 held.room.memory_bytes = 0;
                 let gpus = self.snapshot.nodes[held.node as usize].gpus;
                 self.free[held.node as usize].release_later(&held, first_bits(gpus));
@@ -182,7 +192,12 @@ impl<'a> World<'a> {
         let size = (workers - gone_workers(job, &leave), shards);
         let places = job.tasks.iter().map(|task| nodes.find(task.node));
         let kinds = self.problem.kinds.len();
-        let present = if standing.stays() { size.0 } else { 0 };
+        let destination = moving::destination(job, &settled.state, |id| nodes.find(id));
+        let present = match &destination {
+            Some(placed) => placed.size().0,
+            None if standing.stays() => size.0,
+            None => 0,
+        };
         let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, kinds);
         let index = self.jobs.len();
         let is_member = standing.stays() || standing.waits();
@@ -207,6 +222,7 @@ impl<'a> World<'a> {
             is_resizing: standing == Standing::Running
                 && (!leaving.is_empty() || job.is_resizing()),
             leaving,
+            destination,
             joining: Vec::new(),
             told: leave,
             places: places.map(|node| node.unwrap_or(u32::MAX)).collect(),
@@ -224,10 +240,10 @@ impl<'a> World<'a> {
     pub(crate) fn dense(&self, index: usize) -> problem::Job {
         let live = &self.jobs[index];
         let (job, shape) = (live.job, &live.shape);
-        let present: Vec<Part> = if live.standing.stays() {
-            parts(&live.holdings)
-        } else {
-            Vec::new()
+        let present: Vec<Part> = match &live.destination {
+            Some(placed) => parts(&placed.holdings(shape)),
+            None if live.standing.stays() => parts(&live.holdings),
+            None => Vec::new(),
         };
         let per_worker = shape.worker.gpus.max(1);
         let kind = present
@@ -252,14 +268,43 @@ impl<'a> World<'a> {
             demoted_s: None,
             held_s,
             restarts: u32::try_from(live.revision.saturating_sub(1)).unwrap_or(u32::MAX),
-            restart_s: seconds_of(if job.in_place {
-                self.policy.in_place_cost_ms
+            restart_s: if job.in_place {
+                seconds_of(self.policy.in_place_cost_ms)
             } else {
-                self.policy.resize_cost_ms
-            }),
+                // What was measured of so few restarts may be luck: less than the policy says is not believed.
+                let usual_s = seconds_of(self.policy.resize_cost_ms);
+                cost::restart(live, self.policy).total_s().max(usual_s)
+            },
             preemptible: true,
             outlook: live.sizing.outlook.clone(),
         }
+    }
+
+    /// Lets the policy see a job that it did not see: one that stood still, and does no more.
+    pub(crate) fn enlist(&mut self, index: usize) {
+        assert!(
+            self.journal.is_none(),
+            "members are told apart by their places in a trial"
+        );
+        if self.jobs[index].member.is_some() {
+            return;
+        }
+        // In the order of submission, as the next round will see them.
+        let at = self.members.partition_point(|&other| other < index);
+        self.members.insert(at, index);
+        for (member, &other) in self.members.iter().enumerate().skip(at) {
+            self.jobs[other].member = Some(member);
+        }
+        let live = &mut self.jobs[index];
+        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
+        let workers = match &live.destination {
+            Some(placed) => placed.size().0,
+            None if live.standing.stays() => live.size.0,
+            None => 0,
+        };
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, kinds);
+        let dense = self.dense(index);
+        self.problem.jobs.insert(at, dense);
     }
 
     /// Starts a job on what was placed.

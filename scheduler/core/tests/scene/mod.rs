@@ -194,6 +194,7 @@ pub fn node(number: u32, gpus: u32) -> Node {
         up: true,
         drained: false,
         seen_ms: None,
+        rack: None,
         gpus,
         gpu_model: "gpu".to_owned(),
         cpu_milli: 64_000,
@@ -258,6 +259,8 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         placed_ms: None,
+        power_of_two: false,
+        restarts: None,
         waiting: None,
         watch: None,
     }

@@ -14,6 +14,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         up: true,
         drained: false,
         seen_ms: None,
+        rack: None,
         gpu_model: "T4".to_owned(),
         gpus: 4,
         cpu_milli: 1_000_000,
@@ -83,6 +84,8 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         placed_ms: None,
+        power_of_two: false,
+        restarts: None,
         waiting: None,
         watch: None,
     }
