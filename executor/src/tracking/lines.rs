@@ -57,7 +57,8 @@ impl Lines {
     pub(crate) fn new(launch: &TaskLaunch, folder: &TaskFolder) -> Self {
         let is_first = launch.role == (Role::Worker { rank: 0 });
         let (workers, ps_shards) = (launch.workers, launch.ps_shards);
-        let series = is_first.then(|| Series::new(launch.revision <= 1, workers, ps_shards, Told::default()));
+        let series = is_first
+            .then(|| Series::new(launch.revision <= 1, workers, ps_shards, Told::default()));
         Self {
             events: folder.events(),
             run: Run::new(series),

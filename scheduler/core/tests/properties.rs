@@ -420,7 +420,8 @@ fn who_stands_still_unsettles_nobody() {
         PolicyName::Optimus,
         PolicyName::Tiresias,
     ] {
-        walk(share, 14_476_344_706_734_816_563, 9).unwrap_or_else(|error| panic!("{}: {error}", share.as_str()));
+        walk(share, 14_476_344_706_734_816_563, 9)
+            .unwrap_or_else(|error| panic!("{}: {error}", share.as_str()));
     }
 }
 
