@@ -78,11 +78,6 @@ fn suspend_limit_ms() -> u64 {
     60_000
 }
 
-/// What a restart costs by default fits into the time that a job runs by default before the next.
-fn resize_share() -> f64 {
-    0.3
-}
-
 impl Policy {
     /// A policy with the damping that a cluster of any size needs: a restart takes about five seconds, a job runs half a minute
     /// before it is resized for speed and must then save a tenth of its remaining time. A policy that weighs restarts by itself is
