@@ -133,7 +133,7 @@ export interface paths {
         /**
          * Let a suspended job go on
          * @description Its workers go on from the step at which they stand still, on the GPUs that they had, as soon as those are free. Of a job that is not
-         *     suspended this changes nothing.
+         *     suspended by its owner this changes nothing.
          */
         post: operations["continueJob"];
         delete?: never;
@@ -700,8 +700,9 @@ export interface paths {
         put?: never;
         /**
          * Give a study more trials
-         * @description One that has finished goes on. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with
-         *     the header `Idempotency-Replayed: true`, and gives nothing more.
+         * @description One that has finished goes on; one that was told to end, even if some of its trials still run, does not. A request with an
+         *     `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
+         *     gives nothing more.
          */
         post: operations["extendStudy"];
         delete?: never;
@@ -2828,7 +2829,7 @@ export interface components {
             /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
-                /** @description The best trial, or with several objectives the Pareto front; without their curves in lists. */
+                /** @description The best trial, or with several objectives the Pareto front, without their curves; in lists at most 10 of it. */
                 best: components["schemas"]["TrialView"][];
                 /** Format: date-time */
                 created_at: string;
@@ -2937,7 +2938,7 @@ export interface components {
                 budget: number;
                 /** Format: date-time */
                 created_at: string;
-                /** @description Its learning curve, by ascending step; empty where it was not asked for. */
+                /** @description Its learning curve, by ascending step, of at most 2048 points; empty where it was not asked for. */
                 curve: components["schemas"]["TrialPoint"][];
                 /** Format: date-time */
                 ended_at: string | null;
@@ -3846,7 +3847,7 @@ export interface components {
             budget: number;
             /** Format: date-time */
             created_at: string;
-            /** @description Its learning curve, by ascending step; empty where it was not asked for. */
+            /** @description Its learning curve, by ascending step, of at most 2048 points; empty where it was not asked for. */
             curve: components["schemas"]["TrialPoint"][];
             /** Format: date-time */
             ended_at: string | null;
