@@ -29,6 +29,7 @@ pub struct Kubernetes {
     programs: PathBuf,
     folder: TempDir,
     etcd_port: u16,
+    peer_port: u16,
     port: u16,
     etcd: Option<Child>,
     server: Option<Child>,
@@ -47,17 +48,18 @@ impl Kubernetes {
             .prefix("muster-kubernetes-")
             .tempdir()
             .expect("a temporary folder");
+        let [etcd_port, peer_port, port] = free_ports();
         let mut kubernetes = Self {
             programs,
             folder,
-            etcd_port: free_port(),
-            port: 0,
+            etcd_port,
+            peer_port,
+            port,
             etcd: None,
             server: None,
         };
         kubernetes.write_keys();
         kubernetes.start_etcd();
-        kubernetes.port = free_port();
         kubernetes.start_server().await;
         kubernetes
     }
@@ -277,7 +279,7 @@ current-context: here
     fn start_etcd(&mut self) {
         let clients = format!("http://127.0.0.1:{}", self.etcd_port);
         // Nobody connects to it; 0 would not do, since it is told to itself.
-        let peers = format!("http://127.0.0.1:{}", port_after(self.etcd_port));
+        let peers = format!("http://127.0.0.1:{}", self.peer_port);
         let child = self
             .daemon("etcd")
             .arg("--data-dir")
@@ -554,10 +556,14 @@ fn print_log(path: &Path) {
     );
 }
 
-fn port_after(port: u16) -> u16 {
-    (port + 1..30_000)
-        .find(|port| std::net::TcpListener::bind(("127.0.0.1", *port)).is_ok())
-        .expect("a free port")
+/// No two alike, though nobody listens on them yet.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let mut held = Vec::new();
+    std::array::from_fn(|_| {
+        let port = free_port();
+        held.push(std::net::TcpListener::bind(("127.0.0.1", port)).expect("it is free"));
+        port
+    })
 }
 
 /// SIGKILL, and waits until it is gone.

@@ -7,23 +7,8 @@ use serde_json::{Value, json};
 
 /// Fields of the job document that Kubernetes says in another place.
 const ELSEWHERE: [&str; 2] = ["version", "name"];
-/// What may not change once the job is submitted: the REST interface takes no changes of a job.
-const FIXED: [&str; 12] = [
-    "checkpoint",
-    "command",
-    "engine",
-    "evaluate",
-    "exchange",
-    "exclusive",
-    "labels",
-    "priority",
-    "resources",
-    "retries",
-    "scale",
-    "stop",
-];
-
 pub(super) fn definition(openapi: &Value) -> Value {
+    let spec = spec(openapi);
     Kind {
         kind: "TrainingJob",
         plural: "trainingjobs",
@@ -33,9 +18,9 @@ pub(super) fn definition(openapi: &Value) -> Value {
         about: "A training job of Muster's: what the built-in engine shall train, or a program of the user's own. Its name is the object's. \
                 Deleting the object cancels the job.",
         columns: columns(),
-        spec: spec(openapi),
         status: status(),
-        rules: whole_rules(),
+        rules: whole_rules(&spec),
+        spec,
         scale: None,
     }
     .definition()
@@ -120,11 +105,13 @@ fn rules() -> Value {
     }])
 }
 
-/// Of the whole object.
-fn whole_rules() -> Value {
+/// Of the whole object. The REST interface takes no changes of a job once it is submitted.
+fn whole_rules(spec: &Value) -> Value {
     let mut rules = short_name(63);
     let list = rules.as_array_mut().expect("a list of rules");
-    list.extend(FIXED.iter().map(|field| fixed(field, "jobId")));
+    let fields = spec["properties"].as_object().into_iter().flatten();
+    let fixed_ones = fields.filter(|(field, _)| *field != "suspend");
+    list.extend(fixed_ones.map(|(field, _)| fixed(field, "jobId")));
     rules
 }
 
