@@ -52,17 +52,3 @@ export function createStudy(document: string, dryRun: boolean, idempotencyKey: s
 export function exportStudy(id: string, format: "csv" | "json"): Promise<Blob> {
   return take(client.GET("/api/v1/studies/{id}/export", { params: { path: { id }, query: { format } }, parseAs: "blob" }));
 }
-
-export function createStudy(document: string, dryRun: boolean, idempotencyKey: string): Promise<StudyView> {
-  return take(
-    client.POST("/api/v1/studies", {
-      params: { query: dryRun ? { dry_run: true } : {}, header: dryRun ? {} : { "Idempotency-Key": idempotencyKey } },
-      ...typed(document),
-    }),
-  );
-}
-
-/** All trials as one file. */
-export function exportStudy(id: string, format: "csv" | "json"): Promise<Blob> {
-  return take(client.GET("/api/v1/studies/{id}/export", { params: { path: { id }, query: { format } }, parseAs: "blob" }));
-}
