@@ -216,10 +216,14 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
         .filter(|one| !is_wait(&one.action))
         .collect();
     // A job that its owner suspends, and that has just lost a worker, goes on without that one first: no plan does both.
+    // One that stands still, and could not go on, leaves once its GPUs were given to somebody who takes no turns.
     let obeys = |one: &&Decision| {
         let job = after.jobs.iter().find(|job| job.id == one.job);
-        matches!(one.action, Action::Suspend { .. })
-            && job.is_some_and(|job| job.intent == Intent::Suspend)
+        job.is_some_and(|job| match one.action {
+            Action::Suspend { .. } => job.intent == Intent::Suspend,
+            Action::Stop { .. } => job.state == JobState::Suspended,
+            _ => false,
+        })
     };
     if changes.iter().any(obeys) {
         return Ok(after);
