@@ -270,10 +270,12 @@ current-context: here
             "{ADMIN},admin,admin,\"system:masters\"\n{OPERATOR},{account},operator,\"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}\"\n"
         );
         std::fs::write(self.folder().join("tokens.csv"), tokens).expect("our own folder");
-        let audit = format!(
-            "{{apiVersion: audit.k8s.io/v1, kind: Policy, omitStages: [RequestReceived], rules: [{{level: Metadata, users: ['{account}']}}]}}"
-        );
-        std::fs::write(self.folder().join("audit.yaml"), audit).expect("our own folder");
+        let audit = serde_json::json!({
+            "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+            "rules": [{"level": "Metadata", "users": [account]}],
+        });
+        std::fs::write(self.folder().join("audit.yaml"), audit.to_string())
+            .expect("our own folder");
     }
 
     fn start_etcd(&mut self) {

@@ -150,7 +150,8 @@ fn a_spared_checkpoint_stays_whatever_the_policy() {
         "checkpoint": { "every_steps": 10, "every_minutes": null, "keep": 1 },
     });
     let mut tasks = rig.start_untold(&Launch::new(1, 1, 1, spec(document)));
-    tasks.peers.spared = (10..=60).step_by(10).collect();
+    // All of them: a slow disk makes one later than it was due.
+    tasks.peers.spared = (1..=60).collect();
     tasks.tell();
     tasks.succeed();
     let kept = rig.checkpoints();

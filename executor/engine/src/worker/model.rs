@@ -174,11 +174,21 @@ impl Model {
             // It needs all of them at once.
             return;
         }
+        let pacer = &self.pacer;
+        pacer.doing(Doing::Working);
         let batch = self.batches.load(&self.data.train, step);
         let (workspace, parameters) = (&mut self.workspace, &mut self.parameters);
+        // Who waits for parameters holds nobody up.
+        let mut wait = |range: Range<usize>, parameters: &mut [f32]| {
+            pacer.doing(Doing::Waiting);
+            let are_there = fetch(range, parameters);
+            pacer.doing(Doing::Working);
+            are_there
+        };
         let is_forward_done = self
             .network
-            .begin_fetching(workspace, parameters, &batch, fetch);
+            .begin_fetching(workspace, parameters, &batch, &mut wait);
+        pacer.doing(Doing::Waiting);
         self.begun = is_forward_done.then_some(step);
     }
 
