@@ -155,15 +155,19 @@ impl Kubernetes {
             .expect("muster-operator runs");
         assert!(output.status.success(), "{}", text(&output));
         self.applied_unlooked(&String::from_utf8(output.stdout).expect("UTF-8"));
-        let _ = self.says(&[
-            "wait",
-            "--for=condition=Established",
-            "--timeout=60s",
-            "crd",
-            "trainingjobs.muster.dev",
-            "studies.muster.dev",
-            "tenants.muster.dev",
-        ]);
+        // Until it has looked at them it has no condition to wait for, and a moment after that it serves them.
+        let mut waited = Duration::ZERO;
+        for kind in ["mj", "mstudy", "mt"] {
+            let is_served = || {
+                let output = self.kubectl(&["get", kind, "--all-namespaces"]).output();
+                output.is_ok_and(|output| output.status.success())
+            };
+            while !is_served() {
+                assert!(waited < PATIENCE, "the server does not serve {kind}");
+                std::thread::sleep(STEP);
+                waited += STEP;
+            }
+        }
     }
 
     /// Gives the operator the role that the chart gives it, and no more. Returns what it may: API group, resource, verb.

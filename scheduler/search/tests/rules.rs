@@ -217,7 +217,7 @@ fn what_somebody_outside_proposes_is_trained_and_nothing_else() {
         let dimensions = study.space().dimensions.iter();
         dimensions.map(|d| Some(d.domain.at(unit))).collect()
     };
-    let (low, high) = (point(0.0), point(1.0));
+    let (low, high) = (point(0.0), point(0.9));
     let wrong = Event::Proposed {
         points: vec![low.clone(), vec![None; width]],
     };
