@@ -127,6 +127,17 @@ fn is_unknown(kubernetes: &Kubernetes) {
 }
 
 fn is_explained(kubernetes: &Kubernetes) {
+    // The server writes its own description anew a while after it serves a kind.
+    let is_told = || {
+        let output = kubernetes.kubectl(&["explain", "mj.spec"]).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    for _ in 0..300 {
+        if is_told() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
     let words = kubernetes.says(&["explain", "mj.spec.engine.batch"]);
     assert!(
         words.contains("Examples per step over all workers together"),

@@ -215,7 +215,9 @@ fn what_somebody_outside_proposes_is_trained_and_nothing_else() {
     let width = study.space().len();
     let point = |unit: f64| -> Vec<Option<f64>> {
         let dimensions = study.space().dimensions.iter();
-        dimensions.map(|d| Some(d.domain.at(unit))).collect()
+        let mut point = dimensions.map(|d| Some(d.domain.at(unit))).collect();
+        study.space().prune(&mut point);
+        point
     };
     let (low, high) = (point(0.0), point(0.9));
     let wrong = Event::Proposed {
