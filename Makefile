@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-studies lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -17,7 +17,7 @@ down: ## stop the cluster of `make up`
 
 build: web ## build the programs into target/release, and the web page
 	@scripts/ensure-toolchain
-	@cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task
+	@cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-operator --bin muster-executor --bin muster-task
 
 web: ## build the web page into web/dist
 	@scripts/build-web
@@ -27,9 +27,9 @@ test: web ## run every test
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_CHROMIUM=$$(scripts/ensure-chromium) && node=$$(scripts/ensure-node) && MUSTER_NVRTC=$$(scripts/ensure-nvrtc) && \
 	MUSTER_ONNX_PYTHON=$$(scripts/ensure-onnxruntime) && MUSTER_HELM=$$(scripts/ensure-helm) && \
-	MUSTER_S3_PYTHON=$$(scripts/ensure-s3) && MUSTER_MLFLOW_PYTHON=$$(scripts/ensure-mlflow) && MUSTER_MPIRUN=$$(scripts/ensure-mpi) && \
+	MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes || true) && MUSTER_S3_PYTHON=$$(scripts/ensure-s3) && MUSTER_MLFLOW_PYTHON=$$(scripts/ensure-mlflow) && MUSTER_MPIRUN=$$(scripts/ensure-mpi) && \
 	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch --installed || true) && \
-	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM MUSTER_NVRTC MUSTER_ONNX_PYTHON MUSTER_HELM MUSTER_S3_PYTHON && \
+	export MUSTER_POSTGRES_BIN MUSTER_CHROMIUM MUSTER_NVRTC MUSTER_ONNX_PYTHON MUSTER_HELM MUSTER_KUBERNETES MUSTER_S3_PYTHON && \
 	export MUSTER_MLFLOW_PYTHON MUSTER_MPIRUN MUSTER_TORCH_PYTHON && \
 	MUSTER_DATASETS=$$(dirname "$$dataset") PATH="$$node:$$PATH" scripts/run-tests
 
@@ -53,6 +53,11 @@ bench-slicing: ## what turns take (a hundred of a running job, to the bit) and w
 bench-search: ## measure the searchers of studies against Optuna's (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain
 	@MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_OPTUNA_PYTHON && cargo bench --locked -p muster-search --bench against_optuna
+
+bench-studies: ## a study of 60 trainings whose scheduler is killed 50 times, against the same one undisturbed
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
+	export MUSTER_POSTGRES_BIN && MUSTER_DATASETS=$$(dirname "$$dataset") cargo nextest run --locked -p muster-e2e --test studies_killed --run-ignored only --no-capture
 
 lint: ## rustfmt, clippy, the dependency law, tsc and eslint
 	@scripts/ensure-toolchain lint

@@ -1,5 +1,5 @@
-# Sourced by the ensure-* scripts that bring a python3 with packages from PyPI into the user's cache: finds one or makes it, and prints
-# its path. The script that sources this sets
+# Sourced by the ensure-* scripts that bring a python3 with packages from PyPI into the user's cache: finds one or makes it, and leaves
+# its path in the variable `python`. The script that sources this sets
 #   what      what is missing without it, for messages ("PyTorch")
 #   variable  the environment variable that names one the user has (MUSTER_TORCH_PYTHON)
 #   needs     what such a python3 must have ("torch, numpy and safetensors")

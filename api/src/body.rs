@@ -35,6 +35,7 @@ impl Invalid for muster_model::study::StudySpec {
 }
 
 impl Invalid for muster_model::view::StudyExtension {}
+impl Invalid for muster_model::view::Proposal {}
 impl Invalid for muster_model::view::Ask {}
 impl Invalid for muster_model::view::Tell {}
 impl Invalid for muster_model::view::NewTenant {}

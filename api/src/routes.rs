@@ -74,6 +74,7 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(study::export::export))
         .routes(routes!(study::ask::ask))
         .routes(routes!(study::ask::tell))
+        .routes(routes!(study::propose::propose))
         .routes(routes!(cluster::stream))
         .routes(routes!(node::list::list))
         .routes(routes!(node::get::get))

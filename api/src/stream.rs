@@ -63,6 +63,12 @@ impl Wakes {
         });
         Self { turn }
     }
+
+    /// Changes when there may be something new.
+    #[must_use]
+    pub fn follow(&self) -> watch::Receiver<u64> {
+        self.turn.clone()
+    }
 }
 
 async fn listen(
@@ -202,7 +208,7 @@ where
     })?;
     let open = OpenStream::count(app);
     let (sender, receiver) = mpsc::channel(BUFFERED);
-    let mut turn = app.wakes.turn.clone();
+    let mut turn = app.wakes.follow();
     turn.mark_unchanged();
     let followed = follow(Client {
         app: app.clone(),

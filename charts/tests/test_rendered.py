@@ -19,6 +19,7 @@ EXTERNAL = {
     "default": {"Secret/muster-postgres"},
     "production": {
         "Secret/database-logins", "Secret/database-ca", "Secret/muster-join-token", "Secret/sessions-ca", "Secret/tracking-login",
+        "Secret/operator-login",
         "Secret/mirror-login", "Secret/muster-example-com", "PersistentVolumeClaim/imagenet-and-more", "ServiceAccount/scheduler-of-ours",
     },
     "openshift": {"Secret/muster-postgres", "Secret/training-join", "ServiceAccount/default"},
@@ -69,7 +70,8 @@ class Rendered(unittest.TestCase):
             names = [name_of(item) for item in items]
             self.assertEqual(sorted(names), sorted(set(names)), name)
             for item in items:
-                self.assertEqual(item["metadata"]["namespace"], NAMESPACE, name_of(item))
+                where = None if item["kind"].startswith("ClusterRole") else NAMESPACE
+                self.assertEqual(item["metadata"].get("namespace"), where, name_of(item))
                 self.assertLessEqual(len(item["metadata"]["name"]), 63)
 
     def test_nobody_is_root_and_nothing_is_privileged(self):
@@ -79,7 +81,7 @@ class Rendered(unittest.TestCase):
                     self.assertIs(spec["securityContext"]["runAsNonRoot"], True)
                     self.assertEqual(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault")
                     self.assertNotEqual(spec["securityContext"].get("runAsUser"), 0)
-                    self.assertIs(spec["automountServiceAccountToken"], False)
+                    self.assertIs(spec["automountServiceAccountToken"], item["metadata"]["name"].endswith("-operator"))
                     for field in ("hostNetwork", "hostPID", "hostIPC"):
                         self.assertNotIn(field, spec)
                     for container in containers(spec):

@@ -23,6 +23,8 @@ BAD = [
     ({"api": {"resources": {"requests": {"memory": "lots"}}}}, ["/api/resources/requests/memory", "lots"]),
     ({"api": {"resources": {"requests": {"cpu": None}}}}, ["/api/resources/requests", "'cpu'"]),
     ({"api": {"serviceAccount": {"nme": "x"}}}, ["/api/serviceAccount", "'nme'"]),
+    ({"operator": {"enabled": True, "token": {"secret": ""}}}, ["/operator/token/secret"]),
+    ({"operator": {"defaultTenant": "Research"}}, ["/operator/defaultTenant"]),
     ({"scheduler": {"policy": "best"}}, ["/scheduler/policy", "'tiresias'"]),
     ({"scheduler": {"leaseMs": 100}}, ["/scheduler/leaseMs", "want 500"]),
     ({"scheduler": {"heartbeatMs": 6000}}, ["scheduler.heartbeatMs is 6000", "scheduler.leaseMs, which is 10000"]),
@@ -122,7 +124,8 @@ class Values(unittest.TestCase):
             "MUSTER_API_": source("api/src/config.rs") + source("api/src/command/migrate.rs"),
             "MUSTER_SCHEDULER_": source("scheduler/src/config.rs") + source("api/src/command/migrate.rs"),
             "MUSTER_EXECUTOR_": source("executor/src/config.rs"),
-            "MUSTER_LOG": source("api/src/main.rs") + source("scheduler/src/main.rs") + source("executor/src/main.rs"),
+            "MUSTER_OPERATOR_": source("api/operator/src/config.rs"),
+            "MUSTER_LOG": source("api/operator/src/main.rs") + source("api/src/main.rs") + source("scheduler/src/main.rs") + source("executor/src/main.rs"),
         }
         seen = set()
         for name in MATRIX:
@@ -150,7 +153,7 @@ class Values(unittest.TestCase):
 
     def test_images_hold_what_the_chart_runs(self):
         docker = source("docker/Dockerfile")
-        for program in ("muster-api", "muster-scheduler", "muster-executor", "muster-task"):
+        for program in ("muster-api", "muster-scheduler", "muster-operator", "muster-executor", "muster-task"):
             self.assertIn(f"/programs/{program}", docker)
         self.assertIn(" /usr/share/muster/web\n", docker)
         self.assertIn("/usr/share/muster/web", render_case("default"))

@@ -29,6 +29,7 @@ pub struct Cluster {
     options: Options,
     lease_ms: u32,
     quantum_ms: u32,
+    policy: Option<&'static str>,
     server: String,
     client: Option<Client>,
     bucket: Option<Bucket>,
@@ -87,6 +88,17 @@ impl Cluster {
         Self::start_turning(options, LEASE_MS, quantum_ms, None).await
     }
 
+    /// As [`Self::start`], under another policy and without turns.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are printed.
+    pub async fn start_under(options: Options, policy: &'static str) -> Self {
+        let mut cluster = Self::new(options, LEASE_MS, 0, None);
+        cluster.policy = Some(policy);
+        cluster.up_again().await;
+        cluster
+    }
+
     async fn start_with(options: Options, lease_ms: u32, bucket: Option<Bucket>) -> Self {
         Self::start_turning(options, lease_ms, QUANTUM_MS, bucket).await
     }
@@ -97,6 +109,12 @@ impl Cluster {
         quantum_ms: u32,
         bucket: Option<Bucket>,
     ) -> Self {
+        let mut cluster = Self::new(options, lease_ms, quantum_ms, bucket);
+        cluster.up_again().await;
+        cluster
+    }
+
+    fn new(options: Options, lease_ms: u32, quantum_ms: u32, bucket: Option<Bucket>) -> Self {
         let folder = tempfile::Builder::new()
             .prefix("muster-e2e-")
             .tempdir()
@@ -106,18 +124,17 @@ impl Cluster {
             .expect("our own folder");
         let port = free_port();
         let server = format!("http://127.0.0.1:{port}");
-        let mut cluster = Self {
+        Self {
             up: None,
             folder,
             options,
             lease_ms,
             quantum_ms,
+            policy: None,
             server,
             client: None,
             bucket,
-        };
-        cluster.up_again().await;
-        cluster
+        }
     }
 
     /// `muster up` on the same folder, as after a reboot.
@@ -156,6 +173,9 @@ impl Cluster {
             .arg(self.data());
         if let Some(bucket) = &self.bucket {
             command.args(["--checkpoints", &bucket.place]);
+        }
+        if let Some(policy) = self.policy {
+            command.env("MUSTER_SCHEDULER_POLICY", policy);
         }
         let child = command
             .env("MUSTER_SCHEDULER_LEASE_MS", self.lease_ms.to_string())
@@ -429,7 +449,11 @@ impl Process {
 }
 
 /// Below the range from which the system gives ports to whoever asks for any, so that nobody takes it before we do.
-fn free_port() -> u16 {
+///
+/// # Panics
+/// When all are taken.
+#[must_use]
+pub fn free_port() -> u16 {
     let first = 10_000 + u16::try_from(std::process::id() % 20_000).expect("small");
     let mut ports = (first..30_000).chain(10_000..first);
     ports
@@ -438,7 +462,11 @@ fn free_port() -> u16 {
 }
 
 /// A program of this workspace, built with the tests.
-fn program(name: &str) -> PathBuf {
+///
+/// # Panics
+/// When it is not built.
+#[must_use]
+pub fn program(name: &str) -> PathBuf {
     let own = std::env::current_exe().expect("this test's program");
     let folder = own.ancestors().find(|folder| folder.join(name).is_file());
     folder

@@ -4,16 +4,15 @@
 use muster_client::ClientError;
 use muster_e2e::cluster::{Cluster, Options, PATIENCE};
 use muster_e2e::story::no_gpu_was_held_twice;
-use muster_model::id::{JobId, StudyId};
+use muster_e2e::study::{created, finished, sequence, trials};
+use muster_model::id::JobId;
 use muster_model::job::JobPhase;
-use muster_model::study::{StudyPhase, TrialPhase};
+use muster_model::study::TrialPhase;
 use muster_model::view::{StudyView, TrialView};
 use serde_json::{Value, json};
-use std::time::Duration;
 
 const NODES: Options = Options { nodes: 1, slots: 2 };
 const TRIALS: u32 = 9;
-const LOOK: Duration = Duration::from_millis(200);
 
 /// Small trainings of some two seconds an epoch at most, each a job.
 fn document(name: &str) -> Value {
@@ -44,12 +43,12 @@ fn document(name: &str) -> Value {
 async fn a_study_whose_scheduler_is_killed_again_and_again_is_the_same() {
     let mut cluster = Cluster::start(NODES).await;
     bad_documents_are_refused_by_field(&cluster).await;
-    let calm = created(&cluster, "calm").await;
-    let calm = finished(&cluster, calm, || {}).await;
-    let hit = created(&cluster, "hit").await;
+    let calm = created(&cluster, &document("calm")).await;
+    let calm = finished(&cluster, calm, PATIENCE, || {}).await;
+    let hit = created(&cluster, &document("hit")).await;
     let mut kills = 0;
     let mut looks = 0;
-    let hit = finished(&cluster, hit, || {
+    let hit = finished(&cluster, hit, PATIENCE, || {
         looks += 1;
         // Every second or so, at instants that have nothing to do with what goes on.
         if looks % 7 == 3
@@ -71,23 +70,6 @@ async fn a_study_whose_scheduler_is_killed_again_and_again_is_the_same() {
     }
     best_has_its_checkpoint(&cluster, &hit).await;
     cluster.down();
-}
-
-/// What must not depend on when the scheduler died.
-fn sequence(trials: &[TrialView]) -> Vec<Value> {
-    let facts = trials.iter().map(|trial| {
-        json!([
-            trial.number,
-            trial.state,
-            trial.parameters,
-            trial.seed,
-            trial.budget,
-            trial.rung,
-            trial.rungs,
-            trial.best
-        ])
-    });
-    facts.collect()
 }
 
 async fn ended_well(cluster: &Cluster, trials: &[TrialView]) {
@@ -127,32 +109,6 @@ async fn best_has_its_checkpoint(cluster: &Cluster, study: &StudyView) {
     assert!(said.contains(&written.path), "{said}");
     let csv = cluster.client().export_study(study.id, "csv").await;
     assert_eq!(csv.expect("a file").lines().count(), TRIALS as usize + 1);
-}
-
-async fn created(cluster: &Cluster, name: &str) -> StudyId {
-    let study = cluster.client().create_study(&document(name), None).await;
-    study.expect("the document is right").id
-}
-
-async fn trials(cluster: &Cluster, id: StudyId) -> Vec<TrialView> {
-    cluster.client().trials(id, true).await.expect("trials")
-}
-
-/// Waits for the study's end, and does something to the cluster at each look.
-async fn finished(cluster: &Cluster, id: StudyId, mut meanwhile: impl FnMut()) -> StudyView {
-    let mut waited = Duration::ZERO;
-    loop {
-        let study = cluster.client().study(id).await.expect("the study");
-        if study.phase == StudyPhase::Finished {
-            return study;
-        }
-        if waited > PATIENCE {
-            panic!("the study has not finished: {study:#?}");
-        }
-        meanwhile();
-        tokio::time::sleep(LOOK).await;
-        waited += LOOK;
-    }
 }
 
 /// Whatever is wrong with a space is said at submission, with its field and what would be right.

@@ -42,6 +42,9 @@ pub struct Settings {
     /// Bytes of memory to offer [default: all]
     #[arg(long, env = "MUSTER_EXECUTOR_MEMORY_BYTES")]
     pub memory_bytes: Option<u64>,
+    /// Where this node stands: nodes with the same name here are nearer to each other than to others [default: nothing is known]
+    #[arg(long, env = "MUSTER_EXECUTOR_RACK")]
+    pub rack: Option<String>,
     /// Program to run as a task [default: muster-task beside this program]
     #[arg(long, env = "MUSTER_EXECUTOR_TASK_BINARY")]
     pub task_binary: Option<PathBuf>,
@@ -85,6 +88,7 @@ pub struct Config {
     pub cpu_slots: Option<u32>,
     pub cpu_milli: Option<u64>,
     pub memory_bytes: Option<u64>,
+    pub rack: Option<String>,
     pub task_binary: PathBuf,
     pub stop_tasks_on_exit: bool,
     pub cgroup_root: Option<PathBuf>,
@@ -124,6 +128,7 @@ impl Settings {
             cpu_slots: self.cpu_slots.or(weaker.cpu_slots),
             cpu_milli: self.cpu_milli.or(weaker.cpu_milli),
             memory_bytes: self.memory_bytes.or(weaker.memory_bytes),
+            rack: self.rack.or(weaker.rack),
             task_binary: self.task_binary.or(weaker.task_binary),
             stop_tasks_on_exit: self.stop_tasks_on_exit.or(weaker.stop_tasks_on_exit),
             cgroup_root: self.cgroup_root.or(weaker.cgroup_root),
@@ -156,6 +161,7 @@ impl Settings {
             cpu_slots: self.cpu_slots,
             cpu_milli: self.cpu_milli,
             memory_bytes: self.memory_bytes,
+            rack: self.rack,
             task_binary: absolute(self.task_binary.map_or_else(task_binary_beside, Ok)?)?,
             stop_tasks_on_exit: self.stop_tasks_on_exit.unwrap_or(false),
             cgroup_root: self.cgroup_root,
@@ -188,6 +194,11 @@ impl Config {
         }
         if self.cpu_slots == Some(0) {
             return wrong("cpu_slots", "must be at least 1");
+        }
+        if let Some(rack) = &self.rack
+            && !(1..=253).contains(&rack.len())
+        {
+            return wrong("rack", "must have 1 to 253 characters");
         }
         if self.log_part_bytes == 0 {
             return wrong("log_part_bytes", "must be at least 1");

@@ -30,7 +30,8 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         cpu_milli: config.cpu_milli,
         memory_bytes: config.memory_bytes,
     };
-    let capacity = device::discover(wanted);
+    let mut capacity = device::discover(wanted);
+    capacity.rack.clone_from(&config.rack);
     let limits = Limits::discover(config.cgroup_root.as_deref());
     let ledger = Ledger::open(&config.data_dir)?;
     tracing::info!(

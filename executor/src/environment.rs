@@ -90,6 +90,7 @@ mod tests {
             gpus,
             cpu_milli: 0,
             memory_bytes: 0,
+            rack: None,
         }
     }
 

@@ -56,14 +56,22 @@ pub fn append(path: &Path, reports: &[TaskReport]) -> io::Result<()> {
     Ok(())
 }
 
-/// Every report so far.
+/// Gives `take` every report so far, one after the other: a task that has run for weeks has more than should be in memory at once.
 ///
 /// # Errors
 /// If the file cannot be read.
-pub fn all(path: &Path) -> io::Result<Vec<TaskReport>> {
-    let lines = EventTail::default().read(path, Position::default(), usize::MAX)?;
-    let read = lines.reports.iter().map(|line| serde_json::from_str(line));
-    Ok(read.collect::<Result<_, _>>()?)
+pub fn each(path: &Path, mut take: impl FnMut(&TaskReport)) -> io::Result<()> {
+    let (mut tail, mut from) = (EventTail::default(), Position::default());
+    loop {
+        let lines = tail.read(path, from, BLOCK_BYTES)?;
+        for line in &lines.reports {
+            take(&serde_json::from_str(line)?);
+        }
+        if lines.is_all {
+            return Ok(());
+        }
+        from = lines.end;
+    }
 }
 
 /// The reading end; the file is opened once it exists.
@@ -202,6 +210,20 @@ mod tests {
         }
         let lines = EventTail::default().read(&path, Position::default(), 1_000);
         assert_eq!(lines.expect("read").reports, [note("a"), note("b")]);
+    }
+
+    #[test]
+    fn each_is_given_once_over_many_blocks() {
+        let folder = tempfile::tempdir().expect("folder");
+        let path = folder.path().join("events.jsonl");
+        let note = |number: usize| TaskReport::Note {
+            message: format!("{number} {}", "x".repeat(BLOCK_BYTES / 3)),
+        };
+        let all: Vec<TaskReport> = (0..10).map(note).collect();
+        append(&path, &all).expect("appended");
+        let mut given = Vec::new();
+        each(&path, |report| given.push(report.clone())).expect("read");
+        assert_eq!(given, all);
     }
 
     #[test]

@@ -86,7 +86,8 @@ impl Launcher {
                 // The built-in engine looks by itself; for others their shim does.
                 if let (Life::Running(record), Some(_)) = (&entry.life, &entry.launch.spec.command)
                 {
-                    let _ = record.shim.signal(Signal::USR1);
+                    // By a signal that every shim looks up at, an older executor's too, and that would kill none.
+                    let _ = record.shim.signal(Signal::CHILD);
                 }
             }
             Err(error) => {

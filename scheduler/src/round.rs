@@ -114,6 +114,7 @@ async fn commit(
     let mut tx = muster_store::pool::begin(pool).await?;
     // Later than whatever the snapshot saw being released, which `now`, taken before it, may not be.
     let outcome = muster_store::plan::commit(&mut tx, steps, clock::now()).await?;
+    muster_store::origin::tell(&mut tx).await?;
     muster_store::round::insert(&mut tx, record, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(outcome)

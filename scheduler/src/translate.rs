@@ -112,6 +112,7 @@ fn node(node: muster_model::node::Node) -> core::Node {
         up: node.state == muster_model::node::NodeState::Up,
         drained: node.drained,
         seen_ms: Some(unix_ms(node.last_seen_at)),
+        rack: node.capacity.rack,
         gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
         gpu_model: node
             .capacity
@@ -156,6 +157,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         not_before_ms: job.not_before.map(unix_ms),
         workers: job.spec.scale.workers,
         ps_shards,
+        power_of_two: job.spec.scale.power_of_two,
         worker: job.spec.resources.worker,
         ps_shard: job.spec.resources.ps_shard,
         consistency: job.spec.exchange.consistency,
@@ -165,6 +167,9 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         replicated: job.spec.exchange.shard_replicas > 0,
         suspends: job.spec.suspends(),
         exclusive: job.spec.exclusive,
+        trial: loaded
+            .trial
+            .map(|(study, gain)| core::Trial { study, gain }),
         turned_ms: loaded.turned_at.map(unix_ms),
         command: job.spec.command.as_ref().map(|command| command.ends),
         watch: Some(Watch {
@@ -196,6 +201,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
             .collect(),
         trained_s: loaded.trained_s,
         placed_ms: loaded.placed_at.map(unix_ms),
+        restarts: restarts(loaded.restarts),
         waiting: job.waiting,
     }
 }
@@ -212,6 +218,18 @@ fn adaptive(loaded: &store::LoadedJob) -> Option<core::Adaptive> {
             Some(core::Adaptive { noise })
         }
     }
+}
+
+/// Nothing while nothing was measured.
+fn restarts(restarts: store::Restarts) -> Option<core::Restarts> {
+    (restarts != store::Restarts::default()).then_some(core::Restarts {
+        stops: restarts.stops,
+        stop_s: restarts.stop_s,
+        starts: restarts.starts,
+        start_s: restarts.start_s,
+        resumed: restarts.resumed,
+        lost_steps: restarts.lost_steps,
+    })
 }
 
 fn progress(loaded: &store::LoadedJob) -> core::Progress {

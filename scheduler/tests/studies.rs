@@ -85,6 +85,7 @@ async fn trained(store: &Store, document: Value, forgets: bool, turn: usize) -> 
             step: trial.budget,
             values: vec![loss(&trial, trial.budget)],
             state: ToldState::Finished,
+            exhausted: false,
         };
         // What comes twice changes nothing.
         let tell = StudyOrder::Tell { told };
@@ -212,6 +213,7 @@ async fn a_study_is_paused_resumed_and_extended() {
             step: 9,
             values: vec![1.0],
             state: ToldState::Finished,
+            exhausted: false,
         },
     };
     order(&store, id, &[StudyOrder::Pause, finish(0)]).await;
@@ -236,4 +238,25 @@ async fn a_study_is_paused_resumed_and_extended() {
         (StudyPhase::Running, 3, 5)
     );
     assert!(row.finished_at.is_none());
+}
+
+#[tokio::test]
+async fn a_trial_that_can_train_no_further_has_completed() {
+    let store = Store::new().await;
+    let id = store
+        .create_study(document(json!({"trials": 1, "concurrency": 1})))
+        .await;
+    let mut memory = Memory::default();
+    once(&store.pool, &mut memory).await.expect("a pass");
+    let told = Told {
+        trial: 0,
+        step: 1,
+        values: vec![1.0],
+        state: ToldState::Finished,
+        exhausted: true,
+    };
+    order(&store, id, &[StudyOrder::Tell { told }]).await;
+    once(&store.pool, &mut memory).await.expect("a pass");
+    let row = shown(&store, id).await;
+    assert_eq!((row.phase, row.counts.completed), (StudyPhase::Finished, 1));
 }

@@ -4,7 +4,8 @@ use crate::error::ClientError;
 use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::StudyId;
 use muster_model::view::{
-    Ask, Asked, BestTrialView, Page, StudyExtension, StudyView, Tell, TellAnswer, TrialView,
+    Ask, Asked, BestTrialView, Page, Proposal, StudyExtension, StudyView, Tell, TellAnswer,
+    TrialView,
 };
 use reqwest::Method;
 use serde::Serialize;
@@ -83,8 +84,17 @@ impl Client {
         self.post(&["studies", &id.to_string(), "cancel"]).await
     }
 
-    pub async fn extend_study(&self, id: StudyId, trials: u32) -> Result<StudyView, ClientError> {
-        let request = self.request(Method::POST, &["studies", &id.to_string(), "extend"]);
+    /// At most once under `key`, if there is one.
+    pub async fn extend_study(
+        &self,
+        id: StudyId,
+        trials: u32,
+        key: Option<&str>,
+    ) -> Result<StudyView, ClientError> {
+        let mut request = self.request(Method::POST, &["studies", &id.to_string(), "extend"]);
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
         answer(send(request.json(&StudyExtension { trials })).await?).await
     }
 
@@ -98,6 +108,12 @@ impl Client {
         let request = self.request(Method::GET, &["studies", &id.to_string(), "export"]);
         let response = send(request.query(&[("format", format)])).await?;
         response.text().await.map_err(unreachable)
+    }
+
+    /// Trials that a searcher outside has chosen.
+    pub async fn propose(&self, id: StudyId, trials: &Proposal) -> Result<StudyView, ClientError> {
+        let request = self.request(Method::POST, &["studies", &id.to_string(), "propose"]);
+        answer(send(request.json(trials)).await?).await
     }
 
     /// Trials to train outside.

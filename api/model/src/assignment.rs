@@ -7,6 +7,7 @@ use crate::progress::{Evaluation, Sample};
 use crate::spec::JobSpec;
 use crate::task::{Outcome, Role};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 
 /// One task as its node is told of it, and as its process reads it from `task.json` in its folder.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -48,6 +49,9 @@ pub struct Peers {
     /// stand still.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub turn: u64,
+    /// Steps whose checkpoints stay whatever the job's policy, because other jobs begin from them or may yet.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub spared: BTreeSet<u64>,
 }
 
 impl Peers {

@@ -49,6 +49,8 @@ pub enum Kept {
     Best,
     /// The first since a multiple of `keep_every_steps`: at that very step, unless the disk was too slow for it.
     Milestone,
+    /// Another job is to begin from it, or may yet, if it is the end of a trial's rung.
+    Origin,
 }
 
 /// What retention looks at.

@@ -2,8 +2,9 @@
 //!
 //! Users state intents (`Intent`); only the scheduler moves a job from state to state, through [`JobState::apply`].
 
-use crate::id::{JobId, TenantId, UserId};
+use crate::id::{JobId, NodeId, TenantId, UserId};
 use crate::spec::JobSpec;
+use crate::task::Role;
 use crate::wait::Waiting;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
@@ -99,12 +100,27 @@ pub enum AfterStop {
     Requeue {
         cause: RequeueCause,
     },
+    /// To start again from its checkpoint on these GPUs, which are kept for it until then.
+    Move {
+        to: Vec<Seat>,
+    },
     Pause,
     Succeed,
     Fail {
         reason: String,
     },
     Cancel,
+}
+
+/// Where one task of a job that moves will be.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Seat {
+    pub role: Role,
+    pub node: NodeId,
+    /// Indices of the node's GPUs or CPU slots.
+    pub gpus: Vec<u32>,
 }
 
 /// Why a job left its GPUs although it wants to go on.
@@ -335,7 +351,8 @@ impl JobPhase {
 }
 
 impl AfterStop {
-    /// A later order replaces a weaker one: an end (cancel, fail, succeed) is final, a pause outranks a requeue.
+    /// A later order replaces a weaker one: an end (cancel, fail, succeed) is final, a pause outranks a requeue, and a place that is lost
+    /// leaves of a move a requeue.
     fn outranked_by(self, later: Self) -> Self {
         if later.rank() > self.rank() {
             later
@@ -346,17 +363,18 @@ impl AfterStop {
 
     fn rank(&self) -> u8 {
         match self {
-            Self::Requeue { .. } => 0,
-            Self::Pause => 1,
-            Self::Cancel => 2,
-            Self::Fail { .. } => 3,
-            Self::Succeed => 4,
+            Self::Move { .. } => 0,
+            Self::Requeue { .. } => 1,
+            Self::Pause => 2,
+            Self::Cancel => 3,
+            Self::Fail { .. } => 4,
+            Self::Succeed => 5,
         }
     }
 
     fn state(self) -> JobState {
         match self {
-            Self::Requeue { .. } => JobState::Queued,
+            Self::Requeue { .. } | Self::Move { .. } => JobState::Queued,
             Self::Pause => JobState::Paused,
             Self::Succeed => JobState::Succeeded,
             Self::Fail { reason } => JobState::Failed { reason },

@@ -27,6 +27,9 @@ pub struct Capacity {
     pub gpus: Vec<Gpu>,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
+    /// Nodes with the same name here are nearer to each other than to others; `None`: nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

@@ -149,6 +149,16 @@ fn every_broken_rule_names_field_value_and_remedy() {
             "256",
         ),
         (
+            "scale: { workers: { min: 2, max: 6 }, power_of_two: true }",
+            "scale.workers.max",
+            "6",
+        ),
+        (
+            "scale: { workers: { min: 3, max: 8 }, power_of_two: true }",
+            "scale.workers.min",
+            "3",
+        ),
+        (
             "scale: { ps_shards: { min: 1, max: 2000 } }",
             "scale.ps_shards.max",
             "2000",

@@ -1,10 +1,12 @@
 //! The whole state × event matrix of jobs and of tasks, as golden files. A changed line is a changed promise.
 //! `UPDATE_GOLDEN=1 cargo test -p muster-model` writes them anew.
 
-use muster_model::job::{AfterStop, JobEvent, JobState, RequeueCause};
-use muster_model::task::{Outcome, TaskEvent, TaskState};
+use muster_model::id::NodeId;
+use muster_model::job::{AfterStop, JobEvent, JobState, RequeueCause, Seat};
+use muster_model::task::{Outcome, Role, TaskEvent, TaskState};
 use std::fmt::Write as _;
 use std::path::Path;
+use uuid::Uuid;
 
 #[test]
 fn job_states_change_only_as_the_matrix_says() {
@@ -120,6 +122,13 @@ fn ends() -> Vec<AfterStop> {
     vec![
         AfterStop::Requeue {
             cause: RequeueCause::Resize,
+        },
+        AfterStop::Move {
+            to: vec![Seat {
+                role: Role::Worker { rank: 0 },
+                node: NodeId(Uuid::nil()),
+                gpus: vec![1],
+            }],
         },
         AfterStop::Pause,
         AfterStop::Succeed,

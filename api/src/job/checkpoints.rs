@@ -9,7 +9,7 @@ use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
 use muster_model::view::{CheckpointView, Page};
-use muster_store::{checkpoint, job};
+use muster_store::{checkpoint, job, origin};
 
 /// List a job's checkpoints, newest first
 ///
@@ -30,8 +30,9 @@ pub async fn checkpoints(
         .await?
         .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
     let rows = checkpoint::list(&mut tx, id).await?;
+    let spared = origin::spared_of(&mut tx, id).await?;
     Ok(Json(Page {
-        items: wire::checkpoints(rows, &job.job.spec.checkpoint),
+        items: wire::checkpoints(rows, &job.job.spec.checkpoint, &spared),
         next: None,
     }))
 }

@@ -1,6 +1,6 @@
 //! `POST /jobs/{id}/continue`.
 
-use super::intent;
+use super::intent::Wanted;
 use crate::auth::Caller;
 use crate::problem::Refusal;
 use crate::query::{Named, Params};
@@ -15,7 +15,7 @@ use muster_model::view::JobView;
 /// Let a suspended job go on
 ///
 /// Its workers go on from the step at which they stand still, on the GPUs that they had, as soon as those are free. Of a job that is not
-/// suspended this changes nothing.
+/// suspended by its owner this changes nothing.
 #[utoipa::path(
     post, path = "/jobs/{id}/continue", operation_id = "continueJob", tag = "jobs",
     params(("id" = JobId, Path, description = "The job")),
@@ -28,5 +28,11 @@ pub async fn go_on(
     Named(id): Named<JobId>,
     Params(()): Params<()>,
 ) -> Result<(StatusCode, Json<JobView>), Refusal> {
-    intent::state(&app, &caller, id, "continue", Intent::Run).await
+    let wanted = Wanted {
+        verb: "continue",
+        intent: Intent::Run,
+        fits: |_, intent| intent == Intent::Suspend,
+        unfit: |_| Ok(()),
+    };
+    wanted.state(&app, &caller, id).await
 }

@@ -8,10 +8,11 @@ use crate::state::App;
 use axum::Json;
 use axum::http::StatusCode;
 use muster_model::id::JobId;
-use muster_model::job::Intent;
+use muster_model::job::{Intent, JobPhase};
 use muster_model::view::JobView;
 use muster_store::StoreError;
 use muster_store::job::{self, IntentOutcome};
+use muster_store::pool::Transaction;
 
 /// `verb` is what the user called it.
 pub async fn state(
@@ -21,30 +22,69 @@ pub async fn state(
     verb: &str,
     wanted: Intent,
 ) -> Result<(StatusCode, Json<JobView>), Refusal> {
-    let missing = || Refusal::not_found(format!("job {id}"));
-    let mut tx = app.begin(caller).await?;
-    match job::set_intent(&mut tx, id, wanted, clock::now()).await? {
-        IntentOutcome::Changed | IntentOutcome::Unchanged => {}
-        IntentOutcome::Refused { phase, .. } if phase.is_terminal() => {
-            let detail = format!(
-                "the job is {}; {verb} needs queued, starting, running, suspended, stopping or paused",
-                phase.as_str()
-            );
-            return Err(Refusal::new(Kind::WrongPhase, detail));
-        }
-        IntentOutcome::Refused { phase, .. } => {
-            let detail = format!(
-                "the job is {} and being cancelled, which is final; {verb} comes too late",
-                phase.as_str()
-            );
-            return Err(Refusal::new(Kind::WrongPhase, detail));
-        }
-        IntentOutcome::NotFound => return Err(missing()),
+    let wanted = Wanted {
+        verb,
+        intent: wanted,
+        fits: |_, _| true,
+        unfit: |_| Ok(()),
+    };
+    wanted.state(app, caller, id).await
+}
+
+/// An intent that is meant for some jobs only.
+pub struct Wanted<'a> {
+    pub verb: &'a str,
+    pub intent: Intent,
+    /// By phase and present intent.
+    pub fits: fn(JobPhase, Intent) -> bool,
+    /// What is said of another; nothing, if it stays as it is.
+    pub unfit: fn(JobPhase) -> Result<(), Refusal>,
+}
+
+impl Wanted<'_> {
+    pub async fn state(
+        self,
+        app: &App,
+        caller: &Caller,
+        id: JobId,
+    ) -> Result<(StatusCode, Json<JobView>), Refusal> {
+        let tx = app.begin(caller).await?;
+        self.state_in(tx, caller, id).await
     }
-    let row = job::get(&mut tx, id).await?.ok_or_else(missing)?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok((
-        StatusCode::ACCEPTED,
-        Json(wire::job(row, &caller.tenant_name)),
-    ))
+
+    /// As [`Self::state`], in a transaction that has read of the job already.
+    pub async fn state_in(
+        self,
+        mut tx: Transaction,
+        caller: &Caller,
+        id: JobId,
+    ) -> Result<(StatusCode, Json<JobView>), Refusal> {
+        let verb = self.verb;
+        let missing = || Refusal::not_found(format!("job {id}"));
+        match job::set_intent_where(&mut tx, id, self.intent, self.fits, clock::now()).await? {
+            IntentOutcome::Unfit { phase } => (self.unfit)(phase)?,
+            IntentOutcome::Changed | IntentOutcome::Unchanged => {}
+            IntentOutcome::Refused { phase, .. } if phase.is_terminal() => {
+                let detail = format!(
+                    "the job is {}; {verb} needs queued, starting, running, suspended, stopping or paused",
+                    phase.as_str()
+                );
+                return Err(Refusal::new(Kind::WrongPhase, detail));
+            }
+            IntentOutcome::Refused { phase, .. } => {
+                let detail = format!(
+                    "the job is {} and being cancelled, which is final; {verb} comes too late",
+                    phase.as_str()
+                );
+                return Err(Refusal::new(Kind::WrongPhase, detail));
+            }
+            IntentOutcome::NotFound => return Err(missing()),
+        }
+        let row = job::get(&mut tx, id).await?.ok_or_else(missing)?;
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok((
+            StatusCode::ACCEPTED,
+            Json(wire::job(row, &caller.tenant_name)),
+        ))
+    }
 }

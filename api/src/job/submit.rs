@@ -1,6 +1,6 @@
 //! `POST /jobs`: the document is read, checked, and kept; the next round sees it.
 
-use super::wire;
+use super::{origin, wire};
 use crate::auth::Caller;
 use crate::body::Document;
 use crate::clock;
@@ -49,7 +49,8 @@ impl FromQuery for SubmitParams {
 /// Submit a job
 ///
 /// The same document in JSON or YAML. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the
-/// first, with the header `Idempotency-Replayed: true`, and submits nothing.
+/// first, with the header `Idempotency-Replayed: true`, and submits nothing. With `from` the job begins from a checkpoint of another
+/// job of the tenant, its newest if no step is named.
 #[utoipa::path(
     post, path = "/jobs", operation_id = "submitJob", tag = "jobs",
     params(
@@ -71,13 +72,17 @@ pub async fn submit(
     caller: Caller,
     Params(params): Params<SubmitParams>,
     headers: HeaderMap,
-    document: Document<JobSpec>,
+    mut document: Document<JobSpec>,
 ) -> Result<Response, Refusal> {
     let key = key(&headers)?;
     if let Err(errors) = document.value.validate() {
         return Err(Refusal::of_fields(Kind::InvalidJob, errors));
     }
     if params.dry_run {
+        if document.value.from.is_some() {
+            let mut tx = app.begin(&caller).await?;
+            origin::resolve(&mut tx, &mut document.value).await?;
+        }
         let job = wire::job(
             wire::submitted(imagined(&caller, document.value), &caller.user_name),
             &caller.tenant_name,
@@ -91,6 +96,9 @@ pub async fn submit(
         spec: document.value,
     };
     let Some(key) = key else {
+        if new.spec.from.is_some() {
+            return of_another(&app, &caller, new).await;
+        }
         let mut conn = app.pool.acquire().await.map_err(StoreError::from)?;
         let stored = job::submit(&mut conn, &new, clock::now()).await?;
         // Given back before the answer is written: others wait for it.
@@ -98,7 +106,17 @@ pub async fn submit(
         let (id, body) = written(&caller, stored);
         return Ok(created(&app, id, body));
     };
-    once(&app, &caller, &key, &document.bytes, &new).await
+    once(&app, &caller, &key, &document.bytes, new).await
+}
+
+/// Submits what begins from another job's checkpoint, which is looked at in the same transaction.
+async fn of_another(app: &App, caller: &Caller, mut new: NewJob) -> Result<Response, Refusal> {
+    let mut tx = app.begin(caller).await?;
+    origin::resolve(&mut tx, &mut new.spec).await?;
+    let stored = job::insert(&mut tx, &new, clock::now()).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let (id, body) = written(caller, stored);
+    Ok(created(app, id, body))
 }
 
 /// Submits what was not submitted under this key before.
@@ -107,7 +125,7 @@ async fn once(
     caller: &Caller,
     key: &str,
     document: &[u8],
-    new: &NewJob,
+    mut new: NewJob,
 ) -> Result<Response, Refusal> {
     let (tenant, now) = (caller.tenant_id, clock::now());
     let hash = Sha256::digest(document).into();
@@ -122,7 +140,8 @@ async fn once(
             return Err(Refusal::new(Kind::KeyReused, detail));
         }
     }
-    let stored = job::insert(&mut tx, new, now).await?;
+    origin::resolve(&mut tx, &mut new.spec).await?;
+    let stored = job::insert(&mut tx, &new, now).await?;
     let (id, body) = written(caller, stored);
     idempotency::store(&mut tx, tenant, key, StatusCode::CREATED.as_u16(), &body).await?;
     tx.commit().await.map_err(StoreError::from)?;

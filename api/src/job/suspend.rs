@@ -1,6 +1,6 @@
 //! `POST /jobs/{id}/suspend`.
 
-use super::intent;
+use super::intent::Wanted;
 use crate::auth::Caller;
 use crate::problem::{Kind, Refusal};
 use crate::query::{Named, Params};
@@ -33,19 +33,22 @@ pub async fn suspend(
     let mut tx = app.begin(&caller).await?;
     let row = job::get(&mut tx, id).await?;
     let row = row.ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
-    drop(tx);
-    let phase = row.job.state.phase();
     if !row.job.spec.suspends() {
         let detail = "the job's workers do not all wait for each other in every step, so that they cannot stand still at one: suspend needs \
                       a command, or exchange.consistency bsp without backup workers and no gossip; pause works for every job";
         return Err(Refusal::new(Kind::WrongPhase, detail.to_owned()));
     }
-    if !matches!(phase, JobPhase::Running | JobPhase::Suspended) {
-        let detail = format!(
-            "the job is {}; suspend needs running, as only processes that are there can stand still",
-            phase.as_str()
-        );
-        return Err(Refusal::new(Kind::WrongPhase, detail));
-    }
-    intent::state(&app, &caller, id, "suspend", Intent::Suspend).await
+    let wanted = Wanted {
+        verb: "suspend",
+        intent: Intent::Suspend,
+        fits: |phase, _| matches!(phase, JobPhase::Running | JobPhase::Suspended),
+        unfit: |phase| {
+            let detail = format!(
+                "the job is {}; suspend needs running, as only processes that are there can stand still",
+                phase.as_str()
+            );
+            Err(Refusal::new(Kind::WrongPhase, detail))
+        },
+    };
+    wanted.state_in(tx, &caller, id).await
 }

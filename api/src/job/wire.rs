@@ -1,6 +1,6 @@
 //! How rows of the store are shown.
 
-use muster_model::checkpoint::{Candidate, Checkpoint};
+use muster_model::checkpoint::{Candidate, Checkpoint, Kept};
 use muster_model::job::{Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::CheckpointPolicy;
@@ -12,6 +12,7 @@ use muster_model::wait::Waiting;
 use muster_store::event::StoredEvent;
 use muster_store::job::JobRow;
 use muster_store::task::TaskRow;
+use std::collections::BTreeSet;
 use time::OffsetDateTime;
 
 /// `tenant` is the name of the one that owns it.
@@ -64,9 +65,11 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         submitted_at,
         started_at,
         finished_at,
-        trial: row
-            .trial
-            .map(|(study_id, number)| TrialRef { study_id, number }),
+        trial: row.trial.map(|(study_id, number, state)| TrialRef {
+            study_id,
+            number,
+            state,
+        }),
         spec,
     }
 }
@@ -124,20 +127,24 @@ pub fn evaluation((at, evaluation): (OffsetDateTime, Evaluation)) -> EvaluationV
     EvaluationView { at, evaluation }
 }
 
-/// All of a job, with why they stay by its policy.
-pub fn checkpoints(checkpoints: Vec<Checkpoint>, policy: &CheckpointPolicy) -> Vec<CheckpointView> {
+/// All of a job, with why they stay: by its policy, or because they are `spared`.
+pub fn checkpoints(
+    checkpoints: Vec<Checkpoint>,
+    policy: &CheckpointPolicy,
+    spared: &BTreeSet<u64>,
+) -> Vec<CheckpointView> {
     let retained = checkpoints.iter().filter(|one| one.retained);
     let kept = policy.kept(retained.map(|one| Candidate::from(&one.written)));
     let view = |mut checkpoint: Checkpoint| {
         if !checkpoint.retained {
             checkpoint.written.files.clear();
         }
-        let reasons = kept
-            .get(&checkpoint.written.step)
-            .filter(|_| checkpoint.retained);
+        let step = checkpoint.written.step;
+        let reasons = kept.get(&step).cloned().unwrap_or_default().into_iter();
+        let reasons = reasons.chain(spared.contains(&step).then_some(Kept::Origin));
         CheckpointView {
             id: checkpoint.id,
-            kept: reasons.cloned().unwrap_or_default(),
+            kept: reasons.filter(|_| checkpoint.retained).collect(),
             written: checkpoint.written,
             retained: checkpoint.retained,
         }

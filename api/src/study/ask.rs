@@ -20,8 +20,10 @@ use std::time::Duration;
 
 const MOST: usize = 1000;
 const LONGEST_WAIT_S: u32 = 20;
-/// Between two looks for a trial: few milliseconds at first.
-const LOOKS_MS: (u64, u64) = (2, 100);
+/// Between two looks for a trial at least: few milliseconds at first.
+const APART_MS: (u64, u64) = (2, 100);
+/// Without a wake-up who waits looks this often: a wake-up may be lost with its sender.
+const IDLE: Duration = Duration::from_secs(2);
 
 /// Ask for trials to train outside
 ///
@@ -48,25 +50,34 @@ pub async fn ask(
     }
     let began = clock::monotonic();
     let patience = Duration::from_secs(wait_s.into());
-    let (mut pause_ms, longest_ms) = LOOKS_MS;
+    let mut woken = app.wakes.follow();
+    let (mut apart_ms, longest_ms) = APART_MS;
+    let mut tx = app.begin(&caller).await?;
+    outside(wire::find(&mut tx, id).await?)?;
     loop {
-        let mut tx = app.begin(&caller).await?;
-        let study = outside(wire::find(&mut tx, id).await?)?;
+        // What happens from here on wakes us.
+        woken.mark_unchanged();
+        let phase = study::phase_of(&mut tx, id).await?;
+        let phase = phase.ok_or_else(|| wire::missing(id))?;
         let trials = trial::ask(&mut tx, id, count, clock::now()).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        let phase = study.phase;
-        if !trials.is_empty() || phase.is_over() || began.elapsed() >= patience {
+        let left = patience.saturating_sub(began.elapsed());
+        if !trials.is_empty() || phase.is_over() || left.is_zero() {
             return Ok(Json(Asked { trials, phase }));
         }
-        tokio::time::sleep(Duration::from_millis(pause_ms)).await;
-        pause_ms = (pause_ms * 2).min(longest_ms);
+        let apart = Duration::from_millis(apart_ms).min(left);
+        tokio::time::sleep(apart).await;
+        let _ = tokio::time::timeout(IDLE.min(left - apart), woken.changed()).await;
+        apart_ms = (apart_ms * 2).min(longest_ms);
+        tx = app.begin(&caller).await?;
     }
 }
 
 /// Tell what came of trials that were trained outside
 ///
 /// Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
-/// ended, changes nothing. The answer names those of the trials that need not be trained on.
+/// ended, changes nothing. A trial that is `finished` has trained to its budget: an earlier `step` is refused, unless it is that of a
+/// rung which has ended. The answer names those of the trials that need not be trained on.
 #[utoipa::path(
     post, path = "/studies/{id}/tell", operation_id = "tellStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")), request_body = Tell,
@@ -99,6 +110,8 @@ pub async fn tell(
                 "one that was not cancelled",
             ));
         }
+        Outcome::Busy { waiting } => return Err(wire::busy(waiting)),
+        Outcome::TooMany { .. } => unreachable!("what is told asks for no trials"),
         Outcome::NotFound => return Err(wire::missing(id)),
     }
     tx.commit().await.map_err(StoreError::from)?;
@@ -142,21 +155,52 @@ fn read(
             continue;
         };
         let values = values(document, &at, result, &mut errors);
-        if result.state == ToldState::Running && result.step.is_none() {
-            let expected = "how far the trial has come, because it trains on";
-            errors.push(error(&format!("{at}.step"), "missing", expected));
+        if let Err(expected) = came(trial, result) {
+            let given = result.step.map(|step| step.to_string());
+            let given = given.as_deref().unwrap_or("missing");
+            errors.push(error(&format!("{at}.step"), given, &expected));
+        }
+        if result.exhausted && result.state != ToldState::Finished {
+            let expected = "false: only a trial that has finished can be exhausted";
+            errors.push(error(&format!("{at}.exhausted"), "true", expected));
         }
         told.push(Told {
             trial: result.trial,
-            step: result.step.unwrap_or(trial.budget),
+            step: result.step.unwrap_or(0),
             values,
             state: result.state,
+            exhausted: result.exhausted,
         });
     }
     if errors.is_empty() {
         Ok(told)
     } else {
         Err(errors)
+    }
+}
+
+/// Whether the trial can have come as far as is told; else, what would be right. A result that is sent again, because its answer was
+/// lost, may be about a rung that has ended since then; the search knows it already.
+fn came(trial: &TrialView, result: &TrialResult) -> Result<(), String> {
+    let budget = trial.budget;
+    match (result.state, result.step) {
+        (ToldState::Failed, _) | (ToldState::Running, Some(_)) => Ok(()),
+        (ToldState::Running, None) => {
+            Err("how far the trial has come, because it trains on".to_owned())
+        }
+        (ToldState::Finished, None) => Err(format!(
+            "how far the trial has trained, such as {budget}, which it was told to: the same result sent again is known by it"
+        )),
+        (ToldState::Finished, Some(step)) => {
+            let ended = trial.rungs.last().is_some_and(|rung| step <= rung.step);
+            let runs = trial.state == TrialPhase::Running;
+            if step >= budget || result.exhausted || ended || !runs {
+                return Ok(());
+            }
+            Err(format!(
+                "at least {budget}, which the trial was told to train; of one that cannot train so far exhausted: true; a point of its curve is told as running"
+            ))
+        }
     }
 }
 

@@ -68,9 +68,7 @@ pub async fn create(
     document: Document<StudySpec>,
 ) -> Result<Response, Refusal> {
     let key = key(&headers)?;
-    if let Err(errors) = document.value.validate() {
-        return Err(Refusal::of_fields(Kind::InvalidStudy, errors));
-    }
+    let document = checked(document).await?;
     if params.dry_run {
         let imagined = imagined(&caller, document.value);
         return Ok((StatusCode::OK, axum::Json(imagined)).into_response());
@@ -117,6 +115,18 @@ pub async fn create(
     }
     tx.commit().await.map_err(StoreError::from)?;
     Ok(answer(StatusCode::CREATED, Some(new.id), body))
+}
+
+/// The document, if it is right. Trying its parameters in its job takes long where both are large, and other requests must not wait.
+async fn checked(document: Document<StudySpec>) -> Result<Document<StudySpec>, Refusal> {
+    let checked = tokio::task::spawn_blocking(move || match document.value.validate() {
+        Ok(_) => Ok(document),
+        Err(errors) => Err(Refusal::of_fields(Kind::InvalidStudy, errors)),
+    });
+    match checked.await {
+        Ok(checked) => checked,
+        Err(broken) => std::panic::resume_unwind(broken.into_panic()),
+    }
 }
 
 fn imagined(caller: &Caller, document: StudySpec) -> StudyView {

@@ -14,7 +14,8 @@ use muster_store::study::{self, Outcome};
 
 /// Delete a study that is over
 ///
-/// It disappears from lists, and the jobs of its trials with it; their files stay where they are.
+/// It disappears from lists, and the jobs of its trials with it; their files stay where they are. What was ordered before
+/// comes first: until the scheduler has taken it in, the study is not deleted.
 #[utoipa::path(
     delete, path = "/studies/{id}", operation_id = "deleteStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")),
@@ -38,6 +39,8 @@ pub async fn delete(
             "delete",
             "finished or cancelled: cancel it first",
         )),
+        Outcome::Busy { waiting } => Err(wire::busy(waiting)),
+        Outcome::TooMany { .. } => unreachable!("a deletion asks for no trials"),
         Outcome::NotFound => Err(wire::missing(id)),
     }
 }

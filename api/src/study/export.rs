@@ -5,17 +5,19 @@ use crate::auth::Caller;
 use crate::problem::Refusal;
 use crate::query::{FromQuery, Named, Params, Query};
 use crate::state::App;
+use axum::body::Body;
 use axum::extract::State;
 use axum::http::header::{CONTENT_DISPOSITION, CONTENT_TYPE};
 use axum::response::{IntoResponse, Response};
 use muster_model::id::StudyId;
 use muster_model::study::StudySpec;
 use muster_model::view::TrialView;
+use muster_store::StoreError;
 use muster_store::study::trial;
 use serde_json::Value;
 
-/// No study has more.
-const ALL: u32 = 2_000_000;
+/// Trials that are read at once: no more of a study, however large, are in memory while it is sent.
+const PAGE: u32 = 200;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Format {
@@ -64,27 +66,89 @@ pub async fn export(
 ) -> Result<Response, Refusal> {
     let mut tx = app.begin(&caller).await?;
     let study = wire::find(&mut tx, id).await?;
-    let curves = params.format == Format::Json;
-    let trials = trial::list(&mut tx, id, None, curves, None, ALL).await?;
     drop(tx);
-    let (kind, ending, body) = match params.format {
-        Format::Csv => (
-            "text/csv; charset=utf-8",
-            "csv",
-            csv(&study.document, &trials),
-        ),
-        Format::Json => {
-            let text = serde_json::to_string(&trials).expect("trials are JSON");
-            ("application/json", "json", text)
-        }
+    let (kind, ending) = match params.format {
+        Format::Csv => ("text/csv; charset=utf-8", "csv"),
+        Format::Json => ("application/json", "json"),
     };
     let name = format!("attachment; filename=\"{}.{ending}\"", study.document.name);
     let headers = [(CONTENT_TYPE, kind.to_owned()), (CONTENT_DISPOSITION, name)];
+    let file = File {
+        app,
+        caller,
+        id,
+        document: study.document,
+        format: params.format,
+        next: Next::First,
+    };
+    let body = Body::from_stream(futures::stream::try_unfold(file, File::more));
     Ok((headers, body).into_response())
 }
 
-/// A line a trial: what is known of it, its parameters by name, its objectives by metric. Missing values are empty.
-fn csv(document: &StudySpec, trials: &[TrialView]) -> String {
+/// A file on its way. Each page is read in a transaction of its own, so that a slow client holds none open.
+struct File {
+    app: App,
+    caller: Caller,
+    id: StudyId,
+    document: StudySpec,
+    format: Format,
+    next: Next,
+}
+
+#[derive(Clone, Copy)]
+enum Next {
+    First,
+    /// Trials after this one.
+    After(u32),
+    Nothing,
+}
+
+impl File {
+    /// The next piece of the file, with what is left. A store that fails ends the body before its end, which clients see.
+    async fn more(mut self) -> Result<Option<(String, Self)>, StoreError> {
+        let after = match self.next {
+            Next::First => None,
+            Next::After(number) => Some(number),
+            Next::Nothing => return Ok(None),
+        };
+        let curves = self.format == Format::Json;
+        let mut tx = self.app.begin(&self.caller).await?;
+        let trials = trial::list(&mut tx, self.id, None, curves, after, PAGE).await?;
+        drop(tx);
+        let is_last = trials.len() < PAGE as usize;
+        let text = match self.format {
+            Format::Csv => csv(&self.document, &trials, after.is_none()),
+            Format::Json => json(&trials, after.is_none(), is_last),
+        };
+        self.next = match trials.last() {
+            Some(last) if !is_last => Next::After(last.number),
+            _ => Next::Nothing,
+        };
+        Ok(Some((text, self)))
+    }
+}
+
+/// A part of a list.
+fn json(trials: &[TrialView], is_first: bool, is_last: bool) -> String {
+    let mut text = String::new();
+    let mut comma = if is_first { "[" } else { "," };
+    for trial in trials {
+        text.push_str(comma);
+        text.push_str(&serde_json::to_string(trial).expect("a trial is JSON"));
+        comma = ",";
+    }
+    if is_last {
+        text.push_str(if is_first && trials.is_empty() {
+            "[]"
+        } else {
+            "]"
+        });
+    }
+    text
+}
+
+/// The names of the columns.
+fn header(document: &StudySpec) -> String {
     let parameters = &document.search.parameters;
     let fixed = [
         "number",
@@ -102,7 +166,18 @@ fn csv(document: &StudySpec, trials: &[TrialView]) -> String {
     header.extend(parameters.iter().map(|one| quoted(&one.name)));
     let objectives = document.search.objectives.iter();
     header.extend(objectives.map(|one| quoted(&one.metric)));
-    let mut text = header.join(",") + "\n";
+    header.join(",") + "\n"
+}
+
+/// A line a trial: what is known of it, its parameters by name, its objectives by metric. Missing values are empty. The names of the
+/// columns come before the first.
+fn csv(document: &StudySpec, trials: &[TrialView], is_first: bool) -> String {
+    let parameters = &document.search.parameters;
+    let mut text = if is_first {
+        header(document)
+    } else {
+        String::new()
+    };
     for trial in trials {
         let maybe = |value: Option<String>| value.unwrap_or_default();
         let mut row = vec![
@@ -155,7 +230,13 @@ fn quoted(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::quoted;
+    use super::{json, quoted};
+
+    #[test]
+    fn pages_of_no_trials_make_a_list_too() {
+        assert_eq!(json(&[], true, true), "[]");
+        assert_eq!(json(&[], false, true), "]");
+    }
 
     #[test]
     fn texts_stay_in_their_cell_and_are_no_formulas() {

@@ -7,6 +7,7 @@ pub mod delete;
 pub mod export;
 pub mod get;
 pub mod list;
+pub mod propose;
 pub mod steer;
 pub mod trials;
 mod wire;

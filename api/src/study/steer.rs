@@ -4,18 +4,22 @@ use super::wire;
 use crate::auth::Caller;
 use crate::body::Document;
 use crate::clock;
+use crate::job::submit::{KEPT, REPLAYED, key};
 use crate::problem::{Kind, Refusal};
 use crate::query::{Named, Params};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
 use muster_model::id::StudyId;
-use muster_model::spec::FieldError;
 use muster_model::study::{MAX_TRIALS, StudyOrder};
 use muster_model::view::{StudyExtension, StudyView};
-use muster_store::StoreError;
+use muster_store::idempotency::{self, Claim};
 use muster_store::study::{self, Outcome};
+use muster_store::{PgConnection, StoreError};
+use sha2::{Digest as _, Sha256};
 
 type Stated = Result<(StatusCode, Json<StudyView>), Refusal>;
 
@@ -53,10 +57,16 @@ pub async fn resume(
 
 /// Give a study more trials
 ///
-/// One that has finished goes on.
+/// One that has finished goes on; one that was told to end, even if some of its trials still run, does not. A request with an
+/// `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
+/// gives nothing more.
 #[utoipa::path(
     post, path = "/studies/{id}/extend", operation_id = "extendStudy", tag = "studies",
-    params(("id" = StudyId, Path, description = "The study")), request_body = StudyExtension,
+    params(
+        ("id" = StudyId, Path, description = "The study"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each extension"),
+    ),
+    request_body = StudyExtension,
     responses((status = 202, description = "Stated; the scheduler obeys", body = StudyView)),
 )]
 pub async fn extend(
@@ -64,24 +74,52 @@ pub async fn extend(
     caller: Caller,
     Named(id): Named<StudyId>,
     Params(()): Params<()>,
+    headers: HeaderMap,
     body: Document<StudyExtension>,
-) -> Stated {
+) -> Result<Response, Refusal> {
+    let key = key(&headers)?;
     let trials = body.value.trials;
+    let (tenant, now) = (caller.tenant_id, clock::now());
     let mut tx = app.begin(&caller).await?;
-    let limit = wire::shown(&mut tx, &caller, id).await?.trials.limit;
-    let most = MAX_TRIALS.saturating_sub(limit);
-    if !(1..=most).contains(&trials) {
-        let error = FieldError {
-            field: "trials".to_owned(),
-            value: trials.to_string(),
-            expected: format!(
-                "1 to {most}: a study has {MAX_TRIALS} trials at most, and this one may have {limit}"
-            ),
-        };
-        return Err(Refusal::of_fields(Kind::InvalidBody, vec![error]));
+    if let Some(key) = &key {
+        let hash = Sha256::new()
+            .chain_update("extend")
+            .chain_update(id.to_string())
+            .chain_update(&body.bytes);
+        let hash = hash.finalize().into();
+        match idempotency::claim(&mut tx, tenant, key, &hash, now, now + KEPT).await? {
+            Claim::New => {}
+            Claim::Replay { status, body } => return Ok(replayed(status, body)),
+            Claim::Mismatch => {
+                let detail = format!(
+                    "the key {key:?} was sent with another request before; send a new key with a new extension"
+                );
+                return Err(Refusal::new(Kind::KeyReused, detail));
+            }
+        }
     }
-    drop(tx);
-    state(&app, &caller, id, "extend", StudyOrder::Extend { trials }).await
+    if trials == 0 {
+        let limit = wire::shown(&mut tx, &caller, id).await?.trials.limit;
+        return Err(wire::too_many(0, limit, MAX_TRIALS.saturating_sub(limit)));
+    }
+    let order = StudyOrder::Extend { trials };
+    let shown = stated(&mut tx, &caller, id, "extend", order).await?;
+    if let Some(key) = &key {
+        let body = serde_json::to_string(&shown).expect("a study is JSON");
+        let status = StatusCode::ACCEPTED.as_u16();
+        idempotency::store(&mut tx, tenant, key, status, &body).await?;
+    }
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok((StatusCode::ACCEPTED, Json(shown)).into_response())
+}
+
+fn replayed(status: u16, body: String) -> Response {
+    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::ACCEPTED);
+    let headers = [
+        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
+        (REPLAYED, HeaderValue::from_static("true")),
+    ];
+    (status, headers, body).into_response()
 }
 
 /// End a study
@@ -103,15 +141,32 @@ pub async fn cancel(
 
 async fn state(app: &App, caller: &Caller, id: StudyId, verb: &str, order: StudyOrder) -> Stated {
     let mut tx = app.begin(caller).await?;
-    match study::order(&mut tx, id, &[order], clock::now()).await? {
+    let shown = stated(&mut tx, caller, id, verb, order).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok((StatusCode::ACCEPTED, Json(shown)))
+}
+
+/// States it; the caller commits.
+async fn stated(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: StudyId,
+    verb: &str,
+    order: StudyOrder,
+) -> Result<StudyView, Refusal> {
+    let asked = match order {
+        StudyOrder::Extend { trials } => trials,
+        _ => 0,
+    };
+    match study::order(conn, id, &[order], clock::now()).await? {
         Outcome::Done => {}
+        Outcome::TooMany { limit, most } => return Err(wire::too_many(asked, limit, most)),
+        Outcome::Busy { waiting } => return Err(wire::busy(waiting)),
         Outcome::Refused { phase } => {
             let needed = "one that is not over";
             return Err(wire::wrong_phase(phase, verb, needed));
         }
         Outcome::NotFound => return Err(wire::missing(id)),
     }
-    let shown = wire::shown(&mut tx, caller, id).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok((StatusCode::ACCEPTED, Json(shown)))
+    wire::shown(conn, caller, id).await
 }

@@ -12,6 +12,9 @@ use muster_model::study::TrialPhase;
 use muster_model::view::{Page, TrialView};
 use muster_store::study::trial;
 
+/// Trials with their curves on one page: a curve may have thousands of points.
+const CURVES: u32 = 100;
+
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct TrialsParams {
@@ -20,7 +23,7 @@ pub struct TrialsParams {
     /// With the learning curve of each.
     #[param(required = false, default = true)]
     pub curves: bool,
-    /// Items on the page.
+    /// Items on the page; with curves never more than 100.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
     /// `continue` of the page before.
@@ -55,6 +58,10 @@ pub async fn trials(
     Named(id): Named<StudyId>,
     Params(params): Params<TrialsParams>,
 ) -> Result<Json<Page<TrialView>>, Refusal> {
+    let limit = match params.curves {
+        true => params.limit.min(CURVES),
+        false => params.limit,
+    };
     let mut tx = app.begin(&caller).await?;
     wire::find(&mut tx, id).await?;
     let rows = trial::list(
@@ -63,12 +70,12 @@ pub async fn trials(
         params.state,
         params.curves,
         params.after,
-        params.limit + 1,
+        limit + 1,
     )
     .await?;
     Ok(Json(query::page(
         rows,
-        params.limit,
+        limit,
         |row| row.number.to_string(),
         |row| row,
     )))

@@ -3,7 +3,8 @@
 use crate::auth::Caller;
 use crate::problem::{Kind, Refusal};
 use muster_model::id::StudyId;
-use muster_model::study::StudyPhase;
+use muster_model::spec::FieldError;
+use muster_model::study::{MAX_TRIALS, StudyPhase};
 use muster_model::view::StudyView;
 use muster_store::PgConnection;
 use muster_store::study::{self, StudyRow};
@@ -38,6 +39,32 @@ pub fn missing(id: StudyId) -> Refusal {
 pub fn wrong_phase(phase: StudyPhase, verb: &str, needed: &str) -> Refusal {
     let detail = format!("the study is {}; {verb} needs {needed}", phase.as_str());
     Refusal::new(Kind::WrongPhase, detail)
+}
+
+/// The scheduler has not taken in yet what was said before.
+pub fn busy(waiting: u64) -> Refusal {
+    let detail = format!(
+        "{waiting} orders and results of the study wait for the scheduler; try again in a moment"
+    );
+    Refusal::new(Kind::TooManyRequests, detail).retry_after(1)
+}
+
+/// More trials than a study may have.
+pub fn too_many(asked: u32, limit: u32, most: u32) -> Refusal {
+    let expected = match most {
+        0 => {
+            format!("none: a study has {MAX_TRIALS} trials at most, and this one may have as many")
+        }
+        _ => format!(
+            "1 to {most}: a study has {MAX_TRIALS} trials at most, and this one may have {limit}"
+        ),
+    };
+    let error = FieldError {
+        field: "trials".to_owned(),
+        value: asked.to_string(),
+        expected,
+    };
+    Refusal::of_fields(Kind::InvalidBody, vec![error])
 }
 
 /// The study as it is now.

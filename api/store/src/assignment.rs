@@ -2,6 +2,7 @@
 
 use crate::error::StoreError;
 use crate::number::{unsigned, unsigned32};
+use crate::origin;
 use crate::task::role;
 use muster_model::assignment::{Peer, Peers, TaskLaunch};
 use muster_model::id::NodeId;
@@ -110,11 +111,15 @@ async fn peers(
          where t.job_id = any($1) order by t.job_id, t.role, t.role_index",
         jobs
     )
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
+    let spared = origin::spared(conn, jobs).await?;
     let mut jobs: BTreeMap<Uuid, Peers> = BTreeMap::new();
     for row in rows {
-        let peers = jobs.entry(row.job_id).or_default();
+        let peers = jobs.entry(row.job_id).or_insert_with(|| Peers {
+            spared: spared.get(&row.job_id).cloned().unwrap_or_default(),
+            ..Peers::default()
+        });
         peers.revision = unsigned(row.revision);
         peers.turn = unsigned(row.turn);
         let role = if row.role == "worker" {

@@ -6,14 +6,16 @@
 
 use crate::error::StoreError;
 use crate::event::{self, of_job};
-use crate::number::{unsigned, unsigned32};
+use crate::number::{signed, unsigned, unsigned32};
+use crate::study::trial;
 use crate::wake::{self, Channel};
 use muster_model::event::Event;
 use muster_model::forecast::{Forecast, Interval};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{Intent, Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Sample};
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, Origin};
+use muster_model::study::TrialPhase;
 use muster_model::wait::{Wait, Waiting};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -50,8 +52,8 @@ pub struct JobRow {
     pub forecast: Option<Forecast>,
     /// Newest step that it can continue from.
     pub resume_step: Option<u64>,
-    /// The study that made it, and its number there.
-    pub trial: Option<(StudyId, u32)>,
+    /// The study that made it, its number there, and where that has it.
+    pub trial: Option<(StudyId, u32, TrialPhase)>,
 }
 
 /// Which jobs; empty parts let every job pass.
@@ -73,6 +75,10 @@ pub enum IntentOutcome {
     Refused {
         phase: JobPhase,
         intent: Intent,
+    },
+    /// It is not one of those for which the caller meant it.
+    Unfit {
+        phase: JobPhase,
     },
     NotFound,
 }
@@ -119,6 +125,7 @@ struct Row {
     gpu_s: Option<f64>,
     study_id: Option<Uuid>,
     trial: Option<i32>,
+    trial_state: Option<String>,
 }
 
 /// One text for every query of jobs; `query_as!` takes only literals.
@@ -136,14 +143,15 @@ macro_rules! select_jobs {
                    u.name as user_name, newest.step as "resume_step?", f.made_at as "forecast_at?",
                    f.start_p10 as "start_p10?", f.start_p50 as "start_p50?", f.start_p90 as "start_p90?",
                    f.finish_p10 as "finish_p10?", f.finish_p50 as "finish_p50?", f.finish_p90 as "finish_p90?",
-                   f.gpu_s as "gpu_s?", j.study_id, j.trial
+                   f.gpu_s as "gpu_s?", j.study_id, j.trial, t.state as "trial_state?"
                from job j
                join app_user u on u.id = j.submitted_by
+               left join study_trial t on t.job_id = j.id
                cross join lateral (
                    select count(*) filter (where role = 'worker') as workers,
                           count(*) filter (where role = 'ps_shard') as ps_shards
                    from task
-                   where job_id = j.id and revision = j.revision and phase in ('running', 'stopping')
+                   where job_id = j.id and revision = j.revision and phase in ('running', 'suspending', 'suspended', 'stopping', 'ending')
                ) live
                cross join lateral (
                    select max(step) as step from checkpoint where job_id = j.id and retained
@@ -163,8 +171,9 @@ macro_rules! insert_job {
     ($scope:literal, $job:ident, $event:ident, $now:ident $(,)?) => {
         sqlx::query!(
             "with " + $scope + ", submitted as (
-                 insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, waiting, submitted_at)
-                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12 from scope
+                 insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, waiting, submitted_at,
+                                  origin_job, origin_step)
+                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $16 from scope
              )
              insert into event (at, tenant_id, job_id, kind, body) select $12, $2, $1, $13, $14 from scope",
             $job.id.0,
@@ -180,9 +189,17 @@ macro_rules! insert_job {
             Json(&$job.waiting) as _,
             $now,
             $event.kind(),
-            Json(&$event) as _
+            Json(&$event) as _,
+            $job.spec.from.map(|from| from.job.0),
+            $job.spec.from.map(|from| origin_step(&from))
         )
     };
+}
+
+/// # Panics
+/// When nobody has filled in the step: whoever submits names the checkpoint.
+fn origin_step(from: &Origin) -> i64 {
+    signed(from.step.expect("filled in before the job is stored"))
 }
 
 /// Stores a job and its first event, in one round trip, and returns it as stored.
@@ -282,6 +299,20 @@ pub async fn set_intent(
     wanted: Intent,
     now: OffsetDateTime,
 ) -> Result<IntentOutcome, StoreError> {
+    set_intent_where(conn, id, wanted, |_, _| true, now).await
+}
+
+/// As [`set_intent`], of a job whose phase and present intent are such.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn set_intent_where(
+    conn: &mut PgConnection,
+    id: JobId,
+    wanted: Intent,
+    fits: fn(JobPhase, Intent) -> bool,
+    now: OffsetDateTime,
+) -> Result<IntentOutcome, StoreError> {
     let Some(job) = sqlx::query!(
         r#"select tenant_id, intent, state as "state: Json<JobState>" from job
            where id = $1 and deleted_at is null for no key update"#,
@@ -298,6 +329,9 @@ pub async fn set_intent(
     }
     if intent == wanted {
         return Ok(IntentOutcome::Unchanged);
+    }
+    if !fits(phase, intent) {
+        return Ok(IntentOutcome::Unfit { phase });
     }
     let done = sqlx::query!(
         "update job set intent = $2 where id = $1",
@@ -446,10 +480,9 @@ impl From<Row> for JobRow {
             model_path: row.model_path,
             submitted_by: row.user_name,
             resume_step: row.resume_step.map(unsigned),
-            trial: row
-                .study_id
-                .zip(row.trial)
-                .map(|(study, number)| (study.into(), unsigned32(number))),
+            trial: row.study_id.zip(row.trial).zip(row.trial_state).map(
+                |((study, number), state)| (study.into(), unsigned32(number), trial::phase(&state)),
+            ),
         }
     }
 }

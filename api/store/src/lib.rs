@@ -19,6 +19,7 @@ pub mod log;
 pub mod migrate;
 pub mod node;
 mod number;
+pub mod origin;
 pub mod plan;
 pub mod pool;
 pub mod progress;

@@ -224,6 +224,32 @@ pub(crate) async fn rewind(
     Ok(())
 }
 
+/// A job's chief trains after a start: what that took, and what it has to do once more. Before the series is rewound.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub(crate) async fn started(
+    conn: &mut PgConnection,
+    job: JobId,
+    from_step: u64,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update job
+         set starts = starts + 1, start_s = start_s + greatest(extract(epoch from $3::timestamptz - placed_at), 0)::double precision,
+             resumed = resumed + case when $2::bigint > 0 then 1 else 0 end,
+             lost_steps = lost_steps
+                 + case when $2::bigint > 0 then greatest(coalesce((latest ->> 'step')::bigint, 0) - $2::bigint, 0) else 0 end::double precision
+         where id = $1 and placed_at is not null",
+        job.0,
+        signed(from_step),
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
 /// The series after a step, at most `max_points` of it, taken evenly; the first and the last are always among them.
 ///
 /// # Errors

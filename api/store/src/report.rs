@@ -78,8 +78,9 @@ impl Known {
 }
 
 /// What the report adds up to, written at its end.
-#[derive(Default)]
 struct Sum {
+    /// When it is recorded. States are stamped with it, and not with the clock of a node.
+    now: OffsetDateTime,
     outcome: ReportOutcome,
     events: Vec<NewEvent>,
     /// Nodes whose assignment changed.
@@ -98,7 +99,13 @@ pub async fn record(
     now: OffsetDateTime,
 ) -> Result<ReportOutcome, StoreError> {
     let mut known = lock(conn, node, report).await?;
-    let mut sum = Sum::default();
+    let mut sum = Sum {
+        now,
+        outcome: ReportOutcome::default(),
+        events: Vec::new(),
+        touched: BTreeSet::new(),
+        sampled: false,
+    };
     // Before the states: a task that is gone has told all that it ever will.
     for run in &report.events {
         match known.get_mut(&run.task_id) {
@@ -218,7 +225,7 @@ async fn lines(
                 }
                 _ => pace,
             });
-        facts(conn, known, new, sum).await?;
+        facts(conn, known, new, now, sum).await?;
         sum.outcome.recorded += new.len() as u64;
     } else {
         sum.outcome.stale += new.len() as u64;
@@ -240,6 +247,7 @@ async fn facts(
     conn: &mut PgConnection,
     known: &mut Known,
     new: &[(OffsetDateTime, TaskReport)],
+    now: OffsetDateTime,
     sum: &mut Sum,
 ) -> Result<(), StoreError> {
     let job = known.locked.task.job_id;
@@ -247,8 +255,12 @@ async fn facts(
     for (at, report) in new {
         match report {
             TaskReport::Progress { sample } => samples.push((*at, sample.clone())),
-            TaskReport::Ready { .. } => {
+            TaskReport::Ready { from_step } => {
                 flush(conn, job, known.job_revision, &mut samples, sum).await?;
+                if known.locked.task.role == (Role::Worker { rank: 0 }) {
+                    // By the clock that wrote down when it was started.
+                    progress::started(conn, job, *from_step, now).await?;
+                }
                 fact(conn, known, *at, report, sum).await?;
             }
             other => fact(conn, known, *at, other, sum).await?,
@@ -332,7 +344,7 @@ async fn fact(
         }),
         TaskReport::Suspended { turn, .. } => {
             if *turn == known.job_turn {
-                stood_still(conn, &mut known.locked, at, sum).await?;
+                stood_still(conn, &mut known.locked, sum).await?;
             }
             return Ok(());
         }
@@ -396,11 +408,10 @@ async fn fact(
 async fn stood_still(
     conn: &mut PgConnection,
     locked: &mut Locked,
-    at: OffsetDateTime,
     sum: &mut Sum,
 ) -> Result<(), StoreError> {
     let step = (locked.clone(), TaskEvent::StoodStill);
-    let done = task::transition(conn, vec![step], at).await?;
+    let done = task::transition(conn, vec![step], sum.now).await?;
     sum.outcome.round_due |= !done.changed.is_empty();
     sum.events.extend(done.events);
     if let Some(task) = done.changed.into_iter().next() {

@@ -1,7 +1,12 @@
 //! Studies by REST, before any scheduler has seen them: what is created, refused, stated, and whose it is.
 
-use crate::world::{BLUE, RED, World, json_request};
+use crate::world::{BLUE, RED, World, at, json_request};
 use axum::http::Method;
+use muster_model::id::StudyId;
+use muster_model::study::TrialPhase;
+use muster_model::view::TrialPoint;
+use muster_store::pool;
+use muster_store::study::search;
 use serde_json::{Value, json};
 
 fn study(name: &str) -> Value {
@@ -131,4 +136,146 @@ async fn only_studies_without_a_job_are_asked_and_told() {
     let refused = world.post(RED, &place(&made["id"], "/extend"), &all).await;
     assert_eq!(refused.status, 422);
     assert_eq!(refused.problem().errors[0].field, "trials");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_study_is_extended_once_under_its_key() {
+    let world = World::new().await;
+    let made: Value = world
+        .post(RED, "/api/v1/studies", &study("one"))
+        .await
+        .json();
+    let path = place(&made["id"], "/extend");
+    let extend = |trials: u32| {
+        let mut request = json_request(Method::POST, RED, &path, &json!({"trials": trials}));
+        let key = "more".parse().expect("a header");
+        request.headers_mut().insert("idempotency-key", key);
+        request
+    };
+    let first = world.send(extend(3)).await;
+    assert_eq!(first.status, 202, "{}", first.text());
+    let again = world.send(extend(3)).await;
+    assert_eq!((again.status.as_u16(), &again.body), (202, &first.body));
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(world.send(extend(4)).await.status, 422, "another request");
+    let count = orders(&world).await;
+    assert_eq!(count, 1, "one order is stated");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn only_a_searcher_outside_proposes_and_only_points_of_the_space() {
+    let world = World::new().await;
+    let own: Value = world
+        .post(RED, "/api/v1/studies", &study("own"))
+        .await
+        .json();
+    let good = json!({"trials": [{"parameters": {"rate": 0.1}}]});
+    let refused = world.post(RED, &place(&own["id"], "/propose"), &good).await;
+    assert_eq!(refused.status, 409);
+    let mut outside = study("outside");
+    outside["search"]["searcher"] = json!({"kind": "external"});
+    let made: Value = world.post(RED, "/api/v1/studies", &outside).await.json();
+    let path = place(&made["id"], "/propose");
+    assert_eq!(world.post(RED, &path, &good).await.status, 202);
+    assert_eq!(world.post(BLUE, &path, &good).await.status, 404);
+    let bad = json!({"trials": [{"parameters": {"rate": 0.1}}, {"parameters": {"rate": 5.0}}]});
+    let refused = world.post(RED, &path, &bad).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.problem().errors[0].field, "trials[1].parameters");
+    outside["search"]["stopper"] = json!({"kind": "hyperband"});
+    let refused = world.post(RED, "/api/v1/studies", &outside).await;
+    assert_eq!(refused.problem().errors[0].field, "search.stopper");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn populations_of_jobs_change_only_what_a_copied_state_does_not_depend_on() {
+    let world = World::new().await;
+    let mut pbt = study("pbt");
+    pbt["search"]["searcher"] = json!({"kind": "random"});
+    pbt["search"]["stopper"] = json!({"kind": "pbt", "population": 4, "interval": 1});
+    let made = world.post(RED, "/api/v1/studies?dry_run=true", &pbt).await;
+    assert_eq!(made.status, 200, "{}", made.text());
+    let mut wider = pbt.clone();
+    wider["search"]["parameters"][0] = json!({"name": "width", "field": "engine.model.hidden[0]", "type": "int", "low": 8, "high": 64});
+    let refused = world.post(RED, "/api/v1/studies", &wider).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(
+        refused.problem().errors[0].field,
+        "search.parameters[0].field"
+    );
+    let mut begins = pbt;
+    begins["job"]["from"] = json!({"job": "00000000-0000-0000-0000-0000000000aa"});
+    let refused = world.post(RED, "/api/v1/studies", &begins).await;
+    assert_eq!(refused.problem().errors[0].field, "job.from");
+}
+
+async fn orders(world: &World) -> usize {
+    let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
+    let due = search::due(&mut tx).await.expect("read");
+    let orders = search::take_orders(&mut tx, due[0]).await;
+    orders.expect("read").len()
+}
+
+/// A trial that was told to train to 3, after a first rung that ended at 1.
+async fn second_rung(world: &World, study: StudyId) {
+    let point = TrialPoint {
+        step: 1,
+        values: vec![Some(0.5)],
+    };
+    let trial = search::TrialWrite {
+        number: 0,
+        job_id: None,
+        state: TrialPhase::Running,
+        parameters: [("rate".to_owned(), json!(0.1))].into(),
+        seed: 0,
+        budget: 3,
+        rung: 1,
+        from: None,
+        reports: vec![point.clone()],
+        rungs: vec![point.clone()],
+        outcome: Some(point),
+        fed_step: None,
+        end_fed: None,
+        failure: None,
+        open: true,
+    };
+    let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
+    search::write_trial(&mut tx, study, world.red, &trial, at(0))
+        .await
+        .expect("written");
+    tx.commit().await.expect("commit");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_trial_has_not_finished_before_it_has_trained_as_far_as_it_was_told() {
+    let world = World::new().await;
+    let mut outside = study("outside");
+    outside.as_object_mut().expect("fields").remove("job");
+    let made: Value = world.post(RED, "/api/v1/studies", &outside).await.json();
+    let id = made["id"].as_str().expect("an id").parse().expect("a UUID");
+    second_rung(&world, id).await;
+    let path = place(&made["id"], "/tell");
+    let tell = |more: Value| {
+        let mut result = json!({"trial": 0, "values": {"test_loss": 0.4}});
+        for (key, value) in more.as_object().expect("fields") {
+            result[key] = value.clone();
+        }
+        json!({"results": [result]})
+    };
+    let short = world.post(RED, &path, &tell(json!({"step": 2}))).await;
+    assert_eq!(short.status, 422);
+    assert_eq!(short.problem().errors[0].field, "results[0].step");
+    let odd = json!({"step": 2, "state": "running", "exhausted": true});
+    let odd = world.post(RED, &path, &tell(odd)).await;
+    assert_eq!(odd.problem().errors[0].field, "results[0].exhausted");
+    for right in [
+        json!({"step": 2, "state": "running"}),
+        json!({"step": 2, "exhausted": true}),
+        json!({"step": 3}),
+        // What ended its first rung may come twice.
+        json!({"step": 1}),
+    ] {
+        let told = world.post(RED, &path, &tell(right.clone())).await;
+        assert_eq!(told.status, 202, "{right}: {}", told.text());
+    }
 }

@@ -115,6 +115,7 @@ impl World {
             gpus,
             cpu_milli: 8_000,
             memory_bytes: 8 << 30,
+            rack: None,
         };
         let node = node::hello(&mut tx, id(), "node-a", &capacity, at(0))
             .await

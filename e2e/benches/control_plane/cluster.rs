@@ -214,6 +214,7 @@ fn slots(count: u32) -> Capacity {
         gpus: (0..count).map(gpu).collect(),
         cpu_milli: 8_000,
         memory_bytes: 8 << 30,
+        rack: None,
     }
 }
 

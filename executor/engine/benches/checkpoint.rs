@@ -12,11 +12,12 @@ use muster_engine::checkpoint::{
 };
 use muster_model::id::{JobId, TenantId};
 use muster_model::spec::{CheckpointPolicy, JobSpec};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 use uuid::Uuid;
 
@@ -70,7 +71,9 @@ fn writing(folder: &JobFolder, root: &Path, contents: &Contents) {
             keep: 1,
             ..CheckpointPolicy::default()
         };
-        folder.prune(&policy, &mut BTreeMap::new()).expect("pruned");
+        folder
+            .prune(&policy, &BTreeSet::new(), &mut BTreeMap::new())
+            .expect("pruned");
     }
     let (ours, bare) = (median(ours), median(bare));
     println!(
@@ -87,8 +90,14 @@ fn stalling(folder: &JobFolder, contents: &Contents) {
         keep: 1,
         ..CheckpointPolicy::default()
     };
-    let mut writer =
-        Writer::start(folder.clone().into(), policy, FLOATS, 1).expect("the writer starts");
+    let mut writer = Writer::start(
+        folder.clone().into(),
+        policy,
+        Arc::new(|| Some(BTreeSet::new())),
+        FLOATS,
+        1,
+    )
+    .expect("the writer starts");
     let mut target = contents.clone();
     let (mut stalls, mut copies) = (Vec::new(), Vec::new());
     for round in 0..ROUNDS as u64 {

@@ -2,11 +2,15 @@
 //!
 //! * push and pull between one worker and one PS shard, update included, against the same bytes through bare TCP;
 //! * push and pull of two workers with two shards, plain and with encoded gradients and answers;
+//! * training steps over wires of a limited rate, at once against in parts, as they become ready and by need;
 //! * examples per second of a worker with a shard against the same model in a bare loop.
 //!
 //! The two sides of a ratio take turns, so that a noisy machine disturbs both alike; medians are compared.
 
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+#[path = "exchange/limited.rs"]
+mod limited;
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
@@ -44,6 +48,10 @@ fn main() {
         println!("{}", compressed_rows().join("\n"));
         return;
     }
+    if std::env::args().any(|argument| argument == "limited") {
+        say_limited(&limited::rows());
+        return;
+    }
     // The tasks' own log lines go to standard output too, so the tables wait until everything has run.
     let exchange: Vec<String> = [1, 16, 64].into_iter().map(exchange_row).collect();
     let data = tempfile::tempdir().expect("a folder for the data set");
@@ -55,6 +63,7 @@ fn main() {
         training_row("CNN 16-32, dense 128", &job(&cnn, 60), data.path()),
     ];
     let compressed = compressed_rows();
+    say_limited(&limited::rows());
     println!("\npush + pull, 2 workers and 2 shards over loopback, {PAIRS_MB} MB each way, SGD");
     println!(
         "{:>10} {:>12} {:>14} {:>14} {:>10}",
@@ -74,6 +83,17 @@ fn main() {
         "model", "bare ex/s", "worker ex/s", "ratio"
     );
     println!("{}", training.join("\n"));
+}
+
+fn say_limited(rows: &[String]) {
+    println!(
+        "\ntraining steps of 2 workers with 1 shard over limited wires, MLP 3 x 1024, 11.6 MB"
+    );
+    println!(
+        "{:>10} {:>10} {:>10} {:>10} {:>12} {:>12}",
+        "MB/s", "at once ms", "as ready", "by need", "vs at once", "vs as ready"
+    );
+    println!("{}", rows.join("\n"));
 }
 
 fn exchange_row(megabytes: usize) -> String {
@@ -375,12 +395,16 @@ fn start_shard(optimizer: Optimizer, size: usize, batch: u32) -> String {
 }
 
 fn start_with(task_id: TaskId, recipe: Recipe, batch: u32) -> String {
+    let exchange = Exchange::new(task_id, recipe, Consistency::default(), batch);
+    start_exchange(task_id, exchange)
+}
+
+fn start_exchange(task_id: TaskId, exchange: Exchange) -> String {
     let identity = Identity {
         job_id: JobId(Uuid::nil()),
         task_id,
         secret: SECRET.to_owned(),
     };
-    let exchange = Exchange::new(task_id, recipe, Consistency::default(), batch);
     let shard = Shard::bind("127.0.0.1", identity, exchange).expect("a free port");
     let address = shard.address().to_string();
     thread::spawn(move || shard.serve(&StopFlag::new(Duration::from_secs(1))));
@@ -497,7 +521,7 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
         revision: 1,
         workers: vec![peer(WORKER, None)],
         ps_shards: vec![peer(SHARD, Some(address))],
-        turn: 0,
+        ..Peers::default()
     };
     let around = Surroundings {
         device: &muster_engine::cuda::Device::Cpu,

@@ -11,6 +11,7 @@ pub mod loss;
 pub mod model;
 pub mod onnx;
 pub mod optimizer;
+pub mod parts;
 
 mod layer;
 

@@ -10,7 +10,7 @@ use muster_model::spec::{
     Model, Optimizer, Schedule,
 };
 use proptest::prelude::*;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use uuid::Uuid;
@@ -95,7 +95,7 @@ fn newest(keep: u32) -> CheckpointPolicy {
 }
 
 fn pruned(folder: &JobFolder, keep: u32) -> Result<Vec<u64>, CheckpointError> {
-    folder.prune(&newest(keep), &mut BTreeMap::new())
+    folder.prune(&newest(keep), &BTreeSet::new(), &mut BTreeMap::new())
 }
 
 fn written(root: &Path, steps: &[u64]) -> JobFolder {
@@ -264,7 +264,12 @@ fn the_best_stay_however_old() {
         }),
         ..newest(1)
     };
-    assert_eq!(folder.prune(&policy, &mut BTreeMap::new()).unwrap(), [10]);
+    assert_eq!(
+        folder
+            .prune(&policy, &BTreeSet::new(), &mut BTreeMap::new())
+            .unwrap(),
+        [10]
+    );
 }
 
 /// What a newer revision sweeps away under a stale writer is reported as what it is.

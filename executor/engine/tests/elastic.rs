@@ -100,6 +100,22 @@ fn value(id: u32, step: u64, i: usize) -> f32 {
     ((i % 1_021) as u64 * u64::from(id + 1) + step * 17) as f32
 }
 
+/// Rank 0 is told by everyone who it is and what its step is; what was meant for a sum would be something else. A death may end it.
+fn gather(group: &mut Group, id: u32, step: u64) {
+    let (rank, members) = (group.rank(), group.view().members.clone());
+    let mut word = [id as f32, step as f32];
+    if rank > 0 {
+        group.carry((rank, 0), &mut word).unwrap();
+        return;
+    }
+    for (from, member) in members.iter().enumerate().skip(1) {
+        if !group.carry((from, 0), &mut word).unwrap() {
+            return;
+        }
+        assert_eq!(word, [number(member.id) as f32, step as f32]);
+    }
+}
+
 /// Not a test by itself: a member, when the environment has its orders.
 #[test]
 fn member() {
@@ -165,6 +181,9 @@ fn member() {
                 with_victim()
             };
             assert!(*sum == expected, "step {now}, float {i}: {reduced:?}");
+        }
+        if group.is_unbroken() {
+            gather(&mut group, orders.id, now);
         }
         for parameter in &mut parameters {
             *parameter += group.sums()[1] + reduced.contributions as f32;

@@ -16,6 +16,7 @@ use muster_model::task::Role;
 use rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
 use serde_json::{Value, json};
 use std::thread;
+use std::time::Duration;
 use workers::Crew;
 
 fn codecs() -> [Value; 3] {
@@ -214,4 +215,70 @@ fn another_number_of_workers_holds_back_as_much() {
             }
         }
     }
+}
+
+/// The kept step is the first on other shards, one of them new: what every worker holds back comes to the chief over them.
+#[test]
+fn what_is_held_back_survives_a_change_of_shards() {
+    let mut job = Job::start_encoded(3, 2, CodecConfig::OneBit {});
+    let mut workers = job.joined(0);
+    step(&mut workers, 0, false);
+    let new = job.start_shard(2);
+    job.addresses.push(new);
+    let names: Vec<_> = (0..3).map(loopback::worker).collect();
+    workers[0].approach(&job.addresses).unwrap();
+    workers[0]
+        .change(2, names, &job.addresses, 2, Vec::new())
+        .unwrap();
+    workers[0].keep(2).unwrap();
+    let fetched = thread::scope(|scope| {
+        let mut all = (0..).zip(&mut workers);
+        let (_, chief) = all.next().unwrap();
+        let one = |rank: u32, shards: &mut Shards| {
+            let mut parameters = vec![0.0; size()];
+            let (own, counts) = (gradients(rank, 1), stats(rank));
+            let reply = shards.push_pull(1, counts, &own, &mut parameters, &forever);
+            assert!(matches!(reply.unwrap(), Reply::Parameters { .. }));
+            assert_eq!(shards.follow().unwrap(), Some(true));
+        };
+        for (rank, shards) in all {
+            scope.spawn(move || {
+                one(rank, shards);
+                // The chief asks before it is there.
+                thread::sleep(Duration::from_millis(100));
+                assert!(shards.take_told_to_keep());
+                shards.hand_over().unwrap();
+            });
+        }
+        one(0, chief);
+        chief.held_back().unwrap()
+    });
+    for (rank, shards) in workers.iter().enumerate() {
+        for (name, plane) in shards.feedback().unwrap().extras(rank) {
+            let (_, kept) = fetched.iter().find(|(other, _)| *other == name).unwrap();
+            assert!(*kept == plane, "{name}");
+        }
+    }
+}
+
+/// A job is stopped before its first step: what a late worker has not fetched yet is still there for it.
+#[test]
+fn what_was_dealt_waits_for_its_worker() {
+    let codec = CodecConfig::OneBit {};
+    let job = Job::start_encoded(2, 2, codec);
+    let mut workers = job.joined(0);
+    step(&mut workers, 0, true);
+    let mut contents = workers[0].snapshot(Contents::default()).unwrap().contents;
+    contents.extras.extend(workers[0].held_back().unwrap());
+    let job = Job::start_encoded(2, 2, codec);
+    let mut all = [job.join(0), job.join(1)];
+    let names = (0..2).map(loopback::worker).collect();
+    let view = first_view(1, names, &job.addresses, &job.blocks);
+    all[0].begin(view, 1, 1, &contents).unwrap();
+    all[0].keep(2).unwrap();
+    // What was said on one connection may be heard after what is said on another; a snapshot is answered after both.
+    all[0].snapshot(Contents::default()).unwrap();
+    enter(&mut all[1]);
+    all[1].fetch_own().unwrap();
+    assert!(all[1].feedback() == workers[1].feedback());
 }

@@ -32,7 +32,7 @@ fn kill_shard(revision: &mut Revision, index: u32) {
 }
 
 /// All but the killed shard, which is at this place among the tasks, end well, and the chief at the last step.
-fn finish(revision: &mut Revision, killed: usize) {
+fn finish(revision: &mut Revision, killed: usize, ps_shards: usize) {
     let codes = revision.wait();
     for (at, &code) in codes.iter().enumerate() {
         let expected = if at == killed { -1 } else { 0 };
@@ -51,6 +51,14 @@ fn finish(revision: &mut Revision, killed: usize) {
         ),
         "{events:?}"
     );
+    // The job's history says who goes on as the lost one, once.
+    let said = format!(
+        "PS shard {killed} is lost; PS shard {} goes on as it from its copy",
+        (killed + 1) % ps_shards
+    );
+    let is_told = |event: &&TaskReport| matches!(event, TaskReport::Note { message } if message.starts_with(&said));
+    let told = events.iter().filter(is_told).count();
+    assert_eq!(told, 1, "`{said}` in {events:?}");
 }
 
 fn undisturbed(ps_shards: u32) -> String {
@@ -74,7 +82,7 @@ fn a_lost_shard_loses_no_step() {
         let spec = replicated(json!({ "kind": "bsp" }), ps_shards);
         let mut revision = rig.start(&Launch::new(1, 2, ps_shards, spec));
         kill_shard(&mut revision, killed);
-        finish(&mut revision, killed as usize);
+        finish(&mut revision, killed as usize, ps_shards as usize);
         let same = rig.final_sha256(1) == undisturbed(ps_shards);
         assert!(
             same,
@@ -109,7 +117,7 @@ fn a_replacement_takes_over_from_the_copy() {
     revision
         .chief()
         .wait_for_log("2 workers, 3 PS shards; its first step");
-    finish(&mut revision, 1);
+    finish(&mut revision, 1, 3);
     let chief = revision.chief().log();
     assert!(chief.contains("the same to the bit"), "{chief}");
     // The heir lived with the next shard, until all it held was elsewhere.
@@ -124,7 +132,7 @@ fn stale_workers_go_on_with_the_copy() {
     let spec = replicated(json!({ "kind": "ssp", "staleness": 2 }), 3);
     let mut revision = rig.start(&Launch::new(1, 2, 3, spec));
     kill_shard(&mut revision, 2);
-    finish(&mut revision, 2);
+    finish(&mut revision, 2, 3);
     let events = revision.chief().events();
     let accuracy = events.iter().rev().find_map(|event| match event {
         TaskReport::Evaluated { evaluation } => Some(evaluation.accuracy),

@@ -8,7 +8,7 @@ mod workers;
 
 use muster_model::assignment::{Peers, TaskReport};
 use muster_model::task::Role;
-use rig::{Launch, Rig, Task, samples, spec};
+use rig::{Launch, Revision, Rig, Task, samples, spec};
 use serde_json::{Value, json};
 use workers::Crew;
 
@@ -161,6 +161,66 @@ fn who_stands_still_leaves_in_order() {
     let interrupted = revision.chief().wait_for("its end", rig::interrupted);
     assert_eq!(interrupted, step);
     assert_eq!(rig.checkpoints().len(), 1);
+}
+
+/// A newcomer that waits while the others stand still does so by its own node's word, and is let in when all go on.
+#[test]
+fn who_waits_to_be_let_in_stands_still_too() {
+    let rig = Rig::new();
+    let endless = json!({ "stop": { "steps": 1_000_000 } });
+    let first = Launch::new(1, 1, 1, job(endless));
+    let mut revision = rig.start(&first);
+    at_step(revision.chief(), 1);
+    let tell = |revision: &mut Revision, turn| {
+        revision.peers.turn = turn;
+        revision.tell();
+    };
+    tell(&mut revision, 1);
+    stood(revision.chief(), 1);
+    let grown = Launch {
+        revision: 2,
+        workers: 2,
+        ..first
+    };
+    rig.resize(&mut revision, &grown, &[0], &[0]);
+    tell(&mut revision, 1);
+    let newcomer = revision.task(Role::Worker { rank: 1 });
+    let outside = |report: &TaskReport| match report {
+        TaskReport::Suspended { turn: 1, step } => Some(*step),
+        _ => None,
+    };
+    assert_eq!(newcomer.wait_for("that it stands still", outside), None);
+    tell(&mut revision, 2);
+    went_on(revision.chief(), 2);
+    went_on(revision.task(Role::Worker { rank: 1 }), 2);
+    tell(&mut revision, 3);
+    let before = stood(revision.chief(), 3);
+    assert_eq!(stood(revision.task(Role::Worker { rank: 1 }), 3), before);
+    revision.terminate();
+    revision.succeed();
+}
+
+/// One worker's node hears only of the third turn, when the others have gone on in the second already.
+#[test]
+fn a_turn_that_one_worker_has_not_heard_of_keeps_nobody_waiting() {
+    let rig = Rig::new();
+    let endless = json!({ "stop": { "steps": 1_000_000 } });
+    let mut revision = rig.start(&Launch::new(1, 2, 2, job(endless)));
+    at_step(revision.chief(), 1);
+    let peers = revision.peers.clone();
+    let told = |turn| Peers {
+        turn,
+        ..peers.clone()
+    };
+    let other = Role::Worker { rank: 1 };
+    revision.tasks.iter().for_each(|task| task.tell(&told(1)));
+    assert_eq!(stood(revision.chief(), 1), stood(revision.task(other), 1));
+    revision.chief().tell(&told(2));
+    went_on(revision.chief(), 2);
+    revision.tasks.iter().for_each(|task| task.tell(&told(3)));
+    assert_eq!(stood(revision.chief(), 3), stood(revision.task(other), 3));
+    revision.terminate();
+    revision.succeed();
 }
 
 /// What a turn takes: from the word to stand still until all do, and from the word to go on until the first has; for the figures in

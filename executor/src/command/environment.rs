@@ -216,7 +216,7 @@ pub(super) mod tests {
             revision: 3,
             workers: (0..).zip(workers).map(peer(0)).collect(),
             ps_shards: (0..).zip(servers).map(peer(100)).collect(),
-            turn: 0,
+            ..Peers::default()
         }
     }
 

@@ -35,6 +35,7 @@ pub fn discover(wanted: Wanted) -> Capacity {
         gpus,
         cpu_milli: wanted.cpu_milli.unwrap_or(u64::from(cores) * 1_000),
         memory_bytes,
+        rack: None,
     }
 }
 

@@ -69,7 +69,9 @@ impl Hold {
     pub fn let_go(&mut self) {
         if self.held.take().is_some() {
             let _ = fs::remove_file(self.folder.standing());
-            signal_all(Signal::CONT, |stat| stat.state == 'T');
+            // Whatever state it is in: one that was in the kernel's hands when it was told to stop does so when it comes back, unless this
+            // comes before.
+            signal_all(Signal::CONT, |_| true);
         }
     }
 

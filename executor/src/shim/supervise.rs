@@ -71,6 +71,7 @@ impl Signals {
         for signal in [SIGTERM, SIGINT] {
             flag::register(signal, Arc::clone(&stop)).map_err(ExecutorError::Signals)?;
         }
+        // An executor rings by SIGCHLD, one before that by SIGUSR1.
         for signal in [SIGTERM, SIGINT, SIGCHLD, SIGUSR1] {
             let ringer = ringer.try_clone().map_err(ExecutorError::Signals)?;
             pipe::register(signal, ringer).map_err(ExecutorError::Signals)?;

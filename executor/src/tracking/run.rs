@@ -122,6 +122,7 @@ fn has_room<'b, V>(
 
 #[cfg(test)]
 mod tests {
+    use super::super::series::Told;
     use super::*;
     use muster_model::progress::Evaluation;
 
@@ -144,7 +145,7 @@ mod tests {
     }
 
     fn chief(is_first: bool) -> Run {
-        Run::new(Some(Series::new(is_first, 2, 0, &[])))
+        Run::new(Some(Series::new(is_first, 2, 0, Told::default())))
     }
 
     fn without_pace(reports: &[TaskReport]) -> impl Iterator<Item = TaskReport> {
@@ -208,8 +209,10 @@ mod tests {
 
     #[test]
     fn a_task_that_outlived_the_daemon_does_not_begin_again() {
-        let told = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
-        let mut run = Run::new(Some(Series::new(true, 2, 0, &told)));
+        let mut told = Told::default();
+        let reports = logged(&mut chief(true), of(vec![metric("loss", 2.0, 10, 5)]), 0);
+        reports.iter().for_each(|report| told.hear(report));
+        let mut run = Run::new(Some(Series::new(true, 2, 0, told)));
         let next = logged(&mut run, of(vec![metric("loss", 1.0, 12, 6)]), 0);
         assert_eq!(starts(&next), [0_u64; 0]);
         assert_eq!(samples(&next), [(6, 1.0, 0.0)]);

@@ -67,19 +67,34 @@ struct Allowance {
     at_ms: u64,
 }
 
+/// What matters of all that a task has reported before, where an earlier daemon took it.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Told {
+    is_ready: bool,
+    /// Of its samples.
+    newest_step: Option<u64>,
+}
+
+impl Told {
+    /// Takes in one report more.
+    pub(super) fn hear(&mut self, report: &TaskReport) {
+        match report {
+            TaskReport::Progress { sample } => {
+                self.newest_step = self.newest_step.max(Some(sample.step));
+            }
+            TaskReport::Ready { .. } => self.is_ready = true,
+            _ => {}
+        }
+    }
+}
+
 impl Series {
-    /// `told` is what the task has reported before, where an earlier daemon took it.
-    pub(super) fn new(is_first: bool, workers: u32, ps_shards: u32, told: &[TaskReport]) -> Self {
-        let step = |report: &TaskReport| match report {
-            TaskReport::Progress { sample } => Some(sample.step),
-            _ => None,
-        };
-        let is_ready = |report: &TaskReport| matches!(report, TaskReport::Ready { .. });
+    pub(super) fn new(is_first: bool, workers: u32, ps_shards: u32, told: Told) -> Self {
         Self {
             is_first,
             workers,
             ps_shards,
-            is_ready: told.iter().any(is_ready),
+            is_ready: told.is_ready,
             pending: None,
             last: None,
             told_ms: None,
@@ -94,12 +109,7 @@ impl Series {
             epoch: 0.0,
             examples_per_s: 0.0,
             has_warned: false,
-            without_step: Some(
-                told.iter()
-                    .filter_map(step)
-                    .max()
-                    .map_or(0, |step| step + 1),
-            ),
+            without_step: Some(told.newest_step.map_or(0, |step| step + 1)),
         }
     }
 

@@ -2,7 +2,7 @@
 
 use super::message::{self, Batch, Malformed};
 use super::run::Run;
-use super::series::Series;
+use super::series::{Series, Told};
 use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
@@ -24,6 +24,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
+use tokio::runtime::{Handle, RuntimeFlavor};
 
 /// How late a point that came fast after another is reported.
 const FLUSH_EVERY: Duration = Duration::from_millis(250);
@@ -261,8 +262,9 @@ async fn stopping(
         .and_then(|text| text.parse().ok())
         .unwrap_or(0_u64);
     let path = {
+        let id = app.open(&headers)?;
         let mut runs = app.lock();
-        app.open(&mut runs, &headers)?.folder.stopping()
+        runs.get_mut(&id).ok_or_else(denied)?.folder.stopping()
     };
     let until_ms = clock::boottime_ms() + wait_s.min(LONGEST_WAIT_S) * 1_000;
     loop {
@@ -302,23 +304,14 @@ impl App {
         headers: &HeaderMap,
         answer: impl FnOnce(&mut Open) -> Result<Value, Refusal>,
     ) -> Answer {
+        let id = self.open(headers)?;
         let mut runs = self.lock();
-        answer(self.open(&mut runs, headers)?).map(Json)
+        // It may have ended since.
+        answer(runs.get_mut(&id).ok_or_else(denied)?).map(Json)
     }
 
-    /// The task whose token this is.
-    fn open<'r>(
-        &self,
-        runs: &'r mut BTreeMap<TaskId, Open>,
-        headers: &HeaderMap,
-    ) -> Result<&'r mut Open, Refusal> {
-        let denied = || {
-            Refusal::new(
-                StatusCode::UNAUTHORIZED,
-                "UNAUTHENTICATED",
-                "the bearer token is none of a task that runs on this node; it is in MLFLOW_TRACKING_TOKEN",
-            )
-        };
+    /// The task whose token this is; from here on it is known.
+    fn open(&self, headers: &HeaderMap) -> Result<TaskId, Refusal> {
         let given = headers
             .get(AUTHORIZATION)
             .and_then(|value| value.to_str().ok());
@@ -336,20 +329,21 @@ impl App {
         if !is_same(token, &right) || folder.exit().exists() {
             return Err(denied());
         }
-        if let std::collections::btree_map::Entry::Vacant(place) = runs.entry(id) {
-            let launch: TaskLaunch = disk::read(&folder.task())
-                .ok()
-                .flatten()
-                .ok_or_else(denied)?;
-            let series = series(&launch, &folder)?;
-            let run = Run::new(series);
-            place.insert(Open {
-                folder,
-                launch,
-                run,
-            });
+        if self.lock().contains_key(&id) {
+            return Ok(id);
         }
-        Ok(runs.get_mut(&id).expect("just opened"))
+        let launch: TaskLaunch = disk::read(&folder.task())
+            .ok()
+            .flatten()
+            .ok_or_else(denied)?;
+        // Without the lock: after weeks there is much to read, and other tasks do not wait for it.
+        let run = Run::new(aside(|| series(&launch, &folder))?);
+        self.lock().entry(id).or_insert(Open {
+            folder,
+            launch,
+            run,
+        });
+        Ok(id)
     }
 }
 
@@ -388,17 +382,34 @@ impl Open {
     }
 }
 
+/// Work that takes a while; the runtime's other tasks go on, where it has threads for them.
+fn aside<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::current().runtime_flavor() {
+        RuntimeFlavor::MultiThread => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+fn denied() -> Refusal {
+    Refusal::new(
+        StatusCode::UNAUTHORIZED,
+        "UNAUTHENTICATED",
+        "the bearer token is none of a task that runs on this node; it is in MLFLOW_TRACKING_TOKEN",
+    )
+}
+
 /// Of rank 0, going on from what an earlier daemon took of this task.
 fn series(launch: &TaskLaunch, folder: &TaskFolder) -> Result<Option<Series>, Refusal> {
     if launch.role != (Role::Worker { rank: 0 }) {
         return Ok(None);
     }
-    let told = events::all(&folder.events()).map_err(not_kept)?;
+    let mut told = Told::default();
+    events::each(&folder.events(), |report| told.hear(report)).map_err(not_kept)?;
     Ok(Some(Series::new(
         launch.revision <= 1,
         launch.workers,
         launch.ps_shards,
-        &told,
+        told,
     )))
 }
 

@@ -46,7 +46,7 @@ fn introduce(site: &Site, tasks: &mut [Wanted]) -> Vec<String> {
         revision: 7,
         workers: workers.collect(),
         ps_shards: Vec::new(),
-        turn: 0,
+        ..Peers::default()
     };
     for task in tasks.iter_mut() {
         task.peers = peers.clone();
@@ -107,7 +107,7 @@ fn nobody_starts_before_the_last_has_an_address() {
         revision: 7,
         workers: vec![own, missing],
         ps_shards: Vec::new(),
-        turn: 0,
+        ..Peers::default()
     };
     site.scheduler.assign(2, std::slice::from_ref(&task));
     site.until_it("it was told of the other", || {

@@ -140,7 +140,7 @@ fn peers_reach_a_running_task() {
             node_id: NodeId(Uuid::nil()),
             address: Some("127.0.0.1:9".to_owned()),
         }],
-        turn: 0,
+        ..Peers::default()
     };
     site.scheduler.assign(
         1,

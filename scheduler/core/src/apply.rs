@@ -3,7 +3,7 @@
 use crate::plan::{Action, Decision, Plan, PlannedTask};
 use crate::snapshot::{Job, Snapshot, Task};
 use muster_model::id::{JobId, TaskId};
-use muster_model::job::InvalidTransition;
+use muster_model::job::{InvalidTransition, JobState};
 use muster_model::task::{TaskEvent, TaskState};
 use std::collections::BTreeMap;
 use uuid::Uuid;
@@ -34,12 +34,16 @@ pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
 
 fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), ApplyError> {
     if let Some(event) = decision.action.event() {
+        let before = job.state.clone();
         job.state = job
             .state
             .clone()
             .apply(event)
             .map_err(ApplyError::Transition)?;
         job.waiting = None;
+        if before != job.state && job.state == JobState::Queued {
+            job.turned_ms = Some(now_ms);
+        }
         // Another task set has other ranks to suspect.
         if let Some(watch) = &mut job.watch {
             watch.suspects.clear();

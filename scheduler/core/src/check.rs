@@ -5,7 +5,7 @@
 use crate::plan::{Action, Decision, Plan, PlannedTask};
 use crate::snapshot::{Job, Snapshot, Task};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
-use muster_model::job::{AfterStop, JobState};
+use muster_model::job::{AfterStop, JobState, Seat};
 use muster_model::pace::Doing;
 use muster_model::task::{Outcome, Role, TaskState};
 use muster_model::verdict::{Finding, Verdict};
@@ -81,6 +81,7 @@ pub enum Violation {
 #[must_use]
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     let mut checker = Checker::new(snapshot);
+    checker.keep_places(plan);
     for decision in &plan.decisions {
         checker.decision(decision);
     }
@@ -101,6 +102,12 @@ struct Checker<'s> {
     /// Tasks that resizes in place have told to leave.
     told: BTreeMap<JobId, BTreeSet<TaskId>>,
     violations: Vec<Violation>,
+}
+
+fn gpus(seats: &[Seat]) -> impl Iterator<Item = (NodeId, u32)> {
+    let of = |seat: &Seat| (seat.node, seat.gpus.clone());
+    let each = seats.iter().map(of);
+    each.flat_map(|(node, gpus)| gpus.into_iter().map(move |gpu| (node, gpu)))
 }
 
 impl<'s> Checker<'s> {
@@ -147,6 +154,64 @@ impl<'s> Checker<'s> {
             }
         }
         checker
+    }
+
+    /// GPUs to which jobs are on their way are for nobody else, unless one of them is not to be had any more or the job goes no further.
+    fn keep_places(&mut self, plan: &Plan) {
+        let given_up: BTreeSet<JobId> = plan
+            .decisions
+            .iter()
+            .filter(|decision| match &decision.action {
+                Action::Stop { then, .. } => !matches!(then, AfterStop::Move { .. }),
+                // Who has stopped starts there, or has lost the place to a lack of CPU or quota.
+                Action::Release => true,
+                _ => false,
+            })
+            .map(|decision| decision.job)
+            .collect();
+        for job in &self.snapshot.jobs {
+            let JobState::Stopping {
+                then: AfterStop::Move { to },
+            } = &job.state
+            else {
+                continue;
+            };
+            let gpus: BTreeSet<(NodeId, u32)> = gpus(to).collect();
+            let is_open = |seat: &Seat| self.cpu_milli.contains_key(&seat.node);
+            let is_there = gpus.is_subset(&self.free) && to.iter().all(is_open);
+            if is_there && !given_up.contains(&job.id) {
+                self.free.retain(|gpu| !gpus.contains(gpu));
+            }
+        }
+    }
+
+    /// A job that moves is whole where it goes, on what is free now; it has its place there from now on.
+    fn moves(&mut self, job: &'s Job, to: &[Seat]) {
+        let workers = to
+            .iter()
+            .filter(|seat| matches!(seat.role, Role::Worker { .. }));
+        let count = u32::try_from(workers.count()).unwrap_or(u32::MAX);
+        if count < job.workers.min || count > job.workers.max || !job.may_have(count) {
+            self.violations.push(Violation::OutsideRange {
+                job: job.id,
+                role: "worker",
+                count,
+            });
+        }
+        for seat in to {
+            let node = seat.node;
+            if !self.cpu_milli.contains_key(&node) {
+                let job = job.id;
+                self.violations.push(Violation::ClosedNode { job, node });
+            }
+            for &gpu in &seat.gpus {
+                if !self.free.remove(&(node, gpu)) {
+                    let job = job.id;
+                    self.violations
+                        .push(Violation::GpuNotFree { job, node, gpu });
+                }
+            }
+        }
     }
 
     fn decision(&mut self, decision: &Decision) {
@@ -202,6 +267,10 @@ impl<'s> Checker<'s> {
                 }
                 self.start(job, tasks);
             }
+            Action::Stop {
+                then: AfterStop::Move { to },
+                ..
+            } => self.moves(job, to),
             Action::Resize { leave, join, .. } => self.resize(job, leave, join),
             Action::Suspend { .. } => self.suspend(job),
             Action::Continue { .. } => self.go_on(job),
@@ -293,12 +362,17 @@ impl<'s> Checker<'s> {
         if job.exclusive && job.intent != muster_model::job::Intent::Suspend {
             wrong("which is exclusive");
         }
-        if !job.leaving.is_empty()
-            || job
-                .tasks
-                .iter()
-                .any(|task| task.state != TaskState::Running)
-        {
+        // A worker of a command may be done before the others.
+        let is_done = |task: &Task| {
+            let outcome = match &task.state {
+                TaskState::Released { outcome } => outcome,
+                _ => return false,
+            };
+            job.command.is_some() && *outcome == Outcome::Exited { code: 0 }
+        };
+        let is_up = |task: &Task| task.state == TaskState::Running;
+        let all = job.tasks.iter().all(|task| is_up(task) || is_done(task));
+        if !job.leaving.is_empty() || !all || !job.tasks.iter().any(is_up) {
             wrong("not all of whose tasks are up");
         }
     }
@@ -312,8 +386,9 @@ impl<'s> Checker<'s> {
         if job.intent != muster_model::job::Intent::Run {
             wrong("against its owner's intent");
         }
-        let is_worker = |task: &&Task| matches!(task.role, Role::Worker { .. });
-        let workers = || job.tasks.iter().filter(is_worker);
+        let is_there =
+            |task: &&Task| matches!(task.role, Role::Worker { .. }) && !is_gone(&task.state);
+        let workers = || job.tasks.iter().filter(is_there);
         if workers().any(|task| task.state != TaskState::Suspended) || workers().next().is_none() {
             wrong("not all of whose workers stand still");
         }
@@ -417,7 +492,7 @@ impl<'s> Checker<'s> {
                 true => self.fewest_shards(job, leave),
                 false => range.min,
             };
-            if count < least || count > range.max {
+            if count < least || count > range.max || (is_worker && !job.may_have(count)) {
                 self.violations.push(Violation::OutsideRange {
                     job: job.id,
                     role,
@@ -460,7 +535,7 @@ impl<'s> Checker<'s> {
                 }
             }
             let count = u32::try_from(indices.len()).unwrap_or(u32::MAX);
-            if count < range.min || count > range.max {
+            if count < range.min || count > range.max || (is_worker && !job.may_have(count)) {
                 self.violations.push(Violation::OutsideRange {
                     job: job.id,
                     role,

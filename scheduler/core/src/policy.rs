@@ -16,6 +16,10 @@ pub struct Policy {
     pub in_place_cost_ms: u64,
     /// A job is not resized for speed before its present revision has run so long.
     pub min_run_ms: u64,
+    /// At most so much of a job's time goes into its being resized: who takes long to restart is resized more seldom. 0: only
+    /// `min_run_ms` counts.
+    #[serde(default = "resize_share")]
+    pub resize_share: f64,
     /// A resize for speed must save this share of the remaining time, its cost already paid.
     pub min_gain: f64,
     /// Pause after the first failure; it doubles with every further one.
@@ -64,6 +68,11 @@ fn in_place_cost_ms() -> u64 {
     500
 }
 
+/// What a restart costs by default fits into the time that a job runs by default before the next.
+fn resize_share() -> f64 {
+    0.3
+}
+
 /// A minute: the end of a step, and the copy of a device's memory.
 fn suspend_limit_ms() -> u64 {
     60_000
@@ -81,6 +90,7 @@ impl Policy {
             resize_cost_ms: if weighs { 3_000 } else { 5_000 },
             in_place_cost_ms: in_place_cost_ms(),
             min_run_ms: if weighs { 10_000 } else { 30_000 },
+            resize_share: resize_share(),
             min_gain: 0.1,
             backoff_base_ms: 1_000,
             backoff_max_ms: 300_000,

@@ -14,6 +14,27 @@ pub struct RoundReport {
     /// Whoever would have got the next GPU.
     pub runner_up: Option<RunnerUp>,
     pub jobs: Vec<JobReport>,
+    /// Running jobs that are moved to let another one start, or to come together.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub moves: Vec<MoveReport>,
+}
+
+/// A running job that goes on elsewhere, and why that is worth it.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MoveReport {
+    pub job: JobId,
+    /// Names of nodes.
+    pub from: Vec<String>,
+    pub to: Vec<String>,
+    /// The waiting job that gets room by it; `None` where the moved job itself comes together.
+    pub makes_room_for: Option<JobId>,
+    /// GPU-seconds that all moves of this kind in this round cost.
+    pub costs_gpu_s: f64,
+    /// GPU-seconds that they save.
+    pub saves_gpu_s: f64,
+    /// Whether this job's part of the cost was measured of it, or is what is assumed of all.
+    pub measured: bool,
 }
 
 /// GPUs of the nodes that are up, after the round.

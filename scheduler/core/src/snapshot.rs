@@ -3,7 +3,7 @@
 //! A round is replayed from this value alone, so whatever a decision depends on must be here or in the policy.
 
 use crate::estimate::Gains;
-use muster_model::id::{JobId, NodeId, TaskId, TenantId};
+use muster_model::id::{JobId, NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::pace::{Pace, Watch};
 use muster_model::spec::{
@@ -35,6 +35,9 @@ pub struct Node {
     pub up: bool,
     /// Takes no new task, and its tasks move away.
     pub drained: bool,
+    /// Nodes with the same name here are nearer to each other than to others; `None`: nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
     /// GPUs or CPU slots; their indices are `0..gpus`.
     pub gpus: u32,
     /// The model of its GPUs, as the driver names it: jobs are not spread over different ones.
@@ -77,6 +80,9 @@ pub struct Job {
     pub not_before_ms: Option<i64>,
     pub workers: Range,
     pub ps_shards: Range,
+    /// It runs on 1, 2, 4, 8… workers only.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub power_of_two: bool,
     pub worker: WorkerResources,
     pub ps_shard: PsShardResources,
     pub consistency: Consistency,
@@ -102,6 +108,9 @@ pub struct Job {
     /// Takes no turns with others on its GPUs.
     #[serde(default, skip_serializing_if = "is_false")]
     pub exclusive: bool,
+    /// Of a study's trial: what it promises beside the study's others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trial: Option<Trial>,
     /// When it was last suspended or continued in its present revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turned_ms: Option<i64>,
@@ -119,11 +128,23 @@ pub struct Job {
     pub trained_s: f64,
     /// When the present revision was started.
     pub placed_ms: Option<i64>,
+    /// What stops and starts have cost it so far, as far as that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub restarts: Option<Restarts>,
     /// What the job's owner is told now.
     pub waiting: Option<Waiting>,
     /// How its ranks are watched, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<Watch>,
+}
+
+/// A job that a study has made.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Trial {
+    pub study: StudyId,
+    /// What more time on GPUs is expected to bring; 0 (nothing) to 1.
+    pub gain: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -173,6 +194,24 @@ pub struct Progress {
 pub struct Adaptive {
     /// The gradient noise scale as last measured, in batches of the fewest workers; `None` before.
     pub noise: Option<f64>,
+}
+
+/// Sums over a job's stops and starts.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Restarts {
+    /// Times that a running job was told to stop and had stopped.
+    pub stops: u32,
+    /// Seconds from the order until its last task was gone: the last checkpoint is written in them.
+    pub stop_s: f64,
+    /// Times that it was started and all of its tasks came up.
+    pub starts: u32,
+    /// Seconds from the order until then.
+    pub start_s: f64,
+    /// Times that it went on from a checkpoint.
+    pub resumed: u32,
+    /// Steps that it had done by then and did once more.
+    pub lost_steps: f64,
 }
 
 /// A measured speed.
@@ -230,6 +269,12 @@ impl Job {
         self.workers.min.saturating_mul(self.worker.gpus)
     }
 
+    /// Whether it may have so many workers, as far as their number is no power of two.
+    #[must_use]
+    pub fn may_have(&self, workers: u32) -> bool {
+        !self.power_of_two || workers.is_power_of_two()
+    }
+
     /// GPUs that its tasks hold.
     #[must_use]
     pub fn held_gpus(&self) -> u32 {
@@ -247,10 +292,11 @@ impl Job {
         tasks.filter(|task| !task.state.is_released())
     }
 
-    /// Whether all of its workers stand still.
+    /// Whether all of its workers stand still that have not ended.
     #[must_use]
     pub fn stands_still(&self) -> bool {
-        let mut workers = self.tasks.iter().filter(|task| task.is_worker()).peekable();
+        let there = |task: &&Task| task.is_worker() && !task.state.is_released();
+        let mut workers = self.tasks.iter().filter(there).peekable();
         self.state == JobState::Suspended
             && workers.peek().is_some()
             && workers.all(|task| task.state == TaskState::Suspended)

@@ -7,8 +7,8 @@ use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::{Job, Snapshot};
 use muster_core::{Action, apply, check, plan};
 use muster_model::job::{Intent, JobPhase, JobState};
-use muster_model::spec::Range;
-use muster_model::task::{TaskEvent, TaskState};
+use muster_model::spec::{Ends, Range};
+use muster_model::task::{Outcome, TaskEvent, TaskState};
 use proptest::prelude::*;
 use scene::{Scene, job, tenant};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +102,7 @@ impl Course {
                 TaskState::Assigned => TaskEvent::Up,
                 TaskState::Suspending => TaskEvent::StoodStill,
                 TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
-                    outcome: muster_model::task::Outcome::Exited { code: 0 },
+                    outcome: Outcome::Exited { code: 0 },
                 },
                 _ => continue,
             };
@@ -242,11 +242,101 @@ fn memory_bounds_how_many_stand_still() {
             .filter(|job| job.state == JobState::Suspended);
         assert!(still.count() <= 3);
     }
+    for number in 0..4 {
+        let name = format!("j{number}");
+        let worked = course.worked(&name);
+        assert!(worked >= 3 * QUANTUM_MS, "{name} keeps its turns: {worked}");
+    }
     let mut begun = course.snapshot.jobs.iter().filter(|job| job.revision > 0);
     assert_eq!(
         begun.by_ref().count(),
         4,
         "the others wait for somebody's end"
+    );
+}
+
+#[test]
+fn many_jobs_of_a_tenant_have_no_more_time_than_one() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    course.policy.slicing = Some(Slicing {
+        quantum_ms: QUANTUM_MS as u64,
+        suspended_per_gpu: 16,
+    });
+    course.snapshot.tenants = [0, 1]
+        .into_iter()
+        .map(|number| muster_core::snapshot::Tenant {
+            id: tenant(number),
+            name: format!("t{number}"),
+            gpu_quota: None,
+            weight: 1.0,
+        })
+        .collect();
+    for number in 0..5 {
+        course.submit(&format!("many-{number}"), 1);
+    }
+    course.submit("one", 1).tenant = tenant(1);
+    let whole_ms = 20 * QUANTUM_MS;
+    course.run(whole_ms);
+    let share = course.worked("one") as f64 / whole_ms as f64;
+    assert!((0.4..=0.6).contains(&share), "{share}");
+}
+
+#[test]
+fn who_was_stopped_and_came_back_waits_from_then_on() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    course.submit("first", 1);
+    course.run(5 * QUANTUM_MS);
+    course.submit("second", 1);
+    // It is turned out, which is its own time in the line; then it is stopped and comes back behind the other.
+    course.find("first").intent = Intent::Pause;
+    course.run(TICK_MS);
+    assert_eq!(course.find("first").state.phase(), JobPhase::Paused);
+    course.find("first").intent = Intent::Run;
+    let back_ms = course.snapshot.now_ms;
+    course.run(QUANTUM_MS / 2);
+    assert_eq!(course.find("first").state, JobState::Queued);
+    assert_eq!(course.find("second").state, JobState::Running);
+    assert_eq!(course.find("first").turned_ms, Some(back_ms));
+}
+
+#[test]
+fn waiting_for_a_quota_holds_nobody_up() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    course.snapshot.tenants = [(0, None), (1, Some(0))]
+        .into_iter()
+        .map(|(number, gpu_quota)| muster_core::snapshot::Tenant {
+            id: tenant(number),
+            name: format!("t{number}"),
+            gpu_quota,
+            weight: 1.0,
+        })
+        .collect();
+    for number in 0..70 {
+        course.submit(&format!("refused-{number}"), 1).tenant = tenant(1);
+    }
+    course.submit("a", 1);
+    course.submit("b", 1);
+    course.run(8 * QUANTUM_MS);
+    let (a, b) = (course.worked("a"), course.worked("b"));
+    assert!((a - b).abs() <= 2 * QUANTUM_MS, "{a} and {b}");
+}
+
+#[test]
+fn a_command_one_of_whose_workers_is_done_takes_turns_with_the_rest() {
+    let mut course = Course::new(1, 2, PolicyName::Fifo);
+    course.submit("command", 2).command = Some(Ends::AllWorkers);
+    course.submit("other", 2);
+    course.run(QUANTUM_MS / 2);
+    let done = TaskEvent::Gone {
+        outcome: Outcome::Exited { code: 0 },
+    };
+    let worker = &mut course.find("command").tasks[1];
+    worker.state = worker.state.clone().apply(done).expect("it ran");
+    course.run(8 * QUANTUM_MS);
+    let (command, other) = (course.worked("command"), course.worked("other"));
+    assert!(
+        command >= 2 * QUANTUM_MS && other >= 2 * QUANTUM_MS,
+        "{command} and {other}"
     );
 }
 

@@ -1,6 +1,7 @@
 //! What may happen to a study.
 
 use crate::trial::TrialNumber;
+use muster_model::study::Point;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
@@ -21,7 +22,7 @@ pub enum Event {
     Finished {
         trial: TrialNumber,
         step: u64,
-        /// Measured at `step`; empty when a report said it already.
+        /// Measured at `step`; empty when a report said it already, or when the trial was to stop, which it then has.
         values: Vec<f64>,
         exhausted: bool,
     },
@@ -40,6 +41,10 @@ pub enum Event {
     Extended {
         trials: u32,
     },
+    /// A searcher outside has chosen these points; each becomes a trial in its turn.
+    Proposed {
+        points: Vec<Point>,
+    },
     /// The study is to end: all trials stop, and none will be created.
     Closed,
 }
@@ -54,8 +59,12 @@ pub enum EventError {
         found: usize,
         expected: usize,
     },
-    #[error("trial {trial} finished at step {step} without a value at any step")]
+    #[error("trial {trial} runs and finished at step {step} without a value at any step")]
     NoValue { trial: TrialNumber, step: u64 },
+    #[error("point {place} of those proposed is not in the space")]
+    OutsideSpace { place: usize },
+    #[error("the study proposes its own trials")]
+    NotExternal,
     #[error("{trials} more trials would make more than {most}")]
     TooMany { trials: u32, most: u32 },
 }
@@ -69,9 +78,12 @@ impl Event {
             | Self::Finished { trial, .. }
             | Self::Failed { trial }
             | Self::Stopped { trial } => Some(*trial),
-            Self::Started | Self::Paused | Self::Resumed | Self::Extended { .. } | Self::Closed => {
-                None
-            }
+            Self::Started
+            | Self::Paused
+            | Self::Resumed
+            | Self::Extended { .. }
+            | Self::Proposed { .. }
+            | Self::Closed => None,
         }
     }
 }

@@ -8,6 +8,7 @@
 mod action;
 mod curve;
 mod event;
+mod expect;
 mod minimise;
 mod numeric;
 mod pareto;
@@ -20,4 +21,4 @@ mod trial;
 pub use action::Action;
 pub use event::{Event, EventError};
 pub use study::{Phase, Study, StudyError};
-pub use trial::{Outcome, Source, Trial, TrialNumber, TrialState};
+pub use trial::{MAX_POINTS, Outcome, Source, Trial, TrialNumber, TrialState};

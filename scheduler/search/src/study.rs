@@ -7,7 +7,7 @@ use crate::searcher;
 use crate::stopper::{self, Birth, Next};
 use crate::trial::{Outcome, Trial, TrialNumber, TrialState};
 use muster_model::spec::FieldError;
-use muster_model::study::{MAX_TRIALS, SearchSpec, Space};
+use muster_model::study::{MAX_TRIALS, Point, SearchSpec, Searcher, Space};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 use thiserror::Error;
@@ -56,11 +56,24 @@ pub(crate) struct Record {
     pub limit: u32,
     /// The searcher has no other point (a grid's end).
     pub exhausted: bool,
+    /// What a searcher outside has chosen and is no trial yet.
+    #[serde(default, skip_serializing_if = "VecDeque::is_empty")]
+    pub proposed: VecDeque<Point>,
 }
 
 impl Record {
     pub(crate) fn may_create(&self) -> bool {
-        !self.exhausted && (self.trials.len() as u32) < self.limit
+        let chosen = !self.is_external() || !self.proposed.is_empty();
+        !self.exhausted && chosen && (self.trials.len() as u32) < self.limit
+    }
+
+    fn is_external(&self) -> bool {
+        matches!(self.spec.searcher, Searcher::External {})
+    }
+
+    /// Whether somebody outside may yet propose a trial.
+    fn awaits_proposals(&self) -> bool {
+        self.is_external() && (self.trials.len() as u32) < self.limit
     }
 }
 
@@ -83,6 +96,7 @@ impl Study {
                 space,
                 trials: Vec::new(),
                 exhausted: false,
+                proposed: VecDeque::new(),
             },
         })
     }
@@ -100,6 +114,10 @@ impl Study {
     #[must_use]
     pub fn phase(&self) -> Phase {
         self.phase
+    }
+
+    pub(crate) fn record(&self) -> &Record {
+        &self.record
     }
 
     /// All trials, by their number.
@@ -202,6 +220,9 @@ impl Study {
                 most: MAX_TRIALS,
             });
         }
+        if let Event::Proposed { points } = event {
+            return self.check_points(points);
+        }
         let Some(number) = event.trial() else {
             return Ok(());
         };
@@ -213,7 +234,9 @@ impl Study {
         let (values, may_be_empty) = match event {
             Event::Reported { values, .. } => (values, false),
             Event::Finished { step, values, .. } => {
-                if values.is_empty() && trial.reports.is_empty() {
+                // Of one that was to stop, what it measured last may have come too late to be kept.
+                let counts = trial.state == TrialState::Running;
+                if values.is_empty() && trial.reports.is_empty() && counts {
                     let (trial, step) = (number, *step);
                     return Err(EventError::NoValue { trial, step });
                 }
@@ -233,6 +256,17 @@ impl Study {
         Ok(())
     }
 
+    fn check_points(&self, points: &[Point]) -> Result<(), EventError> {
+        if !self.record.is_external() {
+            return Err(EventError::NotExternal);
+        }
+        let mut points = points.iter();
+        match points.position(|point| !self.record.space.contains(point)) {
+            Some(place) => Err(EventError::OutsideSpace { place }),
+            None => Ok(()),
+        }
+    }
+
     fn take(&mut self, event: Event, actions: &mut Vec<Action>) {
         match event {
             Event::Started if self.phase == Phase::Created => self.phase = Phase::Running,
@@ -243,6 +277,7 @@ impl Study {
             Event::Resumed if self.phase == Phase::Paused => self.phase = Phase::Running,
             Event::Paused | Event::Resumed => {}
             Event::Extended { trials } => self.extend(trials),
+            Event::Proposed { points } => self.record.proposed.extend(points),
             Event::Closed if self.phase == Phase::Finished => {}
             Event::Closed => self.close(actions),
             Event::Reported {
@@ -403,7 +438,8 @@ impl Study {
                 Next::Create(birth) => held += usize::from(self.create(birth, actions)),
             }
         }
-        if held == 0 {
+        let awaits = self.phase == Phase::Running && self.record.awaits_proposals();
+        if held == 0 && !awaits {
             self.close(actions);
             self.phase = Phase::Finished;
             actions.push(Action::Finish);
@@ -412,10 +448,8 @@ impl Study {
 
     fn create(&mut self, birth: Birth, actions: &mut Vec<Action>) -> bool {
         let number = self.record.trials.len() as u32;
-        let point = match birth.point {
-            Some(point) => Some(point),
-            None => self.searcher.suggest(&self.record, number),
-        };
+        let chosen = birth.point.or_else(|| self.record.proposed.pop_front());
+        let point = chosen.or_else(|| self.searcher.suggest(&self.record, number));
         let Some(point) = point else {
             self.record.exhausted = true;
             return false;
@@ -443,6 +477,7 @@ impl Study {
             bracket: birth.bracket,
             from: birth.from,
             reports: Vec::new(),
+            stride: 0,
             outcome: None,
             rungs: Vec::new(),
         });

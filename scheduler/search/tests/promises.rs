@@ -4,7 +4,7 @@ mod cluster;
 
 use cluster::{Cluster, spec};
 use muster_model::study::MAX_TRIALS;
-use muster_search::{Action, Event, EventError, Phase, Study, TrialState};
+use muster_search::{Action, Event, EventError, MAX_POINTS, Phase, Study, TrialState};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -423,4 +423,69 @@ fn the_end_of_a_rung_that_is_told_twice_counts_once() {
     let before = study.clone();
     assert_eq!(study.apply(finished(0, 1.0)).expect("taken in"), []);
     assert_eq!(study, before);
+}
+
+/// A report of a trial that was told to stop comes too late to be kept; that the trial has ended is true all the same.
+#[test]
+fn a_trial_that_was_to_stop_ends_without_a_value() {
+    let target = json!([{"metric": "loss", "goal": "minimize", "target": 0.5}]);
+    let mut study = Study::new(spec(json!({
+        "objectives": target, "searcher": {"kind": "random"}, "trials": 2, "concurrency": 2,
+    })))
+    .expect("valid");
+    study.apply(Event::Started).expect("begins");
+    let finished = |trial: u32, values: Vec<f64>| Event::Finished {
+        trial,
+        step: 1,
+        values,
+        exhausted: false,
+    };
+    let refused = study.apply(finished(1, vec![]));
+    assert_eq!(refused, Err(EventError::NoValue { trial: 1, step: 1 }));
+    study.apply(finished(0, vec![0.1])).expect("taken in");
+    assert_eq!(study.trials()[1].state, TrialState::Stopping);
+    let late = Event::Reported {
+        trial: 1,
+        step: 1,
+        values: vec![0.2],
+    };
+    assert_eq!(study.apply(late), Ok(vec![]));
+    let actions = study.apply(finished(1, vec![]));
+    assert_eq!(actions, Ok(vec![Action::Finish]));
+    assert_eq!(study.trials()[1].state, TrialState::Stopped);
+    assert_eq!(study.phase(), Phase::Finished);
+}
+
+#[test]
+fn a_long_curve_is_thinned_and_keeps_its_newest_point() {
+    let mut study = Study::new(spec(
+        json!({"searcher": {"kind": "random"}, "budget": {"max": 1_000_000}}),
+    ))
+    .expect("valid");
+    study.apply(Event::Started).expect("begins");
+    let report = |step: u64| Event::Reported {
+        trial: 0,
+        step,
+        values: vec![step as f64],
+    };
+    for step in 1..=20_000 {
+        study.apply(report(step)).expect("taken in");
+        let reports = &study.trials()[0].reports;
+        assert_eq!(reports.last().map(|one| one.step), Some(step));
+        assert!(reports.len() <= MAX_POINTS, "{}", reports.len());
+    }
+    let steps: Vec<u64> = study.trials()[0]
+        .reports
+        .iter()
+        .map(|one| one.step)
+        .collect();
+    assert_eq!(steps[0], 1);
+    assert!(steps.len() > MAX_POINTS / 3, "{}", steps.len());
+    let widest = steps.windows(2).map(|pair| pair[1] - pair[0]).max();
+    assert!(widest <= Some(4 * 20_000 / MAX_POINTS as u64), "{widest:?}");
+    let before = study.clone();
+    for step in 1..100 {
+        assert_eq!(study.apply(report(step)), Ok(vec![]));
+    }
+    assert_eq!(study, before, "what was thinned out changes nothing");
 }

@@ -173,3 +173,73 @@ fn a_population_goes_on_when_one_of_it_has_failed_or_was_stopped() {
         assert!(copies >= 8, "{copies} copies after {end:?}");
     }
 }
+
+fn reported(trial: TrialNumber, step: u64, loss: f64) -> Event {
+    Event::Reported {
+        trial,
+        step,
+        values: vec![loss],
+    }
+}
+
+#[test]
+fn more_is_expected_of_those_who_are_ahead_and_of_those_whom_the_rungs_let_on() {
+    let mut study = study(json!({
+        "searcher": {"kind": "random"}, "stopper": {"kind": "asha", "min": 2, "eta": 3},
+        "budget": {"max": 6}, "trials": 9, "concurrency": 3,
+    }));
+    study.apply(Event::Started).expect("may begin");
+    assert_eq!(study.expectations(), [(0, 0.5), (1, 0.5), (2, 0.5)]);
+    study.apply(reported(0, 1, 0.1)).expect("a fact");
+    study.apply(reported(1, 1, 0.5)).expect("a fact");
+    assert_eq!(study.expectations(), [(0, 1.0), (1, 0.0), (2, 0.5)]);
+    for trial in 0..3 {
+        let loss = 0.1 + f64::from(trial) * 0.2;
+        study.apply(finished(trial, 2, loss)).expect("a fact");
+    }
+    let expected = study.expectations();
+    let of = |trial| expected.iter().find(|(number, _)| *number == trial);
+    let (_, promoted) = of(0).expect("it was promoted");
+    let (_, fresh) = of(4).expect("it is new");
+    assert!(promoted > fresh, "{expected:?}");
+    assert_eq!(of(1), None, "who waits holds no slot");
+}
+
+#[test]
+fn what_somebody_outside_proposes_is_trained_and_nothing_else() {
+    let mut study = study(json!({
+        "searcher": {"kind": "external"}, "stopper": {"kind": "none"},
+        "budget": {"max": 3}, "trials": 3, "concurrency": 2,
+    }));
+    assert_eq!(study.apply(Event::Started), Ok(vec![]));
+    let width = study.space().len();
+    let point = |unit: f64| -> Vec<Option<f64>> {
+        let dimensions = study.space().dimensions.iter();
+        let mut point = dimensions.map(|d| Some(d.domain.at(unit))).collect();
+        study.space().prune(&mut point);
+        point
+    };
+    let (low, high) = (point(0.0), point(0.9));
+    let wrong = Event::Proposed {
+        points: vec![low.clone(), vec![None; width]],
+    };
+    assert!(study.apply(wrong).is_err());
+    let actions = study
+        .apply(Event::Proposed {
+            points: vec![low.clone(), high.clone(), low.clone()],
+        })
+        .expect("points of the space");
+    assert_eq!(actions.len(), 2, "as many as there are slots: {actions:?}");
+    assert_eq!(study.trials()[1].point, high);
+    study.apply(finished(0, 3, 0.5)).expect("a fact");
+    study.apply(finished(1, 3, 0.5)).expect("a fact");
+    assert_eq!(study.phase(), Phase::Running);
+    let last = study.apply(finished(2, 3, 0.5)).expect("a fact");
+    assert_eq!(last, [Action::Finish], "it may have no more than three");
+    study.apply(Event::Extended { trials: 1 }).expect("a wish");
+    assert_eq!(study.phase(), Phase::Running, "one more is awaited");
+    study
+        .apply(Event::Proposed { points: vec![high] })
+        .expect("a point");
+    assert_eq!(study.trials().len(), 4);
+}

@@ -175,6 +175,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         retries: spec.retries,
         suspends: spec.suspends(),
         exclusive: spec.exclusive,
+        trial: None,
         turned_ms: None,
         not_before_ms: None,
         workers: spec.scale.workers,
@@ -202,6 +203,8 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         placed_ms: None,
+        power_of_two: spec.scale.power_of_two,
+        restarts: None,
         waiting: None,
         watch: None,
     }

@@ -125,6 +125,14 @@ impl Sessions {
                 "capacity.gpus: expected at most 64, numbered from 0 in order",
             ));
         }
+        if let Some(rack) = &capacity.rack
+            && !(1..=253).contains(&rack.len())
+        {
+            return Err(Status::invalid_argument(format!(
+                "capacity.rack has {} characters; expected 1 to 253",
+                rack.len()
+            )));
+        }
         Ok(capacity)
     }
 

@@ -29,8 +29,8 @@ pub fn told(spec: &SearchSpec, trial: &Trial, fact: &Fact) -> Told {
         let Some(step) = place(spec, fact, evaluation.step, evaluation.epoch) else {
             continue;
         };
-        let known = |at: u64| trial.reports.iter().any(|report| report.step == at);
-        if !known(step) {
+        let known = trial.reports.binary_search_by_key(&step, |one| one.step);
+        if known.is_err() {
             any = true;
             let trial = trial.number;
             told.events.push(Event::Reported {

@@ -6,12 +6,13 @@ use super::facts;
 use crate::clock;
 use muster_model::id::{JobId, StudyId};
 use muster_model::job::Intent;
-use muster_model::spec::JobSpec;
-use muster_model::study::{Goal, StudyOrder, Told, ToldState, TrialPhase};
+use muster_model::spec::{JobSpec, Origin};
+use muster_model::study::{BudgetUnit, Goal, StudyOrder, Told, ToldState, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource};
-use muster_search::{Action, Event, EventError, Outcome, Phase, Study, Trial, TrialState};
+use muster_search::{Action, Event, EventError, Outcome, Phase, Source, Study, Trial, TrialState};
 use muster_store::StoreError;
 use muster_store::job::{self, NewJob};
+use muster_store::origin;
 use muster_store::pool::{Pool, Transaction, begin};
 use muster_store::study::search::{self, Loaded, Saved, TrialWrite};
 use std::collections::{BTreeMap, VecDeque};
@@ -45,7 +46,7 @@ struct Note {
 }
 
 /// What of a trial is written; when it changes, its row does.
-type Print = (TrialState, u64, u32, usize, Option<u64>);
+type Print = (TrialState, u64, u32, usize, [Option<u64>; 2]);
 
 /// Carries the study on, from `known` if that is how it stands. The number of its events and the search after them; `None` when
 /// the study is gone.
@@ -60,6 +61,9 @@ pub async fn take(
 ) -> Result<Option<(u64, Study)>, StepError> {
     let mut tx = begin(pool).await?;
     let Some(loaded) = search::lock(&mut tx, id).await? else {
+        // Nobody waits for what was said of a study that was deleted.
+        search::take_orders(&mut tx, id).await?;
+        tx.commit().await.map_err(StoreError::from)?;
         return Ok(None);
     };
     let study = match known {
@@ -120,13 +124,18 @@ async fn load(tx: &mut Transaction, id: StudyId, loaded: &Loaded) -> Result<Stud
 }
 
 fn print(trial: &Trial) -> Print {
-    let reached = trial.outcome.as_ref().map(|outcome| outcome.step);
+    let step = |one: &Outcome| one.step;
+    // A long curve is thinned: as many points may be others.
+    let ends = [
+        trial.outcome.as_ref().map(step),
+        trial.reports.last().map(step),
+    ];
     (
         trial.state,
         trial.budget,
         trial.rung,
         trial.reports.len(),
-        reached,
+        ends,
     )
 }
 
@@ -150,6 +159,7 @@ impl Step {
                 self.loaded.cancelled = true;
                 Event::Closed
             }
+            StudyOrder::Propose { points } => Event::Proposed { points },
             StudyOrder::Tell { told } => outside(told),
         };
         self.take_in(tx, event).await
@@ -160,6 +170,10 @@ impl Step {
         self.queue.push_back(event);
         while let Some(event) = self.queue.pop_front() {
             let text = serde_json::to_string(&event).expect("an event is JSON");
+            let ended = match event {
+                Event::Finished { trial, .. } => Some(trial),
+                _ => None,
+            };
             match self.apply(event).await? {
                 Ok(actions) => {
                     self.events.push(text);
@@ -168,7 +182,11 @@ impl Step {
                     }
                 }
                 Err(refused) => {
-                    tracing::warn!(error = %refused, event = text, "an event was refused")
+                    tracing::warn!(error = %refused, event = text, "an event was refused");
+                    // A job ends once: an end that nobody took in would hold the trial's slot for ever.
+                    if let Some(trial) = ended {
+                        self.fail(trial, refused.to_string());
+                    }
                 }
             }
         }
@@ -190,7 +208,7 @@ impl Step {
 
     async fn carry_out(&mut self, tx: &mut Transaction, action: Action) -> Result<(), StepError> {
         match action {
-            Action::Create { trial, .. } => self.create(tx, trial).await,
+            Action::Create { trial, from, .. } => self.create(tx, trial, from).await,
             Action::Continue { trial, .. } => self.go_on(tx, trial).await,
             Action::Stop { trial } => self.stop(tx, trial).await,
             Action::Finish => {
@@ -200,15 +218,29 @@ impl Step {
         }
     }
 
-    async fn create(&mut self, tx: &mut Transaction, number: u32) -> Result<(), StepError> {
+    async fn create(
+        &mut self,
+        tx: &mut Transaction,
+        number: u32,
+        from: Option<Source>,
+    ) -> Result<(), StepError> {
         if self.loaded.document.job.is_none() {
             return Ok(());
         }
-        let spec = match self.job(number) {
+        let copied = match from {
+            Some(from) => self.origin(tx, from).await?.map(Some),
+            None => Ok(None),
+        };
+        let made = copied.and_then(|origin| {
+            Ok(JobSpec {
+                from: origin,
+                ..self.job(number)?
+            })
+        });
+        let spec = match made {
             Ok(spec) => spec,
             Err(why) => {
-                self.notes.entry(number).or_default().failure = Some(why);
-                self.queue.push_back(Event::Failed { trial: number });
+                self.fail(number, why);
                 return Ok(());
             }
         };
@@ -221,6 +253,48 @@ impl Step {
         search::submit(tx, &new, self.id, number, self.now).await?;
         self.notes.entry(number).or_default().job_id = Some(new.id);
         Ok(())
+    }
+
+    /// The checkpoint that a trial is to begin from; or why there is none.
+    async fn origin(
+        &mut self,
+        tx: &mut Transaction,
+        from: Source,
+    ) -> Result<Result<Origin, String>, StepError> {
+        let parent = match self.job(from.trial) {
+            Ok(parent) => parent,
+            Err(why) => return Ok(Err(why)),
+        };
+        let unit = match self.study().spec().budget.unit {
+            BudgetUnit::Epochs => parent.steps_per_epoch(),
+            BudgetUnit::Steps => 1,
+        };
+        let (first, end) = (from.step * unit, (from.step + 1) * unit);
+        let job = self.job_of(tx, from.trial).await?;
+        let step = match job {
+            Some(job) => origin::newest_between(tx, job, (first, end)).await?,
+            None => None,
+        };
+        Ok(job.zip(step).map_or_else(
+            || {
+                let (trial, step) = (from.trial, from.step);
+                Err(format!(
+                    "trial {trial} has no checkpoint of {step} to begin from any more"
+                ))
+            },
+            |(job, step)| {
+                Ok(Origin {
+                    job,
+                    step: Some(step),
+                })
+            },
+        ))
+    }
+
+    /// Tells the search, and whoever looks at the trial, that it has failed.
+    fn fail(&mut self, number: u32, why: String) {
+        self.notes.entry(number).or_default().failure = Some(why);
+        self.queue.push_back(Event::Failed { trial: number });
     }
 
     /// The job of a trial as far as it is told to train now; or what is wrong with it, which only this very point can have.
@@ -244,12 +318,16 @@ impl Step {
         let job_id = self.job_of(tx, number).await?;
         let extended = match (job_id, self.job(number)) {
             (Some(id), Ok(spec)) => search::extend(tx, id, &spec, self.now).await?,
-            _ => false,
+            (None, Ok(_)) => false,
+            (_, Err(why)) => {
+                let budget = self.study().trials()[number as usize].budget;
+                self.fail(number, format!("it cannot train on to {budget}: {why}"));
+                return Ok(());
+            }
         };
         if !extended {
             let why = "its job could not train on: it was deleted".to_owned();
-            self.notes.entry(number).or_default().failure = Some(why);
-            self.queue.push_back(Event::Failed { trial: number });
+            self.fail(number, why);
         }
         Ok(())
     }
@@ -299,6 +377,9 @@ impl Step {
             .map(|trial| trial.number)
             .collect();
         search::mark_best(tx, self.id, &best).await?;
+        if self.loaded.document.job.is_some() {
+            search::expect(tx, self.id, &self.study().expectations()).await?;
+        }
         let seq = self.loaded.seq + self.events.len() as u64;
         let apart = EVENTS_KEPT_APART + self.study().trials().len() as u64 / 8;
         let is_over = self.study().phase() == Phase::Finished;
@@ -365,7 +446,7 @@ fn outside(told: Told) -> Event {
             trial,
             step,
             values,
-            exhausted: false,
+            exhausted: told.exhausted,
         },
         ToldState::Failed => Event::Failed { trial },
     }

@@ -1,6 +1,8 @@
 //! A shell under test on a real Postgres, and a node that speaks the session's protocol as an executor would.
 #![allow(dead_code, reason = "each test program uses its part")]
 
+pub mod train;
+
 use muster_core::policy::Policy;
 use muster_model::assignment::{Observed, Peers, TaskLaunch, TaskReport};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
@@ -317,6 +319,7 @@ impl Node {
                 .collect(),
             cpu_milli: 8_000,
             memory_bytes: 64 << 30,
+            rack: None,
         };
         let hello = From::Hello(proto::Hello {
             node_name: name.into(),

@@ -33,7 +33,8 @@ export interface paths {
         /**
          * Submit a job
          * @description The same document in JSON or YAML. A request with an `Idempotency-Key` that comes again within 24 hours gets the answer of the
-         *     first, with the header `Idempotency-Replayed: true`, and submits nothing.
+         *     first, with the header `Idempotency-Replayed: true`, and submits nothing. With `from` the job begins from a checkpoint of another
+         *     job of the tenant, its newest if no step is named.
          */
         post: operations["submitJob"];
         delete?: never;
@@ -132,7 +133,7 @@ export interface paths {
         /**
          * Let a suspended job go on
          * @description Its workers go on from the step at which they stand still, on the GPUs that they had, as soon as those are free. Of a job that is not
-         *     suspended this changes nothing.
+         *     suspended by its owner this changes nothing.
          */
         post: operations["continueJob"];
         delete?: never;
@@ -601,7 +602,8 @@ export interface paths {
         post?: never;
         /**
          * Delete a study that is over
-         * @description It disappears from lists, and the jobs of its trials with it; their files stay where they are.
+         * @description It disappears from lists, and the jobs of its trials with it; their files stay where they are. What was ordered before
+         *     comes first: until the scheduler has taken it in, the study is not deleted.
          */
         delete: operations["deleteStudy"];
         options?: never;
@@ -698,7 +700,9 @@ export interface paths {
         put?: never;
         /**
          * Give a study more trials
-         * @description One that has finished goes on.
+         * @description One that has finished goes on; one that was told to end, even if some of its trials still run, does not. A request with an
+         *     `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
+         *     gives nothing more.
          */
         post: operations["extendStudy"];
         delete?: never;
@@ -721,6 +725,27 @@ export interface paths {
          * @description No trial starts or trains on to its next rung; those that train, train on as far as they were told to.
          */
         post: operations["pauseStudy"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/api/v1/studies/{id}/propose": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Propose trials to a study whose searcher is `external`
+         * @description They are created in this order, as the study's concurrency allows, and numbered so; what came of them is listed with the study's
+         *     trials. Beyond the number of trials that the study may have they wait until it is extended.
+         */
+        post: operations["proposeTrials"];
         delete?: never;
         options?: never;
         head?: never;
@@ -756,7 +781,8 @@ export interface paths {
         /**
          * Tell what came of trials that were trained outside
          * @description Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
-         *     ended, changes nothing. The answer names those of the trials that need not be trained on.
+         *     ended, changes nothing. A trial that is `finished` has trained to its budget: an earlier `step` is refused, unless it is that of a
+         *     rung which has ended. The answer names those of the trials that need not be trained on.
          */
         post: operations["tellStudy"];
         delete?: never;
@@ -940,6 +966,10 @@ export interface components {
             cause: components["schemas"]["RequeueCause"];
             /** @enum {string} */
             kind: "requeue";
+        } | {
+            /** @enum {string} */
+            kind: "move";
+            to: components["schemas"]["Seat"][];
         } | {
             /** @enum {string} */
             kind: "pause";
@@ -1141,6 +1171,8 @@ export interface components {
             gpus: components["schemas"]["Gpu"][];
             /** Format: int64 */
             memory_bytes: number;
+            /** @description Nodes with the same name here are nearer to each other than to others; `None`: nobody said. */
+            rack?: string | null;
         };
         /** @description The smallest change that would let the job start now: of those that were tried and do, the first in the order of [`Change::rank`]. */
         Change: {
@@ -2023,6 +2055,7 @@ export interface components {
              *     waits for; such a job waits until GPUs are free, and nobody is suspended for it.
              */
             exclusive?: boolean;
+            from?: components["schemas"]["Origin"] | null;
             labels?: {
                 [key: string]: string;
             };
@@ -2142,7 +2175,7 @@ export interface components {
          * @description Why a checkpoint stays.
          * @enum {string}
          */
-        Kept: "newest" | "best" | "milestone";
+        Kept: "newest" | "best" | "milestone" | "origin";
         /** @description A data set that is known by name. */
         KnownDataset: {
             augment?: components["schemas"]["Augmentation"][];
@@ -2611,6 +2644,19 @@ export interface components {
             /** Format: double */
             weight_decay?: number;
         };
+        /**
+         * @description A checkpoint of another job of the same tenant. The new job takes over parameters, optimizer state and the count of steps, and
+         *     trains on by its own document: `stop` counts from where the other job began.
+         */
+        Origin: {
+            /** @description The job whose checkpoint it is. */
+            job: components["schemas"]["JobId"];
+            /**
+             * Format: int64
+             * @description Optimizer steps after which it was written. Left out: its newest when the new job is submitted, which is then filled in.
+             */
+            step?: number | null;
+        };
         /** @description How a task ended. */
         Outcome: {
             /** Format: int32 */
@@ -2783,7 +2829,7 @@ export interface components {
             /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
-                /** @description The best trial, or with several objectives the Pareto front; without their curves in lists. */
+                /** @description The best trial, or with several objectives the Pareto front, without their curves; in lists at most 10 of it. */
                 best: components["schemas"]["TrialView"][];
                 /** Format: date-time */
                 created_at: string;
@@ -2892,7 +2938,7 @@ export interface components {
                 budget: number;
                 /** Format: date-time */
                 created_at: string;
-                /** @description Its learning curve, by ascending step; empty where it was not asked for. */
+                /** @description Its learning curve, by ascending step, of at most 2048 points; empty where it was not asked for. */
                 curve: components["schemas"]["TrialPoint"][];
                 /** Format: date-time */
                 ended_at: string | null;
@@ -3042,6 +3088,15 @@ export interface components {
              * @description The fewer of `stop.steps` and the steps of `stop.epochs`; null when neither is given.
              */
             total_steps: number | null;
+        };
+        /** @description Trials that a searcher outside has chosen. */
+        Proposal: {
+            /** @description 1 to 1000 of them, created in this order. */
+            trials: components["schemas"]["ProposedTrial"][];
+        };
+        ProposedTrial: {
+            /** @description A value for each parameter of the space whose condition holds. */
+            parameters: Record<string, never>;
         };
         PsShardResources: {
             /**
@@ -3221,6 +3276,8 @@ export interface components {
         };
         /** @description Between which sizes the scheduler may choose. */
         Scale: {
+            /** @description The job runs on 1, 2, 4, 8… workers only, as programs do that divide by two. */
+            power_of_two?: boolean;
             ps_shards?: components["schemas"]["Range"] | null;
             workers?: components["schemas"]["Range"];
         };
@@ -3286,6 +3343,9 @@ export interface components {
             kind: "random";
         } | {
             /** @enum {string} */
+            kind: "external";
+        } | {
+            /** @enum {string} */
             kind: "sobol";
         } | {
             /**
@@ -3334,6 +3394,13 @@ export interface components {
              * @description 1 to `population`.
              */
             tournament?: number;
+        };
+        /** @description Where one task of a job that moves will be. */
+        Seat: {
+            /** @description Indices of the node's GPUs or CPU slots. */
+            gpus: number[];
+            node: components["schemas"]["NodeId"];
+            role: components["schemas"]["Role"];
         };
         /**
          * @description The training series of a job. A job that went back to a checkpoint trains the steps after it again; the series then has only
@@ -3527,7 +3594,7 @@ export interface components {
         };
         /** @description A study as its users see it. */
         StudyView: {
-            /** @description The best trial, or with several objectives the Pareto front; without their curves in lists. */
+            /** @description The best trial, or with several objectives the Pareto front, without their curves; in lists at most 10 of it. */
             best: components["schemas"]["TrialView"][];
             /** Format: date-time */
             created_at: string;
@@ -3697,6 +3764,11 @@ export interface components {
          */
         Topology: "parameter_server" | "all_reduce";
         TrialCounts: {
+            /**
+             * Format: int32
+             * @description None better: 1 once a trial has completed a rung, or the size of the Pareto front.
+             */
+            best: number;
             /** Format: int32 */
             completed: number;
             /** Format: int32 */
@@ -3733,13 +3805,18 @@ export interface components {
         TrialRef: {
             /** Format: int32 */
             number: number;
+            /** @description Where the study has it: the job of a `waiting` one has succeeded as far as it was told to train, and may be told to go on. */
+            state: components["schemas"]["TrialPhase"];
             study_id: components["schemas"]["StudyId"];
         };
         TrialResult: {
+            /** @description Of one that has finished short of what it was told to train: it cannot train any further, and so has completed. */
+            exhausted?: boolean;
             state?: components["schemas"]["ToldState"];
             /**
              * Format: int64
-             * @description In units of the budget; what the trial was told to train when left out.
+             * @description How far the trial has come, in units of the budget. Of a trial that is `finished` at least its budget; only one that failed
+             *     needs none.
              */
             step?: number | null;
             /** Format: int32 */
@@ -3770,7 +3847,7 @@ export interface components {
             budget: number;
             /** Format: date-time */
             created_at: string;
-            /** @description Its learning curve, by ascending step; empty where it was not asked for. */
+            /** @description Its learning curve, by ascending step, of at most 2048 points; empty where it was not asked for. */
             curve: components["schemas"]["TrialPoint"][];
             /** Format: date-time */
             ended_at: string | null;
@@ -5342,7 +5419,10 @@ export interface operations {
     extendStudy: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each extension */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The study */
                 id: components["schemas"]["StudyId"];
@@ -5388,6 +5468,42 @@ export interface operations {
         requestBody?: never;
         responses: {
             /** @description Stated; the scheduler obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["StudyView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    proposeTrials: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The study */
+                id: components["schemas"]["StudyId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Proposal"];
+            };
+        };
+        responses: {
+            /** @description Kept; the scheduler takes it in */
             202: {
                 headers: {
                     [name: string]: unknown;
@@ -5482,7 +5598,7 @@ export interface operations {
                 state?: components["schemas"]["TrialPhase"];
                 /** @description With the learning curve of each. */
                 curves?: boolean;
-                /** @description Items on the page. */
+                /** @description Items on the page; with curves never more than 100. */
                 limit?: number;
                 /** @description `continue` of the page before. */
                 continue?: string;

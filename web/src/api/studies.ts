@@ -33,8 +33,10 @@ export async function actOnStudy(id: string, verb: StudyVerb): Promise<void> {
   else await take(client.DELETE("/api/v1/studies/{id}", { params }));
 }
 
-export async function extendStudy(id: string, trials: number): Promise<void> {
-  await take(client.POST("/api/v1/studies/{id}/extend", { params: { path: { id } }, body: { trials } }));
+/** At most once under the key. */
+export async function extendStudy(id: string, trials: number, idempotencyKey: string): Promise<void> {
+  const params = { path: { id }, header: { "Idempotency-Key": idempotencyKey } };
+  await take(client.POST("/api/v1/studies/{id}/extend", { params, body: { trials } }));
 }
 
 export function createStudy(document: string, dryRun: boolean, idempotencyKey: string): Promise<StudyView> {

@@ -216,6 +216,16 @@ describe("submitting", () => {
   });
 });
 
+describe("beginning from another job", () => {
+  it("takes its document, and names the checkpoint", async () => {
+    routes["GET /api/v1/jobs/job-1"] = () => json(job({}));
+    open("/submit?from=job-1&step=40");
+    const editor = await screen.findByLabelText<HTMLTextAreaElement>("Job document, YAML or JSON");
+    await waitFor(() => expect(editor.value).toContain("from:\n  job: job-1\n  step: 40\n"));
+    expect(editor.value).toContain("version: muster/v1");
+  });
+});
+
 describe("a dry run", () => {
   const interval = (p50: number) => ({ p10: at(p50 - 60), p50: at(p50), p90: at(p50 + 60) });
   const planned = (more: object) =>
@@ -361,20 +371,21 @@ describe("studies", () => {
     expect(posts[0]?.headers.get("idempotency-key")).toBe(posts[1]?.headers.get("idempotency-key"));
   });
 
-  it("hand out the file of all their trials", async () => {
+  it("say from which trial one took over, and hand out the file of all", async () => {
+    routes["GET /api/v1/studies/study-1/trials"] = () => page(trial(0, { rate: 0.01 }, 0.6), trial(1, { rate: 0.1 }, 0.7, { from: { trial: 0, step: 1 } }));
     routes["GET /api/v1/studies/study-1/export"] = () => new Response("number,state\n", { headers: { "content-type": "text/csv" } });
     const saved = vi.fn(() => "blob:x");
     vi.stubGlobal("URL", Object.assign(URL, { createObjectURL: saved, revokeObjectURL: () => undefined }));
     open("/studies/study-1");
-    await screen.findByRole("table", { name: "Trials" });
+    expect((await screen.findByText("from 0")).title).toMatch(/^It took over trial 0 as it was after 1.epoch$/);
     fireEvent.click(screen.getByRole("button", { name: "Export" }));
     await waitFor(() => expect(saved).toHaveBeenCalledTimes(1));
   });
 
   it("are one click from the jobs of their trials", async () => {
-    routes["GET /api/v1/jobs/job-1"] = () => json(job({ trial: { study_id: "study-1", number: 4 } }));
+    routes["GET /api/v1/jobs/job-1"] = () => json(job({ trial: { study_id: "study-1", number: 4, state: "waiting" } }));
     open("/jobs/job-1");
-    expect((await screen.findByRole("link", { name: "trial 4 of its study" })).getAttribute("href")).toBe("/studies/study-1");
+    expect((await screen.findByRole("link", { name: "trial 4 of its study, between rungs" })).getAttribute("href")).toBe("/studies/study-1");
   });
 });
 

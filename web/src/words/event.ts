@@ -92,6 +92,8 @@ export function afterStop(then: AfterStop): string {
   switch (then.kind) {
     case "requeue":
       return CAUSES[then.cause];
+    case "move":
+      return "to go on elsewhere";
     case "pause":
       return "for a pause";
     case "succeed":

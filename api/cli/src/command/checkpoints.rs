@@ -98,6 +98,7 @@ fn kept(checkpoint: &CheckpointView) -> String {
         Kept::Newest => "newest",
         Kept::Best => "best",
         Kept::Milestone => "milestone",
+        Kept::Origin => "another job's origin",
     };
     let words: Vec<&str> = checkpoint.kept.iter().map(word).collect();
     words.join(", ")

@@ -7,6 +7,7 @@ use crate::output::{age, duration_s, table};
 use clap::Args;
 use muster_client::JobQuery;
 use muster_model::job::JobPhase;
+use muster_model::study::TrialPhase;
 use muster_model::view::{Count, JobView, Page};
 
 const PAGE: u32 = 200;
@@ -108,6 +109,12 @@ fn row(job: &JobView) -> [String; 11] {
 /// The phase, and for a waiting job what it waits for.
 #[must_use]
 pub fn phase_and_reason(job: &JobView) -> String {
+    let between = job
+        .trial
+        .is_some_and(|trial| trial.state == TrialPhase::Waiting);
+    if between && job.phase == JobPhase::Succeeded {
+        return "succeeded (between rungs)".to_owned();
+    }
     match &job.waiting {
         Some(waiting) => format!("{} ({})", job.phase.as_str(), waiting.reason),
         None => job.phase.as_str().to_owned(),

@@ -72,6 +72,12 @@ fn describe(job: &JobView) -> String {
             format!("{} ago", age(job.submitted_at, clock::now())),
         ),
     ];
+    if let Some(from) = &job.spec.from {
+        let step = from
+            .step
+            .map_or_else(String::new, |s| format!(" at step {s}"));
+        rows.push(("began from", format!("job {}{step}", from.job)));
+    }
     if let Some(waiting) = &job.waiting {
         rows.push((
             "waits",

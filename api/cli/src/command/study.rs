@@ -81,6 +81,9 @@ struct Extend {
     /// So many more.
     #[arg(long)]
     trials: u32,
+    /// Extend at most once under this key, however often it is tried.
+    #[arg(long, value_name = "KEY")]
+    idempotency_key: Option<String>,
 }
 
 #[derive(Debug, Args)]
@@ -128,7 +131,10 @@ impl Study {
             }
             Verb::Extend(options) => {
                 let study = session.study(&options.study).await?;
-                let study = client.extend_study(study.id, options.trials).await?;
+                let study = {
+                    let key = options.idempotency_key.as_deref();
+                    client.extend_study(study.id, options.trials, key).await?
+                };
                 said(
                     session,
                     &study,
@@ -286,6 +292,10 @@ async fn trials(session: &Session, named: Named) -> anyhow::Result<()> {
                 trial.state.as_str().to_owned(),
                 trial.rung.to_string(),
                 trial.budget.to_string(),
+                trial.from.map_or_else(
+                    || "-".to_owned(),
+                    |from| format!("{} at {}", from.trial, from.step),
+                ),
                 point_text(&study.document, trial.outcome.as_ref()),
                 parameters_text(trial),
                 trial
@@ -299,6 +309,7 @@ async fn trials(session: &Session, named: Named) -> anyhow::Result<()> {
                 "state",
                 "rung",
                 "budget",
+                "from",
                 "result",
                 "parameters",
                 "job",
@@ -356,7 +367,7 @@ fn best_text(study: &StudyView) -> String {
             let result = point_text(&study.document, one.outcome.as_ref());
             format!("trial {}: {result}", one.number)
         }
-        front => format!("{} trials on the front", front.len()),
+        _ => format!("{} trials on the front", study.trials.best),
     }
 }
 

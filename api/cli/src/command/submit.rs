@@ -11,8 +11,15 @@ use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub struct Submit {
-    /// The document, YAML or JSON; `-` reads standard input.
-    file: PathBuf,
+    /// The document, YAML or JSON; `-` reads standard input. With --from it may be left out: then it is that job's own.
+    #[arg(required_unless_present = "from")]
+    file: Option<PathBuf>,
+    /// Begin from a checkpoint of another job (name or id), its newest unless a step is named.
+    #[arg(long, value_name = "JOB[@STEP]")]
+    from: Option<String>,
+    /// Put this value (YAML) at this place of the document, such as stop.epochs=20; may be given again.
+    #[arg(long = "set", value_name = "FIELD=VALUE")]
+    set: Vec<String>,
     /// Put this file into the document's command.files, by its name or as NAME=PATH; may be given again.
     #[arg(long = "file", value_name = "[NAME=]PATH")]
     ship: Vec<String>,
@@ -31,7 +38,10 @@ impl Submit {
     /// # Errors
     /// An unreadable file, a document that is not YAML, or what the server says is wrong with it.
     pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
-        let mut document = read(&self.file)?;
+        let mut document = self.document(session).await?;
+        for assignment in &self.set {
+            assign(&mut document, assignment)?;
+        }
         for named in &self.ship {
             ship(&mut document, named)?;
         }
@@ -55,6 +65,70 @@ impl Submit {
         })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+impl Submit {
+    /// As it is given, or that of the job to begin from.
+    async fn document(&self, session: &Session) -> anyhow::Result<serde_json::Value> {
+        let Some(from) = &self.from else {
+            return read(self.file.as_ref().expect("clap requires one of the two"));
+        };
+        let (named, step) = origin(from)?;
+        let job = session.job(named).await?;
+        let mut document = match &self.file {
+            Some(file) => read(file)?,
+            None => serde_json::to_value(&job.spec)?,
+        };
+        let fields = document
+            .as_object_mut()
+            .ok_or_else(|| UsageError("the document is no map of fields".to_owned()))?;
+        let mut from = json!({ "job": job.id });
+        if let Some(step) = step {
+            from["step"] = json!(step);
+        }
+        fields.insert("from".to_owned(), from);
+        Ok(document)
+    }
+}
+
+/// `JOB` or `JOB@STEP`.
+fn origin(from: &str) -> anyhow::Result<(&str, Option<u64>)> {
+    let Some((job, step)) = from.rsplit_once('@') else {
+        return Ok((from, None));
+    };
+    let step = step.parse().map_err(|_| {
+        UsageError(format!(
+            "--from {from}: {step:?} is no step; expected JOB or JOB@STEP"
+        ))
+    })?;
+    Ok((job, Some(step)))
+}
+
+/// Puts a value at a path such as `engine.optimizer.learning_rate` or `engine.model.hidden[0]`. Whether the place is one, the server says.
+fn assign(document: &mut serde_json::Value, assignment: &str) -> anyhow::Result<()> {
+    let wrong = |what: &str| UsageError(format!("--set {assignment}: {what}"));
+    let (path, value) = assignment
+        .split_once('=')
+        .ok_or_else(|| wrong("expected FIELD=VALUE"))?;
+    let value: serde_json::Value =
+        serde_norway::from_str(value).map_err(|error| wrong(&format!("no YAML: {error}")))?;
+    let mut here = document;
+    for name in path.split('.').flat_map(|segment| segment.split('[')) {
+        here = match name.strip_suffix(']') {
+            Some(index) => index
+                .parse::<usize>()
+                .ok()
+                .and_then(|index| here.get_mut(index))
+                .ok_or_else(|| wrong(&format!("[{name} is not there")))?,
+            None => here
+                .as_object_mut()
+                .ok_or_else(|| wrong(&format!("there is no field in which {name:?} could be")))?
+                .entry(name)
+                .or_insert_with(|| json!({})),
+        };
+    }
+    *here = value;
+    Ok(())
 }
 
 /// Puts a file into the document. What the server holds against it, it says itself, by the field's name.
@@ -109,6 +183,26 @@ pub fn read(file: &PathBuf) -> anyhow::Result<serde_json::Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn values_are_put_at_their_places() {
+        let mut document = json!({ "engine": { "model": { "hidden": [8] } } });
+        for assignment in ["engine.model.hidden[0]=16", "stop.epochs=20", "name=a-b"] {
+            assign(&mut document, assignment).expect("a place");
+        }
+        let expected = json!({ "engine": { "model": { "hidden": [16] } }, "stop": { "epochs": 20 }, "name": "a-b" });
+        assert_eq!(document, expected);
+        for wrong in ["stop.epochs", "engine.model.hidden[1]=3", "name.first=3"] {
+            assert!(assign(&mut document, wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_job_is_named_with_or_without_a_step() {
+        assert_eq!(origin("fashion").expect("a job"), ("fashion", None));
+        assert_eq!(origin("fashion@40").expect("a job"), ("fashion", Some(40)));
+        assert!(origin("fashion@last").is_err());
+    }
 
     #[test]
     fn files_are_put_into_the_document_by_their_names() {

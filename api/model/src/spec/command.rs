@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Command {
     /// The program and its arguments, as they are: no shell looks at them. 1 to 256, with 64 KiB together.
+    #[cfg_attr(feature = "schema", schema(min_items = 1, max_items = 256))]
     pub argv: Vec<String>,
     /// Variables set over those that Muster sets, but for the names in `RESERVED`. At most 256, with 64 KiB together.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -26,10 +27,12 @@ pub struct Command {
     /// A program that must end with code 0 on every node within a minute before `argv` is started, such as
     /// `[python3, -c, "import torch"]`. Whether `argv`'s own program is there is looked at in any case.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub check: Vec<String>,
     /// Steps after which the program is expected to be done, by which progress is shown and the time left is estimated. Nothing stops it
     /// there. 1 to 1,000,000,000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1_000_000_000))]
     pub steps: Option<u64>,
     /// With whom the job is done.
     #[serde(default, skip_serializing_if = "Ends::is_with_all")]
@@ -37,6 +40,7 @@ pub struct Command {
     /// Processes that only hold parameters, as TensorFlow's `ParameterServerStrategy` has them: they run the same program, get no GPU,
     /// and are stopped once all workers are done. 0 to 64.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "schema", schema(maximum = 64))]
     pub parameter_servers: u32,
 }
 

@@ -26,10 +26,12 @@ pub struct Exchange {
     /// Followers that each PS shard has, 0 or 1. With one, the next shard keeps a copy of all it holds, and goes on as it when it is
     /// lost: no step is lost, and nobody starts anew. 2 shards or more; `parameter_server` only.
     #[serde(default, skip_serializing_if = "is_zero")]
+    #[cfg_attr(feature = "schema", schema(maximum = 1))]
     pub shard_replicas: u32,
     /// A worker whose process stands still for so long while the others wait is held for lost, and they go on without it; a step
     /// may take longer, as its process gives signs of life meanwhile. 2 to 3,600 seconds; `all_reduce` only.
     #[serde(default = "hung_after_s", skip_serializing_if = "is_hung_after_s")]
+    #[cfg_attr(feature = "schema", schema(minimum = 2, maximum = 3600))]
     pub hung_after_s: u32,
 }
 
@@ -81,6 +83,7 @@ pub enum Consistency {
     /// Stale synchronous: when no worker is more than `staleness` steps behind (Ho et al., 2013). `parameter_server` only.
     Ssp {
         /// 1 to 64 steps.
+        #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 64))]
         staleness: u32,
         /// A step begins on the parameters that there are, where the bound allows it, while the gradients of the step before still
         /// travel; newer ones take their place as soon as they come (ESSP, Dai et al., 2015).

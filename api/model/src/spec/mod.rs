@@ -6,6 +6,7 @@ mod command;
 mod compression;
 mod engine;
 mod exchange;
+mod origin;
 mod validate;
 mod verdicts;
 
@@ -19,6 +20,7 @@ pub use engine::{
     Sides,
 };
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
+pub use origin::{Origin, same_place};
 pub use validate::{FieldError, is_dns_label};
 pub use verdicts::Verdicts;
 
@@ -32,11 +34,13 @@ use std::collections::BTreeMap;
 pub struct JobSpec {
     pub version: Version,
     /// 1 to 63 characters of `a-z`, `0-9` and `-`, beginning and ending with a letter or digit. Need not be unique.
+    #[cfg_attr(feature = "schema", schema(min_length = 1, max_length = 63))]
     pub name: String,
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
     /// -100 to 100; higher comes first within its tenant.
     #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(minimum = -100, maximum = 100))]
     pub priority: i32,
     /// What the built-in engine trains: this, or `command`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -44,6 +48,9 @@ pub struct JobSpec {
     /// A program of the user's own: this, or `engine`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Command>,
+    /// Begin from a checkpoint of another job, and not from fresh parameters.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub from: Option<Origin>,
     #[serde(default)]
     pub exchange: Exchange,
     #[serde(default)]
@@ -66,6 +73,7 @@ pub struct JobSpec {
     pub verdicts: Verdicts,
     /// Task failures after which the job is started again from its newest checkpoint; 0 to 100.
     #[serde(default = "default_retries")]
+    #[cfg_attr(feature = "schema", schema(maximum = 100))]
     pub retries: u32,
 }
 
@@ -86,6 +94,9 @@ pub struct Scale {
     /// One when left out, none with `all_reduce`, which has no other; [`JobSpec::ps_shards`] says what holds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ps_shards: Option<Range>,
+    /// The job runs on 1, 2, 4, 8… workers only, as programs do that divide by two.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub power_of_two: bool,
 }
 
 /// Both ends included; 1 to 1024, or 0 to 0 of what the topology has none of.
@@ -93,7 +104,9 @@ pub struct Scale {
 #[serde(deny_unknown_fields)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Range {
+    #[cfg_attr(feature = "schema", schema(maximum = 1024))]
     pub min: u32,
+    #[cfg_attr(feature = "schema", schema(maximum = 1024))]
     pub max: u32,
 }
 
@@ -113,10 +126,16 @@ pub struct Resources {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct WorkerResources {
     /// GPUs (or CPU slots) of one node; 1 to 16.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 16))]
     pub gpus: u32,
     /// Thousandths of a core; 0 to 256,000.
+    #[cfg_attr(feature = "schema", schema(maximum = 256_000))]
     pub cpu_milli: u64,
     /// 64 MiB to 4 TiB.
+    #[cfg_attr(
+        feature = "schema",
+        schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64)
+    )]
     pub memory_bytes: u64,
 }
 
@@ -124,7 +143,12 @@ pub struct WorkerResources {
 #[serde(deny_unknown_fields, default)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct PsShardResources {
+    #[cfg_attr(feature = "schema", schema(maximum = 256_000))]
     pub cpu_milli: u64,
+    #[cfg_attr(
+        feature = "schema",
+        schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64)
+    )]
     pub memory_bytes: u64,
 }
 
@@ -135,17 +159,21 @@ pub struct PsShardResources {
 pub struct CheckpointPolicy {
     /// Every so many steps; 1 or more.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub every_steps: Option<u64>,
     /// And every so many minutes; above 0.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0, maximum = 525_600))]
     pub every_minutes: Option<f64>,
     /// The newest so many stay; 1 to 1000.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
     pub keep: u32,
     /// And the best so many by a measure of the test split. One is written after each evaluation that is among them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_best: Option<KeepBest>,
     /// And for ever one every so many steps, written whatever the other rules say. 1 or more.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub keep_every_steps: Option<u64>,
 }
 
@@ -155,6 +183,7 @@ pub struct CheckpointPolicy {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct KeepBest {
     /// So many; 1 to 1000.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1000))]
     pub count: u32,
     #[serde(default)]
     pub by: Measure,
@@ -167,6 +196,7 @@ pub struct KeepBest {
 pub struct EvaluationPolicy {
     /// Every so many steps; 1 or more. For epochs that are long, and for targets that are to be met at once.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1))]
     pub every_steps: Option<u64>,
 }
 
@@ -188,8 +218,10 @@ pub enum Measure {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Stop {
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1_000_000_000))]
     pub epochs: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1_000_000_000))]
     pub steps: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub target: Option<Target>,
@@ -197,6 +229,7 @@ pub struct Stop {
     pub convergence: Option<Convergence>,
     /// Minutes of training time, waiting not counted.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0, maximum = 525_600))]
     pub wall_minutes: Option<f64>,
 }
 
@@ -206,6 +239,7 @@ pub struct Stop {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Target {
     pub metric: Metric,
+    #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0))]
     pub value: f64,
 }
 
@@ -225,8 +259,13 @@ pub enum Metric {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct Convergence {
     /// Above 0 and below 1.
+    #[cfg_attr(
+        feature = "schema",
+        schema(exclusive_minimum = 0, exclusive_maximum = 1)
+    )]
     pub relative_loss_drop: f64,
     /// 1 to 100.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 100))]
     pub epochs: u64,
 }
 
@@ -319,6 +358,7 @@ impl Default for Scale {
         Self {
             workers: Range::one(),
             ps_shards: None,
+            power_of_two: false,
         }
     }
 }

@@ -32,12 +32,16 @@ pub enum StudyKind {
     Study,
 }
 
+/// Jobs that are made of a document to check it, and bytes of them in all; of each parameter two are made in any case.
+const PROBES: usize = 4096;
+const PROBED_BYTES: usize = 64 << 20;
+
 /// The study's own fields, which its job may not say again.
 const OWN: [&str; 3] = ["version", "name", "labels"];
 
 impl StudySpec {
     /// Checks the search, that every parameter has its field in the job document, and that the job is well formed with the ends of
-    /// every range and with every choice.
+    /// every range and with every choice; of very many choices in a large document, with as many of each parameter as take bounded work.
     ///
     /// # Errors
     /// All that is wrong, each with its field, its value and what would be right.
@@ -103,13 +107,34 @@ impl StudySpec {
         }
         let is_command = job.get("command").is_some();
         self.check_budget_field(is_command, errors);
-        // Whoever trains outside copies checkpoints by itself; a job cannot begin from another job's yet.
+        errors.check(
+            "job.from",
+            "given",
+            job.get("from").is_none(),
+            "left out: trials of a study begin fresh, or with pbt from each other",
+        );
+        if matches!(self.search.stopper, Stopper::Pbt { .. }) {
+            self.check_copies(is_command, errors);
+        }
+    }
+
+    /// With population-based training trials take over each other's state, which therefore must fit all of them.
+    fn check_copies(&self, is_command: bool, errors: &mut Errors) {
         errors.check(
             "search.stopper",
-            "pbt, with a job",
-            !matches!(self.search.stopper, Stopper::Pbt { .. }),
-            "another, or a study without a job whose trials are trained outside: jobs cannot begin from other jobs' checkpoints yet",
+            "pbt, with a command",
+            !is_command,
+            "another, or a job of the built-in engine: the checkpoints of a program are its own, and no trial can begin from another's",
         );
+        for (i, parameter) in self.search.parameters.iter().enumerate() {
+            let field = parameter.field.as_deref().unwrap_or(&parameter.name);
+            errors.check(
+                &format!("search.parameters[{i}].field"),
+                &format!("{field:?}"),
+                is_command || !field.starts_with("engine.") || may_differ(field),
+                "with pbt one that a trial may change whose state is copied: in engine.optimizer (but not its kind), engine.schedule, engine.batch, engine.clip_norm, engine.accumulate, engine.seed or engine.model.dropout",
+            );
+        }
     }
 
     /// Where a command is told how far to train: a place of its own, whose value in the job only holds that place.
@@ -186,10 +211,10 @@ impl StudySpec {
                 )?;
             }
         }
-        let shown = document.to_string();
-        serde_json::from_value(document).map_err(|error| FieldError {
+        // Borrowed, so that only one that does not read is written out.
+        JobSpec::deserialize(&document).map_err(|error| FieldError {
             field: "job".to_owned(),
-            value: shown,
+            value: document.to_string(),
             expected: format!("a job document: {error}"),
         })
     }
@@ -202,7 +227,7 @@ impl StudySpec {
         fields
     }
 
-    /// Tries the ends of every range and every choice. A job that is broken is the parameter's fault if it cannot be read because of
+    /// Tries the ends of every range and every choice, or as many as may be. A job that is broken is the parameter's fault if it cannot be read because of
     /// it, or if the rule that it breaks is about the parameter's field; else it is the job's own.
     fn check_fields(&self, space: &Space) -> Vec<FieldError> {
         let mut errors = Errors::default();
@@ -210,9 +235,13 @@ impl StudySpec {
         if !errors.0.is_empty() {
             return within_search(errors.0);
         }
+        let most = probes_each(
+            space,
+            self.job.as_ref().map_or(0, |job| job.to_string().len()),
+        );
         let (mut by_parameter, mut by_job) = (Vec::new(), Vec::new());
         for (i, dimension) in space.dimensions.iter().enumerate() {
-            for value in probes(&dimension.domain) {
+            for value in probes(&dimension.domain, most) {
                 let mut point = point_with(space, i);
                 point[i] = Some(value);
                 space.prune(&mut point);
@@ -257,6 +286,20 @@ impl StudySpec {
     }
 }
 
+/// Whether jobs that take over each other's state may have different values here.
+fn may_differ(field: &str) -> bool {
+    let within = ["engine.optimizer.", "engine.schedule."];
+    let whole = [
+        "engine.batch",
+        "engine.clip_norm",
+        "engine.accumulate",
+        "engine.seed",
+        "engine.model.dropout",
+    ];
+    let within = within.iter().any(|start| field.starts_with(start));
+    field != "engine.optimizer.kind" && (within || whole.contains(&field))
+}
+
 /// What is wrong with the search, by its place in the study's document.
 fn within_search(errors: Vec<FieldError>) -> Vec<FieldError> {
     let inside = errors.into_iter().map(|e| FieldError {
@@ -296,10 +339,20 @@ fn point_with(space: &Space, d: usize) -> Point {
     point
 }
 
-/// The ends of a range, or every choice.
-fn probes(domain: &Domain) -> Vec<f64> {
+/// How many choices of one parameter are tried, so that all parameters together take bounded work, however large the document is.
+fn probes_each(space: &Space, bytes: usize) -> usize {
+    let all = (PROBED_BYTES / bytes.max(1)).min(PROBES);
+    (all / space.dimensions.len().max(1)).max(2)
+}
+
+/// The ends of a range, or every choice; of more than `most`, the first, the last, and others evenly between.
+fn probes(domain: &Domain, most: usize) -> Vec<f64> {
     match domain {
-        Domain::Categorical { choices, .. } => (0..choices.len()).map(|i| i as f64).collect(),
+        Domain::Categorical { choices, .. } => {
+            let (last, tried) = (choices.len() - 1, choices.len().min(most));
+            let place = |i: usize| i * last / (tried - 1).max(1);
+            (0..tried).map(|i| place(i) as f64).collect()
+        }
         _ => vec![domain.at(0.0), domain.at(1.0)],
     }
 }
@@ -359,4 +412,38 @@ fn set(document: &mut Value, path: &str, value: Value) -> Result<(), FieldError>
     }
     *here = value;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Domain, PROBED_BYTES, PROBES, Space, probes, probes_each};
+
+    fn space(parameters: usize, choices: usize) -> Space {
+        let choices: Vec<String> = (0..choices).map(|i| format!("c{i}")).collect();
+        let parameter = |i| serde_json::json!({"name": format!("p{i}"), "type": "categorical", "choices": choices});
+        let document = serde_json::json!({
+            "objectives": [{"metric": "loss", "goal": "minimize"}], "trials": 1,
+            "parameters": (0..parameters).map(parameter).collect::<Vec<_>>(),
+        });
+        let spec: crate::study::SearchSpec = serde_json::from_value(document).expect("a search");
+        spec.space().expect("a space")
+    }
+
+    fn tried(space: &Space, bytes: usize) -> usize {
+        let most = probes_each(space, bytes);
+        let domains = space.dimensions.iter().map(|one| &one.domain);
+        domains.map(|domain| probes(domain, most).len()).sum()
+    }
+
+    #[test]
+    fn all_choices_are_tried_while_that_is_little_work_and_then_the_first_the_last_and_some_between()
+     {
+        assert_eq!(tried(&space(3, 1000), 1000), 3000);
+        assert!(tried(&space(128, 1000), 1000) <= PROBES);
+        assert_eq!(tried(&space(128, 1000), 1 << 20), 256);
+        assert!(tried(&space(2, 1000), 1 << 20) <= PROBED_BYTES >> 20);
+        let domain: &Domain = &space(1, 1000).dimensions[0].domain;
+        assert_eq!(probes(domain, 4), [0.0, 333.0, 666.0, 999.0]);
+        assert_eq!(probes(&space(1, 1).dimensions[0].domain, 4), [0.0]);
+    }
 }

@@ -1,5 +1,6 @@
 //! What users want of a study and what they tell it, on its way from the api to the scheduler.
 
+use super::Point;
 use serde::{Deserialize, Serialize};
 
 /// Kept until the scheduler has taken it in; two of the same change nothing that one does not.
@@ -15,6 +16,10 @@ pub enum StudyOrder {
     },
     /// Stop all trials and create no more.
     Cancel,
+    /// Somebody outside has chosen trials, for a study whose searcher is `external`; they are created in this order.
+    Propose {
+        points: Vec<Point>,
+    },
     /// Somebody outside has trained a trial.
     Tell {
         told: Told,
@@ -30,6 +35,14 @@ pub struct Told {
     /// One an objective, in their order; none if it failed.
     pub values: Vec<f64>,
     pub state: ToldState,
+    /// It cannot train any further, however far it was told to.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub exhausted: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]

@@ -1,6 +1,6 @@
 //! Who proposes the next trial.
 
-use super::{Errors, SearchSpec};
+use super::{Errors, SearchSpec, Stopper};
 use serde::{Deserialize, Serialize};
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -10,6 +10,8 @@ pub enum Searcher {
     /// Every point of the grid once, in the order of the document, the last parameter fastest.
     Grid {},
     Random {},
+    /// Somebody outside: trials are proposed by REST, and trained here like any others.
+    External {},
     /// Scrambled Sobol points (Joe and Kuo's directions, Owen's scrambling): evener than random.
     Sobol {},
     /// Tree-structured Parzen estimators (Bergstra et al.), over all parameters together.
@@ -61,6 +63,24 @@ impl Searcher {
         let single = spec.objectives.len() <= 1;
         match self {
             Self::Grid {} | Self::Random {} | Self::Sobol {} => {}
+            Self::External {} => {
+                errors.check(
+                    "reproducible",
+                    "true",
+                    !spec.reproducible,
+                    "false: when a searcher outside proposes what, nobody here knows",
+                );
+                let cohorts = matches!(
+                    spec.stopper,
+                    Stopper::SuccessiveHalving { .. } | Stopper::Hyperband { .. }
+                );
+                errors.check(
+                    "stopper",
+                    "one that waits for a whole cohort, with searcher external",
+                    !cohorts,
+                    "none, median, asha or hyper_drive: nobody knows how many trials will be proposed",
+                );
+            }
             Self::Tpe {
                 startup,
                 candidates,

@@ -7,6 +7,7 @@ use crate::id::{CheckpointId, JobId, NodeId, StudyId, TaskId, TenantId};
 use crate::job::{Intent, JobPhase, JobState};
 use crate::progress::{Evaluation, Sample};
 use crate::spec::JobSpec;
+use crate::study::TrialPhase;
 use crate::task::{Role, TaskState};
 use crate::wait::Waiting;
 use serde::{Deserialize, Serialize};
@@ -77,6 +78,8 @@ pub struct JobView {
 pub struct TrialRef {
     pub study_id: StudyId,
     pub number: u32,
+    /// Where the study has it: the job of a `waiting` one has succeeded as far as it was told to train, and may be told to go on.
+    pub state: TrialPhase,
 }
 
 /// Why a job does not run now.

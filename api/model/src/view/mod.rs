@@ -33,8 +33,8 @@ pub use question::{
 pub use round::{RoundSummaryView, RoundTotals, RoundView};
 pub use stream::{LogEnd, LogPiece, Opened, ProgressMessage, name};
 pub use study::{
-    Ask, Asked, BestTrialView, StudyExtension, StudyView, Tell, TellAnswer, TrialCounts,
-    TrialPoint, TrialResult, TrialSource, TrialView,
+    Ask, Asked, BestTrialView, Proposal, ProposedTrial, StudyExtension, StudyView, Tell,
+    TellAnswer, TrialCounts, TrialPoint, TrialResult, TrialSource, TrialView,
 };
 pub use tenant::{CreatedToken, Me, NewTenant, NewToken, TenantChange, TenantView, TokenView};
 

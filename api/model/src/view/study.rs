@@ -19,7 +19,7 @@ pub struct StudyView {
     pub labels: BTreeMap<String, String>,
     pub phase: StudyPhase,
     pub trials: TrialCounts,
-    /// The best trial, or with several objectives the Pareto front; without their curves in lists.
+    /// The best trial, or with several objectives the Pareto front, without their curves; in lists at most 10 of it.
     pub best: Vec<TrialView>,
     /// Facts that the search has taken in.
     pub events: u64,
@@ -46,6 +46,8 @@ pub struct TrialCounts {
     pub completed: u32,
     pub stopped: u32,
     pub failed: u32,
+    /// None better: 1 once a trial has completed a rung, or the size of the Pareto front.
+    pub best: u32,
 }
 
 /// One trial.
@@ -76,7 +78,7 @@ pub struct TrialView {
     pub outcome: Option<TrialPoint>,
     /// What it had at the end of each rung.
     pub rungs: Vec<TrialPoint>,
-    /// Its learning curve, by ascending step; empty where it was not asked for.
+    /// Its learning curve, by ascending step, of at most 2048 points; empty where it was not asked for.
     pub curve: Vec<TrialPoint>,
     /// No other trial betters it.
     pub best: bool,
@@ -167,7 +169,8 @@ pub struct Tell {
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TrialResult {
     pub trial: u32,
-    /// In units of the budget; what the trial was told to train when left out.
+    /// How far the trial has come, in units of the budget. Of a trial that is `finished` at least its budget; only one that failed
+    /// needs none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub step: Option<u64>,
     /// One value for each objective's metric; none of a trial that failed.
@@ -175,6 +178,27 @@ pub struct TrialResult {
     pub values: BTreeMap<String, f64>,
     #[serde(default)]
     pub state: ToldState,
+    /// Of one that has finished short of what it was told to train: it cannot train any further, and so has completed.
+    #[serde(default)]
+    pub exhausted: bool,
+}
+
+/// Trials that a searcher outside has chosen.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Proposal {
+    /// 1 to 1000 of them, created in this order.
+    pub trials: Vec<ProposedTrial>,
+}
+
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct ProposedTrial {
+    /// A value for each parameter of the space whose condition holds.
+    #[cfg_attr(feature = "schema", schema(value_type = Object))]
+    pub parameters: Parameters,
 }
 
 /// Which of the study's trials should not be trained on.

@@ -123,7 +123,7 @@ async fn lock(
     let rows = sqlx::query!(
         r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, waiting as "waiting: Json<Waiting>",
                   not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at,
-                  verdicts, suspects as "suspects: Json<Vec<Suspect>>"
+                  verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s
            from job where id = any($1) and deleted_at is null order by id for no key update"#,
         &ids
     )
@@ -142,6 +142,9 @@ async fn lock(
         running_since: row.running_since,
         finished_at: row.finished_at,
         trained_s: row.trained_s,
+        stopped_at: row.stopped_at,
+        stops: unsigned32(row.stops),
+        stop_s: row.stop_s,
         turn: unsigned(row.turn),
         turned_at: row.turned_at,
         verdicts: unsigned32(row.verdicts),
@@ -256,7 +259,7 @@ async fn update(
              finished = case when $15 then null else finished end,
              failed = case when $15 then null else failed end,
              revision_samples = case when $17 then 0 else revision_samples end,
-             turn = $18, turned_at = $19, verdicts = $20, suspects = $21
+             turn = $18, turned_at = $19, verdicts = $20, suspects = $21, stopped_at = $22, stops = $23, stop_s = $24
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -278,7 +281,10 @@ async fn update(
         signed(draft.turn),
         draft.turned_at,
         signed32(draft.verdicts),
-        Json(&draft.suspects) as _
+        Json(&draft.suspects) as _,
+        draft.stopped_at,
+        signed32(draft.stops),
+        draft.stop_s
     )
     .execute(conn)
     .await

@@ -26,6 +26,9 @@ pub(super) struct Draft {
     pub running_since: Option<OffsetDateTime>,
     pub finished_at: Option<OffsetDateTime>,
     pub trained_s: f64,
+    pub stopped_at: Option<OffsetDateTime>,
+    pub stops: u32,
+    pub stop_s: f64,
     pub turn: u64,
     pub turned_at: Option<OffsetDateTime>,
     pub verdicts: u32,
@@ -79,6 +82,7 @@ impl Draft {
                 self.started_at.get_or_insert(now);
                 self.placed_at = Some(now);
                 self.turned_at = None;
+                self.stopped_at = None;
                 // It may have been stopped while it stood still.
                 self.turn += self.turn % 2;
                 self.not_before = None;
@@ -130,6 +134,9 @@ impl Draft {
             } => {
                 let before = self.state.clone();
                 self.move_on(JobEvent::Stop { then: then.clone() }, now)?;
+                if matches!(before, JobState::Running) {
+                    self.stopped_at = Some(now);
+                }
                 if before != self.state {
                     let event = Event::JobStopRequested {
                         then: then.clone(),
@@ -149,6 +156,10 @@ impl Draft {
                     return Err(Refusal::TasksHeld { tasks });
                 }
                 self.move_on(JobEvent::Released, now)?;
+                if let Some(since) = self.stopped_at.take() {
+                    self.stops = self.stops.saturating_add(1);
+                    self.stop_s += (now - since).as_seconds_f64().max(0.0);
+                }
             }
             Action::Hold => self.move_on(JobEvent::Hold, now)?,
             Action::Resume => self.move_on(JobEvent::Resume, now)?,
@@ -219,6 +230,9 @@ impl Draft {
         self.waiting = matches!(phase, JobPhase::Queued | JobPhase::Paused).then(not_considered);
         if phase.is_terminal() {
             self.finished_at = Some(now);
+        }
+        if phase == JobPhase::Queued {
+            self.turned_at = Some(now);
         }
         Ok(())
     }

@@ -1,12 +1,12 @@
 //! The snapshot of a round: a handful of statements over the open jobs, whatever their number.
 
-use super::{FailedReport, Finished, Loaded, LoadedJob, SpeedPoint};
+use super::{FailedReport, Finished, Loaded, LoadedJob, Restarts, SpeedPoint};
 use crate::error::StoreError;
 use crate::job::intent;
 use crate::node;
 use crate::number::{unsigned, unsigned32};
 use crate::task::role;
-use muster_model::id::JobId;
+use muster_model::id::{JobId, StudyId};
 use muster_model::job::{Job, JobState};
 use muster_model::node::{Capacity, Node};
 use muster_model::pace::{Pace, Suspect};
@@ -71,10 +71,13 @@ async fn jobs(
         r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
                   j.state as "state: Json<JobState>", j.revision, j.failures, j.waiting as "waiting: Json<Waiting>",
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.running_since, j.trained_s,
+                  j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>",
-                  j.latest as "latest: Json<Sample>", newest.step as "resume_step?",
+                  j.latest as "latest: Json<Sample>", coalesce(newest.step, j.origin_step) as "resume_step?",
+                  t.study_id as "study_id?", t.expected_gain as "expected_gain?",
                   j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>"
            from job j
+           left join study_trial t on t.job_id = j.id
            cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest
            where j.phase not in ('succeeded', 'failed', 'cancelled')
            order by j.id"#
@@ -114,7 +117,16 @@ async fn jobs(
             suspects: row.suspects.0,
             placed_at: row.placed_at,
             turned_at: row.turned_at,
+            trial: row.study_id.map(StudyId::from).zip(row.expected_gain),
             trained_s: row.trained_s + running_s,
+            restarts: Restarts {
+                stops: unsigned32(row.stops),
+                stop_s: row.stop_s,
+                starts: unsigned32(row.starts),
+                start_s: row.start_s,
+                resumed: unsigned32(row.resumed),
+                lost_steps: row.lost_steps,
+            },
             job,
         };
         (loaded.job.id, loaded)

@@ -10,7 +10,7 @@ mod wait;
 pub use commit::commit;
 pub use load::load;
 
-use muster_model::id::{JobId, NodeId, TaskId};
+use muster_model::id::{JobId, NodeId, StudyId, TaskId};
 use muster_model::job::{AfterStop, Job, JobPhase};
 use muster_model::node::Node;
 use muster_model::pace::{Pace, Suspect};
@@ -52,6 +52,8 @@ pub struct LoadedJob {
     pub epoch_losses: Vec<(u64, f64)>,
     /// Newest step that it can continue from.
     pub resume_step: Option<u64>,
+    /// Of a study's trial: what it promises beside the study's others, 0 to 1.
+    pub trial: Option<(StudyId, f64)>,
     /// When its present revision started.
     pub placed_at: Option<OffsetDateTime>,
     /// When its present revision was last suspended or continued.
@@ -64,6 +66,25 @@ pub struct LoadedJob {
     pub suspects: Vec<Suspect>,
     /// Seconds during which all of its tasks were up, the present revision's until `now` included.
     pub trained_s: f64,
+    /// What stops and starts have cost it so far.
+    pub restarts: Restarts,
+}
+
+/// Sums over the stops and starts of a job, as far as they were measured.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Restarts {
+    /// Times that it was told to stop while it ran, and had stopped.
+    pub stops: u32,
+    /// Seconds from the order until its last task was gone.
+    pub stop_s: f64,
+    /// Times that its chief said after a start that it trains.
+    pub starts: u32,
+    /// Seconds from the start until then.
+    pub start_s: f64,
+    /// Of these, those from a checkpoint.
+    pub resumed: u32,
+    /// Steps that it did once more.
+    pub lost_steps: f64,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

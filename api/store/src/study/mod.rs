@@ -10,7 +10,7 @@ use crate::error::StoreError;
 use crate::number::{signed32, unsigned, unsigned32};
 use crate::wake::{self, Channel};
 use muster_model::id::{StudyId, TenantId, UserId};
-use muster_model::study::{StudyOrder, StudyPhase, StudySpec};
+use muster_model::study::{MAX_TRIALS, StudyOrder, StudyPhase, StudySpec};
 use muster_model::view::{TrialCounts, TrialView};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -33,7 +33,7 @@ pub struct StudyRow {
     pub document: StudySpec,
     pub phase: StudyPhase,
     pub counts: TrialCounts,
-    /// The best trial or the front, without their curves.
+    /// The best trial or the front, without their curves; in lists at most [`BEST_IN_LISTS`] of it.
     pub best: Vec<TrialView>,
     pub seq: u64,
     /// Name of the user.
@@ -48,15 +48,40 @@ pub struct StudyFilter {
     pub name: Option<String>,
 }
 
+/// Orders that may wait for the scheduler, of one study; cancelling it is always taken.
+pub const MAX_WAITING: u64 = 10_000;
+
+/// Of a Pareto front, so many trials come with a list of studies: fronts grow with the trials.
+pub const BEST_IN_LISTS: u32 = 10;
+
 /// What became of an order or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Outcome {
     Done,
-    /// The study's phase does not allow it.
+    /// The study's phase does not allow it. One that was told to end counts as cancelled.
     Refused {
         phase: StudyPhase,
     },
+    /// It may have so many trials by now, and only so many more.
+    TooMany {
+        limit: u32,
+        most: u32,
+    },
+    /// So many orders wait for the scheduler.
+    Busy {
+        waiting: u64,
+    },
     NotFound,
+}
+
+/// A study and what waits for the scheduler to take it in.
+struct Standing {
+    phase: StudyPhase,
+    /// A user has told it to end.
+    ended: bool,
+    /// Trials that it may have, with those that were asked for.
+    limit: u32,
+    waiting: u64,
 }
 
 struct Row {
@@ -76,6 +101,7 @@ struct Row {
     completed: i64,
     stopped: i64,
     failed: i64,
+    best: i64,
 }
 
 /// One text for both queries; `query_as!` takes only literals.
@@ -86,7 +112,7 @@ macro_rules! select_studies {
             r#"select s.id, s.document as "document: Json<StudySpec>", s.phase, s.cancelled, s.trials_limit, s.seq,
                    u.name as user_name, s.created_at, s.finished_at,
                    n.created as "created!", n.running as "running!", n.waiting as "waiting!", n.stopping as "stopping!",
-                   n.completed as "completed!", n.stopped as "stopped!", n.failed as "failed!"
+                   n.completed as "completed!", n.stopped as "stopped!", n.failed as "failed!", n.best as "best!"
                from study s
                join app_user u on u.id = s.created_by
                cross join lateral (
@@ -95,7 +121,7 @@ macro_rules! select_studies {
                           count(*) filter (where state = 'stopping') as stopping,
                           count(*) filter (where state = 'completed') as completed,
                           count(*) filter (where state = 'stopped') as stopped,
-                          count(*) filter (where state = 'failed') as failed
+                          count(*) filter (where state = 'failed') as failed, count(*) filter (where is_best) as best
                    from study_trial where study_id = s.id
                ) n
                where s.deleted_at is null "# + $rest,
@@ -138,7 +164,7 @@ pub async fn get(conn: &mut PgConnection, id: StudyId) -> Result<Option<StudyRow
     let row = select_studies!("and s.id = $1", id.0)
         .fetch_optional(&mut *conn)
         .await?;
-    let mut found = with_best(conn, row.into_iter().collect()).await?;
+    let mut found = with_best(conn, row.into_iter().collect(), u32::MAX).await?;
     Ok(found.pop())
 }
 
@@ -160,11 +186,11 @@ pub async fn list(
     )
     .fetch_all(&mut *conn)
     .await?;
-    with_best(conn, rows).await
+    with_best(conn, rows, BEST_IN_LISTS).await
 }
 
 /// States what a user wants of a study, or tells it something; the scheduler, which this wakes, takes it in. A study that a user has
-/// ended takes no order, and one that is over only more trials.
+/// ended takes no order, and one that is over only more trials and what may be told of those that it has.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -174,9 +200,40 @@ pub async fn order(
     orders: &[StudyOrder],
     now: OffsetDateTime,
 ) -> Result<Outcome, StoreError> {
-    let Some(phase) = phase_of(conn, id).await? else {
+    let tells = |order: &StudyOrder| matches!(order, StudyOrder::Tell { .. });
+    in_turn(conn, id, orders.iter().all(tells)).await?;
+    let Some(standing) = standing(conn, id).await? else {
         return Ok(Outcome::NotFound);
     };
+    if standing.ended && !standing.phase.is_over() && orders == [StudyOrder::Cancel] {
+        return Ok(Outcome::Done);
+    }
+    if let Some(refused) = refused(&standing, orders) {
+        return Ok(refused);
+    }
+    let text = |order| serde_json::to_string(order).expect("an order is JSON");
+    let bodies: Vec<String> = orders.iter().map(text).collect();
+    sqlx::query!(
+        "insert into study_order (study_id, tenant_id, at, body)
+         select s.id, s.tenant_id, $2, given.body::json
+         from study s, unnest($3::text[]) with ordinality as given (body, place)
+         where s.id = $1 and s.deleted_at is null order by given.place",
+        id.0,
+        now,
+        &bodies
+    )
+    .execute(&mut *conn)
+    .await?;
+    wake::send(conn, &[Channel::Studies]).await?;
+    Ok(Outcome::Done)
+}
+
+fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {
+    let phase = match standing.ended {
+        true => StudyPhase::Cancelled,
+        false => standing.phase,
+    };
+    let ends = orders.contains(&StudyOrder::Cancel);
     let extends = orders
         .iter()
         .all(|order| matches!(order, StudyOrder::Extend { .. } | StudyOrder::Tell { .. }));
@@ -188,26 +245,23 @@ pub async fn order(
         }
     };
     if !may {
-        return Ok(Outcome::Refused { phase });
+        return Some(Outcome::Refused { phase });
     }
-    let text = |order| serde_json::to_string(order).expect("an order is JSON");
-    let bodies: Vec<String> = orders.iter().map(text).collect();
-    sqlx::query!(
-        "insert into study_order (study_id, tenant_id, at, body)
-         select s.id, s.tenant_id, $2, given.body::json
-         from study s, unnest($3::text[]) with ordinality as given (body, place)
-         where s.id = $1 order by given.place",
-        id.0,
-        now,
-        &bodies
-    )
-    .execute(&mut *conn)
-    .await?;
-    wake::send(conn, &[Channel::Studies]).await?;
-    Ok(Outcome::Done)
+    let asked = orders.iter().map(|order| match order {
+        StudyOrder::Extend { trials } => u64::from(*trials),
+        _ => 0,
+    });
+    let limit = standing.limit;
+    if u64::from(limit) + asked.sum::<u64>() > u64::from(MAX_TRIALS) {
+        let most = MAX_TRIALS.saturating_sub(limit);
+        return Some(Outcome::TooMany { limit, most });
+    }
+    let waiting = standing.waiting;
+    let busy = waiting + orders.len() as u64 > MAX_WAITING && !ends;
+    busy.then_some(Outcome::Busy { waiting })
 }
 
-/// Hides a study that is over, and the jobs of its trials.
+/// Hides a study that is over, and the jobs of its trials. What waits for the scheduler may begin it again, and comes first.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -216,13 +270,20 @@ pub async fn delete(
     id: StudyId,
     now: OffsetDateTime,
 ) -> Result<Outcome, StoreError> {
-    let Some(phase) = phase_of(conn, id).await? else {
+    in_turn(conn, id, false).await?;
+    // The scheduler may be in the middle of a step.
+    sqlx::query!("select id from study where id = $1 for no key update", id.0)
+        .fetch_optional(&mut *conn)
+        .await?;
+    let Some(Standing { phase, waiting, .. }) = standing(conn, id).await? else {
         return Ok(Outcome::NotFound);
     };
     if !phase.is_over() {
         return Ok(Outcome::Refused { phase });
     }
-    // An extension that comes in the same moment finds the row gone, or makes this fail by the row's own check.
+    if waiting > 0 {
+        return Ok(Outcome::Busy { waiting });
+    }
     sqlx::query!("update study set deleted_at = $2 where id = $1", id.0, now)
         .execute(&mut *conn)
         .await?;
@@ -236,7 +297,57 @@ pub async fn delete(
     Ok(Outcome::Done)
 }
 
-async fn phase_of(conn: &mut PgConnection, id: StudyId) -> Result<Option<StudyPhase>, StoreError> {
+/// Waits until nobody else who orders something of this study is between looking at it and writing; who only tells (`beside`) goes beside
+/// others who tell. Until the transaction ends. The scheduler does not take part: a step may take long, and nobody is to wait for it.
+async fn in_turn(conn: &mut PgConnection, id: StudyId, beside: bool) -> Result<(), StoreError> {
+    let id = id.to_string();
+    if beside {
+        sqlx::query!(
+            "select pg_advisory_xact_lock_shared(hashtextextended($1, 0))",
+            id
+        )
+        .execute(conn)
+        .await?;
+    } else {
+        sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", id)
+            .execute(conn)
+            .await?;
+    }
+    Ok(())
+}
+
+async fn standing(conn: &mut PgConnection, id: StudyId) -> Result<Option<Standing>, StoreError> {
+    let row = sqlx::query!(
+        r#"select s.phase, s.cancelled, s.trials_limit, o.waiting as "waiting!", o.more as "more!", o.ends as "ends!"
+           from study s
+           cross join lateral (
+               select count(*) as waiting, coalesce(bool_or(body ->> 'kind' = 'cancel'), false) as ends,
+                      coalesce(sum((body ->> 'trials')::bigint) filter (where body ->> 'kind' = 'extend'), 0)::bigint as more
+               from study_order where study_id = s.id
+           ) o
+           where s.id = $1 and s.deleted_at is null"#,
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let more = u32::try_from(row.more).unwrap_or(u32::MAX);
+    Ok(Some(Standing {
+        phase: phase(&row.phase, row.cancelled),
+        ended: row.cancelled || row.ends,
+        limit: unsigned32(row.trials_limit).saturating_add(more),
+        waiting: unsigned(row.waiting),
+    }))
+}
+
+/// Where a study stands, without looking at its trials; `None` when there is none in scope, or it was deleted.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn phase_of(
+    conn: &mut PgConnection,
+    id: StudyId,
+) -> Result<Option<StudyPhase>, StoreError> {
     let row = sqlx::query!(
         "select phase, cancelled from study where id = $1 and deleted_at is null",
         id.0
@@ -258,9 +369,13 @@ fn phase(name: &str, cancelled: bool) -> StudyPhase {
     }
 }
 
-async fn with_best(conn: &mut PgConnection, rows: Vec<Row>) -> Result<Vec<StudyRow>, StoreError> {
+async fn with_best(
+    conn: &mut PgConnection,
+    rows: Vec<Row>,
+    most: u32,
+) -> Result<Vec<StudyRow>, StoreError> {
     let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
-    let mut best = trial::best(conn, &ids).await?;
+    let mut best = trial::best(conn, &ids, most).await?;
     let count = |n: i64| u32::try_from(n).expect("at most a million trials");
     let rows = rows.into_iter().map(|row| StudyRow {
         id: row.id.into(),
@@ -274,6 +389,7 @@ async fn with_best(conn: &mut PgConnection, rows: Vec<Row>) -> Result<Vec<StudyR
             completed: count(row.completed),
             stopped: count(row.stopped),
             failed: count(row.failed),
+            best: count(row.best),
         },
         best: best.remove(&row.id).unwrap_or_default(),
         seq: unsigned(row.seq),

@@ -10,7 +10,7 @@ use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{JobEvent, JobState};
 use muster_model::progress::{Evaluation, Sample};
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, Origin};
 use muster_model::study::{Parameters, StudyOrder, StudySpec, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource};
 use serde_json::value::RawValue;
@@ -107,14 +107,14 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
     Ok(rows.into_iter().map(StudyId).collect())
 }
 
-/// `None` when it is gone.
+/// `None` when it is gone or was deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn lock(conn: &mut PgConnection, id: StudyId) -> Result<Option<Loaded>, StoreError> {
     let row = sqlx::query!(
         r#"select tenant_id, created_by, document as "document: Json<StudySpec>", phase, cancelled, seq, state_seq
-           from study where id = $1 for no key update"#,
+           from study where id = $1 and deleted_at is null for no key update"#,
         id.0
     )
     .fetch_optional(conn)
@@ -290,7 +290,7 @@ pub async fn extend(
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let row = sqlx::query!(
-        r#"select tenant_id, revision, state as "state: Json<JobState>" from job
+        r#"select tenant_id, revision, state as "state: Json<JobState>", origin_job, origin_step from job
            where id = $1 and deleted_at is null for no key update"#,
         id.0
     )
@@ -300,15 +300,25 @@ pub async fn extend(
     let Ok(state) = row.state.0.apply(JobEvent::Extend) else {
         return Ok(false);
     };
+    // However far it trains, it began where it began.
+    let from = row.origin_job.map(|origin| Origin {
+        job: origin.into(),
+        step: row.origin_step.map(unsigned),
+    });
+    let spec = JobSpec {
+        from,
+        ..spec.clone()
+    };
     let done = sqlx::query!(
         "update job set spec = $2, phase = $3, state = $4, waiting = $5, finished = null, failed = null, finished_at = null,
-                not_before = null
+                not_before = null, rung_step = coalesce((finished ->> 'step')::bigint, rung_step), turned_at = $6
          where id = $1 and phase = 'succeeded'",
         id.0,
-        Json(spec) as _,
+        Json(&spec) as _,
         state.phase().as_str(),
         Json(&state) as _,
-        Json(not_considered()) as _
+        Json(not_considered()) as _,
+        now
     )
     .execute(&mut *conn)
     .await?;
@@ -393,6 +403,32 @@ pub async fn jobs(
         .into_iter()
         .map(|row| (unsigned32(row.number), row.job_id.into()));
     Ok(jobs.collect())
+}
+
+/// Writes what is expected of trials, where that has changed.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn expect(
+    conn: &mut PgConnection,
+    study: StudyId,
+    gains: &[(u32, f64)],
+) -> Result<(), StoreError> {
+    let (numbers, gains): (Vec<i32>, Vec<f64>) = gains
+        .iter()
+        .map(|(number, gain)| (signed32(*number), *gain))
+        .unzip();
+    sqlx::query!(
+        "update study_trial t set expected_gain = given.gain
+         from unnest($2::integer[], $3::double precision[]) as given (number, gain)
+         where t.study_id = $1 and t.number = given.number and t.expected_gain <> given.gain",
+        study.0,
+        &numbers,
+        &gains
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// Marks which trials are the best now.

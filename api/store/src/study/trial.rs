@@ -95,15 +95,23 @@ pub async fn named(
     Ok(rows.into_iter().map(TrialView::from).collect())
 }
 
-/// The best of each study, without their curves.
+/// The best of each study by their numbers, `most` of each at most, without their curves.
 pub(super) async fn best(
     conn: &mut PgConnection,
     studies: &[Uuid],
+    most: u32,
 ) -> Result<BTreeMap<Uuid, Vec<TrialView>>, StoreError> {
     let rows = select_trials!(
-        "where t.study_id = any($2) and t.is_best order by t.study_id, t.number",
+        "where (t.study_id, t.number) in (
+             select b.study_id, b.number
+             from unnest($2::uuid[]) as s (id)
+             cross join lateral (
+                 select study_id, number from study_trial where study_id = s.id and is_best order by number limit $3
+             ) b
+         ) order by t.study_id, t.number",
         false,
-        studies
+        studies,
+        i64::from(most)
     )
     .fetch_all(conn)
     .await?;
@@ -145,14 +153,17 @@ pub async fn ask(
     named(conn, study, &given).await
 }
 
+pub(crate) fn phase(name: &str) -> TrialPhase {
+    let mut all = TrialPhase::ALL.into_iter();
+    let found = all.find(|phase| phase.as_str() == name);
+    found.expect("a constraint keeps other states out of the column")
+}
+
 impl From<Row> for TrialView {
     fn from(row: Row) -> Self {
-        let state = TrialPhase::ALL
-            .into_iter()
-            .find(|phase| phase.as_str() == row.state);
         Self {
             number: unsigned32(row.number),
-            state: state.expect("a constraint keeps other states out of the column"),
+            state: phase(&row.state),
             parameters: row.parameters.0,
             seed: unsigned(row.seed),
             budget: unsigned(row.budget),

@@ -100,6 +100,21 @@ async fn filters_narrow_and_are_joined() -> anyhow::Result<()> {
 }
 
 #[tokio::test]
+async fn an_intent_for_some_jobs_leaves_others_as_they_are() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("paused").await?;
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    job::set_intent(&mut tx, job_id, Intent::Pause, at(1)).await?;
+    let is_suspended = |_, intent| intent == Intent::Suspend;
+    let go_on = job::set_intent_where(&mut tx, job_id, Intent::Run, is_suspended, at(2)).await?;
+    let phase = JobPhase::Queued;
+    assert_eq!(go_on, IntentOutcome::Unfit { phase });
+    let row = job::get(&mut tx, job_id).await?.expect("it is there");
+    assert_eq!(row.job.intent, Intent::Pause, "it waits for its owner");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_cancel_is_final_and_an_ended_job_takes_no_intent() -> anyhow::Result<()> {
     let world = World::new().await?;
     let job_id = world.submit("wanted").await?;

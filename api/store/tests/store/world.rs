@@ -65,6 +65,7 @@ pub fn slots(count: u32) -> Capacity {
         gpus,
         cpu_milli: 8_000,
         memory_bytes: 8 << 30,
+        rack: None,
     }
 }
 

@@ -11,7 +11,7 @@ const EPOCHS: u64 = 5;
 const BATCH: u64 = 128;
 /// Steps of five epochs of 60,000 images.
 const STEPS: u64 = EPOCHS * (60_000 / BATCH);
-/// Of a mean gradient over the whole batch.
+/// Of a mean gradient over the whole batch. A worker's push that is applied by itself is its part of that mean, so the rate is the same.
 const RATE: f64 = 0.01;
 const MOMENTUM: f64 = 0.9;
 
@@ -19,7 +19,7 @@ const MOMENTUM: f64 = 0.9;
 pub struct Consistency {
     pub name: &'static str,
     staleness: Option<u64>,
-    /// Updates per step: under SSP and ASP each worker's push is one.
+    /// Updates per step, by which schedules count: under SSP and ASP each worker's push is one.
     updates: u64,
 }
 
@@ -68,8 +68,6 @@ pub fn codecs() -> Vec<Codec> {
 }
 
 pub fn document(consistency: &Consistency, codec: &Codec) -> JobSpec {
-    // A push of one worker of four is applied by itself, so four small updates stand for a large one.
-    let rate = RATE / consistency.updates as f64;
     // Deep Gradient Compression has the momentum before the codec.
     let momentum = if codec.name == "dgc" { 0.0 } else { MOMENTUM };
     let rule = match (consistency.name, consistency.staleness) {
@@ -83,7 +81,7 @@ pub fn document(consistency: &Consistency, codec: &Codec) -> JobSpec {
     spec(json!({
         "engine": {
             "model": { "kind": "cnn", "channels": [16, 32], "dense": [64] },
-            "optimizer": { "kind": "sgd", "learning_rate": rate, "momentum": momentum },
+            "optimizer": { "kind": "sgd", "learning_rate": RATE, "momentum": momentum },
             "schedule": { "decay": { "kind": "cosine", "total_steps": STEPS * consistency.updates } },
             "batch": BATCH,
         },

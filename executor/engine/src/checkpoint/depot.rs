@@ -5,7 +5,7 @@ use muster_model::checkpoint::{Candidate, Written};
 use muster_model::id::{JobId, TenantId};
 use muster_model::place::Place;
 use muster_model::spec::CheckpointPolicy;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 
 /// Of one job, as one revision sees it.
@@ -110,19 +110,20 @@ impl Depot {
         }
     }
 
-    /// Removes all checkpoints but those that the policy keeps. The steps of which nothing is left, newest first. `known` spares
-    /// reading a manifest twice, and holds what there is afterwards.
+    /// Removes all checkpoints but those that the policy keeps and the `spared` steps. The steps of which nothing is left, newest
+    /// first. `known` saves reading a manifest twice, and holds what there is afterwards.
     ///
     /// # Errors
     /// [`CheckpointError::Fenced`] for a stale writer; when the disk or the store fails.
     pub fn prune(
         &self,
         policy: &CheckpointPolicy,
+        spared: &BTreeSet<u64>,
         known: &mut BTreeMap<String, Candidate>,
     ) -> Result<Vec<u64>, CheckpointError> {
         match self {
-            Self::Folder(folder) => folder.prune(policy, known),
-            Self::Bucket(bucket) => bucket.prune(policy, known),
+            Self::Folder(folder) => folder.prune(policy, spared, known),
+            Self::Bucket(bucket) => bucket.prune(policy, spared, known),
         }
     }
 

@@ -26,6 +26,7 @@ mod files;
 mod load;
 mod manifest;
 mod name;
+mod origin;
 mod parts;
 mod read;
 mod sums;
@@ -41,7 +42,7 @@ pub use manifest::{
 };
 pub use parts::{Part, Tensor};
 pub use read::{Found, Search};
-pub use writer::{Attempt, Kind, Outcome, Writer};
+pub use writer::{Attempt, Kind, Outcome, Spared, Writer};
 
 use muster_model::id::{JobId, TenantId};
 use muster_objects::ObjectsError;
@@ -68,6 +69,13 @@ pub enum CheckpointError {
     /// It is sound, but of another network or data order than the job's document says.
     #[error("{} does not belong to this job document: {what}", path.display())]
     Mismatch { path: PathBuf, what: String },
+    /// Another job's, from which this one is to begin.
+    #[error("{} does not hold a checkpoint of step {step}: {why}", path.display())]
+    Absent {
+        path: PathBuf,
+        step: u64,
+        why: &'static str,
+    },
     #[error(transparent)]
     Objects(#[from] ObjectsError),
     #[error("{} was changed by somebody else again and again; only this job's tasks may write there", path.display())]

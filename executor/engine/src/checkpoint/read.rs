@@ -67,7 +67,7 @@ impl JobFolder {
         Ok(out)
     }
 
-    fn load(&self, entry: &Entry) -> Result<Found, CheckpointError> {
+    pub(super) fn load(&self, entry: &Entry) -> Result<Found, CheckpointError> {
         let folder = self.path().join(&entry.name);
         let sums_path = folder.join(SUMS_FILE);
         let listed = read(&sums_path)?;

@@ -104,14 +104,15 @@ impl JobFolder {
         Ok(manifest.written(path, text.len() as u64, manifest_sha256))
     }
 
-    /// Removes all checkpoints but those that the policy keeps, and what a killed writer left behind. The steps of which nothing is
-    /// left, newest first. `known` spares reading a manifest twice.
+    /// Removes all checkpoints but those that the policy keeps and the `spared` steps, and what a killed writer left behind. The steps
+    /// of which nothing is left, newest first. `known` saves reading a manifest twice.
     ///
     /// # Errors
     /// [`CheckpointError::Fenced`] for a stale writer, [`CheckpointError::Io`].
     pub fn prune(
         &self,
         policy: &CheckpointPolicy,
+        spared: &BTreeSet<u64>,
         known: &mut BTreeMap<String, Candidate>,
     ) -> Result<Vec<u64>, CheckpointError> {
         let _fence = self.fence()?;
@@ -122,7 +123,7 @@ impl JobFolder {
         let pruned: Vec<u64> = steps
             .into_iter()
             .rev()
-            .filter(|step| !kept.contains_key(step))
+            .filter(|step| !kept.contains_key(step) && !spared.contains(step))
             .collect();
         for entry in entries.iter().filter(|entry| pruned.contains(&entry.step)) {
             self.discard(&entry.name)?;

@@ -8,7 +8,8 @@ use super::{CheckpointError, Contents, Depot, Manifest};
 use crate::clock;
 use muster_model::checkpoint::{Candidate, Written};
 use muster_model::spec::CheckpointPolicy;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::Duration;
@@ -44,6 +45,9 @@ pub enum Outcome {
     },
 }
 
+/// Says which steps stay whatever the policy; `None` while nobody knows, and nothing is removed then.
+pub type Spared = Arc<dyn Fn() -> Option<BTreeSet<u64>> + Send + Sync>;
+
 /// The thread's other end.
 #[derive(Debug)]
 pub struct Writer {
@@ -76,6 +80,7 @@ impl Writer {
     pub fn start(
         depot: Depot,
         policy: CheckpointPolicy,
+        spared: Spared,
         parameters: usize,
         planes: usize,
     ) -> Result<Self, CheckpointError> {
@@ -91,7 +96,7 @@ impl Writer {
                 contents: spare,
                 ended: None,
             });
-            serve(&depot, &policy, &mut known, &received, &to);
+            serve(&depot, (&policy, &spared), &mut known, &received, &to);
         };
         thread::Builder::new()
             .name("checkpoint".to_owned())
@@ -181,7 +186,7 @@ impl Writer {
 
 fn serve(
     depot: &Depot,
-    policy: &CheckpointPolicy,
+    (policy, spared): (&CheckpointPolicy, &Spared),
     known: &mut BTreeMap<String, Candidate>,
     orders: &Receiver<Order>,
     to: &Sender<Answer>,
@@ -202,7 +207,11 @@ fn serve(
                     .write(&mut manifest, &contents)
                     .map(|written| Outcome::Checkpoint {
                         written: Box::new(written),
-                        pruned: depot.prune(policy, known),
+                        // Asked now: who is to begin from an older one may have come while this one was written.
+                        pruned: match spared() {
+                            Some(spared) => depot.prune(policy, &spared, known),
+                            None => depot.candidates(known).map(|_| Vec::new()),
+                        },
                     })
             }
         };
@@ -227,9 +236,11 @@ impl CheckpointError {
     pub fn is_passing(&self) -> bool {
         match self {
             Self::Io { .. } | Self::Objects(_) | Self::Contended { .. } | Self::Late { .. } => true,
-            Self::Damaged { .. } | Self::Mismatch { .. } | Self::Fenced { .. } | Self::Diverged => {
-                false
-            }
+            Self::Damaged { .. }
+            | Self::Mismatch { .. }
+            | Self::Absent { .. }
+            | Self::Fenced { .. }
+            | Self::Diverged => false,
         }
     }
 }

@@ -306,11 +306,21 @@ impl Group {
         !self.joined.is_empty()
     }
 
-    /// Gives the newcomers everyone else's `values`, all parts of them: parameters, optimizer state, whatever a step needs.
+    /// Whether the last collective was completed in the present view. Where it was not, or the sum came from another member after a death,
+    /// members disagree on what they know, and nobody may [`Self::carry`] or [`Self::swap`] before the next one: another would take it for
+    /// a part of that.
+    #[must_use]
+    pub fn is_unbroken(&self) -> bool {
+        self.last.view == self.view().number
+    }
+
+    /// Gives the newcomers everyone else's `values`, all parts of them: parameters, optimizer state, whatever a step needs. Whether the
+    /// view in which all had them is the present one; where a death came right then, members disagree as in [`Self::is_unbroken`].
     ///
     /// # Errors
     /// As [`Self::all_reduce`].
-    pub fn welcome(&mut self, values: &mut [&mut [f32]]) -> Result<(), FabricError> {
+    pub fn welcome(&mut self, values: &mut [&mut [f32]]) -> Result<bool, FabricError> {
+        let mut all_there = true;
         while self.has_newcomers() {
             let size = self.fabric().size();
             let root = (0..size).find(|rank| !self.joined.contains(rank));
@@ -331,12 +341,13 @@ impl Group {
                 }
                 Err(error) => Err(error),
             };
+            all_there = all_have.is_ok();
             match all_have {
                 Ok(()) => self.joined.clear(),
                 Err(error) => self.next_view(Some(error), true)?,
             }
         }
-        Ok(())
+        Ok(all_there)
     }
 
     fn attempt(&mut self, range: Range<usize>) -> Result<(), FabricError> {

@@ -70,10 +70,16 @@ impl Feedback {
         dealt
     }
 
+    /// What a checkpoint calls this plane of the worker of that rank.
+    #[must_use]
+    pub fn extra(plane: &str, rank: usize) -> String {
+        format!("{plane}.{rank}")
+    }
+
     /// The planes of the worker of that rank, by the names that a checkpoint of all knows them by.
     #[must_use]
     pub fn extras(&self, rank: usize) -> Vec<(String, Vec<f32>)> {
-        let named = |(name, plane): (&str, &[f32])| (format!("{name}.{rank}"), plane.to_vec());
+        let named = |(name, plane): (&str, &[f32])| (Self::extra(name, rank), plane.to_vec());
         self.planes().map(named).collect()
     }
 
@@ -86,7 +92,7 @@ impl Feedback {
                 if saved.plane(plane).is_empty() {
                     continue;
                 }
-                let found = find(&format!("{}.{rank}", plane.name()))?;
+                let found = find(&Self::extra(plane.name(), rank))?;
                 if found.len() != saved.plane(plane).len() {
                     return None;
                 }

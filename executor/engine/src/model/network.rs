@@ -7,6 +7,7 @@ use super::workspace::Workspace;
 use crate::layer::Op;
 use crate::layer::matrix::Write;
 use crate::loss::{Loss, StepLoss};
+use std::mem;
 use std::ops::Range;
 
 /// A network: operations with shapes and the table of its parameters. It holds no numbers; parameters, gradients and workspaces are the
@@ -115,6 +116,23 @@ impl Network {
         grads: &mut [f32],
         ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
     ) -> StepLoss {
+        self.loss_and_grad_after(false, workspace, params, batch, grads, ready)
+    }
+
+    /// As [`Self::loss_and_grad_telling`]; when `is_begun`, after [`Self::begin_fetching`] has begun with the same batch in the same
+    /// workspace, which nobody has used since.
+    ///
+    /// # Panics
+    /// As [`Self::loss_and_grad`].
+    pub fn loss_and_grad_after(
+        &self,
+        is_begun: bool,
+        workspace: &mut Workspace,
+        params: &[f32],
+        batch: &Batch<'_>,
+        grads: &mut [f32],
+        ready: &mut (dyn FnMut(Range<usize>, &[f32]) + Send),
+    ) -> StepLoss {
         self.check(params, batch);
         assert_eq!(
             grads.len(),
@@ -134,13 +152,17 @@ impl Network {
         }
         let mut total = StepLoss::default();
         let mut write = Write::Overwrite;
+        let mut is_begun = is_begun;
         let mut parts = parts.peekable();
         while let Some(part) = parts.next() {
             let last = parts.peek().is_none();
             let mut nothing = |_: Range<usize>, _: &[f32]| {};
             let ready = if last { &mut *ready } else { &mut nothing };
+            let is_forward_done = mem::take(&mut is_begun);
             total += workspace.run(|pass| {
-                pass.forward(self, params, &part, true);
+                if !is_forward_done {
+                    pass.forward(self, params, &part, true);
+                }
                 let loss = pass.loss(self, &part, true);
                 pass.backward(self, params, &part, grads, write, ready);
                 loss
@@ -148,6 +170,27 @@ impl Network {
             write = Write::Add;
         }
         total
+    }
+
+    /// Begins a training pass while parameters still arrive: each operation is computed as soon as `fetch`, which may write into them, says
+    /// that a range of them is in place. Whether the first part of the batch has gone forward whole: `fetch` may say that parameters
+    /// will not come, and a device needs all of them at once.
+    ///
+    /// # Panics
+    /// As [`Self::loss_and_grad`].
+    pub fn begin_fetching(
+        &self,
+        workspace: &mut Workspace,
+        params: &mut [f32],
+        batch: &Batch<'_>,
+        fetch: &mut (dyn FnMut(Range<usize>, &mut [f32]) -> bool + Send),
+    ) -> bool {
+        self.check(params, batch);
+        let first = self.parts(workspace, batch).next();
+        let Some(first) = first.filter(|_| workspace.session().is_none()) else {
+            return false;
+        };
+        workspace.run(|pass| pass.forward_fetching(self, params, &first, fetch))
     }
 
     /// Forward only, over any number of examples.

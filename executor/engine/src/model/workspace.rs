@@ -170,32 +170,65 @@ impl Pass {
         batch: &Batch<'_>,
         train: bool,
     ) {
+        for index in 0..network.nodes.len() {
+            self.forward_one(network, index, params, batch, train);
+        }
+    }
+
+    /// The same in training, each operation as soon as `fetch` says that its parameters are in place; `false` when it says that they
+    /// never will be.
+    pub(super) fn forward_fetching(
+        &mut self,
+        network: &Network,
+        params: &mut [f32],
+        batch: &Batch<'_>,
+        fetch: &mut (dyn FnMut(Range<usize>, &mut [f32]) -> bool + Send),
+    ) -> bool {
+        for (index, node) in network.nodes.iter().enumerate() {
+            let kernel = node.op.kernel();
+            for wanted in [kernel.parameters(), kernel.shared()] {
+                if !wanted.is_empty() && !fetch(wanted, params) {
+                    return false;
+                }
+            }
+            self.forward_one(network, index, params, batch, true);
+        }
+        true
+    }
+
+    fn forward_one(
+        &mut self,
+        network: &Network,
+        index: usize,
+        params: &[f32],
+        batch: &Batch<'_>,
+        train: bool,
+    ) {
+        let at = self.at(network, batch, train);
         assert_eq!(
             network.nodes.len(),
             self.values.len(),
             "a workspace of this network"
         );
-        let at = self.at(network, batch, train);
-        for (index, node) in network.nodes.iter().enumerate() {
-            let kernel = node.op.kernel();
-            let mut output = mem::take(&mut self.values[index]);
-            kernel.forward(Forward {
-                at,
-                params,
-                inputs: Inputs {
-                    first: batch.inputs,
-                    values: &self.values,
-                    lens: &network.lens,
-                    of: &node.inputs,
-                    examples: at.examples,
-                },
-                output: &mut output[..at.examples * network.lens[index + 1]],
-                numbers: &mut self.numbers[index][..at.examples * kernel.kept().numbers],
-                bytes: &mut self.bytes[index][..at.examples * kernel.kept().bytes],
-                lanes: &mut self.lanes,
-            });
-            self.values[index] = output;
-        }
+        let node = &network.nodes[index];
+        let kernel = node.op.kernel();
+        let mut output = mem::take(&mut self.values[index]);
+        kernel.forward(Forward {
+            at,
+            params,
+            inputs: Inputs {
+                first: batch.inputs,
+                values: &self.values,
+                lens: &network.lens,
+                of: &node.inputs,
+                examples: at.examples,
+            },
+            output: &mut output[..at.examples * network.lens[index + 1]],
+            numbers: &mut self.numbers[index][..at.examples * kernel.kept().numbers],
+            bytes: &mut self.bytes[index][..at.examples * kernel.kept().bytes],
+            lanes: &mut self.lanes,
+        });
+        self.values[index] = output;
     }
 
     /// Of the last value; with `gradient`, the gradient with respect to it is left where the backward pass starts.

@@ -36,6 +36,7 @@ impl Exchange {
             if let Some(member) = state.member(*gone).filter(|_| is_open) {
                 member.standing = Standing::Dropped;
                 member.push = None;
+                member.parts.clear();
             }
         }
         // Whoever has not come yet and is not in the next view never comes.

@@ -27,6 +27,8 @@ pub(super) struct Copy {
     pub updates: u64,
     /// The next step of every worker.
     pub clocks: BTreeMap<TaskId, u64>,
+    /// The turn in which all stand still after the last step; 0: none.
+    pub hold: u64,
 }
 
 /// Of all shards whose follower this one is.
@@ -72,7 +74,17 @@ impl Copies {
                 .map_err(|_| WireError::Malformed("word of a copy"))?;
             match header.kind {
                 Kind::Copy => self.begin(owner, connection, header, shipped, recipe)?,
-                Kind::Applied => self.go_on(owner, connection, header, shipped, &mut sum)?,
+                Kind::Applied => {
+                    // Read before anything is refused: an owner in the middle of a long sum would find the line dead, and take
+                    // itself for one without a copy where it is to learn that it is another.
+                    let most = recipe.parameters();
+                    sum.resize(
+                        most.min(header.payload_bytes as usize / size_of::<f32>()),
+                        0.0,
+                    );
+                    connection.receive_payload(header, &mut [&mut sum])?;
+                    self.go_on(owner, connection, shipped, &mut sum)?;
+                }
                 got => return Err(WireError::Unexpected { got }.into()),
             }
         }
@@ -99,6 +111,7 @@ impl Copies {
             version: shipped.version,
             updates: shipped.updates,
             clocks: shipped.clocks.into_iter().collect(),
+            hold: shipped.hold,
         };
         let mut shelf = self.lock();
         shelf.admit(owner)?;
@@ -112,34 +125,31 @@ impl Copies {
         &self,
         owner: TaskId,
         connection: &mut Connection,
-        header: Header,
         shipped: Shipped,
-        sum: &mut Vec<f32>,
+        sum: &mut [f32],
     ) -> Result<(), Broken> {
         const NO_COPY: Refusal = Refusal::Change("there is no copy that this follows on");
-        let numbers = {
-            let shelf = self.lock();
-            shelf.admit(owner)?;
-            shelf.copies.get(&owner).map(|copy| load(&copy.pieces))
-        };
-        sum.resize(numbers.ok_or(NO_COPY)?, 0.0);
-        connection.receive_payload(header, &mut [sum])?;
         let mut shelf = self.lock();
         shelf.admit(owner)?;
+        let follows_on = |copy: &&mut Copy| {
+            copy.layout == shipped.layout
+                && copy.updates + 1 == shipped.updates
+                && load(&copy.pieces) == sum.len()
+        };
         let copy = shelf
             .copies
             .get_mut(&owner)
-            .filter(|copy| copy.layout == shipped.layout && copy.updates + 1 == shipped.updates)
+            .filter(follows_on)
             .ok_or(NO_COPY)?;
         // Safe from here on: nobody adopts the copy before it is applied. The owner may be gone already, which changes nothing.
         let told = connection.send(Kind::Ready, 0, &[], &[]);
         let [scale, clip, rate] = shipped.factors.map(f32::from_bits);
         let factors = Factors { scale, clip, rate };
-        copy.tensors
-            .update_by(copy.updates, &mut [sum.as_mut_slice()], factors);
+        copy.tensors.update_by(copy.updates, &mut [sum], factors);
         copy.view = shipped.view;
         copy.updates = shipped.updates;
         copy.version = shipped.version;
+        copy.hold = shipped.hold;
         copy.clocks = shipped.clocks.into_iter().collect();
         Ok(told?)
     }

@@ -13,11 +13,15 @@
 //! interrupted.
 
 use super::follower::Follower;
+use super::outbox::Spares;
+use super::parts::Parted;
 use super::recipe::Recipe;
 use super::serve::Identity;
 use super::state::{Phase, Standing, State};
 use super::tensors::Tensors;
 use super::words::{Answer, Membership, Refusal, Seat};
+use crate::parts::Order;
+use crate::wire::hello::HALF_DONE;
 use muster_model::id::TaskId;
 use muster_model::spec::Consistency;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard};
@@ -38,6 +42,12 @@ pub struct Exchange {
     pub(super) grad_scale: f32,
     /// Whether a step waits for the chief's word on what clipping leaves of it.
     pub(super) clips: bool,
+    /// Whether it is to have a copy elsewhere.
+    pub(super) is_replicated: bool,
+    /// In which parts of parameters go out that wait for the wire.
+    pub(super) order: Order,
+    /// Memory of parts that nobody needs at the moment.
+    pub(super) spares: Arc<Spares>,
     state: Mutex<State>,
     pub(super) changed: Condvar,
 }
@@ -52,6 +62,9 @@ impl Exchange {
             consistency,
             grad_scale: 1.0 / global_batch as f32,
             clips: false,
+            is_replicated: false,
+            order: Order::default(),
+            spares: Arc::default(),
             state: Mutex::new(State::new(recipe.tensors(
                 &[],
                 consistency.is_bulk_synchronous() && consistency.backup() == 0,
@@ -63,8 +76,16 @@ impl Exchange {
 
     /// The same with a copy elsewhere. `identity` is this shard's.
     #[must_use]
-    pub fn with_follower(self, identity: Identity) -> Self {
+    pub fn with_follower(mut self, identity: Identity) -> Self {
         self.lock().follower = Some(Follower::of(identity));
+        self.is_replicated = true;
+        self
+    }
+
+    /// The same with parts that go out in another order.
+    #[must_use]
+    pub fn sending(mut self, order: Order) -> Self {
+        self.order = order;
         self
     }
 
@@ -81,6 +102,9 @@ impl Exchange {
             consistency: self.consistency,
             grad_scale: self.grad_scale,
             clips: self.clips,
+            is_replicated: true,
+            order: self.order,
+            spares: Arc::default(),
             state: Mutex::new(State::new(self.recipe.tensors(&[], encoded))),
             recipe: self.recipe.clone(),
             changed: Condvar::new(),
@@ -125,6 +149,9 @@ impl Exchange {
         state.connected.remove(&seat.task);
         state.waiting.remove(&seat.task);
         state.forget_owed(|_, task| task == seat.task);
+        if let Some(member) = state.member(seat.task) {
+            member.outbox = None;
+        }
         if let Some(member) = state.member(seat.task)
             && member.standing != Standing::Dropped
         {
@@ -253,7 +280,11 @@ impl Exchange {
         if state.phase != Phase::Ready {
             return Err(Refusal::NotInitialised.into());
         }
-        let (version, updates) = (state.next_step(self.consistency), state.updates);
+        let version = match state.parted.as_ref().is_some_and(Parted::is_half_done) {
+            true => HALF_DONE,
+            false => state.next_step(self.consistency),
+        };
+        let updates = state.updates;
         // Held while the state lock is let go: updates wait for the reader, others may still join, push and depart.
         let tensors = Arc::clone(&state.tensors);
         let tensors = tensors.read().expect("no update has panicked");

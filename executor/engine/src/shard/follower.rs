@@ -160,6 +160,7 @@ impl Exchange {
                 pieces: Vec::new(),
                 version: state.version,
                 updates: state.updates,
+                hold: state.hold,
                 clocks: state
                     .members
                     .iter()

@@ -1,12 +1,16 @@
 //! The frames of a shard's connections that carry more than a word: what is read of them, and how answers are sent.
 
 use super::exchange::Exchange;
+use super::outbox::Outbox;
+use super::parts::Pushed;
 use super::room::Broken;
 use super::words::{Answer, Push, Seat};
-use crate::wire::hello::{AnswerHead, PushHead, decode_task, decode_u64};
+use crate::parts;
+use crate::wire::hello::{AnswerHead, PartHead, PushHead, decode_task, decode_u64};
 use crate::wire::view::Handover;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
+use std::sync::Arc;
 
 /// `None` when it is of a view that is over; what it brought is read and thrown away.
 pub(super) fn receive_push(
@@ -40,6 +44,46 @@ pub(super) fn receive_push(
         stats: head.stats,
     };
     Ok(Some((head.view, push)))
+}
+
+/// Takes a part of a push; nobody waits for its answer here.
+pub(super) fn receive_part(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    seat: Seat,
+    outbox: &Arc<Outbox>,
+) -> Result<(), Broken> {
+    let head = PartHead::decode(&connection.receive_meta(header)?)?;
+    let expected = exchange.await_view(head.view)?;
+    let (parameters, _) = expected.ok_or(WireError::Malformed("view of a part"))?;
+    let part = usize::try_from(head.part)
+        .ok()
+        .filter(|&part| part < parts::count(parameters))
+        .ok_or(WireError::Malformed("number of a part"))?;
+    let mut numbers = exchange.spares.take(parts::range(part, parameters).len());
+    connection.receive_payload(header, &mut [&mut numbers])?;
+    let pushed = Pushed {
+        view: head.view,
+        clock: header.clock,
+        part,
+        numbers,
+    };
+    Ok(exchange.push_part(seat, outbox, pushed)?)
+}
+
+/// The end of a push in parts; what the worker is told.
+pub(super) fn receive_rest(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    header: Header,
+    seat: Seat,
+    outbox: &Arc<Outbox>,
+) -> Result<Answer, Broken> {
+    let head = PushHead::decode(&connection.receive_meta(header)?)?;
+    // A shard that holds nothing has no parts to wait with.
+    exchange.await_view(head.view)?;
+    Ok(exchange.push_rest(seat, outbox, header.clock, head)?)
 }
 
 pub(super) fn receive_init(
@@ -102,6 +146,38 @@ pub(super) fn send_json(
 ) -> Result<(), WireError> {
     let text = serde_json::to_vec(value).expect("plain data");
     connection.send(kind, clock, &text, &[])
+}
+
+/// The same to a worker that has been sent the parameters in parts, once they are all on the wire.
+pub(super) fn reply_after_parts(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    answer: Answer,
+    outbox: &Outbox,
+) -> Result<Vec<f32>, Broken> {
+    let _floor = outbox.floor();
+    let Answer::Parameters {
+        view,
+        clock,
+        stats,
+        slowest,
+        noise,
+        buffer,
+        ..
+    } = answer
+    else {
+        return reply(connection, exchange, answer);
+    };
+    if let Some(view) = view {
+        send_json(connection, Kind::View, clock, &*view)?;
+    }
+    let head = AnswerHead {
+        stats,
+        slowest,
+        noise,
+    };
+    connection.send(Kind::Rest, clock, &head.encode(), &[])?;
+    Ok(buffer)
 }
 
 /// Sends the answer, unless the shard is another by now; the buffer comes back for the next push.

@@ -81,7 +81,8 @@ impl Exchange {
             entered: view.number,
             answered: 0,
             read_at: copy.updates,
-            since: 0,
+            parts: Vec::new(),
+            outbox: None,
         };
         state.members = view.workers.iter().map(member).collect();
         for task in &view.workers {
@@ -89,6 +90,7 @@ impl Exchange {
         }
         state.version = copy.version;
         state.updates = copy.updates;
+        state.hold = copy.hold;
         state.tally.layout = view.layout;
         state.view = Some(Arc::new(view));
         state.tensors = Arc::new(RwLock::new(copy.tensors));

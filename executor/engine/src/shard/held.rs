@@ -8,8 +8,13 @@ use super::exchange::Exchange;
 use super::state::{Standing, State};
 use super::words::{Refusal, Seat};
 use crate::assign::load;
+use crate::clock;
 use muster_model::id::TaskId;
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// A shard that is new in a view waits so long for a worker that was told to hand over: it comes right after the answer of its step.
+const COMES_WITHIN: Duration = Duration::from_secs(10);
 
 /// Planes that codecs carry.
 const MOST_PLANES: usize = 2;
@@ -19,7 +24,10 @@ const MOST_PLANES: usize = 2;
 pub(super) struct Held {
     /// At the beginning of this step everybody hands over.
     at: Option<u64>,
+    /// What was handed over, for the chief to fetch.
     by_worker: BTreeMap<TaskId, Vec<f32>>,
+    /// What the chief has dealt from a checkpoint, for each worker to fetch before its first push.
+    dealt: BTreeMap<TaskId, Vec<f32>>,
 }
 
 impl Held {
@@ -46,16 +54,18 @@ impl Exchange {
         if !state.is_chief(seat.task) {
             return Err(Refusal::NotChief);
         }
-        state.held = Held {
-            at: Some(clock),
-            by_worker: BTreeMap::new(),
-        };
+        state.held.at = Some(clock);
+        state.held.by_worker.clear();
         Ok(())
     }
 
-    /// Whether so many numbers may be what one worker holds back of this shard's part.
+    /// Whether so many numbers may be what one worker holds back of this shard's part. A worker may have heard of the first view from
+    /// another shard before this one has from the chief.
     pub(super) fn may_hold(&self, numbers: usize) -> bool {
-        let state = self.lock();
+        let mut state = self.lock();
+        while state.view.is_none() && !state.finished && state.chief_lost.is_none() {
+            state = self.wait(state);
+        }
         let pieces = state
             .view
             .as_ref()
@@ -73,19 +83,24 @@ impl Exchange {
         if seat.task != of && !state.is_chief(seat.task) {
             return Err(Refusal::NotChief);
         }
-        state.held.by_worker.insert(of, values);
+        match seat.task == of {
+            true => state.held.by_worker.insert(of, values),
+            false => state.held.dealt.insert(of, values),
+        };
         self.notify();
         Ok(())
     }
 
-    /// What `of` holds back: for itself what is here, for the chief once it is; nothing when it will not be.
+    /// What `of` holds back: for itself what was dealt to it, for the chief what it hands over, once it has; nothing when it will not. The
+    /// chief asks only of those who were told to.
     ///
     /// # Errors
     /// [`Refusal::NotChief`] when another asks.
     pub(super) fn fetch(&self, seat: Seat, of: TaskId) -> Result<Vec<f32>, Refusal> {
+        let began = clock::now();
         let mut state = self.lock();
         if seat.task == of {
-            return Ok(state.held.by_worker.remove(&of).unwrap_or_default());
+            return Ok(state.held.dealt.remove(&of).unwrap_or_default());
         }
         if !state.is_chief(seat.task) {
             return Err(Refusal::NotChief);
@@ -94,21 +109,25 @@ impl Exchange {
             if let Some(values) = state.held.by_worker.get(&of) {
                 return Ok(values.clone());
             }
-            if !state.hands_over(of) || state.finished {
+            let is_late = began.elapsed() >= COMES_WITHIN;
+            if !state.hands_over(of, is_late) || state.finished {
                 return Ok(Vec::new());
             }
-            state = self.wait(state);
+            state = self.wait_a_while(state);
         }
     }
 }
 
 impl State {
-    /// Whether `worker` was, or will be, told to.
-    fn hands_over(&mut self, worker: TaskId) -> bool {
-        let Some(at) = self.held.at else {
-            return false;
-        };
-        let member = self.member(worker);
-        member.is_some_and(|member| member.standing == Standing::Joined && member.since < at)
+    /// Whether `worker`, who was told to, still may; one that has not come to this shard yet may until it `is_late`.
+    fn hands_over(&mut self, worker: TaskId, is_late: bool) -> bool {
+        let is_due = self.held.at.is_some();
+        let standing = self.member(worker).map(|member| member.standing);
+        is_due
+            && match standing {
+                Some(Standing::Joined) => true,
+                Some(Standing::Awaited) => !is_late,
+                Some(Standing::Left | Standing::Lost | Standing::Dropped) | None => false,
+            }
     }
 }

@@ -3,7 +3,9 @@
 //! [`exchange`] is the algorithm: who waits for whom under BSP, SSP and ASP, and what a departure means. [`push`] is how gradients come
 //! in, [`step`] is a step's end, [`clip`] what a norm makes of it; [`words`] is what the exchange is given and answers, [`state`] is what
 //! it knows. [`change`] goes from one view of the task set to the next, and [`handover`] carries pieces to other shards. [`serve`] is the
-//! shard's life, [`room`] its connections, one thread each, [`frames`] what they carry. [`tensors`] is the arithmetic.
+//! shard's life, [`room`] who comes in, [`line`] a worker's connection, one thread each, [`frames`] what they carry. [`tensors`] is the arithmetic.
+//!
+//! [`parts`] is a step that comes and goes in parts, which [`outbox`] sends while the connection reads.
 //!
 //! [`held`] is what workers hold back of encoded gradients, on its way in and out of checkpoints.
 //!
@@ -21,6 +23,9 @@ mod frames;
 mod handover;
 mod heir;
 mod held;
+mod line;
+mod outbox;
+mod parts;
 mod push;
 mod recipe;
 mod room;

@@ -82,6 +82,9 @@ impl Exchange {
             state.stats.dropped += 1;
             return Ok(self.parameters(&mut state, seat, push.gradients, None, None));
         }
+        if state.parted.is_some() {
+            return Err(Refusal::Mixed(clock));
+        }
         // Whoever pushes has had the answer of the step before.
         state.forget_owed(|former, task| former.clock <= clock && task == seat.task);
         let is_summed = self.backup() > 0 && state.sum.is_some();

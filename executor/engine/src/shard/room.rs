@@ -1,16 +1,14 @@
-//! One connection of a shard: who comes in, and what each frame asks of the exchange.
+//! Who comes in to a shard, whom they mean, and what the chief changes; [`super::line`] is what a worker's frames ask of the exchange.
 
 use super::copy::Copies;
 use super::exchange::Exchange;
-use super::frames::{receive_held, receive_init, receive_pieces, receive_push, reply, send_json};
+use super::frames::receive_pieces;
 use super::handover;
 use super::serve::Identity;
-use super::words::{Answer, Refusal, Seat};
+use super::words::{Refusal, Seat};
 use crate::clock;
 use crate::log;
-use crate::wire::hello::{
-    Guest, Hello, MAX_HELLO_BYTES, Welcome, decode_task, decode_u64, same_secret,
-};
+use crate::wire::hello::{Guest, Hello, MAX_HELLO_BYTES, Welcome, same_secret};
 use crate::wire::view::Change;
 use crate::wire::{Connection, Header, Kind, WireError};
 use muster_model::id::TaskId;
@@ -199,91 +197,7 @@ impl Room {
         own.chain(heirs.iter()).map(Arc::clone).collect()
     }
 
-    /// Serves one worker until it says goodbye.
-    fn attend(
-        self: &Arc<Self>,
-        connection: &mut Connection,
-        exchange: &Arc<Exchange>,
-        seat: Seat,
-    ) -> Result<(), Broken> {
-        let mut buffer: Vec<f32> = Vec::new();
-        let mut codes: Vec<u8> = Vec::new();
-        // The chief's push whose answer waits for its decision.
-        let mut owed: Option<u64> = None;
-        loop {
-            let header = connection.receive()?;
-            match header.kind {
-                Kind::Push | Kind::Codes => {
-                    let answer =
-                        match receive_push(connection, exchange, header, buffer, &mut codes)? {
-                            Some((view, push)) => exchange.push(seat, view, header.clock, push)?,
-                            None => exchange.missed(seat, header.clock),
-                        };
-                    owed = matches!(answer, Answer::Gone { .. }).then_some(header.clock);
-                    buffer = reply(connection, exchange, answer)?;
-                }
-                Kind::Pull => {
-                    let answer = exchange.pull(seat, header.clock)?;
-                    buffer = reply(connection, exchange, answer)?;
-                }
-                Kind::Clip => {
-                    let factor = decode_u64(&connection.receive_meta(header)?)?;
-                    exchange.clip(seat, header.clock, f64::from_bits(factor) as f32)?;
-                    let answer = exchange.resume(seat, header.clock);
-                    owed = matches!(answer, Answer::Gone { .. }).then_some(header.clock);
-                    buffer = reply(connection, exchange, answer)?;
-                }
-                Kind::Keep => exchange.keep(seat, header.clock)?,
-                Kind::Held => receive_held(connection, exchange, header, seat)?,
-                Kind::Fetch => {
-                    let of = decode_task(&connection.receive_meta(header)?)?;
-                    let values = exchange.fetch(seat, of)?;
-                    connection.send(Kind::Held, 0, &[], &[&values])?;
-                }
-                Kind::Init => receive_init(connection, exchange, header, seat)?,
-                Kind::Change => {
-                    self.receive_change(connection, exchange, header, seat)?;
-                    // Otherwise the chief asks under the new view.
-                    if let Some(clock) = owed.take().filter(|_| exchange.is_bsp()) {
-                        let answer = exchange.resume(seat, clock);
-                        owed = matches!(answer, Answer::Gone { .. }).then_some(clock);
-                        buffer = reply(connection, exchange, answer)?;
-                    }
-                }
-                Kind::Adopt => self.receive_adoption(connection, exchange, header, seat)?,
-                Kind::Resume => {
-                    let clock = owed.take();
-                    let clock = clock.ok_or(WireError::Unexpected { got: header.kind })?;
-                    let answer = exchange.resume(seat, clock);
-                    owed = matches!(answer, Answer::Gone { .. }).then_some(clock);
-                    buffer = reply(connection, exchange, answer)?;
-                }
-                Kind::Ask => {
-                    let guests = exchange.guests(seat)?;
-                    send_json(connection, Kind::Guests, 0, &guests)?;
-                }
-                Kind::Tally => {
-                    let tally = exchange.tally(seat)?;
-                    send_json(connection, Kind::Tally, 0, &tally)?;
-                }
-                Kind::Snapshot => exchange.snapshot(seat, |version, updates, tensors| {
-                    connection
-                        .send(
-                            Kind::SnapshotData,
-                            version,
-                            &updates.to_le_bytes(),
-                            &tensors.parts(),
-                        )
-                        .map_err(Broken::from)
-                })?,
-                Kind::Done => exchange.finish(seat)?,
-                Kind::Goodbye => return Ok(()),
-                got => return Err(WireError::Unexpected { got }.into()),
-            }
-        }
-    }
-
-    fn receive_change(
+    pub(super) fn receive_change(
         self: &Arc<Self>,
         connection: &mut Connection,
         exchange: &Arc<Exchange>,
@@ -305,7 +219,7 @@ impl Room {
         Ok(())
     }
 
-    fn receive_adoption(
+    pub(super) fn receive_adoption(
         &self,
         connection: &mut Connection,
         exchange: &Exchange,

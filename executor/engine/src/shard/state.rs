@@ -3,6 +3,8 @@
 use super::clip::Sum;
 use super::follower::Follower;
 use super::held::Held;
+use super::outbox::Outbox;
+use super::parts::Parted;
 use super::tensors::Tensors;
 use super::words::Push;
 use crate::squeeze::Squeeze;
@@ -42,8 +44,10 @@ pub(super) struct Member {
     pub answered: u64,
     /// Updates that the parameters had which it was given last.
     pub read_at: u64,
-    /// Its first step.
-    pub since: u64,
+    /// Of its gradients of the present step, the parts that are in and wait for the others'.
+    pub parts: Vec<Option<Vec<f32>>>,
+    /// Where parts of parameters go.
+    pub outbox: Option<Arc<Outbox>>,
 }
 
 /// What the tensors are worth.
@@ -128,6 +132,8 @@ pub(super) struct State {
     pub held: Held,
     /// Where this shard is to have a copy elsewhere.
     pub follower: Option<Follower>,
+    /// The present step, where it comes in parts.
+    pub parted: Option<Parted>,
 }
 
 impl State {
@@ -166,6 +172,7 @@ impl State {
             sum: None,
             held: Held::default(),
             follower: None,
+            parted: None,
         }
     }
 
@@ -310,7 +317,8 @@ impl State {
                     entered: 0,
                     answered: 0,
                     read_at: 0,
-                    since: from,
+                    parts: Vec::new(),
+                    outbox: None,
                 },
             };
             member.clock = from;

@@ -14,7 +14,7 @@ use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// BSP: steps from one measurement of the gradients' noise to the next, each of which reads them once more.
-const NOISE_EVERY: u64 = 8;
+pub(super) const NOISE_EVERY: u64 = 8;
 
 /// A worker that has not come holds up the others for so long before the chief is asked whether it ever will.
 const AWAITED_AFTER: Duration = Duration::from_millis(300);
@@ -122,6 +122,9 @@ impl Exchange {
     pub(super) fn apply_if_complete(&self, state: &mut State) {
         if self.clips {
             return self.sum_up_if_complete(state);
+        }
+        if state.parted.is_some() {
+            return self.apply_parts_if_complete(state);
         }
         if !state.can_complete(self.backup()) || state.phase != Phase::Ready {
             return;

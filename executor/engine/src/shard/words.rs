@@ -91,6 +91,10 @@ pub enum Refusal {
     Change(&'static str),
     #[error("no sum of step {0} waits to be clipped")]
     NothingToClip(u64),
+    #[error("part {0} of this push is in already, or there is no such part")]
+    Part(usize),
+    #[error("step {0} is pushed in parts by some and at once by others")]
+    Mixed(u64),
     #[error("these pieces are not expected from shard {0}")]
     NotExpected(TaskId),
 }

@@ -96,6 +96,26 @@ impl Connection {
             .map_err(WireError::io("duplicate a socket"))
     }
 
+    /// The same connection for a second thread: one sends while the other receives, or they take turns.
+    ///
+    /// # Errors
+    /// [`WireError::Io`] when no descriptor is left.
+    pub fn twin(&self) -> Result<Self, WireError> {
+        Ok(Self {
+            stream: self.handle()?,
+        })
+    }
+
+    /// Lets no more than so many bytes wait in the system for the wire, lest what was sent first be in the way of what is urgent.
+    ///
+    /// # Errors
+    /// [`WireError::Io`] when the socket refuses.
+    pub fn limit_unsent(&self, bytes: u32) -> Result<(), WireError> {
+        SockRef::from(&self.stream)
+            .set_tcp_notsent_lowat(bytes)
+            .map_err(WireError::io("limit what waits for the wire"))
+    }
+
     /// Sends one frame; `payload` parts go out one after the other as one payload.
     ///
     /// # Errors

@@ -17,7 +17,7 @@
 pub const HEADER_BYTES: usize = 32;
 
 /// Both ends must speak the same; tasks of one revision of a job come from one release.
-pub const PROTOCOL_VERSION: u16 = 4;
+pub const PROTOCOL_VERSION: u16 = 5;
 
 /// Longest small part of any frame: a view names every piece of every shard.
 pub const MAX_META_BYTES: u32 = 4 << 20;
@@ -104,6 +104,12 @@ pub enum Kind {
     Fetch = 33,
     /// follower → shard: whose copy was kept here lives here now, by the chief's word, and is what sent this no more.
     Adopted = 34,
+    /// → one part of the gradients of the step named by the clock, in any order. ← one part of the parameters after the step of the
+    /// clock. Small part: [`super::hello::PartHead`].
+    Part = 35,
+    /// → the gradients of the step named by the clock went in parts, which were all. Small part as of a Push. ← so did what would be a
+    /// Parameters. Small part as of one.
+    Rest = 36,
 }
 
 /// A decoded header.
@@ -184,7 +190,7 @@ impl Header {
 }
 
 impl Kind {
-    const ALL: [Self; 34] = [
+    const ALL: [Self; 36] = [
         Self::Hello,
         Self::Welcome,
         Self::Refused,
@@ -219,6 +225,8 @@ impl Kind {
         Self::Held,
         Self::Fetch,
         Self::Adopted,
+        Self::Part,
+        Self::Rest,
     ];
 
     fn from_wire(value: u16) -> Option<Self> {
@@ -240,7 +248,7 @@ mod tests {
     proptest! {
         #[test]
         fn what_is_encoded_is_decoded(
-            kind in 0usize..34, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
+            kind in 0usize..36, clock: u64, meta_bytes in 0..=MAX_META_BYTES, floats in 0..=MAX_PAYLOAD_BYTES / 4,
         ) {
             let header = Header { kind: Kind::ALL[kind], clock, meta_bytes, payload_bytes: floats * 4 };
             prop_assert_eq!(Header::decode(&header.encode()), Ok(header));

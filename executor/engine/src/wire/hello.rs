@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 /// Longest greeting that a shard reads from a stranger.
 pub const MAX_HELLO_BYTES: u32 = 2048;
 
+/// The version of a shard that has applied a step in some parts and not in others, as somebody is lost in the middle of it.
+pub const HALF_DONE: u64 = u64::MAX;
+
 /// What a peer says first. A shard accepts it only when it knows the job's secret; the rest of what it may do hangs on the view.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -235,6 +238,41 @@ impl PushHead {
             targets: decode_u64(&counts[8..])?,
             stats: StepStats::decode(stats)?,
         })
+    }
+}
+
+/// The small part of a part.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PartHead {
+    /// The view whose cut it is of.
+    pub view: u64,
+    /// Its number among the shard's.
+    pub part: u64,
+}
+
+impl PartHead {
+    /// Length on the wire.
+    pub const BYTES: usize = 16;
+
+    #[must_use]
+    pub fn encode(self) -> [u8; Self::BYTES] {
+        let mut out = [0; Self::BYTES];
+        out[..8].copy_from_slice(&self.view.to_le_bytes());
+        out[8..].copy_from_slice(&self.part.to_le_bytes());
+        out
+    }
+
+    /// # Errors
+    /// [`WireError::Malformed`] when the part has another length.
+    pub fn decode(meta: &[u8]) -> Result<Self, WireError> {
+        let word = |at: usize| decode_u64(meta.get(at..at + 8).unwrap_or_default());
+        match meta.len() {
+            Self::BYTES => Ok(Self {
+                view: word(0)?,
+                part: word(8)?,
+            }),
+            _ => Err(WireError::Malformed("head of a part")),
+        }
     }
 }
 

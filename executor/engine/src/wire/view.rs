@@ -91,6 +91,9 @@ pub struct Shipped {
     pub updates: u64,
     /// The next step of every worker.
     pub clocks: Vec<(TaskId, u64)>,
+    /// The turn in which all stand still after this step; 0: none.
+    #[serde(default)]
+    pub hold: u64,
     /// What the sum of gradients is multiplied by, as bits: decimal numbers would come out rounded.
     pub factors: [u32; 3],
 }

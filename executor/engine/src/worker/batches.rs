@@ -255,6 +255,12 @@ impl Batches {
         self.buffers.batch(self.examples(), self.share.draw(place))
     }
 
+    /// The part of `step` once more, which was loaded last.
+    #[must_use]
+    pub fn loaded(&self, step: u64) -> Batch<'_> {
+        self.buffers.batch(self.examples(), self.share.draw(step))
+    }
+
     /// Whole batches in an epoch.
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {

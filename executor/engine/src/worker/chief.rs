@@ -25,6 +25,7 @@ use muster_model::assignment::{TaskLaunch, TaskReport};
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::BatchRule;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// How often the log has a line on progress.
@@ -71,7 +72,9 @@ impl<'a> Chief<'a> {
         let saved = start.on_disk.then_some(start.step);
         let size = (start.contents.parameters.len(), start.contents.state.len());
         let policy = launch.spec.checkpoint.clone();
-        let saver = Saver::start(depot, policy, size, saved, around.reporter)?;
+        let peers = Arc::clone(&around.peers);
+        let spared = Arc::new(move || peers().map(|peers| peers.spared));
+        let saver = Saver::start(depot, policy, spared, size, saved, around.reporter)?;
         Ok(Self {
             launch,
             around,
@@ -104,6 +107,13 @@ impl<'a> Chief<'a> {
             layout.ps_shards
         ));
         self.report(&TaskReport::Ready { from_step: step })
+    }
+
+    /// Of a job that begins from another's checkpoint: measures what it has taken over, so that its curve begins where it does.
+    pub fn measure_origin(&mut self, model: &mut Model) -> Result<(), WorkerError> {
+        self.evaluate(model)?;
+        self.meter = Meter::start();
+        Ok(())
     }
 
     /// Why training is over at `step`, if it is.
@@ -151,6 +161,7 @@ impl<'a> Chief<'a> {
         let evaluated = evaluation.as_ref();
         if over.is_none() && self.is_due(exchange, before, evaluated)? && !stops {
             let snapshot = exchange.snapshot(model, self.saver.spare())?;
+            self.count(snapshot.counted)?;
             let manifest = self.manifest(step, &snapshot);
             self.saver.begin(manifest, snapshot.contents);
             self.meter = Meter::start();
@@ -162,6 +173,15 @@ impl<'a> Chief<'a> {
             }
         }
         Ok(over)
+    }
+
+    /// What a snapshot has counted belongs to the curve that it is kept with.
+    fn count(&mut self, stats: StepStats) -> Result<(), WorkerError> {
+        if !stats.loss_sum.is_finite() {
+            return Err(WorkerError::Diverged { step: self.step });
+        }
+        self.curve.add(stats);
+        Ok(())
     }
 
     /// Whether to copy the state now; where that needs notice, whether it was given.
@@ -213,6 +233,7 @@ impl<'a> Chief<'a> {
         self.sample(true)?;
         exchange.conclude(model)?;
         let snapshot = exchange.snapshot(model, self.saver.spare())?;
+        self.count(snapshot.counted)?;
         model
             .parameters
             .copy_from_slice(&snapshot.contents.parameters);
@@ -264,6 +285,7 @@ impl<'a> Chief<'a> {
         };
         self.sample(true)?;
         let snapshot = exchange.snapshot(model, self.saver.spare())?;
+        self.count(snapshot.counted)?;
         let Some(step) = snapshot.version() else {
             // A worker was lost between two shards; whatever is on the disk is the newest whole state.
             log::line(format_args!(

@@ -7,6 +7,7 @@ use crate::data::{DatasetError, OrderError};
 use crate::fabric::FabricError;
 use crate::model::BuildError;
 use crate::wire::WireError;
+use muster_model::id::JobId;
 use std::io;
 
 /// Why a worker cannot go on.
@@ -24,6 +25,8 @@ pub enum WorkerError {
     NothingToResume { step: u64 },
     #[error("the checkpoint of step {step} is of another job document")]
     OtherJob { step: u64 },
+    #[error("the checkpoint of step {step} of job {job} does not fit this job's document: {what}")]
+    OtherOrigin { job: JobId, step: u64, what: String },
     #[error("training diverged: the loss of step {step} is not finite")]
     Diverged { step: u64 },
     #[error("could not handle a checkpoint")]
@@ -57,6 +60,7 @@ impl WorkerError {
             | Self::Codecs(_)
             | Self::NothingToResume { .. }
             | Self::OtherJob { .. }
+            | Self::OtherOrigin { .. }
             | Self::Diverged { .. } => false,
             Self::Checkpoint(error) => {
                 error.is_passing() || matches!(error, CheckpointError::Fenced { .. })

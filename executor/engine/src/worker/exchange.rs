@@ -60,6 +60,9 @@ pub(super) trait Exchange {
     /// Chief: all are to stand still in this turn after the next step that they can all be told in; 0: nobody is.
     fn hold(&mut self, turn: u64);
 
+    /// All stood still before the next step, which took no time of training.
+    fn went_on(&mut self) {}
+
     /// The gradient noise scale in examples, where the exchange measures it.
     fn noise_scale(&self) -> Option<f64> {
         None

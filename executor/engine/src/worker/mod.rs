@@ -13,6 +13,7 @@ mod exchange;
 mod link;
 mod model;
 mod noise;
+mod origin;
 mod pacer;
 mod peers;
 mod progress;
@@ -26,7 +27,9 @@ mod turns;
 
 pub use error::WorkerError;
 pub use link::{Link, Reply};
-pub use shards::{Address, Eager, Moved, ShardFailure, Shards, Snapshot, first_view};
+pub use shards::{
+    Address, Eager, Fetch, Moved, Pass, Ready, ShardFailure, Shards, Snapshot, first_view,
+};
 pub use train::{Ending, RosterSource, Surroundings, run};
 
 use muster_model::assignment::TaskReport;

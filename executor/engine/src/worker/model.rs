@@ -32,6 +32,8 @@ pub(super) struct Model {
     threads: usize,
     /// In so many at least a worker's part of a batch is computed.
     passes: usize,
+    /// The step whose pass has gone forward already, in the workspace and on the batch that are there.
+    begun: Option<u64>,
     pub parameters: Vec<f32>,
     /// Is told when its part of a step begins and ends.
     pub pacer: Pacer,
@@ -91,6 +93,7 @@ impl Model {
             device: around.device.clone(),
             threads: around.threads,
             passes,
+            begun: None,
             parameters: vec![0.0; network.parameter_count()],
             pacer: Pacer::default(),
             network,
@@ -104,6 +107,7 @@ impl Model {
     /// # Errors
     /// When the device has no room for a larger part.
     pub fn recut(&mut self, rank: usize, workers: usize) -> Result<(), WorkerError> {
+        self.begun = None;
         let (network, data) = (&self.network, &self.data);
         self.batches.recut(rank, workers, |examples| {
             Buffers::new(network, data, examples)
@@ -128,9 +132,14 @@ impl Model {
     ) -> (StepStats, StepTimes) {
         self.pacer.doing(Doing::Working);
         let began = clock::now();
-        let batch = self.batches.load(&self.data.train, place);
+        let is_begun = self.begun.take() == Some(place);
+        let batch = match is_begun {
+            true => self.batches.loaded(place),
+            false => self.batches.load(&self.data.train, place),
+        };
         let loaded = clock::now();
-        let loss = self.network.loss_and_grad_telling(
+        let loss = self.network.loss_and_grad_after(
+            is_begun,
             &mut self.workspace,
             &self.parameters,
             &batch,
@@ -151,6 +160,36 @@ impl Model {
         };
         self.pacer.doing(Doing::Waiting);
         (stats, times)
+    }
+
+    /// Goes forward through `step` as its parameters arrive: `fetch` waits for a range of them and puts it in place, or says that this
+    /// step is not to be computed like this. The gradients of the same step go on from there, if nothing comes between.
+    pub fn begin(
+        &mut self,
+        step: u64,
+        fetch: &mut (dyn FnMut(Range<usize>, &mut [f32]) -> bool + Send),
+    ) {
+        self.begun = None;
+        if matches!(self.device, Device::Cuda(_)) {
+            // It needs all of them at once.
+            return;
+        }
+        let pacer = &self.pacer;
+        pacer.doing(Doing::Working);
+        let batch = self.batches.load(&self.data.train, step);
+        let (workspace, parameters) = (&mut self.workspace, &mut self.parameters);
+        // Who waits for parameters holds nobody up.
+        let mut wait = |range: Range<usize>, parameters: &mut [f32]| {
+            pacer.doing(Doing::Waiting);
+            let are_there = fetch(range, parameters);
+            pacer.doing(Doing::Working);
+            are_there
+        };
+        let is_forward_done = self
+            .network
+            .begin_fetching(workspace, parameters, &batch, &mut wait);
+        pacer.doing(Doing::Waiting);
+        self.begun = is_forward_done.then_some(step);
     }
 
     /// Gives the device's memory back; nothing of a step is there between two.
@@ -182,6 +221,7 @@ impl Model {
 
     /// One pass over the test split with the present parameters: mean loss and share classified rightly.
     pub fn evaluate(&mut self) -> (f64, f64) {
+        self.begun = None;
         let part = self.workspace.max_batch();
         let mut buffers = Buffers::new(&self.network, &self.data, part);
         let indices: Vec<u32> = (0..self.data.test.len() as u32).collect();

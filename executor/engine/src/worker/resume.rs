@@ -1,7 +1,11 @@
-//! Where the chief's training starts: the newest sound checkpoint, or fresh parameters when there never was one.
+//! Where the chief's training starts: the newest sound checkpoint; when there never was one, that of the job from which this one is to
+//! begin, or fresh parameters.
 
 use super::error::WorkerError;
-use crate::checkpoint::{Contents, Curve, Depot, Manifest, Search};
+use super::model::Model;
+use super::origin;
+use crate::checkpoint::{Contents, Curve, Depot, Manifest, NamedBlock, Search};
+use crate::document;
 use crate::log;
 use crate::model::Network;
 use crate::worker::Reporter;
@@ -16,21 +20,24 @@ pub struct Start {
     pub curve: Curve,
     /// A checkpoint of this very step is safe.
     pub on_disk: bool,
+    /// It is another job's state, of which this one has no measure yet.
+    pub is_copy: bool,
 }
 
 /// Claims the job's checkpoints for this revision, then finds what to start from. A damaged checkpoint is put aside with a note, and
-/// the one before it is taken: the steps between are trained again.
+/// the one before it is taken: the steps between are trained again. The second depot is that of the job to begin from, if there is one.
 ///
 /// # Errors
 /// [`WorkerError::NothingToResume`] when the store knows of a checkpoint and none is sound: starting from nothing would silently
 /// throw the job's work away.
 pub fn start(
     launch: &TaskLaunch,
-    depot: &Depot,
-    network: &Network,
-    state_planes: usize,
+    (depot, origin): (&Depot, Option<Depot>),
+    model: &Model,
     reporter: &dyn Reporter,
 ) -> Result<Start, WorkerError> {
+    let network = &model.network;
+    let state_planes = document::state_planes(&launch.spec.engine().optimizer).len();
     depot.claim()?;
     let Search { newest, damaged } = depot.newest_sound()?;
     for (step, damage) in &damaged {
@@ -48,7 +55,10 @@ pub fn start(
         if let Some(step) = launch.resume_step {
             return Err(WorkerError::NothingToResume { step });
         }
-        return Ok(fresh(launch, network, state_planes));
+        return match origin {
+            Some(origin) => origin::start(launch, &origin, model, reporter),
+            None => Ok(fresh(launch, network, state_planes)),
+        };
     };
     agree(launch, network, state_planes, &found.manifest)?;
     let step = found.manifest.step;
@@ -72,6 +82,7 @@ pub fn start(
         contents: found.contents,
         curve: found.manifest.curve,
         on_disk: true,
+        is_copy: false,
     })
 }
 
@@ -88,6 +99,7 @@ fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Start {
         },
         curve: Curve::default(),
         on_disk: false,
+        is_copy: false,
     }
 }
 
@@ -98,12 +110,8 @@ fn agree(
     state_planes: usize,
     manifest: &Manifest,
 ) -> Result<(), WorkerError> {
-    let same_blocks = network.blocks().len() == manifest.blocks.len()
-        && network.blocks().iter().zip(&manifest.blocks).all(|(a, b)| {
-            (&a.name, a.offset, a.len, &a.shape) == (&b.name, b.offset, b.len, &b.shape)
-        });
     if manifest.job_id == launch.job_id
-        && same_blocks
+        && has_blocks(network, &manifest.blocks)
         && manifest.state_planes.len() == state_planes
         && manifest.engine == *launch.spec.engine()
     {
@@ -112,4 +120,12 @@ fn agree(
     Err(WorkerError::OtherJob {
         step: manifest.step,
     })
+}
+
+/// Whether these are the network's own, each in its place.
+pub(super) fn has_blocks(network: &Network, blocks: &[NamedBlock]) -> bool {
+    network.blocks().len() == blocks.len()
+        && network.blocks().iter().zip(blocks).all(|(a, b)| {
+            (&a.name, a.offset, a.len, &a.shape) == (&b.name, b.offset, b.len, &b.shape)
+        })
 }

@@ -4,7 +4,7 @@
 use super::Reporter;
 use super::error::WorkerError;
 use crate::checkpoint::{
-    Attempt, CheckpointError, Contents, Depot, Kind, Manifest, Outcome, Writer,
+    Attempt, CheckpointError, Contents, Depot, Kind, Manifest, Outcome, Spared, Writer,
 };
 use crate::clock;
 use crate::log;
@@ -55,12 +55,13 @@ impl<'a> Saver<'a> {
     pub fn start(
         depot: Depot,
         policy: CheckpointPolicy,
+        spared: Spared,
         (parameters, planes): (usize, usize),
         saved: Option<u64>,
         reporter: &'a dyn Reporter,
     ) -> Result<Self, WorkerError> {
         Ok(Self {
-            writer: Writer::start(depot, policy.clone(), parameters, planes)?,
+            writer: Writer::start(depot, policy.clone(), spared, parameters, planes)?,
             reporter,
             policy,
             saved,

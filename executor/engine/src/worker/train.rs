@@ -11,7 +11,6 @@ use super::servers::Servers;
 use super::turns::Turns;
 use crate::checkpoint::Depot;
 use crate::cuda::Device;
-use crate::document;
 use crate::log;
 use crate::model::Network;
 use crate::stop::StopFlag;
@@ -22,6 +21,7 @@ use muster_model::place::Place;
 use muster_model::spec::Topology;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
 /// Reads the job's task set as it is known at the moment; `None` while nothing is.
@@ -71,23 +71,19 @@ pub fn run(
         launch.revision,
     )?
     .with_file(GRAPH_FILE, crate::onnx::graph(&model.network));
-    let start = match rank {
-        0 => {
-            let planes = document::state_planes(&launch.spec.engine().optimizer).len();
-            Some(resume::start(
-                launch,
-                &depot,
-                &model.network,
-                planes,
-                around.reporter,
-            )?)
-        }
-        _ => None,
-    };
+    if rank > 0 {
+        return follow(launch, rank, &mut model, around).or_else(Trouble::ending);
+    }
+    let origin = launch.spec.from.map(|from| {
+        let (place, tenant) = (around.checkpoint_root, launch.tenant_id);
+        Depot::open(place, tenant, from.job, 0)
+    });
+    let depots = (&depot, origin.transpose()?);
+    let start = resume::start(launch, depots, &model, around.reporter)?;
     let exchange = match join(launch, rank, &model.network, around)? {
         Ok(exchange) => exchange,
         Err(ending) => {
-            if let (Ending::Interrupted, Some(start)) = (ending, start) {
+            if ending == Ending::Interrupted {
                 around
                     .reporter
                     .report(&TaskReport::Interrupted { step: start.step })?;
@@ -98,10 +94,7 @@ pub fn run(
     let pacer = model.pacer.clone();
     let trained = thread::scope(|scope| {
         let _telling = pacer.tell(scope, around.reporter);
-        match start {
-            Some(start) => lead(launch, &mut model, exchange, depot, start, around),
-            None => follow(launch, &mut model, exchange, around),
-        }
+        lead(launch, &mut model, exchange, depot, start, around)
     });
     trained.or_else(Trouble::ending)
 }
@@ -131,15 +124,20 @@ fn lead(
     around: &Surroundings<'_>,
 ) -> Result<Ending, Trouble> {
     exchange.begin(model, &start)?;
-    let mut step = start.step;
+    let (mut step, is_copy) = (start.step, start.is_copy);
     let mut chief = Chief::new(launch, depot, model, start, around)?;
     chief.ready(step, exchange.layout())?;
+    if is_copy {
+        chief.measure_origin(model)?;
+    }
     if let Some(reason) = chief.over(step) {
         return chief.finish(model, exchange, reason);
     }
     let mut turns = Turns::new(around);
     loop {
-        if around.stop.is_set() && !chief.gives_notice(exchange.as_mut(), step) {
+        if around.stop.is_set()
+            && !(chief.gives_notice(exchange.as_mut(), step) && turns.may_go_on(model))
+        {
             model.pacer.doing(Doing::Busy);
             return chief.leave(model, exchange, false);
         }
@@ -158,6 +156,7 @@ fn lead(
                 if stats.hold > 0 {
                     chief.stand_still()?;
                     chief.go_on(turns.stand_still(model, stats.hold, step)?);
+                    exchange.went_on();
                 }
                 if let Some(reason) = over {
                     model.pacer.doing(Doing::Busy);
@@ -174,23 +173,78 @@ fn lead(
     }
 }
 
+/// What comes of joining the others.
+type Joined<'a> = Result<(Box<dyn Exchange + 'a>, Answer), Ending>;
+
+/// Every other rank: joins, and waits to be let in. Until then others may have the device.
+fn come_in<'a>(
+    launch: &TaskLaunch,
+    rank: u32,
+    model: &mut Model,
+    turns: &mut Turns<'_>,
+    around: &'a Surroundings<'a>,
+) -> Result<Joined<'a>, Trouble> {
+    model.give_memory()?;
+    let is_in = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let watcher = scope.spawn(|| turns.wait_outside(&is_in));
+        let joined = join(launch, rank, &model.network, around).map_err(Trouble::from);
+        let joined = joined.and_then(|joined| {
+            Ok(match joined {
+                Ok(mut exchange) => {
+                    let answer = exchange.receive(model)?;
+                    Ok((exchange, answer))
+                }
+                Err(ending) => Err(ending),
+            })
+        });
+        is_in.store(true, Ordering::Release);
+        watcher.thread().unpark();
+        watcher.join().expect("a look does not panic")?;
+        joined
+    })
+}
+
 /// Every other rank.
 fn follow(
     launch: &TaskLaunch,
+    rank: u32,
     model: &mut Model,
-    mut exchange: Box<dyn Exchange + '_>,
     around: &Surroundings<'_>,
 ) -> Result<Ending, Trouble> {
-    let mut step = match exchange.receive(model)? {
-        Answer::Parameters { step, .. } => step,
+    let mut turns = Turns::new(around);
+    let (exchange, answer) = match come_in(launch, rank, model, &mut turns, around)? {
+        Ok(joined) => joined,
+        Err(ending) => return Ok(ending),
+    };
+    let pacer = model.pacer.clone();
+    thread::scope(|scope| {
+        let _telling = pacer.tell(scope, around.reporter);
+        go_along(launch, model, (exchange, answer), turns, around)
+    })
+}
+
+/// One that was let in.
+fn go_along(
+    launch: &TaskLaunch,
+    model: &mut Model,
+    (mut exchange, answer): (Box<dyn Exchange + '_>, Answer),
+    mut turns: Turns<'_>,
+    around: &Surroundings<'_>,
+) -> Result<Ending, Trouble> {
+    let mut step = match answer {
+        Answer::Parameters { step, stats } => {
+            turns.come_in(model, stats.hold, step)?;
+            step
+        }
         other => return Ok(followed(other, exchange)),
     };
     log::line(format_args!("training from step {step}"));
-    let mut turns = Turns::new(around);
     loop {
         // The chief's last checkpoint has what this worker holds back.
         let awaits_chief = exchange.needs_notice() && !around.stop.must_hurry();
-        if around.stop.is_set() && !awaits_chief && !waits_to_be_let_go(launch, around) {
+        let has_to_go_on = || awaits_chief || waits_to_be_let_go(launch, around);
+        if around.stop.is_set() && !(has_to_go_on() && turns.may_go_on(model)) {
             log::line(format_args!("stopped in order after step {step}"));
             exchange.goodbye();
             return Ok(Ending::Interrupted);
@@ -199,6 +253,7 @@ fn follow(
             (Answer::Parameters { step: next, stats }, times) => {
                 step = next;
                 model.pacer.stepped(step, times);
+                turns.keep_word(step)?;
                 if stats.hold > 0 {
                     turns.stand_still(model, stats.hold, step)?;
                 }

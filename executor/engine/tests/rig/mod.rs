@@ -190,7 +190,7 @@ impl Rig {
                 .iter()
                 .map(|shard| shard.peer(listening(shard)))
                 .collect(),
-            turn: 0,
+            ..Peers::default()
         };
         Revision { tasks, peers }
     }
@@ -208,7 +208,7 @@ impl Rig {
             revision: launch.revision,
             workers: Vec::new(),
             ps_shards: Vec::new(),
-            turn: 0,
+            ..Peers::default()
         };
         for &at in workers {
             peers.workers.push(revision.peers.workers[at].clone());

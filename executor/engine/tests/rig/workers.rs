@@ -100,6 +100,7 @@ impl<'a> Crew<'a> {
             workers: workers.collect(),
             ps_shards: Vec::new(),
             turn: self.turn,
+            ..Peers::default()
         };
         for task in &self.tasks {
             let fresh = task.folder.join("peers.json.new");

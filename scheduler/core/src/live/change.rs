@@ -13,7 +13,7 @@ use muster_model::wait::Change;
 use uuid::Uuid;
 
 /// So many times others may have to go before the job starts.
-const WAVES: u32 = 2;
+pub(crate) const WAVES: u32 = 2;
 
 /// The snapshot after a change; the job then starts in the next round, or in the one after the tasks have gone that this one stops.
 /// A wait is carried out as far as it is foreseen: those who are expected to end have ended. `None` when the change names what is not there.
@@ -82,6 +82,7 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
         name: "\u{10ffff}added".to_owned(),
         up: true,
         drained: false,
+        rack: None,
         gpus,
         gpu_model: like.map_or_else(|| "gpu".to_owned(), |node| node.gpu_model.clone()),
         seen_ms: None,
@@ -90,14 +91,26 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
     }
 }
 
-/// Whether the job starts after the change: at once or, where others must go for it, as soon as their tasks are gone. The world is as it was before, whatever comes of it.
+/// Whether the job starts after the change: at once or, where others must go for it, as soon as their tasks are gone.
 pub(crate) fn would_start(world: &mut World<'_>, index: usize, change: &Change) -> bool {
+    let waves = if change.makes_others_go() { WAVES } else { 0 };
+    would_start_after(world, index, waves, |world| make(world, index, change))
+}
+
+/// Whether the job starts when something is done, which may refuse, and others have gone so many times. The world is as it was before,
+/// whatever comes of it.
+pub(crate) fn would_start_after<'a>(
+    world: &mut World<'a>,
+    index: usize,
+    waves: u32,
+    make: impl FnOnce(&mut World<'a>) -> bool,
+) -> bool {
     let (free, empty) = (world.free.clone(), world.empty.clone());
     let (nodes, tenants) = (world.problem.nodes.clone(), world.problem.tenants.clone());
     let (held, members) = (world.held.clone(), world.members.len());
     world.journal = Some(Vec::new());
     world.remember(index);
-    let would = make(world, index, change) && starts_after(world, index, change);
+    let would = make(world) && starts_after(world, index, waves);
     for (index, live, dense) in world.journal.take().into_iter().flatten().rev() {
         if let Some((member, dense)) = live.member.zip(dense) {
             world.problem.jobs[member] = dense;
@@ -112,8 +125,7 @@ pub(crate) fn would_start(world: &mut World<'_>, index: usize, change: &Change) 
     would
 }
 
-fn starts_after(world: &mut World<'_>, index: usize, change: &Change) -> bool {
-    let waves = if change.makes_others_go() { WAVES } else { 0 };
+fn starts_after(world: &mut World<'_>, index: usize, waves: u32) -> bool {
     for _ in 0..waves {
         if starts(world, index) {
             return true;
@@ -222,6 +234,11 @@ fn open(world: &mut World<'_>, at: usize, node: &Node) {
                 free.release_later(held, super::free::first_bits(node.gpus));
             }
         }
+        let kept = live.destination.as_ref();
+        let kept = kept.map_or_else(Vec::new, |placed| placed.holdings(&live.shape));
+        kept.iter()
+            .filter(|held| held.node as usize == at)
+            .for_each(|held| free.hold(held));
         for held in live.leaving.iter().filter(|held| held.node as usize == at) {
             free.hold(held);
             free.release_later(held, super::free::first_bits(node.gpus));

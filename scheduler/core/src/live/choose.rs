@@ -4,8 +4,11 @@
 //!
 //! A policy is never told of these rules. It is asked again, with more jobs fixed in the problem, until its answer keeps them.
 
+use super::cost;
 use super::standing::{Standing, Turn};
-use super::world::World;
+use super::world::{LiveJob, World, seconds_of};
+use crate::plan::Action;
+use crate::policies::favour::favour;
 use crate::problem::{Decision, Part, gpus_of, nodes_of};
 use muster_model::id::JobId;
 use std::collections::BTreeMap;
@@ -44,8 +47,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
             .iter()
             .map(|&index| {
                 let live = &world.jobs[index];
-                live.standing == Standing::Running
-                    && (!quiet || world.ran_ms(live) < world.policy.min_run_ms)
+                live.standing == Standing::Running && (!quiet || rests(world, live))
             })
             .collect();
         Self {
@@ -62,6 +64,9 @@ impl<'w, 'a> Choosing<'w, 'a> {
             // Nothing is given to who ended, as only in a trial a member can.
             let settled = standing == Standing::Starting
                 || self.world.jobs[self.world.members[member]].is_resizing
+                || self.world.jobs[self.world.members[member]]
+                    .destination
+                    .is_some()
                 || !(standing.stays() || standing.waits());
             self.world.problem.jobs[member].fixed =
                 settled || self.blocked[member] || self.held[member];
@@ -69,7 +74,9 @@ impl<'w, 'a> Choosing<'w, 'a> {
         for &member in fixed {
             self.world.problem.jobs[member].fixed = true;
         }
-        self.world.share.share(&self.world.problem)
+        let problem = &self.world.problem;
+        // Among a study's trials only, so that whatever holds of the policy's answer holds of this.
+        favour(problem, self.world.share.share(problem))
     }
 
     fn standing(&self, member: usize) -> Standing {
@@ -231,8 +238,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
         };
         let gives = |&member: &usize| {
             let job = &problem.jobs[member];
-            let elastic = !self.world.promises.takes_turns && job.held_gpus() > job.min_gpus;
-            self.held[member] && (job.priority < highest || elastic)
+            self.held[member] && (job.priority < highest || job.held_gpus() > job.min_gpus)
         };
         let givers: Vec<usize> = members.filter(gives).collect();
         if givers.is_empty() {
@@ -242,7 +248,19 @@ impl<'w, 'a> Choosing<'w, 'a> {
         givers.iter().for_each(|&member| self.held[member] = false);
         let others = self.running().into_iter();
         let others: Vec<usize> = others.filter(|member| !givers.contains(member)).collect();
-        let disturbed = self.ask(&others);
+        let mut disturbed = self.ask(&others);
+        // Who comes before them all gives up what it grew into, and not its place, whatever a policy of turns thinks of it.
+        let problem = &self.world.problem;
+        let driven_out = |&&member: &&usize| {
+            problem.jobs[member].priority >= highest && disturbed.holds(problem, member).is_empty()
+        };
+        let driven_out: Vec<usize> = givers.iter().filter(driven_out).copied().collect();
+        if !driven_out.is_empty() {
+            driven_out
+                .iter()
+                .for_each(|&member| self.held[member] = true);
+            disturbed = self.ask(&others);
+        }
         let helped = |given: &Decision| -> Vec<usize> {
             let is_helped = |m: &usize| !given.holds(&self.world.problem, *m).is_empty();
             urgent.iter().copied().filter(is_helped).collect()
@@ -357,7 +375,7 @@ fn same(a: &[Part], b: &[Part]) -> bool {
 }
 
 /// Whether nothing of an earlier decision is under way: what it rests on is there only when all who stop for it have started again.
-fn is_quiet(world: &World<'_>) -> bool {
+pub(crate) fn is_quiet(world: &World<'_>) -> bool {
     world.jobs.iter().all(|live| match live.standing {
         Standing::Starting => world.ran_ms(live) >= world.policy.min_run_ms,
         Standing::Returning | Standing::Displaced => false,
@@ -365,6 +383,35 @@ fn is_quiet(world: &World<'_>) -> bool {
         Standing::Running => !live.is_resizing || world.ran_ms(live) >= world.policy.min_run_ms,
         Standing::Queued | Standing::Suspended => true,
     })
+}
+
+/// Whether a running job is left alone for now: it was placed or resized a moment ago, or its owner or its turn has just let it go on.
+pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+    let policy = world.policy;
+    let turned_ms = live.job.turned_ms.unwrap_or(i64::MIN);
+    let went_on_ms = u64::try_from(world.now_ms.saturating_sub(turned_ms)).unwrap_or(0);
+    let quantum_ms = policy
+        .slicing
+        .map_or(policy.min_run_ms, |slicing| slicing.quantum_ms);
+    let goes_on = |action: &Action| matches!(action, Action::Continue { .. });
+    went_on_ms < quantum_ms
+        || live.actions.iter().any(goes_on)
+        || world.ran_ms(live) < rest_ms(world, live)
+}
+
+/// So long a job keeps what it was given unless somebody needs it: what its next resize costs is a small part of that.
+fn rest_ms(world: &World<'_>, live: &LiveJob<'_>) -> u64 {
+    let policy = world.policy;
+    let cost_s = match live.job.in_place {
+        true => seconds_of(policy.in_place_cost_ms),
+        false => cost::restart(live, policy).total_s(),
+    };
+    let amortised_s = match policy.resize_share > 0.0 {
+        true => cost_s / policy.resize_share,
+        false => 0.0,
+    };
+    // As a float's cast does, an endless cost gives the longest rest.
+    policy.min_run_ms.max((amortised_s * 1000.0) as u64)
 }
 
 /// Milliseconds since the job was submitted or, if it ran, since it was placed last.

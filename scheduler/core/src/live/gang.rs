@@ -1,10 +1,12 @@
 //! A gang on given GPUs: its workers where the policy put them, its parameter-server shards evenly beside them (Optimus' placement,
 //! Peng et al., EuroSys 2018, section 4.2), CPU and memory counted task by task.
 
-use super::free::{FreeNode, Holding, Room, When, indices};
+use super::free::{FreeNode, Holding, Room, When, bits, indices};
 use crate::plan::PlannedTask;
 use crate::problem::Part;
 use crate::snapshot::Node;
+use muster_model::id::NodeId;
+use muster_model::job::Seat;
 use muster_model::spec::{PsShardResources, Range, WorkerResources};
 use muster_model::task::Role;
 use std::cmp::Reverse;
@@ -14,6 +16,8 @@ use std::cmp::Reverse;
 pub(crate) struct Shape {
     pub workers: Range,
     pub ps_shards: Range,
+    /// Of workers it takes 1, 2, 4, 8… only.
+    pub power_of_two: bool,
     pub worker: WorkerResources,
     pub ps_shard: PsShardResources,
 }
@@ -38,6 +42,11 @@ pub(crate) struct Placed {
 impl Shape {
     pub(crate) fn gpus(&self, workers: u32) -> u32 {
         workers.saturating_mul(self.worker.gpus)
+    }
+
+    /// Whether it runs with so many workers, as far as their number is no power of two.
+    pub(crate) fn takes(&self, workers: u32) -> bool {
+        !self.power_of_two || workers.is_power_of_two()
     }
 
     pub(crate) fn min_gpus(&self) -> u32 {
@@ -160,6 +169,33 @@ impl Placed {
             add(&mut holdings, one);
         }
         holdings
+    }
+
+    /// What was kept of it in a job's state: `None` when one of its nodes is not there any more.
+    pub(crate) fn of_seats(seats: &[Seat], find: impl Fn(NodeId) -> Option<u32>) -> Option<Self> {
+        let mut seats: Vec<&Seat> = seats.iter().collect();
+        seats.sort_by_key(|seat| seat.role);
+        let mut placed = Self::default();
+        for seat in seats {
+            let node = find(seat.node)?;
+            match seat.role {
+                Role::Worker { .. } => placed.workers.push((node, bits(&seat.gpus))),
+                Role::PsShard { .. } => placed.ps_shards.push(node),
+            }
+        }
+        (!placed.workers.is_empty()).then_some(placed)
+    }
+
+    /// As it is kept in a job's state.
+    pub(crate) fn seats(&self, nodes: &[Node]) -> Vec<Seat> {
+        let tasks = self.tasks(nodes).into_iter();
+        tasks
+            .map(|task| Seat {
+                role: task.role,
+                node: task.node,
+                gpus: task.gpus,
+            })
+            .collect()
     }
 
     /// As a plan names it.

@@ -114,7 +114,10 @@ pub(crate) fn restore(live: &LiveJob<'_>, free: &[FreeNode]) -> Option<Change> {
 pub(crate) fn shrink(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     let leavers = gpus.div_ceil(live.shape.worker.gpus.max(1)) as usize;
     let workers: Vec<(u32, &Task)> = workers(live).collect();
-    let stay = workers.len().checked_sub(leavers)?;
+    let mut stay = workers.len().checked_sub(leavers)?;
+    while stay > 0 && !live.shape.takes(u32::try_from(stay).unwrap_or(u32::MAX)) {
+        stay -= 1;
+    }
     if !is_able(live) || leavers == 0 || stay < live.shape.workers.min.max(1) as usize {
         return None;
     }
@@ -130,7 +133,8 @@ pub(crate) fn without(live: &LiveJob<'_>, gone: impl Fn(u32) -> bool) -> Option<
     let workers = stay
         .iter()
         .filter(|(_, task)| matches!(task.role, Role::Worker { .. }));
-    let enough = workers.count() >= live.shape.workers.min as usize;
+    let left = u32::try_from(workers.count()).unwrap_or(u32::MAX);
+    let enough = left >= live.shape.workers.min && live.shape.takes(left);
     let all = leave.iter().all(|(_, task)| expendable(task));
     (is_able(live) && !leave.is_empty() && all && enough).then(|| Change {
         leave: leave.into_iter().map(|(_, task)| task.id).collect(),
@@ -151,7 +155,9 @@ impl Change {
         let (workers, shards): (Vec<_>, Vec<_>) = tasks(live)
             .filter(stays)
             .partition(|(_, task)| is_worker(task));
-        let enough = workers.len() >= live.shape.workers.min.max(1) as usize
+        let left = u32::try_from(workers.len()).unwrap_or(u32::MAX);
+        let enough = left >= live.shape.workers.min.max(1)
+            && live.shape.takes(left)
             && shards.len() >= live.shape.ps_shards.min as usize;
         (enough && !self.leave.is_empty()).then(|| Self {
             leave: self.leave.clone(),

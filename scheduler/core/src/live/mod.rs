@@ -2,17 +2,21 @@
 //!
 //! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
 //! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
-//! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world), `turns` (who stands still for whom),
-//! `verdict` (whose ranks hold the others up),
+//! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world), `cost`,
+//! `moving` and `defragment` (who goes on elsewhere, so that others fit), `turns` (who stands still for whom), `verdict` (whose ranks hold
+//! the others up),
 //! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
 mod change;
 mod choose;
+mod cost;
+mod defragment;
 mod explain;
 mod free;
 mod gang;
 mod in_place;
 mod memory;
+mod moving;
 mod outlook;
 mod over_quota;
 mod pass;
@@ -47,7 +51,13 @@ pub(crate) fn run_again(
 ) -> (Plan, RoundReport) {
     let mut world = World::new(snapshot, policy, memory);
     let mut rest = pass::settle_down(&mut world);
-    turns::after(&mut world, &mut rest);
+    if defragment::moves(&mut world, &rest) {
+        rest = pass::settle_again(&mut world);
+    }
+    if turns::go_on_with_the_rest(&mut world, &mut rest) {
+        rest = pass::settle_again(&mut world);
+    }
+    turns::after(&mut world, &rest);
     verdict::suspect(&mut world);
     let waiting = explain::waiting(&mut world, &rest);
     let report = words::report(&world, &rest, &waiting);

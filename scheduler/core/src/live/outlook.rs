@@ -40,7 +40,8 @@ impl Sizes {
     ) -> Self {
         let min = shape.workers.min;
         let present = present_workers.min(shape.workers.max);
-        let max = estimate.most.0.max(min).max(present);
+        let most = estimate.most.0.min(shape.workers.max);
+        let max = most.max(min).max(present);
         let mut best = 0.0;
         let gpus = shape.worker.gpus.max(1);
         let mut local = vec![0.0; (max.saturating_mul(gpus)) as usize];
@@ -49,11 +50,14 @@ impl Sizes {
         for workers in min..=max {
             let (shards, speed) = best_shards(estimate, shape, workers, &mut speeds);
             ps_shards.push(shards);
-            let offered = speed > best || workers == present_workers;
+            let takes = shape.takes(workers);
+            let offered = (takes && speed > best) || workers == present_workers;
             if let Some(entry) = (workers * gpus).checked_sub(1).filter(|_| offered) {
                 local[entry as usize] = speed;
             }
-            best = speed.max(best);
+            if takes {
+                best = speed.max(best);
+            }
         }
         let spread = local.iter().map(|speed| speed * SPREAD).collect();
         let curve = Curve { local, spread };

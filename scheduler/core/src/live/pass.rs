@@ -2,9 +2,11 @@
 //! other GPUs stops; who is given free ones starts; who is given GPUs of stopping tasks waits for them.
 
 use super::choose::{Chosen, choose, is_moved};
+use super::defragment;
 use super::free::{FreeNode, When};
 use super::gang::{self, Share};
 use super::in_place::{self, InPlace};
+use super::moving;
 use super::over_quota;
 use super::place;
 use super::standing::{Standing, gpus_of as gpus_held};
@@ -37,7 +39,13 @@ pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     over_quota::obey(world);
     restore(world);
     verdict::judge(world);
+    moving::arrive(world);
     turns::before(world);
+    settle_again(world)
+}
+
+/// Passes until one changes nothing.
+pub(crate) fn settle_again(world: &mut World<'_>) -> Rest {
     loop {
         if let Some(rest) = pass(world) {
             return rest;
@@ -149,7 +157,13 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
                 InPlace::Now(change) => self.world.resize(index, &change, why),
                 // The GPUs that it is to grow into are not free yet; it trains on until they are.
                 InPlace::Later => continue,
-                InPlace::Never => self.world.stop(index, requeue(cause, why)),
+                InPlace::Never => match self.elsewhere(member) {
+                    Some(placed) => {
+                        let way = defragment::way(self.world, index, &placed);
+                        self.world.relocate(index, placed, format!("{way}: {why}"));
+                    }
+                    None => self.world.stop(index, requeue(cause, why)),
+                },
             }
             self.changed = true;
         }
@@ -175,6 +189,28 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             }
             resize => resize,
         }
+    }
+
+    /// Where a member goes that keeps its size, if that is free: it has its place there until it has stopped here.
+    fn elsewhere(&self, member: usize) -> Option<gang::Placed> {
+        let (world, parts) = (
+            &*self.world,
+            self.decision.holds(&self.world.problem, member),
+        );
+        let job = &world.problem.jobs[member];
+        if parts.is_empty() || gpus_of(parts) != job.held_gpus() {
+            return None;
+        }
+        let shape = &world.jobs[world.members[member]].shape;
+        let shares = self
+            .best_shards(member, parts)
+            .find_map(|ps_shards| gang::at(&world.free, shape, parts, ps_shards, When::Now))?;
+        Some(gang::take(
+            &mut world.free.clone(),
+            shape,
+            &shares,
+            When::Now,
+        ))
     }
 
     /// GPUs that the tenant's jobs keep.
@@ -249,10 +285,14 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             return (RequeueCause::Preempted, why);
         }
         let smaller = gets < job.held_gpus();
-        let why = match gainers.next().filter(|_| smaller) {
+        let gainer = gainers.next();
+        let why = match gainer.filter(|_| smaller) {
             Some(gainer) => format!("{size}: {} needs room to start", name(gainer)),
             None if smaller => format!("{size}: others gain more by its GPUs"),
-            None if gets == job.held_gpus() => format!("{size}, on other nodes: worth the restart"),
+            None if gets == job.held_gpus() => match gainer {
+                Some(gainer) => format!("{} needs the room that it leaves", name(gainer)),
+                None => "another place is worth the restart".to_owned(),
+            },
             None if live.job.in_place => format!("{size}: worth the change"),
             None => format!("{size}: worth the restart"),
         };

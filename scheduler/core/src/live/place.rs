@@ -79,7 +79,7 @@ fn fill(
 }
 
 /// Workers that a node has room for.
-fn units(node: &FreeNode, shape: &Shape, when: When) -> u32 {
+pub(crate) fn units(node: &FreeNode, shape: &Shape, when: When) -> u32 {
     let room = node.room(when);
     let worker = Room::worker(&shape.worker);
     let by = |have: i64, each: i64| match each {

@@ -194,7 +194,10 @@ impl Remedies<'_, '_> {
 
 fn lower_min_workers(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
     let least = live.shape.workers.min;
-    let to = (gpus / live.shape.worker.gpus.max(1)).min(least.saturating_sub(1));
+    let mut to = (gpus / live.shape.worker.gpus.max(1)).min(least.saturating_sub(1));
+    while to > 0 && !live.shape.takes(to) {
+        to -= 1;
+    }
     (to > 0).then_some(Change::LowerMinWorkers { to })
 }
 

@@ -271,7 +271,8 @@ impl Facts<'_> {
         let workers = job.tasks.iter().filter(|task| !lost.contains(task));
         let workers = workers
             .filter(|task| matches!(task.role, Role::Worker { .. }) && !task.state.is_released());
-        let enough = workers.count() >= job.workers.min.max(1) as usize;
+        let left = u32::try_from(workers.count()).unwrap_or(u32::MAX);
+        let enough = left >= job.workers.min.max(1) && job.may_have(left);
         let able = job.in_place && job.state == JobState::Running;
         if !able || !enough || !lost.iter().all(expendable) {
             return None;
@@ -405,10 +406,15 @@ impl Facts<'_> {
 
 /// Whether the whole gang is up and can stand still, and nobody comes or goes.
 pub(crate) fn is_whole(job: &Job) -> bool {
-    job.suspends
-        && job.leaving.is_empty()
-        && !job.tasks.is_empty()
-        && job.tasks.iter().all(Task::is_up)
+    job.suspends && is_up(job)
+}
+
+/// Whether the whole gang is up, and nobody comes or goes. Of a command some may be done already.
+pub(crate) fn is_up(job: &Job) -> bool {
+    let is_done = |task: &Task| job.command.is_some() && has_ended_well(task);
+    job.leaving.is_empty()
+        && job.tasks.iter().any(Task::is_up)
+        && job.tasks.iter().all(|task| task.is_up() || is_done(task))
 }
 
 fn is_charge(action: &Action) -> bool {
@@ -442,6 +448,12 @@ fn done(job: &Job) -> Option<String> {
         .then(|| format!("{who} ended with code 0"))
 }
 
+/// Workers of a command that are done before the others.
+pub(crate) fn done_workers(job: &Job) -> u32 {
+    let is_done = |task: &&Task| job.command.is_some() && task.is_worker() && has_ended_well(task);
+    u32::try_from(job.tasks.iter().filter(is_done).count()).unwrap_or(u32::MAX)
+}
+
 fn has_ended_well(task: &Task) -> bool {
     let well = Outcome::Exited {
         code: exit_code::DONE,
@@ -463,7 +475,9 @@ fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
         (None, _, Intent::Cancel) if !ends && *then != AfterStop::Cancel => {
             Some((AfterStop::Cancel, "cancelled by its owner".to_owned()))
         }
-        (None, _, Intent::Pause) if matches!(then, AfterStop::Requeue { .. }) => {
+        (None, _, Intent::Pause)
+            if matches!(then, AfterStop::Requeue { .. } | AfterStop::Move { .. }) =>
+        {
             Some((AfterStop::Pause, "paused by its owner".to_owned()))
         }
         _ => None,

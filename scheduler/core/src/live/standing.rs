@@ -56,7 +56,7 @@ impl Standing {
             JobState::Running => Self::Running,
             JobState::Suspended => Self::Suspended,
             JobState::Stopping {
-                then: AfterStop::Requeue { .. },
+                then: AfterStop::Requeue { .. } | AfterStop::Move { .. },
             }
             | JobState::Queued
                 if resting =>
@@ -71,6 +71,9 @@ impl Standing {
                     Self::Returning
                 }
             },
+            JobState::Stopping {
+                then: AfterStop::Move { .. },
+            } => Self::Returning,
             JobState::Queued => Self::Queued,
             JobState::Paused => Self::Resting,
             JobState::Stopping { .. }

@@ -8,7 +8,7 @@
 
 use super::free::{FreeNode, When, bits, first_bits};
 use super::gang;
-use super::pass::Rest;
+use super::pass::{Rest, requeue};
 use super::place;
 use super::settle::is_whole;
 use super::standing::{Standing, gpus_of};
@@ -16,7 +16,7 @@ use super::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::policy::Slicing;
 use crate::snapshot::{Job, Task};
-use muster_model::job::Intent;
+use muster_model::job::{Intent, JobState, RequeueCause};
 use std::collections::BTreeMap;
 
 /// Of those who wait so many are considered in a round: each costs a look at everybody who runs.
@@ -45,45 +45,97 @@ pub(crate) fn before(world: &mut World<'_>) {
     line.sort_unstable();
     let quantum_ms = world.policy.slicing.map(|slicing| slicing.quantum_ms);
     let quantum_ms = quantum_ms.map_or(i64::MAX, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
-    for (place, waiter) in line.into_iter().take(CONSIDERED).enumerate() {
-        if waiter.stands {
-            if !go_on(world, waiter.index, "its turn has come") && place == 0 {
-                let home = home(world, waiter.index);
-                reserve(world, waiter.index, home);
-            }
-            continue;
-        }
-        if world.now_ms.saturating_sub(waiter.since_ms) < quantum_ms {
+    let slicing = world.policy.slicing;
+    let crowded = slicing.map_or_else(Gpus::new, |slicing| crowded(world, slicing));
+    // Without turns nobody makes room for it.
+    let patience_ms = match slicing {
+        Some(_) => quantum_ms,
+        None => i64::try_from(world.policy.min_run_ms).unwrap_or(i64::MAX),
+    };
+    let mut looked = 0;
+    for waiter in line {
+        let waited_ms = world.now_ms.saturating_sub(waiter.since_ms);
+        if looked == CONSIDERED || !(waiter.stands || waited_ms >= quantum_ms) {
             break;
         }
-        if !begin(world, waiter.index) && place == 0 {
-            let nodes = nodes_for(world, waiter.index);
-            let free = nodes.map(|node| (node, world.free[node as usize].now));
-            let free: Gpus = free.collect();
-            reserve(world, waiter.index, free);
+        // Who waits for its tenant's quota is in nobody's way.
+        if !quota_has_room(world, waiter.index, needs(world, waiter.index)) {
+            continue;
+        }
+        looked += 1;
+        let served = match waiter.stands {
+            true => go_on(world, waiter.index, "its turn has come"),
+            false => begin(world, waiter.index, &crowded),
+        };
+        if served && waiter.stands {
+            world.enlist(waiter.index);
+        } else if waiter.stands && waited_ms >= patience_ms && is_shut_out(world, waiter.index) {
+            go_elsewhere(world, waiter.index);
+        } else if !served && world.reserved.is_none() {
+            let wanted = match waiter.stands {
+                true => home(world, waiter.index),
+                false => gang_of(world, waiter.index, &crowded),
+            };
+            reserve(world, waiter.index, wanted);
+        }
+    }
+}
+
+/// Whether somebody holds GPUs of a job that stands still, and takes no turns: it could only wait for that one's end.
+fn is_shut_out(world: &World<'_>, index: usize) -> bool {
+    let home = home(world, index);
+    let takes_turns = |live: &LiveJob<'_>| {
+        world.policy.slicing.is_some() && live.job.suspends && !live.job.exclusive
+    };
+    world.jobs.iter().enumerate().any(|(other, live)| {
+        other != index && live.standing.stays() && !takes_turns(live) && overlaps(live, &home)
+    })
+}
+
+/// A job that stands still, and could not go on there, starts from its checkpoint where there is room; where there is none it waits for it in
+/// the queue, and its owner is told so.
+fn go_elsewhere(world: &mut World<'_>, index: usize) {
+    let live = &world.jobs[index];
+    let (shape, size) = (live.shape, live.size);
+    let gpus = count(&home(world, index));
+    let why = "its GPUs are held by a job that takes no turns";
+    let found = match quota_has_room(world, index, gpus) {
+        true => place::find(&world.free, &shape, size, When::Now),
+        false => None,
+    };
+    match found {
+        Some(shares) => {
+            let placed = gang::take(&mut world.free.clone(), &shape, &shares, When::Now);
+            let why = format!("{why}: it goes on elsewhere from its checkpoint");
+            world.relocate(index, placed, why);
+        }
+        None => {
+            let why = format!("{why}: it waits in the queue for room elsewhere");
+            world.stop(index, requeue(RequeueCause::Resize, why));
+            world.enlist(index);
         }
     }
 }
 
 /// Starts a job of the queue with its smallest gang, if that fits now.
-fn begin(world: &mut World<'_>, index: usize) -> bool {
+fn begin(world: &mut World<'_>, index: usize, crowded: &Gpus) -> bool {
     let shape = world.jobs[index].shape;
-    if !quota_has_room(world, index, shape.min_gpus()) {
-        return false;
-    }
     let least = (shape.workers.min, shape.ps_shards.min);
-    let Some(shares) = place::find(&world.free, &shape, least, When::Now) else {
+    let mut free = world.free.clone();
+    leave_out(&mut free, crowded);
+    let Some(shares) = place::find(&free, &shape, least, When::Now) else {
         return false;
     };
-    let placed = gang::take(&mut world.free.clone(), &shape, &shares, When::Now);
+    let placed = gang::take(&mut free, &shape, &shares, When::Now);
     world.start(index, &placed, "its turn has come".to_owned());
     true
 }
 
-/// Where the smallest gang of a job would be once those who take turns have made room; nowhere, if it would not fit then either.
-fn nodes_for(world: &World<'_>, index: usize) -> impl Iterator<Item = u32> + use<> {
+/// The GPUs of the smallest gang of a job once those who take turns have made room; none, if it would not fit then either.
+fn gang_of(world: &World<'_>, index: usize, crowded: &Gpus) -> Gpus {
     let shape = world.jobs[index].shape;
     let mut free = world.free.clone();
+    leave_out(&mut free, crowded);
     let runs = |live: &&LiveJob<'_>| live.standing == Standing::Running;
     for live in world.jobs.iter().filter(runs) {
         if live.job.suspends && !live.job.exclusive {
@@ -91,8 +143,56 @@ fn nodes_for(world: &World<'_>, index: usize) -> impl Iterator<Item = u32> + use
         }
     }
     let least = (shape.workers.min, shape.ps_shards.min);
-    let shares = place::find(&free, &shape, least, When::Later).unwrap_or_default();
-    shares.into_iter().map(|share| share.node)
+    let mut gang = Gpus::new();
+    let Some(shares) = place::find(&free, &shape, least, When::Later) else {
+        return gang;
+    };
+    // What is free now is what can be kept for it.
+    for share in shares {
+        let node = &mut free[share.node as usize];
+        let wanted = share.workers * shape.worker.gpus;
+        let now = wanted.min(node.now.count_ones());
+        *gang.entry(share.node).or_default() |= node.take_gpus(now, When::Now);
+    }
+    gang
+}
+
+/// GPUs on which so many stand still that only one of those may be at work there.
+fn crowded(world: &World<'_>, slicing: Slicing) -> Gpus {
+    let mut crowded = Gpus::new();
+    for ((node, gpu), count) in standing_by_gpu(world) {
+        if count > slicing.suspended_per_gpu {
+            *crowded.entry(node).or_default() |= 1 << gpu;
+        }
+    }
+    crowded
+}
+
+fn leave_out(free: &mut [FreeNode], gpus: &Gpus) {
+    for (&node, gpus) in gpus {
+        free[node as usize].now &= !gpus;
+    }
+}
+
+/// Jobs that stand still, or are to, by node and GPU.
+fn standing_by_gpu(world: &World<'_>) -> BTreeMap<(u32, u32), u32> {
+    let mut standing = BTreeMap::new();
+    for index in 0..world.jobs.len() {
+        if world.jobs[index].standing == Standing::Suspended {
+            for gpu in each(&home(world, index)) {
+                *standing.entry(gpu).or_default() += 1;
+            }
+        }
+    }
+    standing
+}
+
+/// GPUs that a job must hold to be at work.
+fn needs(world: &World<'_>, index: usize) -> u32 {
+    match world.jobs[index].standing {
+        Standing::Suspended => count(&home(world, index)),
+        _ => world.jobs[index].shape.min_gpus(),
+    }
 }
 
 fn quota_has_room(world: &World<'_>, index: usize, gpus: u32) -> bool {
@@ -102,8 +202,9 @@ fn quota_has_room(world: &World<'_>, index: usize, gpus: u32) -> bool {
     quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)
 }
 
-/// After the policy: what nobody was given goes to those who stand still; then those whose slice is over make room for who waits.
-pub(crate) fn after(world: &mut World<'_>, rest: &mut Rest) {
+/// After the policy: what nobody was given goes to those who stand still. Whether anybody goes on, whom the policy then has to see.
+pub(crate) fn go_on_with_the_rest(world: &mut World<'_>, rest: &mut Rest) -> bool {
+    let mut went_on = Vec::new();
     for waiter in standing_still(world) {
         let home = home(world, waiter.index);
         let is_free = |(node, gpus): (&u32, &u64)| rest.free[*node as usize].now & gpus == *gpus;
@@ -111,8 +212,15 @@ pub(crate) fn after(world: &mut World<'_>, rest: &mut Rest) {
             for (node, gpus) in home {
                 rest.free[node as usize].now &= !gpus;
             }
+            went_on.push(waiter.index);
         }
     }
+    went_on.iter().for_each(|&index| world.enlist(index));
+    !went_on.is_empty()
+}
+
+/// Then those whose slice is over make room for who waits.
+pub(crate) fn after(world: &mut World<'_>, rest: &Rest) {
     if let Some(slicing) = world.policy.slicing {
         Turning::new(world, rest, slicing).turn();
     }
@@ -146,14 +254,14 @@ fn queued(world: &World<'_>) -> Vec<Waiter> {
         .filter(|(_, live)| live.job.suspends && !live.job.exclusive)
         .filter(|(_, live)| live.job.intent == Intent::Run)
         .map(|(index, live)| Waiter {
-            since_ms: live.job.placed_ms.unwrap_or(live.job.submitted_ms),
+            since_ms: turned_ms(live.job),
             stands: false,
             index,
         })
         .collect()
 }
 
-/// When the present turn of a job with tasks began.
+/// When the present turn of a job with tasks began; of one in the queue, since when it is there.
 fn turned_ms(job: &Job) -> i64 {
     let placed_ms = job.placed_ms.unwrap_or(job.submitted_ms);
     job.turned_ms.map_or(placed_ms, |at| at.max(placed_ms))
@@ -175,7 +283,7 @@ fn home(world: &World<'_>, index: usize) -> Gpus {
 fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
     let home = home(world, index);
     let live = &world.jobs[index];
-    let gpus: u32 = home.values().map(|gpus| gpus.count_ones()).sum();
+    let gpus = count(&home);
     let held = world.held[live.tenant as usize];
     if world
         .quota(live)
@@ -185,7 +293,7 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
     }
     let mut cpu_milli: BTreeMap<u32, i64> = BTreeMap::new();
     for (task, node) in live.job.tasks.iter().zip(&live.places) {
-        if task.is_worker() {
+        if task.is_worker() && !task.state.is_released() {
             let worker = i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX);
             *cpu_milli.entry(*node).or_default() += worker;
         }
@@ -220,14 +328,10 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
     true
 }
 
-/// Keeps what is free of these for the first in the line: who holds the rest of them is turned out when its slice is over, and nobody
+/// Keeps what is free of these for the first in the line whom its tenant's quota lets in: who holds the rest of them is turned out when its slice is over, and nobody
 /// else comes in between, so that a gang does not starve behind single workers.
 fn reserve(world: &mut World<'_>, index: usize, gpus: Gpus) {
-    let needs: u32 = match world.jobs[index].standing {
-        Standing::Suspended => gpus.values().map(|gpus| gpus.count_ones()).sum(),
-        _ => world.jobs[index].shape.min_gpus(),
-    };
-    if !quota_has_room(world, index, needs) {
+    if gpus.is_empty() {
         return;
     }
     let mut kept = Gpus::new();
@@ -261,29 +365,23 @@ struct Turning<'w, 'a, 'r> {
     free: Vec<FreeNode>,
     /// Jobs that stand still, or are to, by node and GPU.
     idle: BTreeMap<(u32, u32), u32>,
-    /// The largest weight of those who may take turns.
+    /// Jobs of each tenant that take turns, which share its weight.
+    taking_turns: Vec<u32>,
+    /// The largest weight of any of them.
     heaviest: f64,
 }
 
 impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     fn new(world: &'w mut World<'a>, rest: &'r Rest, slicing: Slicing) -> Self {
-        let mut idle = BTreeMap::new();
-        for index in 0..world.jobs.len() {
-            if world.jobs[index].standing == Standing::Suspended {
-                for gpu in each(&home(world, index)) {
-                    *idle.entry(gpu).or_default() += 1;
-                }
-            }
-        }
-        let takes_part = |live: &&LiveJob<'_>| live.job.suspends && !live.job.exclusive;
-        let weights = world
-            .jobs
-            .iter()
-            .filter(takes_part)
-            .map(|live| weight(world, live));
+        let idle = standing_by_gpu(world);
+        let mut taking_turns = vec![0; world.problem.tenants.len()];
+        let members = || world.jobs.iter().filter(|live| takes_part(live));
+        members().for_each(|live| taking_turns[live.tenant as usize] += 1);
+        let weights = members().map(|live| weight(world, live, &taking_turns));
         Self {
             heaviest: weights.fold(f64::MIN_POSITIVE, f64::max),
             free: rest.free.clone(),
+            taking_turns,
             world,
             rest,
             slicing,
@@ -296,6 +394,9 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         line.retain(|waiter| !self.is_served(waiter.index));
         line.extend(standing_still(self.world));
         line.sort_unstable();
+        let mut running = self.over();
+        // Whom not even all of its tenant's slices would let in waits for a quota, and is in nobody's way.
+        line.retain(|waiter| self.quota_has_room(waiter.index, &running));
         line.truncate(CONSIDERED);
         if line.is_empty() {
             return;
@@ -305,7 +406,6 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
                 self.free[node as usize].now |= gpus;
             }
         }
-        let mut running = self.over();
         for waiter in line {
             let victims = match self.world.jobs[waiter.index].standing {
                 Standing::Suspended => self.at_home(waiter.index, &running),
@@ -347,7 +447,8 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
 
     /// The heaviest has the whole quantum, others less by their weight: so a newcomer waits for one quantum at most.
     fn slice_ms(&self, live: &LiveJob<'_>) -> i64 {
-        let share = (weight(self.world, live) / self.heaviest).clamp(SHORTEST, 1.0);
+        let share =
+            (weight(self.world, live, &self.taking_turns) / self.heaviest).clamp(SHORTEST, 1.0);
         let quantum_ms = i64::try_from(self.slicing.quantum_ms).unwrap_or(i64::MAX);
         (quantum_ms as f64 * share) as i64
     }
@@ -358,8 +459,14 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let blockers: Vec<usize> = (0..self.world.jobs.len())
             .filter(|&other| other != index && overlaps(&self.world.jobs[other], &home))
             .collect();
+        if !self.quota_has_room(index, &blockers) {
+            return Vec::new();
+        }
+        // They change places: it stands still there no longer.
+        self.leaves(&home);
         let ready = |other: &usize| over.contains(other) && self.has_memory(*other);
-        if !self.quota_has_room(index, &blockers) || !blockers.iter().all(ready) {
+        if !blockers.iter().all(ready) {
+            self.stands(&home);
             return Vec::new();
         }
         for (node, gpus) in home {
@@ -427,18 +534,25 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             .map(|victim| gpus_of(&victim.holdings))
             .sum();
         let held = self.world.held[live.tenant as usize].saturating_sub(leave);
-        let needs = match live.standing {
-            Standing::Suspended => each(&home(self.world, index)).count() as u32,
-            _ => live.shape.min_gpus(),
-        };
         let quota = self.world.quota(live);
-        quota.is_none_or(|quota| held.saturating_add(needs) <= quota)
+        quota.is_none_or(|quota| held.saturating_add(needs(self.world, index)) <= quota)
+    }
+
+    fn stands(&mut self, home: &Gpus) {
+        for gpu in each(home) {
+            *self.idle.entry(gpu).or_default() += 1;
+        }
+    }
+
+    fn leaves(&mut self, home: &Gpus) {
+        for gpu in each(home) {
+            self.idle.entry(gpu).and_modify(|count| *count -= 1);
+        }
     }
 
     fn turn_out(&mut self, index: usize, waiter: usize) {
-        for gpu in each(&home(self.world, index)) {
-            *self.idle.entry(gpu).or_default() += 1;
-        }
+        let home = home(self.world, index);
+        self.stands(&home);
         let (live, other) = (&self.world.jobs[index], &self.world.jobs[waiter]);
         // The owner reads this, and others' names are theirs.
         let whose = match other.tenant == live.tenant {
@@ -452,10 +566,21 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     }
 }
 
-/// A job's share of time beside others in its place: its tenant's, doubled for every 25 of priority.
-fn weight(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
-    let tenant = world.problem.tenants[live.tenant as usize].weight;
-    tenant * (f64::from(live.priority) / 25.0).exp2()
+/// Whether a job's owner wants it at work, and it may be turned out for others.
+fn takes_part(live: &LiveJob<'_>) -> bool {
+    let is_there = matches!(
+        live.standing,
+        Standing::Running | Standing::Suspended | Standing::Queued
+    );
+    is_there && live.job.suspends && !live.job.exclusive && live.job.intent == Intent::Run
+}
+
+/// A job's share of time beside others in its place: its part of its tenant's, doubled for every 25 of priority. So a tenant has no more
+/// time by having more jobs.
+fn weight(world: &World<'_>, live: &LiveJob<'_>, taking_turns: &[u32]) -> f64 {
+    let tenant = live.tenant as usize;
+    let part = world.problem.tenants[tenant].weight / f64::from(taking_turns[tenant].max(1));
+    part * (f64::from(live.priority) / 25.0).exp2()
 }
 
 fn gang_cpu(live: &LiveJob<'_>, workers: u32) -> i64 {
@@ -475,6 +600,10 @@ fn overlaps(live: &LiveJob<'_>, home: &Gpus) -> bool {
     })
 }
 
+fn count(gpus: &Gpus) -> u32 {
+    gpus.values().map(|gpus| gpus.count_ones()).sum()
+}
+
 /// Each GPU by node and index.
 fn each(gpus: &Gpus) -> impl Iterator<Item = (u32, u32)> + use<> {
     let each = gpus.iter().flat_map(|(&node, &set)| {
@@ -485,10 +614,10 @@ fn each(gpus: &Gpus) -> impl Iterator<Item = (u32, u32)> + use<> {
 }
 
 /// What standing tasks hold that still hold GPUs: it is free once they stand still.
-pub(crate) fn goes_later(job: &Job) -> impl Iterator<Item = &Task> {
+pub(crate) fn goes_later<'j>(job: &'j Job, settled: &JobState) -> impl Iterator<Item = &'j Task> {
     let suspending = |task: &&Task| task.is_worker() && task.state.holds_gpus();
-    let tasks = match job.state {
-        muster_model::job::JobState::Suspended => job.tasks.as_slice(),
+    let tasks = match settled {
+        JobState::Suspended => job.tasks.as_slice(),
         _ => &[],
     };
     tasks.iter().filter(suspending)

@@ -20,6 +20,7 @@ pub(crate) fn report(world: &World<'_>, rest: &Rest, waiting: &[Option<Waiting>]
         jobs: jobs
             .map(|(live, waiting)| job(world, rest, live, waiting.as_ref(), runner_up))
             .collect(),
+        moves: world.moves.clone(),
     }
 }
 

@@ -2,12 +2,14 @@
 //!
 //! It is built once from a snapshot; starts and stops then change it in place, so that passes and trials cost what they change.
 
+use super::cost;
 use super::free::{FreeNode, Holding, Room, bits, first_bits};
 use super::gang::{Placed, Shape, add};
 use super::memory::Memory;
+use super::moving;
 use super::outlook::Sizing;
 use super::resize::gone_workers;
-use super::settle::{Settled, once_gone, settle};
+use super::settle::{Settled, done_workers, once_gone, settle};
 use super::standing::{Standing, gpus_of};
 use super::turns;
 use crate::estimate::Estimate;
@@ -15,11 +17,13 @@ use crate::plan::Action;
 use crate::policies::{Promises, Share};
 use crate::policy::Policy;
 use crate::problem::{self, Demand, Part, Problem};
+use crate::report::MoveReport;
 use crate::snapshot::{Job, Node, Snapshot, Task};
-use muster_model::id::{NodeId, TaskId, TenantId};
+use muster_model::id::{NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::JobState;
+use muster_model::spec::Range;
 use muster_model::task::Role;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::hash::{BuildHasherDefault, Hasher};
 
 pub(crate) struct World<'a> {
@@ -34,6 +38,8 @@ pub(crate) struct World<'a> {
     /// In the snapshot's order.
     pub jobs: Vec<LiveJob<'a>>,
     pub problem: Problem,
+    /// Those that jobs are trials of, by id.
+    studies: Vec<StudyId>,
     /// The job of the snapshot that each job of the problem is.
     pub members: Vec<usize>,
     /// GPUs that every tenant's jobs hold now, those of stopping tasks included.
@@ -42,6 +48,8 @@ pub(crate) struct World<'a> {
     pub reserved: Option<(usize, BTreeMap<u32, u64>)>,
     /// What was changed since a trial began: the jobs as they were.
     pub journal: Option<Vec<(usize, LiveJob<'a>, Option<problem::Job>)>>,
+    /// Moves that this round has begun, for the record.
+    pub moves: Vec<MoveReport>,
 }
 
 /// A job during the round.
@@ -64,6 +72,8 @@ pub(crate) struct LiveJob<'a> {
     pub holdings: Vec<Holding>,
     /// Of those that a resize in place has told to leave.
     pub leaving: Vec<Holding>,
+    /// Where it moves to: kept for it until it has stopped.
+    pub destination: Option<Placed>,
     /// Of those that a resize of this very round has asked to join.
     pub joining: Vec<Holding>,
     /// Tasks that this very round has told to leave.
@@ -102,10 +112,12 @@ impl<'a> World<'a> {
                 kinds,
                 ..Problem::default()
             },
+            studies: studies(snapshot),
             members: Vec::new(),
             held: Vec::new(),
             reserved: None,
             journal: None,
+            moves: Vec::new(),
         };
         world.problem.nodes = snapshot
             .nodes
@@ -121,6 +133,7 @@ impl<'a> World<'a> {
             world.add(settled, tenant, &nodes, memory);
         }
         memory.end();
+        moving::expect(&mut world);
         world
     }
 
@@ -143,13 +156,24 @@ impl<'a> World<'a> {
 
     fn add(&mut self, settled: Settled<'a>, tenant: u32, nodes: &NodeIndex, memory: &mut Memory) {
         let job = settled.job;
+        let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
+        // What is left of a command some of whose workers are done is neither grown nor filled up: they would begin anew.
+        let done = done_workers(job);
+        let left = job.size().0.saturating_sub(done);
+        let is_partly_done = standing.stays() && done > 0 && left > 0;
         let shape = Shape {
-            workers: job.workers,
+            workers: match is_partly_done {
+                true => Range {
+                    min: left,
+                    max: left,
+                },
+                false => job.workers,
+            },
             ps_shards: job.ps_shards,
+            power_of_two: job.power_of_two,
             worker: job.worker,
             ps_shard: job.ps_shard,
         };
-        let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
         let (leave, resized) = match settled.actions.last() {
             Some(Action::Resize { leave, .. }) => (leave.clone(), true),
             _ => (Vec::new(), false),
@@ -172,17 +196,23 @@ impl<'a> World<'a> {
             }
         }
         if standing == Standing::Suspended {
-            for mut held in holdings(job, nodes, turns::goes_later(job)) {
+            for mut held in holdings(job, nodes, turns::goes_later(job, &settled.state)) {
                 held.room.memory_bytes = 0;
                 let gpus = self.snapshot.nodes[held.node as usize].gpus;
                 self.free[held.node as usize].release_later(&held, first_bits(gpus));
             }
         }
         let (workers, shards) = job.size();
+        let workers = if is_partly_done { left } else { workers };
         let size = (workers - gone_workers(job, &leave), shards);
         let places = job.tasks.iter().map(|task| nodes.find(task.node));
         let kinds = self.problem.kinds.len();
-        let present = if standing.stays() { size.0 } else { 0 };
+        let destination = moving::destination(job, &settled.state, |id| nodes.find(id));
+        let present = match &destination {
+            Some(placed) => placed.size().0,
+            None if standing.stays() => size.0,
+            None => 0,
+        };
         let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, kinds);
         let index = self.jobs.len();
         let is_member = standing.stays() || standing.waits();
@@ -207,6 +237,7 @@ impl<'a> World<'a> {
             is_resizing: standing == Standing::Running
                 && (!leaving.is_empty() || job.is_resizing()),
             leaving,
+            destination,
             joining: Vec::new(),
             told: leave,
             places: places.map(|node| node.unwrap_or(u32::MAX)).collect(),
@@ -224,10 +255,10 @@ impl<'a> World<'a> {
     pub(crate) fn dense(&self, index: usize) -> problem::Job {
         let live = &self.jobs[index];
         let (job, shape) = (live.job, &live.shape);
-        let present: Vec<Part> = if live.standing.stays() {
-            parts(&live.holdings)
-        } else {
-            Vec::new()
+        let present: Vec<Part> = match &live.destination {
+            Some(placed) => parts(&placed.holdings(shape)),
+            None if live.standing.stays() => parts(&live.holdings),
+            None => Vec::new(),
         };
         let per_worker = shape.worker.gpus.max(1);
         let kind = present
@@ -252,14 +283,50 @@ impl<'a> World<'a> {
             demoted_s: None,
             held_s,
             restarts: u32::try_from(live.revision.saturating_sub(1)).unwrap_or(u32::MAX),
-            restart_s: seconds_of(if job.in_place {
-                self.policy.in_place_cost_ms
+            restart_s: if job.in_place {
+                seconds_of(self.policy.in_place_cost_ms)
             } else {
-                self.policy.resize_cost_ms
-            }),
+                // What was measured of so few restarts may be luck: less than the policy says is not believed.
+                let usual_s = seconds_of(self.policy.resize_cost_ms);
+                cost::restart(live, self.policy).total_s().max(usual_s)
+            },
             preemptible: true,
+            trial: job.trial.and_then(|trial| {
+                let study = self.studies.binary_search(&trial.study).ok()?;
+                Some(problem::Trial {
+                    study: u32::try_from(study).ok()?,
+                    gain: trial.gain,
+                })
+            }),
             outlook: live.sizing.outlook.clone(),
         }
+    }
+
+    /// Lets the policy see a job that it did not see: one that stood still, and does no more.
+    pub(crate) fn enlist(&mut self, index: usize) {
+        assert!(
+            self.journal.is_none(),
+            "members are told apart by their places in a trial"
+        );
+        if self.jobs[index].member.is_some() {
+            return;
+        }
+        // In the order of submission, as the next round will see them.
+        let at = self.members.partition_point(|&other| other < index);
+        self.members.insert(at, index);
+        for (member, &other) in self.members.iter().enumerate().skip(at) {
+            self.jobs[other].member = Some(member);
+        }
+        let live = &mut self.jobs[index];
+        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
+        let workers = match &live.destination {
+            Some(placed) => placed.size().0,
+            None if live.standing.stays() => live.size.0,
+            None => 0,
+        };
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, kinds);
+        let dense = self.dense(index);
+        self.problem.jobs.insert(at, dense);
     }
 
     /// Starts a job on what was placed.
@@ -519,6 +586,12 @@ impl Hasher for IdHasher {
         // The length of the id, which is the same for all.
         self.0 ^= number as u64;
     }
+}
+
+fn studies(snapshot: &Snapshot) -> Vec<StudyId> {
+    let trials = snapshot.jobs.iter().filter_map(|job| job.trial);
+    let studies: BTreeSet<StudyId> = trials.map(|trial| trial.study).collect();
+    studies.into_iter().collect()
 }
 
 /// Tenants by id; one that the snapshot does not name has no quota.

@@ -38,6 +38,7 @@ impl Share for Fifo {
         Promises {
             bounded_waiting: true,
             takes_turns: false,
+            gathers: false,
             ..Promises::default()
         }
     }

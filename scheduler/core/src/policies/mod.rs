@@ -5,6 +5,7 @@
 
 mod affinity;
 pub mod drf;
+pub mod favour;
 pub mod fifo;
 pub mod gandiva;
 pub mod gang;
@@ -53,6 +54,8 @@ pub struct Promises {
     pub bounded_waiting: bool,
     /// It stops running jobs for others of equal priority on purpose, because they take turns.
     pub takes_turns: bool,
+    /// It brings running jobs together that lie scattered, where that is worth their restart.
+    pub gathers: bool,
 }
 
 impl Default for Promises {
@@ -61,6 +64,7 @@ impl Default for Promises {
             restarts_pay: false,
             bounded_waiting: false,
             takes_turns: true,
+            gathers: false,
         }
     }
 }

@@ -25,6 +25,7 @@ impl Share for Optimus {
     fn promises(&self) -> Promises {
         Promises {
             takes_turns: false,
+            gathers: false,
             ..Promises::default()
         }
     }

@@ -53,6 +53,7 @@ pub fn job(curves: Vec<Curve>) -> Job {
         restarts: 0,
         restart_s: 30.0,
         preemptible: true,
+        trial: None,
         outlook: Outlook {
             work_done: 0.0,
             work_left: 1e5,

@@ -84,7 +84,18 @@ pub struct Job {
     pub restart_s: f64,
     /// Whether it can be stopped and come back where it was. If not, it is never displaced or resized.
     pub preemptible: bool,
+    /// Of a study's trial: what it promises.
+    pub trial: Option<Trial>,
     pub outlook: Outlook,
+}
+
+/// A job that is one of many of a study.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Trial {
+    /// Its study, as an index.
+    pub study: u32,
+    /// What more time on GPUs is expected to bring beside the study's other trials; 0 (nothing) to 1.
+    pub gain: f64,
 }
 
 /// Resources.

@@ -60,6 +60,7 @@ pub fn job(gpus: u32, left_s: f64) -> Job {
         restarts: 0,
         restart_s: 0.0,
         preemptible: true,
+        trial: None,
         outlook: Outlook {
             work_done: 0.0,
             work_left: left_s * speed,

@@ -105,6 +105,7 @@ fn job(dice: &mut Dice, problem: &Problem, tally: &mut Tally, kinds: u16) -> Job
         restarts: dice.roll(3),
         restart_s: f64::from(dice.roll(60)),
         preemptible: !dice.one_in(6),
+        trial: None,
         outlook: outlook(dice, kinds),
     };
     // Nobody runs in the very instant of his submission: a round has to come first.

@@ -31,9 +31,10 @@ impl Memory {
     pub(crate) fn new(spec: &SearchSpec, space: &Space) -> Self {
         match spec.searcher {
             Searcher::Grid {} | Searcher::Sobol {} => Self::Next(0),
-            Searcher::Random {} | Searcher::Tpe { .. } | Searcher::Evolution { .. } => {
-                Self::Nothing
-            }
+            Searcher::Random {}
+            | Searcher::External {}
+            | Searcher::Tpe { .. }
+            | Searcher::Evolution { .. } => Self::Nothing,
             Searcher::Gp { .. } => Self::Gp(gp::Memory::default()),
             Searcher::CmaEs { population, sigma } => {
                 Self::CmaEs(Box::new(cma_es::Memory::new(space, population, sigma)))
@@ -75,6 +76,8 @@ impl Memory {
                     tournament,
                 },
             ) => evolution::suggest(record, population as usize, tournament as usize, &mut draw),
+            // Who is outside has chosen already, or there is no place for a trial.
+            (Self::Nothing, Searcher::External {}) => None,
             (Self::Nothing, _) => anywhere(record, &mut draw),
             (Self::Gp(memory), Searcher::Gp { startup }) if number >= startup => {
                 memory.suggest(record, &mut draw)

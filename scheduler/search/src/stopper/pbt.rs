@@ -55,20 +55,21 @@ impl Memory {
     pub(super) fn next(&mut self, record: &Record) -> Next {
         let rule = rule(record);
         let max = record.spec.budget.max;
+        if let Some(birth) = self.births.pop_front() {
+            return Next::Create(birth);
+        }
+        // Before anybody trains on: where fewer train at a time than a population has, the first would be done before they are compared.
+        // Whoever failed or was stopped by a user leaves a place: below its full size a population never compares again.
+        let members = record.trials.iter().filter(|t| t.holds_slot() || lives(t));
+        if record.may_create() && members.count() < rule.population {
+            return Next::Create(Birth::of_budget(rule.interval.min(max)));
+        }
         while let Some(trial) = self.ready.pop_front() {
             let entry = &record.trials[trial as usize];
             if entry.state == TrialState::Waiting {
                 let budget = (entry.budget + rule.interval).min(max);
                 return Next::Continue { trial, budget };
             }
-        }
-        if let Some(birth) = self.births.pop_front() {
-            return Next::Create(birth);
-        }
-        // Whoever failed or was stopped by a user leaves a place: below its full size a population never compares again.
-        let members = record.trials.iter().filter(|t| t.holds_slot() || lives(t));
-        if record.may_create() && members.count() < rule.population {
-            return Next::Create(Birth::of_budget(rule.interval.min(max)));
         }
         Next::Wait
     }

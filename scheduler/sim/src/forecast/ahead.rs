@@ -300,7 +300,7 @@ impl Ahead {
                 Action::Suspend { .. } => live.due_ms = Some(now_ms + SUSPEND_MS),
                 Action::Stop { then, .. } => {
                     live.due_ms = Some(now_ms + self.pace.stop_ms);
-                    if let (AfterStop::Requeue { .. }, Some(fate)) =
+                    if let (AfterStop::Requeue { .. } | AfterStop::Move { .. }, Some(fate)) =
                         (then, self.fates.get_mut(&decision.job))
                     {
                         fate.stops += 1;

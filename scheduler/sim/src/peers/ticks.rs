@@ -253,6 +253,7 @@ impl<'a> Ticking<'a> {
                 restarts: training.restarts.unwrap_or(0),
                 restart_s: self.rules.restart_s(&training.application.name),
                 preemptible: true,
+                trial: None,
                 outlook: self.eyes.outlook(training, entry.batching),
             });
         }

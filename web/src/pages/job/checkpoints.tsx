@@ -1,5 +1,6 @@
 // What the job can continue from, and what it made, for download.
 import { useState } from "react";
+import { Link } from "react-router";
 import { checkpointFile, finalModel } from "../../api/calls";
 import { fromThrown, type ApiError } from "../../api/problem";
 import type { Resource } from "../../api/resource";
@@ -14,6 +15,7 @@ const reasons: Record<CheckpointView["kept"][number], string> = {
   newest: "newest",
   best: "best",
   milestone: "milestone",
+  origin: "another job's origin",
 };
 
 export function Checkpoints({ job, resource }: { job: JobView; resource: Resource<CheckpointView[]> }) {
@@ -88,6 +90,11 @@ export function Checkpoints({ job, resource }: { job: JobView; resource: Resourc
                 <tr key={`${one.step} ${one.revision}`}>
                   <th scope="row" className="right num" data-label="Step">
                     {count(one.step)}
+                    {one.retained ? (
+                      <Link className="button button-small" to={`/submit?from=${job.id}&step=${one.step}`} title="Begin a new job from this checkpoint">
+                        <Icon name="submit" /> Fork
+                      </Link>
+                    ) : null}
                   </th>
                   <td className="right num" data-label="Epoch">
                     {one.epoch.toFixed(2)}

@@ -43,7 +43,7 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
         </span>
         {job.trial === null ? null : (
           <Link to={`/studies/${job.trial.study_id}`} className="label" title="The study whose trial this job is">
-            trial {job.trial.number} of its study
+            trial {job.trial.number} of its study{job.trial.state === "waiting" ? ", between rungs" : ""}
           </Link>
         )}
       </nav>
@@ -68,9 +68,20 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
           {canPause(job) ? <VerbButton verb="pause" icon="pause" onAsk={ask} /> : null}
           {canResume(job) ? <VerbButton verb="resume" icon="resume" onAsk={ask} /> : null}
           {canCancel(job) ? <VerbButton verb="cancel" icon="cancel" onAsk={ask} /> : null}
+          {job.resume_step === null || job.spec.engine === undefined ? null : (
+            <Link className="button" to={`/submit?from=${job.id}`} title="Begin a new job from its newest checkpoint">
+              <Icon name="submit" /> Fork
+            </Link>
+          )}
           {canDelete(job) ? <VerbButton verb="delete" icon="delete" onAsk={ask} /> : null}
         </div>
       </div>
+      {job.spec.from === undefined || job.spec.from === null ? null : (
+        <p className="muted">
+          Began from <Link to={`/jobs/${job.spec.from.job}`}>another job</Link>
+          {typeof job.spec.from.step === "number" ? ` as it was after step ${job.spec.from.step}` : ""}.
+        </p>
+      )}
       <Facts job={job} />
       {asked === null ? null : <Confirm question={asked} onClose={() => setAsked(null)} />}
     </header>

@@ -99,9 +99,9 @@ function Help() {
           What is sought, and at which <code>field</code> of the job each value goes.
         </dd>
         <dt>searcher</dt>
-        <dd>Who proposes the next trial: random, grid, sobol, tpe, gp, cma_es, evolution.</dd>
+        <dd>Who proposes the next trial: random, grid, sobol, tpe, gp, cma_es, evolution, or external.</dd>
         <dt>stopper</dt>
-        <dd>How far each trial trains: none, median, successive_halving, hyperband, asha, hyper_drive.</dd>
+        <dd>How far each trial trains: none, median, successive_halving, hyperband, asha, hyper_drive, or pbt, whose worst trials begin anew from the best ones&apos; checkpoints.</dd>
         <dt>budget</dt>
         <dd>How far a trial trains at most, in epochs or steps.</dd>
         <dt>job</dt>

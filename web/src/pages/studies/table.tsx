@@ -83,6 +83,6 @@ export function bestText(study: StudyView): string {
   const [first] = objectives;
   const [best] = study.best;
   if (first === undefined || best === undefined) return NONE;
-  if (objectives.length > 1) return `front of ${count(study.best.length)}`;
+  if (objectives.length > 1) return `front of ${count(study.trials.best)}`;
   return metricText(first.metric, best.outcome?.values[0]);
 }

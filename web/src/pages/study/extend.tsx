@@ -1,5 +1,6 @@
 // Asks how many more trials a study shall have. The api says what is wrong with the number.
 import { useEffect, useId, useRef, useState, type SyntheticEvent } from "react";
+import { newKey } from "../../api/key";
 import { extendStudy } from "../../api/studies";
 import { fromThrown, type ApiError } from "../../api/problem";
 import type { StudyView } from "../../api/types";
@@ -12,13 +13,16 @@ export function Extend({ study, onDone, onClose }: { study: StudyView; onDone: (
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
   const title = useId();
+  // One key for as long as the dialog asks for the same number: a retry after a lost answer extends once.
+  const key = useRef({ more: "", value: "" });
   useEffect(() => {
     dialog.current?.showModal();
   }, []);
   const go = (event: SyntheticEvent) => {
     event.preventDefault();
     setBusy(true);
-    extendStudy(study.id, Number(more)).then(
+    if (key.current.more !== more) key.current = { more, value: newKey() };
+    extendStudy(study.id, Number(more), key.current.value).then(
       () => {
         onDone();
         onClose();

@@ -182,6 +182,11 @@ function Best({ study, best }: { study: StudyView; best: readonly BestTrial[] })
           ))}
         </p>
       </div>
+      {trial.job_id === null || checkpoint === null ? null : (
+        <Link className="button" to={`/submit?from=${trial.job_id}&step=${checkpoint.step}`} title="Train this trial on as a job of its own">
+          <Icon name="submit" /> Continue as a job
+        </Link>
+      )}
       {trial.job_id === null ? null : (
         <Link className="button" to={`/jobs/${trial.job_id}?tab=checkpoints`} title={checkpoint === null ? "The job's checkpoints" : checkpoint.path}>
           <Icon name="download" />

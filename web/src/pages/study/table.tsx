@@ -91,6 +91,11 @@ function Row({ search, trial, lit, onHover }: { search: StudySearch; trial: Tria
     <tr data-lit={lit} onPointerEnter={() => onHover(trial.number)} onPointerLeave={() => onHover(null)}>
       <th scope="row" className="num">
         {trial.job_id === null ? trial.number : <Link to={`/jobs/${trial.job_id}`}>{trial.number}</Link>}
+        {trial.from === null ? null : (
+          <span className="label" title={`It took over trial ${trial.from.trial} as it was after ${budgetText(search, trial.from.step)}`}>
+            from {trial.from.trial}
+          </span>
+        )}
         {trial.best ? <span className="label trial-best">best</span> : null}
       </th>
       <td>

@@ -55,7 +55,7 @@ export function study(change: Partial<StudyView> = {}): StudyView {
     created_at: at(0),
     finished_at: null,
     events: 3,
-    trials: { limit: 27, created: 2, running: 1, waiting: 1, stopping: 0, completed: 0, stopped: 0, failed: 0 },
+    trials: { limit: 27, created: 2, running: 1, waiting: 1, stopping: 0, completed: 0, stopped: 0, failed: 0, best: 0 },
     best: [],
     document: { version: "muster/v1", kind: "study", name: "fashion-asha", search: search(), job: {} },
     ...change,

@@ -1,7 +1,7 @@
 // Submitting a job: the document, a check of it, and what is wrong with it beside the lines that are wrong.
-import { useId, useRef, useState } from "react";
-import { useNavigate } from "react-router";
-import { submit } from "../../api/calls";
+import { useEffect, useId, useRef, useState } from "react";
+import { Link, useNavigate, useSearchParams } from "react-router";
+import { job as jobOf, submit } from "../../api/calls";
 import { newKey } from "../../api/key";
 import { fromThrown, type ApiError } from "../../api/problem";
 import type { JobView } from "../../api/types";
@@ -22,10 +22,25 @@ export function SubmitPage() {
   const area = useRef<HTMLTextAreaElement>(null);
   const result = useId();
   const [text, setText] = useState(EXAMPLE);
+  const [params] = useSearchParams();
+  const from = params.get("from");
+  const step = params.get("step");
   const [busy, setBusy] = useState<"check" | "submit" | null>(null);
   const [outcome, setOutcome] = useState<Outcome | null>(null);
   // One key a document: a second click, or a retry after a lost answer, submits the same job and not another one.
   const key = useRef({ text: "", value: "" });
+
+  useEffect(() => {
+    if (from === null) return;
+    const asking = new AbortController();
+    jobOf(from, asking.signal).then(
+      (parent) => setText(forkOf(parent, step)),
+      (thrown: unknown) => {
+        if (!asking.signal.aborted) setOutcome({ kind: "refused", error: fromThrown(thrown) });
+      },
+    );
+    return () => asking.abort();
+  }, [from, step]);
 
   const send = (dryRun: boolean) => {
     if (key.current.text !== text) key.current = { text, value: newKey() };
@@ -58,6 +73,12 @@ export function SubmitPage() {
           </button>
         </div>
       </div>
+      {from === null ? null : (
+        <p className="muted">
+          It begins from a checkpoint of <Link to={`/jobs/${from}`}>another job</Link>, whose document this is: what counts in <code>stop</code> counts from where that job
+          began, so let it go further.
+        </p>
+      )}
       <div className="submit">
         <Panel title="Job document" aside={<ExampleButton shown={text !== EXAMPLE} onUse={() => setText(EXAMPLE)} />} className="panel-flush">
           <Editor
@@ -93,6 +114,12 @@ export function SubmitPage() {
       </div>
     </div>
   );
+}
+
+/** The other job's document, as one that begins from its checkpoint: of `step`, or else the newest. */
+function forkOf(parent: JobView, step: string | null): string {
+  const origin = { job: parent.id, ...(step === null ? {} : { step: Number(step) }) };
+  return toYaml({ ...parent.spec, from: origin });
 }
 
 function ExampleButton({ shown, onUse }: { shown: boolean; onUse: () => void }) {

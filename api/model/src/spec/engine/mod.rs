@@ -29,13 +29,16 @@ pub struct Engine {
     /// The mean gradient of a step is scaled down to this Euclidean norm over all parameters where it is longer (Pascanu, Mikolov and
     /// Bengio, 2013); under `ssp` and `asp`, where a step has no mean, each worker clips the mean gradient of its own part. Above 0.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(exclusive_minimum = 0))]
     pub clip_norm: Option<f64>,
     /// A worker computes its part of a batch in at least so many passes, whose gradients add up before they are sent: memory falls,
     /// the result stays (but for batch normalisation, whose statistics are those of a pass). 1 to 1,024.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 1024))]
     pub accumulate: Option<u32>,
     /// Examples per step over all workers together; it stays the same as workers come and go, unless `batch_rule` says otherwise. 1 to
     /// 65,536.
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 65_536))]
     pub batch: u32,
     /// What becomes of the batch when workers come and go.
     #[serde(default, skip_serializing_if = "BatchRule::is_constant")]

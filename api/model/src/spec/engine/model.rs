@@ -11,6 +11,7 @@ pub enum Model {
     /// Dense layers with ReLU, then class scores, or the numbers to be said.
     Mlp {
         /// Widths, input to output; at most 16, each 1 to 16,384.
+        #[cfg_attr(feature = "schema", schema(max_items = 16))]
         hidden: Vec<u32>,
     },
     /// Per channel count a 3×3 convolution, ReLU and 2×2 max pooling; then dense layers with ReLU, then class scores.

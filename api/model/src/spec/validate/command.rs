@@ -75,6 +75,12 @@ impl JobSpec {
             "left out: a command is done when all of its workers have ended with code 0; command.steps says how long it is",
         );
         errors.check(
+            "from",
+            &"given",
+            self.from.is_none(),
+            "left out: a program's checkpoints are its own, and it looks for them where it likes",
+        );
+        errors.check(
             "scale.ps_shards",
             &"given",
             self.scale.ps_shards.is_none(),

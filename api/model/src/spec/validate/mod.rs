@@ -61,6 +61,7 @@ impl JobSpec {
             "-100 to 100",
         );
         errors.range("scale.workers", self.scale.workers);
+        self.check_power_of_two(&mut errors);
         self.check_resources(&mut errors);
         match (&self.engine, &self.command) {
             (Some(engine), None) => {
@@ -147,6 +148,19 @@ impl JobSpec {
                 engine.batch
             ),
         );
+    }
+
+    /// Both bounds are sizes that the job may really have.
+    fn check_power_of_two(&self, errors: &mut Errors) {
+        let Range { min, max } = self.scale.workers;
+        for (field, bound) in [("scale.workers.min", min), ("scale.workers.max", max)] {
+            errors.check(
+                field,
+                &bound,
+                !self.scale.power_of_two || bound.is_power_of_two(),
+                "1, 2, 4, 8… with power_of_two",
+            );
+        }
     }
 
     fn check_resources(&self, errors: &mut Errors) {

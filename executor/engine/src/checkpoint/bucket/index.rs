@@ -34,7 +34,7 @@ pub(super) struct Index {
 /// A checkpoint that is there.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Listed {
+pub(in crate::checkpoint) struct Listed {
     pub name: String,
     pub step: u64,
     /// Of the writer.

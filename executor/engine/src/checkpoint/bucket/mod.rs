@@ -108,13 +108,14 @@ impl JobBucket {
     pub fn prune(
         &self,
         policy: &CheckpointPolicy,
+        spared: &BTreeSet<u64>,
         known: &mut BTreeMap<String, Candidate>,
     ) -> Result<Vec<u64>, CheckpointError> {
         let listed = self.index()?.checkpoints;
         let kept = policy.kept(listed.iter().map(index::Listed::candidate));
         let (kept, doomed): (Vec<_>, Vec<_>) = listed
             .into_iter()
-            .partition(|listed| kept.contains_key(&listed.step));
+            .partition(|listed| kept.contains_key(&listed.step) || spared.contains(&listed.step));
         *known = kept
             .iter()
             .map(|listed| (listed.name.clone(), listed.candidate()))
@@ -142,6 +143,11 @@ impl JobBucket {
             .map(|listed| (listed.name.clone(), listed.candidate()))
             .collect();
         Ok(known.values().copied().collect())
+    }
+
+    /// The checkpoints that there are, in no order.
+    pub(super) fn listed(&self) -> Result<Vec<index::Listed>, CheckpointError> {
+        Ok(self.index()?.checkpoints)
     }
 
     /// What is listed now.

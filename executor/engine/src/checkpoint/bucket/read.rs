@@ -23,7 +23,7 @@ struct PartObject<'a> {
 }
 
 impl JobBucket {
-    pub(super) fn load(&self, listed: &Listed) -> Result<Found, CheckpointError> {
+    pub(in crate::checkpoint) fn load(&self, listed: &Listed) -> Result<Found, CheckpointError> {
         let entry = Entry {
             step: listed.step,
             revision: listed.revision,

@@ -11,6 +11,7 @@ pub(super) fn add_up(sum: &mut [f32], others: &[&mut [f32]], threads: usize) {
         .enumerate()
         .map(|(index, sum)| Chunk {
             offset: index * CHUNK,
+            start: index * CHUNK,
             parameters: &mut [],
             sum,
             state: &mut [],
@@ -42,7 +43,10 @@ pub(super) fn share(
 
 /// What one pass of an update touches.
 pub(super) struct Chunk<'a> {
+    /// Among the shard's numbers.
     pub offset: usize,
+    /// Among the gradients that are added up.
+    pub start: usize,
     pub parameters: &'a mut [f32],
     pub sum: &'a mut [f32],
     pub state: &'a mut [f32],
@@ -51,7 +55,7 @@ pub(super) struct Chunk<'a> {
 impl Chunk<'_> {
     pub fn add(&mut self, others: &[&mut [f32]]) {
         for other in others {
-            let other = &other[self.offset..self.offset + self.sum.len()];
+            let other = &other[self.start..self.start + self.sum.len()];
             for (sum, value) in self.sum.iter_mut().zip(other) {
                 *sum += value;
             }

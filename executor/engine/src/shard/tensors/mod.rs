@@ -1,13 +1,14 @@
 //! The shard's numbers: its parameters, the optimizer's state of them, and one update.
 //!
 //! Both are worked on in chunks that stay in a core's cache: a chunk's gradients are summed over the workers and applied before
-//! the next chunk is touched, so each number travels from memory once per step.
+//! the next chunk is touched, so each number travels from memory once per step. [`planes`] is how they are read out and filled.
 
 mod chunk;
+mod planes;
 #[cfg(test)]
 mod tests;
 
-use crate::assign::{Piece, common, local};
+use crate::assign::Piece;
 use crate::model::{Block, Role};
 use crate::optimizer::{self, Optimizer, Rule};
 use chunk::{Chunk, add_up, share};
@@ -148,115 +149,6 @@ impl Tensors {
         self.optimizer.state_len_per_param()
     }
 
-    /// Everything in the order of the wire: the parameters, the state plane by plane, and what the workers know where it is kept.
-    #[must_use]
-    pub fn parts(&self) -> Vec<&[f32]> {
-        self.by_plane().into_iter().flatten().collect()
-    }
-
-    fn by_plane(&self) -> Vec<Vec<&[f32]>> {
-        let planes = self.state_per_parameter();
-        let mut by_plane: Vec<Vec<&[f32]>> = vec![Vec::new(); planes + 1];
-        by_plane[0].push(&self.parameters);
-        for chunk in self.state.chunks(CHUNK * planes.max(1)) {
-            let len = chunk.len() / planes;
-            for (plane, part) in by_plane[1..].iter_mut().zip(chunk.chunks(len)) {
-                plane.push(part);
-            }
-        }
-        if !self.known.is_empty() {
-            by_plane.push(vec![&self.known]);
-        }
-        by_plane
-    }
-
-    /// Lets `fill` write everything, in the order of [`Self::parts`].
-    pub fn fill_with<R>(&mut self, fill: impl FnOnce(&mut [&mut [f32]]) -> R) -> R {
-        fill(&mut self.parts_mut().into_iter().flatten().collect::<Vec<_>>())
-    }
-
-    fn parts_mut(&mut self) -> Vec<Vec<&mut [f32]>> {
-        let planes = self.state_per_parameter();
-        let mut by_plane: Vec<Vec<&mut [f32]>> = (0..=planes).map(|_| Vec::new()).collect();
-        by_plane[0].push(self.parameters.as_mut_slice());
-        for chunk in self.state.chunks_mut(CHUNK * planes.max(1)) {
-            let len = chunk.len() / planes;
-            for (plane, part) in by_plane[1..].iter_mut().zip(chunk.chunks_mut(len)) {
-                plane.push(part);
-            }
-        }
-        if !self.known.is_empty() {
-            by_plane.push(vec![self.known.as_mut_slice()]);
-        }
-        by_plane
-    }
-
-    /// Of everything, plane by plane, the parts at these ascending ranges of the local order.
-    #[must_use]
-    pub fn select(&self, ranges: &[Range<usize>]) -> Vec<&[f32]> {
-        let wanted = in_every_plane(ranges, self.parameters.len(), self.numbers_per_parameter());
-        let parts = self.by_plane().into_iter().flatten().collect();
-        carve(parts, &wanted, |part: &[f32], at| part.split_at(at))
-    }
-
-    /// Lets `fill` write those parts.
-    pub fn fill_selected<R>(
-        &mut self,
-        ranges: &[Range<usize>],
-        fill: impl FnOnce(&mut [&mut [f32]]) -> R,
-    ) -> R {
-        let wanted = in_every_plane(ranges, self.parameters.len(), self.numbers_per_parameter());
-        let parts = self.parts_mut().into_iter().flatten().collect();
-        fill(&mut carve(parts, &wanted, |part: &mut [f32], at| {
-            part.split_at_mut(at)
-        }))
-    }
-
-    /// Takes over from `other` what both hold: `pieces` of this one, `others` of the other.
-    pub fn take_over(&mut self, pieces: &[Piece], other: &Self, others: &[Piece]) {
-        let both = common(pieces, others);
-        let from = other.select(&local(others, &both));
-        self.fill_selected(&local(pieces, &both), |parts| {
-            let mut from = from.into_iter();
-            let mut source: &[f32] = &[];
-            for part in parts {
-                let mut rest: &mut [f32] = part;
-                while !rest.is_empty() {
-                    if source.is_empty() {
-                        source = from.next().expect("both have the same parts");
-                    }
-                    let len = rest.len().min(source.len());
-                    let (here, tail) = rest.split_at_mut(len);
-                    here.copy_from_slice(&source[..len]);
-                    (rest, source) = (tail, &source[len..]);
-                }
-            }
-        });
-    }
-
-    /// A checksum of every bit and its place in the whole arena. Those of shards that hold different pieces add up (wrapping) to
-    /// the checksum of all they hold together, however it is cut: each number is multiplied by an odd number of its own place.
-    #[must_use]
-    pub fn checksum(&self, pieces: &[Piece]) -> u64 {
-        let mut sum = 0u64;
-        for (plane, parts) in self.by_plane().into_iter().enumerate() {
-            let mut parts = parts.into_iter();
-            let mut part: &[f32] = &[];
-            for piece in pieces {
-                let mut range = piece.range();
-                while !range.is_empty() {
-                    if part.is_empty() {
-                        part = parts.next().expect("the pieces are those of the tensors");
-                    }
-                    let len = range.len().min(part.len());
-                    sum = sum.wrapping_add(checksum(plane, range.start, &part[..len]));
-                    (part, range.start) = (&part[len..], range.start + len);
-                }
-            }
-        }
-        sum
-    }
-
     /// Adds up `gradients` in their order, into the first, and applies the sum as update number `update`, counted from 0. The same
     /// arguments give the same bits whatever the number of threads.
     pub fn update(&mut self, update: u64, gradients: &mut [&mut [f32]], scale: f32) {
@@ -269,6 +161,32 @@ impl Tensors {
 
     /// The same with all its factors.
     pub fn update_by(&mut self, update: u64, gradients: &mut [&mut [f32]], factors: Factors) {
+        self.update_from(0, update, gradients, factors);
+    }
+
+    /// The same of a part, which begins with number `offset`: a step that is applied part by part has the bits of one that is applied at
+    /// once.
+    ///
+    /// # Panics
+    /// When it begins or ends within a chunk, or the rule looks at whole tensors.
+    pub fn update_from(
+        &mut self,
+        offset: usize,
+        update: u64,
+        gradients: &mut [&mut [f32]],
+        factors: Factors,
+    ) {
+        let is_whole = gradients[0].len() == self.parameters.len();
+        assert!(
+            is_whole || !self.looks_at_whole_tensors(),
+            "a part is no tensor"
+        );
+        let end = offset + gradients[0].len();
+        assert!(
+            offset.is_multiple_of(CHUNK)
+                && (end.is_multiple_of(CHUNK) || end == self.parameters.len()),
+            "a part is of whole chunks"
+        );
         let scale = factors.scale * factors.clip;
         let slowed;
         let optimizer = match factors.rate == 1.0 {
@@ -292,14 +210,15 @@ impl Tensors {
             _ => None,
         };
         let others = if trusts.is_some() { &[] } else { others };
-        let mut state = self.state.chunks_mut(CHUNK * planes.max(1));
-        let mut chunks: Vec<Chunk<'_>> = self
-            .parameters
+        let state = self.state.chunks_mut(CHUNK * planes.max(1));
+        let mut state = state.skip(offset / CHUNK);
+        let mut chunks: Vec<Chunk<'_>> = self.parameters[offset..end]
             .chunks_mut(CHUNK)
             .zip(first.chunks_mut(CHUNK))
             .enumerate()
             .map(|(index, (parameters, sum))| Chunk {
-                offset: index * CHUNK,
+                offset: offset + index * CHUNK,
+                start: index * CHUNK,
                 parameters,
                 sum,
                 state: state.next().unwrap_or_default(),
@@ -334,6 +253,27 @@ impl Tensors {
         optimizer::square_norm(&parts, self.threads)
     }
 
+    /// The square of the norm of the gradients of a part, which begins with number `offset`, times `scale`.
+    #[must_use]
+    pub fn square_norm_from(&self, offset: usize, gradients: &[f32], scale: f32) -> f64 {
+        let end = offset + gradients.len();
+        let parts: Vec<(&[f32], f32)> = self
+            .segments
+            .iter()
+            .filter(|segment| segment.role != Role::Statistic)
+            .map(|segment| segment.range.start.max(offset)..segment.range.end.min(end))
+            .filter(|range| !range.is_empty())
+            .map(|range| (&gradients[range.start - offset..range.end - offset], scale))
+            .collect();
+        optimizer::square_norm(&parts, 1)
+    }
+
+    /// Whether an update depends on more than each number's own gradient.
+    #[must_use]
+    pub fn looks_at_whole_tensors(&self) -> bool {
+        matches!(self.optimizer.rule, Rule::Lars { .. })
+    }
+
     /// Of each segment.
     fn trusts(&self, sum: &[f32], scale: f32) -> Vec<f32> {
         let of = |segment: &Segment| match segment.role {
@@ -346,67 +286,6 @@ impl Tensors {
         };
         self.segments.iter().map(of).collect()
     }
-}
-
-fn in_every_plane(ranges: &[Range<usize>], len: usize, planes: usize) -> Vec<Range<usize>> {
-    (0..planes)
-        .flat_map(|plane| {
-            let start = plane * len;
-            ranges
-                .iter()
-                .map(move |range| range.start + start..range.end + start)
-        })
-        .collect()
-}
-
-/// The parts of a sequence of slices at ascending ranges of it.
-fn carve<T: std::ops::Deref<Target = [f32]>>(
-    parts: Vec<T>,
-    wanted: &[Range<usize>],
-    split_at: impl Fn(T, usize) -> (T, T),
-) -> Vec<T> {
-    let mut out = Vec::with_capacity(wanted.len());
-    let mut wanted = wanted.iter().cloned();
-    let mut range = wanted.next().unwrap_or(0..0);
-    let mut at = 0;
-    for part in parts {
-        let mut rest = part;
-        while !rest.is_empty() && !range.is_empty() {
-            let skip = (range.start - at).min(rest.len());
-            let (_, tail) = split_at(rest, skip);
-            at += skip;
-            let take = if at == range.start {
-                range.len().min(tail.len())
-            } else {
-                0
-            };
-            let (here, tail) = split_at(tail, take);
-            if take > 0 {
-                out.push(here);
-            }
-            at += take;
-            range.start += take;
-            while range.is_empty() {
-                match wanted.next() {
-                    Some(next) => range = next,
-                    None => return out,
-                }
-            }
-            rest = tail;
-        }
-        at += rest.len();
-    }
-    out
-}
-
-fn checksum(plane: usize, start: usize, values: &[f32]) -> u64 {
-    let first = (start as u32).wrapping_add((plane as u32).wrapping_mul(0x632B_E5AB));
-    let of = |(i, value): (usize, &f32)| {
-        let place = first.wrapping_add(i as u32);
-        let mixed = value.to_bits() ^ place.wrapping_mul(0x9E37_79B1);
-        u64::from(mixed).wrapping_mul(u64::from(place.wrapping_mul(0x85EB_CA77) | 1))
-    };
-    values.iter().enumerate().map(of).fold(0, u64::wrapping_add)
 }
 
 /// Neighbours that are updated alike become one, so that most shards have one segment.

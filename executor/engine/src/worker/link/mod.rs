@@ -1,6 +1,9 @@
-//! A worker's connection to one PS shard; [`words`] is what goes over it beside steps.
+//! A worker's connection to one PS shard; [`parts`] is a step in parts, [`words`] what goes over it beside steps.
 
+mod parts;
 mod words;
+
+pub(super) use parts::{Outgoing, Spares};
 
 use crate::compress::Feedback;
 use crate::squeeze::{Salt, Squeeze};
@@ -83,6 +86,8 @@ pub struct Link {
     /// Where that is reached.
     pub(super) address: String,
     connection: Connection,
+    /// The same for a second thread, once there was one.
+    speaker: Option<Connection>,
     state_per_parameter: usize,
     keeps_known: bool,
     /// How pushes and answers are encoded, if they are.
@@ -108,6 +113,7 @@ impl Link {
             host: shard,
             address: address.to_owned(),
             connection,
+            speaker: None,
             squeeze: None,
             codes: Vec::new(),
             is_pushed_to: false,

@@ -157,7 +157,7 @@ impl Link {
     /// [`WireError`].
     pub fn snapshot(&mut self, content: &mut [&mut [f32]]) -> Result<(u64, u64), WireError> {
         self.connection.send(Kind::Snapshot, 0, &[], &[])?;
-        let header = self.connection.receive()?;
+        let header = self.receive_past_parts()?;
         if header.kind != Kind::SnapshotData {
             return Err(self.connection.unexpected(header));
         }

@@ -122,6 +122,7 @@ impl<'a> AllReduce<'a> {
             unsaid: Vec::new(),
             dealt: None,
             hold: 0,
+            held: 0,
         }))
     }
 }

@@ -14,10 +14,11 @@ use muster_model::id::TaskId;
 impl AllReduce<'_> {
     /// Gives newcomers, this worker perhaps, everything that training goes on from.
     pub(super) fn welcome(&mut self, model: &mut Model) -> Result<(), FabricError> {
-        let mut counts = [0.0; 9];
+        let mut counts = [0.0; 13];
         counts[..4].copy_from_slice(&count_to_floats(self.step));
         counts[4..8].copy_from_slice(&count_to_floats(self.replica.updates));
-        counts[8] = f32::from(u8::from(self.dealt.is_some()));
+        counts[8..12].copy_from_slice(&count_to_floats(self.held));
+        counts[12] = f32::from(u8::from(self.dealt.is_some()));
         let mut pace = self.pace.map(|pace| pace.floats(&self.noise));
         let mut values: Vec<&mut [f32]> = vec![&mut counts, &mut model.parameters];
         values.extend(pace.as_deref_mut());
@@ -25,20 +26,28 @@ impl AllReduce<'_> {
         if let Some(averaging) = &mut self.averaging {
             values.extend([&mut averaging.centre[..], &mut averaging.velocity[..]]);
         }
-        self.group.welcome(&mut values)?;
+        let all_there = self.group.welcome(&mut values)?;
         if let (Some(own), Some(theirs)) = (&mut self.pace, pace) {
             own.resume(&theirs, &mut self.noise);
         }
         if let Some(averaging) = self.averaging.as_ref().filter(|a| a.keeps_centre()) {
             model.parameters.copy_from_slice(&averaging.centre);
         }
-        let [a, b, c, d, e, f, g, h, deals] = counts;
+        let [a, b, c, d, e, f, g, h, i, j, k, l, deals] = counts;
         self.step = count_from_floats([a, b, c, d]);
         self.replica.updates = count_from_floats([e, f, g, h]);
-        if deals > 0.0 {
-            self.deal()?;
+        self.held = count_from_floats([i, j, k, l]);
+        match deals > 0.0 {
+            true if all_there => self.deal(),
+            true => {
+                log::line(
+                    "a worker died before a checkpoint's residuals were dealt: they are lost",
+                );
+                self.dealt = None;
+                Ok(())
+            }
+            false => Ok(()),
         }
-        Ok(())
     }
 
     /// Between two steps: lets a new task set take effect if that was agreed on.

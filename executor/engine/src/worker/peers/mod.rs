@@ -78,6 +78,8 @@ pub(super) struct AllReduce<'a> {
     dealt: Option<Vec<Vec<f32>>>,
     /// The turn to name with the next sum; 0: none.
     hold: u64,
+    /// The turn that the last sum named, for newcomers to stand still in; 0: none.
+    held: u64,
 }
 
 impl AllReduce<'_> {
@@ -193,7 +195,11 @@ impl Exchange for AllReduce<'_> {
         self.recut(model)?;
         Ok(Answer::Parameters {
             step: self.step,
-            stats: StepStats::default(),
+            // Whoever comes in before a step at which all stand still stands still too.
+            stats: StepStats {
+                hold: self.held,
+                ..StepStats::default()
+            },
         })
     }
 
@@ -241,7 +247,8 @@ impl Exchange for AllReduce<'_> {
                 step + 1
             }
         };
-        let kept = match head.keep {
+        self.held = head.stats.hold;
+        let kept = match head.keep && self.group.is_unbroken() {
             true => self.gather(),
             false => Ok(()),
         };
@@ -274,6 +281,7 @@ impl Exchange for AllReduce<'_> {
         Ok(Snapshot {
             versions: vec![self.step],
             updates: self.replica.updates,
+            counted: StepStats::default(),
             contents: into,
         })
     }

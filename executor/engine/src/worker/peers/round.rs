@@ -44,6 +44,7 @@ impl AllReduce<'_> {
                 return Ok((Answer::Finished, times));
             }
             stats = head.stats;
+            self.held = head.stats.hold;
             if let Err(error) = self.between(model, head.regroup) {
                 return Ok((self.parted(error)?, times));
             }

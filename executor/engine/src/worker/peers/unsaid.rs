@@ -6,7 +6,8 @@ use crate::fabric::FabricError;
 use std::slice;
 
 impl AllReduce<'_> {
-    /// Between two steps, agreed on by all: everyone's goes to the chief. A death in the middle costs the checkpoint what had not come yet.
+    /// Between two steps, agreed on by all and in the view that completed the step before: everyone's goes to the chief. A death in the middle
+    /// costs the checkpoint what had not come yet.
     pub(super) fn gather(&mut self) -> Result<(), FabricError> {
         let Some(coded) = &self.coded else {
             return Ok(());
@@ -17,20 +18,23 @@ impl AllReduce<'_> {
             let mut own = own;
             return self.group.carry((rank, 0), &mut own).map(drop);
         }
-        let mut theirs = vec![0.0; own.len()];
-        let mut unsaid = vec![None; size];
-        unsaid[0] = Some(own);
-        for (from, unsaid) in unsaid.iter_mut().enumerate().skip(1) {
-            if !self.group.carry((from, 0), &mut theirs)? {
-                break;
+        let mut kept = coded.keeps();
+        kept.add(0, &own);
+        let mut theirs = own;
+        let mut is_whole = true;
+        for from in 1..size {
+            is_whole = is_whole && self.group.carry((from, 0), &mut theirs)?;
+            match is_whole {
+                true => kept.add(from, &theirs),
+                false => kept.add_nothing(from),
             }
-            *unsaid = Some(theirs.clone());
         }
-        self.unsaid = coded.extras(&unsaid);
+        self.unsaid = kept.into_extras();
         Ok(())
     }
 
-    /// The first workers of a job that goes on from a checkpoint: each begins with what it has for it.
+    /// The first workers of a job that goes on from a checkpoint, in the view in which they were welcomed: each begins with what it has
+    /// for it.
     pub(super) fn deal(&mut self) -> Result<(), FabricError> {
         let Some(coded) = &mut self.coded else {
             return Ok(());

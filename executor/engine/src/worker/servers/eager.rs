@@ -32,10 +32,17 @@ impl Servers<'_> {
         let mut step = step;
         let mut counted = StepStats::default();
         let began = clock::now();
-        if self.may_look() || !eager.may_read(&self.shards, step) {
-            let pushed = eager.waiting();
-            let around = self.around;
-            let reply = eager.flush(&mut self.shards, &|| !around.stop.must_hurry())?;
+        let unread = match self.unread.take() {
+            Some((pushed, reply)) => Some((Some(pushed), Some(reply))),
+            None if self.may_look() || !eager.may_read(&self.shards, step) => {
+                let pushed = eager.waiting();
+                let around = self.around;
+                let reply = eager.flush(&mut self.shards, &|| !around.stop.must_hurry())?;
+                Some((pushed, reply))
+            }
+            None => None,
+        };
+        if let Some((pushed, reply)) = unread {
             match self.take_in(eager, model, pushed, reply)? {
                 Ok(None) => {}
                 Ok(Some((next, stats))) => {
@@ -43,6 +50,9 @@ impl Servers<'_> {
                     counted.add(stats);
                 }
                 Err(answer) => return Ok((answer, StepTimes::default())),
+            }
+            if let Some(pushed) = pushed {
+                self.tell(pushed)?;
             }
             if self.look(step)? {
                 self.follow(model)?;
@@ -113,6 +123,9 @@ impl Servers<'_> {
             return Ok(Ok(Some((clock, stats))));
         }
         eager.forget();
+        // Others may still owe theirs, which will be written beside these.
+        self.shards
+            .take_answered(eager.fresh(), &mut model.parameters);
         match self.settle(model, pushed, reply, eager.pushed())? {
             Settled::Reply(Reply::Parameters { clock, stats }) => Ok(Ok(Some((clock, stats)))),
             Settled::Reply(other) => Ok(Err(other.into())),
@@ -120,15 +133,24 @@ impl Servers<'_> {
         }
     }
 
-    /// Chief: what waits is pushed before the shards are read. Whatever is the matter with others is found out at the next step.
-    pub(super) fn push_what_waits(&mut self) -> Result<(), Trouble> {
+    /// Chief: what waits is pushed before the shards are read; what was counted until then. The answer is the next step's to take in, as
+    /// the parameters are, by whose age that step may be computed.
+    pub(super) fn push_what_waits(&mut self) -> Result<StepStats, Trouble> {
         let Some(mut eager) = self.eager.take() else {
-            return Ok(());
+            return Ok(StepStats::default());
         };
         let around = self.around;
+        let pushed = eager.waiting();
         let flushed = eager.flush(&mut self.shards, &|| !around.stop.must_hurry());
         self.eager = Some(eager);
-        flushed?;
-        Ok(())
+        let (Some(pushed), Some(mut reply)) = (pushed, flushed?) else {
+            return Ok(StepStats::default());
+        };
+        let counted = match &mut reply {
+            Reply::Parameters { stats, .. } => stats.take(),
+            _ => StepStats::default(),
+        };
+        self.unread = Some((pushed, reply));
+        Ok(counted)
     }
 }

@@ -171,11 +171,21 @@ impl Servers<'_> {
         Ok(Decision::GoOn)
     }
 
-    /// Chief: `step` is done; tells of a change that it was the first step of.
+    /// Chief: `step` is done; tells of a change that it was the first step of, and of lost shards that live on since.
     pub(super) fn tell(&mut self, step: u64) -> Result<(), Trouble> {
         let Some(duties) = self.chief.as_mut() else {
             return Ok(());
         };
+        for (lost, host) in self.shards.take_heirs() {
+            let host = match host {
+                Some(host) => format!("PS shard {host}"),
+                None => "another PS shard".to_owned(),
+            };
+            let message = format!(
+                "PS shard {lost} is lost; {host} goes on as it from its copy by step {step}, and no step is done again"
+            );
+            self.around.reporter.report(&TaskReport::Note { message })?;
+        }
         let took = duties.began.elapsed();
         duties.began = clock::now();
         let usual = duties.usual;

@@ -9,6 +9,7 @@ mod clip;
 mod eager;
 mod join;
 mod lead;
+mod parts;
 
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
@@ -25,11 +26,11 @@ use crate::log;
 use crate::model::Network;
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::View;
-use clip::clip_own;
 use join::{addresses, connect, ids};
 use lead::{Decision, Duties};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Consistency;
+use parts::Exchanged;
 
 /// A worker among PS shards.
 pub(super) struct Servers<'a> {
@@ -56,6 +57,8 @@ pub(super) struct Servers<'a> {
     noise: Noise,
     /// Where the next step begins before the answer to the last one is there.
     eager: Option<Eager>,
+    /// There: the answer to a push, by its step, that was made between two steps and is still to be taken in.
+    unread: Option<(u64, Reply)>,
     /// The turn to name with the next push; 0: none.
     hold: u64,
     chief: Option<Duties>,
@@ -104,7 +107,9 @@ impl<'a> Servers<'a> {
         };
         let bulk_synchronous = launch.spec.exchange.consistency.is_bulk_synchronous();
         let clip_norm = launch.spec.engine().clip_norm;
-        let mut shards = shards.with_clip_norm(clip_norm.filter(|_| bulk_synchronous));
+        let mut shards = shards
+            .with_clip_norm(clip_norm.filter(|_| bulk_synchronous))
+            .in_parts(parts::order(launch, network));
         if let Some(codecs) = launch.spec.exchange.compression.codecs() {
             let seed = launch.spec.engine().seed;
             shards.compress(codecs.clone(), network.blocks(), seed)?;
@@ -136,6 +141,7 @@ impl<'a> Servers<'a> {
                 } => Some(Eager::new(staleness, network.parameter_count())),
                 _ => None,
             },
+            unread: None,
             hold: 0,
         }))
     }
@@ -223,7 +229,7 @@ impl<'a> Servers<'a> {
                     match connect(&self.me, revision, &model.network, copied, around)? {
                         Ok((shards, peers)) => {
                             let before = std::mem::replace(&mut self.shards, shards);
-                            self.shards.compress_like(before);
+                            self.shards.go_like(before);
                             self.peers = peers;
                         }
                         Err(Ending::PeerLost) => {
@@ -279,25 +285,18 @@ impl Exchange for Servers<'_> {
             self.follow(model)?;
             self.enter(model)?;
         }
-        let (mut stats, mut times) = model.gradient(step, &mut self.gradients, &mut |_, _| {});
-        stats.hold = self.hold;
-        if let Some(limit) = self.clip_own {
-            let targets = stats.examples * model.network.targets() as u64;
-            clip_own(&model.network, &mut self.gradients, targets, limit);
-        }
-        let began = clock::now();
-        if self.noticed == Some(step + 1) {
-            self.shards.keep(step + 1)?;
-        }
-        let stop = &self.around.stop;
-        let patience = || !stop.must_hurry();
-        let reply = self.shards.push_pull(
-            step,
-            stats,
-            &self.gradients,
-            &mut model.parameters,
-            &patience,
-        )?;
+        let around = self.around;
+        let patience = || !around.stop.must_hurry();
+        let exchanged = match self.shards.goes_in_parts() {
+            true => self.exchange(model, step, &patience)?,
+            false => self.exchange_at_once(model, step, &patience)?,
+        };
+        let Exchanged {
+            reply,
+            mut times,
+            computed,
+            ahead,
+        } = exchanged;
         let gradients = std::mem::take(&mut self.gradients);
         let settled = self.settle(model, step, reply, &gradients);
         self.gradients = gradients;
@@ -323,14 +322,16 @@ impl Exchange for Servers<'_> {
             let batch = self.batch;
             self.noise.observe(parts, part.whole, batch);
         }
-        times.exchange = began.elapsed();
+        times.exchange = computed.elapsed().saturating_sub(ahead);
+        times.compute += ahead;
         self.tell(step)?;
         Ok((reply.into(), times))
     }
 
     fn snapshot(&mut self, _: &Model, into: Contents) -> Result<Snapshot, Trouble> {
-        self.push_what_waits()?;
+        let counted = self.push_what_waits()?;
         let mut snapshot = self.shards.snapshot(into)?;
+        snapshot.counted = counted;
         if self.noticed.is_some() && self.noticed == snapshot.version() {
             let held_back = self.shards.held_back()?;
             snapshot.contents.extras.extend(held_back);
@@ -352,6 +353,12 @@ impl Exchange for Servers<'_> {
 
     fn hold(&mut self, turn: u64) {
         self.hold = turn;
+    }
+
+    fn went_on(&mut self) {
+        if let Some(duties) = &mut self.chief {
+            duties.began = clock::now();
+        }
     }
 
     fn layout(&self) -> Layout {

@@ -16,7 +16,11 @@ impl Shards {
     /// # Errors
     /// As [`Self::join`].
     pub fn keep(&mut self, clock: u64) -> Result<(), ShardFailure> {
-        at_once(self.links.iter_mut().map(|link| move || link.keep(clock)))?;
+        // The next view's shards too: that step may be its first.
+        let links = self.links.iter_mut().chain(&mut self.prospects);
+        at_once(links.map(|link| move || link.keep(clock)))?;
+        let view = self.view.as_ref().expect("the chief has begun");
+        self.keepers.clone_from(&view.workers);
         Ok(())
     }
 
@@ -98,7 +102,8 @@ impl Shards {
         let mut all = compression.feedback.extras(0);
         for (rank, worker) in view.workers.clone().into_iter().enumerate().skip(1) {
             let mut feedback = empty.clone();
-            let is_there = self.fetch(worker, &mut feedback)?;
+            // Whoever is new was told nothing, and has nothing yet.
+            let is_there = self.keepers.contains(&worker) && self.fetch(worker, &mut feedback)?;
             all.extend(if is_there { &feedback } else { &empty }.extras(rank));
         }
         Ok(all)

@@ -8,6 +8,7 @@ use crate::assign::{Piece, split_mut};
 use crate::checkpoint::Contents;
 use crate::log;
 use crate::wire::WireError;
+use crate::wire::hello::{HALF_DONE, StepStats};
 use crate::wire::view::{Change, Tally, View};
 use crate::worker::link::Link;
 use muster_model::id::TaskId;
@@ -22,6 +23,8 @@ pub struct Snapshot {
     pub versions: Vec<u64>,
     /// The fewest updates that any shard has made; all the same under BSP.
     pub updates: u64,
+    /// What nobody has counted yet of steps that are in it.
+    pub counted: StepStats,
     pub contents: Contents,
 }
 
@@ -55,10 +58,8 @@ impl Snapshot {
     #[must_use]
     pub fn version(&self) -> Option<u64> {
         let first = *self.versions.first()?;
-        self.versions
-            .iter()
-            .all(|&version| version == first)
-            .then_some(first)
+        let same = self.versions.iter().all(|&version| version == first);
+        (same && first != HALF_DONE).then_some(first)
     }
 }
 
@@ -285,6 +286,7 @@ impl Shards {
         Ok(Snapshot {
             versions: read.iter().map(|&(version, _)| version).collect(),
             updates: read.iter().map(|&(_, updates)| updates).min().unwrap_or(0),
+            counted: StepStats::default(),
             contents,
         })
     }

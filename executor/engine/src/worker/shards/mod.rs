@@ -1,7 +1,7 @@
 //! All PS shards as one: each step goes to every shard at the same time, each over its own connection and into its own part of
 //! the arena; and the worker's side of a change of the view.
 //!
-//! [`step`] is a step's gradients and what comes back, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
+//! [`step`] is a step's gradients and what comes back, [`parts`] the same in parts while it is computed, [`clip`] the chief's word in between where norms are clipped, [`held`] what workers
 //! hold back of encoded gradients, [`eager`] a step ahead of its answer under SSP, [`lead`] what only the chief asks of them, [`succession`] which view follows which.
 
 mod at_once;
@@ -9,18 +9,21 @@ mod clip;
 mod eager;
 mod held;
 mod lead;
+mod parts;
 mod rescue;
 mod step;
 mod succession;
 
 pub use eager::Eager;
 pub use lead::{Moved, Snapshot, known};
+pub use parts::{Fetch, Pass, Ready};
 pub use succession::first_view;
 
-use super::link::{Begun, Link, Patience, Reply, Told};
+use super::link::{Begun, Link, Patience, Reply, Spares, Told};
 use crate::assign::{Piece, split_mut};
 use crate::compress::{Codecs, Feedback, PlanError};
 use crate::model::Block;
+use crate::parts::{Order, Plan};
 use crate::squeeze::Squeeze;
 use crate::wire::WireError;
 use crate::wire::hello::{Guest, Hello, NoisePart, PushHead};
@@ -77,6 +80,8 @@ pub struct Shards {
     clipping: Option<Clipping>,
     /// Before its next push this worker is to hand over what it holds back.
     told_to_keep: bool,
+    /// Chief: who was told to, when that was said last.
+    keepers: Vec<TaskId>,
     /// By the newest answers: pushes of all workers for steps before this one are in them.
     slowest: u64,
     /// Chief: what all shards together have measured, until it is asked for.
@@ -85,6 +90,13 @@ pub struct Shards {
     next_step: u64,
     /// Chief: the newest change it told, and its first step.
     announced: Option<(u64, Change)>,
+    /// In which order parts of a step go, where they do not go at once.
+    parts: Option<Order>,
+    /// How the layout of this number is cut into parts.
+    plan: Option<(u64, Plan)>,
+    spares: Spares,
+    /// Chief: of lost shards, in whose process they live on, as far as it was said.
+    told_of: Vec<(TaskId, TaskId)>,
 }
 
 impl Shards {
@@ -118,10 +130,15 @@ impl Shards {
             copied: false,
             clipping: None,
             told_to_keep: false,
+            keepers: Vec::new(),
             slowest: 0,
             noise: None,
             next_step: 0,
             announced: None,
+            parts: None,
+            plan: None,
+            spares: Spares::default(),
+            told_of: Vec::new(),
         })
     }
 
@@ -156,9 +173,10 @@ impl Shards {
         Ok(())
     }
 
-    /// Takes over how another set of connections encoded.
-    pub(super) fn compress_like(&mut self, before: Self) {
+    /// Takes over how another set of connections encoded, and whether its steps went in parts.
+    pub(super) fn go_like(&mut self, before: Self) {
         self.compression = before.compression;
+        self.parts = before.parts;
     }
 
     /// What this worker has not sent yet, by the names that checkpoints know it by.
@@ -340,6 +358,12 @@ impl Shards {
         if noise.pushes > 1 && all.iter().all(|told| told.noise.pushes == noise.pushes) {
             self.noise = Some(noise);
         }
+        // A shard that went on from its copy may not know the turn that the others name.
+        let named = |told: &Told| match told.reply {
+            Reply::Parameters { stats, .. } => stats.hold,
+            _ => 0,
+        };
+        let held = all.iter().map(named).max().unwrap_or(0);
         let mut worst: Option<Reply> = None;
         for told in all {
             self.told_to_keep |= told.keeps;
@@ -360,8 +384,9 @@ impl Shards {
                 (worst, reply) => *worst = Some(reply),
             }
         }
-        if let Some(Reply::Parameters { clock, .. }) = worst {
-            self.next_step = clock;
+        if let Some(Reply::Parameters { clock, stats }) = &mut worst {
+            self.next_step = *clock;
+            stats.hold = held;
         }
         worst.expect("a job has a shard")
     }

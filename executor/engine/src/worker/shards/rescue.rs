@@ -3,11 +3,13 @@
 //! The chief alone says so; the others come and wait there until it has. Whatever had no answer yet is asked again; the copy knows what it has.
 
 use super::super::link::{Link, Patience};
+use super::Shards;
 use crate::clock;
 use crate::log;
 use crate::wire::WireError;
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::{Change, View};
+use muster_model::id::TaskId;
 use std::thread;
 use std::time::Duration;
 
@@ -71,6 +73,26 @@ pub(super) fn steadily<T>(
         None => return Err(error),
     }
     ask(link)
+}
+
+impl Shards {
+    /// Chief: of the shards that are lost and live on since it was last asked, their places in the view, and the places of those in whose
+    /// processes they live; `None` for one that is not in the view any more.
+    pub fn take_heirs(&mut self) -> Vec<(usize, Option<usize>)> {
+        let Some(view) = &self.view else {
+            return Vec::new();
+        };
+        let place = |task: TaskId| view.shards.iter().position(|held| held.task_id == task);
+        let mut new = Vec::new();
+        for link in self.links.iter().filter(|link| link.host != link.shard) {
+            let heir = (link.shard, link.host);
+            if let Some(lost) = place(link.shard).filter(|_| !self.told_of.contains(&heir)) {
+                self.told_of.push(heir);
+                new.push((lost, place(link.host)));
+            }
+        }
+        new
+    }
 }
 
 impl Rescue<'_> {

@@ -117,7 +117,7 @@ impl Shards {
         let rescue = Rescue::of(copied, hello, Some(view), self.next_step, announced);
         let parts = split_mut(parameters, &assignment);
         let links = self.links.iter_mut().zip(&assignment).zip(parts);
-        let owing = &self.owing;
+        let (owing, in_parts) = (&self.owing, self.parts.is_some());
         let told = at_once_of(links.enumerate().filter(|(index, _)| owing[*index]).map(
             |(index, ((link, pieces), mut part))| {
                 let again = move || {
@@ -131,6 +131,9 @@ impl Shards {
                         if asks {
                             link.resume()?;
                         }
+                        if in_parts {
+                            return Self::hear_parts(link, view, patience, &mut part);
+                        }
                         link.reply(&mut part, patience)
                     })
                 };
@@ -140,8 +143,23 @@ impl Shards {
         self.settle(told, Some((gradients, head)), parameters, patience)
     }
 
+    /// Of parameters that a push was answered with, those whose shards owe no answer any more.
+    pub fn take_answered(&self, answered: &[f32], parameters: &mut [f32]) {
+        let Some(view) = &self.view else { return };
+        for (link, _) in self
+            .links
+            .iter()
+            .zip(&self.owing)
+            .filter(|(_, owes)| !**owes)
+        {
+            for piece in view.pieces(link.shard) {
+                parameters[piece.range()].copy_from_slice(&answered[piece.range()]);
+            }
+        }
+    }
+
     /// What these answers mean together, once norms among them are answered.
-    fn settle(
+    pub(super) fn settle(
         &mut self,
         told: Vec<(usize, Told)>,
         push: Option<(&[f32], PushHead)>,

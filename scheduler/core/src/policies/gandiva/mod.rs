@@ -14,7 +14,7 @@ mod grow;
 
 use super::order::request;
 use super::room::{Room, Style};
-use super::{Share, gang};
+use super::{Promises, Share, gang};
 use crate::problem::{Decision, Part, Problem};
 use std::cmp::Reverse;
 
@@ -70,6 +70,13 @@ impl Share for Gandiva {
             given = serve(&gathered, &start);
         }
         grow::into_idle(&start, given).decision()
+    }
+
+    fn promises(&self) -> Promises {
+        Promises {
+            gathers: true,
+            ..Promises::default()
+        }
     }
 }
 

@@ -122,6 +122,7 @@ impl Share for Muster {
             restarts_pay: true,
             bounded_waiting: true,
             takes_turns: true,
+            gathers: false,
         }
     }
 }

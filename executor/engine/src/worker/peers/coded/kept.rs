@@ -18,21 +18,15 @@ impl Coded {
         all.concat()
     }
 
-    /// What a checkpoint keeps, of the workers in order of rank, by what each one's [`Self::unsaid`] gave; nothing of one that is gone.
+    /// Begins what a checkpoint keeps of all workers.
     #[must_use]
-    pub fn extras(&self, unsaid: &[Option<Vec<f32>>]) -> Vec<(String, Vec<f32>)> {
-        let mut held = vec![0.0; self.held.len()];
-        let mut extras = Vec::new();
-        for (rank, values) in unsaid.iter().enumerate() {
-            let mut feedback = self.feedback.clone();
-            match values {
-                Some(values) => fill(&mut feedback, &mut held, values),
-                None => feedback.planes_mut().for_each(|plane| plane.fill(0.0)),
-            }
-            extras.extend(feedback.extras(rank));
+    pub fn keeps(&self) -> Kept {
+        let planes = self.feedback.planes();
+        Kept {
+            planes: planes.map(|(name, plane)| (name, plane.len())).collect(),
+            extras: Vec::new(),
+            held: vec![0.0; self.held.len()],
         }
-        extras.push((HELD.to_owned(), held));
-        extras
     }
 
     /// What each of so many workers begins with, likewise, of what a checkpoint has; none where it has nothing.
@@ -72,6 +66,45 @@ impl Coded {
             self.held[own.clone()].copy_from_slice(&held[own.clone()]);
             self.keep(own);
         }
+    }
+}
+
+/// What a checkpoint keeps, as one worker's after the other comes in: in memory once, as it is the largest thing of a large job.
+#[derive(Debug)]
+pub struct Kept {
+    planes: Vec<(&'static str, usize)>,
+    extras: Vec<(String, Vec<f32>)>,
+    held: Vec<f32>,
+}
+
+impl Kept {
+    /// Of worker `rank`, what its [`Coded::unsaid`] gave.
+    pub fn add(&mut self, rank: usize, unsaid: &[f32]) {
+        let mut rest = unsaid;
+        for (name, len) in &self.planes {
+            let (here, tail) = rest.split_at(*len);
+            self.extras
+                .push((Feedback::extra(name, rank), here.to_vec()));
+            rest = tail;
+        }
+        for (held, value) in self.held.iter_mut().zip(rest) {
+            *held += value;
+        }
+    }
+
+    /// Of worker `rank`, which is gone: nothing.
+    pub fn add_nothing(&mut self, rank: usize) {
+        for (name, len) in &self.planes {
+            let nothing = (Feedback::extra(name, rank), vec![0.0; *len]);
+            self.extras.push(nothing);
+        }
+    }
+
+    /// All of it, by the names that checkpoints know it by.
+    #[must_use]
+    pub fn into_extras(mut self) -> Vec<(String, Vec<f32>)> {
+        self.extras.push((HELD.to_owned(), self.held));
+        self.extras
     }
 }
 

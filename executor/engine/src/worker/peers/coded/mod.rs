@@ -254,7 +254,10 @@ impl Coded {
 
     /// Nobody else hears the sums of a worker alone: it takes them as they are, with all that it still held of earlier ones.
     fn keep_whole(&mut self, part: Range<usize>, output: &mut [f32]) {
-        for (sum, held) in output[part.clone()].iter_mut().zip(&self.held[part.clone()]) {
+        for (sum, held) in output[part.clone()]
+            .iter_mut()
+            .zip(&self.held[part.clone()])
+        {
             *sum += held;
         }
         self.pending.held.clear();

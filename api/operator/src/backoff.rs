@@ -1,0 +1,54 @@
+//! How long to wait after failures that follow each other: one second, doubled each time, up to a minute. Counted per object, so that one
+//! that fails does not hold up the others; the number of requests for it is bounded whatever goes wrong.
+
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+const FIRST: Duration = Duration::from_secs(1);
+const LONGEST: Duration = Duration::from_secs(60);
+
+/// Failures in a row, by the object's uid.
+#[derive(Debug, Default)]
+pub struct Backoff {
+    failures: Mutex<HashMap<String, u32>>,
+}
+
+impl Backoff {
+    /// Counts one more, and says how long to wait.
+    #[must_use]
+    pub fn failed(&self, uid: &str) -> Duration {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = failures.entry(uid.to_owned()).or_default();
+        let pause = pause(*count);
+        *count = count.saturating_add(1);
+        pause
+    }
+
+    pub fn succeeded(&self, uid: &str) {
+        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
+        failures.remove(uid);
+    }
+}
+
+fn pause(failures_before: u32) -> Duration {
+    FIRST
+        .saturating_mul(1 << failures_before.min(10))
+        .min(LONGEST)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_minute_and_begin_anew_after_a_success() {
+        let backoff = Backoff::default();
+        let seconds = || backoff.failed("a").as_secs();
+        let pauses: Vec<u64> = (0..9).map(|_| seconds()).collect();
+        assert_eq!(pauses, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(backoff.failed("b").as_secs(), 1);
+        backoff.succeeded("a");
+        assert_eq!(backoff.failed("a").as_secs(), 1);
+    }
+}

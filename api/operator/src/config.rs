@@ -1,0 +1,83 @@
+//! The operator's settings: flags, or environment variables `MUSTER_OPERATOR_*`; read once, in `main`. How Kubernetes is reached is said
+//! where it always is: by the pod's service account, or by `KUBECONFIG`.
+
+use crate::tenants::AdminToken;
+use clap::{Args, Parser, Subcommand};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+#[derive(Debug, Parser)]
+#[command(
+    name = "muster-operator",
+    version,
+    about = "Muster's operator: custom resources of Kubernetes become jobs"
+)]
+pub struct Flags {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    /// Print the custom resource definitions
+    Crds,
+    /// Follow the objects until told to stop
+    Run(Run),
+}
+
+#[derive(Debug, Args)]
+pub struct Run {
+    /// Muster's REST interface
+    #[arg(
+        long,
+        env = "MUSTER_OPERATOR_SERVER",
+        default_value = "http://127.0.0.1:7070"
+    )]
+    pub server: String,
+    /// File with an administrator's token
+    #[arg(
+        long,
+        env = "MUSTER_OPERATOR_TOKEN_FILE",
+        required_unless_present = "token"
+    )]
+    pub token_file: Option<PathBuf>,
+    /// An administrator's token, in place of the file
+    #[arg(
+        long,
+        env = "MUSTER_OPERATOR_TOKEN",
+        hide_env_values = true,
+        conflicts_with = "token_file"
+    )]
+    pub token: Option<String>,
+    /// The tenant of namespaces without the label muster.dev/tenant [default: the one of the namespace's name]
+    #[arg(long, env = "MUSTER_OPERATOR_DEFAULT_TENANT", value_parser = tenant)]
+    pub default_tenant: Option<String>,
+    /// By what this operator's jobs are known among those of other clusters that use the same Muster
+    #[arg(long, env = "MUSTER_OPERATOR_NAME", default_value = "kubernetes", value_parser = tenant)]
+    pub name: String,
+    /// Where probes may connect
+    #[arg(long, env = "MUSTER_OPERATOR_LISTEN", default_value = "127.0.0.1:7072")]
+    pub listen: SocketAddr,
+}
+
+impl Run {
+    /// The token, or where it lies.
+    #[must_use]
+    pub fn admin_token(&self) -> AdminToken {
+        match (&self.token, &self.token_file) {
+            (Some(token), _) => AdminToken::Given(token.clone()),
+            (None, Some(path)) => AdminToken::File(path.clone()),
+            (None, None) => unreachable!("one of them is required"),
+        }
+    }
+}
+
+fn tenant(text: &str) -> Result<String, &'static str> {
+    if muster_model::spec::is_dns_label(text) {
+        Ok(text.to_owned())
+    } else {
+        Err(
+            "expected 1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit",
+        )
+    }
+}

@@ -1,0 +1,345 @@
+//! The REST interface's OpenAPI 3.1 schemas as structural schemas of custom resources.
+//!
+//! The job document is written down once, in the model. What Kubernetes can say of it less exactly is said here: references are written
+//! out, a choice between objects becomes one object with all their fields and, beside it, rules which of them go together, and what has
+//! no structure that Kubernetes knows (one number or a list of two; layers within layers) is let through for the REST interface to judge.
+
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+
+const PREFIX: &str = "#/components/schemas/";
+/// What Kubernetes gives no structure to, it must be told to keep.
+const KEPT: &str = "x-kubernetes-preserve-unknown-fields";
+/// Keywords of scalars, lists and maps that mean the same there.
+const SAME: [&str; 9] = [
+    "enum",
+    "format",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minimum",
+];
+
+/// The structural schema of one of the document's named schemas.
+///
+/// # Panics
+/// When the document has no such schema, or one that uses what is not known here; a test converts all that are used.
+#[must_use]
+pub fn structural(openapi: &Value, name: &str) -> Value {
+    let schemas = openapi["components"]["schemas"]
+        .as_object()
+        .expect("the document has schemas");
+    let mut conversion = Conversion {
+        schemas,
+        within: Vec::new(),
+    };
+    conversion.named(name)
+}
+
+struct Conversion<'a> {
+    schemas: &'a Map<String, Value>,
+    /// The named schemas that are being written out, the outermost first.
+    within: Vec<&'a str>,
+}
+
+impl<'a> Conversion<'a> {
+    fn named(&mut self, name: &str) -> Value {
+        let (name, schema) = self
+            .schemas
+            .get_key_value(name)
+            .unwrap_or_else(|| panic!("the document has no schema {name}"));
+        if self.within.contains(&name.as_str()) {
+            return described(json!({ "type": "object", KEPT: true }), schema);
+        }
+        self.within.push(name);
+        let converted = self.convert(schema);
+        self.within.pop();
+        converted
+    }
+
+    fn convert(&mut self, schema: &'a Value) -> Value {
+        let converted = if let Some(name) = reference(schema) {
+            self.named(name)
+        } else if let Some(choices) = choices(schema) {
+            match choices.as_slice() {
+                [one] => self.convert(one),
+                _ => self.choice(schema),
+            }
+        } else {
+            self.plain(schema)
+        };
+        described(converted, schema)
+    }
+
+    fn plain(&mut self, schema: &'a Value) -> Value {
+        let mut converted = Map::new();
+        for keyword in SAME {
+            if let Some(value) = schema.get(keyword) {
+                converted.insert(keyword.to_owned(), value.clone());
+            }
+        }
+        let Some(kind) = kind(schema) else {
+            return json!({ KEPT: true });
+        };
+        converted.insert("type".to_owned(), kind.into());
+        // A number in OpenAPI 3.1, a flag beside the number in the version that Kubernetes has.
+        for (exclusive, bound) in [
+            ("exclusiveMinimum", "minimum"),
+            ("exclusiveMaximum", "maximum"),
+        ] {
+            if let Some(value) = schema.get(exclusive).filter(|value| value.is_number()) {
+                converted.insert(bound.to_owned(), value.clone());
+                converted.insert(exclusive.to_owned(), true.into());
+            }
+        }
+        match kind {
+            "array" => {
+                let items = schema
+                    .get("items")
+                    .map_or(json!({ KEPT: true }), |items| self.convert(items));
+                converted.insert("items".to_owned(), items);
+            }
+            "object" => self.object(schema, &mut converted),
+            _ => {}
+        }
+        Value::Object(converted)
+    }
+
+    fn object(&mut self, schema: &'a Value, converted: &mut Map<String, Value>) {
+        if let Some(values) = schema
+            .get("additionalProperties")
+            .filter(|values| values.is_object())
+        {
+            converted.insert("additionalProperties".to_owned(), self.convert(values));
+            return;
+        }
+        let Some(fields) = schema.get("properties").and_then(Value::as_object) else {
+            converted.insert(KEPT.to_owned(), true.into());
+            return;
+        };
+        let fields: Map<String, Value> = fields
+            .iter()
+            .map(|(name, field)| (name.clone(), self.convert(field)))
+            .collect();
+        converted.insert("properties".to_owned(), fields.into());
+        if let Some(required) = schema.get("required") {
+            converted.insert("required".to_owned(), required.clone());
+        }
+    }
+
+    fn choice(&mut self, schema: &'a Value) -> Value {
+        let mut raw = Vec::new();
+        self.flatten(schema, &mut raw);
+        let variants: Vec<Value> = raw
+            .into_iter()
+            .map(|variant| self.convert(variant))
+            .collect();
+        let all = |kind: &str| variants.iter().all(|variant| variant["type"] == kind);
+        if all("object")
+            && variants
+                .iter()
+                .all(|variant| variant["properties"].is_object())
+        {
+            return one_of(&variants);
+        }
+        if all("string") {
+            return variants
+                .into_iter()
+                .reduce(|a, b| either(&a, &b))
+                .expect("a choice has variants");
+        }
+        json!({ KEPT: true })
+    }
+
+    /// The variants of a choice, those of choices among them included.
+    fn flatten(&self, schema: &'a Value, into: &mut Vec<&'a Value>) {
+        if let Some(choices) = choices(schema) {
+            for choice in choices {
+                self.flatten(choice, into);
+            }
+        } else if let Some(named) = reference(schema)
+            .map(|name| &self.schemas[name])
+            .filter(|named| choices(named).is_some())
+        {
+            self.flatten(named, into);
+        } else {
+            into.push(schema);
+        }
+    }
+}
+
+/// One object with the fields of all, and beside it which of them go together.
+fn one_of(variants: &[Value]) -> Value {
+    let mut fields: BTreeMap<&str, Value> = BTreeMap::new();
+    for (name, field) in variants.iter().flat_map(fields_of) {
+        let field = match fields.get(name.as_str()) {
+            Some(before) => either(before, field),
+            None => field.clone(),
+        };
+        fields.insert(name, field);
+    }
+    let in_all: Vec<&str> = fields
+        .keys()
+        .copied()
+        .filter(|name| {
+            variants
+                .iter()
+                .all(|variant| required(variant).contains(name))
+        })
+        .collect();
+    let rules: Vec<Value> = variants
+        .iter()
+        .map(|variant| rule(variant, fields.keys()))
+        .collect();
+    let mut one = json!({ "type": "object", "properties": fields, "oneOf": rules });
+    if !in_all.is_empty() {
+        one["required"] = json!(in_all);
+    }
+    one
+}
+
+/// What holds of an object that is this variant and no other.
+fn rule<'a>(variant: &'a Value, all: impl Iterator<Item = &'a &'a str>) -> Value {
+    let own: BTreeSet<&str> = fields_of(variant).map(|(name, _)| name.as_str()).collect();
+    let foreign: Vec<Value> = all
+        .filter(|name| !own.contains(*name))
+        .map(|name| json!({ "required": [name] }))
+        .collect();
+    let fixed: Map<String, Value> = fields_of(variant)
+        .filter(|(_, field)| {
+            field["enum"]
+                .as_array()
+                .is_some_and(|values| values.len() == 1)
+        })
+        .map(|(name, field)| (name.clone(), json!({ "enum": field["enum"] })))
+        .collect();
+    let mut rule = Map::new();
+    if !fixed.is_empty() {
+        rule.insert("properties".to_owned(), fixed.into());
+    }
+    if !required(variant).is_empty() {
+        rule.insert("required".to_owned(), variant["required"].clone());
+    }
+    if !foreign.is_empty() {
+        rule.insert("not".to_owned(), json!({ "anyOf": foreign }));
+    }
+    rule.into()
+}
+
+/// A schema that both of them pass.
+fn either(a: &Value, b: &Value) -> Value {
+    if a == b {
+        return a.clone();
+    }
+    let told = match (a["description"].as_str(), b["description"].as_str()) {
+        (Some(a), Some(b)) if a != b => Some(format!("{a} Or: {b}")),
+        (a, b) => a.or(b).map(str::to_owned),
+    };
+    let mut both = match (a["type"].as_str(), b["type"].as_str()) {
+        (Some("object"), Some("object"))
+            if a["properties"].is_object() && b["properties"].is_object() =>
+        {
+            one_of(&[a.clone(), b.clone()])
+        }
+        (Some("array"), Some("array")) => {
+            json!({ "type": "array", "items": either(&a["items"], &b["items"]) })
+        }
+        (Some(kind), Some(other)) if kind == other && kind != "object" => scalar(kind, a, b),
+        (Some("integer" | "number"), Some("integer" | "number")) => scalar("number", a, b),
+        _ => json!({ KEPT: true }),
+    };
+    // Objects of two variants differ in more than their fields only if one of them is itself a choice; the REST interface judges that.
+    if a.get("oneOf").is_some() || b.get("oneOf").is_some() {
+        both.as_object_mut().expect("a schema").remove("oneOf");
+    }
+    if let Some(told) = told {
+        both["description"] = told.into();
+    }
+    both
+}
+
+fn scalar(kind: &str, a: &Value, b: &Value) -> Value {
+    let mut both = json!({ "type": kind });
+    if let (Some(values), Some(others)) = (a["enum"].as_array(), b["enum"].as_array()) {
+        let mut union = values.clone();
+        union.extend(
+            others
+                .iter()
+                .filter(|value| !values.contains(value))
+                .cloned(),
+        );
+        both["enum"] = union.into();
+    }
+    if let (Some(least), Some(other)) = (a["minimum"].as_f64(), b["minimum"].as_f64()) {
+        both["minimum"] = if least <= other {
+            &a["minimum"]
+        } else {
+            &b["minimum"]
+        }
+        .clone();
+    }
+    if let (Some(most), Some(other)) = (a["maximum"].as_f64(), b["maximum"].as_f64()) {
+        both["maximum"] = if most >= other {
+            &a["maximum"]
+        } else {
+            &b["maximum"]
+        }
+        .clone();
+    }
+    if a["format"] == b["format"] && a["format"].is_string() {
+        both["format"] = a["format"].clone();
+    }
+    both
+}
+
+/// With the words of the schema that it came from, if that has any, and what holds where a field is left out. Kubernetes is not given
+/// defaults, so that an object keeps what its user wrote.
+fn described(mut converted: Value, from: &Value) -> Value {
+    if let Some(words) = from["description"].as_str() {
+        converted["description"] = words.replace('\n', " ").into();
+    }
+    let default = &from["default"];
+    if default.is_number() || default.is_string() || default.is_boolean() {
+        let words = converted["description"].as_str().unwrap_or_default();
+        converted["description"] = format!("{words} {default} when left out.").trim().into();
+    }
+    converted
+}
+
+fn reference(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.strip_prefix(PREFIX)
+}
+
+/// Between what the schema chooses; null is no choice, since a field that is null is one that is left out.
+fn choices(schema: &Value) -> Option<Vec<&Value>> {
+    let all = schema["oneOf"].as_array()?;
+    Some(
+        all.iter()
+            .filter(|choice| choice["type"] != "null")
+            .collect(),
+    )
+}
+
+/// Its type but null; `None` when it may be anything.
+fn kind(schema: &Value) -> Option<&str> {
+    match &schema["type"] {
+        Value::String(kind) => Some(kind),
+        Value::Array(kinds) => kinds
+            .iter()
+            .filter_map(Value::as_str)
+            .find(|kind| *kind != "null"),
+        _ => None,
+    }
+}
+
+fn fields_of(object: &Value) -> impl Iterator<Item = (&String, &Value)> {
+    object["properties"].as_object().into_iter().flatten()
+}
+
+fn required(object: &Value) -> Vec<&str> {
+    let names = object["required"].as_array().into_iter().flatten();
+    names.filter_map(Value::as_str).collect()
+}

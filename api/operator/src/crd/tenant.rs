@@ -1,0 +1,64 @@
+//! `Tenant`: who owns jobs, its quota and its weight, as an object of the cluster.
+
+use super::{Kind, age, column, conditions, short_name, text, whole, wide};
+use serde_json::{Value, json};
+
+pub(super) fn definition() -> Value {
+    Kind {
+        kind: "Tenant",
+        plural: "tenants",
+        singular: "tenant",
+        short: &["mt"],
+        scope: "Cluster",
+        about: "A tenant of Muster's: how many GPUs its jobs may hold at once, and what share of the cluster is its own. Namespaces belong \
+                to the tenant that their label muster.dev/tenant names. Deleting the object leaves the tenant and its jobs as they are.",
+        columns: json!([
+            column("Quota", "integer", ".spec.quota.gpus", "GPUs that its jobs may hold at once."),
+            column("Weight", "number", ".spec.weight", "Its share beside the other tenants' weights."),
+            column("Ready", "string", ".status.conditions[?(@.type==\"Ready\")].status", "Whether Muster has it so."),
+            age(),
+            wide("Reason", "string", ".status.reason", "Why Muster refused it."),
+        ]),
+        spec: json!({
+            "type": "object",
+            "description": "What is wanted of it.",
+            "properties": {
+                "quota": {
+                    "type": "object",
+                    "description": "What its jobs may hold at once. No limit when left out.",
+                    "required": ["gpus"],
+                    "properties": {
+                        "gpus": {
+                            "type": "integer",
+                            "format": "int64",
+                            "minimum": 0,
+                            "maximum": u32::MAX,
+                            "description": "GPUs (or CPU slots).",
+                        },
+                    },
+                },
+                "weight": {
+                    "type": "number",
+                    "minimum": 0.001,
+                    "maximum": 1000,
+                    "description": "Its share of the cluster beside the other tenants' weights: twice the weight, twice the share. As it is, or 1, \
+                                    when left out.",
+                },
+            },
+        }),
+        status: json!({
+            "type": "object",
+            "description": "What became of it; written by the operator alone.",
+            "properties": {
+                "tenantId": text("Its id in Muster."),
+                "reason": text("Why Muster refused it."),
+                "message": text("The same in a sentence."),
+                "observedGeneration": whole("The metadata.generation that was last acted upon."),
+                "conditions": conditions("Ready, Misconfigured."),
+            },
+        }),
+        rules: short_name(63),
+        scale: None,
+    }
+    .definition()
+}

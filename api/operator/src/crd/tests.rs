@@ -1,0 +1,251 @@
+use super::*;
+use std::collections::BTreeSet;
+
+/// Keywords that Kubernetes takes in a structural schema.
+const KNOWN: [&str; 24] = [
+    "exclusiveMaximum",
+    "exclusiveMinimum",
+    "additionalProperties",
+    "description",
+    "enum",
+    "format",
+    "items",
+    "maxItems",
+    "maxLength",
+    "maxProperties",
+    "maximum",
+    "minItems",
+    "minLength",
+    "minimum",
+    "oneOf",
+    "properties",
+    "required",
+    "type",
+    "x-kubernetes-list-map-keys",
+    "x-kubernetes-list-type",
+    "x-kubernetes-preserve-unknown-fields",
+    "x-kubernetes-validations",
+    "not",
+    "anyOf",
+];
+/// What may stand in a rule beside the structure.
+const RULE: [&str; 6] = ["properties", "required", "not", "anyOf", "enum", "oneOf"];
+
+fn schemas() -> Vec<(String, Value)> {
+    let name = |definition: &Value| {
+        definition["spec"]["names"]["kind"]
+            .as_str()
+            .expect("a kind")
+            .to_owned()
+    };
+    let schema =
+        |definition: &Value| definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone();
+    all()
+        .iter()
+        .map(|definition| (name(definition), schema(definition)))
+        .collect()
+}
+
+#[test]
+fn the_chart_carries_what_is_printed() {
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../charts/muster/crds/muster.yaml"
+    );
+    if std::env::var_os("MUSTER_GOLDEN").is_some_and(|word| word == "write") {
+        std::fs::write(path, yaml()).expect("the chart can be written");
+    }
+    let carried = std::fs::read_to_string(path).expect("the chart has definitions");
+    assert!(
+        carried == yaml(),
+        "charts/muster/crds/muster.yaml is not what `muster-operator crds` prints; MUSTER_GOLDEN=write renews it"
+    );
+}
+
+/// So that `kubectl apply` can keep it in an annotation, which takes 256 KiB.
+#[test]
+fn each_definition_is_small_enough_to_be_applied() {
+    for definition in all() {
+        let bytes = definition.to_string().len();
+        assert!(
+            bytes < 200_000,
+            "{} has {bytes} bytes",
+            definition["metadata"]["name"]
+        );
+    }
+}
+
+#[test]
+fn schemas_are_structural() {
+    fn structural(schema: &Value, at: &str) {
+        for keyword in schema.as_object().expect(at).keys() {
+            assert!(KNOWN.contains(&keyword.as_str()), "{at}: {keyword}");
+        }
+        let free = schema["x-kubernetes-preserve-unknown-fields"] == true;
+        assert!(schema["type"].is_string() || free, "{at} has no type");
+        if schema["type"] == "array" {
+            structural(&schema["items"], &format!("{at}[]"));
+        }
+        assert!(
+            !(schema["properties"].is_object() && schema["additionalProperties"].is_object()),
+            "{at} is an object and a map"
+        );
+        if schema["additionalProperties"].is_object() {
+            structural(&schema["additionalProperties"], &format!("{at}.*"));
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            // Kubernetes' own.
+            if name == "metadata" && !at.contains('.') {
+                continue;
+            }
+            structural(field, &format!("{at}.{name}"));
+        }
+        for choice in schema["oneOf"].as_array().into_iter().flatten() {
+            rule(choice, schema, at);
+        }
+    }
+    /// In a rule stands no structure, and it names only fields that there are.
+    fn rule(rule_: &Value, schema: &Value, at: &str) {
+        for (keyword, value) in rule_.as_object().expect(at) {
+            assert!(
+                RULE.contains(&keyword.as_str()),
+                "{at}: {keyword} in a rule"
+            );
+            let named: Vec<&str> = match keyword.as_str() {
+                "properties" => value
+                    .as_object()
+                    .expect(at)
+                    .keys()
+                    .map(String::as_str)
+                    .collect(),
+                "required" => value
+                    .as_array()
+                    .expect(at)
+                    .iter()
+                    .filter_map(Value::as_str)
+                    .collect(),
+                "not" => {
+                    rule(value, schema, at);
+                    continue;
+                }
+                "anyOf" => {
+                    for choice in value.as_array().expect(at) {
+                        rule(choice, schema, at);
+                    }
+                    continue;
+                }
+                _ => continue,
+            };
+            for name in named {
+                assert!(
+                    schema["properties"].get(name).is_some(),
+                    "{at}: {name} of a rule is no field"
+                );
+            }
+        }
+    }
+    for (kind, schema) in schemas() {
+        structural(&schema, &kind);
+    }
+}
+
+/// `kubectl explain` says something of every field that the REST interface says something of, and of every field of the status.
+#[test]
+fn statuses_are_described_and_hold_what_is_written() {
+    for (kind, schema) in schemas() {
+        for (name, field) in schema["properties"]["status"]["properties"]
+            .as_object()
+            .expect("a status")
+        {
+            assert!(field["description"].is_string(), "{kind}.status.{name}");
+        }
+    }
+}
+
+/// A layer within a layer would go on for ever.
+#[test]
+fn a_choice_becomes_one_object_with_rules() {
+    let openapi = serde_json::json!({ "components": { "schemas": {
+        "Model": { "description": "What is trained.", "oneOf": [
+            { "type": "object", "required": ["kind", "hidden"], "properties": {
+                "kind": { "type": "string", "enum": ["mlp"] },
+                "hidden": { "type": "array", "items": { "type": "integer", "minimum": 1, "maximum": 9 } },
+                "share": { "type": "number", "default": 0.5, "description": "Of it." },
+            } },
+            { "type": "object", "required": ["kind"], "properties": {
+                "kind": { "type": "string", "enum": ["nested"] },
+                "inner": { "oneOf": [{ "$ref": "#/components/schemas/Model", "description": "Another." }, { "type": "null" }] },
+                "side": { "oneOf": [{ "type": "integer" }, { "type": "array", "items": { "type": "integer" } }] },
+            } },
+        ] },
+    } } });
+    let model = structural(&openapi, "Model");
+    assert_eq!(
+        model["properties"]["kind"]["enum"],
+        json!(["mlp", "nested"])
+    );
+    assert_eq!(model["required"], json!(["kind"]));
+    assert_eq!(
+        model["properties"]["share"]["description"],
+        "Of it. 0.5 when left out."
+    );
+    assert_eq!(
+        model["properties"]["inner"],
+        json!({ "type": "object", "description": "Another.", "x-kubernetes-preserve-unknown-fields": true })
+    );
+    assert_eq!(
+        model["properties"]["side"],
+        json!({ "x-kubernetes-preserve-unknown-fields": true })
+    );
+    assert_eq!(
+        model["oneOf"][0],
+        json!({
+            "properties": { "kind": { "enum": ["mlp"] } },
+            "required": ["kind", "hidden"],
+            "not": { "anyOf": [{ "required": ["inner"] }, { "required": ["side"] }] },
+        })
+    );
+}
+
+/// Whatever the documents of the examples say, the definition has a place for it: Kubernetes would drop what it does not know.
+#[test]
+fn every_example_fits() {
+    fn unknown(value: &Value, schema: &Value, at: &str, into: &mut BTreeSet<String>) {
+        if schema["x-kubernetes-preserve-unknown-fields"] == true {
+            return;
+        }
+        for (name, inner) in value.as_object().into_iter().flatten() {
+            let at = format!("{at}.{name}");
+            let of_map = &schema["additionalProperties"];
+            match schema["properties"].get(name) {
+                Some(field) => unknown(inner, field, &at, into),
+                None if of_map.is_object() => unknown(inner, of_map, &at, into),
+                None => {
+                    into.insert(at);
+                }
+            }
+        }
+        for inner in value.as_array().into_iter().flatten() {
+            unknown(inner, &schema["items"], &format!("{at}[]"), into);
+        }
+    }
+    let job = schemas().remove(2).1["properties"]["spec"].clone();
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("examples") {
+        let path = entry.expect("an example").path();
+        let Some("yaml" | "json") = path.extension().and_then(|end| end.to_str()) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(&path).expect("an example");
+        let mut document: Value = serde_norway::from_str(&text).expect("YAML");
+        let fields = document.as_object_mut().expect("a document");
+        fields.remove("version");
+        fields.remove("name");
+        let mut found = BTreeSet::new();
+        unknown(&document, &job, "spec", &mut found);
+        assert!(found.is_empty(), "{}: {found:?}", path.display());
+        seen += 1;
+    }
+    assert!(seen >= 8, "{seen} examples");
+}

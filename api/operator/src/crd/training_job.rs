@@ -1,0 +1,147 @@
+//! `TrainingJob`: a job document as an object of a namespace.
+
+use super::{
+    Kind, age, column, conditions, fixed, flag, short_name, structural, text, time, whole, wide,
+};
+use serde_json::{Value, json};
+
+/// Fields of the job document that Kubernetes says in another place.
+const ELSEWHERE: [&str; 2] = ["version", "name"];
+pub(super) fn definition(openapi: &Value) -> Value {
+    let spec = spec(openapi);
+    Kind {
+        kind: "TrainingJob",
+        plural: "trainingjobs",
+        singular: "trainingjob",
+        short: &["mj"],
+        scope: "Namespaced",
+        about: "A training job of Muster's: what the built-in engine shall train, or a program of the user's own. Its name is the object's. \
+                Deleting the object cancels the job.",
+        columns: columns(),
+        status: status(),
+        rules: whole_rules(&spec),
+        spec,
+        scale: None,
+    }
+    .definition()
+}
+
+fn columns() -> Value {
+    json!([
+        column("Phase", "string", ".status.phase", "Where the job stands."),
+        column(
+            "Queue",
+            "string",
+            ".status.queue",
+            "The tenant whose quota it counts against."
+        ),
+        column(
+            "Pos",
+            "integer",
+            ".status.position",
+            "Its place among the waiting jobs."
+        ),
+        column(
+            "Workers",
+            "string",
+            ".status.workers",
+            "Workers that run, and between which numbers the scheduler may choose."
+        ),
+        column("PS", "string", ".status.psShards", "The same of PS shards."),
+        column(
+            "Progress",
+            "string",
+            ".status.progress",
+            "How much of the training is done."
+        ),
+        column(
+            "ETA",
+            "string",
+            ".status.eta",
+            "How long it will still take, as estimated."
+        ),
+        age(),
+        wide(
+            "Reason",
+            "string",
+            ".status.reason",
+            "Why it does not run, or why it failed."
+        ),
+        wide("Job", "string", ".status.jobId", "Its id in Muster."),
+    ])
+}
+
+fn spec(openapi: &Value) -> Value {
+    let mut spec = structural(openapi, "JobSpec");
+    let fields = spec["properties"]
+        .as_object_mut()
+        .expect("the document has fields");
+    for field in ELSEWHERE {
+        fields.remove(field);
+    }
+    let suspend = "Hold the job: one that was not submitted yet is not submitted, one that was is paused, and gives its GPUs back after a \
+                   checkpoint. Without it, the job goes on.";
+    fields.insert("suspend".to_owned(), flag(suspend));
+    let document = spec.as_object_mut().expect("a schema");
+    document.remove("required");
+    // What a server of any version understands comes first; CEL adds what only a comparison of two fields says.
+    document.insert(
+        "oneOf".to_owned(),
+        json!([{ "required": ["engine"] }, { "required": ["command"] }]),
+    );
+    document.insert("x-kubernetes-validations".to_owned(), rules());
+    document["properties"]["scale"]["properties"]["workers"]["x-kubernetes-validations"] = json!([{
+        "rule": "self.min <= self.max",
+        "message": "scale.workers: expected min to be at most max",
+    }]);
+    spec
+}
+
+/// Of the spec alone.
+fn rules() -> Value {
+    json!([{
+        "rule": "!has(self.engine) || (has(self.stop) && (has(self.stop.epochs) || has(self.stop.steps) || has(self.stop.wall_minutes)))",
+        "message": "spec.stop: expected epochs, steps or wall_minutes, since the engine must know when to stop",
+    }])
+}
+
+/// Of the whole object. The REST interface takes no changes of a job once it is submitted.
+fn whole_rules(spec: &Value) -> Value {
+    let mut rules = short_name(63);
+    let list = rules.as_array_mut().expect("a list of rules");
+    let fields = spec["properties"].as_object().into_iter().flatten();
+    let fixed_ones = fields.filter(|(field, _)| *field != "suspend");
+    list.extend(fixed_ones.map(|(field, _)| fixed(field, "jobId")));
+    rules
+}
+
+fn status() -> Value {
+    json!({
+        "type": "object",
+        "description": "What became of it; written by the operator alone.",
+        "properties": {
+            "phase": text("Where the job stands: Pending before it is submitted, Held where spec.suspend keeps it from that, then as Muster \
+                           has it: Queued, Starting, Running, Suspended, Stopping, Paused, Succeeded, Failed, Cancelled; and Misconfigured \
+                           where Muster refused it."),
+            "jobId": text("Its id in Muster."),
+            "queue": text("The tenant whose job it is, and whose quota it counts against."),
+            "position": whole("Its place among the waiting jobs, from 1."),
+            "workers": text("Workers that run, and between which numbers the scheduler may choose, such as 3/2..8."),
+            "psShards": text("The same of PS shards."),
+            "replicas": whole("Workers that run."),
+            "progress": text("The share of the steps that are done, or, where nobody knows how many there will be, the step."),
+            "step": whole("The newest step that is known."),
+            "eta": text("How long it will still take, as estimated."),
+            "reason": text("Why it does not run, in Kueue's words, or why it failed."),
+            "message": text("The same in a sentence, with the smallest change that would let it start."),
+            "modelPath": text("Where the trained model is, relative to the checkpoint root."),
+            "failures": whole("Restarts that were charged to spec.retries."),
+            "submittedAt": time("When it was submitted."),
+            "startedAt": time("When it first started."),
+            "finishedAt": time("When it ended."),
+            "suspended": flag("Whether it was spec.suspend that stopped it; only then is it resumed when that is taken away."),
+            "observedGeneration": whole("The metadata.generation that was last acted upon."),
+            "conditions": conditions("Submitted, Admitted (False with Kueue's reason while it waits), Suspended, Finished, Misconfigured."),
+        },
+    })
+}

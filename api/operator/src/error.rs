@@ -1,0 +1,41 @@
+//! What can go wrong with one look at an object. All of it is tried again after a pause; what would not help is no error but a condition.
+
+use muster_client::ClientError;
+
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("{what} by Kubernetes' API")]
+    Kubernetes {
+        what: &'static str,
+        #[source]
+        source: Box<kube::Error>,
+    },
+    #[error("{what} by Muster's REST interface")]
+    Muster {
+        what: &'static str,
+        #[source]
+        source: Box<ClientError>,
+    },
+    #[error("read {path}")]
+    TokenFile {
+        path: String,
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+impl Error {
+    pub fn kubernetes(what: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Kubernetes {
+            what,
+            source: Box::new(source),
+        }
+    }
+
+    pub fn muster(what: &'static str) -> impl FnOnce(ClientError) -> Self {
+        move |source| Self::Muster {
+            what,
+            source: Box::new(source),
+        }
+    }
+}

@@ -1,0 +1,9 @@
+//! `TrainingJob`: from the object to the job, and back.
+
+pub mod document;
+mod known;
+mod reconcile;
+pub mod status;
+
+pub use known::Known;
+pub use reconcile::reconcile;

@@ -1,0 +1,292 @@
+//! One look at a `TrainingJob`: what is missing is done, one step at a time, and what there is is shown.
+//!
+//! A job is submitted once for each object, whatever happens in between: it is looked for by the object's uid first, and submitted under
+//! a key that is the object's own. So the operator may die between any two lines, and two of them may run.
+
+use super::document::{document, idempotency_key, label, refusal};
+use super::status::{JobStatus, Look, Refused};
+use crate::clock;
+use crate::error::Error;
+use crate::operator::Context;
+use crate::resource::TrainingJob;
+use crate::tenants::Found;
+use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
+use muster_client::Client;
+use muster_model::job::Intent;
+use muster_model::spec::JobSpec;
+use muster_model::view::JobView;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at a job that has not ended.
+const LIVING: Duration = Duration::from_millis(700);
+/// Between two writes of a status in which only the progress differs.
+const PROGRESS: Duration = Duration::from_secs(2);
+/// What was refused is tried again: a tenant may have come.
+const REFUSED: Duration = Duration::from_secs(20);
+const VERSION: (&str, &str) = ("version", "muster/v1");
+
+/// # Errors
+/// When Kubernetes or Muster does not answer; nothing is lost by it.
+pub async fn reconcile(object: Arc<TrainingJob>, context: Arc<Context>) -> Result<Action, Error> {
+    let done = look(&object, &context).await;
+    if let Err(Error::Muster { source, .. }) = &done
+        && source.status() == Some(401)
+        && let Some(tenant) = &object.status.queue
+    {
+        context.tenants.forget(tenant).await;
+    }
+    if done.is_ok() {
+        context.backoff.succeeded(&object.uid_text());
+    }
+    done
+}
+
+async fn look(object: &TrainingJob, context: &Context) -> Result<Action, Error> {
+    if object.is_being_deleted() && !object.has_finalizer() {
+        return Ok(Action::await_change());
+    }
+    let before = context.before(object);
+    let look = Look {
+        before: &before,
+        generation: object.metadata.generation,
+        now: clock::now(),
+    };
+    // Whose it is is settled when it is submitted.
+    let tenant = match (&before.job_id, &before.queue) {
+        (Some(_), Some(tenant)) => tenant.clone(),
+        _ => {
+            let namespace = object.namespace().unwrap_or_default();
+            context.tenants.of_namespace(&namespace).await?
+        }
+    };
+    let client = match context.tenants.client(&tenant).await? {
+        Found::Client(client) => client,
+        Found::NoSuchTenant(_) if object.is_being_deleted() => {
+            context.remove_finalizer(object).await?;
+            return Ok(Action::await_change());
+        }
+        Found::NoSuchTenant(refused) => {
+            show(
+                object,
+                context,
+                &look,
+                look.refused(Some(&tenant), &refused),
+            )
+            .await?;
+            return Ok(Action::requeue(REFUSED));
+        }
+    };
+    let job = find(object, context, &look, &tenant, &client).await?;
+    if object.is_being_deleted() {
+        return end(object, context, &client, &look, job).await;
+    }
+    if !object.has_finalizer() {
+        context.add_finalizer(object).await?;
+    }
+    match job {
+        Some(job) => follow(object, context, &client, &look, job).await,
+        None if before.job_id.is_some() => {
+            if !before.is_finished() {
+                show(object, context, &look, look.removed()).await?;
+            }
+            Ok(Action::await_change())
+        }
+        None if object.wants_to_be_held() => {
+            show(object, context, &look, look.held(&tenant)).await?;
+            Ok(Action::await_change())
+        }
+        None => submit(object, context, &client, &look, &tenant).await,
+    }
+}
+
+/// The object's job, if it has one. An id that somebody else has written into the status is not taken for it.
+async fn find(
+    object: &TrainingJob,
+    context: &Context,
+    look: &Look<'_>,
+    tenant: &str,
+    client: &Client,
+) -> Result<Option<JobView>, Error> {
+    let uid = object.uid_text();
+    if let Some(id) = look.before.job_id {
+        let job = context.known.job(tenant, client, id).await?;
+        if job
+            .as_ref()
+            .is_some_and(|job| job.labels.get(label::UID) == Some(&uid))
+        {
+            return Ok(job);
+        }
+    }
+    context
+        .known
+        .by_uid(client, &uid)
+        .await
+        .map_err(Error::muster("a job was not looked for"))
+}
+
+async fn submit(
+    object: &TrainingJob,
+    context: &Context,
+    client: &Client,
+    look: &Look<'_>,
+    tenant: &str,
+) -> Result<Action, Error> {
+    let document = document(object, context.known.operator(), &[VERSION]);
+    match client
+        .submit(&document, Some(&idempotency_key(object)))
+        .await
+    {
+        Ok(job) => {
+            tracing::info!(object = %object.name(), job.id = %job.id, "submitted");
+            show(object, context, look, look.of(&job, false, None)).await?;
+            Ok(Action::requeue(LIVING))
+        }
+        Err(error) => match refusal(&error) {
+            Some(refused) => {
+                show(object, context, look, look.refused(Some(tenant), &refused)).await?;
+                Ok(Action::requeue(REFUSED))
+            }
+            // Also a key that was sent with another document: the spec was changed while the answer was under way. By the next look
+            // the job that was submitted first is found.
+            None => Err(Error::muster("the job was not submitted")(error)),
+        },
+    }
+}
+
+/// Does to the job what the object asks for, and shows it.
+async fn follow(
+    object: &TrainingJob,
+    context: &Context,
+    client: &Client,
+    look: &Look<'_>,
+    job: JobView,
+) -> Result<Action, Error> {
+    let (job, suspended) = steer(object, context, look, client, job).await?;
+    let changed = changed(object, context, look, &job);
+    let status = look.of(&job, suspended, changed.as_ref());
+    let ended = job.phase.is_terminal();
+    // Nobody looks again at what has ended.
+    if ended || worth_writing(look.before, &status, context, object) {
+        show(object, context, look, status).await?;
+    }
+    Ok(if ended {
+        Action::await_change()
+    } else {
+        Action::requeue(LIVING)
+    })
+}
+
+/// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has.
+async fn steer(
+    object: &TrainingJob,
+    context: &Context,
+    look: &Look<'_>,
+    client: &Client,
+    job: JobView,
+) -> Result<(JobView, bool), Error> {
+    let held = object.wants_to_be_held();
+    if job.phase.is_terminal() || job.intent == Intent::Cancel {
+        return Ok((job, look.before.suspended));
+    }
+    let told = match (held, job.intent) {
+        (true, Intent::Run | Intent::Suspend) => client.pause(job.id).await,
+        (false, Intent::Pause) if look.before.suspended => client.resume(job.id).await,
+        _ => return Ok((job, held)),
+    };
+    match told {
+        Ok(job) => {
+            context.known.note(&job).await;
+            Ok((job, held))
+        }
+        // It has ended meanwhile.
+        Err(error) if error.status() == Some(409) => Ok((job, look.before.suspended)),
+        Err(error) => Err(Error::muster("the job was not paused or resumed")(error)),
+    }
+}
+
+/// Whether the spec says something else than what was submitted. Newer servers do not let it come to that.
+fn changed(
+    object: &TrainingJob,
+    context: &Context,
+    look: &Look<'_>,
+    job: &JobView,
+) -> Option<Refused> {
+    if look.before.observed_generation == look.generation
+        && !look
+            .before
+            .conditions
+            .iter()
+            .any(|condition| condition.kind == "Misconfigured" && condition.status == "True")
+    {
+        return None;
+    }
+    let document = document(object, context.known.operator(), &[VERSION]);
+    let same = serde_json::from_value::<JobSpec>(document).is_ok_and(|spec| spec == job.spec);
+    (!same).then(|| Refused {
+        reason: "SpecChanged",
+        message: "the job goes on as it was submitted: only spec.suspend can change after that; take the change back, or create another object"
+            .to_owned(),
+    })
+}
+
+/// The object goes: its job is cancelled, and the object stays until nothing runs any more.
+async fn end(
+    object: &TrainingJob,
+    context: &Context,
+    client: &Client,
+    look: &Look<'_>,
+    job: Option<JobView>,
+) -> Result<Action, Error> {
+    let Some(job) = job.filter(|job| !job.phase.is_terminal()) else {
+        context.remove_finalizer(object).await?;
+        return Ok(Action::await_change());
+    };
+    let job = if job.intent == Intent::Cancel {
+        job
+    } else {
+        match client.cancel(job.id).await {
+            Ok(job) => {
+                context.known.note(&job).await;
+                job
+            }
+            Err(error) if matches!(error.status(), Some(404 | 409)) => job,
+            Err(error) => return Err(Error::muster("the job was not cancelled")(error)),
+        }
+    };
+    let status = look.of(&job, look.before.suspended, None);
+    if worth_writing(look.before, &status, context, object) {
+        show(object, context, look, status).await?;
+    }
+    Ok(Action::requeue(LIVING))
+}
+
+/// Progress alone is written every other second; all else at once.
+fn worth_writing(
+    before: &JobStatus,
+    now: &JobStatus,
+    context: &Context,
+    object: &TrainingJob,
+) -> bool {
+    before != now
+        && (before.differs_in_more_than_progress(now) || context.wrote_before(object, PROGRESS))
+}
+
+async fn show(
+    object: &TrainingJob,
+    context: &Context,
+    look: &Look<'_>,
+    status: JobStatus,
+) -> Result<(), Error> {
+    if *look.before == status {
+        return Ok(());
+    }
+    context.write_status(object, &status).await?;
+    if look.before.phase != status.phase {
+        let message = status.message.as_deref().unwrap_or_default();
+        let bad = matches!(status.phase.as_str(), "Failed" | "Misconfigured");
+        context.tell(object, bad, &status.phase, message).await;
+    }
+    Ok(())
+}

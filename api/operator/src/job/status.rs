@@ -1,0 +1,281 @@
+//! What is shown of a job in the status of its object.
+
+use crate::condition::{Condition, Conditions, rfc3339};
+use muster_model::id::JobId;
+use muster_model::job::{Intent, JobPhase};
+use muster_model::view::{Count, JobView, WaitingView};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct JobStatus {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub job_id: Option<JobId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub position: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workers: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ps_shards: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub replicas: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub progress: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub eta: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub model_path: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failures: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub submitted_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started_at: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<String>,
+    pub suspended: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    pub conditions: Vec<Condition>,
+}
+
+/// Why nothing was submitted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Refused {
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// What is known of the object at one look.
+#[derive(Debug)]
+pub struct Look<'a> {
+    pub before: &'a JobStatus,
+    pub generation: Option<i64>,
+    pub now: OffsetDateTime,
+}
+
+impl Look<'_> {
+    /// Of an object that nothing was submitted for, since `spec.suspend` holds it.
+    #[must_use]
+    pub fn held(&self, tenant: &str) -> JobStatus {
+        let mut conditions = self.conditions();
+        conditions.set("Submitted", false, "Suspended", "spec.suspend is true");
+        conditions.set("Suspended", true, "Suspended", "spec.suspend is true");
+        JobStatus {
+            phase: "Held".to_owned(),
+            queue: Some(tenant.to_owned()),
+            reason: Some("Suspended".to_owned()),
+            message: Some("spec.suspend is true; without it the job is submitted".to_owned()),
+            observed_generation: self.generation,
+            conditions: conditions.done(),
+            ..JobStatus::default()
+        }
+    }
+
+    /// Of an object that Muster will not take as it is.
+    #[must_use]
+    pub fn refused(&self, tenant: Option<&str>, refused: &Refused) -> JobStatus {
+        let mut conditions = self.conditions();
+        conditions.set("Submitted", false, refused.reason, &refused.message);
+        conditions.set("Misconfigured", true, refused.reason, &refused.message);
+        JobStatus {
+            phase: "Misconfigured".to_owned(),
+            queue: tenant.map(str::to_owned),
+            reason: Some(refused.reason.to_owned()),
+            message: Some(refused.message.clone()),
+            observed_generation: self.generation,
+            conditions: conditions.done(),
+            ..JobStatus::default()
+        }
+    }
+
+    /// Of an object whose job was removed from Muster before it had ended.
+    #[must_use]
+    pub fn removed(&self) -> JobStatus {
+        let message = "the job was removed from Muster";
+        let mut conditions = self.conditions();
+        conditions.set("Submitted", true, "Submitted", "");
+        conditions.set("Finished", true, "Removed", message);
+        JobStatus {
+            phase: "Cancelled".to_owned(),
+            position: None,
+            workers: None,
+            ps_shards: None,
+            replicas: None,
+            eta: None,
+            reason: Some("Removed".to_owned()),
+            message: Some(message.to_owned()),
+            observed_generation: self.generation,
+            conditions: conditions.done(),
+            ..self.before.clone()
+        }
+    }
+
+    /// Of an object whose job there is. `changed`: the spec is no longer what was submitted.
+    #[must_use]
+    pub fn of(&self, job: &JobView, suspended: bool, changed: Option<&Refused>) -> JobStatus {
+        let (reason, message) = why(job);
+        let progress = job.progress.as_ref();
+        let done = progress.map(|progress| match progress.total_steps {
+            Some(total) if total > 0 => format!("{}%", progress.step.saturating_mul(100) / total),
+            _ => format!("step {}", progress.step),
+        });
+        JobStatus {
+            phase: phase_name(job.phase).to_owned(),
+            job_id: Some(job.id),
+            queue: Some(job.tenant.clone()),
+            position: job
+                .waiting
+                .as_ref()
+                .map(|waiting| waiting.position)
+                .filter(|position| *position > 0),
+            workers: Some(count(job.workers)),
+            ps_shards: Some(count(job.ps_shards)),
+            replicas: Some(job.workers.running),
+            progress: done,
+            step: progress.map(|progress| progress.step),
+            eta: progress
+                .and_then(|progress| progress.eta_s)
+                .filter(|_| !job.phase.is_terminal())
+                .map(duration),
+            conditions: self.conditions_of(job, reason.as_deref(), message.as_deref(), changed),
+            reason,
+            message,
+            model_path: job.model_path.clone(),
+            failures: Some(job.failures),
+            submitted_at: Some(rfc3339(job.submitted_at)),
+            started_at: job.started_at.map(rfc3339),
+            finished_at: job.finished_at.map(rfc3339),
+            suspended,
+            observed_generation: self.generation,
+        }
+    }
+
+    fn conditions_of(
+        &self,
+        job: &JobView,
+        reason: Option<&str>,
+        message: Option<&str>,
+        changed: Option<&Refused>,
+    ) -> Vec<Condition> {
+        let mut conditions = self.conditions();
+        conditions.set("Submitted", true, "Submitted", &format!("job {}", job.id));
+        let admitted = job.phase.has_tasks() || job.phase == JobPhase::Succeeded;
+        let name = phase_name(job.phase);
+        let why = if admitted {
+            "Admitted"
+        } else {
+            reason.unwrap_or(name)
+        };
+        conditions.set("Admitted", admitted, why, message.unwrap_or_default());
+        let held =
+            job.intent != Intent::Run && job.intent != Intent::Cancel && !job.phase.is_terminal();
+        let by = if held { "Suspended" } else { "NotSuspended" };
+        conditions.set("Suspended", held, by, "");
+        conditions.set(
+            "Finished",
+            job.phase.is_terminal(),
+            name,
+            job.failure.as_deref().unwrap_or_default(),
+        );
+        match changed {
+            Some(changed) => {
+                conditions.set("Misconfigured", true, changed.reason, &changed.message)
+            }
+            None => conditions.set("Misconfigured", false, "Accepted", ""),
+        }
+        conditions.done()
+    }
+
+    fn conditions(&self) -> Conditions<'_> {
+        Conditions::after(&self.before.conditions, self.generation, self.now)
+    }
+}
+
+impl JobStatus {
+    /// Nothing more will become of the job.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed" | "Cancelled")
+    }
+
+    /// Nothing of this was done for the object's present spec.
+    #[must_use]
+    pub fn is_refused(&self) -> bool {
+        self.phase == "Misconfigured"
+    }
+
+    /// Apart from how far training is.
+    #[must_use]
+    pub fn differs_in_more_than_progress(&self, other: &Self) -> bool {
+        let bare = |status: &Self| Self {
+            progress: None,
+            step: None,
+            eta: None,
+            ..status.clone()
+        };
+        bare(self) != bare(other)
+    }
+}
+
+/// The reason why it does not run, and the same in a sentence.
+fn why(job: &JobView) -> (Option<String>, Option<String>) {
+    if let Some(failure) = &job.failure {
+        return (Some("Failed".to_owned()), Some(failure.clone()));
+    }
+    let Some(waiting) = &job.waiting else {
+        return (None, None);
+    };
+    (Some(waiting.reason.clone()), Some(sentence(waiting)))
+}
+
+fn sentence(waiting: &WaitingView) -> String {
+    match &waiting.smallest_change {
+        Some(change) => format!("{}; {change}", waiting.message),
+        None => waiting.message.clone(),
+    }
+}
+
+/// As Kubernetes writes phases.
+#[must_use]
+pub fn phase_name(phase: JobPhase) -> &'static str {
+    match phase {
+        JobPhase::Queued => "Queued",
+        JobPhase::Starting => "Starting",
+        JobPhase::Running => "Running",
+        JobPhase::Suspended => "Suspended",
+        JobPhase::Stopping => "Stopping",
+        JobPhase::Paused => "Paused",
+        JobPhase::Succeeded => "Succeeded",
+        JobPhase::Failed => "Failed",
+        JobPhase::Cancelled => "Cancelled",
+    }
+}
+
+/// `3/2..8`: so many run; between 2 and 8 the scheduler may choose.
+fn count(count: Count) -> String {
+    format!("{}/{}..{}", count.running, count.min, count.max)
+}
+
+/// As kubectl writes ages, but coarser: what is shown should not change with every look.
+fn duration(seconds: f64) -> String {
+    // Past the largest whole number it is "for ever" all the same.
+    let seconds = seconds.max(0.0) as u64;
+    match seconds {
+        0..60 => format!("{}s", seconds.div_ceil(5) * 5),
+        60..3_600 => format!("{}m", seconds.div_ceil(60)),
+        3_600..172_800 => format!("{}h{}m", seconds / 3_600, seconds % 3_600 / 60),
+        _ => format!("{}d", seconds / 86_400),
+    }
+}

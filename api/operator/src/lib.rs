@@ -1,0 +1,19 @@
+//! Muster's operator: custom resources of Kubernetes become jobs, studies and tenants by way of the REST interface, and their status
+//! follows what becomes of them.
+//!
+//! It looks at what is wanted and at what there is, and takes the step that is missing; so it may be killed anywhere, run twice, or be
+//! away for a day. It must never decide anything: who runs where and when is the scheduler's business, what a right document is the REST
+//! interface's, who may create an object Kubernetes'. The only user of `kube`; it knows nothing of Postgres, nodes or processes.
+
+pub mod backoff;
+pub mod clock;
+pub mod condition;
+pub mod config;
+pub mod crd;
+pub mod error;
+pub mod job;
+pub mod operator;
+pub mod resource;
+pub mod study;
+pub mod tenant;
+pub mod tenants;

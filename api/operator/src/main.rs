@@ -1,0 +1,89 @@
+//! `muster-operator`: prints the custom resource definitions, or follows the objects until it is told to stop.
+
+use anyhow::Context as _;
+use clap::Parser as _;
+use muster_operator::config::{Command, Flags, Run};
+use muster_operator::crd;
+use muster_operator::operator::{self, Context};
+use muster_operator::tenants::Tenants;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tracing_subscriber::EnvFilter;
+
+#[tokio::main]
+async fn main() -> anyhow::Result<()> {
+    match Flags::parse().command {
+        Command::Crds => {
+            print!("{}", crd::yaml());
+            Ok(())
+        }
+        Command::Run(run) => follow(run).await,
+    }
+}
+
+async fn follow(run: Run) -> anyhow::Result<()> {
+    trace();
+    // The same TLS as everywhere in this tree; whoever chose before has chosen as well.
+    let _ = muster_client::Client::new(&run.server, "-").context("--server")?;
+    let kubernetes = kube::Client::try_default()
+        .await
+        .context("find out how to reach Kubernetes")?;
+    let probes = TcpListener::bind(run.listen)
+        .await
+        .with_context(|| format!("listen on {}", run.listen))?;
+    let tenants = Tenants::new(
+        kubernetes.clone(),
+        run.server.clone(),
+        run.admin_token(),
+        run.default_tenant.clone(),
+    );
+    let context = Arc::new(Context::new(kubernetes, tenants, run.name.clone()));
+    tracing::info!(
+        server = run.server,
+        name = run.name,
+        "muster-operator is up"
+    );
+    tokio::select! {
+        () = operator::run(context) => {}
+        () = answer(probes) => {}
+        () = stop_signal()? => {}
+    }
+    tracing::info!("muster-operator stops");
+    Ok(())
+}
+
+/// Whoever connects learns that the process lives; nothing is said.
+async fn answer(probes: TcpListener) {
+    loop {
+        if let Err(error) = probes.accept().await {
+            tracing::debug!(%error, "a probe was not let in");
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+}
+
+/// Returns at SIGTERM or SIGINT. What was under way is done again by the next.
+fn stop_signal() -> anyhow::Result<impl Future<Output = ()>> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let mut terminate = signal(SignalKind::terminate()).context("listen for SIGTERM")?;
+    let mut interrupt = signal(SignalKind::interrupt()).context("listen for SIGINT")?;
+    Ok(async move {
+        tokio::select! {
+            _ = terminate.recv() => {}
+            _ = interrupt.recv() => {}
+        }
+    })
+}
+
+fn trace() {
+    let filter = EnvFilter::try_from_env("MUSTER_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    let json = std::env::var("MUSTER_LOG_FORMAT").is_ok_and(|format| format == "json");
+    let builder = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr);
+    if json {
+        builder.json().init()
+    } else {
+        builder.init()
+    }
+}

@@ -1,0 +1,275 @@
+//! The controllers, and what their looks have in common: how a status is written, how a finalizer comes and goes, what is told as an event.
+
+use crate::backoff::Backoff;
+use crate::clock;
+use crate::error::Error;
+use crate::job;
+use crate::resource::{FINALIZER, MANAGER, Object, Status, Study, Tenant, TrainingJob};
+use crate::tenants::Tenants;
+use crate::{study, tenant};
+use futures::StreamExt as _;
+use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::runtime::Controller;
+use kube::runtime::controller::{Action, Config as ControllerConfig};
+use kube::runtime::events::{Event, EventType, Recorder, Reporter};
+use kube::runtime::watcher;
+use kube::{Resource as _, ResourceExt as _};
+use serde_json::{Map, Value, json};
+use std::collections::HashMap;
+use std::fmt::Debug;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Looks at one time. Each waits for answers most of its time.
+const AT_ONCE: u16 = 32;
+/// Characters of an error in the log.
+const MOST_WORDS: usize = 500;
+
+/// What every look needs.
+pub struct Context {
+    pub kubernetes: kube::Client,
+    pub tenants: Tenants,
+    pub known: job::Known,
+    pub backoff: Backoff,
+    recorder: Recorder,
+    written: Mutex<HashMap<String, Written>>,
+}
+
+/// The last status that was written of an object.
+struct Written {
+    at: Instant,
+    /// Of the object at which was looked; the same at the next look means that the write has not come back yet.
+    after: Option<String>,
+    status: Value,
+}
+
+/// Runs until the process ends.
+pub async fn run(context: Arc<Context>) {
+    let client = context.kubernetes.clone();
+    let jobs = Api::<TrainingJob>::all(client.clone());
+    let studies = Api::<Study>::all(client.clone());
+    let tenants = Api::<Tenant>::all(client);
+    let jobs = Controller::new(jobs, watcher::Config::default())
+        .with_config(settings())
+        .run(job::reconcile, again, Arc::clone(&context))
+        .for_each(|done| async { told("TrainingJob", done) });
+    let studies = Controller::new(studies, watcher::Config::default())
+        .with_config(settings())
+        .run(study::reconcile, again, Arc::clone(&context))
+        .for_each(|done| async { told("Study", done) });
+    let tenants = Controller::new(tenants, watcher::Config::default())
+        .with_config(settings())
+        .run(tenant::reconcile, again, Arc::clone(&context))
+        .for_each(|done| async { told("Tenant", done) });
+    futures::join!(jobs, studies, tenants);
+}
+
+fn settings() -> ControllerConfig {
+    ControllerConfig::default().concurrency(AT_ONCE)
+}
+
+fn again<S: Status>(object: Arc<Object<S>>, _: &Error, context: Arc<Context>) -> Action {
+    Action::requeue(context.backoff.failed(&object.uid_text()))
+}
+
+fn told<T, E: std::error::Error>(kind: &str, done: Result<T, E>) {
+    if let Err(error) = done {
+        let mut words = error.to_string();
+        let mut source = error.source();
+        while let Some(cause) = source {
+            let cause_words = cause.to_string();
+            // Others' errors repeat the inner one's words.
+            if !words.contains(&cause_words) {
+                words = format!("{words}: {cause_words}");
+            }
+            source = cause.source();
+        }
+        let words: String = words.chars().take(MOST_WORDS).collect();
+        tracing::warn!(kind, error = words, "will be tried again");
+    }
+}
+
+impl Context {
+    #[must_use]
+    pub fn new(kubernetes: kube::Client, tenants: Tenants, name: String) -> Self {
+        let reporter = Reporter {
+            controller: MANAGER.to_owned(),
+            instance: None,
+        };
+        Self {
+            recorder: Recorder::new(kubernetes.clone(), reporter),
+            kubernetes,
+            tenants,
+            known: job::Known::new(name),
+            backoff: Backoff::default(),
+            written: Mutex::default(),
+        }
+    }
+
+    /// The object's status, or the one that was written after this state of the object was seen.
+    pub fn before<S: Status>(&self, object: &Object<S>) -> S {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written
+            .get(&object.uid_text())
+            .filter(|written| written.after == object.metadata.resource_version)
+            .and_then(|written| serde_json::from_value(written.status.clone()).ok())
+            .unwrap_or_else(|| object.own_status())
+    }
+
+    /// Whether nothing was written of the object for so long.
+    pub fn wrote_before<S: Status>(&self, object: &Object<S>, long: Duration) -> bool {
+        let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written
+            .get(&object.uid_text())
+            .is_none_or(|written| clock::monotonic().duration_since(written.at) >= long)
+    }
+
+    /// By server-side apply, whoever else has written to it. What others have added to it is taken away.
+    ///
+    /// # Errors
+    /// When Kubernetes' API refuses it.
+    pub async fn write_status<S: Status>(
+        &self,
+        object: &Object<S>,
+        status: &S,
+    ) -> Result<(), Error> {
+        let status = serde_json::to_value(status).expect("a status is JSON");
+        let mut metadata = json!({ "name": object.name() });
+        if let Some(namespace) = object.namespace() {
+            metadata["namespace"] = namespace.into();
+        }
+        let apply = json!({
+            "apiVersion": Object::<S>::api_version(&()),
+            "kind": S::KIND,
+            "metadata": metadata,
+            "status": status,
+        });
+        let api = self.api(object);
+        let written = api
+            .patch_status(
+                &object.name(),
+                &PatchParams::apply(MANAGER).force(),
+                &Patch::Apply(apply),
+            )
+            .await
+            .map_err(Error::kubernetes("a status was not taken"))?;
+        self.note(object, &status);
+        if let Some(foreign) = foreign(&written.data["status"], &status) {
+            let patch = json!({ "status": foreign });
+            api.patch_status(
+                &object.name(),
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await
+            .map_err(Error::kubernetes("a status was not cleaned"))?;
+        }
+        Ok(())
+    }
+
+    fn note<S: Status>(&self, object: &Object<S>, status: &Value) {
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        let note = Written {
+            at: clock::monotonic(),
+            after: object.metadata.resource_version.clone(),
+            status: status.clone(),
+        };
+        written.insert(object.uid_text(), note);
+    }
+
+    /// # Errors
+    /// When Kubernetes' API refuses it, as it does when the object has changed meanwhile.
+    pub async fn add_finalizer<S: Status>(&self, object: &Object<S>) -> Result<(), Error> {
+        let mut finalizers = object.finalizers().to_vec();
+        finalizers.push(FINALIZER.to_owned());
+        self.set_finalizers(object, &finalizers).await
+    }
+
+    /// Nothing is left of the object in Muster that would need it.
+    ///
+    /// # Errors
+    /// When Kubernetes' API refuses it, as it does when the object has changed meanwhile.
+    pub async fn remove_finalizer<S: Status>(&self, object: &Object<S>) -> Result<(), Error> {
+        let mut finalizers = object.finalizers().to_vec();
+        finalizers.retain(|name| name != FINALIZER);
+        self.set_finalizers(object, &finalizers).await?;
+        let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        written.remove(&object.uid_text());
+        Ok(())
+    }
+
+    async fn set_finalizers<S: Status>(
+        &self,
+        object: &Object<S>,
+        finalizers: &[String],
+    ) -> Result<(), Error> {
+        let patch = json!({ "metadata": {
+            "resourceVersion": object.metadata.resource_version,
+            "finalizers": finalizers,
+        } });
+        let api = self.api(object);
+        match api
+            .patch(
+                &object.name(),
+                &PatchParams::default(),
+                &Patch::Merge(patch),
+            )
+            .await
+        {
+            Ok(_) => Ok(()),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Err(error) => Err(Error::kubernetes("a finalizer was not changed")(error)),
+        }
+    }
+
+    /// An event on the object. One that is lost is no harm: the status says the same.
+    pub async fn tell<S: Status>(
+        &self,
+        object: &Object<S>,
+        bad: bool,
+        reason: &str,
+        message: &str,
+    ) {
+        let event = Event {
+            type_: if bad {
+                EventType::Warning
+            } else {
+                EventType::Normal
+            },
+            reason: reason.to_owned(),
+            // Kubernetes takes 1,024 bytes.
+            note: Some(message.chars().take(250).collect::<String>())
+                .filter(|note| !note.is_empty()),
+            action: "Reconcile".to_owned(),
+            secondary: None,
+        };
+        if let Err(error) = self.recorder.publish(&event, &object.object_ref(&())).await {
+            tracing::debug!(%error, "an event was not told");
+        }
+    }
+
+    fn api<S: Status>(&self, object: &Object<S>) -> Api<DynamicObject> {
+        let resource = ApiResource::erase::<Object<S>>(&());
+        match object.namespace() {
+            Some(namespace) => Api::namespaced_with(self.kubernetes.clone(), &namespace, &resource),
+            None => Api::all_with(self.kubernetes.clone(), &resource),
+        }
+    }
+}
+
+impl Debug for Context {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Context").finish_non_exhaustive()
+    }
+}
+
+/// Fields that are there and should not be, each to become null.
+fn foreign(there: &Value, wanted: &Value) -> Option<Map<String, Value>> {
+    let foreign: Map<String, Value> = there
+        .as_object()?
+        .keys()
+        .filter(|field| wanted.get(field.as_str()).is_none())
+        .map(|field| (field.clone(), Value::Null))
+        .collect();
+    (!foreign.is_empty()).then_some(foreign)
+}

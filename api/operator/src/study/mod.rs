@@ -1,0 +1,6 @@
+//! `Study`: from the object to the study, and back.
+
+mod reconcile;
+pub mod status;
+
+pub use reconcile::reconcile;

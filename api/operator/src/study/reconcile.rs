@@ -1,0 +1,252 @@
+//! One look at a `Study`: what is missing is done, one step at a time, and what there is is shown. As with jobs, a study is created once
+//! for each object: it is looked for by the object's uid first, and created under a key that is the object's own.
+
+use super::status::{Look, StudyStatus};
+use crate::clock;
+use crate::error::Error;
+use crate::job::document::{document, idempotency_key, label, refusal};
+use crate::job::status::Refused;
+use crate::operator::Context;
+use crate::resource::Study;
+use crate::tenants::Found;
+use kube::ResourceExt as _;
+use kube::runtime::controller::Action;
+use muster_client::{Client, ClientError};
+use muster_model::id::StudyId;
+use muster_model::study::{StudyPhase, StudySpec};
+use muster_model::view::StudyView;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Between two looks at a study that is not over.
+const LIVING: Duration = Duration::from_secs(1);
+/// What was refused is tried again: a tenant may have come.
+const REFUSED: Duration = Duration::from_secs(20);
+const FIXED: [(&str, &str); 2] = [("version", "muster/v1"), ("kind", "study")];
+const PAGE: u32 = 100;
+
+/// # Errors
+/// When Kubernetes or Muster does not answer; nothing is lost by it.
+pub async fn reconcile(object: Arc<Study>, context: Arc<Context>) -> Result<Action, Error> {
+    let done = look(&object, &context).await;
+    if let Err(Error::Muster { source, .. }) = &done
+        && source.status() == Some(401)
+        && let Some(tenant) = &object.status.queue
+    {
+        context.tenants.forget(tenant).await;
+    }
+    if done.is_ok() {
+        context.backoff.succeeded(&object.uid_text());
+    }
+    done
+}
+
+async fn look(object: &Study, context: &Context) -> Result<Action, Error> {
+    if object.is_being_deleted() && !object.has_finalizer() {
+        return Ok(Action::await_change());
+    }
+    let before = context.before(object);
+    let look = Look {
+        before: &before,
+        generation: object.metadata.generation,
+        now: clock::now(),
+    };
+    let tenant = match (&before.study_id, &before.queue) {
+        (Some(_), Some(tenant)) => tenant.clone(),
+        _ => {
+            let namespace = object.namespace().unwrap_or_default();
+            context.tenants.of_namespace(&namespace).await?
+        }
+    };
+    let client = match context.tenants.client(&tenant).await? {
+        Found::Client(client) => client,
+        Found::NoSuchTenant(_) if object.is_being_deleted() => {
+            context.remove_finalizer(object).await?;
+            return Ok(Action::await_change());
+        }
+        Found::NoSuchTenant(refused) => {
+            let status = look.without("Misconfigured", &tenant, &refused);
+            show(object, context, &look, status).await?;
+            return Ok(Action::requeue(REFUSED));
+        }
+    };
+    let study = find(object, &look, &client).await?;
+    if object.is_being_deleted() {
+        return end(object, context, &client, &look, study).await;
+    }
+    if !object.has_finalizer() {
+        context.add_finalizer(object).await?;
+    }
+    match study {
+        Some(study) => follow(object, context, &client, &look, study).await,
+        None if before.study_id.is_some() => {
+            if !before.is_finished() {
+                show(object, context, &look, look.removed()).await?;
+            }
+            Ok(Action::await_change())
+        }
+        None if object.wants_to_be_held() => {
+            let why = Refused {
+                reason: "Suspended",
+                message: "spec.suspend is true; without it the study is created".to_owned(),
+            };
+            show(object, context, &look, look.without("Held", &tenant, &why)).await?;
+            Ok(Action::await_change())
+        }
+        None => create(object, context, &client, &look, &tenant).await,
+    }
+}
+
+/// The object's study, if it has one.
+async fn find(
+    object: &Study,
+    look: &Look<'_>,
+    client: &Client,
+) -> Result<Option<StudyView>, Error> {
+    let found = match look.before.study_id {
+        Some(id) => match client.study(id).await {
+            Err(error) if error.status() == Some(404) => Ok(None),
+            found => found.map(Some),
+        },
+        None => by_uid(client, &object.name(), &object.uid_text()).await,
+    };
+    found.map_err(Error::muster("a study was not looked for"))
+}
+
+async fn by_uid(client: &Client, name: &str, uid: &str) -> Result<Option<StudyView>, ClientError> {
+    let mut after = None;
+    loop {
+        let page = client.studies(Some(name), PAGE, after.as_deref()).await?;
+        let mut items = page.items.into_iter();
+        let found = items.find(|study| study.labels.get(label::UID).is_some_and(|of| of == uid));
+        if found.is_some() || page.next.is_none() {
+            return Ok(found);
+        }
+        after = page.next;
+    }
+}
+
+async fn create(
+    object: &Study,
+    context: &Context,
+    client: &Client,
+    look: &Look<'_>,
+    tenant: &str,
+) -> Result<Action, Error> {
+    let document = document(object, context.known.operator(), &FIXED);
+    match client
+        .create_study(&document, Some(&idempotency_key(object)))
+        .await
+    {
+        Ok(study) => {
+            tracing::info!(object = %object.name(), study.id = %study.id, "created");
+            show(object, context, look, look.of(&study, false, None)).await?;
+            Ok(Action::requeue(LIVING))
+        }
+        Err(error) => match refusal(&error) {
+            Some(refused) => {
+                let status = look.without("Misconfigured", tenant, &refused);
+                show(object, context, look, status).await?;
+                Ok(Action::requeue(REFUSED))
+            }
+            None => Err(Error::muster("the study was not created")(error)),
+        },
+    }
+}
+
+async fn follow(
+    object: &Study,
+    context: &Context,
+    client: &Client,
+    look: &Look<'_>,
+    study: StudyView,
+) -> Result<Action, Error> {
+    let (study, suspended) = steer(object, look, client, study).await?;
+    let document = document(object, context.known.operator(), &FIXED);
+    let same =
+        serde_json::from_value::<StudySpec>(document).is_ok_and(|spec| spec == study.document);
+    let changed = (!same).then(|| Refused {
+        reason: "SpecChanged",
+        message: "the study goes on as it was created: only spec.suspend can change after that; take the change back, or create another object"
+            .to_owned(),
+    });
+    let over = study.phase.is_over();
+    show(
+        object,
+        context,
+        look,
+        look.of(&study, suspended, changed.as_ref()),
+    )
+    .await?;
+    Ok(if over {
+        Action::await_change()
+    } else {
+        Action::requeue(LIVING)
+    })
+}
+
+/// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has.
+async fn steer(
+    object: &Study,
+    look: &Look<'_>,
+    client: &Client,
+    study: StudyView,
+) -> Result<(StudyView, bool), Error> {
+    let held = object.wants_to_be_held();
+    let told = match (held, study.phase) {
+        (true, StudyPhase::Created | StudyPhase::Running) => client.pause_study(study.id).await,
+        (false, StudyPhase::Paused) if look.before.suspended => client.resume_study(study.id).await,
+        _ => return Ok((study, held)),
+    };
+    match told {
+        Ok(study) => Ok((study, held)),
+        Err(error) if error.status() == Some(409) => Ok((study, look.before.suspended)),
+        Err(error) => Err(Error::muster("the study was not paused or resumed")(error)),
+    }
+}
+
+/// The object goes: its study is cancelled, and its trials with it.
+async fn end(
+    object: &Study,
+    context: &Context,
+    client: &Client,
+    look: &Look<'_>,
+    study: Option<StudyView>,
+) -> Result<Action, Error> {
+    let Some(study) = study.filter(|study| !study.phase.is_over()) else {
+        context.remove_finalizer(object).await?;
+        return Ok(Action::await_change());
+    };
+    match cancel(client, study.id).await {
+        Ok(()) => Ok(Action::requeue(LIVING)),
+        Err(error) => {
+            tracing::debug!(study.id = %study.id, phase = look.before.phase, "was not cancelled");
+            Err(Error::muster("the study was not cancelled")(error))
+        }
+    }
+}
+
+async fn cancel(client: &Client, id: StudyId) -> Result<(), ClientError> {
+    match client.cancel_study(id).await {
+        Err(error) if matches!(error.status(), Some(404 | 409)) => Ok(()),
+        done => done.map(drop),
+    }
+}
+
+async fn show(
+    object: &Study,
+    context: &Context,
+    look: &Look<'_>,
+    status: StudyStatus,
+) -> Result<(), Error> {
+    if *look.before == status {
+        return Ok(());
+    }
+    context.write_status(object, &status).await?;
+    if look.before.phase != status.phase {
+        let message = status.message.as_deref().unwrap_or_default();
+        let bad = status.phase == "Misconfigured";
+        context.tell(object, bad, &status.phase, message).await;
+    }
+    Ok(())
+}

@@ -1,0 +1,166 @@
+//! What is shown of a study in the status of its object.
+
+use crate::condition::{Condition, Conditions, rfc3339};
+use crate::job::status::Refused;
+use muster_model::id::StudyId;
+use muster_model::study::StudyPhase;
+use muster_model::view::{StudyView, TrialView};
+use serde::{Deserialize, Serialize};
+use time::OffsetDateTime;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct StudyStatus {
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub phase: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub study_id: Option<StudyId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub queue: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub trials: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub running: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub failed: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub best: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub finished_at: Option<String>,
+    pub suspended: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    pub conditions: Vec<Condition>,
+}
+
+/// What is known of the object at one look.
+#[derive(Debug)]
+pub struct Look<'a> {
+    pub before: &'a StudyStatus,
+    pub generation: Option<i64>,
+    pub now: OffsetDateTime,
+}
+
+impl Look<'_> {
+    /// Of an object that nothing was created for: `spec.suspend` holds it, or Muster will not take it.
+    #[must_use]
+    pub fn without(&self, phase: &str, tenant: &str, refused: &Refused) -> StudyStatus {
+        let mut conditions = self.conditions();
+        let held = phase == "Held";
+        conditions.set("Submitted", false, refused.reason, &refused.message);
+        conditions.set("Suspended", held, refused.reason, "");
+        conditions.set("Misconfigured", !held, refused.reason, &refused.message);
+        StudyStatus {
+            phase: phase.to_owned(),
+            queue: Some(tenant.to_owned()),
+            reason: Some(refused.reason.to_owned()),
+            message: Some(refused.message.clone()),
+            observed_generation: self.generation,
+            conditions: conditions.done(),
+            ..StudyStatus::default()
+        }
+    }
+
+    /// Of an object whose study was removed from Muster before it had ended.
+    #[must_use]
+    pub fn removed(&self) -> StudyStatus {
+        let message = "the study was removed from Muster";
+        let mut conditions = self.conditions();
+        conditions.set("Submitted", true, "Submitted", "");
+        conditions.set("Finished", true, "Removed", message);
+        StudyStatus {
+            phase: "Cancelled".to_owned(),
+            reason: Some("Removed".to_owned()),
+            message: Some(message.to_owned()),
+            observed_generation: self.generation,
+            conditions: conditions.done(),
+            ..self.before.clone()
+        }
+    }
+
+    /// Of an object whose study there is. `changed`: the spec is no longer what was created.
+    #[must_use]
+    pub fn of(&self, study: &StudyView, suspended: bool, changed: Option<&Refused>) -> StudyStatus {
+        let counts = &study.trials;
+        let name = phase_name(study.phase);
+        let over = study.phase.is_over();
+        let mut conditions = self.conditions();
+        conditions.set(
+            "Submitted",
+            true,
+            "Submitted",
+            &format!("study {}", study.id),
+        );
+        let by = if suspended {
+            "Suspended"
+        } else {
+            "NotSuspended"
+        };
+        conditions.set("Suspended", suspended && !over, by, "");
+        conditions.set("Finished", over, name, "");
+        match changed {
+            Some(changed) => {
+                conditions.set("Misconfigured", true, changed.reason, &changed.message)
+            }
+            None => conditions.set("Misconfigured", false, "Accepted", ""),
+        }
+        StudyStatus {
+            phase: name.to_owned(),
+            study_id: Some(study.id),
+            queue: Some(study.tenant.clone()),
+            trials: Some(format!(
+                "{}/{}",
+                counts.completed + counts.stopped + counts.failed,
+                counts.limit
+            )),
+            running: Some(counts.running),
+            failed: Some(counts.failed),
+            best: study.best.first().map(best),
+            reason: changed.map(|changed| changed.reason.to_owned()),
+            message: changed.map(|changed| changed.message.clone()),
+            finished_at: study.finished_at.map(rfc3339),
+            suspended,
+            observed_generation: self.generation,
+            conditions: conditions.done(),
+        }
+    }
+
+    fn conditions(&self) -> Conditions<'_> {
+        Conditions::after(&self.before.conditions, self.generation, self.now)
+    }
+}
+
+impl StudyStatus {
+    /// Nothing more will become of the study.
+    #[must_use]
+    pub fn is_finished(&self) -> bool {
+        matches!(self.phase.as_str(), "Finished" | "Cancelled")
+    }
+}
+
+/// As Kubernetes writes phases.
+fn phase_name(phase: StudyPhase) -> &'static str {
+    match phase {
+        StudyPhase::Created => "Created",
+        StudyPhase::Running => "Running",
+        StudyPhase::Paused => "Paused",
+        StudyPhase::Closing => "Closing",
+        StudyPhase::Finished => "Finished",
+        StudyPhase::Cancelled => "Cancelled",
+    }
+}
+
+/// Its number and what it reached, one value for each objective.
+fn best(trial: &TrialView) -> String {
+    let values: Vec<String> = trial
+        .outcome
+        .iter()
+        .flat_map(|outcome| &outcome.values)
+        .map(|value| value.map_or_else(|| "none".to_owned(), |value| format!("{value:.4}")))
+        .collect();
+    format!("#{} {}", trial.number, values.join(", "))
+}

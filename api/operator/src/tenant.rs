@@ -1,0 +1,123 @@
+//! `Tenant`: what is wanted of a tenant's quota and weight is made so, and looked at again every other minute. A tenant is never removed.
+
+use crate::clock;
+use crate::condition::{Condition, Conditions};
+use crate::error::Error;
+use crate::job::document::refusal;
+use crate::job::status::Refused;
+use crate::operator::Context;
+use crate::resource::Tenant;
+use kube::runtime::controller::Action;
+use muster_client::{Client, ClientError};
+use muster_model::id::TenantId;
+use muster_model::view::{NewTenant, TenantChange, TenantView};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// Somebody may have changed it in Muster.
+const LOOK: Duration = Duration::from_secs(120);
+
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct TenantStatus {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tenant_id: Option<TenantId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub message: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub observed_generation: Option<i64>,
+    pub conditions: Vec<Condition>,
+}
+
+/// `spec`.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+struct Wanted {
+    /// `None` is no limit.
+    gpu_quota: Option<u32>,
+    /// `None` leaves it as it is.
+    weight: Option<f64>,
+}
+
+/// # Errors
+/// When Kubernetes or Muster does not answer; nothing is lost by it.
+pub async fn reconcile(object: Arc<Tenant>, context: Arc<Context>) -> Result<Action, Error> {
+    if object.is_being_deleted() {
+        return Ok(Action::await_change());
+    }
+    let client = context.tenants.admin()?;
+    let (id, refused) = match carry_out(&client, &object.name(), wanted(&object.spec)).await {
+        Ok(tenant) => (Some(tenant.id), None),
+        Err(error) => match refusal(&error) {
+            Some(refused) => (None, Some(refused)),
+            None => return Err(Error::muster("the tenant was not changed")(error)),
+        },
+    };
+    let before = context.before(&*object);
+    let status = status(&before, object.metadata.generation, id, refused.as_ref());
+    if status != before {
+        context.write_status(&*object, &status).await?;
+    }
+    context.backoff.succeeded(&object.uid_text());
+    Ok(Action::requeue(LOOK))
+}
+
+async fn carry_out(client: &Client, name: &str, wanted: Wanted) -> Result<TenantView, ClientError> {
+    let tenants = client.tenants().await?;
+    let Some(found) = tenants.into_iter().find(|tenant| tenant.name == name) else {
+        let new = NewTenant {
+            name: name.to_owned(),
+            gpu_quota: wanted.gpu_quota,
+            weight: wanted.weight.unwrap_or(muster_model::tenant::EQUAL_WEIGHT),
+        };
+        return client.create_tenant(&new).await;
+    };
+    let weight = wanted.weight.unwrap_or(found.weight);
+    // Both are written as they were sent, so they compare exactly.
+    if found.gpu_quota == wanted.gpu_quota && found.weight == weight {
+        return Ok(found);
+    }
+    let change = TenantChange {
+        gpu_quota: Some(wanted.gpu_quota),
+        weight: Some(weight),
+    };
+    client.change_tenant(name, &change).await
+}
+
+fn wanted(spec: &Value) -> Wanted {
+    Wanted {
+        gpu_quota: spec["quota"]["gpus"]
+            .as_u64()
+            .map(|gpus| u32::try_from(gpus).unwrap_or(u32::MAX)),
+        weight: spec["weight"].as_f64(),
+    }
+}
+
+fn status(
+    before: &TenantStatus,
+    generation: Option<i64>,
+    id: Option<TenantId>,
+    refused: Option<&Refused>,
+) -> TenantStatus {
+    let mut conditions = Conditions::after(&before.conditions, generation, clock::now());
+    match refused {
+        None => {
+            conditions.set("Ready", true, "Ready", "");
+            conditions.set("Misconfigured", false, "Accepted", "");
+        }
+        Some(refused) => {
+            conditions.set("Ready", false, refused.reason, &refused.message);
+            conditions.set("Misconfigured", true, refused.reason, &refused.message);
+        }
+    }
+    TenantStatus {
+        tenant_id: id,
+        reason: refused.map(|refused| refused.reason.to_owned()),
+        message: refused.map(|refused| refused.message.clone()),
+        observed_generation: generation,
+        conditions: conditions.done(),
+    }
+}

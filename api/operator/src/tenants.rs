@@ -1,0 +1,169 @@
+//! Whose jobs the objects of a namespace are, and the right to act for them.
+//!
+//! A namespace belongs to the tenant that its label `muster.dev/tenant` names, else to the one that the operator's settings name for
+//! namespaces without a label, else to the tenant of the namespace's own name. A token of Muster's stands for one tenant; the operator has
+//! an administrator's, and with it makes itself one for each tenant that it needs, for a day. None of them is kept anywhere.
+
+use crate::clock;
+use crate::error::Error;
+use crate::job::status::Refused;
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use muster_client::{Client, ClientError};
+use muster_model::tenant::Access;
+use muster_model::view::NewToken;
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+use tokio::sync::Mutex;
+
+pub const LABEL: &str = "muster.dev/tenant";
+const TOKEN_LIVES: time::Duration = time::Duration::hours(24);
+/// A token is used no longer than this, and a new one made.
+const TOKEN_USED: Duration = Duration::from_secs(12 * 3_600);
+/// A namespace's label is looked at again after this.
+const NAMESPACE_KNOWN: Duration = Duration::from_secs(10);
+/// Where Muster's administrators find who did what.
+const USER: &str = "kubernetes";
+
+#[derive(Debug, Clone)]
+pub enum AdminToken {
+    Given(String),
+    /// Read anew whenever it is needed, since secrets in pods are replaced under them.
+    File(PathBuf),
+}
+
+pub struct Tenants {
+    kubernetes: kube::Client,
+    server: String,
+    token: AdminToken,
+    /// Of namespaces without a label.
+    default: Option<String>,
+    namespaces: Mutex<HashMap<String, (Instant, String)>>,
+    clients: Mutex<HashMap<String, (Instant, Client)>>,
+}
+
+/// What came of asking for a tenant's client.
+#[derive(Debug)]
+pub enum Found {
+    Client(Client),
+    /// Muster has no such tenant.
+    NoSuchTenant(Refused),
+}
+
+impl Tenants {
+    #[must_use]
+    pub fn new(
+        kubernetes: kube::Client,
+        server: String,
+        token: AdminToken,
+        default: Option<String>,
+    ) -> Self {
+        Self {
+            kubernetes,
+            server,
+            token,
+            default,
+            namespaces: Mutex::default(),
+            clients: Mutex::default(),
+        }
+    }
+
+    /// The tenant of a namespace.
+    ///
+    /// # Errors
+    /// When Kubernetes' API does not answer.
+    pub async fn of_namespace(&self, namespace: &str) -> Result<String, Error> {
+        let now = clock::monotonic();
+        let mut known = self.namespaces.lock().await;
+        if let Some((at, tenant)) = known.get(namespace)
+            && now.duration_since(*at) < NAMESPACE_KNOWN
+        {
+            return Ok(tenant.clone());
+        }
+        let api: Api<Namespace> = Api::all(self.kubernetes.clone());
+        let found = api
+            .get_metadata_opt(namespace)
+            .await
+            .map_err(Error::kubernetes("a namespace was not read"))?;
+        let label = found.and_then(|found| found.metadata.labels?.remove(LABEL));
+        let tenant = label
+            .or_else(|| self.default.clone())
+            .unwrap_or_else(|| namespace.to_owned());
+        known.retain(|_, (at, _)| now.duration_since(*at) < NAMESPACE_KNOWN);
+        known.insert(namespace.to_owned(), (now, tenant.clone()));
+        Ok(tenant)
+    }
+
+    /// Who may act for the tenant's jobs.
+    ///
+    /// # Errors
+    /// When the REST interface does not answer, or refuses the administrator's token.
+    pub async fn client(&self, tenant: &str) -> Result<Found, Error> {
+        let now = clock::monotonic();
+        let mut clients = self.clients.lock().await;
+        if let Some((at, client)) = clients.get(tenant)
+            && now.duration_since(*at) < TOKEN_USED
+        {
+            return Ok(Found::Client(client.clone()));
+        }
+        let wanted = NewToken {
+            name: "operator".to_owned(),
+            access: Access::Member,
+            user: Some(USER.to_owned()),
+            tenant: Some(tenant.to_owned()),
+            expires_at: Some(clock::now() + TOKEN_LIVES),
+        };
+        let created = match self.admin()?.create_token(&wanted).await {
+            Ok(created) => created,
+            Err(error) if names_tenant(&error) => {
+                return Ok(Found::NoSuchTenant(Refused {
+                    reason: "NoSuchTenant",
+                    message: format!(
+                        "Muster has no tenant {tenant:?}, to which the namespace belongs; create it, or label the namespace with {LABEL}"
+                    ),
+                }));
+            }
+            Err(error) => return Err(Error::muster("no token was made")(error)),
+        };
+        let client = Client::new(&self.server, &created.secret)
+            .map_err(Error::muster("no client was made"))?;
+        clients.insert(tenant.to_owned(), (now, client.clone()));
+        Ok(Found::Client(client))
+    }
+
+    /// The tenant's token is no longer good for anything: it was revoked, or the database is another.
+    pub async fn forget(&self, tenant: &str) {
+        self.clients.lock().await.remove(tenant);
+    }
+
+    /// With the administrator's token.
+    ///
+    /// # Errors
+    /// When the token cannot be read.
+    pub fn admin(&self) -> Result<Client, Error> {
+        let token = match &self.token {
+            AdminToken::Given(token) => token.clone(),
+            AdminToken::File(path) => {
+                std::fs::read_to_string(path).map_err(|source| Error::TokenFile {
+                    path: path.display().to_string(),
+                    source,
+                })?
+            }
+        };
+        Client::new(&self.server, token.trim()).map_err(Error::muster("no client was made"))
+    }
+}
+
+impl std::fmt::Debug for Tenants {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let server = &self.server;
+        f.debug_struct("Tenants")
+            .field("server", server)
+            .finish_non_exhaustive()
+    }
+}
+
+fn names_tenant(error: &ClientError) -> bool {
+    matches!(error, ClientError::Problem(problem) if problem.errors.iter().any(|error| error.field == "tenant"))
+}

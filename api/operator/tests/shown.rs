@@ -1,0 +1,221 @@
+//! What is shown of a job, and what is sent for an object: no server, no cluster.
+
+use muster_client::ClientError;
+use muster_model::view::{JobView, Problem};
+use muster_operator::job::document::{document, idempotency_key, refusal};
+use muster_operator::job::status::{JobStatus, Look, Refused};
+use muster_operator::resource::TrainingJob;
+use serde_json::{Value, json};
+use time::OffsetDateTime;
+
+fn look(before: &JobStatus) -> Look<'_> {
+    Look {
+        before,
+        generation: Some(3),
+        now: OffsetDateTime::UNIX_EPOCH,
+    }
+}
+
+fn job(further: &Value) -> JobView {
+    let mut job = json!({
+        "id": "01890000-0000-7000-8000-000000000001",
+        "tenant": "vision",
+        "name": "fashion",
+        "labels": {},
+        "priority": 0,
+        "phase": "queued",
+        "state": { "phase": "queued" },
+        "intent": "run",
+        "revision": 0,
+        "failures": 0,
+        "waiting": null,
+        "workers": { "running": 0, "min": 2, "max": 8 },
+        "ps_shards": { "running": 0, "min": 1, "max": 1 },
+        "progress": null,
+        "model_path": null,
+        "failure": null,
+        "resume_step": null,
+        "submitted_by": "kubernetes",
+        "submitted_at": "2026-01-01T00:00:00.123456Z",
+        "started_at": null,
+        "finished_at": null,
+        "spec": { "version": "muster/v1", "name": "fashion", "command": { "argv": ["true"] } },
+    });
+    for (field, value) in further.as_object().expect("fields") {
+        job[field] = value.clone();
+    }
+    serde_json::from_value(job).expect("a job")
+}
+
+fn progress(eta_s: f64) -> Value {
+    json!({
+        "step": 45, "total_steps": 100, "epoch": 0.5, "loss": 1.0, "accuracy": 0.5, "test_accuracy": null,
+        "examples_per_s": 1.0, "steps_per_s": 1.0, "eta_s": eta_s, "sampled_at": null,
+    })
+}
+
+fn condition<'a>(status: &'a JobStatus, kind: &str) -> (&'a str, &'a str, &'a str) {
+    let found = status.conditions.iter().find(|one| one.kind == kind);
+    let found = found.unwrap_or_else(|| panic!("no condition {kind}"));
+    (&found.status, &found.reason, &found.message)
+}
+
+#[test]
+fn a_waiting_job_shows_its_place_and_kueues_reason() {
+    let waiting = json!({
+        "reason": "WaitingForGpus",
+        "message": "needs 2 GPUs, 1 are free; 3 jobs hold the others",
+        "smallest_change": "lower scale.workers.min to 1",
+        "position": 4,
+        "detail": {
+            "why": { "reason": "waiting_for_gpus", "needed_gpus": 2, "free_gpus": 1, "held_by": [] },
+            "smallest_change": null,
+            "position": 4,
+        },
+    });
+    let before = JobStatus::default();
+    let status = look(&before).of(&job(&json!({ "waiting": waiting })), false, None);
+    assert_eq!(status.phase, "Queued");
+    assert_eq!(status.position, Some(4));
+    assert_eq!(status.workers.as_deref(), Some("0/2..8"));
+    assert_eq!(status.queue.as_deref(), Some("vision"));
+    assert_eq!(status.submitted_at.as_deref(), Some("2026-01-01T00:00:00Z"));
+    let words = "needs 2 GPUs, 1 are free; 3 jobs hold the others; lower scale.workers.min to 1";
+    assert_eq!(
+        condition(&status, "Admitted"),
+        ("False", "WaitingForGpus", words)
+    );
+    assert_eq!(condition(&status, "Finished").0, "False");
+    assert_eq!(status.observed_generation, Some(3));
+    assert!(status.conditions.iter().all(|one| !one.message.is_empty()));
+}
+
+#[test]
+fn a_running_job_shows_how_far_it_is_and_how_long_it_will_take() {
+    let before = JobStatus::default();
+    let shown = |eta_s: f64| {
+        let running = json!({ "phase": "running", "state": { "phase": "running" }, "progress": progress(eta_s) });
+        look(&before).of(&job(&running), false, None)
+    };
+    let status = shown(130.0);
+    assert_eq!(status.progress.as_deref(), Some("45%"));
+    assert_eq!(status.eta.as_deref(), Some("3m"));
+    assert_eq!(condition(&status, "Admitted").0, "True");
+    for (seconds, said) in [
+        (0.0, "0s"),
+        (41.0, "45s"),
+        (59.9, "60s"),
+        (3_599.0, "60m"),
+        (7_500.0, "2h5m"),
+        (2e5, "2d"),
+    ] {
+        assert_eq!(shown(seconds).eta.as_deref(), Some(said), "{seconds}");
+    }
+    assert!(!status.differs_in_more_than_progress(&shown(10.0)));
+    assert!(status.differs_in_more_than_progress(&before));
+}
+
+#[test]
+fn a_failed_job_says_why_and_a_paused_one_that_it_is_held() {
+    let before = JobStatus::default();
+    let failed = json!({ "phase": "failed", "state": { "phase": "failed", "reason": "code 3" }, "failure": "code 3" });
+    let status = look(&before).of(&job(&failed), false, None);
+    assert_eq!(condition(&status, "Finished"), ("True", "Failed", "code 3"));
+    assert_eq!(condition(&status, "Admitted").0, "False");
+    assert!(status.is_finished());
+    let paused = json!({ "phase": "paused", "state": { "phase": "paused" }, "intent": "pause" });
+    let status = look(&before).of(&job(&paused), true, None);
+    assert_eq!(condition(&status, "Suspended").0, "True");
+    assert!(status.suspended && !status.is_finished());
+}
+
+/// Kubernetes drops fields of a status that the definition does not know.
+#[test]
+fn the_definition_knows_every_field_of_a_status() {
+    let before = JobStatus::default();
+    let changed = Refused {
+        reason: "SpecChanged",
+        message: "it did".to_owned(),
+    };
+    let everything = json!({
+        "phase": "failed", "state": { "phase": "failed", "reason": "code 3" }, "failure": "code 3", "progress": progress(1.0),
+        "model_path": "a/b", "started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T00:00:00Z",
+    });
+    let of = look(&before).of(&job(&everything), true, Some(&changed));
+    let definitions = muster_operator::crd::all();
+    let known = &definitions[2]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+        ["properties"];
+    for status in [
+        of,
+        look(&before).held("a"),
+        look(&before).refused(Some("a"), &changed),
+        look(&before).removed(),
+    ] {
+        for (name, value) in serde_json::to_value(&status)
+            .expect("JSON")
+            .as_object()
+            .expect("fields")
+        {
+            assert!(known[name].is_object(), "{name}");
+            let kind = known[name]["type"].as_str().expect("a type");
+            let right = match kind {
+                "string" => value.is_string(),
+                "integer" => value.is_u64() || value.is_i64(),
+                "boolean" => value.is_boolean(),
+                _ => value.is_array(),
+            };
+            assert!(right, "{name} is {value}, not of type {kind}");
+        }
+    }
+}
+
+fn object(spec: &Value) -> TrainingJob {
+    serde_json::from_value(json!({
+        "apiVersion": "muster.dev/v1alpha1",
+        "kind": "TrainingJob",
+        "metadata": { "name": "fashion", "namespace": "vision", "uid": "u-1" },
+        "spec": spec,
+        "status": { "phase": 7 },
+    }))
+    .expect("an object, whatever its status is")
+}
+
+#[test]
+fn the_document_is_the_spec_with_a_name_and_labels() {
+    let object = object(
+        &json!({ "suspend": true, "labels": { "team": "a", "muster.dev/uid": "forged" }, "command": { "argv": ["true"] } }),
+    );
+    let document = document(&object, "here", &[("version", "muster/v1")]);
+    assert_eq!(
+        document,
+        json!({
+            "version": "muster/v1",
+            "name": "fashion",
+            "labels": { "team": "a", "muster.dev/operator": "here", "muster.dev/namespace": "vision", "muster.dev/uid": "u-1" },
+            "command": { "argv": ["true"] },
+        })
+    );
+    assert_eq!(idempotency_key(&object), "kubernetes/vision/fashion/u-1");
+}
+
+#[test]
+fn what_would_be_refused_again_is_told_from_what_may_pass() {
+    let problem = |status: u16, errors: Value| {
+        let body = json!({ "type": "urn:x", "title": "t", "status": status, "detail": "d", "errors": errors });
+        ClientError::Problem(Box::new(
+            serde_json::from_value::<Problem>(body).expect("a problem"),
+        ))
+    };
+    let errors = json!([
+        { "field": "engine.batch", "value": "0", "expected": "1 to 65536" },
+        { "field": "name", "value": "\"a.b\"", "expected": "no dots" },
+    ]);
+    let refused = refusal(&problem(422, errors)).expect("it would be refused again");
+    assert_eq!(
+        refused.message,
+        "spec.engine.batch is 0; expected 1 to 65536; metadata.name is \"a.b\"; expected no dots"
+    );
+    for status in [401, 404, 409, 429, 503] {
+        assert!(refusal(&problem(status, json!([]))).is_none(), "{status}");
+    }
+}

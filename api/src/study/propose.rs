@@ -1,0 +1,92 @@
+//! `POST /studies/{id}/propose`: a searcher that lives outside chooses trials, which the study trains like its own.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::body::Document;
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::StudyId;
+use muster_model::spec::FieldError;
+use muster_model::study::{Parameters, Point, Searcher, Space, StudyOrder};
+use muster_model::view::{Proposal, StudyView};
+use muster_store::StoreError;
+use muster_store::study::{self, Outcome};
+
+const MOST: usize = 1000;
+
+/// Propose trials to a study whose searcher is `external`
+///
+/// They are created in this order, as the study's concurrency allows, and numbered so; what came of them is listed with the study's
+/// trials. Beyond the number of trials that the study may have they wait until it is extended.
+#[utoipa::path(
+    post, path = "/studies/{id}/propose", operation_id = "proposeTrials", tag = "studies",
+    params(("id" = StudyId, Path, description = "The study")), request_body = Proposal,
+    responses((status = 202, description = "Kept; the scheduler takes it in", body = StudyView)),
+)]
+pub async fn propose(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<StudyId>,
+    Params(()): Params<()>,
+    body: Document<Proposal>,
+) -> Result<(StatusCode, Json<StudyView>), Refusal> {
+    let mut tx = app.begin(&caller).await?;
+    let study = wire::find(&mut tx, id).await?;
+    if !matches!(study.document.search.searcher, Searcher::External {}) {
+        let detail = "the study's own searcher proposes its trials; propose is for studies with searcher external";
+        return Err(Refusal::new(Kind::WrongPhase, detail));
+    }
+    let space = study.document.search.space();
+    let space = space.map_err(|errors| Refusal::of_fields(Kind::InvalidStudy, errors))?;
+    let parameters = body.value.trials.into_iter().map(|one| one.parameters);
+    let points = points(&space, parameters.collect())
+        .map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))?;
+    let order = StudyOrder::Propose { points };
+    match study::order(&mut tx, id, &[order], clock::now()).await? {
+        Outcome::Done => {}
+        Outcome::Refused { phase } => {
+            return Err(wire::wrong_phase(phase, "propose", "one that is not over"));
+        }
+        Outcome::Busy { waiting } => return Err(wire::busy(waiting)),
+        // Proposals beyond the study's trials wait.
+        Outcome::TooMany { .. } => unreachable!("only an extension adds trials"),
+        Outcome::NotFound => return Err(wire::missing(id)),
+    }
+    let shown = wire::shown(&mut tx, &caller, id).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok((StatusCode::ACCEPTED, Json(shown)))
+}
+
+fn points(space: &Space, given: Vec<Parameters>) -> Result<Vec<Point>, Vec<FieldError>> {
+    let error = |field: String, value: String, expected: &str| FieldError {
+        field,
+        value,
+        expected: expected.to_owned(),
+    };
+    if !(1..=MOST).contains(&given.len()) {
+        let value = format!("{} trials", given.len());
+        return Err(vec![error("trials".to_owned(), value, "1 to 1000 trials")]);
+    }
+    let mut errors = Vec::new();
+    let mut points = Vec::with_capacity(given.len());
+    for (i, parameters) in given.iter().enumerate() {
+        match space.read(parameters) {
+            Some(point) => points.push(point),
+            None => errors.push(error(
+                format!("trials[{i}].parameters"),
+                serde_json::to_string(parameters).unwrap_or_default(),
+                "a value of its range for each parameter whose condition holds, no others, and no constraint broken",
+            )),
+        }
+    }
+    if errors.is_empty() {
+        Ok(points)
+    } else {
+        Err(errors)
+    }
+}

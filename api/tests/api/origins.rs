@@ -1,0 +1,141 @@
+//! Jobs that begin from other jobs' checkpoints: which may be named, by whom, and that these then stay.
+
+use crate::world::{BLUE, RED, World, document, json_request};
+use axum::http::Method;
+use muster_model::assignment::TaskReport;
+use muster_model::checkpoint::Written;
+use muster_model::id::{JobId, TaskId};
+use muster_store::{assignment, origin, pool};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+
+async fn wrote(world: &World, worker: TaskId, seq: u64, job: JobId, step: u64) {
+    let checkpoint = Written {
+        step,
+        epoch: 0.5,
+        revision: 1,
+        path: format!("{}/{job}/step-{step:010}-r1", world.red),
+        bytes: 3,
+        manifest_sha256: "00".repeat(32),
+        files: vec!["manifest.json".to_owned()],
+        loss: None,
+        accuracy: None,
+    };
+    let report = TaskReport::CheckpointWritten { checkpoint };
+    world.tell(worker, 1, seq, vec![report]).await;
+}
+
+/// A running job with checkpoints of steps 40 and 50.
+async fn parent(world: &World) -> (JobId, TaskId) {
+    let job = world.submit("parent").await;
+    let (worker, _) = world.run(job, 0, 0).await;
+    wrote(world, worker, 0, job, 40).await;
+    wrote(world, worker, 1, job, 50).await;
+    (job, worker)
+}
+
+fn child(from: Value) -> Value {
+    let mut document = document("child");
+    document["from"] = from;
+    document["engine"]["optimizer"]["learning_rate"] = json!(0.01);
+    document
+}
+
+async fn spared(world: &World) -> BTreeSet<u64> {
+    let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
+    let told = assignment::load(&mut tx, world.node, 1000).await;
+    let tasks = told.expect("an assignment").tasks;
+    tasks[0].peers.spared.clone()
+}
+
+async fn generation(world: &World) -> u64 {
+    let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
+    origin::tell(&mut tx).await.expect("told");
+    tx.commit().await.expect("commit");
+    let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
+    let told = assignment::load(&mut tx, world.node, 1000).await;
+    told.expect("an assignment").generation
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_begins_from_the_newest_checkpoint_or_the_one_that_is_named_and_it_stays_meanwhile() {
+    let world = World::new().await;
+    let (job, _) = parent(&world).await;
+    let before = generation(&world).await;
+    assert_eq!(spared(&world).await, BTreeSet::new());
+    let newest = world
+        .post(RED, "/api/v1/jobs", &child(json!({ "job": job })))
+        .await;
+    assert_eq!(newest.status, 201, "{}", newest.text());
+    let newest: Value = newest.json();
+    assert_eq!(newest["spec"]["from"], json!({ "job": job, "step": 50 }));
+    assert_eq!(spared(&world).await, BTreeSet::from([50]));
+    assert!(generation(&world).await > before, "its node is told");
+    assert_eq!(
+        generation(&world).await,
+        generation(&world).await,
+        "and once is enough"
+    );
+
+    let path = format!("/api/v1/jobs/{job}/checkpoints");
+    let list: Value = world.get(RED, &path).await.json();
+    assert_eq!(list["items"][0]["kept"], json!(["newest", "origin"]));
+    assert_eq!(list["items"][1]["kept"], json!(["newest"]));
+
+    let named = child(json!({ "job": job, "step": 40 }));
+    let mut keyed = json_request(Method::POST, RED, "/api/v1/jobs", &named);
+    let key = "k".parse().expect("a header");
+    keyed.headers_mut().insert("idempotency-key", key);
+    let named = world.send(keyed).await;
+    assert_eq!(named.status, 201, "{}", named.text());
+    assert_eq!(spared(&world).await, BTreeSet::from([40, 50]));
+
+    // Who has a checkpoint of its own goes on from that; who has ended begins no more.
+    let id: JobId = newest["id"]
+        .as_str()
+        .expect("an id")
+        .parse()
+        .expect("a UUID");
+    let (worker, _) = world.run(id, 0, 1).await;
+    assert_eq!(spared(&world).await, BTreeSet::from([40, 50]));
+    wrote(&world, worker, 0, id, 55).await;
+    assert_eq!(spared(&world).await, BTreeSet::from([40]));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_begun_from_is_refused_by_its_field() {
+    let world = World::new().await;
+    let (job, _) = parent(&world).await;
+    let other = world.submit("without").await;
+    let mut wider = child(json!({ "job": job }));
+    wider["engine"]["model"]["hidden"] = json!([16]);
+    let mut over = child(json!({ "job": job }));
+    over["stop"] = json!({ "steps": 50 });
+    let nobody = "00000000-0000-0000-0000-0000000000aa";
+    let program = json!({
+        "version": "muster/v1", "name": "program", "command": { "argv": ["true"] }, "from": { "job": job },
+    });
+    for (token, document, field, words) in [
+        (BLUE, child(json!({ "job": job })), "from.job", "yours"),
+        (RED, child(json!({ "job": nobody })), "from.job", "yours"),
+        (
+            RED,
+            child(json!({ "job": job, "step": 45 })),
+            "from.step",
+            "50, 40",
+        ),
+        (RED, child(json!({ "job": other })), "from.step", "none yet"),
+        (RED, wider, "engine.model", "the network"),
+        (RED, over, "stop", "more than 50"),
+        (RED, program, "from", "left out"),
+    ] {
+        for path in ["/api/v1/jobs", "/api/v1/jobs?dry_run=true"] {
+            let refused = world.post(token, path, &document).await;
+            assert_eq!(refused.status, 422, "{field}: {}", refused.text());
+            let errors = refused.problem().errors;
+            assert_eq!(errors[0].field, field);
+            assert!(errors[0].expected.contains(words), "{errors:?}");
+        }
+    }
+    assert_eq!(spared(&world).await, BTreeSet::new());
+}

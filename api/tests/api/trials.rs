@@ -1,0 +1,272 @@
+//! Studies whose trials are there, as the scheduler would have written them: what is told of trials, how many are shown at once, and
+//! orders that fall together with an end or a deletion.
+
+use crate::world::{RED, World, at};
+use muster_model::id::StudyId;
+use muster_model::study::{StudyOrder, TrialPhase};
+use muster_model::view::TrialPoint;
+use muster_store::pool::{self, Transaction};
+use muster_store::study::search::{self, Saved, TrialWrite};
+use muster_store::study::{self, Outcome};
+use muster_store::wake::{self, Channel};
+use serde_json::{Value, json};
+
+/// A study whose trials are trained outside.
+async fn created(world: &World) -> StudyId {
+    let document = json!({
+        "version": "muster/v1", "kind": "study", "name": "outside",
+        "search": {
+            "objectives": [{"metric": "loss", "goal": "minimize"}],
+            "parameters": [{"name": "x", "type": "float", "low": 0.0, "high": 1.0}],
+            "stopper": {"kind": "asha", "min": 1, "eta": 3}, "budget": {"max": 9}, "trials": 1000,
+        },
+    });
+    let made = world.post(RED, "/api/v1/studies", &document).await;
+    let made: Value = made.json();
+    made["id"].as_str().expect("an id").parse().expect("an id")
+}
+
+fn trial(number: u32) -> TrialWrite {
+    TrialWrite {
+        number,
+        job_id: None,
+        state: TrialPhase::Running,
+        parameters: [("x".to_owned(), json!(0.5))].into_iter().collect(),
+        seed: 1,
+        budget: 1,
+        rung: 0,
+        from: None,
+        reports: vec![],
+        rungs: vec![],
+        outcome: None,
+        fed_step: None,
+        end_fed: None,
+        failure: None,
+        open: false,
+    }
+}
+
+/// Writes as the scheduler does.
+async fn written(world: &World, id: StudyId, trials: &[TrialWrite], phase: &'static str) {
+    let mut tx = pool::begin(&world.scheduler).await.expect("begun");
+    let loaded = search::lock(&mut tx, id).await.expect("read");
+    let loaded = loaded.expect("a study");
+    for trial in trials {
+        search::write_trial(&mut tx, id, loaded.tenant_id, trial, at(1))
+            .await
+            .expect("written");
+    }
+    let saved = Saved {
+        phase,
+        cancelled: loaded.cancelled,
+        limit: 1000,
+        seq: loaded.seq,
+        before: loaded.seq,
+        events: vec![],
+        state: None,
+    };
+    search::save(&mut tx, id, loaded.tenant_id, &saved, at(1))
+        .await
+        .expect("saved");
+    tx.commit().await.expect("committed");
+}
+
+async fn as_red(world: &World) -> Transaction {
+    pool::begin_for(&world.app.pool, world.red)
+        .await
+        .expect("begun")
+}
+
+fn place(id: StudyId, rest: &str) -> String {
+    format!("/api/v1/studies/{id}{rest}")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_result_is_told_with_how_far_the_trial_has_come() {
+    let world = World::new().await;
+    let id = created(&world).await;
+    let rung = TrialPoint {
+        step: 1,
+        values: vec![Some(0.5)],
+    };
+    let goes_on = TrialWrite {
+        budget: 3,
+        rung: 1,
+        rungs: vec![rung],
+        ..trial(0)
+    };
+    written(&world, id, &[goes_on], "running").await;
+    let tell = |step: Value, state: &str| {
+        let mut result = json!({"trial": 0, "values": {"loss": 0.4}, "state": state});
+        if !step.is_null() {
+            result["step"] = step;
+        }
+        json!({"results": [result]})
+    };
+    for (step, state, expected) in [
+        (Value::Null, "finished", "such as 3"),
+        (json!(2), "finished", "at least 3"),
+        (Value::Null, "running", "trains on"),
+    ] {
+        let told = tell(step, state);
+        let refused = world.post(RED, &place(id, "/tell"), &told).await;
+        assert_eq!(refused.status, 422, "{told}");
+        let error = refused.problem().errors.remove(0);
+        assert_eq!(error.field, "results[0].step");
+        assert!(error.expected.contains(expected), "{error}");
+    }
+    // The first rung's result, sent again because its answer was lost.
+    for (step, state) in [
+        (json!(1), "finished"),
+        (json!(2), "running"),
+        (json!(3), "finished"),
+        (Value::Null, "failed"),
+    ] {
+        let mut told = tell(step, state);
+        if state == "failed" {
+            told["results"][0]["values"] = json!({});
+        }
+        let taken = world.post(RED, &place(id, "/tell"), &told).await;
+        assert_eq!(taken.status, 202, "{told}: {}", taken.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_study_that_was_told_to_end_is_not_extended_and_two_extensions_are_counted_together() {
+    let world = World::new().await;
+    let id = created(&world).await;
+    written(&world, id, &[], "running").await;
+    let extend = |trials: u32| {
+        let (world, path) = (&world, place(id, "/extend"));
+        async move { world.post(RED, &path, &json!({"trials": trials})).await }
+    };
+    assert_eq!(extend(60_000).await.status, 202);
+    let refused = extend(60_000).await;
+    assert_eq!(refused.status, 422);
+    let error = refused.problem().errors.remove(0);
+    assert_eq!(error.field, "trials");
+    assert!(error.expected.contains("1 to 39000"), "{error}");
+    assert_eq!(extend(0).await.status, 422);
+    // Once more changes nothing.
+    for _ in 0..2 {
+        let path = place(id, "/cancel");
+        assert_eq!(world.post(RED, &path, &json!({})).await.status, 202);
+    }
+    for (verb, body) in [
+        ("extend", json!({"trials": 1})),
+        ("resume", json!({})),
+        ("pause", json!({})),
+    ] {
+        let refused = world
+            .post(RED, &place(id, &format!("/{verb}")), &body)
+            .await;
+        assert_eq!(refused.status, 409, "{verb}");
+        assert!(refused.text().contains("cancelled"), "{}", refused.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_extension_and_a_deletion_never_both_come_about() {
+    let world = World::new().await;
+    let id = created(&world).await;
+    written(&world, id, &[], "finished").await;
+    let mut extends = as_red(&world).await;
+    let more = [StudyOrder::Extend { trials: 1 }];
+    let done = study::order(&mut extends, id, &more, at(2)).await;
+    assert_eq!(done.expect("ordered"), Outcome::Done);
+    // Nobody sees the order yet; the deletion waits for it all the same.
+    let mut deletes = as_red(&world).await;
+    let deleted = tokio::spawn(async move { study::delete(&mut deletes, id, at(3)).await });
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    extends.commit().await.expect("committed");
+    let refused = deleted.await.expect("no panic").expect("read");
+    assert_eq!(refused, Outcome::Busy { waiting: 1 });
+    assert_eq!(world.delete(RED, &place(id, "")).await.status, 429);
+
+    let other = created(&world).await;
+    written(&world, other, &[], "finished").await;
+    let mut deletes = as_red(&world).await;
+    let done = study::delete(&mut deletes, other, at(3)).await;
+    assert_eq!(done.expect("deleted"), Outcome::Done);
+    let mut extends = as_red(&world).await;
+    let extended = tokio::spawn(async move {
+        study::order(
+            &mut extends,
+            other,
+            &[StudyOrder::Extend { trials: 1 }],
+            at(4),
+        )
+        .await
+    });
+    tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    deletes.commit().await.expect("committed");
+    let found = extended.await.expect("no panic").expect("read");
+    assert_eq!(found, Outcome::NotFound);
+    let mut tx = pool::begin(&world.scheduler).await.expect("begun");
+    assert!(search::lock(&mut tx, other).await.expect("read").is_none());
+    assert!(
+        search::take_orders(&mut tx, other)
+            .await
+            .expect("read")
+            .is_empty()
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn large_studies_are_shown_in_parts_and_exported_whole() {
+    const TRIALS: u32 = 450;
+    let world = World::new().await;
+    let id = created(&world).await;
+    let trials: Vec<TrialWrite> = (0..TRIALS).map(trial).collect();
+    written(&world, id, &trials, "running").await;
+    let mut tx = pool::begin(&world.scheduler).await.expect("begun");
+    let front: Vec<u32> = (0..30).collect();
+    search::mark_best(&mut tx, id, &front)
+        .await
+        .expect("marked");
+    tx.commit().await.expect("committed");
+
+    let path = place(id, "/export?format=json");
+    let all: Vec<Value> = world.get(RED, &path).await.json();
+    let numbers: Vec<u64> = all.iter().filter_map(|t| t["number"].as_u64()).collect();
+    assert_eq!(numbers, (0..u64::from(TRIALS)).collect::<Vec<_>>());
+    let text = world.get(RED, &place(id, "/export")).await.text();
+    assert_eq!(text.lines().count(), TRIALS as usize + 1);
+    assert_eq!(text.matches("number,state").count(), 1);
+
+    let length = |page: &Value| page["items"].as_array().map(Vec::len);
+    let path = place(id, "/trials?limit=500");
+    let page: Value = world.get(RED, &path).await.json();
+    assert_eq!(
+        (length(&page), &page["continue"]),
+        (Some(100), &json!("99"))
+    );
+    let path = place(id, "/trials?limit=500&curves=false");
+    let page: Value = world.get(RED, &path).await.json();
+    assert_eq!(length(&page), Some(TRIALS as usize));
+
+    let list: Value = world.get(RED, "/api/v1/studies").await.json();
+    let listed = &list["items"][0];
+    assert_eq!(listed["best"].as_array().map(Vec::len), Some(10));
+    assert_eq!(listed["trials"]["best"], 30);
+    let shown: Value = world.get(RED, &place(id, "")).await.json();
+    assert_eq!(shown["best"].as_array().map(Vec::len), Some(30));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_a_trial_is_given_the_one_that_comes() {
+    let world = World::new().await;
+    let id = created(&world).await;
+    let ask = json!({"count": 1, "wait_s": 20});
+    let path = place(id, "/ask");
+    let (asked, ()) = tokio::join!(world.post(RED, &path, &ask), async {
+        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        written(&world, id, &[trial(0)], "running").await;
+        let mut tx = pool::begin(&world.scheduler).await.expect("begun");
+        wake::send(&mut tx, &[Channel::Events]).await.expect("sent");
+        tx.commit().await.expect("committed");
+    });
+    let asked: Value = asked.json();
+    assert_eq!(asked["trials"][0]["number"], 0);
+    assert_eq!(asked["phase"], "running");
+}

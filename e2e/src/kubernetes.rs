@@ -1,0 +1,583 @@
+//! A real Kubernetes API server with its etcd, on loopback, and kubectl to speak to it: TLS, tokens and RBAC as in earnest, but no nodes
+//! and no controllers of Kubernetes' own. `scripts/ensure-kubernetes` says where the programs come from.
+
+use crate::cluster::{PATIENCE, free_port, program};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::io::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+const STEP: Duration = Duration::from_millis(100);
+/// Who may do everything.
+const ADMIN: &str = "admin-of-the-tests";
+/// The service account of the chart's operator, with nothing but what the chart's role gives it.
+const OPERATOR: &str = "operator-of-the-tests";
+/// Where the chart would be installed.
+const NAMESPACE: &str = "muster";
+
+/// Stopped when it is dropped.
+#[derive(Debug)]
+pub struct Kubernetes {
+    programs: PathBuf,
+    folder: TempDir,
+    etcd_port: u16,
+    peer_port: u16,
+    port: u16,
+    etcd: Option<Child>,
+    server: Option<Child>,
+}
+
+impl Kubernetes {
+    /// Starts both and waits until the server is ready.
+    ///
+    /// # Panics
+    /// When the programs are not there, or do not come up; the logs are printed.
+    pub async fn start() -> Self {
+        let programs = std::env::var_os("MUSTER_KUBERNETES").map(PathBuf::from).expect(
+            "MUSTER_KUBERNETES is not set: it names the folder of kube-apiserver, etcd and kubectl; scripts/ensure-kubernetes builds and prints it",
+        );
+        let folder = tempfile::Builder::new()
+            .prefix("muster-kubernetes-")
+            .tempdir()
+            .expect("a temporary folder");
+        let [etcd_port, peer_port, port] = free_ports();
+        let mut kubernetes = Self {
+            programs,
+            folder,
+            etcd_port,
+            peer_port,
+            port,
+            etcd: None,
+            server: None,
+        };
+        kubernetes.write_keys();
+        kubernetes.start_etcd();
+        kubernetes.start_server().await;
+        kubernetes
+    }
+
+    /// Kills the API server and starts it again, on the same etcd and the same port.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub async fn restart_server(&mut self) {
+        stop(&mut self.server);
+        self.start_server().await;
+    }
+
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// kubectl as an administrator of the cluster.
+    #[must_use]
+    pub fn kubectl(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.programs.join("kubectl"));
+        command
+            .env("KUBECONFIG", self.kubeconfig(self.port, ADMIN))
+            .env("HOME", self.folder())
+            .args(arguments)
+            .stdin(Stdio::null());
+        command
+    }
+
+    /// What kubectl says.
+    ///
+    /// # Panics
+    /// When it fails.
+    #[must_use]
+    pub fn says(&self, arguments: &[&str]) -> String {
+        let output = self.kubectl(arguments).output().expect("kubectl runs");
+        assert!(
+            output.status.success(),
+            "kubectl {arguments:?}: {}",
+            text(&output)
+        );
+        String::from_utf8(output.stdout).expect("UTF-8")
+    }
+
+    /// `kubectl apply` of a document.
+    ///
+    /// # Panics
+    /// When kubectl does not run.
+    #[must_use]
+    pub fn apply(&self, document: &str, arguments: &[&str]) -> Output {
+        let mut child = self
+            .kubectl(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("kubectl runs");
+        let mut input = child.stdin.take().expect("a pipe");
+        input.write_all(document.as_bytes()).expect("kubectl reads");
+        drop(input);
+        child.wait_with_output().expect("kubectl ends")
+    }
+
+    /// Applies what must be taken.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn applied(&self, document: &str) {
+        let output = self.apply(document, &["apply", "-f", "-"]);
+        assert!(output.status.success(), "{}", text(&output));
+    }
+
+    /// Applies what the server's own description of itself does not know, as an old one's does not know CEL.
+    fn applied_unlooked(&self, document: &str) {
+        let output = self.apply(document, &["apply", "--validate=false", "-f", "-"]);
+        assert!(output.status.success(), "{}", text(&output));
+    }
+
+    /// The definitions that the operator prints, and waits until the server knows them.
+    ///
+    /// # Panics
+    /// When they are refused, or not established.
+    pub fn define(&self) {
+        let output = Command::new(program("muster-operator"))
+            .arg("crds")
+            .output()
+            .expect("muster-operator runs");
+        assert!(output.status.success(), "{}", text(&output));
+        self.applied_unlooked(&String::from_utf8(output.stdout).expect("UTF-8"));
+        // Until it has looked at them it has no condition to wait for, and a moment after that it serves them.
+        let mut waited = Duration::ZERO;
+        for kind in ["mj", "mstudy", "mt"] {
+            let is_served = || {
+                let output = self.kubectl(&["get", kind, "--all-namespaces"]).output();
+                output.is_ok_and(|output| output.status.success())
+            };
+            while !is_served() {
+                assert!(waited < PATIENCE, "the server does not serve {kind}");
+                std::thread::sleep(STEP);
+                waited += STEP;
+            }
+        }
+    }
+
+    /// Gives the operator the role that the chart gives it, and no more. Returns what it may: API group, resource, verb.
+    ///
+    /// # Panics
+    /// When the chart cannot be rendered, or its objects are refused.
+    pub fn admit_operator(&self) -> BTreeSet<(String, String, String)> {
+        let helm = std::env::var_os("MUSTER_HELM")
+            .map(PathBuf::from)
+            .expect("MUSTER_HELM is not set: it names the folder that scripts/ensure-helm prints");
+        let chart = concat!(env!("CARGO_MANIFEST_DIR"), "/../charts/muster");
+        self.applied(&format!(
+            "{{apiVersion: v1, kind: Namespace, metadata: {{name: {NAMESPACE}}}}}"
+        ));
+        let output = Command::new(helm.join("bin/helm"))
+            .args(["template", "muster", chart])
+            .args(["--namespace", NAMESPACE, "--set", "operator.enabled=true"])
+            .args(["--show-only", "templates/operator-role.yaml"])
+            .env("HOME", self.folder())
+            .output()
+            .expect("helm runs");
+        assert!(output.status.success(), "{}", text(&output));
+        let objects = String::from_utf8(output.stdout).expect("UTF-8");
+        self.applied(&objects);
+        objects.split("\n---\n").flat_map(allowed).collect()
+    }
+
+    /// Settings to reach the server at this port of loopback as the operator.
+    #[must_use]
+    pub fn operator_config(&self, port: u16) -> PathBuf {
+        self.kubeconfig(port, OPERATOR)
+    }
+
+    /// What the operator has asked for, each once: API group, resource (with its subresource), verb, and whether it was forbidden.
+    ///
+    /// # Panics
+    /// When the server has kept no account of it.
+    #[must_use]
+    pub fn asked(&self) -> BTreeSet<(String, String, String, bool)> {
+        let log = std::fs::read_to_string(self.audit_log()).expect("the server keeps an account");
+        let mut asked = BTreeSet::new();
+        // A killed server may have left half a line.
+        for entry in log
+            .lines()
+            .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        {
+            let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+            let object = &entry["objectRef"];
+            let mut resource = text(&object["resource"]);
+            if let Some(subresource) = object["subresource"].as_str() {
+                resource = format!("{resource}/{subresource}");
+            }
+            let forbidden = entry["responseStatus"]["code"] == 403;
+            asked.insert((
+                text(&object["apiGroup"]),
+                resource,
+                text(&entry["verb"]),
+                forbidden,
+            ));
+        }
+        asked
+    }
+
+    fn audit_log(&self) -> PathBuf {
+        self.folder().join("audit.log")
+    }
+
+    fn kubeconfig(&self, port: u16, token: &str) -> PathBuf {
+        let path = self.folder().join(format!("{token}-{port}.kubeconfig"));
+        let authority = self.folder().join("keys/apiserver.crt");
+        let config = format!(
+            "apiVersion: v1
+kind: Config
+clusters: [{{name: here, cluster: {{server: 'https://127.0.0.1:{port}', certificate-authority: '{}'}}}}]
+users: [{{name: me, user: {{token: {token}}}}}]
+contexts: [{{name: here, context: {{cluster: here, user: me, namespace: default}}}}]
+current-context: here
+",
+            authority.display()
+        );
+        std::fs::write(&path, config).expect("our own folder");
+        path
+    }
+
+    /// The server makes its certificate by itself; what signs the tokens of service accounts it must be given.
+    fn write_keys(&self) {
+        let keys = self.folder().join("keys");
+        std::fs::create_dir(&keys).expect("our own folder");
+        let output = Command::new("openssl")
+            .args([
+                "genpkey",
+                "-algorithm",
+                "RSA",
+                "-pkeyopt",
+                "rsa_keygen_bits:2048",
+                "-out",
+            ])
+            .arg(keys.join("accounts.key"))
+            .output()
+            .expect("openssl runs");
+        assert!(output.status.success(), "{}", text(&output));
+        let account = format!("system:serviceaccount:{NAMESPACE}:muster-operator");
+        let tokens = format!(
+            "{ADMIN},admin,admin,\"system:masters\"\n{OPERATOR},{account},operator,\"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}\"\n"
+        );
+        std::fs::write(self.folder().join("tokens.csv"), tokens).expect("our own folder");
+        let audit = serde_json::json!({
+            "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+            "rules": [{"level": "Metadata", "users": [account]}],
+        });
+        std::fs::write(self.folder().join("audit.yaml"), audit.to_string())
+            .expect("our own folder");
+    }
+
+    fn start_etcd(&mut self) {
+        let clients = format!("http://127.0.0.1:{}", self.etcd_port);
+        // Nobody connects to it; 0 would not do, since it is told to itself.
+        let peers = format!("http://127.0.0.1:{}", self.peer_port);
+        let child = self
+            .daemon("etcd")
+            .arg("--data-dir")
+            .arg(self.folder().join("etcd"))
+            .args([
+                "--listen-client-urls",
+                &clients,
+                "--advertise-client-urls",
+                &clients,
+            ])
+            .args([
+                "--listen-peer-urls",
+                &peers,
+                "--initial-advertise-peer-urls",
+                &peers,
+            ])
+            .args(["--initial-cluster", &format!("default={peers}")])
+            .spawn();
+        self.etcd = Some(child.expect("etcd starts"));
+    }
+
+    async fn start_server(&mut self) {
+        let folder = self.folder();
+        let child = self
+            .daemon("kube-apiserver")
+            .arg(format!(
+                "--etcd-servers=http://127.0.0.1:{}",
+                self.etcd_port
+            ))
+            .arg("--bind-address=127.0.0.1")
+            .arg("--advertise-address=127.0.0.1")
+            .arg("--endpoint-reconciler-type=none")
+            .arg(format!("--secure-port={}", self.port))
+            .arg("--service-cluster-ip-range=10.0.0.0/24")
+            .arg("--authorization-mode=RBAC")
+            .arg("--disable-admission-plugins=ServiceAccount")
+            .arg("--service-account-issuer=https://kubernetes.default.svc")
+            .arg(format!(
+                "--service-account-key-file={}",
+                folder.join("keys/accounts.key").display()
+            ))
+            .arg(format!(
+                "--service-account-signing-key-file={}",
+                folder.join("keys/accounts.key").display()
+            ))
+            .arg(format!(
+                "--token-auth-file={}",
+                folder.join("tokens.csv").display()
+            ))
+            .arg(format!("--cert-dir={}", folder.join("keys").display()))
+            .arg(format!(
+                "--audit-policy-file={}",
+                folder.join("audit.yaml").display()
+            ))
+            .arg(format!("--audit-log-path={}", self.audit_log().display()))
+            .spawn();
+        self.server = Some(child.expect("kube-apiserver starts"));
+        let mut waited = Duration::ZERO;
+        loop {
+            let ready = self.folder().join("keys/apiserver.crt").is_file()
+                && self
+                    .kubectl(&["get", "--raw", "/readyz"])
+                    .output()
+                    .is_ok_and(|output| output.status.success());
+            if ready {
+                return;
+            }
+            let ended = self
+                .server
+                .as_mut()
+                .is_some_and(|server| server.try_wait().is_ok_and(|status| status.is_some()));
+            if ended || waited > PATIENCE {
+                self.print_logs();
+                panic!("the API server did not come up");
+            }
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
+    }
+
+    fn daemon(&self, name: &str) -> Command {
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(self.folder().join(format!("{name}.log")))
+            .expect("a log");
+        let mut command = Command::new(self.programs.join(name));
+        command
+            .current_dir(self.folder())
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("the same log"))
+            .stderr(log);
+        command
+    }
+
+    fn print_logs(&self) {
+        for name in ["etcd", "kube-apiserver"] {
+            print_log(&self.folder().join(format!("{name}.log")));
+        }
+    }
+}
+
+impl Drop for Kubernetes {
+    fn drop(&mut self) {
+        stop(&mut self.server);
+        stop(&mut self.etcd);
+    }
+}
+
+/// `muster-operator run`. Killed when it is dropped.
+#[derive(Debug)]
+pub struct Operator {
+    child: Option<Child>,
+    command: Vec<String>,
+    kubeconfig: PathBuf,
+    log: PathBuf,
+}
+
+impl Operator {
+    /// Starts one that speaks to the API server by `kubeconfig` and to Muster with an administrator's token.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start(kubeconfig: PathBuf, log: PathBuf, muster: &str, token: &str) -> Self {
+        let listen = format!("127.0.0.1:{}", free_port());
+        let arguments = [
+            "run", "--server", muster, "--token", token, "--listen", &listen,
+        ];
+        let mut operator = Self {
+            child: None,
+            command: arguments.map(str::to_owned).to_vec(),
+            kubeconfig,
+            log,
+        };
+        operator.start_again();
+        operator
+    }
+
+    /// SIGKILL, in whatever it was doing.
+    pub fn kill(&mut self) {
+        stop(&mut self.child);
+    }
+
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        self.kill();
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .expect("a log");
+        let child = Command::new(program("muster-operator"))
+            .args(&self.command)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("MUSTER_LOG", "info")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("the same log"))
+            .stderr(log)
+            .spawn()
+            .expect("muster-operator starts");
+        self.child = Some(child);
+    }
+
+    pub fn print_log(&self) {
+        print_log(&self.log);
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A line to the API server that can be cut, and counts the connections that were made through it.
+#[derive(Debug)]
+pub struct Line {
+    pub port: u16,
+    cut: Arc<Notify>,
+    connections: Arc<AtomicU64>,
+}
+
+impl Line {
+    /// # Panics
+    /// When nothing can be listened on.
+    pub async fn to(server: u16) -> Self {
+        let port = free_port();
+        let listener = TcpListener::bind(("127.0.0.1", port))
+            .await
+            .expect("a free port");
+        let cut = Arc::new(Notify::new());
+        let connections = Arc::new(AtomicU64::new(0));
+        tokio::spawn(carry(
+            listener,
+            server,
+            Arc::clone(&cut),
+            Arc::clone(&connections),
+        ));
+        Self {
+            port,
+            cut,
+            connections,
+        }
+    }
+
+    /// Ends every connection that there is.
+    pub fn cut(&self) {
+        self.cut.notify_waiters();
+    }
+
+    #[must_use]
+    pub fn connections(&self) -> u64 {
+        self.connections.load(Ordering::Relaxed)
+    }
+}
+
+async fn carry(listener: TcpListener, server: u16, cut: Arc<Notify>, connections: Arc<AtomicU64>) {
+    while let Ok((mut near, _)) = listener.accept().await {
+        connections.fetch_add(1, Ordering::Relaxed);
+        let cut = Arc::clone(&cut);
+        tokio::spawn(async move {
+            let Ok(mut far) = TcpStream::connect(("127.0.0.1", server)).await else {
+                return;
+            };
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                () = cut.notified() => {}
+            }
+        });
+    }
+}
+
+/// What the rules of a role allow, if the document is one.
+fn allowed(document: &str) -> Vec<(String, String, String)> {
+    let role: Value = serde_norway::from_str(document).expect("YAML");
+    let list = |value: &Value| -> Vec<String> {
+        let items = value.as_array().into_iter().flatten();
+        items
+            .filter_map(|item| item.as_str().map(str::to_owned))
+            .collect()
+    };
+    let mut allowed = Vec::new();
+    for rule in role["rules"].as_array().into_iter().flatten() {
+        for group in list(&rule["apiGroups"]) {
+            for resource in list(&rule["resources"]) {
+                for verb in list(&rule["verbs"]) {
+                    allowed.push((group.clone(), resource.clone(), verb));
+                }
+            }
+        }
+    }
+    allowed
+}
+
+/// What a program has said, all of it.
+#[must_use]
+pub fn text(output: &Output) -> String {
+    format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    )
+}
+
+fn print_log(path: &Path) {
+    let text = std::fs::read_to_string(path).unwrap_or_default();
+    let lines: Vec<_> = text.lines().collect();
+    eprintln!(
+        "==> {} <==\n{}",
+        path.display(),
+        lines[lines.len().saturating_sub(40)..].join("\n")
+    );
+}
+
+/// No two alike, though nobody listens on them yet.
+fn free_ports<const N: usize>() -> [u16; N] {
+    let mut held = Vec::new();
+    std::array::from_fn(|_| {
+        let port = free_port();
+        held.push(std::net::TcpListener::bind(("127.0.0.1", port)).expect("it is free"));
+        port
+    })
+}
+
+/// SIGKILL, and waits until it is gone.
+fn stop(child: &mut Option<Child>) {
+    if let Some(mut child) = child.take() {
+        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::KILL);
+        }
+        let _ = child.wait();
+    }
+}

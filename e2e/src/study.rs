@@ -1,0 +1,70 @@
+//! What stories of studies have in common: creating one, waiting for its end, and what of its trials must not depend on anything that
+//! happened to the cluster meanwhile.
+
+use crate::cluster::Cluster;
+use muster_model::id::StudyId;
+use muster_model::study::StudyPhase;
+use muster_model::view::{StudyView, TrialView};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Creates a study whose document is right.
+///
+/// # Panics
+/// When it is not.
+pub async fn created(cluster: &Cluster, document: &Value) -> StudyId {
+    let study = cluster.client().create_study(document, None).await;
+    study.expect("the document is right").id
+}
+
+/// All trials with their curves.
+///
+/// # Panics
+/// When the cluster does not answer.
+pub async fn trials(cluster: &Cluster, id: StudyId) -> Vec<TrialView> {
+    cluster.client().trials(id, true).await.expect("trials")
+}
+
+/// Waits for the study's end, and does something to the cluster at each look.
+///
+/// # Panics
+/// When it has not finished in that time.
+pub async fn finished(
+    cluster: &Cluster,
+    id: StudyId,
+    patience: Duration,
+    mut meanwhile: impl FnMut(),
+) -> StudyView {
+    let mut waited = Duration::ZERO;
+    loop {
+        let study = cluster.client().study(id).await.expect("the study");
+        if study.phase == StudyPhase::Finished {
+            return study;
+        }
+        assert!(waited <= patience, "the study has not finished: {study:#?}");
+        meanwhile();
+        tokio::time::sleep(LOOK).await;
+        waited += LOOK;
+    }
+}
+
+/// What must not depend on when anybody died.
+#[must_use]
+pub fn sequence(trials: &[TrialView]) -> Vec<Value> {
+    let facts = trials.iter().map(|trial| {
+        json!([
+            trial.number,
+            trial.state,
+            trial.parameters,
+            trial.seed,
+            trial.budget,
+            trial.rung,
+            trial.from,
+            trial.rungs,
+            trial.best
+        ])
+    });
+    facts.collect()
+}

@@ -1,0 +1,196 @@
+//! The custom resources in a real API server: they are known, explained, shown, and what is wrong with an object is said by its field when
+//! it is applied. Nothing of Muster runs beside it.
+
+use muster_e2e::kubernetes::{Kubernetes, text};
+use std::fmt::Write as _;
+
+/// An object that is right.
+const RIGHT: &str = "
+apiVersion: muster.dev/v1alpha1
+kind: TrainingJob
+metadata: { name: right }
+spec:
+  engine:
+    model: { kind: cnn, channels: [16, 32], dense: [64] }
+    dataset: { name: fashion-mnist, train_limit: 12800 }
+    optimizer: { kind: adam, learning_rate: 0.001 }
+    batch: 128
+  scale: { workers: { min: 1, max: 2 } }
+  checkpoint: { every_steps: 50, keep: 3 }
+  stop: { steps: 400 }
+";
+
+/// Path of a field, a value that it must not have, and what kubectl must say of it besides the path.
+const WRONG: [(&str, &str, &str); 32] = [
+    ("spec", "{}", "oneOf"),
+    ("spec.command", "{ argv: [true] }", "argv"),
+    (
+        "spec.command",
+        "{ argv: ['true'] }",
+        r#""spec" must validate one"#,
+    ),
+    ("spec.engine", "{}", "batch"),
+    ("spec.engine.batch", "0", "1"),
+    ("spec.engine.batch", "65537", "65536"),
+    ("spec.engine.batch", "many", "integer"),
+    ("spec.engine.batch", "1.5", "integer"),
+    ("spec.engine.accumulate", "0", "1"),
+    ("spec.engine.clip_norm", "0", "0"),
+    ("spec.engine.model.kind", "perceptron", "mlp"),
+    ("spec.engine.model", "{ kind: mlp }", "hidden"),
+    (
+        "spec.engine.model",
+        "{ kind: mlp, hidden: [8], depth: 18 }",
+        "oneOf",
+    ),
+    ("spec.engine.model.depth", "18", "oneOf"),
+    ("spec.engine.model.channels", "16", "array"),
+    ("spec.engine.dataset", "{}", "oneOf"),
+    ("spec.engine.dataset.name", "imagenet", "mnist"),
+    ("spec.engine.optimizer.kind", "newton", "adam"),
+    ("spec.engine.optimizer", "{ kind: sgd }", "learning_rate"),
+    ("spec.engine.seed", "-1", "0"),
+    ("spec.scale.workers", "{ min: 1 }", "max"),
+    ("spec.scale.workers.max", "1025", "1024"),
+    ("spec.resources.worker.gpus", "17", "16"),
+    ("spec.resources.worker.memory_bytes", "1024", "67108864"),
+    ("spec.resources.worker.cpu_milli", "256001", "256000"),
+    ("spec.checkpoint.keep", "0", "1"),
+    ("spec.checkpoint.every_minutes", "0", "0"),
+    ("spec.stop.steps", "0", "1"),
+    ("spec.priority", "101", "100"),
+    ("spec.retries", "101", "100"),
+    ("spec.suspend", "please", "boolean"),
+    ("spec.exchange.topology", "ring", "all_reduce"),
+];
+
+#[tokio::test]
+async fn the_server_knows_shows_and_explains_the_objects_and_refuses_wrong_ones_by_field() {
+    let kubernetes = Kubernetes::start().await;
+    kubernetes.define();
+    for kind in ["trainingjobs", "studies", "tenants"] {
+        let conditions = kubernetes.says(&[
+            "get",
+            "crd",
+            &format!("{kind}.muster.dev"),
+            "-o",
+            "jsonpath={range .status.conditions[*]}{.type}={.status} {.reason};{end}",
+        ]);
+        assert!(conditions.contains("Established=True"), "{conditions}");
+        assert!(
+            !conditions.contains("NonStructuralSchema=True"),
+            "{conditions}"
+        );
+    }
+    is_explained(&kubernetes);
+    is_shown(&kubernetes);
+    let mut missed = String::new();
+    for (path, value, said) in WRONG {
+        let document = with(path, value);
+        let output = kubernetes.apply(&document, &["apply", "-f", "-"]);
+        let words = text(&output);
+        if output.status.success() || !is_named(&words, path, said) {
+            writeln!(missed, "{path}: {value}: {words}").expect("a string takes all");
+        }
+    }
+    assert!(missed.is_empty(), "{missed}");
+    is_unknown(&kubernetes);
+    let left = kubernetes.says(&["get", "mj", "-o", "name"]);
+    assert_eq!(
+        left, "trainingjob.muster.dev/right\n",
+        "nothing wrong was kept"
+    );
+}
+
+/// A rule over several fields names the field that they belong to.
+fn is_named(words: &str, path: &str, said: &str) -> bool {
+    let parent = path.rsplit_once('.').map_or(path, |(parent, _)| parent);
+    let field = if said == "oneOf" { parent } else { path };
+    words.contains(said) && (said.contains("spec") || words.contains(field))
+}
+
+/// A field that nobody knows, with the object's other fields right.
+fn is_unknown(kubernetes: &Kubernetes) {
+    for (path, value) in [
+        ("spec.epochs", "3"),
+        ("spec.engine.bacth", "3"),
+        ("spec.scale.workers.maximum", "3"),
+    ] {
+        let output = kubernetes.apply(&with(path, value), &["apply", "-f", "-"]);
+        let words = text(&output);
+        let field = path.rsplit('.').next().expect("a field");
+        assert!(
+            !output.status.success() && words.contains(field),
+            "{path}: {words}"
+        );
+    }
+}
+
+fn is_explained(kubernetes: &Kubernetes) {
+    // The server writes its own description anew a while after it serves a kind.
+    let is_told = || {
+        let output = kubernetes.kubectl(&["explain", "mj.spec"]).output();
+        output.is_ok_and(|output| output.status.success())
+    };
+    for _ in 0..300 {
+        if is_told() {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(200));
+    }
+    let words = kubernetes.says(&["explain", "mj.spec.engine.batch"]);
+    assert!(
+        words.contains("Examples per step over all workers together"),
+        "{words}"
+    );
+    let words = kubernetes.says(&["explain", "studies.spec.search.trials"]);
+    assert!(words.contains("1 to 100,000"), "{words}");
+    let words = kubernetes.says(&["explain", "tenants.spec.quota.gpus"]);
+    assert!(words.contains("GPUs"), "{words}");
+    let words = kubernetes.says(&["explain", "--recursive", "mj"]);
+    for field in [
+        "conditions",
+        "position",
+        "suspend",
+        "learning_rate",
+        "ps_shards",
+    ] {
+        assert!(words.contains(field), "{field} is not in {words}");
+    }
+}
+
+fn is_shown(kubernetes: &Kubernetes) {
+    kubernetes.applied(RIGHT);
+    let table = kubernetes.says(&["get", "mj"]);
+    let head = table.lines().next().expect("a head");
+    let columns: Vec<&str> = head.split_whitespace().collect();
+    let expected = [
+        "NAME", "PHASE", "QUEUE", "POS", "WORKERS", "PS", "PROGRESS", "ETA", "AGE",
+    ];
+    assert_eq!(columns, expected);
+    let wide = kubernetes.says(&["get", "mj", "-o", "wide"]);
+    assert!(
+        wide.lines()
+            .next()
+            .is_some_and(|head| head.contains("REASON")),
+        "{wide}"
+    );
+    let all = kubernetes.says(&["get", "muster"]);
+    assert!(all.contains("right"), "the category: {all}");
+}
+
+/// The right object with another value at a path.
+fn with(path: &str, value: &str) -> String {
+    let mut object: serde_json::Value = serde_norway::from_str(RIGHT).expect("YAML");
+    object["metadata"]["name"] = "wrong".into();
+    let mut at = &mut object;
+    for field in path.split('.') {
+        at = at
+            .as_object_mut()
+            .expect("an object")
+            .entry(field)
+            .or_insert_with(|| serde_json::json!({}));
+    }
+    *at = serde_norway::from_str(value).expect("YAML");
+    serde_norway::to_string(&object).expect("YAML")
+}

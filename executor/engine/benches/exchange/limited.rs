@@ -1,0 +1,259 @@
+//! Training steps over wires of a limited rate: at once, in parts as they become ready, in parts by need.
+//!
+//! Loopback has no bottleneck, so each worker's connection goes through a relay that lets so many bytes a second pass, each way, and
+//! holds no more than a tenth of a megabyte of what waits, as a network card would.
+
+use super::{SECRET, median, sgd, start_exchange};
+use muster_engine::assign::Piece;
+use muster_engine::checkpoint::Contents;
+use muster_engine::document;
+use muster_engine::model::{Batch, InputShape, Network, Workspace, zoo};
+use muster_engine::parts::Order;
+use muster_engine::shard::{Exchange, Recipe};
+use muster_engine::wire::hello::{Guest, Hello, StepStats};
+use muster_engine::worker::{Address, Fetch, Pass, Ready, Reply, Shards, first_view};
+use muster_model::id::{JobId, TaskId};
+use muster_model::spec::Consistency;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::thread;
+use std::time::{Duration, Instant};
+use uuid::Uuid;
+
+const WORKERS: usize = 2;
+/// Of each worker.
+const EXAMPLES: usize = 128;
+const ROUNDS: usize = 14;
+/// Bytes a second, each way, of each worker; the last is loopback itself.
+const RATES: [f64; 4] = [50e6, 100e6, 200e6, f64::INFINITY];
+const INPUT: InputShape = InputShape {
+    height: 28,
+    width: 28,
+    channels: 1,
+};
+
+/// A row per rate: milliseconds a step, and what parts gain.
+pub fn rows() -> Vec<String> {
+    RATES.into_iter().map(row).collect()
+}
+
+fn row(rate: f64) -> String {
+    let ways = [None, Some(Order::AsReady), Some(Order::ByNeed)];
+    let mut jobs: Vec<Vec<Worker>> = ways.iter().map(|way| start(*way, rate)).collect();
+    let mut seconds: Vec<Vec<f64>> = vec![Vec::new(); jobs.len()];
+    for round in 0..ROUNDS {
+        for (job, seconds) in jobs.iter_mut().zip(&mut seconds) {
+            let began = Instant::now();
+            thread::scope(|scope| {
+                job.iter_mut()
+                    .for_each(|worker| drop(scope.spawn(|| worker.step())));
+            });
+            if round >= 3 {
+                seconds.push(began.elapsed().as_secs_f64());
+            }
+        }
+    }
+    let models: Vec<&[f32]> = jobs
+        .iter()
+        .map(|job| job[0].pass.parameters.as_slice())
+        .collect();
+    assert!(
+        models.iter().all(|model| *model == models[0]),
+        "the same model to the bit"
+    );
+    let [whole, ready, need] = [0, 1, 2].map(|way| median(seconds[way].clone()) * 1e3);
+    format!(
+        "{:>10.0} {whole:>10.1} {ready:>10.1} {need:>10.1} {:>12.2} {:>12.2}",
+        rate / 1e6,
+        whole / need,
+        ready / need
+    )
+}
+
+/// Both workers of a job with one shard, each over a wire of its own.
+fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
+    let network = zoo::mlp(INPUT, &[1024, 1024, 1024], 10).expect("a network");
+    let size = network.parameter_count();
+    let number = |number: usize| TaskId(Uuid::from_u128(number as u128));
+    let recipe = Recipe::weights(document::constant(&sgd()), size, 1);
+    let batch = (WORKERS * EXAMPLES) as u32;
+    let exchange = Exchange::new(number(10), recipe, Consistency::default(), batch);
+    let exchange = exchange.sending(way.unwrap_or_default());
+    let address = start_exchange(number(10), exchange);
+    let mut joined: Vec<(Shards, Vec<Address>)> = (0..WORKERS)
+        .map(|rank| {
+            let reached = match rate.is_finite() {
+                true => relay(&address, rate),
+                false => address.clone(),
+            };
+            let addresses = vec![(number(10), reached)];
+            let hello = Hello {
+                job_id: JobId(Uuid::nil()),
+                secret: SECRET.to_owned(),
+                task_id: number(rank),
+                guest: match rank {
+                    0 => Guest::Chief,
+                    _ => Guest::Worker,
+                },
+                to: None,
+            };
+            let shards = Shards::join(&addresses, size, &hello).expect("a shard");
+            (shards.in_parts(way), addresses)
+        })
+        .collect();
+    let blocks: Vec<Piece> = network
+        .blocks()
+        .iter()
+        .map(|block| Piece {
+            offset: block.offset,
+            len: block.len,
+        })
+        .collect();
+    let parameters = network.init(1);
+    let contents = Contents {
+        parameters: parameters.clone(),
+        ..Contents::default()
+    };
+    let members = (0..WORKERS).map(number).collect();
+    let view = first_view(1, members, &joined[0].1, &blocks);
+    joined[0].0.begin(view, 0, 0, &contents).expect("content");
+    let mut own = vec![0.0; size];
+    let pulled = joined[1].0.pull(&mut own, &|| true);
+    assert!(matches!(pulled, Ok(Reply::Parameters { .. })));
+    joined[1].0.follow().expect("a view");
+    let worker = |(rank, (shards, _)): (usize, (Shards, _))| Worker {
+        shards,
+        step: 0,
+        pass: Passes::new(network.clone(), rank, parameters.clone()),
+    };
+    joined.into_iter().enumerate().map(worker).collect()
+}
+
+struct Worker {
+    shards: Shards,
+    step: u64,
+    pass: Passes,
+}
+
+impl Worker {
+    fn step(&mut self) {
+        let pass = &mut self.pass;
+        let reply = match self.shards.goes_in_parts() {
+            true => self.shards.exchange(self.step, pass, &|| true),
+            false => {
+                let stats = pass.compute(&mut |_, _| {});
+                let (gradients, parameters) = (&pass.gradients, &mut pass.parameters);
+                self.shards
+                    .push_pull(self.step, stats, gradients, parameters, &|| true)
+            }
+        };
+        assert!(matches!(reply, Ok(Reply::Parameters { .. })));
+        self.step += 1;
+    }
+}
+
+/// The same examples in each step: what is learnt does not matter here.
+struct Passes {
+    network: Network,
+    workspace: Workspace,
+    images: Vec<f32>,
+    labels: Vec<u32>,
+    gradients: Vec<f32>,
+    parameters: Vec<f32>,
+    is_begun: bool,
+}
+
+impl Passes {
+    fn new(network: Network, rank: usize, parameters: Vec<f32>) -> Self {
+        let noise = |i: usize| ((i * 7_919 + rank * 31) % 2_003) as f32 / 1_001.5 - 1.0;
+        Self {
+            workspace: network.workspace(EXAMPLES, 1),
+            images: (0..EXAMPLES * INPUT.len()).map(noise).collect(),
+            labels: (0..EXAMPLES as u32).map(|i| i % 10).collect(),
+            gradients: vec![0.0; parameters.len()],
+            parameters,
+            network,
+            is_begun: false,
+        }
+    }
+}
+
+impl Pass for Passes {
+    fn compute(&mut self, ready: Ready<'_>) -> StepStats {
+        self.network.loss_and_grad_after(
+            std::mem::take(&mut self.is_begun),
+            &mut self.workspace,
+            &self.parameters,
+            &Batch::classes(&self.images, &self.labels),
+            &mut self.gradients,
+            ready,
+        );
+        StepStats {
+            examples: EXAMPLES as u64,
+            ..StepStats::default()
+        }
+    }
+
+    fn go_ahead(&mut self, fetch: Fetch<'_>) {
+        self.is_begun = self.network.begin_fetching(
+            &mut self.workspace,
+            &mut self.parameters,
+            &Batch::classes(&self.images, &self.labels),
+            fetch,
+        );
+    }
+
+    fn parameters(&mut self) -> &mut [f32] {
+        &mut self.parameters
+    }
+}
+
+/// Where one guest reaches `target` over a wire of so many bytes a second, each way.
+fn relay(target: &str, rate: f64) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("its address").to_string();
+    let small = |stream: &TcpStream| {
+        let socket = socket2::SockRef::from(stream);
+        socket
+            .set_recv_buffer_size(64 << 10)
+            .expect("a small buffer");
+        socket
+            .set_send_buffer_size(64 << 10)
+            .expect("a small buffer");
+        stream.set_nodelay(true).expect("no delay");
+    };
+    // What is accepted has the listener's buffer.
+    socket2::SockRef::from(&listener)
+        .set_recv_buffer_size(64 << 10)
+        .expect("a small buffer");
+    let target = target.to_owned();
+    thread::spawn(move || {
+        let (guest, _) = listener.accept().expect("a guest");
+        let host = TcpStream::connect(target).expect("the target");
+        [&guest, &host].into_iter().for_each(small);
+        let back = (
+            host.try_clone().expect("a handle"),
+            guest.try_clone().expect("a handle"),
+        );
+        thread::spawn(move || pass(back.0, back.1, rate));
+        pass(guest, host, rate);
+    });
+    address
+}
+
+/// A token bucket that holds a millisecond's worth.
+fn pass(mut from: TcpStream, mut to: TcpStream, rate: f64) {
+    let mut bytes = vec![0; 16 << 10];
+    let mut free_at = Instant::now();
+    while let Ok(count @ 1..) = from.read(&mut bytes) {
+        let now = Instant::now();
+        free_at = free_at.max(now - Duration::from_millis(1))
+            + Duration::from_secs_f64(count as f64 / rate);
+        if let Some(wait) = free_at.checked_duration_since(now) {
+            thread::sleep(wait);
+        }
+        if to.write_all(&bytes[..count]).is_err() {
+            return;
+        }
+    }
+}

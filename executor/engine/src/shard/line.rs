@@ -1,0 +1,190 @@
+//! A worker's connection: what each of its frames asks of the exchange, and what is answered.
+
+use super::exchange::Exchange;
+use super::frames::{
+    receive_held, receive_init, receive_part, receive_push, receive_rest, reply, reply_after_parts,
+    send_json,
+};
+use super::outbox::Outbox;
+use super::room::{Broken, Room};
+use super::words::{Answer, Seat};
+use crate::wire::hello::{decode_task, decode_u64};
+use crate::wire::{Connection, Header, Kind, WireError};
+use std::sync::{Arc, MutexGuard};
+
+/// How one worker's connection stands.
+#[derive(Default)]
+struct Line {
+    /// Of a push at once, until the next one.
+    buffer: Vec<f32>,
+    codes: Vec<u8>,
+    /// The chief's push whose answer waits for its decision.
+    owed: Option<u64>,
+    /// Once a part has come.
+    outbox: Option<Arc<Outbox>>,
+    /// Whether the newest push came in parts, and so its answer goes in parts.
+    in_parts: bool,
+}
+
+impl Line {
+    fn outbox(
+        &mut self,
+        connection: &Connection,
+        exchange: &Exchange,
+    ) -> Result<Arc<Outbox>, WireError> {
+        if let Some(outbox) = &self.outbox {
+            return Ok(Arc::clone(outbox));
+        }
+        let outbox = Outbox::of(connection, exchange.order, &exchange.spares)?;
+        Ok(Arc::clone(self.outbox.insert(outbox)))
+    }
+
+    /// Nobody else sends while the guard lives.
+    fn floor(&self) -> Option<MutexGuard<'_, ()>> {
+        self.outbox.as_deref().map(Outbox::floor)
+    }
+
+    /// What the push of `clock` comes to.
+    fn answer(
+        &mut self,
+        connection: &mut Connection,
+        exchange: &Exchange,
+        answer: Answer,
+        clock: u64,
+    ) -> Result<(), Broken> {
+        self.owed = matches!(answer, Answer::Gone { .. }).then_some(clock);
+        self.buffer = match &self.outbox {
+            Some(outbox) if self.in_parts => {
+                reply_after_parts(connection, exchange, answer, outbox)?
+            }
+            _ => reply(connection, exchange, answer)?,
+        };
+        Ok(())
+    }
+}
+
+impl Room {
+    /// Serves one worker until it says goodbye.
+    pub(super) fn attend(
+        self: &Arc<Self>,
+        connection: &mut Connection,
+        exchange: &Arc<Exchange>,
+        seat: Seat,
+    ) -> Result<(), Broken> {
+        let mut line = Line::default();
+        let attended = self.attend_on(&mut line, connection, exchange, seat);
+        if let Some(outbox) = &line.outbox {
+            outbox.close();
+            if matches!(attended, Err(Broken::Refused(_))) {
+                // The reason is not to be said in the middle of a frame.
+                drop(outbox.floor());
+            }
+        }
+        attended
+    }
+
+    fn attend_on(
+        self: &Arc<Self>,
+        line: &mut Line,
+        connection: &mut Connection,
+        exchange: &Arc<Exchange>,
+        seat: Seat,
+    ) -> Result<(), Broken> {
+        loop {
+            let header = connection.receive()?;
+            match header.kind {
+                Kind::Push | Kind::Codes => {
+                    line.in_parts = false;
+                    let (buffer, codes) = (std::mem::take(&mut line.buffer), &mut line.codes);
+                    let answer = match receive_push(connection, exchange, header, buffer, codes)? {
+                        Some((view, push)) => exchange.push(seat, view, header.clock, push)?,
+                        None => exchange.missed(seat, header.clock),
+                    };
+                    line.answer(connection, exchange, answer, header.clock)?;
+                }
+                Kind::Part if exchange.takes_parts() => {
+                    let outbox = line.outbox(connection, exchange)?;
+                    receive_part(connection, exchange, header, seat, &outbox)?;
+                }
+                Kind::Rest if exchange.takes_parts() => {
+                    let outbox = line.outbox(connection, exchange)?;
+                    line.in_parts = true;
+                    let answer = receive_rest(connection, exchange, header, seat, &outbox)?;
+                    line.answer(connection, exchange, answer, header.clock)?;
+                }
+                Kind::Pull => {
+                    let answer = exchange.pull(seat, header.clock)?;
+                    line.in_parts = false;
+                    let buffer = {
+                        let _floor = line.floor();
+                        reply(connection, exchange, answer)?
+                    };
+                    line.buffer = buffer;
+                }
+                Kind::Clip => {
+                    let factor = decode_u64(&connection.receive_meta(header)?)?;
+                    exchange.clip(seat, header.clock, f64::from_bits(factor) as f32)?;
+                    let answer = exchange.resume(seat, header.clock);
+                    line.answer(connection, exchange, answer, header.clock)?;
+                }
+                Kind::Change => {
+                    self.receive_change(connection, exchange, header, seat)?;
+                    // Otherwise the chief asks under the new view.
+                    if let Some(clock) = line.owed.take().filter(|_| exchange.is_bsp()) {
+                        let answer = exchange.resume(seat, clock);
+                        line.answer(connection, exchange, answer, clock)?;
+                    }
+                }
+                Kind::Resume => {
+                    let clock = line.owed.take();
+                    let clock = clock.ok_or(WireError::Unexpected { got: header.kind })?;
+                    let answer = exchange.resume(seat, clock);
+                    line.answer(connection, exchange, answer, clock)?;
+                }
+                Kind::Goodbye => return Ok(()),
+                _ => {
+                    let _floor = line.floor();
+                    self.hear_word(connection, exchange, header, seat)?;
+                }
+            }
+        }
+    }
+
+    /// What a worker, most often the chief, says or asks beside steps.
+    fn hear_word(
+        self: &Arc<Self>,
+        connection: &mut Connection,
+        exchange: &Arc<Exchange>,
+        header: Header,
+        seat: Seat,
+    ) -> Result<(), Broken> {
+        match header.kind {
+            Kind::Keep => exchange.keep(seat, header.clock)?,
+            Kind::Held => receive_held(connection, exchange, header, seat)?,
+            Kind::Fetch => {
+                let of = decode_task(&connection.receive_meta(header)?)?;
+                let values = exchange.fetch(seat, of)?;
+                connection.send(Kind::Held, 0, &[], &[&values])?;
+            }
+            Kind::Init => receive_init(connection, exchange, header, seat)?,
+            Kind::Adopt => self.receive_adoption(connection, exchange, header, seat)?,
+            Kind::Ask => {
+                let guests = exchange.guests(seat)?;
+                send_json(connection, Kind::Guests, 0, &guests)?;
+            }
+            Kind::Tally => {
+                let tally = exchange.tally(seat)?;
+                send_json(connection, Kind::Tally, 0, &tally)?;
+            }
+            Kind::Snapshot => exchange.snapshot(seat, |version, updates, tensors| {
+                let (updates, parts) = (updates.to_le_bytes(), tensors.parts());
+                connection
+                    .send(Kind::SnapshotData, version, &updates, &parts)
+                    .map_err(Broken::from)
+            })?,
+            Kind::Done => exchange.finish(seat)?,
+            got => return Err(WireError::Unexpected { got }.into()),
+        }
+        Ok(())
+    }
+}

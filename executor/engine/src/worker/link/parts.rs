@@ -1,0 +1,158 @@
+//! A step's gradients to one shard in parts, and the parameters back in parts, both at the same time.
+
+use super::{Link, Patience, Reply, Told};
+use crate::parts::{self, Queue};
+use crate::wire::hello::{AnswerHead, PartHead, PushHead};
+use crate::wire::{Connection, Header, Kind, WireError};
+use std::sync::{Mutex, OnceLock};
+
+/// What waits for the wire in the system at most: a part that is more urgent has to wait for no more than this.
+const UNSENT: u32 = 128 << 10;
+
+/// Part buffers that nobody needs at the moment.
+#[derive(Debug, Default)]
+pub(in crate::worker) struct Spares(Mutex<Vec<Vec<f32>>>);
+
+impl Spares {
+    pub fn take(&self) -> Vec<f32> {
+        let spare = self.0.lock().expect("nobody panics with it").pop();
+        spare.unwrap_or_default()
+    }
+
+    pub fn give(&self, spare: Vec<f32>) {
+        self.0.lock().expect("nobody panics with it").push(spare);
+    }
+}
+
+/// What goes to one shard.
+pub(in crate::worker) struct Outgoing<'a> {
+    pub clock: u64,
+    pub view: u64,
+    pub queue: &'a Queue<Vec<f32>>,
+    /// Known once the queue is closed.
+    pub rest: &'a OnceLock<PushHead>,
+    pub spares: &'a Spares,
+}
+
+impl Outgoing<'_> {
+    /// Sends what the queue gives until it is closed, then the rest.
+    ///
+    /// # Errors
+    /// [`WireError`]; whoever reads the connection finds out what it means.
+    pub fn send(&self, shard: usize, connection: &mut Connection) -> Result<(), WireError> {
+        while let Some((part, numbers)) = self.queue.take() {
+            let head = PartHead {
+                view: self.view,
+                part: part as u64,
+            };
+            connection.send(Kind::Part, self.clock, &head.encode(), &[&numbers])?;
+            self.spares.give(numbers);
+        }
+        match self.rest.get() {
+            Some(head) => {
+                let head = head.to_shard(shard).encode();
+                connection.send(Kind::Rest, self.clock, &head, &[])
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+impl Link {
+    /// The connection once more, for a thread that pushes while this one receives.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(in crate::worker) fn speaker(&mut self) -> Result<Connection, WireError> {
+        self.is_pushed_to = true;
+        if let Some(speaker) = self.speaker.take() {
+            return Ok(speaker);
+        }
+        self.connection.limit_unsent(UNSENT)?;
+        self.connection.twin()
+    }
+
+    /// It sends no more for now.
+    pub(in crate::worker) fn keep_speaker(&mut self, speaker: Connection) {
+        self.speaker = Some(speaker);
+    }
+
+    /// Waits for the answer of a push in parts to a shard that holds so many `numbers`; `arrives` is given each part of the parameters.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(in crate::worker) fn hear_parts(
+        &mut self,
+        numbers: usize,
+        spares: &Spares,
+        patience: Patience<'_>,
+        arrives: &mut dyn FnMut(usize, Vec<f32>),
+    ) -> Result<Told, WireError> {
+        let mut view = None;
+        loop {
+            if !self.wait(patience)? {
+                return Ok(Reply::GaveUp.into());
+            }
+            let header = self.connection.receive()?;
+            match header.kind {
+                Kind::Part => {
+                    let (part, got) = self.part(header, numbers, spares)?;
+                    arrives(part, got);
+                }
+                Kind::View => view = Some(self.json(header, "view")?),
+                Kind::Rest => {
+                    let head = AnswerHead::decode(&self.connection.receive_meta(header)?)?;
+                    let reply = Reply::Parameters {
+                        clock: header.clock,
+                        stats: head.stats,
+                    };
+                    return Ok(Told {
+                        view,
+                        slowest: head.slowest,
+                        noise: head.noise,
+                        ..Told::from(reply)
+                    });
+                }
+                _ => {
+                    let told = self.understand(header, &mut [])?;
+                    let view = view.or(told.view);
+                    return Ok(Told { view, ..told });
+                }
+            }
+        }
+    }
+
+    fn part(
+        &mut self,
+        header: Header,
+        numbers: usize,
+        spares: &Spares,
+    ) -> Result<(usize, Vec<f32>), WireError> {
+        let head = PartHead::decode(&self.connection.receive_meta(header)?)?;
+        let part = usize::try_from(head.part)
+            .ok()
+            .filter(|&part| part < parts::count(numbers))
+            .ok_or(WireError::Malformed("number of a part"))?;
+        let mut got = spares.take();
+        got.resize(parts::range(part, numbers).len(), 0.0);
+        self.connection.receive_payload(header, &mut [&mut got])?;
+        Ok((part, got))
+    }
+
+    /// The next header that is not a part of a step which comes to nothing.
+    ///
+    /// # Errors
+    /// [`WireError`].
+    pub(super) fn receive_past_parts(&mut self) -> Result<Header, WireError> {
+        loop {
+            let header = self.connection.receive()?;
+            if header.kind != Kind::Part {
+                return Ok(header);
+            }
+            self.connection.receive_meta(header)?;
+            let limit = size_of::<f32>() * parts::PART;
+            self.connection
+                .receive_bytes(header, limit, &mut self.codes)?;
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! Beginning from another job's checkpoint: parameters, optimizer state and counts are taken over, and trained on by this job's document.
+//!
+//! What may differ is everything that a state does not depend on: rates, schedule, seed, dropout, the batch, the exchange. The
+//! optimizer's values are taken by name, so that one with momentum may begin from one without.
+
+use super::error::WorkerError;
+use super::model::Model;
+use super::resume::{Start, has_blocks};
+use crate::checkpoint::{Contents, Curve, Depot, Found, Manifest};
+use crate::document;
+use crate::log;
+use crate::worker::Reporter;
+use muster_model::assignment::{TaskLaunch, TaskReport};
+use muster_model::spec::same_place;
+
+/// The state at the document's `from`, as this job begins with it.
+///
+/// # Errors
+/// When there is no such checkpoint here, or it is of another network: no restart repairs that.
+pub fn start(
+    launch: &TaskLaunch,
+    origin: &Depot,
+    model: &Model,
+    reporter: &dyn Reporter,
+) -> Result<Start, WorkerError> {
+    let from = launch.spec.from.expect("there is a job to begin from");
+    let step = from.step.expect("filled in when the job was submitted");
+    let Found {
+        manifest, contents, ..
+    } = origin.of_step(step)?;
+    let misfit = |what: String| WorkerError::OtherOrigin {
+        job: from.job,
+        step,
+        what,
+    };
+    if manifest.job_id != from.job {
+        return Err(misfit(format!("it is of job {}", manifest.job_id)));
+    }
+    if !has_blocks(&model.network, &manifest.blocks) {
+        return Err(misfit("its network has other parameters".to_owned()));
+    }
+    let (others, own) = (
+        manifest.position.steps_per_epoch,
+        model.batches.steps_per_epoch(),
+    );
+    let begins = same_place(step, others, own).ok_or_else(|| {
+        misfit(format!(
+            "its epochs have {others} steps and this job's {own}, and it is not from the end of one"
+        ))
+    })?;
+    let message = format!("training begins from step {step} of job {}", from.job);
+    log::line(&message);
+    reporter.report(&TaskReport::Note { message })?;
+    let same_rule = std::mem::discriminant(&manifest.engine.optimizer)
+        == std::mem::discriminant(&launch.spec.engine().optimizer);
+    Ok(Start {
+        step: begins,
+        updates: if same_rule {
+            manifest.optimizer_updates
+        } else {
+            0
+        },
+        curve: curve(&manifest, others == own),
+        contents: taken_over(launch, &manifest, contents, same_rule),
+        on_disk: false,
+        is_copy: true,
+    })
+}
+
+/// Another rule's values mean something else, even where they are called the same: such an optimizer begins anew.
+fn taken_over(
+    launch: &TaskLaunch,
+    manifest: &Manifest,
+    mut contents: Contents,
+    same_rule: bool,
+) -> Contents {
+    let wanted = document::state_planes(&launch.spec.engine().optimizer);
+    let state = wanted.iter().map(|&name| {
+        let mut known = manifest.state_planes.iter();
+        let place = known.position(|plane| plane == name).filter(|_| same_rule);
+        place.map_or_else(
+            || vec![0.0; contents.parameters.len()],
+            |place| std::mem::take(&mut contents.state[place]),
+        )
+    });
+    let state = state.collect();
+    Contents { state, ..contents }
+}
+
+/// Of an epoch of another length, of which no step is done yet, nothing is counted yet either.
+fn curve(manifest: &Manifest, same_epochs: bool) -> Curve {
+    match same_epochs {
+        true => manifest.curve.clone(),
+        false => Curve {
+            epoch_losses: manifest.curve.epoch_losses.clone(),
+            ..Curve::default()
+        },
+    }
+}

@@ -1,0 +1,181 @@
+//! Jobs that begin from other jobs' checkpoints: as the other would have gone on where nothing else is asked for, with what may differ
+//! where it is, and with a clear word where it cannot be.
+
+mod rig;
+
+use muster_model::assignment::TaskReport;
+use muster_model::id::JobId;
+use muster_model::progress::Evaluation;
+use rig::s3::Bucket;
+use rig::{Launch, Revision, Rig, spec};
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+/// Steps of an epoch of the rig's data set at its batch of 32.
+const EPOCH: u64 = 20;
+
+/// A parent of two epochs, on two shards; the child sees the same folders and is another job.
+fn family(more: &Value) -> (Rig, JobId) {
+    let mut rig = Rig::new();
+    train_parent(&rig, more);
+    let parent = rig.job_id;
+    rig.job_id = JobId(Uuid::from_u128(0x11));
+    (rig, parent)
+}
+
+fn train_parent(rig: &Rig, more: &Value) {
+    let mut document = json!({ "stop": { "epochs": 2 } });
+    for (key, value) in more.as_object().unwrap() {
+        document[key] = value.clone();
+    }
+    rig.start(&Launch::new(1, 1, 2, spec(document))).succeed();
+}
+
+/// Starts a job of its own from a checkpoint of the parent.
+fn child(rig: &Rig, parent: JobId, step: u64, mut more: Value) -> Revision {
+    more["from"] = json!({ "job": parent, "step": step });
+    // Revisions of one rig have folders of their own.
+    rig.start(&Launch::new(9, 1, 2, spec(more)))
+}
+
+fn evaluations(events: &[TaskReport]) -> Vec<Evaluation> {
+    let pick = |event: &TaskReport| match event {
+        TaskReport::Evaluated { evaluation } => Some(evaluation.clone()),
+        _ => None,
+    };
+    events.iter().filter_map(pick).collect()
+}
+
+fn failure(events: &[TaskReport]) -> (String, bool) {
+    let pick = |event: &TaskReport| match event {
+        TaskReport::Failed { message, retryable } => Some((message.clone(), *retryable)),
+        _ => None,
+    };
+    events.iter().find_map(pick).expect("it has failed")
+}
+
+#[test]
+fn a_child_of_the_same_document_ends_with_the_bits_with_which_its_parent_would() {
+    let straight = Rig::new();
+    let whole = spec(json!({ "stop": { "epochs": 4 } }));
+    straight.start(&Launch::new(1, 1, 2, whole)).succeed();
+
+    let (rig, parent) = family(&json!({}));
+    let mut tasks = child(&rig, parent, 2 * EPOCH, json!({ "stop": { "epochs": 4 } }));
+    tasks.succeed();
+    let events = tasks.chief().events();
+    let ready = TaskReport::Ready {
+        from_step: 2 * EPOCH,
+    };
+    assert!(events.contains(&ready), "{events:?}");
+    assert_eq!(rig.final_sha256(9), straight.final_sha256(1));
+}
+
+#[test]
+fn the_first_measure_of_a_child_is_its_parents_and_then_it_goes_its_own_way() {
+    let rig = Rig::new();
+    let half = spec(json!({ "stop": { "epochs": 2 } }));
+    let mut tasks = rig.start(&Launch::new(1, 1, 2, half));
+    tasks.succeed();
+    let last = evaluations(&tasks.chief().events()).pop().unwrap();
+    let parent = rig.job_id;
+    let mut rig = rig;
+    rig.job_id = JobId(Uuid::from_u128(0x11));
+    let hotter = json!({
+        "stop": { "epochs": 3 },
+        "engine": { "optimizer": { "kind": "adam", "learning_rate": 0.02 } },
+    });
+    let mut tasks = child(&rig, parent, last.step, hotter);
+    tasks.succeed();
+    let measured = evaluations(&tasks.chief().events());
+    assert_eq!(measured[0], last);
+    assert_eq!(measured.last().unwrap().step, 3 * EPOCH);
+    // Its own checkpoint is what it goes on from, should it have to.
+    assert_eq!(rig.checkpoints(), ["step-0000000060-r9"]);
+}
+
+#[test]
+fn epochs_of_another_length_begin_at_the_same_epoch_and_another_rule_with_nothing_kept() {
+    let (rig, parent) = family(&json!({}));
+    let other = json!({
+        "stop": { "epochs": 3 },
+        "engine": {
+            "batch": 64,
+            "optimizer": { "kind": "sgd", "learning_rate": 0.05, "momentum": 0.9 },
+        },
+    });
+    let mut tasks = child(&rig, parent, 2 * EPOCH, other);
+    tasks.succeed();
+    let measured = evaluations(&tasks.chief().events());
+    let steps: Vec<u64> = measured.iter().map(|one| one.step).collect();
+    assert_eq!(steps, [EPOCH, 3 * EPOCH / 2], "epochs of ten steps");
+    assert!(measured[1].loss < 1.5, "it has learned on: {measured:?}");
+}
+
+#[test]
+fn what_cannot_be_begun_from_is_said_and_not_tried_again() {
+    let (rig, parent) = family(&json!({}));
+    let stop = json!({ "epochs": 4 });
+    let wider = json!({
+        "stop": stop, "engine": { "model": { "kind": "mlp", "hidden": [64] } },
+    });
+    let stranger = JobId(Uuid::from_u128(0x99));
+    for (parent, step, more, words) in [
+        (parent, 33, json!({ "stop": stop }), "step 33"),
+        (parent, 40, wider, "other parameters"),
+        (
+            stranger,
+            40,
+            json!({ "stop": stop }),
+            "all nodes need one folder",
+        ),
+    ] {
+        let mut tasks = child(&rig, parent, step, more);
+        let chief = tasks.chief();
+        assert_eq!(chief.wait().code(), Some(1), "{}", chief.log());
+        let (message, retryable) = failure(&chief.events());
+        assert!(message.contains(words), "{words}: {message}");
+        assert!(!retryable, "{message}");
+        let folder = chief.folder.clone();
+        drop(tasks);
+        std::fs::remove_dir_all(folder).unwrap();
+    }
+}
+
+#[test]
+fn a_spared_checkpoint_stays_whatever_the_policy() {
+    let rig = Rig::new();
+    let document = json!({
+        "stop": { "steps": 60 },
+        "checkpoint": { "every_steps": 10, "every_minutes": null, "keep": 1 },
+    });
+    let mut tasks = rig.start_untold(&Launch::new(1, 1, 1, spec(document)));
+    // All of them: a slow disk makes one later than it was due.
+    tasks.peers.spared = (1..=60).collect();
+    tasks.tell();
+    tasks.succeed();
+    let kept = rig.checkpoints();
+    assert!(
+        kept.len() >= 2,
+        "a slow disk skips some, none is removed: {kept:?}"
+    );
+    let mut pruned = tasks.chief().events();
+    pruned.retain(|event| matches!(event, TaskReport::CheckpointPruned { .. }));
+    assert_eq!(pruned, []);
+}
+
+#[test]
+fn a_child_begins_from_a_bucket_too() {
+    let bucket = Bucket::start();
+    let mut rig = Rig::new();
+    rig.place = Some(bucket.place());
+    rig.environment = bucket.environment();
+    train_parent(&rig, &json!({}));
+    let parent = rig.job_id;
+    rig.job_id = JobId(Uuid::from_u128(0x11));
+    let mut tasks = child(&rig, parent, 2 * EPOCH, json!({ "stop": { "epochs": 3 } }));
+    tasks.succeed();
+    let measured = evaluations(&tasks.chief().events());
+    let steps: Vec<u64> = measured.iter().map(|one| one.step).collect();
+    assert_eq!(steps, [2 * EPOCH, 3 * EPOCH]);
+}

@@ -1,0 +1,76 @@
+//! Whole jobs whose steps travel in parts, against the same jobs whose steps travel at once: real task processes.
+
+mod rig;
+
+use muster_model::assignment::TaskReport;
+use muster_model::task::Role;
+use rig::{Launch, Rig, samples, spec};
+use serde_json::{Value, json};
+
+/// Large enough to be cut: 1.3 million parameters.
+fn large(more: &Value) -> Value {
+    let model = json!({ "kind": "mlp", "hidden": [1024, 512] });
+    let mut document = json!({
+        "engine": { "model": model },
+        "evaluate": { "every_steps": 3 },
+        "checkpoint": { "every_steps": 4, "every_minutes": null, "keep": 2 },
+        "stop": { "steps": 14 },
+    });
+    for (key, value) in more.as_object().unwrap() {
+        match (document.get_mut(key), value) {
+            (Some(Value::Object(into)), Value::Object(from)) => into.extend(from.clone()),
+            _ => document[key] = value.clone(),
+        }
+    }
+    document
+}
+
+fn trained(workers: u32, ps_shards: u32, more: &Value) -> (String, f64) {
+    // A folder of its own: another start of the same job would find the checkpoints of this one.
+    let rig = Rig::new();
+    let launch = Launch::new(1, workers, ps_shards, spec(large(more)));
+    let mut running = rig.start(&launch);
+    running.succeed();
+    let last = samples(&running.chief().events()).pop().unwrap();
+    (rig.final_sha256(1), last.loss)
+}
+
+/// A norm that no gradient reaches changes no bit, but such steps go at once. Evaluations and checkpoints come between a step and the next
+/// one that has begun already.
+#[test]
+fn in_parts_and_at_once_train_the_same_model_to_the_bit() {
+    let at_once = json!({ "engine": { "clip_norm": 1e9 } });
+    for (workers, ps_shards) in [(1, 1), (2, 2)] {
+        let (parts, loss) = trained(workers, ps_shards, &json!({}));
+        let (whole, _) = trained(workers, ps_shards, &at_once);
+        assert_eq!(parts, whole, "{workers} workers, {ps_shards} shards");
+        assert!(loss.is_finite());
+    }
+    // Several passes a step: only the first can begin early.
+    let (parts, _) = trained(2, 1, &json!({ "engine": { "accumulate": 3 } }));
+    let both = json!({ "engine": { "accumulate": 3, "clip_norm": 1e9 } });
+    assert_eq!(parts, trained(2, 1, &both).0);
+}
+
+/// A worker is killed in the middle of training: the others go on, and nobody starts anew.
+#[test]
+fn the_others_go_on_without_a_worker_that_is_killed() {
+    let rig = Rig::new();
+    let more = json!({ "stop": { "steps": 120 }, "checkpoint": { "every_steps": 1000 } });
+    let launch = Launch::new(1, 3, 2, spec(large(&more)));
+    let mut running = rig.start(&launch);
+    let is_under_way = |report: &TaskReport| {
+        matches!(report, TaskReport::Progress { sample } if sample.step >= 3).then_some(())
+    };
+    running.chief().wait_for("progress", is_under_way);
+    let killed = running.task(Role::Worker { rank: 2 });
+    let gone = killed.id;
+    killed.signal("KILL");
+    let codes = running.wait();
+    assert_eq!(codes, [0, 0, 0, 0, -1], "{}", running.logs());
+    let events = running.chief().events();
+    let is_told = |report: &TaskReport| matches!(report, TaskReport::PeerGone { task_id, .. } if *task_id == gone);
+    assert!(events.iter().any(is_told), "{events:?}");
+    let is_resized = |report: &TaskReport| matches!(report, TaskReport::Resized { workers: 2, .. });
+    assert!(events.iter().any(is_resized), "{events:?}");
+}

@@ -1,0 +1,62 @@
+//! What stopping a job and starting it from its checkpoint costs it: as it was measured of this very job, and what is assumed until then.
+//!
+//! It weighs nothing: whether a cost is repaid is for who proposes the move to say.
+
+use super::world::{LiveJob, seconds_of};
+use crate::policy::Policy;
+
+/// Seconds without progress.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Restart {
+    /// From the order until its GPUs are free: its last checkpoint is written in this time.
+    pub stop_s: f64,
+    /// From the next order until it trains again.
+    pub start_s: f64,
+    /// What it does once more.
+    pub lost_s: f64,
+    /// Whether both its stops and its starts were measured.
+    pub measured: bool,
+}
+
+impl Restart {
+    pub(crate) fn total_s(&self) -> f64 {
+        self.stop_s + self.start_s + self.lost_s
+    }
+}
+
+/// Until it is measured, half of what the policy assumes of a restart goes to the stop and half to the start, and of lost work nothing
+/// is assumed.
+pub(crate) fn restart(live: &LiveJob<'_>, policy: &Policy) -> Restart {
+    let half_s = seconds_of(policy.resize_cost_ms) / 2.0;
+    let known = live.job.restarts.unwrap_or_default();
+    let mean = |sum: f64, count: u32| (count > 0).then(|| (sum / f64::from(count)).max(0.0));
+    let (stop_s, start_s) = (
+        mean(known.stop_s, known.stops),
+        mean(known.start_s, known.starts),
+    );
+    let speed = live
+        .estimate
+        .speed
+        .steps_per_s(live.size.0.max(1), live.size.1);
+    let lost_s = match mean(known.lost_steps, known.resumed) {
+        Some(steps) if speed > 0.0 => steps / speed,
+        _ => 0.0,
+    };
+    Restart {
+        stop_s: stop_s.unwrap_or(half_s),
+        start_s: start_s.unwrap_or(half_s),
+        lost_s,
+        measured: stop_s.is_some() && start_s.is_some(),
+    }
+}
+
+/// Seconds of work that nobody knows to be kept. The built-in engine writes a checkpoint when it is told to stop; a user's program is
+/// taken to lose all since its start until it has shown better.
+pub(crate) fn at_risk_s(live: &LiveJob<'_>, now_ms: i64) -> f64 {
+    let resumed = live.job.restarts.unwrap_or_default().resumed;
+    if live.job.command.is_none() || resumed > 0 {
+        return 0.0;
+    }
+    let since_ms = live.placed_ms.unwrap_or(now_ms);
+    seconds_of(u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0))
+}

@@ -1,0 +1,470 @@
+//! Moves that a round proposes by itself, around any policy: running jobs go elsewhere so that a waiting gang finds its GPUs together, and
+//! a job that lies on several nodes or racks comes together (Gandiva's migration, Xiao et al., OSDI 2018, section 3.3).
+//!
+//! A move is proposed only where what it saves is more than what it costs, in GPU-seconds: its cost is what restarts have cost this very
+//! job (`cost`), its gain the time that a gang would wait for somebody's end, or that a job ends earlier. One wave at a time: while
+//! anybody moves, nobody else is told to. A gang gets room only if a trial says that the policy then starts it.
+
+use super::change::{WAVES, would_start_after};
+use super::choose::{is_quiet, rests};
+use super::cost;
+use super::free::{FreeNode, Holding, Room, When, first_bits};
+use super::gang::{self, Placed, Shape};
+use super::pass::Rest;
+use super::place;
+use super::settle::is_up;
+use super::standing::{Standing, Turn, gpus_of};
+use super::world::{LiveJob, World};
+use crate::report::MoveReport;
+use muster_model::job::Intent;
+use std::collections::BTreeSet;
+
+/// Estimates err: a move must save so many times what it costs.
+const REPAID: f64 = 2.0;
+/// So many jobs are moved for one gang.
+const MOST_MOVED: usize = 8;
+/// Nodes that are looked at as ones to be cleared, those first that lack least.
+const MOST_NODES: usize = 32;
+/// Of those who wait in front, so many are looked at, and one is helped.
+const IN_FRONT: usize = 4;
+/// A round of more jobs is not held up by trials.
+const MOST_JOBS: usize = 4_096;
+/// Ends of running jobs that are looked ahead to.
+const MOST_ENDS: usize = 256;
+/// What is further off counts as no nearer than this.
+const LONGEST_WAIT_S: f64 = 7.0 * 86_400.0;
+/// What a job on several racks keeps of its speed on several nodes of one, while nothing is known.
+const ACROSS: f64 = 0.98;
+
+/// One job's way.
+struct Move {
+    index: usize,
+    placed: Placed,
+    costs_gpu_s: f64,
+    stop_s: f64,
+    measured: bool,
+}
+
+/// How near to each other a job's GPUs are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Locality {
+    Node,
+    Rack,
+    Else,
+}
+
+/// Tells jobs to move, if that is worth it; whether any was told to. The last pass must have changed nothing.
+pub(crate) fn moves(world: &mut World<'_>, rest: &Rest) -> bool {
+    let on_the_way = world.jobs.iter().any(|live| live.destination.is_some());
+    if on_the_way || world.jobs.len() > MOST_JOBS {
+        return false;
+    }
+    let waiting = waiting(world, rest);
+    if waiting.is_empty() {
+        return is_quiet(world) && gather(world, rest);
+    }
+    let mut waiting = waiting.into_iter().take(IN_FRONT);
+    waiting.any(|index| make_room(world, rest, index))
+}
+
+/// Those in the queue whom nobody has promised anything, in their order.
+fn waiting(world: &World<'_>, rest: &Rest) -> Vec<usize> {
+    let mut waiting: Vec<usize> = (0..world.jobs.len())
+        .filter(|&index| {
+            let live = &world.jobs[index];
+            let served = |member: usize| {
+                rest.promised.contains_key(&member) || rest.behind.contains_key(&member)
+            };
+            live.standing == Standing::Queued
+                && live.job.intent == Intent::Run
+                && live.member.is_some_and(|member| !served(member))
+        })
+        .collect();
+    waiting.sort_by_key(|&index| Turn::of(&world.jobs[index]));
+    waiting
+}
+
+/// Moves others out of the way of a gang for which enough is free, but not where it fits.
+fn make_room(world: &mut World<'_>, rest: &Rest, index: usize) -> bool {
+    let live = &world.jobs[index];
+    let (shape, tenant) = (live.shape, live.tenant as usize);
+    let needs = shape.min_gpus();
+    let quota = world.quota(live);
+    let least = (shape.workers.min, shape.ps_shards.min);
+    let free: u32 = rest.free.iter().map(|node| node.gpus(When::Now)).sum();
+    let has_quota = quota.is_none_or(|quota| world.held[tenant].saturating_add(needs) <= quota);
+    let fits = || place::find(&rest.free, &shape, least, When::Later).is_some();
+    if free < needs || !has_quota || fits() {
+        return false;
+    }
+    let Some(moves) = clearing(world, rest, index) else {
+        return false;
+    };
+    let stop_s = moves.iter().map(|one| one.stop_s).fold(0.0, f64::max);
+    let costs_gpu_s: f64 = moves.iter().map(|one| one.costs_gpu_s).sum();
+    let wait_s = wait_s(world, rest, &shape);
+    let saves_gpu_s = (wait_s - stop_s) * f64::from(needs);
+    if saves_gpu_s < REPAID * costs_gpu_s {
+        return false;
+    }
+    let placed = |one: &Move| (one.index, one.placed.clone());
+    let trial: Vec<(usize, Placed)> = moves.iter().map(placed).collect();
+    let starts = would_start_after(world, index, WAVES, |world| {
+        for (index, placed) in trial {
+            world.relocate(index, placed, String::new());
+        }
+        true
+    });
+    if !starts {
+        return false;
+    }
+    for one in moves {
+        let (mover, gang) = (&world.jobs[one.index], &world.jobs[index]);
+        // The owner reads this, and others' names are theirs.
+        let whose = match gang.tenant == mover.tenant {
+            true => gang.job.name.as_str(),
+            false => "another tenant's job",
+        };
+        let why = format!(
+            "{whose} finds its {needs} GPUs together then, for which it would wait about {wait_s:.0} s; all moves for it cost \
+             {costs_gpu_s:.1} and save {saves_gpu_s:.0} GPU-seconds",
+        );
+        carry_out(world, one, why, Some(index), (costs_gpu_s, saves_gpu_s));
+    }
+    true
+}
+
+fn carry_out(
+    world: &mut World<'_>,
+    one: Move,
+    why: String,
+    gang: Option<usize>,
+    (costs_gpu_s, saves_gpu_s): (f64, f64),
+) {
+    let why = format!("{}: {why}", way(world, one.index, &one.placed));
+    let (from, to) = names(world, one.index, &one.placed);
+    world.moves.push(MoveReport {
+        job: world.jobs[one.index].job.id,
+        from,
+        to,
+        makes_room_for: gang.map(|gang| world.jobs[gang].job.id),
+        costs_gpu_s,
+        saves_gpu_s,
+        measured: one.measured,
+    });
+    world.relocate(one.index, one.placed, why);
+}
+
+/// From where to where, and what that costs, in words.
+pub(crate) fn way(world: &World<'_>, index: usize, placed: &Placed) -> String {
+    let live = &world.jobs[index];
+    let (from, to) = names(world, index, placed);
+    let cost = cost::restart(live, world.policy);
+    let basis = match cost.measured {
+        true => "as its restarts were measured",
+        false => "assumed, as its restarts are not measured yet",
+    };
+    let seconds = cost.total_s() + cost::at_risk_s(live, world.now_ms);
+    let (from, to) = (from.join(", "), to.join(", "));
+    format!("moves from {from} to {to}, which costs it about {seconds:.1} s ({basis})")
+}
+
+/// Nodes that a job leaves, and those to which it goes.
+fn names(world: &World<'_>, index: usize, placed: &Placed) -> (Vec<String>, Vec<String>) {
+    let live = &world.jobs[index];
+    let name = |node: u32| match world.snapshot.nodes.get(node as usize) {
+        Some(node) => node.name.clone(),
+        // One that only a trial has added.
+        None => String::new(),
+    };
+    let all = |held: &[Holding]| -> Vec<String> {
+        let names: BTreeSet<String> = held.iter().map(|held| name(held.node)).collect();
+        names.into_iter().collect()
+    };
+    (all(&live.holdings), all(&placed.holdings(&live.shape)))
+}
+
+/// Who moves where so that the gang fits, the cheapest node by node; `None` when that cannot be had.
+fn clearing(world: &World<'_>, rest: &Rest, gang: usize) -> Option<Vec<Move>> {
+    let shape = world.jobs[gang].shape;
+    let least = (shape.workers.min, shape.ps_shards.min);
+    let priority = world.jobs[gang].priority;
+    let mut free = rest.free.clone();
+    let mut cleared: BTreeSet<u32> = BTreeSet::new();
+    let mut moves: Vec<Move> = Vec::new();
+    while place::find(&free, &shape, least, When::Later).is_none() {
+        let taken: BTreeSet<usize> = moves.iter().map(|one| one.index).collect();
+        let movers = |node: u32| {
+            let mut movers: Vec<usize> = (0..world.jobs.len())
+                .filter(|index| !taken.contains(index))
+                .filter(|&index| {
+                    let live = &world.jobs[index];
+                    live.priority <= priority && is_movable(world, live) && is_on(live, node)
+                })
+                .collect();
+            movers.sort_by(|&a, &b| {
+                let cost = |index| cost_gpu_s(world, &world.jobs[index]);
+                cost(a).total_cmp(&cost(b)).then(a.cmp(&b))
+            });
+            movers
+        };
+        let mut best: Option<(f64, u32, Vec<Move>, Vec<FreeNode>)> = None;
+        for node in shortest_of(&free, &shape, &cleared) {
+            let found = clear(world, &free, &shape, (node, &cleared), movers(node));
+            if let Some((found, after)) = found {
+                let cost: f64 = found.iter().map(|one| one.costs_gpu_s).sum();
+                let cheaper = best.as_ref().is_none_or(|(least, ..)| cost < *least);
+                if cheaper && moves.len() + found.len() <= MOST_MOVED {
+                    best = Some((cost, node, found, after));
+                }
+            }
+        }
+        let (_, node, found, after) = best?;
+        cleared.insert(node);
+        moves.extend(found);
+        free = after;
+    }
+    Some(moves)
+}
+
+/// Open nodes on which one more worker could be, those first that lack the fewest GPUs for it.
+fn shortest_of(free: &[FreeNode], shape: &Shape, cleared: &BTreeSet<u32>) -> Vec<u32> {
+    let per_worker = shape.worker.gpus.max(1);
+    let mut nodes: Vec<(u32, u32)> = (0_u32..)
+        .zip(free)
+        .filter(|(index, node)| node.open && !cleared.contains(index))
+        .map(|(index, node)| (per_worker - node.gpus(When::Later) % per_worker, index))
+        .collect();
+    nodes.sort_unstable();
+    nodes.truncate(MOST_NODES);
+    nodes.into_iter().map(|(_, index)| index).collect()
+}
+
+/// Moves the first of these jobs off a node until one worker more fits there. They go to what is free now, on nodes that nobody is
+/// cleared from; and none is torn further apart than it is.
+fn clear(
+    world: &World<'_>,
+    free: &[FreeNode],
+    shape: &Shape,
+    (node, cleared): (u32, &BTreeSet<u32>),
+    movers: Vec<usize>,
+) -> Option<(Vec<Move>, Vec<FreeNode>)> {
+    let units = |free: &[FreeNode]| place::units(&free[node as usize], shape, When::Later);
+    let before = units(free);
+    let mut free = free.to_vec();
+    let mut moves = Vec::new();
+    for index in movers {
+        let live = &world.jobs[index];
+        let closed = |at: &u32| *at == node || cleared.contains(at);
+        let beside = without(&free, |at| closed(&at));
+        let Some(shares) = place::find(&beside, &live.shape, live.size, When::Now) else {
+            continue;
+        };
+        let own: Vec<u32> = live.holdings.iter().map(|held| held.node).collect();
+        let goes: Vec<u32> = shares.iter().map(|share| share.node).collect();
+        if locality(world, &goes) > locality(world, &own) || goes.len() > own.len() {
+            continue;
+        }
+        let placed = gang::take(&mut free, &live.shape, &shares, When::Now);
+        for held in &live.holdings {
+            let gpus = world.problem.nodes[held.node as usize].gpus;
+            free[held.node as usize].release_later(held, first_bits(gpus));
+        }
+        moves.push(proposed(world, index, placed));
+        if units(&free) > before {
+            return Some((moves, free));
+        }
+    }
+    None
+}
+
+fn proposed(world: &World<'_>, index: usize, placed: Placed) -> Move {
+    let live = &world.jobs[index];
+    let cost = cost::restart(live, world.policy);
+    Move {
+        index,
+        placed,
+        costs_gpu_s: cost_gpu_s(world, live),
+        stop_s: cost.stop_s,
+        measured: cost.measured,
+    }
+}
+
+/// The nodes but for these, on which nothing is free.
+fn without(free: &[FreeNode], closed: impl Fn(u32) -> bool) -> Vec<FreeNode> {
+    let nodes = (0_u32..).zip(free).map(|(index, node)| {
+        if closed(index) {
+            FreeNode {
+                open: false,
+                now: 0,
+                later: 0,
+                now_room: Room::default(),
+                later_room: Room::default(),
+                ..*node
+            }
+        } else {
+            *node
+        }
+    });
+    nodes.collect()
+}
+
+/// Seconds until the gang would fit by others' ends, as far as these are foreseen.
+fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
+    let mut free = rest.free.clone();
+    let least = (shape.workers.min, shape.ps_shards.min);
+    let stays = world.jobs.iter().filter(|live| live.standing.stays());
+    let mut ends: Vec<(f64, &LiveJob<'_>)> = stays
+        .map(|live| (live.estimate.time_s(live.size), live))
+        .filter(|(left_s, _)| *left_s < LONGEST_WAIT_S)
+        .collect();
+    ends.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.job.id.cmp(&b.1.job.id)));
+    let further = ends
+        .get(MOST_ENDS)
+        .map_or(LONGEST_WAIT_S, |(left_s, _)| *left_s);
+    for (left_s, live) in ends.into_iter().take(MOST_ENDS) {
+        for held in &live.holdings {
+            let gpus = world.problem.nodes[held.node as usize].gpus;
+            free[held.node as usize].release_later(held, first_bits(gpus));
+        }
+        if place::find(&free, shape, least, When::Later).is_some() {
+            return left_s;
+        }
+    }
+    further
+}
+
+/// A whole gang at work that has been where it is for long enough, and takes turns with others.
+fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+    live.standing == Standing::Running
+        && !live.is_resizing
+        && !live.job.exclusive
+        && live.job.intent == Intent::Run
+        && is_up(live.job)
+        && !rests(world, live)
+}
+
+fn is_on(live: &LiveJob<'_>, node: u32) -> bool {
+    live.holdings
+        .iter()
+        .any(|held| held.node == node && held.gpus != 0)
+}
+
+/// What moving a job costs.
+fn cost_gpu_s(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
+    let cost = cost::restart(live, world.policy);
+    let seconds = cost.total_s() + cost::at_risk_s(live, world.now_ms);
+    seconds * f64::from(gpus_of(&live.holdings))
+}
+
+fn locality(world: &World<'_>, nodes: &[u32]) -> Locality {
+    let rack = |node: &u32| {
+        let node = world.snapshot.nodes.get(*node as usize);
+        node.and_then(|node| node.rack.as_deref())
+    };
+    match nodes {
+        [] => Locality::Node,
+        [first, others @ ..] if others.iter().all(|node| node == first) => Locality::Node,
+        // Of those without a rack nobody said that they are far.
+        [first, others @ ..] if others.iter().all(|node| rack(node) == rack(first)) => {
+            Locality::Rack
+        }
+        _ => Locality::Else,
+    }
+}
+
+/// Brings one job together that lies on more nodes, or further apart, than it needs to.
+fn gather(world: &mut World<'_>, rest: &Rest) -> bool {
+    if world.promises.gathers {
+        return false;
+    }
+    let mut best: Option<(f64, Move)> = None;
+    for index in 0..world.jobs.len() {
+        let live = &world.jobs[index];
+        if !is_movable(world, live) || live.estimate.speed.points() == 0 {
+            continue;
+        }
+        let own: Vec<u32> = with_gpus(live.holdings.iter().map(|held| (held.node, held.gpus)));
+        let now = locality(world, &own);
+        if now == Locality::Node {
+            continue;
+        }
+        let Some((class, placed)) = nearer(world, rest, live, now) else {
+            continue;
+        };
+        let saves_s = time_left_s(world, index, now) - time_left_s(world, index, class);
+        let gpus = f64::from(gpus_of(&live.holdings));
+        let cost_s = cost_gpu_s(world, live) / gpus;
+        let surplus = (saves_s - REPAID * cost_s) * gpus;
+        if saves_s.is_finite()
+            && surplus > 0.0
+            && best.as_ref().is_none_or(|(least, _)| surplus > *least)
+        {
+            best = Some((surplus, proposed(world, index, placed)));
+        }
+    }
+    let Some((surplus, one)) = best else {
+        return false;
+    };
+    let saves_gpu_s = surplus + REPAID * one.costs_gpu_s;
+    let why = format!(
+        "its GPUs are nearer to each other there, and it ends about {:.0} s earlier",
+        saves_gpu_s / f64::from(gpus_of(&world.jobs[one.index].holdings).max(1))
+    );
+    let amounts = (one.costs_gpu_s, saves_gpu_s);
+    carry_out(world, one, why, None, amounts);
+    true
+}
+
+fn with_gpus(held: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
+    held.filter(|(_, gpus)| *gpus != 0)
+        .map(|(node, _)| node)
+        .collect()
+}
+
+/// Where all of a job is free now in a better place: on one node, else in one rack.
+fn nearer(
+    world: &World<'_>,
+    rest: &Rest,
+    live: &LiveJob<'_>,
+    now: Locality,
+) -> Option<(Locality, Placed)> {
+    let kind = world.free[live.holdings.first()?.node as usize].kind;
+    let rack = |node: u32| {
+        let node = world.snapshot.nodes.get(node as usize);
+        node.and_then(|node| node.rack.as_deref())
+    };
+    let racks: BTreeSet<&str> = (0..rest.free.len() as u32).filter_map(rack).collect();
+    let everywhere = without(&rest.free, |node| rest.free[node as usize].kind != kind);
+    let of_racks = racks
+        .into_iter()
+        .map(|name| without(&everywhere, |node| rack(node) != Some(name)));
+    let mut best: Option<(Locality, Placed)> = None;
+    for mut free in std::iter::once(everywhere.clone()).chain(of_racks) {
+        let Some(shares) = place::find(&free, &live.shape, live.size, When::Now) else {
+            continue;
+        };
+        let placed = gang::take(&mut free, &live.shape, &shares, When::Now);
+        let class = locality(world, &with_gpus(placed.workers.iter().copied()));
+        if class < now && best.as_ref().is_none_or(|(least, _)| class < *least) {
+            best = Some((class, placed));
+        }
+    }
+    best
+}
+
+/// Seconds to a job's end in its present size; infinite where its end is not known.
+fn time_left_s(world: &World<'_>, index: usize, class: Locality) -> f64 {
+    let live = &world.jobs[index];
+    let Some(held) = live.holdings.iter().find(|held| held.gpus != 0) else {
+        return f64::INFINITY;
+    };
+    let kind = world.free[held.node as usize].kind;
+    let gpus = gpus_of(&live.holdings);
+    let outlook = &live.sizing.outlook;
+    match class {
+        Locality::Node => outlook.time_left_s(kind, gpus, 1),
+        Locality::Rack => outlook.time_left_s(kind, gpus, 2),
+        Locality::Else => outlook.time_left_s(kind, gpus, 2) / ACROSS,
+    }
+}

@@ -1,0 +1,143 @@
+//! A job on its way to other GPUs: it stops with a checkpoint, and where it goes is kept for it until it has.
+//!
+//! The place is part of the job's state, so whoever plans next, after whatever crash, knows of it. It is given up when one of its nodes
+//! takes no tasks any more; the job then waits as any other that stops for its place.
+
+use super::free::{Holding, first_bits};
+use super::gang::Placed;
+use super::outlook::Sizing;
+use super::pass::requeue;
+use super::standing::{Standing, gpus_of};
+use super::world::World;
+use crate::plan::Action;
+use crate::snapshot::Job;
+use muster_model::id::NodeId;
+use muster_model::job::{AfterStop, JobState, RequeueCause};
+
+/// Where a job of the snapshot was told to go, if it still is to.
+pub(crate) fn destination(
+    job: &Job,
+    settled: &JobState,
+    find: impl Fn(NodeId) -> Option<u32>,
+) -> Option<Placed> {
+    let JobState::Stopping {
+        then: AfterStop::Move { to },
+    } = &job.state
+    else {
+        return None;
+    };
+    let goes_on = match settled {
+        JobState::Stopping { then } => matches!(then, AfterStop::Move { .. }),
+        JobState::Queued => true,
+        _ => false,
+    };
+    goes_on.then(|| Placed::of_seats(to, find)).flatten()
+}
+
+/// Once all jobs are known: keeps their places for those who move, unless a place is no longer to be had.
+pub(crate) fn expect(world: &mut World<'_>) {
+    for index in 0..world.jobs.len() {
+        let live = &world.jobs[index];
+        let Some(placed) = &live.destination else {
+            continue;
+        };
+        let held = placed.holdings(&live.shape);
+        let is_free = |held: &Holding| {
+            let node = &world.free[held.node as usize];
+            node.open && node.now & held.gpus == held.gpus
+        };
+        if held.iter().all(is_free) && live.standing.waits() {
+            held.iter()
+                .for_each(|held| world.free[held.node as usize].hold(held));
+        } else {
+            give_up(world, index);
+        }
+    }
+}
+
+/// Says so once and for all: a node that comes back has other guests by then.
+fn give_up(world: &mut World<'_>, index: usize) {
+    let now_ms = world.now_ms;
+    let live = &mut world.jobs[index];
+    live.destination = None;
+    if matches!(live.state, JobState::Stopping { .. }) {
+        let why = "where it was to go is not to be had any more".to_owned();
+        live.take(requeue(RequeueCause::Resize, why), now_ms);
+    }
+    world.refresh(index);
+}
+
+/// Those who have stopped start where they were to go.
+pub(crate) fn arrive(world: &mut World<'_>) {
+    for index in 0..world.jobs.len() {
+        let live = &world.jobs[index];
+        if live.standing != Standing::Queued || live.destination.is_none() {
+            continue;
+        }
+        let Some(placed) = world.jobs[index].destination.take() else {
+            continue;
+        };
+        let live = &world.jobs[index];
+        let held = placed.holdings(&live.shape);
+        let quota = world.quota(live);
+        let holds = world.held[live.tenant as usize].saturating_add(gpus_of(&held));
+        for held in &held {
+            let gpus = first_bits(world.problem.nodes[held.node as usize].gpus);
+            let node = &mut world.free[held.node as usize];
+            node.release_later(held, gpus);
+            node.give_back(held, gpus);
+        }
+        let has_room = |held: &Holding| {
+            let node = &world.free[held.node as usize];
+            node.now_room.holds(held.room) && node.now & held.gpus == held.gpus
+        };
+        if held.iter().all(has_room) && quota.is_none_or(|quota| holds <= quota) {
+            let why = "goes on where it was moved to".to_owned();
+            world.start(index, &placed, why);
+        } else {
+            world.refresh(index);
+        }
+    }
+}
+
+impl World<'_> {
+    /// Tells a job to stop and to go on elsewhere, on what is free now.
+    pub(crate) fn relocate(&mut self, index: usize, placed: Placed, why: String) {
+        self.remember(index);
+        let was_charged = self.uninvite(index);
+        let now_ms = self.now_ms;
+        // A trial asks only who could start then.
+        let to = match &self.journal {
+            Some(_) => Vec::new(),
+            None => placed.seats(&self.snapshot.nodes),
+        };
+        let live = &mut self.jobs[index];
+        let then = AfterStop::Move { to };
+        live.take(
+            Action::Stop {
+                then,
+                why,
+                charge_failure: was_charged,
+                not_before_ms: None,
+            },
+            now_ms,
+        );
+        live.is_resizing = false;
+        for held in &live.holdings {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            self.free[held.node as usize].release_later(held, first_bits(gpus));
+        }
+        for held in placed.holdings(&live.shape) {
+            self.free[held.node as usize].hold(&held);
+        }
+        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
+        let workers = placed.size().0;
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, kinds);
+        live.destination = Some(placed);
+        // One that stood still was no affair of the policy's.
+        if live.member.is_none() {
+            self.enlist(index);
+        }
+        self.refresh(index);
+    }
+}

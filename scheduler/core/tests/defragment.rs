@@ -1,0 +1,356 @@
+//! Running jobs go elsewhere so that a waiting gang finds its GPUs together, or that they come together themselves: only where that is
+//! repaid, with their places kept for them, whatever the policy.
+
+mod scene;
+
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
+use muster_core::snapshot::{Restarts, Task};
+use muster_core::{Action, apply, check, plan};
+use muster_model::job::{AfterStop, Intent, JobPhase, JobState, RequeueCause};
+use muster_model::spec::Range;
+use muster_model::task::{Outcome, Role, TaskState};
+use proptest::prelude::*;
+use scene::{Scene, gone};
+use std::collections::BTreeSet;
+
+/// A job of one worker that runs there for a minute.
+fn runs(scene: &mut Scene, name: &str, node: usize, gpu: u32) {
+    let placed_ms = scene.snapshot.now_ms - 60_000;
+    let node = scene.snapshot.nodes[node].id;
+    let job = scene.job(name).ps_shards(0, 0).steps(100_000).0;
+    job.state = JobState::Running;
+    job.revision = 1;
+    job.placed_ms = Some(placed_ms);
+    job.tasks = vec![Task {
+        id: muster_model::id::TaskId(uuid::Uuid::from_u128(
+            job.id.0.as_u128() + u128::from(gpu) + 1,
+        )),
+        role: Role::Worker { rank: 0 },
+        node,
+        gpus: vec![gpu],
+        state: TaskState::Running,
+        pace: None,
+    }];
+    scene.measured(name, 1, 10.0);
+}
+
+/// Four nodes of two GPUs, one of each taken.
+fn scattered(share: PolicyName) -> Scene {
+    let mut scene = Scene::cluster(4, 2);
+    scene.policy = Policy::named(share);
+    for node in 0..4 {
+        runs(&mut scene, &format!("small-{node}"), node, 0);
+    }
+    scene
+}
+
+/// Two workers of two GPUs each.
+fn gang(scene: &mut Scene) {
+    scene.job("gang").workers(2, 2).gpus(2).ps_shards(0, 0);
+}
+
+fn movers(scene: &Scene) -> Vec<String> {
+    let moves = |state: &JobState| {
+        matches!(
+            state,
+            JobState::Stopping {
+                then: AfterStop::Move { .. }
+            }
+        )
+    };
+    let movers = scene.snapshot.jobs.iter().filter(|job| moves(&job.state));
+    movers.map(|job| job.name.clone()).collect()
+}
+
+#[test]
+fn a_gang_that_finds_its_gpus_scattered_starts_after_moves() {
+    for &share in PolicyName::ALL {
+        let mut scene = scattered(share);
+        gang(&mut scene);
+        let (_, report) = plan(&scene.snapshot, &scene.policy);
+        scene.round();
+        let stopping = scene.snapshot.jobs.iter();
+        let stopping = stopping.filter(|job| job.state.phase() == JobPhase::Stopping);
+        // A policy that takes turns may stop others for the gang, and then nobody has to move.
+        let moved = movers(&scene);
+        if moved.is_empty() {
+            assert!(stopping.count() > 0, "{share:?} leaves the gang waiting");
+            continue;
+        }
+        assert!(moved.len() <= 2, "{share:?}: {moved:?}");
+        for job in &moved {
+            let said = report.jobs.iter().find(|one| one.name == *job);
+            let why = &said.expect("reported").why;
+            assert!(why.contains("node-"), "{share:?}: {why}");
+        }
+        scene.obey();
+        scene.round();
+        for job in &moved {
+            assert_eq!(scene.phase(job), JobPhase::Starting, "{share:?}: {job}");
+        }
+        assert_eq!(scene.phase("gang"), JobPhase::Starting, "{share:?}");
+    }
+}
+
+#[test]
+fn the_record_says_who_moves_where_for_whom_and_what_it_costs() {
+    let mut scene = scattered(PolicyName::Fifo);
+    gang(&mut scene);
+    let known = Restarts {
+        stops: 2,
+        stop_s: 8.0,
+        starts: 1,
+        start_s: 3.0,
+        resumed: 1,
+        lost_steps: 50.0,
+    };
+    for node in 0..4 {
+        scene.find(&format!("small-{node}")).restarts = Some(known);
+    }
+    let (_, report) = plan(&scene.snapshot, &scene.policy);
+    assert_eq!(report.moves.len(), 2);
+    for one in &report.moves {
+        assert_eq!(one.makes_room_for, Some(scene.find("gang").id));
+        // Four seconds to stop, three to start, fifty steps at ten a second: two jobs of one GPU.
+        assert!((one.costs_gpu_s - 24.0).abs() < 1.0, "{one:?}");
+        assert!(one.measured && one.saves_gpu_s > 2.0 * one.costs_gpu_s);
+        assert_ne!(one.from, one.to);
+    }
+    let job = report.moves[0].job;
+    let said = report.jobs.iter().find(|one| one.job == job);
+    let why = &said.expect("reported").why;
+    for part in ["gang", "12.0 s", "measured", "node-0"] {
+        assert!(why.contains(part), "{part} in {why}");
+    }
+}
+
+#[test]
+fn nobody_moves_for_less_than_it_costs() {
+    // Somebody ends in a moment anyway.
+    let mut scene = scattered(PolicyName::Fifo);
+    gang(&mut scene);
+    for node in 0..2 {
+        scene.find(&format!("small-{node}")).progress.step = 99_990;
+    }
+    scene.round();
+    assert_eq!(movers(&scene), Vec::<String>::new());
+
+    // Stopping them was measured to take for ever.
+    let mut scene = scattered(PolicyName::Fifo);
+    gang(&mut scene);
+    for node in 0..4 {
+        scene.find(&format!("small-{node}")).restarts = Some(Restarts {
+            stops: 1,
+            stop_s: 50_000.0,
+            starts: 1,
+            start_s: 5.0,
+            resumed: 0,
+            lost_steps: 0.0,
+        });
+    }
+    scene.round();
+    assert_eq!(movers(&scene), Vec::<String>::new());
+
+    // A user's program that ran for a week has never shown that it goes on from a checkpoint.
+    let mut scene = scattered(PolicyName::Fifo);
+    gang(&mut scene);
+    for node in 0..4 {
+        let placed_ms = scene.snapshot.now_ms - 7 * 86_400_000;
+        let job = scene.find(&format!("small-{node}"));
+        job.command = Some(muster_model::spec::Ends::AllWorkers);
+        job.placed_ms = Some(placed_ms);
+    }
+    scene.round();
+    assert_eq!(movers(&scene), Vec::<String>::new());
+}
+
+#[test]
+fn nobody_moves_who_was_placed_a_moment_ago_is_exclusive_or_comes_first() {
+    let spoil: [fn(&mut muster_core::snapshot::Job, i64); 3] = [
+        |job, now_ms| job.placed_ms = Some(now_ms - 1_000),
+        |job, _| job.exclusive = true,
+        |job, _| job.priority = 5,
+    ];
+    for spoil in spoil {
+        let mut scene = scattered(PolicyName::Fifo);
+        gang(&mut scene);
+        let now_ms = scene.snapshot.now_ms;
+        for node in 0..4 {
+            spoil(scene.find(&format!("small-{node}")), now_ms);
+        }
+        scene.round();
+        assert_eq!(movers(&scene), Vec::<String>::new());
+    }
+}
+
+#[test]
+fn a_place_is_kept_from_newcomers_and_given_up_with_its_node() {
+    for lose in [false, true] {
+        let mut scene = scattered(PolicyName::Fifo);
+        gang(&mut scene);
+        scene.round();
+        let moved = movers(&scene);
+        assert_eq!(moved.len(), 2);
+        let JobState::Stopping {
+            then: AfterStop::Move { to },
+        } = scene.find(&moved[0]).state.clone()
+        else {
+            panic!("it moves");
+        };
+        // Somebody who comes before everybody finds the places taken.
+        scene.job("urgent").priority(90).ps_shards(0, 0);
+        if lose {
+            let nodes = &mut scene.snapshot.nodes;
+            let node = nodes.iter_mut().find(|node| node.id == to[0].node);
+            node.expect("there").drained = true;
+        }
+        scene.round();
+        let seats: BTreeSet<_> = to
+            .iter()
+            .map(|seat| (seat.node, seat.gpus.clone()))
+            .collect();
+        let urgent = scene.find("urgent").tasks.clone();
+        assert!(
+            urgent
+                .iter()
+                .all(|task| !seats.contains(&(task.node, task.gpus.clone())))
+        );
+        scene.obey();
+        scene.round();
+        let after = scene.find(&moved[0]);
+        let there = |task: &Task| seats.contains(&(task.node, task.gpus.clone()));
+        let arrived = !after.tasks.is_empty() && after.tasks.iter().all(there);
+        assert_eq!(
+            arrived && after.state == JobState::Starting,
+            !lose,
+            "{after:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_spread_job_comes_together_when_there_is_room_on_one_node_or_in_one_rack() {
+    let spread = |racks: [&str; 3], free: u32| {
+        let mut scene = Scene::cluster(3, 2);
+        scene.policy = Policy::optimus();
+        for (node, rack) in scene.snapshot.nodes.iter_mut().zip(racks) {
+            node.rack = (!rack.is_empty()).then(|| rack.to_owned());
+        }
+        scene.snapshot.nodes[2].gpus = free;
+        runs(&mut scene, "spread", 0, 0);
+        let node = scene.snapshot.nodes[1].id;
+        let job = scene.find("spread");
+        job.workers = Range { min: 2, max: 2 };
+        let mut second = job.tasks[0].clone();
+        second.id = muster_model::id::TaskId(uuid::Uuid::from_u128(77));
+        (second.role, second.node) = (Role::Worker { rank: 1 }, node);
+        job.tasks.push(second);
+        scene.measured("spread", 2, 10.0);
+        scene.round();
+        movers(&scene)
+    };
+    assert_eq!(
+        spread(["", "", ""], 2),
+        ["spread"],
+        "the third node holds all"
+    );
+    assert_eq!(spread(["", "", ""], 1), Vec::<String>::new(), "it does not");
+    let scattered = ["a", "b", "a"];
+    assert_eq!(spread(scattered, 2), ["spread"]);
+}
+
+#[test]
+fn a_moving_job_that_its_owner_pauses_rests() {
+    let mut scene = scattered(PolicyName::Fifo);
+    gang(&mut scene);
+    scene.round();
+    let moved = movers(&scene);
+    scene.find(&moved[0]).intent = Intent::Pause;
+    scene.round();
+    scene.obey();
+    scene.round();
+    assert_eq!(scene.phase(&moved[0]), JobPhase::Paused);
+    assert_eq!(scene.phase("gang"), JobPhase::Starting);
+    assert!(!matches!(
+        scene.find(&moved[1]).state,
+        JobState::Stopping {
+            then: AfterStop::Requeue {
+                cause: RequeueCause::Resize
+            }
+        }
+    ));
+}
+
+/// Cases of random scattered clusters in which somebody waits.
+fn cluster(holes: &[u8], share: PolicyName, workers: u32, gpus: u32) -> Scene {
+    let nodes = u32::try_from(holes.len()).expect("few");
+    let mut scene = Scene::cluster(nodes, 3);
+    scene.policy = Policy::named(share);
+    for (node, &taken) in holes.iter().enumerate() {
+        for gpu in 0..3 {
+            if taken >> gpu & 1 == 1 {
+                runs(&mut scene, &format!("r{node}-{gpu}"), node, gpu);
+            }
+        }
+    }
+    scene
+        .job("gang")
+        .workers(workers, workers)
+        .gpus(gpus)
+        .ps_shards(0, 0);
+    scene
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(300) })]
+
+    /// Whatever is killed in between: who was told to move starts where it was told to, nothing else has its place, and planning again
+    /// changes nothing.
+    #[test]
+    fn whoever_moves_arrives(
+        holes in prop::collection::vec(0_u8..8, 2..6), workers in 1_u32..4, gpus in 1_u32..4, share in 0_usize..4,
+        stops in any::<u64>(),
+    ) {
+        let share = [PolicyName::Fifo, PolicyName::Optimus, PolicyName::Muster, PolicyName::Drf][share];
+        let mut scene = cluster(&holes, share, workers, gpus);
+        let mut places: Vec<(String, BTreeSet<_>)> = Vec::new();
+        for round in 0..8 {
+            scene.snapshot.sort();
+            let (first, _) = plan(&scene.snapshot, &scene.policy);
+            prop_assert_eq!(check(&scene.snapshot, &first), Vec::new(), "{:#?}", first);
+            for decision in &first.decisions {
+                if let Action::Stop { then: AfterStop::Move { to }, .. } = &decision.action {
+                    let job = scene.snapshot.jobs.iter().find(|job| job.id == decision.job).expect("there");
+                    let seats = to.iter().map(|seat| (seat.node, seat.gpus.clone())).collect();
+                    places.push((job.name.clone(), seats));
+                }
+            }
+            apply(&mut scene.snapshot, &first).expect("a checked plan");
+            let (second, _) = plan(&scene.snapshot, &scene.policy);
+            let changes = second.decisions.iter().filter(|one| !matches!(one.action, Action::Wait { .. }));
+            prop_assert_eq!(changes.count(), 0, "{:#?} then {:#?}", first, second);
+            apply(&mut scene.snapshot, &second).expect("waits");
+            // Some obey now, others later.
+            let late = round < 4 && stops >> round & 1 == 1;
+            for (number, job) in scene.snapshot.jobs.iter_mut().enumerate() {
+                for task in &mut job.tasks {
+                    match task.state {
+                        TaskState::Assigned => task.state = TaskState::Running,
+                        TaskState::Stopping if !(late && number % 2 == 0) => {
+                            task.state = gone(Outcome::Exited { code: 0 });
+                        }
+                        _ => {}
+                    }
+                }
+            }
+            scene.later(1_000);
+        }
+        for (name, seats) in places {
+            let job = scene.find(&name);
+            let now: BTreeSet<_> = job.tasks.iter().map(|task| (task.node, task.gpus.clone())).collect();
+            prop_assert_eq!(job.state.phase(), JobPhase::Running, "{}", name);
+            prop_assert_eq!(now, seats, "{}", name);
+        }
+    }
+}

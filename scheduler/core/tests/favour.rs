@@ -1,0 +1,129 @@
+//! What must hold of the exchange between a study's trials: nobody but they notice, and among them the promising come first.
+
+mod dense;
+
+use dense::random::{self, Dice};
+use dense::{cluster, job, violations};
+use muster_core::policies::favour::favour;
+use muster_core::policies::name::PolicyName;
+use muster_core::problem::{Decision, Job, Part, Problem, Trial, gpus_of};
+use proptest::prelude::*;
+
+fn trial(study: u32, gain: f64) -> Option<Trial> {
+    Some(Trial { study, gain })
+}
+
+/// What every tenant holds, by priority, and what every node gives.
+fn sums(problem: &Problem, decision: &Decision) -> (Vec<u32>, Vec<u32>) {
+    let mut of_tenants = vec![0; problem.tenants.len() * 3];
+    let mut of_nodes = vec![0; problem.nodes.len()];
+    for (index, job) in problem.jobs.iter().enumerate() {
+        let parts = decision.holds(problem, index);
+        let class = usize::try_from(job.priority + 1).expect("-1 to 1");
+        of_tenants[job.tenant as usize * 3 + class] += gpus_of(parts);
+        parts
+            .iter()
+            .for_each(|part| of_nodes[part.node as usize] += part.gpus);
+    }
+    (of_tenants, of_nodes)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 4_000, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn tenants_hold_the_same_with_and_without_expectations(seed: u64) {
+        let mut dice = Dice(seed);
+        let mut problem = random::problem(&mut dice, 2);
+        for job in &mut problem.jobs {
+            // Trials of a study are of one tenant, and often alike.
+            if !dice.one_in(4) {
+                job.trial = trial(job.tenant * 2 + dice.roll(2), f64::from(dice.roll(5)) / 4.0);
+                job.unit.cpu_milli = 0;
+                job.unit.memory_bytes = 0;
+                job.priority = job.priority.min(0);
+            }
+        }
+        for name in [PolicyName::Muster, PolicyName::Srtf, PolicyName::Optimus, PolicyName::Drf] {
+            let plain = name.share().share(&problem);
+            let favoured = favour(&problem, plain.clone());
+            prop_assert_eq!(sums(&problem, &plain), sums(&problem, &favoured));
+            let before = violations(&problem, &plain);
+            let after = violations(&problem, &favoured);
+            prop_assert!(before.is_empty() && after.is_empty(), "{name:?}: {after:?}");
+            for (index, job) in problem.jobs.iter().enumerate() {
+                let same = plain.holds(&problem, index) == favoured.holds(&problem, index);
+                prop_assert!(same || job.trial.is_some(), "{name:?} changed a stranger");
+                let stopped = favoured.holds(&problem, index).is_empty() && !plain.holds(&problem, index).is_empty();
+                prop_assert!(!stopped || job.present.is_empty(), "{name:?} stopped one who runs");
+            }
+            let again = favour(&problem, favoured.clone());
+            prop_assert_eq!(again, favoured, "once is enough");
+        }
+    }
+}
+
+fn problem(jobs: Vec<Job>, gpus: u32) -> Problem {
+    Problem {
+        jobs,
+        ..cluster(1, gpus)
+    }
+}
+
+fn waiting(study: u32, gain: f64) -> Job {
+    Job {
+        trial: trial(study, gain),
+        ..job(1, 100.0)
+    }
+}
+
+fn sizes(problem: &Problem, decision: &Decision) -> Vec<u32> {
+    let of = |index| gpus_of(decision.holds(problem, index));
+    (0..problem.jobs.len()).map(of).collect()
+}
+
+#[test]
+fn the_promising_start_first_and_strangers_are_not_asked() {
+    let jobs = vec![
+        waiting(0, 0.2),
+        waiting(1, 0.1),
+        waiting(0, 0.9),
+        waiting(0, 0.5),
+    ];
+    let problem = problem(jobs, 2);
+    let plain = PolicyName::Fifo.share().share(&problem);
+    assert_eq!(sizes(&problem, &plain), [1, 1, 0, 0]);
+    let favoured = favour(&problem, plain);
+    assert_eq!(sizes(&problem, &favoured), [0, 1, 1, 0]);
+}
+
+#[test]
+fn the_promising_grow_first_and_nobody_who_runs_is_stopped() {
+    let running = |gain| Job {
+        present: vec![Part { node: 0, gpus: 1 }],
+        max_gpus: 4,
+        ..waiting(0, gain)
+    };
+    let problem = problem(vec![running(0.2), running(0.9), waiting(0, 1.0)], 4);
+    let grown = Decision {
+        parts: vec![Some(vec![Part { node: 0, gpus: 3 }]), None, None],
+        worth: Vec::new(),
+    };
+    let favoured = favour(&problem, grown);
+    assert_eq!(sizes(&problem, &favoured), [1, 3, 0]);
+}
+
+#[test]
+fn a_turn_for_one_who_promises_less_is_not_taken() {
+    let here = vec![Part { node: 0, gpus: 1 }];
+    let running = Job {
+        present: here.clone(),
+        ..waiting(0, 0.9)
+    };
+    let problem = problem(vec![waiting(0, 0.2), running], 1);
+    let turned = Decision {
+        parts: vec![Some(here), Some(Vec::new())],
+        worth: Vec::new(),
+    };
+    assert_eq!(favour(&problem, turned).parts, [None, None]);
+}

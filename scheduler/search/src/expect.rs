@@ -1,0 +1,60 @@
+//! What more training is expected to bring of each trial, for whoever shares GPUs between them. Only the order within a study counts.
+
+use crate::curve::{Curve, chance_to_reach};
+use crate::study::{Record, Study};
+use crate::trial::{Trial, TrialNumber};
+use muster_model::study::Stopper;
+
+/// Of whom nothing is known: an opportunity like any new trial.
+const UNKNOWN: f64 = 0.5;
+
+impl Study {
+    /// Of every trial that holds a slot, 0 (nothing) to 1. With HyperDrive the probability to reach the target, which makes its three
+    /// classes. Else how far a trial has come by the judgement of the rungs, and within a rung the share of the others that it was
+    /// better than after as much training.
+    #[must_use]
+    pub fn expectations(&self) -> Vec<(TrialNumber, f64)> {
+        let record = self.record();
+        let open = self.trials().iter().filter(|trial| trial.holds_slot());
+        open.map(|trial| (trial.number, gain(record, trial)))
+            .collect()
+    }
+}
+
+fn gain(record: &Record, trial: &Trial) -> f64 {
+    let standing = match record.spec.stopper {
+        Stopper::HyperDrive { min_points, .. } => {
+            if trial.reports.len() < min_points as usize {
+                return UNKNOWN;
+            }
+            let objective = &record.spec.objectives[0];
+            let target = objective.goal.as_loss(objective.target.unwrap_or(f64::MIN));
+            return chance_to_reach(&Curve::of(trial), record.spec.budget.max as f64, target);
+        }
+        _ => beaten(record, trial),
+    };
+    let rungs = record.trials.iter().map(|other| other.rungs.len()).max();
+    let all = rungs.unwrap_or(0) as f64 + 1.0;
+    (trial.rungs.len() as f64 + standing) / all
+}
+
+/// The share of the other trials whose loss was higher after at most as much training.
+fn beaten(record: &Record, trial: &Trial) -> f64 {
+    let Some(newest) = trial.reports.last() else {
+        return UNKNOWN;
+    };
+    let then = |other: &Trial| {
+        let until = other.reports.partition_point(|r| r.step <= newest.step);
+        Some(other.reports[..until].last()?.losses[0])
+    };
+    let others = record
+        .trials
+        .iter()
+        .filter(|other| other.number != trial.number);
+    let losses: Vec<f64> = others.filter_map(then).collect();
+    if losses.is_empty() {
+        return UNKNOWN;
+    }
+    let worse = losses.iter().filter(|loss| **loss > newest.losses[0]);
+    worse.count() as f64 / losses.len() as f64
+}

@@ -1,0 +1,146 @@
+//! Jobs that are trained without nodes: what rounds would decide and what a node would report, written as they write it.
+
+use super::Store;
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::id::{JobId, NodeId};
+use muster_model::job::AfterStop;
+use muster_model::node::{Capacity, Gpu, GpuKind};
+use muster_model::progress::Evaluation;
+use muster_model::task::{Outcome, Role};
+use muster_scheduler::clock;
+use muster_store::plan::{self, Action, NewTask, Step};
+use muster_store::report::{NodeReport, TaskEvents};
+use muster_store::{node, report};
+
+/// A job in training.
+pub struct Training {
+    job: JobId,
+    task: NewTask,
+    revision: u64,
+    lines: u64,
+}
+
+impl Training {
+    /// Starts the job with one worker.
+    pub async fn start(store: &Store, job: JobId) -> Self {
+        let revision = store.job(job).await.revision;
+        let task = NewTask {
+            id: clock::id().into(),
+            role: Role::Worker { rank: 0 },
+            node_id: a_node(store).await,
+            gpus: vec![],
+        };
+        let mut training = Self {
+            job,
+            task: task.clone(),
+            revision,
+            lines: 0,
+        };
+        let action = Action::Start {
+            tasks: vec![task],
+            secret: "s".to_owned(),
+            why: "room".to_owned(),
+        };
+        training.decide(store, action).await;
+        training.revision += 1;
+        training.observe(store, Observed::Running).await;
+        training.decide(store, Action::Up).await;
+        training
+    }
+
+    /// It has evaluated with this accuracy after so many epochs of so many steps.
+    pub async fn evaluate(&mut self, store: &Store, epoch: u64, per_epoch: u64, accuracy: f64) {
+        let evaluation = Evaluation {
+            step: epoch * per_epoch,
+            epoch: epoch as f64,
+            loss: 1.0 - accuracy,
+            accuracy,
+        };
+        self.tell(store, TaskReport::Evaluated { evaluation }).await;
+    }
+
+    /// It has trained to its end.
+    pub async fn succeed(mut self, store: &Store, step: u64) {
+        let finished = TaskReport::Finished {
+            step,
+            reason: "epochs".to_owned(),
+            model_path: "m".to_owned(),
+        };
+        self.tell(store, finished).await;
+        let stop = Action::Stop {
+            then: AfterStop::Succeed,
+            why: "done".to_owned(),
+            charge_failure: false,
+            not_before: None,
+        };
+        self.decide(store, stop).await;
+        let outcome = Outcome::Exited { code: 0 };
+        self.observe(store, Observed::Gone { outcome }).await;
+        self.decide(store, Action::Release).await;
+    }
+
+    async fn decide(&self, store: &Store, action: Action) {
+        let step = Step {
+            job_id: self.job,
+            expected_revision: self.revision,
+            action,
+        };
+        let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
+        let outcome = plan::commit(&mut tx, &[step], clock::now()).await;
+        assert_eq!(outcome.expect("a commit").conflicts, []);
+        tx.commit().await.expect("committed");
+    }
+
+    async fn tell(&mut self, store: &Store, told: TaskReport) {
+        let events = TaskEvents {
+            task_id: self.task.id,
+            revision: self.revision,
+            first_seq: self.lines,
+            events: vec![(clock::now(), told)],
+        };
+        self.lines += 1;
+        self.report(store, vec![], vec![events]).await;
+    }
+
+    async fn observe(&self, store: &Store, observed: Observed) {
+        let status = (self.task.id, self.revision, observed);
+        self.report(store, vec![status], vec![]).await;
+    }
+
+    async fn report(
+        &self,
+        store: &Store,
+        statuses: Vec<(muster_model::id::TaskId, u64, Observed)>,
+        events: Vec<TaskEvents>,
+    ) {
+        let told = NodeReport {
+            statuses,
+            events,
+            logs: vec![],
+        };
+        let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
+        report::record(&mut tx, self.task.node_id, &told, clock::now())
+            .await
+            .expect("recorded");
+        tx.commit().await.expect("committed");
+    }
+}
+
+async fn a_node(store: &Store) -> NodeId {
+    let gpu = Gpu {
+        index: 0,
+        kind: GpuKind::CpuSlot,
+        model: "cpu".to_owned(),
+        memory_bytes: 1 << 30,
+    };
+    let capacity = Capacity {
+        gpus: vec![gpu],
+        cpu_milli: 8_000,
+        memory_bytes: 8 << 30,
+        rack: None,
+    };
+    let mut tx = muster_store::pool::begin(&store.pool).await.expect("begun");
+    let hello = node::hello(&mut tx, clock::id().into(), "n", &capacity, clock::now()).await;
+    tx.commit().await.expect("committed");
+    hello.expect("a node").id
+}
