@@ -41,7 +41,10 @@ struct Waiter {
 /// whom the policy has had no room for a quantum. What is free of what the first in the line needs is kept for it.
 pub(crate) fn before(world: &mut World<'_>) {
     let mut line = standing_still(world);
-    line.extend(queued(world));
+    // Without turns nobody is suspended for them, and they are in nobody's way here.
+    if world.policy.slicing.is_some() {
+        line.extend(queued(world));
+    }
     line.sort_unstable();
     let quantum_ms = world.policy.slicing.map(|slicing| slicing.quantum_ms);
     let quantum_ms = quantum_ms.map_or(i64::MAX, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
@@ -254,7 +257,11 @@ fn queued(world: &World<'_>) -> Vec<Waiter> {
         .filter(|(_, live)| live.job.suspends && !live.job.exclusive)
         .filter(|(_, live)| live.job.intent == Intent::Run)
         .map(|(index, live)| Waiter {
-            since_ms: turned_ms(live.job),
+            // Who came into the queue in this very round waits from now on.
+            since_ms: match live.job.state {
+                JobState::Queued => turned_ms(live.job),
+                _ => world.now_ms,
+            },
             stands: false,
             index,
         })
