@@ -1,0 +1,175 @@
+//! Who starts, and who goes on in another size: whole gangs, on what nobody holds.
+
+use super::violation::Violation;
+use super::{Checker, is_gone};
+use crate::plan::PlannedTask;
+use crate::snapshot::{Job, Task};
+use muster_model::id::TaskId;
+use muster_model::task::Role;
+use std::collections::{BTreeMap, BTreeSet};
+
+impl<'s> Checker<'s> {
+    pub(super) fn start(&mut self, job: &'s Job, tasks: &[PlannedTask]) {
+        let mut counts: BTreeMap<(bool, u32), u32> = BTreeMap::new();
+        for task in tasks {
+            let key = match task.role {
+                Role::Worker { rank } => (true, rank),
+                Role::PsShard { index } => (false, index),
+            };
+            *counts.entry(key).or_default() += 1;
+            self.place(job, task);
+        }
+        for (is_worker, role, range) in [
+            (true, "worker", job.workers),
+            (false, "ps shard", job.ps_shards),
+        ] {
+            let indices: Vec<(u32, u32)> = counts
+                .iter()
+                .filter(|((kind, _), _)| *kind == is_worker)
+                .map(|((_, index), count)| (*index, *count))
+                .collect();
+            for (expected, &(index, count)) in (0_u32..).zip(&indices) {
+                if index != expected || count != 1 {
+                    self.violations.push(Violation::BrokenGang {
+                        job: job.id,
+                        role,
+                        count,
+                    });
+                }
+            }
+            let count = u32::try_from(indices.len()).unwrap_or(u32::MAX);
+            if count < range.min || count > range.max || (is_worker && !job.may_have(count)) {
+                self.violations.push(Violation::OutsideRange {
+                    job: job.id,
+                    role,
+                    count,
+                });
+            }
+        }
+    }
+
+    /// Whoever trains on must be there and be led by the chief; together with those who join it must be a whole gang.
+    pub(super) fn resize(&mut self, job: &'s Job, leave: &[TaskId], join: &[PlannedTask]) {
+        let told: BTreeSet<TaskId> = leave.iter().copied().collect();
+        let known = leave
+            .iter()
+            .all(|id| job.tasks.iter().any(|task| task.id == *id));
+        let stays: Vec<&Task> = job
+            .tasks
+            .iter()
+            .filter(|task| !told.contains(&task.id))
+            .collect();
+        let chief = Role::Worker { rank: 0 };
+        let mut wrong = |what| {
+            let violation = Violation::ImpossibleResize { job: job.id, what };
+            self.violations.push(violation);
+        };
+        if !job.in_place {
+            wrong("which it cannot be");
+        }
+        if leave.is_empty() && join.is_empty() {
+            wrong("and nothing changes");
+        }
+        if !known || told.len() != leave.len() {
+            wrong("and a task leaves that is not there");
+        }
+        if stays.iter().any(|task| is_gone(&task.state)) {
+            wrong("and counts on a task that is gone");
+        }
+        if !stays.iter().any(|task| task.role == chief) {
+            wrong("and its chief does not stay");
+        }
+        let roles: Vec<Role> = stays
+            .iter()
+            .map(|task| task.role)
+            .chain(join.iter().map(|task| task.role))
+            .collect();
+        if roles.iter().collect::<BTreeSet<_>>().len() != roles.len() {
+            wrong("and two tasks have one role");
+        }
+        for (is_worker, role, range) in [
+            (true, "worker", job.workers),
+            (false, "ps shard", job.ps_shards),
+        ] {
+            let of_role = roles
+                .iter()
+                .filter(|role| matches!(role, Role::Worker { .. }) == is_worker);
+            let count = u32::try_from(of_role.count()).unwrap_or(u32::MAX);
+            let least = match !is_worker && job.replicated {
+                true => self.fewest_shards(job, leave),
+                false => range.min,
+            };
+            if count < least || count > range.max || (is_worker && !job.may_have(count)) {
+                self.violations.push(Violation::OutsideRange {
+                    job: job.id,
+                    role,
+                    count,
+                });
+            }
+        }
+        for task in join {
+            self.place(job, task);
+        }
+        self.told.insert(job.id, told);
+    }
+
+    /// A lost shard's copy stands in for it until another one does: its job may be that many below its least, and no more.
+    fn fewest_shards(&self, job: &Job, leave: &[TaskId]) -> u32 {
+        let is_shard = |task: &&Task| matches!(task.role, Role::PsShard { .. });
+        let is_up = |node| self.snapshot.nodes.iter().any(|it| it.id == node && it.up);
+        let is_lost = |task: &&Task| is_gone(&task.state) || !is_up(task.node);
+        let shards = || job.tasks.iter().filter(is_shard);
+        let lost = shards()
+            .filter(|task| leave.contains(&task.id))
+            .filter(is_lost);
+        let there = u32::try_from(shards().count()).unwrap_or(u32::MAX);
+        let lost = u32::try_from(lost.count()).unwrap_or(u32::MAX);
+        job.ps_shards.min.min(there).saturating_sub(lost).max(1)
+    }
+
+    fn place(&mut self, job: &'s Job, task: &PlannedTask) {
+        // Only nodes that take tasks have any CPU to give.
+        if !self.cpu_milli.contains_key(&task.node) {
+            self.violations.push(Violation::ClosedNode {
+                job: job.id,
+                node: task.node,
+            });
+        }
+        let needed = match task.role {
+            Role::Worker { .. } => job.worker.gpus,
+            Role::PsShard { .. } => 0,
+        };
+        let given = task.gpus.len();
+        if given != needed as usize {
+            self.violations.push(Violation::WrongGpus {
+                job: job.id,
+                role: task.role,
+                given,
+                needed,
+            });
+        }
+        for &gpu in &task.gpus {
+            if !self.free.remove(&(task.node, gpu)) {
+                self.violations.push(Violation::GpuNotFree {
+                    job: job.id,
+                    node: task.node,
+                    gpu,
+                });
+            }
+        }
+        *self.started.entry(job.tenant).or_default() += u32::try_from(given).unwrap_or(u32::MAX);
+        self.charge(job, task.role, task.node);
+        if self.cpu_milli.get(&task.node).is_some_and(|&left| left < 0) {
+            self.violations
+                .push(Violation::CpuExceeded { node: task.node });
+        }
+        if self
+            .memory_bytes
+            .get(&task.node)
+            .is_some_and(|&left| left < 0)
+        {
+            self.violations
+                .push(Violation::MemoryExceeded { node: task.node });
+        }
+    }
+}

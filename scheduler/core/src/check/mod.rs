@@ -1,0 +1,247 @@
+//! Finds what is wrong with a plan, by its own accounting.
+//!
+//! It shares no code with the planner beyond the types, so that one mistake cannot hide in both.
+
+mod gang;
+mod moves;
+mod quota;
+mod turns;
+mod verdict;
+mod violation;
+
+use crate::plan::{Action, Decision, Plan};
+use crate::snapshot::{Job, Snapshot};
+use muster_model::id::{JobId, NodeId, TaskId, TenantId};
+use muster_model::job::{AfterStop, JobState};
+use muster_model::task::{Outcome, Role, TaskState};
+use std::collections::{BTreeMap, BTreeSet};
+pub use violation::Violation;
+
+/// Everything that is wrong with the plan; empty when nothing is.
+#[must_use]
+pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
+    let mut checker = Checker::new(snapshot);
+    checker.keep_places(plan);
+    for decision in &plan.decisions {
+        checker.decision(decision);
+    }
+    checker.quotas();
+    checker.lowered_quotas();
+    checker.violations
+}
+
+struct Checker<'s> {
+    snapshot: &'s Snapshot,
+    states: BTreeMap<JobId, (&'s Job, JobState, Option<i64>)>,
+    /// GPUs that nobody holds, of nodes that take tasks.
+    free: BTreeSet<(NodeId, u32)>,
+    cpu_milli: BTreeMap<NodeId, i128>,
+    memory_bytes: BTreeMap<NodeId, i128>,
+    /// GPUs started by this plan.
+    started: BTreeMap<TenantId, u32>,
+    /// Tasks that resizes in place have told to leave.
+    told: BTreeMap<JobId, BTreeSet<TaskId>>,
+    violations: Vec<Violation>,
+}
+
+impl<'s> Checker<'s> {
+    fn new(snapshot: &'s Snapshot) -> Self {
+        let mut checker = Self {
+            snapshot,
+            states: snapshot
+                .jobs
+                .iter()
+                .map(|job| (job.id, (job, job.state.clone(), job.not_before_ms)))
+                .collect(),
+            free: BTreeSet::new(),
+            cpu_milli: BTreeMap::new(),
+            memory_bytes: BTreeMap::new(),
+            started: BTreeMap::new(),
+            told: BTreeMap::new(),
+            violations: Vec::new(),
+        };
+        for node in snapshot
+            .nodes
+            .iter()
+            .filter(|node| node.up && !node.drained)
+        {
+            checker
+                .free
+                .extend((0..node.gpus).map(|gpu| (node.id, gpu)));
+            checker
+                .cpu_milli
+                .insert(node.id, i128::from(node.cpu_milli));
+            checker
+                .memory_bytes
+                .insert(node.id, i128::from(node.memory_bytes));
+        }
+        for job in &snapshot.jobs {
+            let tasks = job.tasks.iter().chain(&job.leaving);
+            for task in tasks.filter(|task| !is_gone(&task.state)) {
+                for &gpu in task.gpus.iter().filter(|_| holds(&task.state)) {
+                    checker.free.remove(&(task.node, gpu));
+                }
+                checker.charge(job, task.role, task.node);
+                if !holds(&task.state) {
+                    checker.idle(job, task.role, task.node);
+                }
+            }
+        }
+        checker
+    }
+
+    fn decision(&mut self, decision: &Decision) {
+        let Some((job, state, not_before_ms)) = self.states.get(&decision.job).cloned() else {
+            self.violations
+                .push(Violation::UnknownJob { job: decision.job });
+            return;
+        };
+        if decision.expected_revision != job.revision {
+            self.violations.push(Violation::WrongRevision {
+                job: job.id,
+                expected: decision.expected_revision,
+                revision: job.revision,
+            });
+        }
+        self.facts(job, &decision.action, not_before_ms);
+        let next = match decision.action.event() {
+            None => state,
+            Some(event) => match state.clone().apply(event) {
+                Ok(next) => next,
+                Err(refused) => {
+                    self.violations.push(Violation::IllegalTransition {
+                        job: job.id,
+                        refused: refused.to_string(),
+                    });
+                    state
+                }
+            },
+        };
+        let not_before_ms = match &decision.action {
+            Action::Stop {
+                not_before_ms: Some(until_ms),
+                ..
+            } => Some(*until_ms),
+            _ => not_before_ms,
+        };
+        self.states.insert(job.id, (job, next, not_before_ms));
+    }
+
+    /// Whether the facts of the snapshot bear the action.
+    fn facts(&mut self, job: &'s Job, action: &Action, not_before_ms: Option<i64>) {
+        match action {
+            Action::Start { tasks, .. } => {
+                if let Some(not_before_ms) = not_before_ms.filter(|&at| at > self.snapshot.now_ms) {
+                    self.violations.push(Violation::StartsInBackOff {
+                        job: job.id,
+                        not_before_ms,
+                    });
+                }
+                if job.intent != muster_model::job::Intent::Run {
+                    self.violations
+                        .push(Violation::StartsAgainstIntent { job: job.id });
+                }
+                self.start(job, tasks);
+            }
+            Action::Stop {
+                then: AfterStop::Move { to },
+                ..
+            } => self.moves(job, to),
+            Action::Resize { leave, join, .. } => self.resize(job, leave, join),
+            Action::Suspend { .. } => self.suspend(job),
+            Action::Continue { .. } => self.go_on(job),
+            Action::Release
+                if job
+                    .tasks
+                    .iter()
+                    .chain(&job.leaving)
+                    .any(|task| !is_gone(&task.state)) =>
+            {
+                self.violations
+                    .push(Violation::ReleasedEarly { job: job.id });
+            }
+            Action::Up
+                if job
+                    .tasks
+                    .iter()
+                    .any(|task| !is_up_or_done(job, &task.state)) =>
+            {
+                self.violations.push(Violation::UpEarly { job: job.id });
+            }
+            Action::Stop {
+                then: AfterStop::Requeue { cause },
+                ..
+            } => {
+                if *cause == muster_model::job::RequeueCause::Preempted {
+                    self.preemption(job);
+                }
+            }
+            Action::Wait { waiting } if job.waiting.as_ref() == Some(waiting) => {
+                self.violations.push(Violation::IdleWait { job: job.id });
+            }
+            Action::Judge { verdict } => self.verdict(job, verdict),
+            Action::Release
+            | Action::Up
+            | Action::Stop { .. }
+            | Action::Suspect { .. }
+            | Action::Hold
+            | Action::Resume
+            | Action::Cancel
+            | Action::Wait { .. } => {}
+        }
+    }
+
+    /// Who stands still keeps memory and uses no CPU.
+    fn idle(&mut self, job: &Job, role: Role, node: NodeId) {
+        let cpu_milli = match role {
+            Role::Worker { .. } => job.worker.cpu_milli,
+            Role::PsShard { .. } => job.ps_shard.cpu_milli,
+        };
+        if let Some(left) = self.cpu_milli.get_mut(&node) {
+            *left += i128::from(cpu_milli);
+        }
+    }
+
+    fn charge(&mut self, job: &Job, role: Role, node: NodeId) {
+        let (cpu_milli, memory_bytes) = match role {
+            Role::Worker { .. } => (job.worker.cpu_milli, job.worker.memory_bytes),
+            Role::PsShard { .. } => (job.ps_shard.cpu_milli, job.ps_shard.memory_bytes),
+        };
+        if let Some(left) = self.cpu_milli.get_mut(&node) {
+            *left -= i128::from(cpu_milli);
+        }
+        if let Some(left) = self.memory_bytes.get_mut(&node) {
+            *left -= i128::from(memory_bytes);
+        }
+    }
+}
+
+/// A program of the user's own may be done before others are up.
+fn is_up_or_done(job: &Job, state: &TaskState) -> bool {
+    let done = TaskState::Released {
+        outcome: Outcome::Exited { code: 0 },
+    };
+    *state == TaskState::Running || (job.command.is_some() && *state == done)
+}
+
+fn is_gone(state: &TaskState) -> bool {
+    match state {
+        TaskState::Released { .. } => true,
+        TaskState::Assigned
+        | TaskState::Running
+        | TaskState::Suspending
+        | TaskState::Suspended
+        | TaskState::Stopping
+        | TaskState::Ending => false,
+    }
+}
+
+/// Whether it holds GPUs and CPU.
+fn holds(state: &TaskState) -> bool {
+    match state {
+        TaskState::Suspended | TaskState::Ending | TaskState::Released { .. } => false,
+        TaskState::Assigned | TaskState::Running | TaskState::Suspending | TaskState::Stopping => {
+            true
+        }
+    }
+}

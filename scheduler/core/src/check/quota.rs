@@ -1,0 +1,87 @@
+//! What tenants may hold, and who is displaced for whom.
+
+use super::violation::Violation;
+use super::{Checker, holds, is_gone};
+use crate::snapshot::{Job, Task};
+use muster_model::id::TenantId;
+use muster_model::job::JobState;
+use std::collections::BTreeMap;
+
+impl Checker<'_> {
+    /// A job may be displaced wholly only for a job of strictly higher priority that waits.
+    pub(super) fn preemption(&mut self, job: &Job) {
+        let somebody = self.snapshot.jobs.iter().any(|other| {
+            other.priority > job.priority
+                && matches!(
+                    other.state,
+                    JobState::Queued
+                        | JobState::Stopping { .. }
+                        | JobState::Paused
+                        | JobState::Running
+                        | JobState::Suspended
+                        | JobState::Starting
+                )
+        });
+        if !somebody {
+            self.violations
+                .push(Violation::UnjustPreemption { job: job.id });
+        }
+    }
+
+    /// A tenant that was within its quota stays within it; one above it (the quota was lowered) starts nothing.
+    pub(super) fn quotas(&mut self) {
+        for (tenant, started) in std::mem::take(&mut self.started) {
+            let quota = self
+                .snapshot
+                .tenants
+                .iter()
+                .find(|one| one.id == tenant)
+                .and_then(|one| one.gpu_quota);
+            let held: usize = self
+                .snapshot
+                .jobs
+                .iter()
+                .filter(|job| job.tenant == tenant)
+                .flat_map(|job| job.tasks.iter().chain(&job.leaving))
+                .filter(|task| holds(&task.state))
+                .map(|task| task.gpus.len())
+                .sum();
+            let held = u32::try_from(held)
+                .unwrap_or(u32::MAX)
+                .saturating_add(started);
+            if let Some(quota) = quota.filter(|&quota| started > 0 && held > quota) {
+                self.violations.push(Violation::QuotaExceeded {
+                    tenant,
+                    held,
+                    quota,
+                });
+            }
+        }
+    }
+
+    /// Who keeps running after the plan stays within the quota, also where it was lowered since.
+    pub(super) fn lowered_quotas(&mut self) {
+        let mut kept: BTreeMap<TenantId, u32> = BTreeMap::new();
+        for (job, state, _) in self.states.values() {
+            if matches!(state, JobState::Starting | JobState::Running) {
+                // Who is told to leave is on the way out already.
+                let told = self.told.get(&job.id);
+                let stays = |task: &&Task| {
+                    !is_gone(&task.state) && told.is_none_or(|told| !told.contains(&task.id))
+                };
+                let gpus: usize = job.tasks.iter().filter(stays).map(|t| t.gpus.len()).sum();
+                *kept.entry(job.tenant).or_default() += u32::try_from(gpus).unwrap_or(u32::MAX);
+            }
+        }
+        for tenant in &self.snapshot.tenants {
+            let held = kept.get(&tenant.id).copied().unwrap_or(0);
+            if let Some(quota) = tenant.gpu_quota.filter(|&quota| held > quota) {
+                self.violations.push(Violation::QuotaExceeded {
+                    tenant: tenant.id,
+                    held,
+                    quota,
+                });
+            }
+        }
+    }
+}

@@ -1,0 +1,74 @@
+//! Who stands still, and who goes on.
+
+use super::violation::Violation;
+use super::{Checker, is_gone};
+use crate::snapshot::{Job, Task};
+use muster_model::task::{Outcome, Role, TaskState};
+
+impl<'s> Checker<'s> {
+    /// The whole gang is up, and can stand still.
+    pub(super) fn suspend(&mut self, job: &'s Job) {
+        let mut wrong = |what| {
+            let violation = Violation::WrongTurn { job: job.id, what };
+            self.violations.push(violation);
+        };
+        if !job.suspends {
+            wrong("which cannot stand still");
+        }
+        if job.exclusive && job.intent != muster_model::job::Intent::Suspend {
+            wrong("which is exclusive");
+        }
+        // A worker of a command may be done before the others.
+        let is_done = |task: &Task| {
+            let outcome = match &task.state {
+                TaskState::Released { outcome } => outcome,
+                _ => return false,
+            };
+            job.command.is_some() && *outcome == Outcome::Exited { code: 0 }
+        };
+        let is_up = |task: &Task| task.state == TaskState::Running;
+        let all = job.tasks.iter().all(|task| is_up(task) || is_done(task));
+        if !job.leaving.is_empty() || !all || !job.tasks.iter().any(is_up) {
+            wrong("not all of whose tasks are up");
+        }
+    }
+
+    /// The whole gang stands still, and every GPU that it had is free.
+    pub(super) fn go_on(&mut self, job: &'s Job) {
+        let mut wrong = |what| {
+            let violation = Violation::WrongTurn { job: job.id, what };
+            self.violations.push(violation);
+        };
+        if job.intent != muster_model::job::Intent::Run {
+            wrong("against its owner's intent");
+        }
+        let is_there =
+            |task: &&Task| matches!(task.role, Role::Worker { .. }) && !is_gone(&task.state);
+        let workers = || job.tasks.iter().filter(is_there);
+        if workers().any(|task| task.state != TaskState::Suspended) || workers().next().is_none() {
+            wrong("not all of whose workers stand still");
+        }
+        for task in workers() {
+            if !self.cpu_milli.contains_key(&task.node) {
+                let (job, node) = (job.id, task.node);
+                self.violations.push(Violation::ClosedNode { job, node });
+            }
+            for &gpu in &task.gpus {
+                if !self.free.remove(&(task.node, gpu)) {
+                    let (job, node) = (job.id, task.node);
+                    self.violations
+                        .push(Violation::GpuNotFree { job, node, gpu });
+                }
+            }
+            let gpus = u32::try_from(task.gpus.len()).unwrap_or(u32::MAX);
+            *self.started.entry(job.tenant).or_default() += gpus;
+            if let Some(left) = self.cpu_milli.get_mut(&task.node) {
+                *left -= i128::from(job.worker.cpu_milli);
+                if *left < 0 {
+                    let node = task.node;
+                    self.violations.push(Violation::CpuExceeded { node });
+                }
+            }
+        }
+    }
+}

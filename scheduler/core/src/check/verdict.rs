@@ -1,0 +1,45 @@
+//! Who is judged.
+
+use super::Checker;
+use super::violation::Violation;
+use crate::snapshot::{Job, Task};
+use muster_model::job::JobState;
+use muster_model::pace::Doing;
+use muster_model::verdict::{Finding, Verdict};
+
+impl Checker<'_> {
+    /// It is there, not alone, and was told of by its job's document; the job trains.
+    pub(super) fn verdict(&mut self, job: &Job, verdict: &Verdict) {
+        let mut wrong = |what| {
+            let violation = Violation::UnjustVerdict { job: job.id, what };
+            self.violations.push(violation);
+        };
+        let workers = job.tasks.iter().filter(|task| task.is_worker());
+        if workers.clone().count() < 2 {
+            wrong("which is alone");
+        }
+        if !workers.clone().any(|task| task.id == verdict.task_id) {
+            wrong("which is not there");
+        }
+        if job.state != JobState::Running || !job.leaving.is_empty() {
+            wrong("while others come or go");
+        }
+        let now_ms = self.snapshot.now_ms;
+        let excused = |task: &Task| {
+            task.pace.is_some_and(|pace| {
+                matches!(pace.doing, Doing::Busy | Doing::Standing)
+                    && now_ms.saturating_sub(pace.heard_ms) < 10_000
+            })
+        };
+        if workers.clone().any(excused) {
+            wrong("while others rightly wait");
+        }
+        let limit_ms = job.watch.as_ref().map_or(0, |watch| match verdict.finding {
+            Finding::Straggler { .. } => watch.straggler_ms,
+            Finding::Hang { .. } => watch.hang_ms,
+        });
+        if limit_ms == 0 || verdict.for_ms < limit_ms {
+            wrong("earlier than its document says");
+        }
+    }
+}

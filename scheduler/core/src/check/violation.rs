@@ -1,0 +1,70 @@
+//! The rules that a plan can break, as they are told.
+
+use muster_model::id::{JobId, NodeId, TenantId};
+use muster_model::task::Role;
+
+/// One broken rule.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum Violation {
+    #[error("the plan names job {job}, which the snapshot does not have")]
+    UnknownJob { job: JobId },
+    #[error("job {job} is decided on at revision {expected}, but has {revision}")]
+    WrongRevision {
+        job: JobId,
+        expected: u64,
+        revision: u64,
+    },
+    #[error("job {job}: {refused}")]
+    IllegalTransition { job: JobId, refused: String },
+    #[error("job {job} is released while its tasks hold GPUs")]
+    ReleasedEarly { job: JobId },
+    #[error("job {job} is up, but not all of its tasks are")]
+    UpEarly { job: JobId },
+    #[error("job {job} starts before {not_before_ms}, the end of its back-off")]
+    StartsInBackOff { job: JobId, not_before_ms: i64 },
+    #[error("job {job} starts against its owner's intent")]
+    StartsAgainstIntent { job: JobId },
+    #[error("job {job} starts with {role} {count} times")]
+    BrokenGang {
+        job: JobId,
+        role: &'static str,
+        count: u32,
+    },
+    #[error("job {job} starts with {count} {role}s, outside its range")]
+    OutsideRange {
+        job: JobId,
+        role: &'static str,
+        count: u32,
+    },
+    #[error("{role} of job {job} is given {given} GPUs instead of {needed}")]
+    WrongGpus {
+        job: JobId,
+        role: Role,
+        given: usize,
+        needed: u32,
+    },
+    #[error("job {job} starts on node {node}, which takes no tasks")]
+    ClosedNode { job: JobId, node: NodeId },
+    #[error("GPU {gpu} of node {node} is given to job {job}, but is held or does not exist")]
+    GpuNotFree { job: JobId, node: NodeId, gpu: u32 },
+    #[error("node {node} is given more CPU than it has")]
+    CpuExceeded { node: NodeId },
+    #[error("node {node} is given more memory than it has")]
+    MemoryExceeded { node: NodeId },
+    #[error("tenant {tenant} would hold {held} GPUs, its quota is {quota}")]
+    QuotaExceeded {
+        tenant: TenantId,
+        held: u32,
+        quota: u32,
+    },
+    #[error("job {job} is stopped for another job although none of its kind may displace it")]
+    UnjustPreemption { job: JobId },
+    #[error("job {job} is told again what it was told before")]
+    IdleWait { job: JobId },
+    #[error("job {job} is turned, {what}")]
+    WrongTurn { job: JobId, what: &'static str },
+    #[error("a rank of job {job} is judged, {what}")]
+    UnjustVerdict { job: JobId, what: &'static str },
+    #[error("job {job} is resized in place, {what}")]
+    ImpossibleResize { job: JobId, what: &'static str },
+}
