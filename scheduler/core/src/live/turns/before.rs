@@ -1,0 +1,170 @@
+//! Before the policy: who has waited long enough gets its GPUs, or keeps what of them is free.
+
+use super::{
+    CONSIDERED, Gpus, count, go_on, home, needs, overlaps, queued, quota_has_room, standing_by_gpu,
+    standing_still, vacate,
+};
+use crate::live::free::{FreeNode, When};
+use crate::live::gang;
+use crate::live::pass::requeue;
+use crate::live::place;
+use crate::live::standing::Standing;
+use crate::live::world::{LiveJob, World};
+use crate::policy::Slicing;
+use muster_model::job::RequeueCause;
+
+/// Before the policy: gives GPUs back to those who stand still and come before everybody in the queue, and starts those in the queue for
+/// whom the policy has had no room for a quantum. What is free of what the first in the line needs is kept for it.
+pub(crate) fn before(world: &mut World<'_>) {
+    let mut line = standing_still(world);
+    // Without turns nobody is suspended for them, and they are in nobody's way here.
+    if world.policy.slicing.is_some() {
+        line.extend(queued(world));
+    }
+    line.sort_unstable();
+    let quantum_ms = world.policy.slicing.map(|slicing| slicing.quantum_ms);
+    let quantum_ms = quantum_ms.map_or(i64::MAX, |ms| i64::try_from(ms).unwrap_or(i64::MAX));
+    let slicing = world.policy.slicing;
+    let crowded = slicing.map_or_else(Gpus::new, |slicing| crowded(world, slicing));
+    // Without turns nobody makes room for it.
+    let patience_ms = match slicing {
+        Some(_) => quantum_ms,
+        None => i64::try_from(world.policy.min_run_ms).unwrap_or(i64::MAX),
+    };
+    let mut looked = 0;
+    for waiter in line {
+        let waited_ms = world.now_ms.saturating_sub(waiter.since_ms);
+        if looked == CONSIDERED || !(waiter.stands || waited_ms >= quantum_ms) {
+            break;
+        }
+        // Who waits for its tenant's quota is in nobody's way.
+        if !quota_has_room(world, waiter.index, needs(world, waiter.index)) {
+            continue;
+        }
+        looked += 1;
+        let served = match waiter.stands {
+            true => go_on(world, waiter.index, "its turn has come"),
+            false => begin(world, waiter.index, &crowded),
+        };
+        if served && waiter.stands {
+            world.enlist(waiter.index);
+        } else if waiter.stands && waited_ms >= patience_ms && is_shut_out(world, waiter.index) {
+            go_elsewhere(world, waiter.index);
+        } else if !served && world.reserved.is_none() {
+            let wanted = match waiter.stands {
+                true => home(world, waiter.index),
+                false => gang_of(world, waiter.index, &crowded),
+            };
+            reserve(world, waiter.index, wanted);
+        }
+    }
+}
+
+/// Whether somebody holds GPUs of a job that stands still, and takes no turns: it could only wait for that one's end.
+fn is_shut_out(world: &World<'_>, index: usize) -> bool {
+    let home = home(world, index);
+    let takes_turns = |live: &LiveJob<'_>| {
+        world.policy.slicing.is_some() && live.job.suspends && !live.job.exclusive
+    };
+    world.jobs.iter().enumerate().any(|(other, live)| {
+        other != index && live.standing.stays() && !takes_turns(live) && overlaps(live, &home)
+    })
+}
+
+/// A job that stands still, and could not go on there, starts from its checkpoint where there is room; where there is none it waits for it in
+/// the queue, and its owner is told so.
+fn go_elsewhere(world: &mut World<'_>, index: usize) {
+    let live = &world.jobs[index];
+    let (shape, size) = (live.shape, live.size);
+    let gpus = count(&home(world, index));
+    let why = "its GPUs are held by a job that takes no turns";
+    let found = match quota_has_room(world, index, gpus) {
+        true => place::find(&world.free, &shape, size, When::Now),
+        false => None,
+    };
+    match found {
+        Some(shares) => {
+            let placed = gang::take(&mut world.free.clone(), &shape, &shares, When::Now);
+            let why = format!("{why}: it goes on elsewhere from its checkpoint");
+            world.relocate(index, placed, why);
+        }
+        None => {
+            let why = format!("{why}: it waits in the queue for room elsewhere");
+            world.stop(index, requeue(RequeueCause::Resize, why));
+            world.enlist(index);
+        }
+    }
+}
+
+/// Starts a job of the queue with its smallest gang, if that fits now.
+fn begin(world: &mut World<'_>, index: usize, crowded: &Gpus) -> bool {
+    let shape = world.jobs[index].shape;
+    let least = (shape.workers.min, shape.ps_shards.min);
+    let mut free = world.free.clone();
+    leave_out(&mut free, crowded);
+    let Some(shares) = place::find(&free, &shape, least, When::Now) else {
+        return false;
+    };
+    let placed = gang::take(&mut free, &shape, &shares, When::Now);
+    world.start(index, &placed, "its turn has come".to_owned());
+    true
+}
+
+/// The GPUs of the smallest gang of a job once those who take turns have made room; none, if it would not fit then either.
+fn gang_of(world: &World<'_>, index: usize, crowded: &Gpus) -> Gpus {
+    let shape = world.jobs[index].shape;
+    let mut free = world.free.clone();
+    leave_out(&mut free, crowded);
+    let runs = |live: &&LiveJob<'_>| live.standing == Standing::Running;
+    for live in world.jobs.iter().filter(runs) {
+        if live.job.suspends && !live.job.exclusive {
+            vacate(world, &mut free, live);
+        }
+    }
+    let least = (shape.workers.min, shape.ps_shards.min);
+    let mut gang = Gpus::new();
+    let Some(shares) = place::find(&free, &shape, least, When::Later) else {
+        return gang;
+    };
+    // What is free now is what can be kept for it.
+    for share in shares {
+        let node = &mut free[share.node as usize];
+        let wanted = share.workers * shape.worker.gpus;
+        let now = wanted.min(node.now.count_ones());
+        *gang.entry(share.node).or_default() |= node.take_gpus(now, When::Now);
+    }
+    gang
+}
+
+/// GPUs on which so many stand still that only one of those may be at work there.
+fn crowded(world: &World<'_>, slicing: Slicing) -> Gpus {
+    let mut crowded = Gpus::new();
+    for ((node, gpu), count) in standing_by_gpu(world) {
+        if count > slicing.suspended_per_gpu {
+            *crowded.entry(node).or_default() |= 1 << gpu;
+        }
+    }
+    crowded
+}
+
+fn leave_out(free: &mut [FreeNode], gpus: &Gpus) {
+    for (&node, gpus) in gpus {
+        free[node as usize].now &= !gpus;
+    }
+}
+
+/// Keeps what is free of these for the first in the line whom its tenant's quota lets in: who holds the rest of them is turned out when its slice is over, and nobody
+/// else comes in between, so that a gang does not starve behind single workers.
+fn reserve(world: &mut World<'_>, index: usize, gpus: Gpus) {
+    if gpus.is_empty() {
+        return;
+    }
+    let mut kept = Gpus::new();
+    for (node, gpus) in gpus {
+        if let Some(free) = world.free.get_mut(node as usize) {
+            kept.insert(node, free.now & gpus);
+            free.now &= !gpus;
+        }
+    }
+    world.reserved = Some((index, kept));
+}

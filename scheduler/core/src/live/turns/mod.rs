@@ -1,0 +1,239 @@
+//! Turns: jobs that do not fit beside each other take GPUs in rotation, each for a slice of time, with their processes kept (Gandiva's
+//! suspend-resume, Xiao et al., OSDI 2018, section 3.1).
+//!
+//! It runs around the policy and knows nothing of how one weighs. Before it, whoever has stood still the longest gets its own GPUs back
+//! when they are free, and keeps what of them is free while it is first in the line. After it, whoever still waits takes the places of
+//! those whose slice is over; the GPUs are given in the round in which they are free. A gang turns as a whole: all of it stands still,
+//! or none. There is no state besides when each job was turned last.
+
+mod before;
+mod turning;
+
+use super::free::{FreeNode, bits, first_bits};
+use super::pass::Rest;
+use super::standing::Standing;
+use super::world::{LiveJob, World};
+use crate::plan::Action;
+use crate::snapshot::{Job, Task};
+pub(crate) use before::before;
+use muster_model::job::{Intent, JobState};
+use std::collections::BTreeMap;
+pub(crate) use turning::after;
+
+/// Of those who wait so many are considered in a round: each costs a look at everybody who runs.
+const CONSIDERED: usize = 64;
+
+/// Bits of GPUs by node.
+type Gpus = BTreeMap<u32, u64>;
+
+/// Who waits for GPUs, and since when.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Waiter {
+    since_ms: i64,
+    /// Who waits as long in the queue comes first: somebody was suspended for it.
+    stands: bool,
+    index: usize,
+}
+
+/// Jobs that stand still, or are to, by node and GPU.
+fn standing_by_gpu(world: &World<'_>) -> BTreeMap<(u32, u32), u32> {
+    let mut standing = BTreeMap::new();
+    for index in 0..world.jobs.len() {
+        if world.jobs[index].standing == Standing::Suspended {
+            for gpu in each(&home(world, index)) {
+                *standing.entry(gpu).or_default() += 1;
+            }
+        }
+    }
+    standing
+}
+
+/// GPUs that a job must hold to be at work.
+fn needs(world: &World<'_>, index: usize) -> u32 {
+    match world.jobs[index].standing {
+        Standing::Suspended => count(&home(world, index)),
+        _ => world.jobs[index].shape.min_gpus(),
+    }
+}
+
+fn quota_has_room(world: &World<'_>, index: usize, gpus: u32) -> bool {
+    let live = &world.jobs[index];
+    let held = world.held[live.tenant as usize];
+    let quota = world.quota(live);
+    quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)
+}
+
+/// After the policy: what nobody was given goes to those who stand still. Whether anybody goes on, whom the policy then has to see.
+pub(crate) fn go_on_with_the_rest(world: &mut World<'_>, rest: &mut Rest) -> bool {
+    let mut went_on = Vec::new();
+    for waiter in standing_still(world) {
+        let home = home(world, waiter.index);
+        let is_free = |(node, gpus): (&u32, &u64)| rest.free[*node as usize].now & gpus == *gpus;
+        if home.iter().all(is_free) && go_on(world, waiter.index, "its GPUs are free") {
+            for (node, gpus) in home {
+                rest.free[node as usize].now &= !gpus;
+            }
+            went_on.push(waiter.index);
+        }
+    }
+    went_on.iter().for_each(|&index| world.enlist(index));
+    !went_on.is_empty()
+}
+
+/// Those whose whole gang stands still and whose owner wants it to go on, the longest first.
+fn standing_still(world: &World<'_>) -> Vec<Waiter> {
+    let stands = |live: &LiveJob<'_>| {
+        live.standing == Standing::Suspended
+            && live.actions.is_empty()
+            && live.job.intent == Intent::Run
+            && live.job.stands_still()
+    };
+    let jobs = world.jobs.iter().enumerate();
+    let mut waiters: Vec<Waiter> = jobs
+        .filter(|(_, live)| stands(live))
+        .map(|(index, live)| Waiter {
+            since_ms: turned_ms(live.job),
+            stands: true,
+            index,
+        })
+        .collect();
+    waiters.sort_unstable();
+    waiters
+}
+
+/// Those in the queue for whom somebody would be suspended: they can be themselves, so that nobody waits for their end.
+fn queued(world: &World<'_>) -> Vec<Waiter> {
+    let jobs = world.jobs.iter().enumerate();
+    jobs.filter(|(_, live)| live.standing == Standing::Queued)
+        .filter(|(_, live)| live.job.suspends && !live.job.exclusive)
+        .filter(|(_, live)| live.job.intent == Intent::Run)
+        .map(|(index, live)| Waiter {
+            // Who came into the queue in this very round waits from now on.
+            since_ms: match live.job.state {
+                JobState::Queued => turned_ms(live.job),
+                _ => world.now_ms,
+            },
+            stands: false,
+            index,
+        })
+        .collect()
+}
+
+/// When the present turn of a job with tasks began; of one in the queue, since when it is there.
+fn turned_ms(job: &Job) -> i64 {
+    let placed_ms = job.placed_ms.unwrap_or(job.submitted_ms);
+    job.turned_ms.map_or(placed_ms, |at| at.max(placed_ms))
+}
+
+/// The GPUs that a job's workers were given, whether they hold them now or not.
+fn home(world: &World<'_>, index: usize) -> Gpus {
+    let live = &world.jobs[index];
+    let mut home = Gpus::new();
+    for (task, node) in live.job.tasks.iter().zip(&live.places) {
+        if task.is_worker() && !task.state.is_released() {
+            *home.entry(*node).or_default() |= bits(&task.gpus);
+        }
+    }
+    home
+}
+
+/// Gives a job its GPUs back, if all of them are free and nothing else forbids it.
+fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
+    let home = home(world, index);
+    let live = &world.jobs[index];
+    let gpus = count(&home);
+    let held = world.held[live.tenant as usize];
+    if world
+        .quota(live)
+        .is_some_and(|quota| held.saturating_add(gpus) > quota)
+    {
+        return false;
+    }
+    let mut cpu_milli: BTreeMap<u32, i64> = BTreeMap::new();
+    for (task, node) in live.job.tasks.iter().zip(&live.places) {
+        if task.is_worker() && !task.state.is_released() {
+            let worker = i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX);
+            *cpu_milli.entry(*node).or_default() += worker;
+        }
+    }
+    let fits = |(node, gpus): (&u32, &u64)| {
+        let Some(free) = world.free.get(*node as usize) else {
+            return false;
+        };
+        let needed = cpu_milli.get(node).copied().unwrap_or(0);
+        free.open && free.now & gpus == *gpus && (needed == 0 || free.now_room.cpu_milli >= needed)
+    };
+    if !home.iter().all(fits) {
+        return false;
+    }
+    world.remember(index);
+    for (&node, &gpus) in &home {
+        let free = &mut world.free[node as usize];
+        free.now &= !gpus;
+        let needed = cpu_milli.get(&node).copied().unwrap_or(0);
+        free.now_room.cpu_milli -= needed;
+        free.later_room.cpu_milli -= needed;
+    }
+    let now_ms = world.now_ms;
+    let live = &mut world.jobs[index];
+    for held in &mut live.holdings {
+        held.gpus |= home.get(&held.node).copied().unwrap_or(0);
+        held.room.cpu_milli += cpu_milli.get(&held.node).copied().unwrap_or(0);
+    }
+    world.held[live.tenant as usize] += gpus;
+    let why = why.to_owned();
+    live.take(Action::Continue { why }, now_ms);
+    true
+}
+
+/// What a job leaves that stands still: GPUs and its workers' CPU, but not its memory.
+fn vacate(world: &World<'_>, free: &mut [FreeNode], live: &LiveJob<'_>) {
+    for held in &live.holdings {
+        let all = first_bits(world.problem.nodes[held.node as usize].gpus);
+        let mut left = *held;
+        left.room.memory_bytes = 0;
+        let workers = held.gpus.count_ones() / live.shape.worker.gpus.max(1);
+        left.room.cpu_milli = gang_cpu(live, workers);
+        free[held.node as usize].release_later(&left, all);
+    }
+}
+
+fn gang_cpu(live: &LiveJob<'_>, workers: u32) -> i64 {
+    let each = i64::try_from(live.shape.worker.cpu_milli).unwrap_or(i64::MAX);
+    each.saturating_mul(i64::from(workers))
+}
+
+fn overlaps(live: &LiveJob<'_>, home: &Gpus) -> bool {
+    let held = live
+        .holdings
+        .iter()
+        .chain(&live.leaving)
+        .chain(&live.joining);
+    held.into_iter().any(|held| {
+        home.get(&held.node)
+            .is_some_and(|gpus| gpus & held.gpus != 0)
+    })
+}
+
+fn count(gpus: &Gpus) -> u32 {
+    gpus.values().map(|gpus| gpus.count_ones()).sum()
+}
+
+/// Each GPU by node and index.
+fn each(gpus: &Gpus) -> impl Iterator<Item = (u32, u32)> + use<> {
+    let each = gpus.iter().flat_map(|(&node, &set)| {
+        let of_node = (0..u64::BITS).filter(move |gpu| set >> gpu & 1 == 1);
+        of_node.map(move |gpu| (node, gpu))
+    });
+    each.collect::<Vec<_>>().into_iter()
+}
+
+/// What standing tasks hold that still hold GPUs: it is free once they stand still.
+pub(crate) fn goes_later<'j>(job: &'j Job, settled: &JobState) -> impl Iterator<Item = &'j Task> {
+    let suspending = |task: &&Task| task.is_worker() && task.state.holds_gpus();
+    let tasks = match settled {
+        JobState::Suspended => job.tasks.as_slice(),
+        _ => &[],
+    };
+    tasks.iter().filter(suspending)
+}

@@ -1,0 +1,254 @@
+//! After the policy: those whose slice is over make room for who waits.
+
+use super::{
+    CONSIDERED, Gpus, each, home, needs, overlaps, queued, standing_by_gpu, standing_still,
+    turned_ms, vacate,
+};
+use crate::live::free::{FreeNode, When};
+use crate::live::gang;
+use crate::live::pass::Rest;
+use crate::live::place;
+use crate::live::settle::is_whole;
+use crate::live::standing::{Standing, gpus_of};
+use crate::live::world::{LiveJob, World};
+use crate::plan::Action;
+use crate::policy::Slicing;
+use muster_model::job::Intent;
+use std::collections::BTreeMap;
+
+/// The shortest slice as a part of the quantum, whatever the weights: turning must stay cheap beside running.
+const SHORTEST: f64 = 1.0 / 8.0;
+
+/// Then those whose slice is over make room for who waits.
+pub(crate) fn after(world: &mut World<'_>, rest: &Rest) {
+    if let Some(slicing) = world.policy.slicing {
+        Turning::new(world, rest, slicing).turn();
+    }
+}
+
+/// Who is turned out for whom.
+struct Turning<'w, 'a, 'r> {
+    world: &'w mut World<'a>,
+    rest: &'r Rest,
+    slicing: Slicing,
+    /// Free and promised to nobody, with what those leave who were turned out in this round.
+    free: Vec<FreeNode>,
+    /// Jobs that stand still, or are to, by node and GPU.
+    idle: BTreeMap<(u32, u32), u32>,
+    /// Jobs of each tenant that take turns, which share its weight.
+    taking_turns: Vec<u32>,
+    /// The largest weight of any of them.
+    heaviest: f64,
+}
+
+impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
+    fn new(world: &'w mut World<'a>, rest: &'r Rest, slicing: Slicing) -> Self {
+        let idle = standing_by_gpu(world);
+        let mut taking_turns = vec![0; world.problem.tenants.len()];
+        let members = || world.jobs.iter().filter(|live| takes_part(live));
+        members().for_each(|live| taking_turns[live.tenant as usize] += 1);
+        let weights = members().map(|live| weight(world, live, &taking_turns));
+        Self {
+            heaviest: weights.fold(f64::MIN_POSITIVE, f64::max),
+            free: rest.free.clone(),
+            taking_turns,
+            world,
+            rest,
+            slicing,
+            idle,
+        }
+    }
+
+    fn turn(&mut self) {
+        let mut line = queued(self.world);
+        line.retain(|waiter| !self.is_served(waiter.index));
+        line.extend(standing_still(self.world));
+        line.sort_unstable();
+        let mut running = self.over();
+        // Whom not even all of its tenant's slices would let in waits for a quota, and is in nobody's way.
+        line.retain(|waiter| self.quota_has_room(waiter.index, &running));
+        line.truncate(CONSIDERED);
+        if line.is_empty() {
+            return;
+        }
+        if let Some((_, kept)) = self.world.reserved.take() {
+            for (node, gpus) in kept {
+                self.free[node as usize].now |= gpus;
+            }
+        }
+        for waiter in line {
+            let victims = match self.world.jobs[waiter.index].standing {
+                Standing::Suspended => self.at_home(waiter.index, &running),
+                _ => self.for_newcomer(waiter.index, &running),
+            };
+            for &victim in &victims {
+                self.turn_out(victim, waiter.index);
+            }
+            running.retain(|index| !victims.contains(index));
+        }
+    }
+
+    /// Whether GPUs of stopping tasks are promised to it already.
+    fn is_served(&self, index: usize) -> bool {
+        let member = self.world.jobs[index].member;
+        member.is_none_or(|member| self.rest.promised.contains_key(&member))
+    }
+
+    /// Running jobs whose slice is over, that which has run the longest first.
+    fn over(&self) -> Vec<usize> {
+        let world = &*self.world;
+        let mut over: Vec<(i64, usize)> = world
+            .jobs
+            .iter()
+            .enumerate()
+            .filter(|(_, live)| live.standing == Standing::Running)
+            // Who has just come up may have been on its way for a whole slice.
+            .filter(|(_, live)| live.actions.iter().all(|action| *action == Action::Up))
+            .filter(|(_, live)| is_whole(live.job) && !live.job.exclusive)
+            .map(|(index, live)| (turned_ms(live.job), index))
+            .filter(|&(since_ms, index)| {
+                let slice_ms = self.slice_ms(&world.jobs[index]);
+                world.now_ms.saturating_sub(since_ms) >= slice_ms
+            })
+            .collect();
+        over.sort_unstable();
+        over.into_iter().map(|(_, index)| index).collect()
+    }
+
+    /// The heaviest has the whole quantum, others less by their weight: so a newcomer waits for one quantum at most.
+    fn slice_ms(&self, live: &LiveJob<'_>) -> i64 {
+        let share =
+            (weight(self.world, live, &self.taking_turns) / self.heaviest).clamp(SHORTEST, 1.0);
+        let quantum_ms = i64::try_from(self.slicing.quantum_ms).unwrap_or(i64::MAX);
+        (quantum_ms as f64 * share) as i64
+    }
+
+    /// Whoever holds GPUs of a job that stands still, if the slice of all of them is over.
+    fn at_home(&mut self, index: usize, over: &[usize]) -> Vec<usize> {
+        let home = home(self.world, index);
+        let blockers: Vec<usize> = (0..self.world.jobs.len())
+            .filter(|&other| other != index && overlaps(&self.world.jobs[other], &home))
+            .collect();
+        if !self.quota_has_room(index, &blockers) {
+            return Vec::new();
+        }
+        // They change places: it stands still there no longer.
+        self.leaves(&home);
+        let ready = |other: &usize| over.contains(other) && self.has_memory(*other);
+        if !blockers.iter().all(ready) {
+            self.stands(&home);
+            return Vec::new();
+        }
+        for (node, gpus) in home {
+            self.free[node as usize].now &= !gpus;
+        }
+        blockers
+    }
+
+    /// Those who have run the longest, until the smallest gang of a job in the queue fits; without those who would not have been needed.
+    fn for_newcomer(&mut self, index: usize, over: &[usize]) -> Vec<usize> {
+        let shape = self.world.jobs[index].shape;
+        let least = (shape.workers.min, shape.ps_shards.min);
+        let considered = 4 * shape.min_gpus() as usize + 16;
+        let mut victims = Vec::new();
+        let mut free = self.free.clone();
+        let mut found = place::find(&free, &shape, least, When::Later);
+        for &victim in over.iter().take(considered) {
+            if found.is_some() {
+                break;
+            }
+            if self.has_memory(victim) {
+                vacate(self.world, &mut free, &self.world.jobs[victim]);
+                victims.push(victim);
+                found = place::find(&free, &shape, least, When::Later);
+            }
+        }
+        if found.is_none() {
+            return Vec::new();
+        }
+        for victim in victims.clone() {
+            let others: Vec<usize> = victims
+                .iter()
+                .copied()
+                .filter(|&one| one != victim)
+                .collect();
+            let mut without = self.free.clone();
+            for &other in &others {
+                vacate(self.world, &mut without, &self.world.jobs[other]);
+            }
+            if let Some(shares) = place::find(&without, &shape, least, When::Later) {
+                (victims, free, found) = (others, without, Some(shares));
+            }
+        }
+        if !self.quota_has_room(index, &victims) {
+            return Vec::new();
+        }
+        if let Some(shares) = found {
+            gang::take(&mut free, &shape, &shares, When::Later);
+            self.free = free;
+        }
+        victims
+    }
+
+    /// Whether another job may stand still on each of its GPUs: what stands still keeps its memory.
+    fn has_memory(&self, index: usize) -> bool {
+        let idle = |gpu| self.idle.get(&gpu).copied().unwrap_or(0);
+        each(&home(self.world, index)).all(|gpu| idle(gpu) < self.slicing.suspended_per_gpu)
+    }
+
+    fn quota_has_room(&self, index: usize, victims: &[usize]) -> bool {
+        let live = &self.world.jobs[index];
+        let of_tenant = victims.iter().map(|&victim| &self.world.jobs[victim]);
+        let leave: u32 = of_tenant
+            .filter(|victim| victim.tenant == live.tenant)
+            .map(|victim| gpus_of(&victim.holdings))
+            .sum();
+        let held = self.world.held[live.tenant as usize].saturating_sub(leave);
+        let quota = self.world.quota(live);
+        quota.is_none_or(|quota| held.saturating_add(needs(self.world, index)) <= quota)
+    }
+
+    fn stands(&mut self, home: &Gpus) {
+        for gpu in each(home) {
+            *self.idle.entry(gpu).or_default() += 1;
+        }
+    }
+
+    fn leaves(&mut self, home: &Gpus) {
+        for gpu in each(home) {
+            self.idle.entry(gpu).and_modify(|count| *count -= 1);
+        }
+    }
+
+    fn turn_out(&mut self, index: usize, waiter: usize) {
+        let home = home(self.world, index);
+        self.stands(&home);
+        let (live, other) = (&self.world.jobs[index], &self.world.jobs[waiter]);
+        // The owner reads this, and others' names are theirs.
+        let whose = match other.tenant == live.tenant {
+            true => other.job.name.as_str(),
+            false => "another tenant's job",
+        };
+        let why = format!("its slice is over, and it is the turn of {whose}");
+        self.world.remember(index);
+        let now_ms = self.world.now_ms;
+        self.world.jobs[index].take(Action::Suspend { why }, now_ms);
+    }
+}
+
+/// Whether a job's owner wants it at work, and it may be turned out for others.
+fn takes_part(live: &LiveJob<'_>) -> bool {
+    let is_there = matches!(
+        live.standing,
+        Standing::Running | Standing::Suspended | Standing::Queued
+    );
+    is_there && live.job.suspends && !live.job.exclusive && live.job.intent == Intent::Run
+}
+
+/// A job's share of time beside others in its place: its part of its tenant's, doubled for every 25 of priority. So a tenant has no more
+/// time by having more jobs.
+fn weight(world: &World<'_>, live: &LiveJob<'_>, taking_turns: &[u32]) -> f64 {
+    let tenant = live.tenant as usize;
+    let part = world.problem.tenants[tenant].weight / f64::from(taking_turns[tenant].max(1));
+    part * (f64::from(live.priority) / 25.0).exp2()
+}
