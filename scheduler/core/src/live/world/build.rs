@@ -1,0 +1,245 @@
+//! A snapshot's rows become the dense world: what is held and free, and who is in the problem.
+
+use super::dense::dense_node;
+use super::index::{NodeIndex, TenantIndex};
+use super::{LiveJob, World, kind_of, room_of, seconds};
+use crate::live::free::{FreeNode, Holding, Room, bits, first_bits};
+use crate::live::gang::{Shape, add};
+use crate::live::memory::Memory;
+use crate::live::moving;
+use crate::live::resize::gone_workers;
+use crate::live::settle::{Settled, done_workers, settle};
+use crate::live::standing::{Standing, gpus_of};
+use crate::live::turns;
+use crate::plan::Action;
+use crate::policy::Policy;
+use crate::problem::{self, Problem};
+use crate::snapshot::{Job, Node, Snapshot, Task};
+use muster_model::id::{StudyId, TenantId};
+use muster_model::spec::Range;
+use std::collections::BTreeSet;
+
+impl<'a> World<'a> {
+    pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy, memory: &mut Memory) -> Self {
+        let share = policy.share.share();
+        let kinds = kinds(&snapshot.nodes);
+        let free: Vec<FreeNode> = snapshot
+            .nodes
+            .iter()
+            .map(|node| FreeNode::empty(node, kind_of(&kinds, node)))
+            .collect();
+        let mut world = Self {
+            snapshot,
+            policy,
+            promises: share.promises(),
+            share,
+            now_ms: snapshot.now_ms,
+            empty: free.clone(),
+            free,
+            jobs: Vec::with_capacity(snapshot.jobs.len()),
+            problem: Problem {
+                now_s: seconds(snapshot.now_ms),
+                round_s: 1.0,
+                kinds,
+                ..Problem::default()
+            },
+            studies: studies(snapshot),
+            members: Vec::new(),
+            held: Vec::new(),
+            reserved: None,
+            journal: None,
+            moves: Vec::new(),
+        };
+        world.problem.nodes = snapshot
+            .nodes
+            .iter()
+            .zip(&world.free)
+            .map(|(node, free)| dense_node(node, free.kind))
+            .collect();
+        let tenants = world.tenants();
+        let nodes = NodeIndex::of(snapshot);
+        memory.begin(policy);
+        for settled in settle(snapshot, policy) {
+            let tenant = tenants.find(&mut world, settled.job.tenant);
+            world.add(settled, tenant, &nodes, memory);
+        }
+        memory.end();
+        moving::expect(&mut world);
+        world
+    }
+
+    fn tenants(&mut self) -> TenantIndex {
+        let mut index: Vec<(TenantId, u32)> = (0_u32..)
+            .zip(&self.snapshot.tenants)
+            .map(|(place, tenant)| (tenant.id, place))
+            .collect();
+        index.sort_unstable();
+        for tenant in &self.snapshot.tenants {
+            self.problem.tenants.push(problem::Tenant {
+                weight: tenant.weight,
+                gpu_quota: tenant.gpu_quota,
+                parent: None,
+            });
+            self.held.push(0);
+        }
+        TenantIndex(index)
+    }
+
+    fn add(&mut self, settled: Settled<'a>, tenant: u32, nodes: &NodeIndex, memory: &mut Memory) {
+        let job = settled.job;
+        let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
+        let left = left_of_a_command(job, standing);
+        let shape = Shape {
+            workers: left.map_or(job.workers, |left| Range {
+                min: left,
+                max: left,
+            }),
+            ps_shards: job.ps_shards,
+            power_of_two: job.power_of_two,
+            worker: job.worker,
+            ps_shard: job.ps_shard,
+        };
+        let (leave, resized) = match settled.actions.last() {
+            Some(Action::Resize { leave, .. }) => (leave.clone(), true),
+            _ => (Vec::new(), false),
+        };
+        let stays = |task: &&Task| !leave.contains(&task.id);
+        let kept = holdings(job, nodes, job.tasks.iter().filter(stays));
+        let told = job.tasks.iter().filter(|task| !stays(task));
+        let leaving = holdings(job, nodes, job.leaving.iter().chain(told));
+        self.held[tenant as usize] += gpus_of(&kept) + gpus_of(&leaving);
+        self.hold(standing, &kept, &leaving);
+        if standing == Standing::Suspended {
+            let idle = holdings(job, nodes, turns::goes_later(job, &settled.state));
+            self.keep_memory_of(idle);
+        }
+        let (workers, shards) = job.size();
+        let workers = left.unwrap_or(workers);
+        let size = (workers - gone_workers(job, &leave), shards);
+        let places = job.tasks.iter().map(|task| nodes.find(task.node));
+        let kinds = self.problem.kinds.len();
+        let destination = moving::destination(job, &settled.state, |id| nodes.find(id));
+        let present = match &destination {
+            Some(placed) => placed.size().0,
+            None if standing.stays() => size.0,
+            None => 0,
+        };
+        let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, kinds);
+        let index = self.jobs.len();
+        let is_member = standing.stays() || standing.waits();
+        self.jobs.push(LiveJob {
+            job,
+            tenant,
+            priority: job.priority,
+            state: settled.state,
+            standing,
+            not_before_ms: settled.not_before_ms,
+            actions: settled.actions,
+            shape,
+            estimate,
+            sizing,
+            placed_ms: if resized {
+                Some(self.now_ms)
+            } else {
+                job.placed_ms
+            },
+            revision: job.revision + u64::from(resized),
+            holdings: kept,
+            is_resizing: standing == Standing::Running
+                && (!leaving.is_empty() || job.is_resizing()),
+            leaving,
+            destination,
+            joining: Vec::new(),
+            told: leave,
+            places: places.map(|node| node.unwrap_or(u32::MAX)).collect(),
+            size,
+            member: is_member.then_some(self.members.len()),
+        });
+        if is_member {
+            let dense = self.dense(index);
+            self.problem.jobs.push(dense);
+            self.members.push(index);
+        }
+    }
+
+    /// Takes what a job's tasks hold; what of it goes is free once they are gone.
+    fn hold(&mut self, standing: Standing, kept: &[Holding], leaving: &[Holding]) {
+        let kept = kept.iter().map(|held| (held, !standing.stays()));
+        for (held, goes) in kept.chain(leaving.iter().map(|held| (held, true))) {
+            let node = &mut self.free[held.node as usize];
+            node.hold(held);
+            if goes && standing != Standing::Suspended {
+                let gpus = self.snapshot.nodes[held.node as usize].gpus;
+                node.release_later(held, first_bits(gpus));
+            }
+        }
+    }
+
+    /// GPUs and CPU of who is about to stand still are free soon; its memory is not.
+    fn keep_memory_of(&mut self, idle: Vec<Holding>) {
+        for mut held in idle {
+            held.room.memory_bytes = 0;
+            let gpus = self.snapshot.nodes[held.node as usize].gpus;
+            self.free[held.node as usize].release_later(&held, first_bits(gpus));
+        }
+    }
+}
+
+/// How many workers are left of a command some of which are done: it is neither grown nor filled up, since they would begin anew.
+fn left_of_a_command(job: &Job, standing: Standing) -> Option<u32> {
+    let done = done_workers(job);
+    let left = job.size().0.saturating_sub(done);
+    (standing.stays() && done > 0 && left > 0).then_some(left)
+}
+
+/// What those of these tasks hold that are not gone.
+fn holdings<'t>(
+    job: &Job,
+    nodes: &NodeIndex,
+    tasks: impl Iterator<Item = &'t Task>,
+) -> Vec<Holding> {
+    let mut holdings = Vec::new();
+    for task in tasks.filter(|task| !task.state.is_released()) {
+        let Some(node) = nodes.find(task.node) else {
+            continue;
+        };
+        add(
+            &mut holdings,
+            Holding {
+                node,
+                gpus: match task.state.holds_gpus() {
+                    true => bits(&task.gpus),
+                    false => 0,
+                },
+                room: held_room(job, task),
+            },
+        );
+    }
+    holdings
+}
+
+/// Who stands still keeps memory and uses no CPU.
+fn held_room(job: &Job, task: &Task) -> Room {
+    let room = room_of(job, task.role);
+    match task.state.holds_gpus() {
+        true => room,
+        false => Room {
+            cpu_milli: 0,
+            ..room
+        },
+    }
+}
+
+/// The GPU models of the cluster, each once.
+fn kinds(nodes: &[Node]) -> Vec<String> {
+    let mut kinds: Vec<&str> = nodes.iter().map(|node| node.gpu_model.as_str()).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds.into_iter().map(str::to_owned).collect()
+}
+
+fn studies(snapshot: &Snapshot) -> Vec<StudyId> {
+    let trials = snapshot.jobs.iter().filter_map(|job| job.trial);
+    let studies: BTreeSet<StudyId> = trials.map(|trial| trial.study).collect();
+    studies.into_iter().collect()
+}

@@ -1,0 +1,249 @@
+//! The cluster in dense numbers while a round is made: what is free, where every job stands, and the problem that the policy sees.
+//!
+//! It is built once from a snapshot; starts and stops then change it in place, so that passes and trials cost what they change.
+
+mod build;
+mod dense;
+mod index;
+
+use super::free::{FreeNode, Holding, Room, first_bits};
+use super::gang::{Placed, Shape};
+use super::outlook::Sizing;
+use super::settle::once_gone;
+use super::standing::{Standing, gpus_of};
+use crate::estimate::Estimate;
+use crate::plan::Action;
+use crate::policies::{Promises, Share};
+use crate::policy::Policy;
+use crate::problem::{self, Problem};
+use crate::report::MoveReport;
+use crate::snapshot::{Job, Node, Snapshot};
+pub(crate) use dense::dense_node;
+use muster_model::id::{StudyId, TaskId};
+use muster_model::job::JobState;
+use muster_model::task::Role;
+use std::collections::BTreeMap;
+
+pub(crate) struct World<'a> {
+    pub snapshot: &'a Snapshot,
+    pub policy: &'a Policy,
+    pub share: Box<dyn Share>,
+    pub promises: Promises,
+    pub now_ms: i64,
+    pub free: Vec<FreeNode>,
+    /// The same if nobody were there.
+    pub empty: Vec<FreeNode>,
+    /// In the snapshot's order.
+    pub jobs: Vec<LiveJob<'a>>,
+    pub problem: Problem,
+    /// Those that jobs are trials of, by id.
+    studies: Vec<StudyId>,
+    /// The job of the snapshot that each job of the problem is.
+    pub members: Vec<usize>,
+    /// GPUs that every tenant's jobs hold now, those of stopping tasks included.
+    pub held: Vec<u32>,
+    /// Free GPUs that are kept for the first of those who wait for their turn.
+    pub reserved: Option<(usize, BTreeMap<u32, u64>)>,
+    /// What was changed since a trial began: the jobs as they were.
+    pub journal: Option<Vec<(usize, LiveJob<'a>, Option<problem::Job>)>>,
+    /// Moves that this round has begun, for the record.
+    pub moves: Vec<MoveReport>,
+}
+
+/// A job during the round.
+#[derive(Debug, Clone)]
+pub(crate) struct LiveJob<'a> {
+    pub job: &'a Job,
+    pub tenant: u32,
+    pub priority: i32,
+    pub state: JobState,
+    pub standing: Standing,
+    pub not_before_ms: Option<i64>,
+    /// What was decided of it so far, in order.
+    pub actions: Vec<Action>,
+    pub shape: Shape,
+    pub estimate: Estimate,
+    pub sizing: Sizing,
+    pub placed_ms: Option<i64>,
+    pub revision: u64,
+    /// Of its unreleased tasks that stay.
+    pub holdings: Vec<Holding>,
+    /// Of those that a resize in place has told to leave.
+    pub leaving: Vec<Holding>,
+    /// Where it moves to: kept for it until it has stopped.
+    pub destination: Option<Placed>,
+    /// Of those that a resize of this very round has asked to join.
+    pub joining: Vec<Holding>,
+    /// Tasks that this very round has told to leave.
+    pub told: Vec<TaskId>,
+    /// Somebody has not gone or not come yet; nothing else is decided of it meanwhile.
+    pub is_resizing: bool,
+    /// Node of each of the job's tasks in the snapshot.
+    pub places: Vec<u32>,
+    /// Workers and shards of its newest revision.
+    pub size: (u32, u32),
+    /// Its place in the problem.
+    pub member: Option<usize>,
+}
+
+impl<'a> World<'a> {
+    /// Lets the policy see a job that it did not see: one that stood still, and does no more.
+    pub(crate) fn enlist(&mut self, index: usize) {
+        assert!(
+            self.journal.is_none(),
+            "members are told apart by their places in a trial"
+        );
+        if self.jobs[index].member.is_some() {
+            return;
+        }
+        // In the order of submission, as the next round will see them.
+        let at = self.members.partition_point(|&other| other < index);
+        self.members.insert(at, index);
+        for (member, &other) in self.members.iter().enumerate().skip(at) {
+            self.jobs[other].member = Some(member);
+        }
+        let live = &mut self.jobs[index];
+        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
+        let workers = match &live.destination {
+            Some(placed) => placed.size().0,
+            None if live.standing.stays() => live.size.0,
+            None => 0,
+        };
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, kinds);
+        let dense = self.dense(index);
+        self.problem.jobs.insert(at, dense);
+    }
+
+    /// Starts a job on what was placed.
+    pub(crate) fn start(&mut self, index: usize, placed: &Placed, why: String) {
+        self.remember(index);
+        let now_ms = self.now_ms;
+        // A trial asks only whether there is a start; what it adds to the cluster has no name.
+        let tasks = match &self.journal {
+            Some(_) => Vec::new(),
+            None => placed.tasks(&self.snapshot.nodes),
+        };
+        let live = &mut self.jobs[index];
+        live.take(Action::Start { tasks, why }, now_ms);
+        live.holdings = placed.holdings(&live.shape);
+        live.size = placed.size();
+        live.placed_ms = Some(now_ms);
+        live.revision += 1;
+        self.held[live.tenant as usize] += gpus_of(&live.holdings);
+        for held in &live.holdings {
+            self.free[held.node as usize].hold(held);
+        }
+        self.refresh(index);
+    }
+
+    /// Tells a running job to stop.
+    pub(crate) fn stop(&mut self, index: usize, mut action: Action) {
+        self.remember(index);
+        let was_charged = self.uninvite(index);
+        if let Action::Stop { charge_failure, .. } = &mut action {
+            *charge_failure |= was_charged;
+        }
+        let now_ms = self.now_ms;
+        let live = &mut self.jobs[index];
+        live.take(action, now_ms);
+        live.is_resizing = false;
+        for held in &live.holdings {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            self.free[held.node as usize].release_later(held, first_bits(gpus));
+        }
+        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, 0, kinds);
+        self.refresh(index);
+    }
+
+    /// In a trial: the tasks of a stopping job are gone.
+    pub(crate) fn release(&mut self, index: usize) {
+        self.remember(index);
+        let (policy, now_ms) = (self.policy, self.now_ms);
+        let live = &mut self.jobs[index];
+        (live.state, live.not_before_ms) = once_gone(live, policy, now_ms);
+        live.standing = Standing::of(&live.state, live.not_before_ms, now_ms);
+        let holdings = std::mem::take(&mut live.holdings);
+        self.give_back(index, &holdings);
+        self.part_with(index);
+        if self.jobs[index].member.is_none() && self.jobs[index].standing.waits() {
+            self.jobs[index].member = Some(self.members.len());
+            let dense = self.dense(index);
+            self.problem.jobs.push(dense);
+            self.members.push(index);
+        }
+        self.refresh(index);
+    }
+
+    pub(crate) fn give_back(&mut self, index: usize, holdings: &[Holding]) {
+        self.held[self.jobs[index].tenant as usize] -= gpus_of(holdings);
+        for held in holdings {
+            let gpus = self.problem.nodes[held.node as usize].gpus;
+            self.free[held.node as usize].give_back(held, first_bits(gpus));
+        }
+    }
+
+    /// Writes down how a job was, for the end of a trial.
+    pub(crate) fn remember(&mut self, index: usize) {
+        if let Some(journal) = &mut self.journal {
+            let live = self.jobs[index].clone();
+            let dense = live.member.map(|member| self.problem.jobs[member].clone());
+            journal.push((index, live, dense));
+        }
+    }
+
+    /// Brings the policy's view of a job up to date.
+    pub(crate) fn refresh(&mut self, index: usize) {
+        if let Some(member) = self.jobs[index].member {
+            self.problem.jobs[member] = self.dense(index);
+        }
+    }
+
+    /// Milliseconds since it was placed.
+    pub(crate) fn ran_ms(&self, live: &LiveJob<'_>) -> u64 {
+        let since_ms = live.placed_ms.unwrap_or(i64::MIN);
+        u64::try_from(self.now_ms.saturating_sub(since_ms)).unwrap_or(0)
+    }
+
+    pub(crate) fn quota(&self, live: &LiveJob<'_>) -> Option<u32> {
+        self.problem.tenants[live.tenant as usize].gpu_quota
+    }
+}
+
+impl LiveJob<'_> {
+    /// Takes a decision and moves the state along.
+    ///
+    /// # Panics
+    /// When the state does not allow it: the planner is then wrong, and nothing of its plan may be carried out.
+    pub(crate) fn take(&mut self, action: Action, now_ms: i64) {
+        if let Some(event) = action.event() {
+            let state = std::mem::replace(&mut self.state, JobState::Queued);
+            self.state = state
+                .apply(event)
+                .unwrap_or_else(|refused| panic!("job {}: {refused}", self.job.id));
+        }
+        self.standing = Standing::of(&self.state, self.not_before_ms, now_ms);
+        self.actions.push(action);
+    }
+}
+
+pub(crate) fn room_of(job: &Job, role: Role) -> Room {
+    match role {
+        Role::Worker { .. } => Room::worker(&job.worker),
+        Role::PsShard { .. } => Room::shard(&job.ps_shard),
+    }
+}
+
+pub(crate) fn kind_of(kinds: &[String], node: &Node) -> u16 {
+    let found = kinds.binary_search_by(|kind| kind.as_str().cmp(&node.gpu_model));
+    u16::try_from(found.unwrap_or(0)).unwrap_or(0)
+}
+
+/// Unix milliseconds as seconds; they stay exact, far below 2^52.
+pub(crate) fn seconds(ms: i64) -> f64 {
+    ms as f64 / 1000.0
+}
+
+pub(crate) fn seconds_of(ms: u64) -> f64 {
+    ms as f64 / 1000.0
+}

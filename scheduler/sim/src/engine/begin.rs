@@ -1,0 +1,121 @@
+//! A scenario's nodes, tenants and jobs as the snapshot that the first round sees.
+
+use super::ids::{node_id, tenant_id};
+use super::{Engine, Live};
+use crate::course::Holds;
+use crate::outcome::JobOutcome;
+use crate::scenario::{Scenario, SimJob};
+use muster_core::snapshot::{Job, Node, Progress, Snapshot, Tenant};
+use muster_model::id::JobId;
+use muster_model::job::{Intent, JobState};
+use muster_model::spec::{PsShardResources, WorkerResources};
+
+impl<'s> Engine<'s> {
+    pub(super) fn new(scenario: &'s Scenario) -> Self {
+        let mut incidents = scenario.incidents.clone();
+        incidents.sort_by_key(|incident| std::cmp::Reverse(incident.at_ms));
+        let mut order: Vec<usize> = (0..scenario.jobs.len()).collect();
+        order.sort_by_key(|&number| scenario.jobs[number].submitted_ms);
+        let jobs = scenario.jobs.iter().map(|job| JobOutcome {
+            name: job.name.clone(),
+            state: JobState::Queued,
+            jct_ms: None,
+            restarts: 0,
+            sizes: Vec::new(),
+        });
+        let mut engine = Self {
+            scenario,
+            snapshot: Snapshot {
+                round: 0,
+                now_ms: -1,
+                nodes: (0_u128..)
+                    .zip(&scenario.nodes)
+                    .map(|(n, node)| Node {
+                        id: node_id(n),
+                        name: node.name.clone(),
+                        up: true,
+                        drained: false,
+                        seen_ms: None,
+                        rack: None,
+                        gpus: node.gpus,
+                        gpu_model: "gpu".to_owned(),
+                        cpu_milli: 1_000_000,
+                        memory_bytes: 1 << 44,
+                    })
+                    .collect(),
+                tenants: (0_u128..)
+                    .zip(&scenario.tenants)
+                    .map(|(n, tenant)| Tenant {
+                        id: tenant_id(n),
+                        name: tenant.name.clone(),
+                        gpu_quota: tenant.gpu_quota,
+                        weight: 1.0,
+                    })
+                    .collect(),
+                jobs: Vec::new(),
+            },
+            incidents,
+            live: vec![Live::default(); scenario.jobs.len()],
+            jobs: jobs.collect(),
+            timeline: Vec::new(),
+            keeps_timeline: true,
+            order,
+            submitted: 0,
+            holds: Holds::of(scenario.jobs.len()),
+            decision_s: Vec::new(),
+        };
+        engine.snapshot.sort();
+        engine
+    }
+}
+
+pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
+    Job {
+        id,
+        tenant: tenant_id(spec.tenant as u128),
+        name: spec.name.clone(),
+        priority: spec.priority,
+        submitted_ms: spec.submitted_ms,
+        intent: Intent::Run,
+        state: JobState::Queued,
+        revision: 0,
+        failures: 0,
+        retries: spec.retries,
+        not_before_ms: None,
+        workers: spec.workers,
+        ps_shards: spec.ps_shards,
+        worker: WorkerResources {
+            gpus: spec.gpus_per_worker,
+            ..WorkerResources::default()
+        },
+        ps_shard: PsShardResources::default(),
+        consistency: spec.consistency,
+        batch: spec.batch,
+        adaptive: None,
+        tasks: Vec::new(),
+        leaving: Vec::new(),
+        in_place: spec.in_place,
+        replicated: false,
+        suspends: true,
+        exclusive: false,
+        trial: None,
+        turned_ms: None,
+        command: None,
+        finished: None,
+        failed: None,
+        progress: Progress {
+            step: 0,
+            steps_per_epoch: spec.steps.div_ceil(10).max(1),
+            max_steps: Some(spec.steps),
+            convergence: None,
+            epoch_losses: Vec::new(),
+        },
+        speeds: Vec::new(),
+        trained_s: 0.0,
+        placed_ms: None,
+        power_of_two: false,
+        restarts: None,
+        waiting: None,
+        watch: None,
+    }
+}

@@ -1,0 +1,111 @@
+//! What happens to nodes, tasks and jobs by no decision of ours.
+
+use super::ids::{job_id, job_number, node_id};
+use super::{Engine, Live, follow};
+use crate::scenario::What;
+use muster_core::snapshot::{Job, Node, Task};
+use muster_model::job::{Intent, JobState};
+use muster_model::task::{Outcome as TaskOutcome, Role, TaskEvent};
+
+impl Engine<'_> {
+    pub(super) fn happen(&mut self, what: &What) {
+        let intent = |engine: &mut Self, job: usize, intent: Intent| {
+            if let Some(job) = engine
+                .snapshot
+                .jobs
+                .iter_mut()
+                .find(|one| one.id == job_id(job))
+            {
+                job.intent = intent;
+            }
+        };
+        match *what {
+            What::NodeLost { node } => self.lose(node),
+            What::NodeBack { node } => self.node(node, "back", |node| node.up = true),
+            What::Drain { node } => self.node(node, "drained", |node| node.drained = true),
+            What::Uncordon { node } => self.node(node, "uncordoned", |node| node.drained = false),
+            What::Pause { job } => intent(self, job, Intent::Pause),
+            What::Resume { job } => intent(self, job, Intent::Run),
+            What::Cancel { job } => intent(self, job, Intent::Cancel),
+            What::TaskFails { job } => self.fail(job),
+        }
+    }
+
+    fn node(&mut self, number: usize, what: &str, change: impl Fn(&mut Node)) {
+        let name = &self.scenario.nodes[number].name;
+        self.snapshot
+            .nodes
+            .iter_mut()
+            .filter(|node| node.name == *name)
+            .for_each(change);
+        self.tell(name, || what.to_owned());
+    }
+
+    fn lose(&mut self, number: usize) {
+        self.node(number, "lost", |node| node.up = false);
+        let id = node_id(number as u128);
+        for job in &mut self.snapshot.jobs {
+            let checkpoint_steps = self.scenario.jobs[job_number(job.id)].checkpoint_steps;
+            // Who goes on loses nothing; who cannot is stopped by the next round and then goes back to its checkpoint.
+            let expendable = |task: &Task| {
+                task.node != id
+                    || task.state.is_released()
+                    || matches!(task.role, Role::Worker { rank } if rank > 0)
+            };
+            let goes_on = job.in_place && job.tasks.iter().all(expendable);
+            let lost = job
+                .tasks
+                .iter_mut()
+                .chain(&mut job.leaving)
+                .filter(|task| task.node == id && !task.state.is_released());
+            let mut any = false;
+            for task in lost {
+                follow(
+                    &mut task.state,
+                    TaskEvent::Gone {
+                        outcome: TaskOutcome::NodeLost,
+                    },
+                );
+                any = true;
+            }
+            if any && !goes_on {
+                roll_back(job, &mut self.live[job_number(job.id)], checkpoint_steps);
+            }
+        }
+    }
+
+    fn fail(&mut self, number: usize) {
+        let checkpoint_steps = self.scenario.jobs[number].checkpoint_steps;
+        let Some(job) = self
+            .snapshot
+            .jobs
+            .iter_mut()
+            .find(|one| one.id == job_id(number))
+        else {
+            return;
+        };
+        if job.state != JobState::Running || job.finished.is_some() {
+            return;
+        }
+        if let Some(task) = job
+            .tasks
+            .first_mut()
+            .filter(|task| !task.state.is_released())
+        {
+            follow(
+                &mut task.state,
+                TaskEvent::Gone {
+                    outcome: TaskOutcome::Exited { code: 1 },
+                },
+            );
+            roll_back(job, &mut self.live[job_number(job.id)], checkpoint_steps);
+        }
+    }
+}
+
+/// The steps since the last checkpoint are lost.
+fn roll_back(job: &mut Job, live: &mut Live, checkpoint_steps: u64) {
+    let kept = job.progress.step / checkpoint_steps.max(1) * checkpoint_steps.max(1);
+    job.progress.step = kept;
+    live.steps = kept as f64;
+}

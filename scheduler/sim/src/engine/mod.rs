@@ -1,0 +1,296 @@
+//! The virtual clock: moves from one thing that happens to the next, and holds a round after each.
+
+mod begin;
+mod happen;
+mod ids;
+mod record;
+
+use crate::course::{Course, Holds};
+use crate::outcome::{Entry, JobOutcome, Outcome};
+use crate::scenario::{Incident, Scenario, SimJob};
+pub(crate) use ids::node_number;
+use ids::{job_id, job_number};
+use muster_core::policy::Policy;
+use muster_core::snapshot::{Finished, Job, Snapshot, SpeedPoint, Task};
+use muster_core::{ApplyError, Violation, apply, check, plan};
+use muster_model::job::JobState;
+use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
+
+/// What sums of steps may be off by, so that a job does not end a millisecond late for it.
+const ROUNDING_MS: f64 = 1e-4;
+
+/// The planner broke a rule; the simulation is worthless from there on.
+#[derive(Debug, thiserror::Error)]
+pub enum SimError {
+    #[error("check the plan of round {round}: {violations:?}")]
+    Check {
+        round: u64,
+        violations: Vec<Violation>,
+    },
+    #[error("carry out the plan of round {round}")]
+    Apply {
+        round: u64,
+        #[source]
+        source: ApplyError,
+    },
+}
+
+/// Runs the scenario to its end: every job ended, or its time is up.
+///
+/// # Errors
+/// [`SimError`] when a plan breaks a rule.
+pub fn simulate(scenario: &Scenario, policy: &Policy) -> Result<Outcome, SimError> {
+    let mut engine = Engine::new(scenario);
+    while engine.goes_on() {
+        engine.advance();
+        engine.round(policy, &mut || 0.0)?;
+    }
+    Ok(engine.outcome())
+}
+
+/// The same with who held what and how long each decision took, by `watch`, which gives seconds on any clock; `tell` hears after
+/// every round how many jobs have ended. The timeline stays empty: of a long workload it would be larger than all else.
+pub(crate) fn run_course(
+    scenario: &Scenario,
+    policy: &Policy,
+    watch: &mut dyn FnMut() -> f64,
+    tell: &mut dyn FnMut(usize),
+) -> Result<Course, SimError> {
+    let mut engine = Engine::new(scenario);
+    engine.keeps_timeline = false;
+    while engine.goes_on() {
+        engine.advance();
+        engine.round(policy, watch)?;
+        tell(engine.submitted - engine.snapshot.jobs.len());
+    }
+    let now_ms = engine.snapshot.now_ms;
+    let (mut holds, decision_s) = (
+        std::mem::take(&mut engine.holds),
+        std::mem::take(&mut engine.decision_s),
+    );
+    for number in 0..scenario.jobs.len() {
+        holds.close(number, now_ms);
+    }
+    Ok(Course {
+        outcome: engine.outcome(),
+        holds: holds.closed,
+        decision_s,
+    })
+}
+
+struct Engine<'s> {
+    scenario: &'s Scenario,
+    snapshot: Snapshot,
+    /// Incidents to come, the next one last.
+    incidents: Vec<Incident>,
+    /// By the job's number in the scenario, as are `jobs`.
+    live: Vec<Live>,
+    jobs: Vec<JobOutcome>,
+    timeline: Vec<Entry>,
+    keeps_timeline: bool,
+    /// Numbers of the jobs in order of submission, and how many of them were submitted.
+    order: Vec<usize>,
+    submitted: usize,
+    holds: Holds,
+    decision_s: Vec<f64>,
+}
+
+/// What the simulator knows of a job beyond the snapshot.
+#[derive(Debug, Clone, Default)]
+struct Live {
+    /// When the tasks of the present revision will be up, or gone.
+    due_ms: Option<i64>,
+    /// Exact steps done.
+    steps: f64,
+}
+
+impl<'s> Engine<'s> {
+    fn goes_on(&self) -> bool {
+        let is_done = self.submitted == self.order.len() && self.snapshot.jobs.is_empty();
+        !is_done && self.snapshot.now_ms < self.scenario.until_ms
+    }
+
+    /// When the next job is submitted.
+    fn arrives_ms(&self) -> Option<i64> {
+        let number = *self.order.get(self.submitted)?;
+        Some(self.scenario.jobs[number].submitted_ms)
+    }
+
+    /// Moves to the next instant at which something happens, and lets it happen.
+    fn advance(&mut self) {
+        let now_ms = self.snapshot.now_ms;
+        // Nobody there, nothing to decide: the clock runs to the next submission at once.
+        let round_ms =
+            (!self.snapshot.jobs.is_empty()).then(|| now_ms.saturating_add(self.scenario.round_ms));
+        let of_job = |job: &Job| {
+            let due_ms = self.live[job_number(job.id)].due_ms;
+            [due_ms, job.not_before_ms, self.ends_ms(job)]
+        };
+        let next_ms = self.snapshot.jobs.iter().flat_map(of_job).flatten();
+        let next_ms = next_ms
+            .chain(self.arrives_ms())
+            .chain(self.incidents.last().map(|incident| incident.at_ms))
+            .chain(round_ms)
+            .filter(|&at_ms| at_ms > now_ms)
+            .min()
+            .unwrap_or(self.scenario.until_ms);
+        self.train(next_ms - now_ms);
+        self.snapshot.now_ms = next_ms;
+        self.tasks_follow();
+        while self
+            .incidents
+            .last()
+            .is_some_and(|incident| incident.at_ms <= next_ms)
+        {
+            if let Some(incident) = self.incidents.pop() {
+                self.happen(&incident.what);
+            }
+        }
+        self.submit();
+    }
+
+    /// When a running job will have done its steps.
+    fn ends_ms(&self, job: &Job) -> Option<i64> {
+        let (speed, live) = (self.speed(job)?, &self.live[job_number(job.id)]);
+        let left = self.spec(job).steps as f64 - live.steps;
+        Some(
+            self.snapshot
+                .now_ms
+                .saturating_add((left / speed * 1000.0 - ROUNDING_MS).ceil().max(1.0) as i64),
+        )
+    }
+
+    /// True steps per second of a job that trains; `None` for one that does not.
+    fn speed(&self, job: &Job) -> Option<f64> {
+        let trains = job.finished.is_none()
+            && job.state == JobState::Running
+            // Who has still to come does not hold up the others of a job that is resized in place.
+            && (job.in_place || job.tasks.iter().all(Task::is_up));
+        let (workers, ps_shards) = job.up_size();
+        trains.then(|| self.spec(job).speed.steps_per_s(workers, ps_shards))
+    }
+
+    fn spec(&self, job: &Job) -> &'s SimJob {
+        &self.scenario.jobs[job_number(job.id)]
+    }
+
+    fn train(&mut self, elapsed_ms: i64) {
+        let speeds: Vec<Option<f64>> = self
+            .snapshot
+            .jobs
+            .iter()
+            .map(|job| self.speed(job))
+            .collect();
+        let elapsed_s = elapsed_ms as f64 / 1000.0;
+        for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
+            let Some(speed) = speed else { continue };
+            let spec = &self.scenario.jobs[job_number(job.id)];
+            let live = &mut self.live[job_number(job.id)];
+            job.trained_s += elapsed_s;
+            live.steps = (live.steps + speed * elapsed_s).min(spec.steps as f64);
+            // A thousandth of a step is rounding of the clock.
+            job.progress.step = (live.steps + 1e-3).floor() as u64;
+            measure(job, speed);
+            if job.progress.step >= spec.steps {
+                job.finished = Some(Finished {
+                    step: spec.steps,
+                    reason: "all steps are done".to_owned(),
+                });
+            }
+        }
+    }
+
+    /// Tasks come up and go away when their time has come.
+    fn tasks_follow(&mut self) {
+        for job in &mut self.snapshot.jobs {
+            let live = &mut self.live[job_number(job.id)];
+            if live
+                .due_ms
+                .is_none_or(|due_ms| due_ms > self.snapshot.now_ms)
+            {
+                continue;
+            }
+            live.due_ms = None;
+            come_due(&mut job.tasks);
+            job.leaving.clear();
+        }
+    }
+
+    fn submit(&mut self) {
+        while self
+            .arrives_ms()
+            .is_some_and(|at_ms| at_ms <= self.snapshot.now_ms)
+        {
+            let number = self.order[self.submitted];
+            self.submitted += 1;
+            let spec = &self.scenario.jobs[number];
+            self.snapshot.jobs.push(begin::job(job_id(number), spec));
+            self.tell(&spec.name, || "submitted".to_owned());
+        }
+        self.snapshot.sort();
+    }
+
+    fn round(&mut self, policy: &Policy, watch: &mut dyn FnMut() -> f64) -> Result<(), SimError> {
+        let round = self.snapshot.round;
+        let began_s = watch();
+        let (plan, _) = plan(&self.snapshot, policy);
+        self.decision_s.push(watch() - began_s);
+        let violations = check(&self.snapshot, &plan);
+        if !violations.is_empty() {
+            return Err(SimError::Check { round, violations });
+        }
+        apply(&mut self.snapshot, &plan).map_err(|source| SimError::Apply { round, source })?;
+        self.snapshot.round += 1;
+        self.record(&plan);
+        let now_ms = self.snapshot.now_ms;
+        let ended = |job: &Job| job.state.phase().is_terminal();
+        for job in self.snapshot.jobs.iter().filter(|job| ended(job)) {
+            let outcome = &mut self.jobs[job_number(job.id)];
+            outcome.jct_ms = Some(now_ms - job.submitted_ms);
+        }
+        for job in &self.snapshot.jobs {
+            self.jobs[job_number(job.id)].state = job.state.clone();
+        }
+        self.snapshot.jobs.retain(|job| !ended(job));
+        Ok(())
+    }
+}
+
+/// The time of these tasks has come: those that start are up, those that stop are gone in order.
+pub(crate) fn come_due(tasks: &mut [Task]) {
+    for task in tasks {
+        let event = match task.state {
+            TaskState::Assigned => TaskEvent::Up,
+            TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
+                outcome: TaskOutcome::Exited { code: 0 },
+            },
+            TaskState::Suspending => TaskEvent::StoodStill,
+            TaskState::Running | TaskState::Suspended | TaskState::Released { .. } => continue,
+        };
+        follow(&mut task.state, event);
+    }
+}
+
+fn follow(state: &mut TaskState, event: TaskEvent) {
+    // An event that the task's state refuses (up after gone) changes nothing.
+    if let Ok(next) = state.clone().apply(event) {
+        *state = next;
+    }
+}
+
+pub(crate) fn measure(job: &mut Job, steps_per_s: f64) {
+    let (workers, ps_shards) = job.size();
+    let known = job
+        .speeds
+        .iter_mut()
+        .find(|one| (one.workers, one.ps_shards) == (workers, ps_shards));
+    match known {
+        Some(point) => point.samples += 1,
+        None => job.speeds.push(SpeedPoint {
+            workers,
+            ps_shards,
+            steps_per_s,
+            samples: 1,
+        }),
+    }
+}
