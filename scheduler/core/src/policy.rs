@@ -1,6 +1,8 @@
 //! How a round weighs what it knows. There is no `Default`: whoever plans says which policy by name.
 
+use crate::plan::Action;
 use crate::policies::name::PolicyName;
+use muster_model::job::{AfterStop, RequeueCause};
 use serde::{Deserialize, Serialize};
 
 /// The numbers behind the decisions.
@@ -112,6 +114,27 @@ impl Policy {
     #[must_use]
     pub fn optimus() -> Self {
         Self::named(PolicyName::Optimus)
+    }
+
+    /// What becomes of a job that fails once more, and is charged for it: back to the queue after a pause, or the end when its retries
+    /// are used up.
+    #[must_use]
+    pub fn after_failure(&self, now_ms: i64, failures: u32, retries: u32, why: String) -> Action {
+        let failures = failures.saturating_add(1);
+        let (then, not_before_ms) = if failures > retries {
+            let reason = format!("{why}; {retries} retries are used up");
+            (AfterStop::Fail { reason }, None)
+        } else {
+            let cause = RequeueCause::TaskFailed;
+            let until_ms = self.backoff_until_ms(now_ms, failures);
+            (AfterStop::Requeue { cause }, Some(until_ms))
+        };
+        Action::Stop {
+            then,
+            why,
+            charge_failure: true,
+            not_before_ms,
+        }
     }
 
     /// When a job that has failed `failures` times (this one included) may start again.

@@ -2,6 +2,8 @@
 
 mod scene;
 
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
 use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
 use muster_model::spec::Ends;
 use muster_model::task::{Outcome, TaskState};
@@ -147,4 +149,39 @@ fn what_ended_well_before_it_was_told_to_stop_is_done() {
     end(&mut scene, 1, WELL);
     scene.round();
     assert_eq!(scene.phase("a"), JobPhase::Succeeded);
+}
+
+/// Two of its four workers are done, and each of the two that are left holds one of two GPUs: a gang that needs both nodes waits until it
+/// is done, since whoever moved would begin anew.
+#[test]
+fn what_is_left_of_it_is_not_moved() {
+    for &share in PolicyName::ALL {
+        let mut scene = Scene::cluster(2, 2);
+        scene.policy = Policy::named(share);
+        scene.job("a").workers(4, 4).ps_shards(0, 0).steps(100_000);
+        scene.find("a").command = Some(Ends::AllWorkers);
+        scene.settle();
+        assert_eq!(scene.phase("a"), JobPhase::Running, "{share:?}");
+        let first = scene.find("a").tasks[0].node;
+        let (mut here, mut there) = (0, 0);
+        for task in &mut scene.find("a").tasks {
+            let on_node = if task.node == first {
+                &mut here
+            } else {
+                &mut there
+            };
+            *on_node += 1;
+            if *on_node == 2 {
+                task.state = gone(WELL);
+            }
+        }
+        scene.add_nodes(1, 2);
+        scene.later(3_600_000);
+        scene.job("gang").workers(2, 2).gpus(2).ps_shards(0, 0);
+        for _ in 0..3 {
+            scene.round();
+            assert_eq!(scene.phase("a"), JobPhase::Running, "{share:?}");
+            scene.later(60_000);
+        }
+    }
 }

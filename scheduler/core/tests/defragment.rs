@@ -257,7 +257,12 @@ fn a_spread_job_comes_together_when_there_is_room_on_one_node_or_in_one_rack() {
     );
     assert_eq!(spread(["", "", ""], 1), Vec::<String>::new(), "it does not");
     let scattered = ["a", "b", "a"];
-    assert_eq!(spread(scattered, 2), ["spread"]);
+    assert_eq!(spread(scattered, 1), ["spread"], "one rack holds all");
+    assert_eq!(
+        spread(["a", "a", "a"], 1),
+        Vec::<String>::new(),
+        "it does already"
+    );
 }
 
 #[test]

@@ -9,7 +9,7 @@ use muster_model::pace::{Doing, Pace, Watch};
 use muster_model::spec::Ends;
 use muster_model::task::{Outcome, Role, TaskState};
 use muster_model::verdict::{Finding, Remedy, Verdict};
-use scene::Scene;
+use scene::{Scene, gone};
 
 const STRAGGLER_MS: u64 = 20_000;
 const HANG_MS: u64 = 30_000;
@@ -342,4 +342,51 @@ fn who_is_told_to_stand_still_and_does_not_starts_again_from_its_checkpoint() {
     scene.obey();
     scene.settle();
     assert_eq!(scene.phase("a"), JobPhase::Paused, "as its owner wants it");
+}
+
+#[test]
+fn a_suspicion_ends_where_nobody_can_judge() {
+    let mut scene = engine();
+    assert!(ticks(&mut scene, 2 * TICK_MS as u64, slow(2.5)).is_none());
+    let busy = |rank| {
+        let (own_ms, _, moves) = slow(2.5)(rank)?;
+        let doing = if rank == 0 {
+            Doing::Busy
+        } else {
+            Doing::Waiting
+        };
+        Some((own_ms, doing, moves))
+    };
+    assert!(ticks(&mut scene, 4 * STRAGGLER_MS, busy).is_none());
+    let again = ticks(&mut scene, STRAGGLER_MS - TICK_MS as u64, slow(2.5));
+    assert!(
+        again.is_none(),
+        "what was seen before proves nothing: {again:?}"
+    );
+}
+
+/// It tells of itself that it computes slowly on its first node, and keeps no checkpoint that anybody knows of.
+#[test]
+fn a_slow_program_starts_again_once_and_where_there_is_another_place() {
+    let mut scene = command();
+    let (verdict, _) = ticks(&mut scene, 2 * STRAGGLER_MS, slow(5.0)).expect("a verdict");
+    assert_eq!(verdict.remedy, Remedy::Restarted);
+    assert_eq!(scene.find("a").failures, 0, "it is not its fault");
+    for task in &mut scene.find("a").tasks {
+        task.state = gone(Outcome::Stopped { killed: false });
+    }
+    scene.settle();
+    assert_eq!(scene.phase("a"), JobPhase::Running);
+    let again = ticks(&mut scene, 64 * STRAGGLER_MS, slow(5.0));
+    assert!(
+        again.is_none(),
+        "all that it has done would be lost: {again:?}"
+    );
+
+    let mut scene = Scene::cluster(1, 2);
+    let job = scene.job("a").workers(2, 2).ps_shards(0, 0);
+    job.0.command = Some(Ends::AllWorkers);
+    let mut scene = watched(scene);
+    let nowhere = ticks(&mut scene, 4 * STRAGGLER_MS, slow(5.0));
+    assert!(nowhere.is_none(), "there is no other node: {nowhere:?}");
 }

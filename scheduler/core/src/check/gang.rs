@@ -1,7 +1,7 @@
 //! Who starts, and who goes on in another size: whole gangs, on what nobody holds.
 
 use super::violation::Violation;
-use super::{Checker, is_gone};
+use super::{Checker, asked, is_gone};
 use crate::plan::PlannedTask;
 use crate::snapshot::{Job, Task};
 use muster_model::id::TaskId;
@@ -159,15 +159,14 @@ impl<'s> Checker<'s> {
         }
         *self.started.entry(job.tenant).or_default() += u32::try_from(given).unwrap_or(u32::MAX);
         self.charge(job, task.role, task.node);
-        if self.cpu_milli.get(&task.node).is_some_and(|&left| left < 0) {
+        // Who asks for nothing takes nothing, also of a node that has become smaller under its tasks.
+        let (cpu_milli, memory_bytes) = asked(job, task.role);
+        let is_short = |left: Option<&i128>| left.is_some_and(|&left| left < 0);
+        if cpu_milli > 0 && is_short(self.cpu_milli.get(&task.node)) {
             self.violations
                 .push(Violation::CpuExceeded { node: task.node });
         }
-        if self
-            .memory_bytes
-            .get(&task.node)
-            .is_some_and(|&left| left < 0)
-        {
+        if memory_bytes > 0 && is_short(self.memory_bytes.get(&task.node)) {
             self.violations
                 .push(Violation::MemoryExceeded { node: task.node });
         }

@@ -193,26 +193,28 @@ impl<'s> Checker<'s> {
 
     /// Who stands still keeps memory and uses no CPU.
     fn idle(&mut self, job: &Job, role: Role, node: NodeId) {
-        let cpu_milli = match role {
-            Role::Worker { .. } => job.worker.cpu_milli,
-            Role::PsShard { .. } => job.ps_shard.cpu_milli,
-        };
+        let (cpu_milli, _) = asked(job, role);
         if let Some(left) = self.cpu_milli.get_mut(&node) {
             *left += i128::from(cpu_milli);
         }
     }
 
     fn charge(&mut self, job: &Job, role: Role, node: NodeId) {
-        let (cpu_milli, memory_bytes) = match role {
-            Role::Worker { .. } => (job.worker.cpu_milli, job.worker.memory_bytes),
-            Role::PsShard { .. } => (job.ps_shard.cpu_milli, job.ps_shard.memory_bytes),
-        };
+        let (cpu_milli, memory_bytes) = asked(job, role);
         if let Some(left) = self.cpu_milli.get_mut(&node) {
             *left -= i128::from(cpu_milli);
         }
         if let Some(left) = self.memory_bytes.get_mut(&node) {
             *left -= i128::from(memory_bytes);
         }
+    }
+}
+
+/// CPU in thousandths of a core, and bytes of memory, that a task of this role asks for.
+fn asked(job: &Job, role: Role) -> (u64, u64) {
+    match role {
+        Role::Worker { .. } => (job.worker.cpu_milli, job.worker.memory_bytes),
+        Role::PsShard { .. } => (job.ps_shard.cpu_milli, job.ps_shard.memory_bytes),
     }
 }
 

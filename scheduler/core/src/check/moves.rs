@@ -1,13 +1,13 @@
 //! Who goes on elsewhere, and the place that is kept for it meanwhile.
 
-use super::Checker;
 use super::violation::Violation;
+use super::{Checker, asked};
 use crate::plan::{Action, Plan};
 use crate::snapshot::Job;
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::{AfterStop, JobState, Seat};
 use muster_model::task::Role;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl<'s> Checker<'s> {
     /// GPUs to which jobs are on their way are for nobody else, unless one of them is not to be had any more or the job goes no further.
@@ -41,22 +41,42 @@ impl<'s> Checker<'s> {
 
     /// A job that moves is whole where it goes, on what is free now; it has its place there from now on.
     pub(super) fn moves(&mut self, job: &'s Job, to: &[Seat]) {
-        let workers = to
-            .iter()
-            .filter(|seat| matches!(seat.role, Role::Worker { .. }));
-        let count = u32::try_from(workers.count()).unwrap_or(u32::MAX);
-        if count < job.workers.min || count > job.workers.max || !job.may_have(count) {
-            self.violations.push(Violation::OutsideRange {
-                job: job.id,
-                role: "worker",
-                count,
-            });
+        for (is_worker, role, range) in [
+            (true, "worker", job.workers),
+            (false, "ps shard", job.ps_shards),
+        ] {
+            let of_role = |seat: &&Seat| matches!(seat.role, Role::Worker { .. }) == is_worker;
+            let roles: BTreeSet<Role> = to.iter().filter(of_role).map(|seat| seat.role).collect();
+            let count = u32::try_from(to.iter().filter(of_role).count()).unwrap_or(u32::MAX);
+            if roles.len() != count as usize {
+                let job = job.id;
+                self.violations
+                    .push(Violation::BrokenGang { job, role, count });
+            }
+            if count < range.min || count > range.max || (is_worker && !job.may_have(count)) {
+                let job = job.id;
+                self.violations
+                    .push(Violation::OutsideRange { job, role, count });
+            }
         }
+        self.fits(job, to);
         for seat in to {
             let node = seat.node;
             if !self.cpu_milli.contains_key(&node) {
                 let job = job.id;
                 self.violations.push(Violation::ClosedNode { job, node });
+            }
+            let needed = match seat.role {
+                Role::Worker { .. } => job.worker.gpus,
+                Role::PsShard { .. } => 0,
+            };
+            if seat.gpus.len() != needed as usize {
+                self.violations.push(Violation::WrongGpus {
+                    job: job.id,
+                    role: seat.role,
+                    given: seat.gpus.len(),
+                    needed,
+                });
             }
             for &gpu in &seat.gpus {
                 if !self.free.remove(&(node, gpu)) {
@@ -64,6 +84,27 @@ impl<'s> Checker<'s> {
                     self.violations
                         .push(Violation::GpuNotFree { job, node, gpu });
                 }
+            }
+        }
+    }
+
+    /// CPU and memory are there now, beside all who are; who stops may still start elsewhere, so that nothing is charged for it.
+    fn fits(&mut self, job: &Job, to: &[Seat]) {
+        let mut asks: BTreeMap<NodeId, (i128, i128)> = BTreeMap::new();
+        for seat in to {
+            let (cpu_milli, memory_bytes) = asked(job, seat.role);
+            let asks = asks.entry(seat.node).or_default();
+            asks.0 += i128::from(cpu_milli);
+            asks.1 += i128::from(memory_bytes);
+        }
+        for (node, (cpu_milli, memory_bytes)) in asks {
+            let is_short =
+                |left: Option<&i128>, asks| left.is_some_and(|&left| 0 < asks && left < asks);
+            if is_short(self.cpu_milli.get(&node), cpu_milli) {
+                self.violations.push(Violation::CpuExceeded { node });
+            }
+            if is_short(self.memory_bytes.get(&node), memory_bytes) {
+                self.violations.push(Violation::MemoryExceeded { node });
             }
         }
     }

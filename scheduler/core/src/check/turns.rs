@@ -64,7 +64,7 @@ impl<'s> Checker<'s> {
             *self.started.entry(job.tenant).or_default() += gpus;
             if let Some(left) = self.cpu_milli.get_mut(&task.node) {
                 *left -= i128::from(job.worker.cpu_milli);
-                if *left < 0 {
+                if *left < 0 && job.worker.cpu_milli > 0 {
                     let node = task.node;
                     self.violations.push(Violation::CpuExceeded { node });
                 }

@@ -5,6 +5,7 @@
 //! A policy is never told of these rules. It is asked again, with more jobs fixed in the problem, until its answer keeps them.
 
 use super::cost;
+use super::settle::done_workers;
 use super::standing::{Standing, Turn};
 use super::world::{LiveJob, World, seconds_of};
 use crate::plan::Action;
@@ -47,7 +48,10 @@ impl<'w, 'a> Choosing<'w, 'a> {
             .iter()
             .map(|&index| {
                 let live = &world.jobs[index];
-                live.standing == Standing::Running && (!quiet || rests(world, live))
+                // What is left of a command would begin anew, with those who are done.
+                let is_partly_done = done_workers(live.job) > 0;
+                live.standing == Standing::Running
+                    && (!quiet || is_partly_done || rests(world, live))
             })
             .collect();
         Self {

@@ -34,10 +34,7 @@ pub(crate) fn restart(live: &LiveJob<'_>, policy: &Policy) -> Restart {
         mean(known.stop_s, known.stops),
         mean(known.start_s, known.starts),
     );
-    let speed = live
-        .estimate
-        .speed
-        .steps_per_s(live.size.0.max(1), live.size.1);
+    let speed = live.estimate.steps_per_s(live.size.0.max(1), live.size.1);
     let lost_s = match mean(known.lost_steps, known.resumed) {
         Some(steps) if speed > 0.0 => steps / speed,
         _ => 0.0,

@@ -9,6 +9,7 @@ use super::in_place::{self, InPlace};
 use super::moving;
 use super::over_quota;
 use super::place;
+use super::settle::done_workers;
 use super::standing::{Standing, gpus_of as gpus_held};
 use super::turns;
 use super::verdict;
@@ -198,10 +199,13 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             self.decision.holds(&self.world.problem, member),
         );
         let job = &world.problem.jobs[member];
-        if parts.is_empty() || gpus_of(parts) != job.held_gpus() {
+        let live = &world.jobs[world.members[member]];
+        let same_size = gpus_of(parts) == job.held_gpus();
+        // What is left of a command begins anew wherever it goes.
+        if parts.is_empty() || !same_size || done_workers(live.job) > 0 {
             return None;
         }
-        let shape = &world.jobs[world.members[member]].shape;
+        let shape = &live.shape;
         let shares = self
             .best_shards(member, parts)
             .find_map(|ps_shards| gang::at(&world.free, shape, parts, ps_shards, When::Now))?;
@@ -273,11 +277,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
             .filter_map(|part| newcomers.get(&part.node))
             .flatten();
         let higher = |&&other: &&usize| problem.jobs[other].priority > job.priority;
-        // The stopped job's owner reads this, and others' names are theirs.
-        let name = |&other: &usize| match &world.jobs[world.members[other]] {
-            gainer if gainer.tenant == live.tenant => gainer.job.name.as_str(),
-            _ => "another tenant's job",
-        };
+        let name = |&other: &usize| world.jobs[world.members[other]].named_to(live.tenant);
         if gets == 0
             && let Some(gainer) = gainers.clone().find(higher)
         {

@@ -26,7 +26,7 @@ pub(crate) struct Settled<'a> {
 
 /// Settles every job, in the snapshot's order.
 pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled<'a>> {
-    let down: BTreeSet<NodeId> = snapshot
+    let up: BTreeSet<NodeId> = snapshot
         .nodes
         .iter()
         .filter(|node| node.up)
@@ -36,7 +36,7 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
     let drained = drained.map(|node| node.id).collect();
     let facts = Facts {
         now_ms: snapshot.now_ms,
-        up: down,
+        up,
         drained,
         policy,
     };
@@ -378,29 +378,19 @@ impl Facts<'_> {
         settled.take(Action::Release);
     }
 
-    /// Charges a failure: back to the queue after a pause, or the end when the retries are used up.
+    /// Charges a failure.
     fn fail(&self, job: &Job, why: String, settled: &mut Settled<'_>) {
-        let failures = job.failures.saturating_add(1);
-        if failures > job.retries {
-            let reason = format!("{why}; {} retries are used up", job.retries);
-            settled.take(Action::Stop {
-                then: AfterStop::Fail { reason },
-                why,
-                charge_failure: true,
-                not_before_ms: None,
-            });
-            return;
-        }
-        let until_ms = self.policy.backoff_until_ms(self.now_ms, failures);
-        settled.not_before_ms = Some(until_ms);
-        settled.take(Action::Stop {
-            then: AfterStop::Requeue {
-                cause: RequeueCause::TaskFailed,
-            },
-            why,
-            charge_failure: true,
+        let failed = self
+            .policy
+            .after_failure(self.now_ms, job.failures, job.retries, why);
+        if let Action::Stop {
             not_before_ms: Some(until_ms),
-        });
+            ..
+        } = failed
+        {
+            settled.not_before_ms = Some(until_ms);
+        }
+        settled.take(failed);
     }
 }
 

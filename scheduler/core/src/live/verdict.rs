@@ -5,6 +5,7 @@
 //! What is seen in one round is a suspicion; only one that held in every round for as long as the job's document says is a verdict,
 //! and each verdict doubles that time for the next, so that nothing is replaced in a circle. It never looks at other jobs.
 
+use super::cost;
 use super::free::{Room, When};
 use super::in_place::{self, Change};
 use super::pass::requeue;
@@ -12,7 +13,7 @@ use super::standing::Standing;
 use super::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::snapshot::{Job, Node, Task};
-use muster_model::job::{AfterStop, JobState, RequeueCause};
+use muster_model::job::{JobState, RequeueCause};
 use muster_model::pace::{Doing, Pace, Suspect, Suspicion, Watch};
 use muster_model::task::Role;
 use muster_model::verdict::{Finding, Remedy, Verdict};
@@ -60,9 +61,8 @@ pub(crate) fn suspect(world: &mut World<'_>) {
         let Some(watch) = job.watch.as_ref().filter(|_| silent && is_watched(live)) else {
             continue;
         };
-        let Some(found) = look(job, watch, &snapshot.nodes, now_ms) else {
-            continue;
-        };
+        // What was seen before others rightly waited proves nothing after it.
+        let found = look(job, watch, &snapshot.nodes, now_ms).unwrap_or_default();
         let since_ms = |one: &Found<'_>| known(watch, one).map_or(now_ms, |known| known.since_ms);
         let suspects = found.iter().map(|one| Suspect {
             task_id: one.task.id,
@@ -291,16 +291,18 @@ enum Cure {
 fn remedy(world: &World<'_>, index: usize, (found, _): &(Found<'_>, u64)) -> Option<Cure> {
     let live = &world.jobs[index];
     let hangs = found.of == Suspicion::Hang;
-    if live.job.command.is_some() {
-        return Some(Cure::Restart { charged: hangs });
-    }
-    if !in_place::is_able(live) {
+    let is_command = live.job.command.is_some();
+    if !is_command && !in_place::is_able(live) {
         return None;
     }
     let places = live.job.tasks.iter().zip(&live.places);
     let own = places.filter(|(task, _)| task.id == found.task.id);
     let own = own.map(|(_, place)| *place).next()?;
     let elsewhere = elsewhere(world, live, own);
+    if is_command {
+        let helps = hangs || (elsewhere.is_some() && may_restart_again(world, live));
+        return helps.then_some(Cure::Restart { charged: hangs });
+    }
     // The chief alone knows where training stands.
     if found.task.role == (Role::Worker { rank: 0 }) {
         let helps = hangs || elsewhere.is_some();
@@ -321,6 +323,14 @@ fn remedy(world: &World<'_>, index: usize, (found, _): &(Found<'_>, u64)) -> Opt
     }
     // A slow worker is better than none.
     hangs.then_some(Cure::Restart { charged: true })
+}
+
+/// Whether a slow program may be begun again, which nobody is charged for: once where it would lose all since its start, as far as
+/// anybody knows, and not for ever where it goes on from a checkpoint, since it may be slow by itself.
+fn may_restart_again(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+    let verdicts = live.job.watch.as_ref().map_or(0, |watch| watch.verdicts);
+    let forgets = cost::at_risk_s(live, world.now_ms) > 0.0;
+    verdicts < if forgets { 1 } else { MOST_DOUBLINGS }
 }
 
 /// Free GPUs for one worker on another node of the same kind, beside others of the job where there are any.
@@ -388,23 +398,17 @@ fn carry_out(world: &mut World<'_>, index: usize, (found, for_ms): (Found<'_>, u
 
 /// Charges a failure, as for a task that failed by itself.
 fn fail(world: &mut World<'_>, index: usize, why: String) {
-    let job = world.jobs[index].job;
-    let failures = job.failures.saturating_add(1);
-    let (then, not_before_ms) = if failures > job.retries {
-        let reason = format!("{why}; {} retries are used up", job.retries);
-        (AfterStop::Fail { reason }, None)
-    } else {
-        let cause = RequeueCause::TaskFailed;
-        let until_ms = world.policy.backoff_until_ms(world.now_ms, failures);
-        (AfterStop::Requeue { cause }, Some(until_ms))
-    };
     let live = &mut world.jobs[index];
-    live.not_before_ms = not_before_ms.or(live.not_before_ms);
-    let action = Action::Stop {
-        then,
-        why,
-        charge_failure: true,
-        not_before_ms,
-    };
-    world.stop(index, action);
+    let job = live.job;
+    let failed = world
+        .policy
+        .after_failure(world.now_ms, job.failures, job.retries, why);
+    if let Action::Stop {
+        not_before_ms: Some(until_ms),
+        ..
+    } = failed
+    {
+        live.not_before_ms = Some(until_ms);
+    }
+    world.stop(index, failed);
 }

@@ -38,6 +38,13 @@ impl Scene {
         }
     }
 
+    /// More of them.
+    pub fn add_nodes(&mut self, nodes: u32, gpus: u32) {
+        let there = u32::try_from(self.snapshot.nodes.len()).expect("few nodes");
+        let new = (there..there + nodes).map(|n| node(n, gpus));
+        self.snapshot.nodes.extend(new);
+    }
+
     /// A queued job of one worker and one shard, submitted after those before it.
     pub fn job(&mut self, name: &str) -> JobIn<'_> {
         let number = u32::try_from(self.snapshot.jobs.len()).expect("few jobs");

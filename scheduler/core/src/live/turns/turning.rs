@@ -224,11 +224,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let home = home(self.world, index);
         self.stands(&home);
         let (live, other) = (&self.world.jobs[index], &self.world.jobs[waiter]);
-        // The owner reads this, and others' names are theirs.
-        let whose = match other.tenant == live.tenant {
-            true => other.job.name.as_str(),
-            false => "another tenant's job",
-        };
+        let whose = other.named_to(live.tenant);
         let why = format!("its slice is over, and it is the turn of {whose}");
         self.world.remember(index);
         let now_ms = self.world.now_ms;

@@ -211,6 +211,14 @@ impl<'a> World<'a> {
 }
 
 impl LiveJob<'_> {
+    /// What the owner of a job of that tenant may read of this one: others' names are theirs.
+    pub(crate) fn named_to(&self, tenant: u32) -> &str {
+        match self.tenant == tenant {
+            true => &self.job.name,
+            false => "another tenant's job",
+        }
+    }
+
     /// Takes a decision and moves the state along.
     ///
     /// # Panics

@@ -5,6 +5,8 @@
 //! job (`cost`), its gain the time that a gang would wait for somebody's end, or that a job ends earlier. One wave at a time: while
 //! anybody moves, nobody else is told to. A gang gets room only if a trial says that the policy then starts it.
 
+mod gather;
+
 use super::change::{WAVES, would_start_after};
 use super::choose::{is_quiet, rests};
 use super::cost;
@@ -12,10 +14,11 @@ use super::free::{FreeNode, Holding, Room, When, first_bits};
 use super::gang::{self, Placed, Shape};
 use super::pass::Rest;
 use super::place;
-use super::settle::is_up;
+use super::settle::{done_workers, is_up};
 use super::standing::{Standing, Turn, gpus_of};
 use super::world::{LiveJob, World};
 use crate::report::MoveReport;
+use gather::gather;
 use muster_model::job::Intent;
 use std::collections::BTreeSet;
 
@@ -33,8 +36,6 @@ const MOST_JOBS: usize = 4_096;
 const MOST_ENDS: usize = 256;
 /// What is further off counts as no nearer than this.
 const LONGEST_WAIT_S: f64 = 7.0 * 86_400.0;
-/// What a job on several racks keeps of its speed on several nodes of one, while nothing is known.
-const ACROSS: f64 = 0.98;
 
 /// One job's way.
 struct Move {
@@ -120,11 +121,7 @@ fn make_room(world: &mut World<'_>, rest: &Rest, index: usize) -> bool {
     }
     for one in moves {
         let (mover, gang) = (&world.jobs[one.index], &world.jobs[index]);
-        // The owner reads this, and others' names are theirs.
-        let whose = match gang.tenant == mover.tenant {
-            true => gang.job.name.as_str(),
-            false => "another tenant's job",
-        };
+        let whose = gang.named_to(mover.tenant);
         let why = format!(
             "{whose} finds its {needs} GPUs together then, for which it would wait about {wait_s:.0} s; all moves for it cost \
              {costs_gpu_s:.1} and save {saves_gpu_s:.0} GPU-seconds",
@@ -341,6 +338,8 @@ fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
         && !live.job.exclusive
         && live.job.intent == Intent::Run
         && is_up(live.job)
+        // What is left of a command would begin anew, with those who are done.
+        && done_workers(live.job) == 0
         && !rests(world, live)
 }
 
@@ -358,10 +357,7 @@ fn cost_gpu_s(world: &World<'_>, live: &LiveJob<'_>) -> f64 {
 }
 
 fn locality(world: &World<'_>, nodes: &[u32]) -> Locality {
-    let rack = |node: &u32| {
-        let node = world.snapshot.nodes.get(*node as usize);
-        node.and_then(|node| node.rack.as_deref())
-    };
+    let rack = |node: &u32| rack_of(world, *node);
     match nodes {
         [] => Locality::Node,
         [first, others @ ..] if others.iter().all(|node| node == first) => Locality::Node,
@@ -373,98 +369,7 @@ fn locality(world: &World<'_>, nodes: &[u32]) -> Locality {
     }
 }
 
-/// Brings one job together that lies on more nodes, or further apart, than it needs to.
-fn gather(world: &mut World<'_>, rest: &Rest) -> bool {
-    if world.promises.gathers {
-        return false;
-    }
-    let mut best: Option<(f64, Move)> = None;
-    for index in 0..world.jobs.len() {
-        let live = &world.jobs[index];
-        if !is_movable(world, live) || live.estimate.speed.points() == 0 {
-            continue;
-        }
-        let own: Vec<u32> = with_gpus(live.holdings.iter().map(|held| (held.node, held.gpus)));
-        let now = locality(world, &own);
-        if now == Locality::Node {
-            continue;
-        }
-        let Some((class, placed)) = nearer(world, rest, live, now) else {
-            continue;
-        };
-        let saves_s = time_left_s(world, index, now) - time_left_s(world, index, class);
-        let gpus = f64::from(gpus_of(&live.holdings));
-        let cost_s = cost_gpu_s(world, live) / gpus;
-        let surplus = (saves_s - REPAID * cost_s) * gpus;
-        if saves_s.is_finite()
-            && surplus > 0.0
-            && best.as_ref().is_none_or(|(least, _)| surplus > *least)
-        {
-            best = Some((surplus, proposed(world, index, placed)));
-        }
-    }
-    let Some((surplus, one)) = best else {
-        return false;
-    };
-    let saves_gpu_s = surplus + REPAID * one.costs_gpu_s;
-    let why = format!(
-        "its GPUs are nearer to each other there, and it ends about {:.0} s earlier",
-        saves_gpu_s / f64::from(gpus_of(&world.jobs[one.index].holdings).max(1))
-    );
-    let amounts = (one.costs_gpu_s, saves_gpu_s);
-    carry_out(world, one, why, None, amounts);
-    true
-}
-
-fn with_gpus(held: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
-    held.filter(|(_, gpus)| *gpus != 0)
-        .map(|(node, _)| node)
-        .collect()
-}
-
-/// Where all of a job is free now in a better place: on one node, else in one rack.
-fn nearer(
-    world: &World<'_>,
-    rest: &Rest,
-    live: &LiveJob<'_>,
-    now: Locality,
-) -> Option<(Locality, Placed)> {
-    let kind = world.free[live.holdings.first()?.node as usize].kind;
-    let rack = |node: u32| {
-        let node = world.snapshot.nodes.get(node as usize);
-        node.and_then(|node| node.rack.as_deref())
-    };
-    let racks: BTreeSet<&str> = (0..rest.free.len() as u32).filter_map(rack).collect();
-    let everywhere = without(&rest.free, |node| rest.free[node as usize].kind != kind);
-    let of_racks = racks
-        .into_iter()
-        .map(|name| without(&everywhere, |node| rack(node) != Some(name)));
-    let mut best: Option<(Locality, Placed)> = None;
-    for mut free in std::iter::once(everywhere.clone()).chain(of_racks) {
-        let Some(shares) = place::find(&free, &live.shape, live.size, When::Now) else {
-            continue;
-        };
-        let placed = gang::take(&mut free, &live.shape, &shares, When::Now);
-        let class = locality(world, &with_gpus(placed.workers.iter().copied()));
-        if class < now && best.as_ref().is_none_or(|(least, _)| class < *least) {
-            best = Some((class, placed));
-        }
-    }
-    best
-}
-
-/// Seconds to a job's end in its present size; infinite where its end is not known.
-fn time_left_s(world: &World<'_>, index: usize, class: Locality) -> f64 {
-    let live = &world.jobs[index];
-    let Some(held) = live.holdings.iter().find(|held| held.gpus != 0) else {
-        return f64::INFINITY;
-    };
-    let kind = world.free[held.node as usize].kind;
-    let gpus = gpus_of(&live.holdings);
-    let outlook = &live.sizing.outlook;
-    match class {
-        Locality::Node => outlook.time_left_s(kind, gpus, 1),
-        Locality::Rack => outlook.time_left_s(kind, gpus, 2),
-        Locality::Else => outlook.time_left_s(kind, gpus, 2) / ACROSS,
-    }
+fn rack_of<'w>(world: &'w World<'_>, node: u32) -> Option<&'w str> {
+    let node = world.snapshot.nodes.get(node as usize);
+    node.and_then(|node| node.rack.as_deref())
 }

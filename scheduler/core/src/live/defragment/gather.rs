@@ -1,0 +1,139 @@
+//! A job that lies on several nodes or racks comes together, where that is repaid.
+
+use super::{
+    Locality, Move, REPAID, carry_out, cost_gpu_s, is_movable, locality, proposed, rack_of, without,
+};
+use crate::live::free::{FreeNode, When};
+use crate::live::gang::{self, Placed};
+use crate::live::pass::Rest;
+use crate::live::place;
+use crate::live::standing::gpus_of;
+use crate::live::world::{LiveJob, World};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a job on several racks keeps of its speed on several nodes of one, while nothing is known.
+const ACROSS: f64 = 0.98;
+/// Spread jobs for which a round looks for a better place.
+const MOST_GATHERED: usize = 64;
+
+/// Brings one job together that lies on more nodes, or further apart, than it needs to.
+pub(super) fn gather(world: &mut World<'_>, rest: &Rest) -> bool {
+    if world.promises.gathers {
+        return false;
+    }
+    let mut views = None;
+    let mut best: Option<(f64, Move)> = None;
+    let mut looked = 0;
+    let jobs = world.jobs.len();
+    // Where there are too many for one round, the next one begins with others.
+    let first = world.snapshot.round as usize % jobs.max(1);
+    for index in (first..jobs).chain(0..first) {
+        let live = &world.jobs[index];
+        if looked == MOST_GATHERED {
+            break;
+        }
+        if !is_movable(world, live) || live.estimate.speed.points() == 0 {
+            continue;
+        }
+        let own: Vec<u32> = with_gpus(live.holdings.iter().map(|held| (held.node, held.gpus)));
+        let now = locality(world, &own);
+        if now == Locality::Node {
+            continue;
+        }
+        looked += 1;
+        let views = views.get_or_insert_with(|| Views::of(world, rest));
+        let Some((class, placed)) = nearer(world, views, live, now) else {
+            continue;
+        };
+        let saves_s = time_left_s(world, index, now) - time_left_s(world, index, class);
+        let gpus = f64::from(gpus_of(&live.holdings));
+        let cost_s = cost_gpu_s(world, live) / gpus;
+        let surplus = (saves_s - REPAID * cost_s) * gpus;
+        if saves_s.is_finite()
+            && surplus > 0.0
+            && best.as_ref().is_none_or(|(least, _)| surplus > *least)
+        {
+            best = Some((surplus, proposed(world, index, placed)));
+        }
+    }
+    let Some((surplus, one)) = best else {
+        return false;
+    };
+    let saves_gpu_s = surplus + REPAID * one.costs_gpu_s;
+    let why = format!(
+        "its GPUs are nearer to each other there, and it ends about {:.0} s earlier",
+        saves_gpu_s / f64::from(gpus_of(&world.jobs[one.index].holdings).max(1))
+    );
+    let amounts = (one.costs_gpu_s, saves_gpu_s);
+    carry_out(world, one, why, None, amounts);
+    true
+}
+
+fn with_gpus(held: impl Iterator<Item = (u32, u64)>) -> Vec<u32> {
+    held.filter(|(_, gpus)| *gpus != 0)
+        .map(|(node, _)| node)
+        .collect()
+}
+
+/// What is free on the nodes of one kind: on all of them, and rack by rack.
+struct Views(BTreeMap<u16, (Vec<FreeNode>, Vec<Vec<FreeNode>>)>);
+
+impl Views {
+    fn of(world: &World<'_>, rest: &Rest) -> Self {
+        let rack = |node: u32| rack_of(world, node);
+        let racks: BTreeSet<&str> = (0..rest.free.len() as u32).filter_map(rack).collect();
+        let kinds: BTreeSet<u16> = rest.free.iter().map(|node| node.kind).collect();
+        let views = kinds.into_iter().map(|kind| {
+            let all = without(&rest.free, |node| rest.free[node as usize].kind != kind);
+            let of_rack = |name: &&str| without(&all, |node| rack(node) != Some(*name));
+            let has_room = |view: &Vec<FreeNode>| view.iter().any(|node| node.now != 0);
+            let of_racks = racks.iter().map(of_rack).filter(has_room).collect();
+            (kind, (all, of_racks))
+        });
+        Self(views.collect())
+    }
+}
+
+/// Where all of a job is free now in a better place: on one node, else in one rack.
+fn nearer(
+    world: &World<'_>,
+    views: &Views,
+    live: &LiveJob<'_>,
+    now: Locality,
+) -> Option<(Locality, Placed)> {
+    let kind = world.free[live.holdings.first()?.node as usize].kind;
+    let (everywhere, of_racks) = views.0.get(&kind)?;
+    // Of those that are in one rack already only a single node is better, which any search prefers.
+    let of_racks = match now {
+        Locality::Else => of_racks.as_slice(),
+        Locality::Node | Locality::Rack => &[],
+    };
+    let mut best: Option<(Locality, Placed)> = None;
+    for free in std::iter::once(everywhere).chain(of_racks) {
+        let Some(shares) = place::find(free, &live.shape, live.size, When::Now) else {
+            continue;
+        };
+        let placed = gang::take(&mut free.clone(), &live.shape, &shares, When::Now);
+        let class = locality(world, &with_gpus(placed.workers.iter().copied()));
+        if class < now && best.as_ref().is_none_or(|(least, _)| class < *least) {
+            best = Some((class, placed));
+        }
+    }
+    best
+}
+
+/// Seconds to a job's end in its present size; infinite where its end is not known.
+fn time_left_s(world: &World<'_>, index: usize, class: Locality) -> f64 {
+    let live = &world.jobs[index];
+    let Some(held) = live.holdings.iter().find(|held| held.gpus != 0) else {
+        return f64::INFINITY;
+    };
+    let kind = world.free[held.node as usize].kind;
+    let gpus = gpus_of(&live.holdings);
+    let outlook = &live.sizing.outlook;
+    match class {
+        Locality::Node => outlook.time_left_s(kind, gpus, 1),
+        Locality::Rack => outlook.time_left_s(kind, gpus, 2),
+        Locality::Else => outlook.time_left_s(kind, gpus, 2) / ACROSS,
+    }
+}
