@@ -8,6 +8,7 @@ function mapLines(map: Record<string, unknown>, depth: number): string[] {
   const pad = "  ".repeat(depth);
   return Object.entries(map).flatMap(([key, value]) => {
     if (value === undefined || value === null) return [];
+    if (Array.isArray(value) && value.length > 1 && value.some(isMap) && inline(value).length > 72) return [`${pad}${name(key)}:`, ...value.map((item) => `${pad}  - ${inline(item)}`)];
     if (!isMap(value)) return [`${pad}${name(key)}: ${inline(value)}`];
     const flat = inline(value);
     if (depth > 0 && flat.length <= 72 && Object.values(value).every((inner) => !isMap(inner))) return [`${pad}${name(key)}: ${flat}`];

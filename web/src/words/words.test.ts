@@ -129,6 +129,13 @@ describe("job documents", () => {
     );
   });
 
+  it("gives each of many parts a line of its own", () => {
+    const rate = { name: "rate", field: "engine.optimizer.learning_rate", low: 0.001 };
+    expect(toYaml({ search: { parameters: [rate, { name: "width" }], objectives: [{ metric: "loss" }] } })).toBe(
+      ["search:", "  parameters:", "    - { name: rate, field: engine.optimizer.learning_rate, low: 0.001 }", "    - { name: width }", "  objectives: [{ metric: loss }]", ""].join("\n"),
+    );
+  });
+
   const document = ["version: muster/v1", "# batch: in a comment", "engine:", "  batch: 0", "scale:", "  workers: { min: 9, max: 4 }", "  ps_shards:", "    min: 3", "stop: {}"].join("\n");
 
   it.each([
