@@ -9,12 +9,17 @@ export interface Dot {
   ink: (inks: Inks) => string;
 }
 
-export function drawDots(context: CanvasRenderingContext2D, area: Area, dots: readonly Dot[], inks: Inks): void {
+/** With a rim of that colour where the ground is coloured too. */
+export function drawDots(context: CanvasRenderingContext2D, area: Area, dots: readonly Dot[], inks: Inks, rim?: string): void {
   const radius = dots.length > 1000 ? 2 : dots.length > 200 ? 2.5 : 3.5;
   context.globalAlpha = dots.length > 1000 ? 0.6 : 0.9;
   for (const one of dots) {
     context.fillStyle = one.ink(inks);
     dot(context, ...spot(one, area), radius);
+    if (rim === undefined) continue;
+    context.strokeStyle = rim;
+    context.lineWidth = 1;
+    context.stroke();
   }
   context.globalAlpha = 1;
 }
