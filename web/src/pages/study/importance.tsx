@@ -1,9 +1,9 @@
 // How much each parameter matters, computed in the page, with its method and how far it can be trusted.
-import { useEffect, useMemo, useRef, useState } from "react";
+import { useEffect, useMemo, useState } from "react";
 import type { StudySearch, TrialView } from "../../api/types";
 import { Panel } from "../../ui/panel";
-import { Empty } from "../../ui/states";
-import { percent } from "../../words/number";
+import { Empty, Loading } from "../../ui/states";
+import { percent, plural } from "../../words/number";
 import { budgetText } from "../../words/study";
 import { importance, type Importance } from "./forest";
 import { comparable } from "./results";
@@ -16,62 +16,95 @@ const AT_MOST = 600;
 /** Below this share of explained variance a reader is warned. */
 const TRUSTED = 0.2;
 
-export function ImportancePanel({ search, axes, objective, trials }: { search: StudySearch; axes: readonly Axis[]; objective: number; trials: readonly TrialView[] }) {
+interface Props {
+  search: StudySearch;
+  axes: readonly Axis[];
+  objective: number;
+  trials: readonly TrialView[];
+}
+
+/** What was computed of which values: a reader sees both or neither, whatever has come since. */
+interface Computed {
+  key: string;
+  objective: number;
+  trials: number;
+  step: number | null;
+  /** Null where all values are equal. */
+  found: Importance | null;
+}
+
+export function ImportancePanel({ search, axes, objective, trials }: Props) {
   const { values, step } = useMemo(() => comparable(trials, objective), [trials, objective]);
-  const found = useImportance(trials, axes, values, `${objective} ${values.size}`);
-  const metric = search.objectives[objective]?.metric ?? "";
-  const bars = axes.map((axis, index) => ({ name: axis.name, share: found?.features[index] ?? 0 })).sort((a, b) => b.share - a.share);
-  const widest = Math.max(...bars.map((bar) => bar.share), 1e-9);
+  const computed = useComputed(trials, axes, objective, values, step);
   return (
     <Panel title="Importance of parameters">
       {values.size < ENOUGH ? (
         <Empty title="Too few trials to tell">
           {values.size} of at least {ENOUGH} have a value.
         </Empty>
-      ) : found === null ? (
+      ) : computed === null ? (
+        <Loading label="Computing" rows={Math.min(6, axes.length)} />
+      ) : computed.found === null ? (
         <Empty title="Nothing to tell apart">All trials have the same value so far.</Empty>
       ) : (
-        <>
-          <ul className="importance">
-            {bars.map(({ name, share }) => (
-              <li key={name}>
-                <span className="importance-name" title={name}>
-                  {name}
-                </span>
-                <span className="importance-track" aria-hidden="true">
-                  <span style={{ width: `${(Math.max(0, share) / widest) * 100}%` }} />
-                </span>
-                <span className="num">{Math.max(0, share).toFixed(2)}</span>
-              </li>
-            ))}
-          </ul>
-          <p className="chart-note">
-            Permutation importance: how much worse a forest of random trees predicts a trial's rank by {metric}
-            {step === null ? "" : ` after ${budgetText(search, step)}`} when this parameter is shuffled, as a share of the ranks' variance, on trials that a tree has not seen. The
-            forest explains {percent(Math.max(0, found.explained), 0)} of it{found.explained < TRUSTED ? ": too little to trust the bars." : "."}
-          </p>
-        </>
+        <Bars search={search} axes={axes} computed={computed} found={computed.found} />
       )}
     </Panel>
   );
 }
 
-/** Computed after the page is drawn, and anew when more trials have a value, not with every answer of the api. */
-function useImportance(trials: readonly TrialView[], axes: readonly Axis[], values: ReadonlyMap<number, number>, key: string): Importance | null {
-  const [found, setFound] = useState<Importance | null>(null);
-  const done = useRef("");
-  useEffect(() => {
-    if (done.current === key) return undefined;
-    const timer = setTimeout(() => {
-      done.current = key;
-      setFound(values.size < ENOUGH ? null : computed(trials, axes, values));
-    });
-    return () => clearTimeout(timer);
-  }, [trials, axes, values, key]);
-  return found;
+function Bars({ search, axes, computed, found }: { search: StudySearch; axes: readonly Axis[]; computed: Computed; found: Importance }) {
+  const bars = axes.map((axis, index) => ({ name: axis.name, share: found.features[index] ?? 0 })).sort((a, b) => b.share - a.share);
+  const widest = Math.max(...bars.map((bar) => bar.share), 1e-9);
+  const metric = search.objectives[computed.objective]?.metric ?? "";
+  return (
+    <>
+      <ul className="importance">
+        {bars.map(({ name, share }) => (
+          <li key={name}>
+            <span className="importance-name" title={name}>
+              {name}
+            </span>
+            <span className="importance-track" aria-hidden="true">
+              <span style={{ width: `${(Math.max(0, share) / widest) * 100}%` }} />
+            </span>
+            <span className="num">{Math.max(0, share).toFixed(2)}</span>
+          </li>
+        ))}
+      </ul>
+      <p className="chart-note">
+        Permutation importance of {plural(computed.trials, "trial")}: how much worse a forest of random trees predicts a trial&apos;s rank by {metric}
+        {computed.step === null ? "" : ` after ${budgetText(search, computed.step)}`} when this parameter is shuffled, as a share of the ranks&apos; variance, on trials that a tree
+        has not seen. The forest explains {percent(Math.max(0, found.explained), 0)} of it{found.explained < TRUSTED ? ": too little to trust the bars." : "."}
+      </p>
+    </>
+  );
 }
 
-function computed(trials: readonly TrialView[], axes: readonly Axis[], values: ReadonlyMap<number, number>): Importance | null {
+/**
+ * Computed after the page is drawn, and anew when the values are others, not with every answer of the api. Null while nothing of this
+ * objective is known; until the next numbers are there those of before stay, with the values that they are of.
+ */
+function useComputed(trials: readonly TrialView[], axes: readonly Axis[], objective: number, values: ReadonlyMap<number, number>, step: number | null): Computed | null {
+  const [done, setDone] = useState<Computed | null>(null);
+  const key = useMemo(() => `${objective} ${step ?? "end"} ${axes.map((axis) => axis.name).join(" ")} ${fingerprint(values)}`, [objective, step, axes, values]);
+  const known = done?.key === key;
+  useEffect(() => {
+    if (known || values.size < ENOUGH) return undefined;
+    const timer = setTimeout(() => setDone({ key, objective, trials: values.size, step, found: importanceOf(trials, axes, values) }));
+    return () => clearTimeout(timer);
+  }, [known, key, trials, axes, objective, values, step]);
+  return done?.objective === objective ? done : null;
+}
+
+/** Differs where a trial has another value, or one more has any. */
+function fingerprint(values: ReadonlyMap<number, number>): string {
+  let mixed = values.size;
+  for (const [number, value] of values) mixed = (mixed * 31 + number + value * 1_000_003) % 2 ** 40;
+  return `${values.size} ${mixed}`;
+}
+
+function importanceOf(trials: readonly TrialView[], axes: readonly Axis[], values: ReadonlyMap<number, number>): Importance | null {
   const valued = trials.filter((trial) => values.has(trial.number));
   const every = Math.ceil(valued.length / AT_MOST);
   const kept = valued.filter((_, index) => index % every === 0);
