@@ -34,6 +34,11 @@ export function fromThrown(thrown: unknown): ApiError {
   return new ApiError(0, "The server cannot be reached", detail);
 }
 
+/** Whether nothing is found under the id, as after a deletion: asking again changes nothing, ids are never given twice. */
+export function isGone(error: ApiError | null): boolean {
+  return error !== null && (error.status === 404 || error.status === 400);
+}
+
 function fieldOf(error: Record<string, unknown>): FieldError {
   return { field: text(error.field), value: text(error.value), expected: text(error.expected) };
 }

@@ -62,12 +62,13 @@ export function eventSentence(event: MusterEvent): Sentence {
   }
 }
 
-function finding(of: Verdict["finding"]): string {
+/** What was found of a task that holds up the others, to follow its name: its pace beside the median, or since when it is silent. */
+export function finding(of: Verdict["finding"]): string {
   if (of.kind === "hang") return `hangs: nothing since step ${count(of.step)}, for ${count(Math.round(of.silent_ms / 1000))} s`;
   return `is a straggler: ${(of.own_us / 1000).toFixed(1)} ms of its own for a step, the median is ${(of.median_us / 1000).toFixed(1)} ms`;
 }
 
-const REMEDIES: Record<Verdict["remedy"], string> = {
+export const REMEDIES: Record<Verdict["remedy"], string> = {
   replaced: "Replaced by another on another node; the others train on",
   left_out: "The others train on without it",
   restarted: "The job starts again",
@@ -189,6 +190,6 @@ function say(text: string, tone: Tone, detail: string | null = null): Sentence {
   return { text, tone, detail };
 }
 
-function capital(text: string): string {
+export function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }

@@ -1,11 +1,13 @@
 // All that the job page shows of one job, loaded once and then carried forward by the job's own stream.
 import { useEffect, useRef } from "react";
 import { accuracy, checkpoints, events, explain, job, progress, tasks } from "../../api/calls";
+import { isGone } from "../../api/problem";
 import { useResource, type Resource } from "../../api/resource";
 import type { Accuracy, CheckpointView, Explanation, JobView, Progress, SampleView, StoredEvent, TaskView } from "../../api/types";
-import { appendEvaluation, appendEvent, foldEvent, foldSample, replaceAfter } from "../../live/job";
+import { appendEvaluation, appendEvent, foldEvent, foldSample, isTerminal, replaceAfter } from "../../live/job";
 import { decode } from "../../live/messages";
 import { openStream } from "../../live/stream";
+import { usePoll } from "../../ui/poll";
 
 export interface JobData {
   job: Resource<JobView>;
@@ -52,14 +54,14 @@ export function useJobData(id: string): JobData {
       },
     });
   }, [id]);
-  useEffect(() => {
-    const timer = setInterval(() => {
-      latest.current.explanation.reload();
-      // Its forecast is in the job.
-      latest.current.job.reload();
-    }, EXPLAIN_EVERY_MS);
-    return () => clearInterval(timer);
-  }, [id]);
+  // A job that is gone is asked for no more, and of one at its end nothing moves: what begins it again comes by the stream.
+  const { data: known, error } = data.job;
+  const still = isGone(error) || (known !== null && isTerminal(known.phase));
+  usePoll(still ? 0 : EXPLAIN_EVERY_MS, () => {
+    data.explanation.reload();
+    // Its forecast is in the job.
+    data.job.reload();
+  });
   return data;
 }
 
@@ -74,6 +76,9 @@ function onEvent(data: JobData, event: StoredEvent): void {
       break;
     case "job_waits":
       data.explanation.reload();
+      break;
+    case "job_deleted":
+      data.job.reload();
       break;
     case "checkpoint_written":
     case "checkpoint_pruned":

@@ -1,6 +1,7 @@
 // One job: what it does, why, and everything it left behind.
 import { useEffect, useState } from "react";
 import { Link, useParams, useSearchParams } from "react-router";
+import { isGone } from "../../api/problem";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { useTitle } from "../../ui/title";
@@ -38,11 +39,13 @@ function OneJob({ id }: { id: string }) {
       </Empty>
     );
   }
-  if (job.error?.status === 404 || job.error?.status === 400) {
+  if (isGone(job.error)) {
+    // Who has seen it knows that it was theirs.
+    const meanwhile = job.data !== null;
     return (
-      <Empty title="There is no such job">
+      <Empty title={meanwhile ? "The job is gone" : "There is no such job"}>
         <p>
-          It may have been deleted, or belong to another tenant. Back to the <Link to="/jobs">list of jobs</Link>.
+          {meanwhile ? "It was deleted while this page was open." : "It may have been deleted, or belong to another tenant."} Back to the <Link to="/jobs">list of jobs</Link>.
         </p>
       </Empty>
     );
@@ -129,7 +132,7 @@ function Body({ tab, job, data }: { tab: Tab; job: JobView; data: JobData }) {
         </div>
       );
     case "tasks":
-      return <Tasks resource={data.tasks} revision={job.revision} />;
+      return <Tasks resource={data.tasks} revision={job.revision} events={data.events.data ?? []} />;
     case "logs":
       return <Logs jobId={job.id} tasks={data.tasks} revision={job.revision} />;
     case "events":

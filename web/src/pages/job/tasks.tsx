@@ -1,17 +1,25 @@
 // The processes of a job: where each runs or ran, on which GPUs, and how it ended.
-import { useState } from "react";
+import { useMemo, useState } from "react";
 import { Link } from "react-router";
 import type { Resource } from "../../api/resource";
-import type { TaskView } from "../../api/types";
+import type { StoredEvent, TaskView, Verdict } from "../../api/types";
 import { useNow } from "../../ui/now";
 import { Empty, Failure, Loading } from "../../ui/states";
-import { isClean, outcome, roleName } from "../../words/event";
+import { REMEDIES, capital, finding, isClean, outcome, roleName } from "../../words/event";
 import { isLeaving } from "../../words/resize";
 import { clock, duration, instant } from "../../words/time";
 
-export function Tasks({ resource, revision }: { resource: Resource<TaskView[]>; revision: number }) {
+interface Props {
+  resource: Resource<TaskView[]>;
+  revision: number;
+  /** The job's history, in which a task's pace is told where it held up the others. */
+  events: readonly StoredEvent[];
+}
+
+export function Tasks({ resource, revision, events }: Props) {
   const [all, setAll] = useState(false);
   const now = useNow();
+  const judged = useMemo(() => verdictsOf(events), [events]);
   if (resource.error !== null) return <Failure error={resource.error} retry={resource.reload} />;
   if (resource.data === null) return <Loading label="Loading tasks" />;
   if (resource.data.length === 0) return <Empty title="It has no tasks yet">They come with its first start.</Empty>;
@@ -52,7 +60,7 @@ export function Tasks({ resource, revision }: { resource: Resource<TaskView[]>; 
           </thead>
           <tbody>
             {shown.map((task) => (
-              <TaskRow key={task.id} task={task} leaving={isLeaving(task, revision)} now={now} />
+              <TaskRow key={task.id} task={task} verdict={judged.get(task.id)} leaving={isLeaving(task, revision)} now={now} />
             ))}
           </tbody>
         </table>
@@ -61,7 +69,12 @@ export function Tasks({ resource, revision }: { resource: Resource<TaskView[]>; 
   );
 }
 
-function TaskRow({ task, leaving, now }: { task: TaskView; leaving: boolean; now: number }) {
+/** The newest verdict on each task that was found to hold up the others. */
+function verdictsOf(events: readonly StoredEvent[]): Map<string, Verdict> {
+  return new Map(events.flatMap(({ event }) => (event.kind === "rank_judged" ? [[event.verdict.task_id, event.verdict] as const] : [])));
+}
+
+function TaskRow({ task, verdict, leaving, now }: { task: TaskView; verdict: Verdict | undefined; leaving: boolean; now: number }) {
   const { state } = task;
   const end = task.released_at === null ? now : Date.parse(task.released_at);
   return (
@@ -81,6 +94,11 @@ function TaskRow({ task, leaving, now }: { task: TaskView; leaving: boolean; now
           <span className="phase-dot" aria-hidden="true" />
           {leaving ? "leaving" : state.phase}
         </span>
+        {verdict === undefined ? null : (
+          <p className="note note-bad" title={REMEDIES[verdict.remedy]}>
+            {capital(finding(verdict.finding))}
+          </p>
+        )}
       </td>
       <td data-label="Outcome">
         {state.phase === "released" ? <span className={isClean(state.outcome) ? "muted" : "bad"}>{outcome(state.outcome)}</span> : <span className="muted">–</span>}

@@ -1,0 +1,50 @@
+import { cleanup, render, screen, within } from "@testing-library/react";
+import { MemoryRouter } from "react-router";
+import { afterEach, expect, it } from "vitest";
+import type { TaskView, Verdict } from "../../api/types";
+import { at, stored } from "../../live/test-data";
+import { Tasks } from "./tasks";
+
+afterEach(cleanup);
+
+const task = (rank: number): TaskView => ({
+  id: `task-${rank}`,
+  job_id: "job-1",
+  name: `worker-${rank}`,
+  role: { kind: "worker", rank },
+  revision: 1,
+  node_id: "node-a",
+  node: "node-a",
+  gpus: [rank],
+  state: { phase: "running" },
+  address: null,
+  created_at: at(0),
+  released_at: null,
+});
+
+const verdict = (rank: number, finding: Verdict["finding"]): Verdict => ({
+  task_id: `task-${rank}`,
+  role: { kind: "worker", rank },
+  node_id: "node-a",
+  node: "node-a",
+  finding,
+  for_ms: 60_000,
+  remedy: "left_out",
+});
+
+it("tells the pace of a task that holds up the others, the newest finding, and of no other", () => {
+  const events = [
+    stored(10, { kind: "rank_judged", verdict: verdict(1, { kind: "hang", step: 40, silent_ms: 9000 }) }),
+    stored(20, { kind: "rank_judged", verdict: verdict(1, { kind: "straggler", own_us: 42_000, median_us: 12_500 }) }),
+  ];
+  const reload = () => undefined;
+  render(
+    <MemoryRouter>
+      <Tasks resource={{ data: [task(0), task(1)], error: null, loading: false, reload, update: reload }} revision={1} events={events} />
+    </MemoryRouter>,
+  );
+  const slow = within(screen.getByRole("rowheader", { name: "worker 1" }).closest("tr") ?? document.body);
+  expect(slow.getByText("Is a straggler: 42.0 ms of its own for a step, the median is 12.5 ms").title).toBe("The others train on without it");
+  const other = screen.getByRole("rowheader", { name: "worker 0" }).closest("tr");
+  expect(other?.textContent).not.toContain("straggler");
+});
