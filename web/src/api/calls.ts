@@ -136,17 +136,24 @@ export async function setDrained(name: string, drained: boolean): Promise<void> 
   else await take(client.POST("/api/v1/nodes/{name}/uncordon", { params }));
 }
 
-/** Pages until the end, or until 10,000 items: a page that needs more needs a better question. */
-export async function everything<T>(page: (after: { continue?: string }) => Promise<Page<T>>): Promise<T[]> {
+/**
+ * All pages, up to the end. `onPage` is told what has come so far after each: a long list is shown as it grows, and never shown short
+ * without saying so. The page is told how many items came before it.
+ */
+export async function everything<T>(
+  page: (after: { continue?: string }, before: number) => Promise<Page<T>>,
+  onPage?: (soFar: readonly T[]) => void,
+): Promise<T[]> {
   const all: T[] = [];
   let after: { continue?: string } = {};
-  while (all.length < 10_000) {
-    const next = await page(after);
+  for (;;) {
+    const next = await page(after, all.length);
     all.push(...next.items);
-    if (next.continue === null || next.items.length === 0) break;
+    onPage?.(all);
+    if (next.continue === null || next.items.length === 0) return all;
+    if (next.continue === after.continue) throw new Error(`the list does not go on after ${next.continue}`);
     after = { continue: next.continue };
   }
-  return all;
 }
 
 export function cut(signal: AbortSignal | undefined): { signal?: AbortSignal } {

@@ -12,10 +12,19 @@ export function study(id: string, signal?: AbortSignal): Promise<StudyView> {
   return take(client.GET("/api/v1/studies/{id}", { params: { path: { id } }, ...cut(signal) }));
 }
 
-export function trials(id: string, signal?: AbortSignal): Promise<TrialView[]> {
-  return everything((after) =>
-    take(client.GET("/api/v1/studies/{id}/trials", { params: { path: { id }, query: { limit: 500, ...after } }, ...cut(signal) })),
-  );
+/** Trials that are loaded with their curves: the points of more would fill a browser's memory, and no screen has pixels for them. */
+export const CURVES_AT_MOST = 10_000;
+/** What the api gives on one page with curves, and without. */
+const WITH_CURVES = 100;
+const WITHOUT = 500;
+
+/** All trials of the study; those after the first 10,000 without their curves. `onPage` is told what has come so far. */
+export function trials(id: string, signal?: AbortSignal, onPage?: (soFar: readonly TrialView[]) => void): Promise<TrialView[]> {
+  return everything((after, before) => {
+    const curves = before < CURVES_AT_MOST;
+    const query = { curves, limit: curves ? WITH_CURVES : WITHOUT, ...after };
+    return take(client.GET("/api/v1/studies/{id}/trials", { params: { path: { id }, query }, ...cut(signal) }));
+  }, onPage);
 }
 
 export async function bestTrials(id: string, signal?: AbortSignal): Promise<BestTrial[]> {

@@ -1,5 +1,5 @@
 // Studies in words: phases, states of trials, objectives, and the values of metrics and parameters.
-import type { Objective, StudyPhase, StudySearch, TrialPhase } from "../api/types";
+import type { Objective, StudyPhase, StudySearch, StudyView, TrialPhase } from "../api/types";
 import { NONE, count, loss, percent, plural } from "./number";
 
 interface Said {
@@ -29,6 +29,13 @@ export const TRIAL_STATES: Record<TrialPhase, Said> = {
 
 export function isOver(phase: StudyPhase): boolean {
   return phase === "finished" || phase === "cancelled";
+}
+
+/** Whether a job can begin from a checkpoint of its trials: those of the built-in engine. A command's own checkpoints only it can read. */
+export function beginsFromTrials({ document }: StudyView): boolean {
+  // The document of the api says no more of the job than that it is an object.
+  const job: Record<string, unknown> | null | undefined = document.job;
+  return (job?.engine ?? null) !== null;
 }
 
 /** `maximize test_accuracy`, `minimize test_loss to 0.3`, several joined. */

@@ -8,11 +8,20 @@ export function Toggle({ label, on, onChange }: { label: string; on: boolean; on
   );
 }
 
+interface ChoiceProps {
+  label: string;
+  /** Whether the label stands beside it, where one choice is not told from the next otherwise. */
+  shown?: boolean;
+  value: number;
+  options: readonly string[];
+  onChange: (index: number) => void;
+}
+
 /** One of a few by its index. */
-export function Choice({ label, value, options, onChange }: { label: string; value: number; options: readonly string[]; onChange: (index: number) => void }) {
+export function Choice({ label, shown = false, value, options, onChange }: ChoiceProps) {
   return (
     <label className="chart-choice">
-      <span className="sr-only">{label}</span>
+      <span className={shown ? "muted" : "sr-only"}>{label}</span>
       <select value={value} onChange={(event) => onChange(Number(event.target.value))}>
         {options.map((option, index) => (
           <option key={option} value={index}>

@@ -4,6 +4,7 @@ import type { StudySearch, TrialView } from "../../api/types";
 import { place, scaleOf, ticks } from "../../charts/scale";
 import { Panel } from "../../ui/panel";
 import { count } from "../../words/number";
+import { Contour } from "./contour";
 import { axisText } from "./curves";
 import type { Hover } from "./hover";
 import { ImportancePanel } from "./importance";
@@ -15,12 +16,14 @@ import { TrialTable } from "./table";
 
 interface Props {
   search: StudySearch;
+  /** Whether a job can begin from a trial's checkpoint. */
+  forks: boolean;
   objective: number;
   trials: readonly TrialView[];
   hover: Hover;
 }
 
-export function Explorer({ search, objective, trials, hover }: Props) {
+export function Explorer({ search, forks, objective, trials, hover }: Props) {
   const [brushes, setBrushes] = useState<Brushes>(new Map());
   const sought = search.objectives[objective];
   const metric = sought?.metric ?? "";
@@ -53,10 +56,11 @@ export function Explorer({ search, objective, trials, hover }: Props) {
       />
       <div className="study-charts">
         <Scatter axes={axes} metric={metric} objective={objective} ranked={ranked} trials={left} hover={hover} />
-        <ImportancePanel search={search} axes={axes} objective={objective} trials={trials} />
+        {axes.length > 1 ? <Contour search={search} axes={axes} objective={objective} trials={left} hover={hover} /> : null}
       </div>
+      <ImportancePanel search={search} axes={axes} objective={objective} trials={trials} />
       <Panel title={left.length === trials.length ? "Trials" : `Trials: ${count(left.length)} of ${count(trials.length)}`} className="panel-flush">
-        <TrialTable search={search} trials={left} hover={hover} />
+        <TrialTable search={search} forks={forks} trials={left} hover={hover} />
       </Panel>
     </>
   );

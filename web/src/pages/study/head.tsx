@@ -1,6 +1,7 @@
 // The top of the study page: what is sought, how far it is, what is best, and the verbs.
-import { useState } from "react";
+import { useState, type ReactNode } from "react";
 import { Link } from "react-router";
+import { checkpointFile } from "../../api/calls";
 import { fromThrown, type ApiError } from "../../api/problem";
 import { actOnStudy, exportStudy, type StudyVerb } from "../../api/studies";
 import type { BestTrial, StudyView } from "../../api/types";
@@ -9,11 +10,13 @@ import { Confirm, type Question } from "../../ui/confirm";
 import { Icon, type IconName } from "../../ui/icon";
 import { useNow } from "../../ui/now";
 import { save } from "../../ui/save";
-import { count } from "../../words/number";
-import { STUDY_PHASES, budgetText, goalText, isOver, metricText, parameterText, searchText } from "../../words/study";
+import { bytes, count } from "../../words/number";
+import { STUDY_PHASES, beginsFromTrials, budgetText, goalText, isOver, metricText, parameterText, searchText } from "../../words/study";
 import { duration, instant } from "../../words/time";
 import { TrialBar, bestText } from "../studies/table";
 import { Extend } from "./extend";
+
+const MODEL = "model.safetensors";
 
 interface Props {
   study: StudyView;
@@ -58,7 +61,9 @@ export function StudyHead({ study, best, onChanged, onDeleted }: Props) {
         </div>
         <div className="actions">
           {study.phase === "paused" ? <VerbButton verb="resume" icon="resume" onAsk={ask} /> : over ? null : <VerbButton verb="pause" icon="pause" onAsk={ask} />}
-          <ExportButton study={study} />
+          <FileButton load={() => exportStudy(study.id, "csv")} name={`${study.name}.csv`} title="All trials as a table (CSV)">
+            Export
+          </FileButton>
           {study.phase === "cancelled" ? null : (
             <button type="button" className="button" onClick={() => setExtending(true)}>
               <Icon name="submit" /> Extend
@@ -87,25 +92,25 @@ function VerbButton({ verb, icon, onAsk }: { verb: StudyVerb; icon: IconName; on
   );
 }
 
-/** The file that `muster study export` writes. */
-function ExportButton({ study }: { study: StudyView }) {
+/** Loads a file and hands it over; what went wrong stands in its title and its icon. */
+function FileButton({ load, name, title, children }: { load: () => Promise<Blob>; name: string; title: string; children: ReactNode }) {
   const [failed, setFailed] = useState<ApiError | null>(null);
   const [busy, setBusy] = useState(false);
-  const load = () => {
+  const go = () => {
     setBusy(true);
-    exportStudy(study.id, "csv")
+    load()
       .then(
         (file) => {
           setFailed(null);
-          save(file, `${study.name}.csv`);
+          save(file, name);
         },
         (thrown: unknown) => setFailed(fromThrown(thrown)),
       )
       .finally(() => setBusy(false));
   };
   return (
-    <button type="button" className="button" disabled={busy} onClick={load} title={failed === null ? "All trials as a table (CSV)" : `It could not be loaded: ${failed.detail ?? failed.title}`}>
-      <Icon name={failed === null ? "download" : "warning"} /> Export
+    <button type="button" className="button" disabled={busy} onClick={go} title={failed === null ? title : `It could not be loaded: ${failed.detail ?? failed.title}`}>
+      <Icon name={failed === null ? "download" : "warning"} /> {children}
     </button>
   );
 }
@@ -182,18 +187,31 @@ function Best({ study, best }: { study: StudyView; best: readonly BestTrial[] })
           ))}
         </p>
       </div>
-      {trial.job_id === null || checkpoint === null ? null : (
-        <Link className="button" to={`/submit?from=${trial.job_id}&step=${checkpoint.step}`} title="Train this trial on as a job of its own">
-          <Icon name="submit" /> Continue as a job
-        </Link>
-      )}
       {trial.job_id === null ? null : (
-        <Link className="button" to={`/jobs/${trial.job_id}?tab=checkpoints`} title={checkpoint === null ? "The job's checkpoints" : checkpoint.path}>
-          <Icon name="download" />
-          {checkpoint === null ? "Checkpoints" : `Checkpoint of step ${count(checkpoint.step)}`}
-        </Link>
+        <div className="actions">
+          {checkpoint === null ? null : <ModelButton study={study} jobId={trial.job_id} checkpoint={checkpoint} />}
+          {checkpoint === null || !beginsFromTrials(study) ? null : (
+            <Link className="button" to={`/submit?from=${trial.job_id}&step=${checkpoint.step}`} title="Train this trial on as a job of its own">
+              <Icon name="submit" /> Continue as a job
+            </Link>
+          )}
+          <Link className="button" to={`/jobs/${trial.job_id}?tab=checkpoints`} title={checkpoint === null ? "The job's checkpoints" : checkpoint.path}>
+            All checkpoints
+          </Link>
+        </div>
       )}
     </section>
+  );
+}
+
+/** The model of the checkpoint, as a file; of one that has no such file, as a command's own, the way to its files is the other button. */
+function ModelButton({ study, jobId, checkpoint }: { study: StudyView; jobId: string; checkpoint: NonNullable<BestTrial["checkpoint"]> }) {
+  if (checkpoint.files?.includes(MODEL) !== true) return null;
+  const load = () => checkpointFile(jobId, checkpoint.step, MODEL);
+  return (
+    <FileButton load={load} name={`${study.name}-best-step-${checkpoint.step}.safetensors`} title={`The model as it was after step ${count(checkpoint.step)} (${bytes(checkpoint.bytes)} with its optimizer)`}>
+      Model
+    </FileButton>
   );
 }
 

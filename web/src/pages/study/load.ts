@@ -1,59 +1,63 @@
 // What the study page shows, asked again while the study goes on: no event of the stream tells of a study.
 import { useEffect, useRef } from "react";
+import { isGone } from "../../api/problem";
 import { useResource, type Resource } from "../../api/resource";
-import { bestTrials, study, trials } from "../../api/studies";
-import type { BestTrial, StudyView, TrialView } from "../../api/types";
+import { bestTrials, study } from "../../api/studies";
+import type { BestTrial, StudyView } from "../../api/types";
 import { useLive } from "../../live/feed";
 import { usePoll } from "../../ui/poll";
 import { isOver } from "../../words/study";
+import { useTrials, type Trials } from "./trials";
 
 const POLL_MS = 3000;
-/** All trials with their curves are asked for at most this share of the time, however long that takes. */
-const ASKING_SHARE = 0.1;
 
 export interface StudyData {
   study: Resource<StudyView>;
-  trials: Resource<TrialView[]>;
+  trials: Trials;
   best: Resource<BestTrial[]>;
+  /** There is no such study, or not any more: nothing is asked again. */
+  gone: boolean;
   reload: () => void;
 }
 
 export function useStudyData(id: string): StudyData {
-  const notBefore = useRef(0);
   const one = useResource(id, (signal) => study(id, signal));
-  const all = useResource(id, async (signal) => {
-    const begun = performance.now();
-    notBefore.current = Infinity;
-    try {
-      return await trials(id, signal);
-    } finally {
-      const ended = performance.now();
-      notBefore.current = ended + (ended - begun) * (1 / ASKING_SHARE - 1);
-    }
-  });
-  const best = useResource(id, (signal) => bestTrials(id, signal));
+  const gone = isGone(one.error);
+  // What a study that is over has come to is asked for once it is known to be over: an answer of before might lack the end.
+  const known = one.data === null ? null : id;
+  const all = useTrials(known);
+  const best = useResource(known, (signal) => bestTrials(id, signal));
   const reload = () => {
+    if (gone) return;
     one.reload();
     all.reload();
     best.reload();
   };
-  const phase = one.data?.phase;
-  const over = phase !== undefined && isOver(phase);
+  const over = one.data !== null && isOver(one.data.phase);
   // A study that is over may be extended elsewhere.
-  usePoll(over ? 10 * POLL_MS : POLL_MS, () => {
+  usePoll(gone ? 0 : over ? 10 * POLL_MS : POLL_MS, () => {
     one.reload();
-    if (performance.now() < notBefore.current) return;
-    all.reload();
+    if (over) return;
+    all.reloadInTurn();
     best.reload();
   });
-  useLive(() => undefined, reload);
-  // The last results come with the last phase, when it is asked less often.
+  useLive(() => undefined, () => {
+    if (gone) return;
+    one.reload();
+    all.reloadInTurn();
+    best.reload();
+  });
+  // The last results come with the last phase; after it nothing changes of which the study itself does not tell.
+  const stamp = one.data === null ? null : over ? `${one.data.phase} ${one.data.events} ${one.data.trials.created}` : "going on";
+  const seen = useRef(stamp);
   const { reload: reloadTrials } = all;
   const { reload: reloadBest } = best;
   useEffect(() => {
-    if (!over) return;
+    const before = seen.current;
+    seen.current = stamp;
+    if (!over || before === null || before === stamp) return;
     reloadTrials();
     reloadBest();
-  }, [over, reloadTrials, reloadBest]);
-  return { study: one, trials: all, best, reload };
+  }, [over, stamp, reloadTrials, reloadBest]);
+  return { study: one, trials: all, best, gone, reload };
 }

@@ -1,11 +1,14 @@
 // One study: what it seeks, what its trials have learnt, and which parameters matter.
 import { useMemo, useState } from "react";
 import { Link, useNavigate, useParams } from "react-router";
+import { CURVES_AT_MOST } from "../../api/studies";
 import type { StudyView, TrialView } from "../../api/types";
 import { Panel } from "../../ui/panel";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { useTitle } from "../../ui/title";
 import { toYaml } from "../../words/document";
+import { count, plural } from "../../words/number";
+import { beginsFromTrials } from "../../words/study";
 import { Choice } from "./controls";
 import { LearningCurves } from "./curves";
 import { Explorer } from "./explorer";
@@ -14,6 +17,7 @@ import { History } from "./history";
 import type { Hover } from "./hover";
 import { useStudyData } from "./load";
 import { Pareto } from "./pareto";
+import type { Trials } from "./trials";
 
 export function StudyPage() {
   const { id = "" } = useParams();
@@ -25,12 +29,14 @@ function OneStudy({ id }: { id: string }) {
   const [deleted, setDeleted] = useState(false);
   const { study, trials } = data;
   useTitle(study.data === null ? "Study" : study.data.name);
-  const gone = study.error?.status === 404 || study.error?.status === 400;
-  if (deleted || gone) {
+  if (deleted || data.gone) {
+    // Who has seen it knows that it was theirs.
+    const meanwhile = study.data !== null;
     return (
-      <Empty title={deleted ? "The study is deleted" : "There is no such study"}>
+      <Empty title={deleted ? "The study is deleted" : meanwhile ? "The study is gone" : "There is no such study"}>
         <p>
-          {deleted ? "" : "It may have been deleted, or belong to another tenant. "}Back to the <Link to="/studies">list of studies</Link>.
+          {deleted ? "" : meanwhile ? "It was deleted while this page was open. " : "It may have been deleted, or belong to another tenant. "}Back to the{" "}
+          <Link to="/studies">list of studies</Link>.
         </p>
       </Empty>
     );
@@ -41,7 +47,32 @@ function OneStudy({ id }: { id: string }) {
       <StudyHead study={study.data} best={data.best.data ?? []} onChanged={data.reload} onDeleted={() => setDeleted(true)} />
       {study.error === null ? null : <Failure error={study.error} retry={data.reload} />}
       {trials.error === null ? null : <Failure error={trials.error} retry={trials.reload} />}
-      {trials.data === null ? <Loading label="Loading the trials" rows={8} /> : <Body study={study.data} trials={trials.data} />}
+      {trials.data === null && trials.part.length === 0 ? (
+        trials.error === null ? <Loading label="Loading the trials" rows={8} /> : null
+      ) : (
+        <>
+          <Shown study={study.data} trials={trials} />
+          <Body study={study.data} trials={trials.data ?? trials.part} />
+        </>
+      )}
+    </div>
+  );
+}
+
+/** How many of the trials the charts and the table show: of a large study they come page by page. */
+function Shown({ study, trials }: { study: StudyView; trials: Trials }) {
+  const shown = (trials.data ?? trials.part).length;
+  const all = Math.max(study.trials.created, shown);
+  if (all === 0) return null;
+  const coming = trials.data === null && trials.error === null;
+  return (
+    <div className="shown">
+      <p role={coming ? "status" : undefined}>
+        Showing {count(shown)} of {plural(all, "trial")}
+        {coming ? "; the others are being loaded" : ""}
+        {shown > CURVES_AT_MOST ? `; of those after the first ${count(CURVES_AT_MOST)} only the ends of rungs, not the whole curves` : ""}.
+      </p>
+      {coming ? <progress max={all} value={trials.loaded} aria-label="Trials loaded" /> : null}
     </div>
   );
 }
@@ -77,7 +108,7 @@ function Body({ study, trials }: { study: StudyView; trials: readonly TrialView[
         <History search={search} objective={objective} trials={trials} hover={hover} />
         {names.length > 1 ? <Pareto search={search} trials={trials} hover={hover} /> : null}
       </div>
-      <Explorer search={search} objective={objective} trials={trials} hover={hover} />
+      <Explorer search={search} forks={beginsFromTrials(study)} objective={objective} trials={trials} hover={hover} />
       <Panel title="Study document" className="panel-flush">
         <pre className="document">{toYaml(study.document)}</pre>
       </Panel>

@@ -36,10 +36,16 @@ export function history(trials: readonly TrialView[], goal: Goal, objective = 0)
  * because one diverged loss would leave all others the same colour.
  */
 export function ranks(trials: readonly TrialView[], goal: Goal, objective = 0): Map<number, number> {
-  const valued = trials.flatMap((trial) => {
+  const values = trials.flatMap((trial): [number, number][] => {
     const value = valueOf(trial, objective);
-    return value === null ? [] : [{ number: trial.number, value }];
+    return value === null ? [] : [[trial.number, value]];
   });
+  return ranksOf(values, goal);
+}
+
+/** As `ranks`, of values by the numbers of their trials. */
+export function ranksOf(values: Iterable<readonly [number: number, value: number]>, goal: Goal): Map<number, number> {
+  const valued = [...values].map(([number, value]) => ({ number, value }));
   valued.sort((a, b) => (goal === "maximize" ? a.value - b.value : b.value - a.value));
   const found = new Map<number, number>();
   for (let start = 0; start < valued.length; ) {
@@ -50,6 +56,15 @@ export function ranks(trials: readonly TrialView[], goal: Goal, objective = 0): 
     start = end;
   }
   return found;
+}
+
+/** The value that a trial of this rank would have: between the two of the ranks around it. */
+export function valueAtRank(values: Iterable<number>, goal: Goal, rank: number): number {
+  const worstFirst = [...values].sort((a, b) => (goal === "maximize" ? a - b : b - a));
+  const exact = Math.min(1, Math.max(0, rank)) * (worstFirst.length - 1);
+  const below = worstFirst[Math.floor(exact)] ?? 0;
+  const above = worstFirst[Math.ceil(exact)] ?? below;
+  return below + (above - below) * (exact - Math.floor(exact));
 }
 
 /**

@@ -16,11 +16,13 @@ const PER_PAGE = 100;
 
 interface Props {
   search: StudySearch;
+  /** Whether a job can begin from a trial's checkpoint. */
+  forks: boolean;
   trials: readonly TrialView[];
   hover: Hover;
 }
 
-export function TrialTable({ search, trials, hover }: Props) {
+export function TrialTable({ search, forks, trials, hover }: Props) {
   const [first] = search.objectives;
   const [order, setOrder] = useState<Order>({ by: search.objectives.length === 1 ? "value:0" : "number", descending: first?.goal === "maximize" && search.objectives.length === 1 });
   const [wanted, setWanted] = useState(0);
@@ -47,11 +49,16 @@ export function TrialTable({ search, trials, hover }: Props) {
               {head("rung", "Rung", true, true)}
               {search.objectives.map(({ metric, goal }, index) => head(`value:${index}`, metric, goal === "maximize", true))}
               {search.parameters.map(({ name }) => head(`parameter:${name}`, name, false, true))}
+              {forks ? (
+                <th scope="col">
+                  <span className="sr-only">Continue</span>
+                </th>
+              ) : null}
             </tr>
           </thead>
           <tbody>
             {ordered.slice(page * PER_PAGE, (page + 1) * PER_PAGE).map((trial) => (
-              <Row key={trial.number} search={search} trial={trial} lit={hover.number === trial.number} onHover={hover.set} />
+              <Row key={trial.number} search={search} forks={forks} trial={trial} lit={hover.number === trial.number} onHover={hover.set} />
             ))}
           </tbody>
         </table>
@@ -85,7 +92,13 @@ function Head({ by, text, order, right, onChoose }: { by: string; text: string; 
   );
 }
 
-function Row({ search, trial, lit, onHover }: { search: StudySearch; trial: TrialView; lit: boolean; onHover: (number: number | null) => void }) {
+interface RowProps extends Omit<Props, "trials" | "hover"> {
+  trial: TrialView;
+  lit: boolean;
+  onHover: (number: number | null) => void;
+}
+
+function Row({ search, forks, trial, lit, onHover }: RowProps) {
   const given = parametersOf(trial);
   return (
     <tr data-lit={lit} onPointerEnter={() => onHover(trial.number)} onPointerLeave={() => onHover(null)}>
@@ -115,6 +128,15 @@ function Row({ search, trial, lit, onHover }: { search: StudySearch; trial: Tria
           {parameterText(given[name])}
         </td>
       ))}
+      {forks ? (
+        <td className="right">
+          {trial.job_id === null || trial.outcome === null ? null : (
+            <Link to={`/submit?from=${trial.job_id}`} title="Begin a job of its own from this trial's newest checkpoint">
+              Continue<span className="sr-only"> trial {trial.number} as a job</span>
+            </Link>
+          )}
+        </td>
+      ) : null}
     </tr>
   );
 }
