@@ -1,5 +1,6 @@
 //! Conditions of a status, as Kubernetes' own objects have them.
 
+use crate::refused::Refused;
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -60,6 +61,14 @@ impl<'a> Conditions<'a> {
             last_transition_time: since,
             observed_generation: self.generation,
         });
+    }
+
+    /// Whether Muster will not have the object as it is.
+    pub fn misconfigured(&mut self, refused: Option<&Refused>) {
+        match refused {
+            Some(refused) => self.set("Misconfigured", true, refused.reason, &refused.message),
+            None => self.set("Misconfigured", false, "Accepted", ""),
+        }
     }
 
     #[must_use]

@@ -44,7 +44,7 @@ pub trait Status:
     const PLURAL: &'static str;
     type Scope;
 
-    fn conditions(&mut self) -> &mut Vec<Condition>;
+    fn conditions_mut(&mut self) -> &mut Vec<Condition>;
 }
 
 /// Conditions of other types may be set by others.
@@ -62,7 +62,7 @@ impl Status for JobStatus {
     const PLURAL: &'static str = "trainingjobs";
     type Scope = NamespaceResourceScope;
 
-    fn conditions(&mut self) -> &mut Vec<Condition> {
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
         &mut self.conditions
     }
 }
@@ -72,7 +72,7 @@ impl Status for StudyStatus {
     const PLURAL: &'static str = "studies";
     type Scope = NamespaceResourceScope;
 
-    fn conditions(&mut self) -> &mut Vec<Condition> {
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
         &mut self.conditions
     }
 }
@@ -82,7 +82,7 @@ impl Status for TenantStatus {
     const PLURAL: &'static str = "tenants";
     type Scope = ClusterResourceScope;
 
-    fn conditions(&mut self) -> &mut Vec<Condition> {
+    fn conditions_mut(&mut self) -> &mut Vec<Condition> {
         &mut self.conditions
     }
 }
@@ -138,7 +138,7 @@ impl<S: Status> Object<S> {
     pub fn own_status(&self) -> S {
         let mut status = self.status.clone();
         status
-            .conditions()
+            .conditions_mut()
             .retain(|condition| OWN.contains(&condition.kind.as_str()));
         status
     }

@@ -4,8 +4,8 @@ use crate::clock;
 use crate::condition::{Condition, Conditions};
 use crate::error::Error;
 use crate::job::document::refusal;
-use crate::job::status::Refused;
 use crate::operator::Context;
+use crate::refused::Refused;
 use crate::resource::Tenant;
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
@@ -104,15 +104,10 @@ fn status(
 ) -> TenantStatus {
     let mut conditions = Conditions::after(&before.conditions, generation, clock::now());
     match refused {
-        None => {
-            conditions.set("Ready", true, "Ready", "");
-            conditions.set("Misconfigured", false, "Accepted", "");
-        }
-        Some(refused) => {
-            conditions.set("Ready", false, refused.reason, &refused.message);
-            conditions.set("Misconfigured", true, refused.reason, &refused.message);
-        }
+        None => conditions.set("Ready", true, "Ready", ""),
+        Some(refused) => conditions.set("Ready", false, refused.reason, &refused.message),
     }
+    conditions.misconfigured(refused);
     TenantStatus {
         tenant_id: id,
         reason: refused.map(|refused| refused.reason.to_owned()),

@@ -6,7 +6,7 @@
 
 use crate::clock;
 use crate::error::Error;
-use crate::job::status::Refused;
+use crate::refused::Refused;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use muster_client::{Client, ClientError};

@@ -3,12 +3,14 @@
 use muster_client::ClientError;
 use muster_model::view::{JobView, Problem};
 use muster_operator::job::document::{document, idempotency_key, refusal};
-use muster_operator::job::status::{JobStatus, Look, Refused};
+use muster_operator::job::status::JobStatus;
+use muster_operator::look::Look;
+use muster_operator::refused::Refused;
 use muster_operator::resource::TrainingJob;
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
-fn look(before: &JobStatus) -> Look<'_> {
+fn look<S>(before: &S) -> Look<'_, S> {
     Look {
         before,
         generation: Some(3),

@@ -1,6 +1,6 @@
 //! The job document that an object stands for.
 
-use super::status::Refused;
+use crate::refused::Refused;
 use crate::resource::{Object, Status};
 use kube::ResourceExt as _;
 use muster_client::ClientError;

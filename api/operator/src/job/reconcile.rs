@@ -4,13 +4,14 @@
 //! a key that is the object's own. So the operator may die between any two lines, and two of them may run.
 
 use super::document::{document, idempotency_key, label, refusal};
-use super::status::{JobStatus, Look, Refused};
+use super::status::JobStatus;
 use crate::clock;
 use crate::error::Error;
+use crate::look::{Look, settled, show, tenant_of};
 use crate::operator::Context;
+use crate::refused::Refused;
 use crate::resource::TrainingJob;
 use crate::tenants::Found;
-use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use muster_client::Client;
 use muster_model::job::Intent;
@@ -31,16 +32,7 @@ const VERSION: (&str, &str) = ("version", "muster/v1");
 /// When Kubernetes or Muster does not answer; nothing is lost by it.
 pub async fn reconcile(object: Arc<TrainingJob>, context: Arc<Context>) -> Result<Action, Error> {
     let done = look(&object, &context).await;
-    if let Err(Error::Muster { source, .. }) = &done
-        && source.status() == Some(401)
-        && let Some(tenant) = &object.status.queue
-    {
-        context.tenants.forget(tenant).await;
-    }
-    if done.is_ok() {
-        context.backoff.succeeded(&object.uid_text());
-    }
-    done
+    settled(&object, &context, done).await
 }
 
 async fn look(object: &TrainingJob, context: &Context) -> Result<Action, Error> {
@@ -53,14 +45,7 @@ async fn look(object: &TrainingJob, context: &Context) -> Result<Action, Error> 
         generation: object.metadata.generation,
         now: clock::now(),
     };
-    // Whose it is is settled when it is submitted.
-    let tenant = match (&before.job_id, &before.queue) {
-        (Some(_), Some(tenant)) => tenant.clone(),
-        _ => {
-            let namespace = object.namespace().unwrap_or_default();
-            context.tenants.of_namespace(&namespace).await?
-        }
-    };
+    let tenant = tenant_of(object, context, &before).await?;
     let client = match context.tenants.client(&tenant).await? {
         Found::Client(client) => client,
         Found::NoSuchTenant(_) if object.is_being_deleted() => {
@@ -105,7 +90,7 @@ async fn look(object: &TrainingJob, context: &Context) -> Result<Action, Error> 
 async fn find(
     object: &TrainingJob,
     context: &Context,
-    look: &Look<'_>,
+    look: &Look<'_, JobStatus>,
     tenant: &str,
     client: &Client,
 ) -> Result<Option<JobView>, Error> {
@@ -130,7 +115,7 @@ async fn submit(
     object: &TrainingJob,
     context: &Context,
     client: &Client,
-    look: &Look<'_>,
+    look: &Look<'_, JobStatus>,
     tenant: &str,
 ) -> Result<Action, Error> {
     let document = document(object, context.known.operator(), &[VERSION]);
@@ -160,7 +145,7 @@ async fn follow(
     object: &TrainingJob,
     context: &Context,
     client: &Client,
-    look: &Look<'_>,
+    look: &Look<'_, JobStatus>,
     job: JobView,
 ) -> Result<Action, Error> {
     let (job, suspended) = steer(object, context, look, client, job).await?;
@@ -182,7 +167,7 @@ async fn follow(
 async fn steer(
     object: &TrainingJob,
     context: &Context,
-    look: &Look<'_>,
+    look: &Look<'_, JobStatus>,
     client: &Client,
     job: JobView,
 ) -> Result<(JobView, bool), Error> {
@@ -210,25 +195,15 @@ async fn steer(
 fn changed(
     object: &TrainingJob,
     context: &Context,
-    look: &Look<'_>,
+    look: &Look<'_, JobStatus>,
     job: &JobView,
 ) -> Option<Refused> {
-    if look.before.observed_generation == look.generation
-        && !look
-            .before
-            .conditions
-            .iter()
-            .any(|condition| condition.kind == "Misconfigured" && condition.status == "True")
-    {
+    if look.has_compared() {
         return None;
     }
     let document = document(object, context.known.operator(), &[VERSION]);
     let same = serde_json::from_value::<JobSpec>(document).is_ok_and(|spec| spec == job.spec);
-    (!same).then(|| Refused {
-        reason: "SpecChanged",
-        message: "the job goes on as it was submitted: only spec.suspend can change after that; take the change back, or create another object"
-            .to_owned(),
-    })
+    (!same).then(|| Refused::spec_changed("the job goes on as it was submitted"))
 }
 
 /// The object goes: its job is cancelled, and the object stays until nothing runs any more.
@@ -236,7 +211,7 @@ async fn end(
     object: &TrainingJob,
     context: &Context,
     client: &Client,
-    look: &Look<'_>,
+    look: &Look<'_, JobStatus>,
     job: Option<JobView>,
 ) -> Result<Action, Error> {
     let Some(job) = job.filter(|job| !job.phase.is_terminal()) else {
@@ -271,22 +246,4 @@ fn worth_writing(
 ) -> bool {
     before != now
         && (before.differs_in_more_than_progress(now) || context.wrote_before(object, PROGRESS))
-}
-
-async fn show(
-    object: &TrainingJob,
-    context: &Context,
-    look: &Look<'_>,
-    status: JobStatus,
-) -> Result<(), Error> {
-    if *look.before == status {
-        return Ok(());
-    }
-    context.write_status(object, &status).await?;
-    if look.before.phase != status.phase {
-        let message = status.message.as_deref().unwrap_or_default();
-        let bad = matches!(status.phase.as_str(), "Failed" | "Misconfigured");
-        context.tell(object, bad, &status.phase, message).await;
-    }
-    Ok(())
 }

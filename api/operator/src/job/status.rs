@@ -1,11 +1,12 @@
 //! What is shown of a job in the status of its object.
 
-use crate::condition::{Condition, Conditions, rfc3339};
+use crate::condition::{Condition, rfc3339};
+use crate::look::{Look, Shown};
+use crate::refused::Refused;
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobPhase};
 use muster_model::view::{Count, JobView, WaitingView};
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -50,22 +51,35 @@ pub struct JobStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// Why nothing was submitted.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Refused {
-    pub reason: &'static str,
-    pub message: String,
+impl Shown for JobStatus {
+    const BAD: &'static [&'static str] = &["Failed", "Misconfigured"];
+
+    fn phase(&self) -> &str {
+        &self.phase
+    }
+
+    fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    fn queue(&self) -> Option<&str> {
+        self.queue.as_deref()
+    }
+
+    fn is_submitted(&self) -> bool {
+        self.job_id.is_some()
+    }
+
+    fn observed_generation(&self) -> Option<i64> {
+        self.observed_generation
+    }
+
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
 }
 
-/// What is known of the object at one look.
-#[derive(Debug)]
-pub struct Look<'a> {
-    pub before: &'a JobStatus,
-    pub generation: Option<i64>,
-    pub now: OffsetDateTime,
-}
-
-impl Look<'_> {
+impl Look<'_, JobStatus> {
     /// Of an object that nothing was submitted for, since `spec.suspend` holds it.
     #[must_use]
     pub fn held(&self, tenant: &str) -> JobStatus {
@@ -88,7 +102,7 @@ impl Look<'_> {
     pub fn refused(&self, tenant: Option<&str>, refused: &Refused) -> JobStatus {
         let mut conditions = self.conditions();
         conditions.set("Submitted", false, refused.reason, &refused.message);
-        conditions.set("Misconfigured", true, refused.reason, &refused.message);
+        conditions.misconfigured(Some(refused));
         JobStatus {
             phase: "Misconfigured".to_owned(),
             queue: tenant.map(str::to_owned),
@@ -189,17 +203,8 @@ impl Look<'_> {
             name,
             job.failure.as_deref().unwrap_or_default(),
         );
-        match changed {
-            Some(changed) => {
-                conditions.set("Misconfigured", true, changed.reason, &changed.message)
-            }
-            None => conditions.set("Misconfigured", false, "Accepted", ""),
-        }
+        conditions.misconfigured(changed);
         conditions.done()
-    }
-
-    fn conditions(&self) -> Conditions<'_> {
-        Conditions::after(&self.before.conditions, self.generation, self.now)
     }
 }
 

@@ -1,15 +1,15 @@
 //! One look at a `Study`: what is missing is done, one step at a time, and what there is is shown. As with jobs, a study is created once
 //! for each object: it is looked for by the object's uid first, and created under a key that is the object's own.
 
-use super::status::{Look, StudyStatus};
+use super::status::StudyStatus;
 use crate::clock;
 use crate::error::Error;
 use crate::job::document::{document, idempotency_key, label, refusal};
-use crate::job::status::Refused;
+use crate::look::{Look, settled, show, tenant_of};
 use crate::operator::Context;
+use crate::refused::Refused;
 use crate::resource::Study;
 use crate::tenants::Found;
-use kube::ResourceExt as _;
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
 use muster_model::id::StudyId;
@@ -29,16 +29,7 @@ const PAGE: u32 = 100;
 /// When Kubernetes or Muster does not answer; nothing is lost by it.
 pub async fn reconcile(object: Arc<Study>, context: Arc<Context>) -> Result<Action, Error> {
     let done = look(&object, &context).await;
-    if let Err(Error::Muster { source, .. }) = &done
-        && source.status() == Some(401)
-        && let Some(tenant) = &object.status.queue
-    {
-        context.tenants.forget(tenant).await;
-    }
-    if done.is_ok() {
-        context.backoff.succeeded(&object.uid_text());
-    }
-    done
+    settled(&object, &context, done).await
 }
 
 async fn look(object: &Study, context: &Context) -> Result<Action, Error> {
@@ -51,13 +42,7 @@ async fn look(object: &Study, context: &Context) -> Result<Action, Error> {
         generation: object.metadata.generation,
         now: clock::now(),
     };
-    let tenant = match (&before.study_id, &before.queue) {
-        (Some(_), Some(tenant)) => tenant.clone(),
-        _ => {
-            let namespace = object.namespace().unwrap_or_default();
-            context.tenants.of_namespace(&namespace).await?
-        }
-    };
+    let tenant = tenant_of(object, context, &before).await?;
     let client = match context.tenants.client(&tenant).await? {
         Found::Client(client) => client,
         Found::NoSuchTenant(_) if object.is_being_deleted() => {
@@ -100,7 +85,7 @@ async fn look(object: &Study, context: &Context) -> Result<Action, Error> {
 /// The object's study, if it has one.
 async fn find(
     object: &Study,
-    look: &Look<'_>,
+    look: &Look<'_, StudyStatus>,
     client: &Client,
 ) -> Result<Option<StudyView>, Error> {
     let found = match look.before.study_id {
@@ -130,7 +115,7 @@ async fn create(
     object: &Study,
     context: &Context,
     client: &Client,
-    look: &Look<'_>,
+    look: &Look<'_, StudyStatus>,
     tenant: &str,
 ) -> Result<Action, Error> {
     let document = document(object, context.known.operator(), &FIXED);
@@ -158,18 +143,11 @@ async fn follow(
     object: &Study,
     context: &Context,
     client: &Client,
-    look: &Look<'_>,
+    look: &Look<'_, StudyStatus>,
     study: StudyView,
 ) -> Result<Action, Error> {
     let (study, suspended) = steer(object, look, client, study).await?;
-    let document = document(object, context.known.operator(), &FIXED);
-    let same =
-        serde_json::from_value::<StudySpec>(document).is_ok_and(|spec| spec == study.document);
-    let changed = (!same).then(|| Refused {
-        reason: "SpecChanged",
-        message: "the study goes on as it was created: only spec.suspend can change after that; take the change back, or create another object"
-            .to_owned(),
-    });
+    let changed = changed(object, context, look, &study);
     let over = study.phase.is_over();
     show(
         object,
@@ -185,10 +163,26 @@ async fn follow(
     })
 }
 
+/// Whether the spec says something else than what was created. Newer servers do not let it come to that.
+fn changed(
+    object: &Study,
+    context: &Context,
+    look: &Look<'_, StudyStatus>,
+    study: &StudyView,
+) -> Option<Refused> {
+    if look.has_compared() {
+        return None;
+    }
+    let document = document(object, context.known.operator(), &FIXED);
+    let same =
+        serde_json::from_value::<StudySpec>(document).is_ok_and(|spec| spec == study.document);
+    (!same).then(|| Refused::spec_changed("the study goes on as it was created"))
+}
+
 /// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has.
 async fn steer(
     object: &Study,
-    look: &Look<'_>,
+    look: &Look<'_, StudyStatus>,
     client: &Client,
     study: StudyView,
 ) -> Result<(StudyView, bool), Error> {
@@ -210,7 +204,7 @@ async fn end(
     object: &Study,
     context: &Context,
     client: &Client,
-    look: &Look<'_>,
+    look: &Look<'_, StudyStatus>,
     study: Option<StudyView>,
 ) -> Result<Action, Error> {
     let Some(study) = study.filter(|study| !study.phase.is_over()) else {
@@ -231,22 +225,4 @@ async fn cancel(client: &Client, id: StudyId) -> Result<(), ClientError> {
         Err(error) if matches!(error.status(), Some(404 | 409)) => Ok(()),
         done => done.map(drop),
     }
-}
-
-async fn show(
-    object: &Study,
-    context: &Context,
-    look: &Look<'_>,
-    status: StudyStatus,
-) -> Result<(), Error> {
-    if *look.before == status {
-        return Ok(());
-    }
-    context.write_status(object, &status).await?;
-    if look.before.phase != status.phase {
-        let message = status.message.as_deref().unwrap_or_default();
-        let bad = status.phase == "Misconfigured";
-        context.tell(object, bad, &status.phase, message).await;
-    }
-    Ok(())
 }

@@ -1,12 +1,12 @@
 //! What is shown of a study in the status of its object.
 
-use crate::condition::{Condition, Conditions, rfc3339};
-use crate::job::status::Refused;
+use crate::condition::{Condition, rfc3339};
+use crate::look::{Look, Shown};
+use crate::refused::Refused;
 use muster_model::id::StudyId;
 use muster_model::study::StudyPhase;
 use muster_model::view::{StudyView, TrialView};
 use serde::{Deserialize, Serialize};
-use time::OffsetDateTime;
 
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
@@ -37,15 +37,35 @@ pub struct StudyStatus {
     pub conditions: Vec<Condition>,
 }
 
-/// What is known of the object at one look.
-#[derive(Debug)]
-pub struct Look<'a> {
-    pub before: &'a StudyStatus,
-    pub generation: Option<i64>,
-    pub now: OffsetDateTime,
+impl Shown for StudyStatus {
+    const BAD: &'static [&'static str] = &["Misconfigured"];
+
+    fn phase(&self) -> &str {
+        &self.phase
+    }
+
+    fn message(&self) -> Option<&str> {
+        self.message.as_deref()
+    }
+
+    fn queue(&self) -> Option<&str> {
+        self.queue.as_deref()
+    }
+
+    fn is_submitted(&self) -> bool {
+        self.study_id.is_some()
+    }
+
+    fn observed_generation(&self) -> Option<i64> {
+        self.observed_generation
+    }
+
+    fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
 }
 
-impl Look<'_> {
+impl Look<'_, StudyStatus> {
     /// Of an object that nothing was created for: `spec.suspend` holds it, or Muster will not take it.
     #[must_use]
     pub fn without(&self, phase: &str, tenant: &str, refused: &Refused) -> StudyStatus {
@@ -102,12 +122,7 @@ impl Look<'_> {
         };
         conditions.set("Suspended", suspended && !over, by, "");
         conditions.set("Finished", over, name, "");
-        match changed {
-            Some(changed) => {
-                conditions.set("Misconfigured", true, changed.reason, &changed.message)
-            }
-            None => conditions.set("Misconfigured", false, "Accepted", ""),
-        }
+        conditions.misconfigured(changed);
         StudyStatus {
             phase: name.to_owned(),
             study_id: Some(study.id),
@@ -127,10 +142,6 @@ impl Look<'_> {
             observed_generation: self.generation,
             conditions: conditions.done(),
         }
-    }
-
-    fn conditions(&self) -> Conditions<'_> {
-        Conditions::after(&self.before.conditions, self.generation, self.now)
     }
 }
 
