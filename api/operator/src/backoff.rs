@@ -1,7 +1,8 @@
 //! How long to wait after failures that follow each other: one second, doubled each time, up to a minute. Counted per object, so that one
 //! that fails does not hold up the others; the number of requests for it is bounded whatever goes wrong.
 
-use std::collections::HashMap;
+use crate::clock;
+use crate::recent::Recent;
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ const LONGEST: Duration = Duration::from_secs(60);
 /// Failures in a row, by the object's uid.
 #[derive(Debug, Default)]
 pub struct Backoff {
-    failures: Mutex<HashMap<String, u32>>,
+    failures: Mutex<Recent<u32>>,
 }
 
 impl Backoff {
@@ -19,10 +20,10 @@ impl Backoff {
     #[must_use]
     pub fn failed(&self, uid: &str) -> Duration {
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = failures.entry(uid.to_owned()).or_default();
-        let pause = pause(*count);
-        *count = count.saturating_add(1);
-        pause
+        let before = failures.get(uid).copied().unwrap_or_default();
+        let count = before.saturating_add(1);
+        failures.insert(uid.to_owned(), count, clock::monotonic());
+        pause(before)
     }
 
     pub fn succeeded(&self, uid: &str) {

@@ -14,6 +14,7 @@ pub mod error;
 pub mod job;
 pub mod look;
 pub mod operator;
+pub mod recent;
 pub mod refused;
 pub mod resource;
 pub mod study;

@@ -4,6 +4,7 @@ use crate::backoff::Backoff;
 use crate::clock;
 use crate::error::Error;
 use crate::job;
+use crate::recent::Recent;
 use crate::resource::{FINALIZER, MANAGER, Object, Status, Study, Tenant, TrainingJob};
 use crate::tenants::Tenants;
 use crate::{study, tenant};
@@ -15,10 +16,9 @@ use kube::runtime::events::{Event, EventType, Recorder, Reporter};
 use kube::runtime::watcher;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Map, Value, json};
-use std::collections::HashMap;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Looks at one time. Each waits for answers most of its time.
 const AT_ONCE: u16 = 32;
@@ -32,12 +32,11 @@ pub struct Context {
     pub known: job::Known,
     pub backoff: Backoff,
     recorder: Recorder,
-    written: Mutex<HashMap<String, Written>>,
+    written: Mutex<Recent<Written>>,
 }
 
 /// The last status that was written of an object.
 struct Written {
-    at: Instant,
     /// Of the object at which was looked; the same at the next look means that the write has not come back yet.
     after: Option<String>,
     status: Value,
@@ -120,11 +119,12 @@ impl Context {
     pub fn wrote_before<S: Status>(&self, object: &Object<S>, long: Duration) -> bool {
         let written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written
-            .get(&object.uid_text())
-            .is_none_or(|written| clock::monotonic().duration_since(written.at) >= long)
+            .since(&object.uid_text())
+            .is_none_or(|at| clock::monotonic().duration_since(at) >= long)
     }
 
-    /// By server-side apply, whoever else has written to it. What others have added to it is taken away.
+    /// By server-side apply, whoever else has written to it. What others have added to it is taken away. The uid goes along, so that
+    /// another object that has got the name meanwhile is not shown what became of this one.
     ///
     /// # Errors
     /// When Kubernetes' API refuses it.
@@ -134,7 +134,7 @@ impl Context {
         status: &S,
     ) -> Result<(), Error> {
         let status = serde_json::to_value(status).expect("a status is JSON");
-        let mut metadata = json!({ "name": object.name() });
+        let mut metadata = json!({ "name": object.name(), "uid": object.uid_text() });
         if let Some(namespace) = object.namespace() {
             metadata["namespace"] = namespace.into();
         }
@@ -155,7 +155,7 @@ impl Context {
             .map_err(Error::kubernetes("a status was not taken"))?;
         self.note(object, &status);
         if let Some(foreign) = foreign(&written.data["status"], &status) {
-            let patch = json!({ "status": foreign });
+            let patch = json!({ "metadata": { "uid": object.uid_text() }, "status": foreign });
             api.patch_status(
                 &object.name(),
                 &PatchParams::default(),
@@ -170,16 +170,18 @@ impl Context {
     fn note<S: Status>(&self, object: &Object<S>, status: &Value) {
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         let note = Written {
-            at: clock::monotonic(),
             after: object.metadata.resource_version.clone(),
             status: status.clone(),
         };
-        written.insert(object.uid_text(), note);
+        written.insert(object.uid_text(), note, clock::monotonic());
     }
 
+    /// Whether the object is still there to have it. What was deleted while it waited for this look must get nothing submitted: nobody
+    /// would be told to cancel that.
+    ///
     /// # Errors
     /// When Kubernetes' API refuses it, as it does when the object has changed meanwhile.
-    pub async fn add_finalizer<S: Status>(&self, object: &Object<S>) -> Result<(), Error> {
+    pub async fn add_finalizer<S: Status>(&self, object: &Object<S>) -> Result<bool, Error> {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.push(FINALIZER.to_owned());
         self.set_finalizers(object, &finalizers).await
@@ -198,11 +200,12 @@ impl Context {
         Ok(())
     }
 
+    /// Whether the object is there.
     async fn set_finalizers<S: Status>(
         &self,
         object: &Object<S>,
         finalizers: &[String],
-    ) -> Result<(), Error> {
+    ) -> Result<bool, Error> {
         let patch = json!({ "metadata": {
             "resourceVersion": object.metadata.resource_version,
             "finalizers": finalizers,
@@ -216,8 +219,8 @@ impl Context {
             )
             .await
         {
-            Ok(_) => Ok(()),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            Ok(_) => Ok(true),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
             Err(error) => Err(Error::kubernetes("a finalizer was not changed")(error)),
         }
     }

@@ -67,8 +67,8 @@ async fn look(object: &TrainingJob, context: &Context) -> Result<Action, Error> 
     if object.is_being_deleted() {
         return end(object, context, &client, &look, job).await;
     }
-    if !object.has_finalizer() {
-        context.add_finalizer(object).await?;
+    if !object.has_finalizer() && !context.add_finalizer(object).await? {
+        return Ok(Action::await_change());
     }
     match job {
         Some(job) => follow(object, context, &client, &look, job).await,

@@ -59,8 +59,8 @@ async fn look(object: &Study, context: &Context) -> Result<Action, Error> {
     if object.is_being_deleted() {
         return end(object, context, &client, &look, study).await;
     }
-    if !object.has_finalizer() {
-        context.add_finalizer(object).await?;
+    if !object.has_finalizer() && !context.add_finalizer(object).await? {
+        return Ok(Action::await_change());
     }
     match study {
         Some(study) => follow(object, context, &client, &look, study).await,

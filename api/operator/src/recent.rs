@@ -1,0 +1,73 @@
+//! What is kept of objects for as long as they are looked at. An object that is gone is not always said to be, so whatever nobody has
+//! kept anew for an hour is dropped: a process that runs for months remembers no more than one that runs for an hour.
+
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+
+const KEPT: Duration = Duration::from_secs(3_600);
+/// Dropping looks at all of them, so it is not done at every insertion.
+const SWEEP: Duration = Duration::from_secs(60);
+
+/// By an object's uid.
+#[derive(Debug)]
+pub struct Recent<V> {
+    entries: HashMap<String, (Instant, V)>,
+    swept: Option<Instant>,
+}
+
+impl<V> Default for Recent<V> {
+    fn default() -> Self {
+        Self {
+            entries: HashMap::new(),
+            swept: None,
+        }
+    }
+}
+
+impl<V> Recent<V> {
+    pub fn insert(&mut self, uid: String, value: V, now: Instant) {
+        let is_past = |at: Instant, long| now.saturating_duration_since(at) >= long;
+        if self.swept.is_none_or(|at| is_past(at, SWEEP)) {
+            self.entries.retain(|_, (at, _)| !is_past(*at, KEPT));
+            self.swept = Some(now);
+        }
+        self.entries.insert(uid, (now, value));
+    }
+
+    #[must_use]
+    pub fn get(&self, uid: &str) -> Option<&V> {
+        self.entries.get(uid).map(|(_, value)| value)
+    }
+
+    /// When it was last inserted.
+    #[must_use]
+    pub fn since(&self, uid: &str) -> Option<Instant> {
+        self.entries.get(uid).map(|(at, _)| *at)
+    }
+
+    pub fn remove(&mut self, uid: &str) {
+        self.entries.remove(uid);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock;
+
+    #[test]
+    fn what_nobody_has_kept_for_an_hour_is_dropped() {
+        let start = clock::monotonic();
+        let mut recent = Recent::default();
+        recent.insert("gone".to_owned(), 1, start);
+        recent.insert("there".to_owned(), 1, start);
+        let later = start + Duration::from_secs(3_000);
+        recent.insert("there".to_owned(), 2, later);
+        assert_eq!(recent.get("gone"), Some(&1));
+        recent.insert("new".to_owned(), 1, start + KEPT);
+        assert_eq!(recent.get("gone"), None);
+        assert_eq!(recent.get("there"), Some(&2));
+        assert_eq!(recent.since("there"), Some(later));
+        assert_eq!(recent.entries.len(), 2);
+    }
+}
