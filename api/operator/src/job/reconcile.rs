@@ -7,11 +7,10 @@ use super::document::{document, idempotency_key, label, refusal};
 use super::status::JobStatus;
 use crate::clock;
 use crate::error::Error;
-use crate::look::{Look, settled, show, tenant_of};
+use crate::look::{Acting, Look, Owner, Submitted, owner, settled, show};
 use crate::operator::Context;
 use crate::refused::Refused;
 use crate::resource::TrainingJob;
-use crate::tenants::Found;
 use kube::runtime::controller::Action;
 use muster_client::Client;
 use muster_model::job::Intent;
@@ -31,11 +30,16 @@ const VERSION: (&str, &str) = ("version", "muster/v1");
 /// # Errors
 /// When Kubernetes or Muster does not answer; nothing is lost by it.
 pub async fn reconcile(object: Arc<TrainingJob>, context: Arc<Context>) -> Result<Action, Error> {
-    let done = look(&object, &context).await;
-    settled(&object, &context, done).await
+    let mut acted = None;
+    let done = look(&object, &context, &mut acted).await;
+    settled(&object, &context, acted, done).await
 }
 
-async fn look(object: &TrainingJob, context: &Context) -> Result<Action, Error> {
+async fn look(
+    object: &TrainingJob,
+    context: &Context,
+    acted: &mut Option<String>,
+) -> Result<Action, Error> {
     if object.is_being_deleted() && !object.has_finalizer() {
         return Ok(Action::await_change());
     }
@@ -45,33 +49,27 @@ async fn look(object: &TrainingJob, context: &Context) -> Result<Action, Error> 
         generation: object.metadata.generation,
         now: clock::now(),
     };
-    let tenant = tenant_of(object, context, &before).await?;
-    let client = match context.tenants.client(&tenant).await? {
-        Found::Client(client) => client,
-        Found::NoSuchTenant(_) if object.is_being_deleted() => {
+    let (acting, job) = match owner(object, context, &before, acted).await? {
+        Owner::Tenant(acting, job) => (acting, job),
+        Owner::NoSuchTenant(..) if object.is_being_deleted() => {
             context.remove_finalizer(object).await?;
             return Ok(Action::await_change());
         }
-        Found::NoSuchTenant(refused) => {
-            show(
-                object,
-                context,
-                &look,
-                look.refused(Some(&tenant), &refused),
-            )
-            .await?;
+        Owner::NoSuchTenant(tenant, refused) => {
+            let status = look.refused(Some(&tenant), &refused);
+            show(object, context, &look, status).await?;
             return Ok(Action::requeue(REFUSED));
         }
     };
-    let job = find(object, context, &look, &tenant, &client).await?;
+    let Acting { tenant, client } = &acting;
     if object.is_being_deleted() {
-        return end(object, context, &client, &look, job).await;
+        return end(object, context, client, &look, job).await;
     }
     if !object.has_finalizer() && !context.add_finalizer(object).await? {
         return Ok(Action::await_change());
     }
     match job {
-        Some(job) => follow(object, context, &client, &look, job).await,
+        Some(job) => follow(object, context, client, &look, job).await,
         None if before.job_id.is_some() => {
             if !before.is_finished() {
                 show(object, context, &look, look.removed()).await?;
@@ -79,36 +77,38 @@ async fn look(object: &TrainingJob, context: &Context) -> Result<Action, Error> 
             Ok(Action::await_change())
         }
         None if object.wants_to_be_held() => {
-            show(object, context, &look, look.held(&tenant)).await?;
+            show(object, context, &look, look.held(tenant)).await?;
             Ok(Action::await_change())
         }
-        None => submit(object, context, &client, &look, &tenant).await,
+        None => submit(object, context, client, &look, tenant).await,
     }
 }
 
-/// The object's job, if it has one. An id that somebody else has written into the status is not taken for it.
-async fn find(
-    object: &TrainingJob,
-    context: &Context,
-    look: &Look<'_, JobStatus>,
-    tenant: &str,
-    client: &Client,
-) -> Result<Option<JobView>, Error> {
-    let uid = object.uid_text();
-    if let Some(id) = look.before.job_id {
-        let job = context.known.job(tenant, client, id).await?;
-        if job
-            .as_ref()
-            .is_some_and(|job| job.labels.get(label::UID) == Some(&uid))
-        {
-            return Ok(job);
+impl Submitted for JobStatus {
+    type View = JobView;
+
+    /// An id that somebody else has written into the status is not taken for it.
+    async fn find(
+        object: &TrainingJob,
+        context: &Context,
+        before: &Self,
+        acting: &Acting,
+    ) -> Result<Option<JobView>, Error> {
+        let uid = object.uid_text();
+        let Acting { tenant, client } = acting;
+        if let Some(id) = before.job_id {
+            let job = context.known.job(tenant, client, id).await?;
+            let is_its = |job: &JobView| job.labels.get(label::UID) == Some(&uid);
+            if job.as_ref().is_some_and(is_its) {
+                return Ok(job);
+            }
         }
+        context
+            .known
+            .by_uid(client, &uid)
+            .await
+            .map_err(Error::muster("a job was not looked for"))
     }
-    context
-        .known
-        .by_uid(client, &uid)
-        .await
-        .map_err(Error::muster("a job was not looked for"))
 }
 
 async fn submit(

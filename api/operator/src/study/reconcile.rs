@@ -5,11 +5,10 @@ use super::status::StudyStatus;
 use crate::clock;
 use crate::error::Error;
 use crate::job::document::{document, idempotency_key, label, refusal};
-use crate::look::{Look, settled, show, tenant_of};
+use crate::look::{Acting, Look, Owner, Submitted, owner, settled, show};
 use crate::operator::Context;
 use crate::refused::Refused;
 use crate::resource::Study;
-use crate::tenants::Found;
 use kube::runtime::controller::Action;
 use muster_client::{Client, ClientError};
 use muster_model::id::StudyId;
@@ -28,11 +27,16 @@ const PAGE: u32 = 100;
 /// # Errors
 /// When Kubernetes or Muster does not answer; nothing is lost by it.
 pub async fn reconcile(object: Arc<Study>, context: Arc<Context>) -> Result<Action, Error> {
-    let done = look(&object, &context).await;
-    settled(&object, &context, done).await
+    let mut acted = None;
+    let done = look(&object, &context, &mut acted).await;
+    settled(&object, &context, acted, done).await
 }
 
-async fn look(object: &Study, context: &Context) -> Result<Action, Error> {
+async fn look(
+    object: &Study,
+    context: &Context,
+    acted: &mut Option<String>,
+) -> Result<Action, Error> {
     if object.is_being_deleted() && !object.has_finalizer() {
         return Ok(Action::await_change());
     }
@@ -42,28 +46,27 @@ async fn look(object: &Study, context: &Context) -> Result<Action, Error> {
         generation: object.metadata.generation,
         now: clock::now(),
     };
-    let tenant = tenant_of(object, context, &before).await?;
-    let client = match context.tenants.client(&tenant).await? {
-        Found::Client(client) => client,
-        Found::NoSuchTenant(_) if object.is_being_deleted() => {
+    let (acting, study) = match owner(object, context, &before, acted).await? {
+        Owner::Tenant(acting, study) => (acting, study),
+        Owner::NoSuchTenant(..) if object.is_being_deleted() => {
             context.remove_finalizer(object).await?;
             return Ok(Action::await_change());
         }
-        Found::NoSuchTenant(refused) => {
+        Owner::NoSuchTenant(tenant, refused) => {
             let status = look.without("Misconfigured", &tenant, &refused);
             show(object, context, &look, status).await?;
             return Ok(Action::requeue(REFUSED));
         }
     };
-    let study = find(object, &look, &client).await?;
+    let Acting { tenant, client } = &acting;
     if object.is_being_deleted() {
-        return end(object, context, &client, &look, study).await;
+        return end(object, context, client, &look, study).await;
     }
     if !object.has_finalizer() && !context.add_finalizer(object).await? {
         return Ok(Action::await_change());
     }
     match study {
-        Some(study) => follow(object, context, &client, &look, study).await,
+        Some(study) => follow(object, context, client, &look, study).await,
         None if before.study_id.is_some() => {
             if !before.is_finished() {
                 show(object, context, &look, look.removed()).await?;
@@ -75,27 +78,46 @@ async fn look(object: &Study, context: &Context) -> Result<Action, Error> {
                 reason: "Suspended",
                 message: "spec.suspend is true; without it the study is created".to_owned(),
             };
-            show(object, context, &look, look.without("Held", &tenant, &why)).await?;
+            show(object, context, &look, look.without("Held", tenant, &why)).await?;
             Ok(Action::await_change())
         }
-        None => create(object, context, &client, &look, &tenant).await,
+        None => create(object, context, client, &look, tenant).await,
     }
 }
 
-/// The object's study, if it has one.
-async fn find(
-    object: &Study,
-    look: &Look<'_, StudyStatus>,
-    client: &Client,
-) -> Result<Option<StudyView>, Error> {
-    let found = match look.before.study_id {
-        Some(id) => match client.study(id).await {
-            Err(error) if error.status() == Some(404) => Ok(None),
-            found => found.map(Some),
-        },
-        None => by_uid(client, &object.name(), &object.uid_text()).await,
-    };
-    found.map_err(Error::muster("a study was not looked for"))
+impl Submitted for StudyStatus {
+    type View = StudyView;
+
+    /// An id that somebody else has written into the status is not taken for it.
+    async fn find(
+        object: &Study,
+        _: &Context,
+        before: &Self,
+        Acting { client, .. }: &Acting,
+    ) -> Result<Option<StudyView>, Error> {
+        let uid = object.uid_text();
+        let found = match before.study_id {
+            Some(id) => by_id(client, id).await,
+            None => Ok(None),
+        };
+        let found = match found {
+            Ok(Some(study)) if is_of(&study, &uid) => Ok(Some(study)),
+            Ok(_) => by_uid(client, &object.name(), &uid).await,
+            Err(error) => Err(error),
+        };
+        found.map_err(Error::muster("a study was not looked for"))
+    }
+}
+
+async fn by_id(client: &Client, id: StudyId) -> Result<Option<StudyView>, ClientError> {
+    match client.study(id).await {
+        Err(error) if error.status() == Some(404) => Ok(None),
+        found => found.map(Some),
+    }
+}
+
+fn is_of(study: &StudyView, uid: &str) -> bool {
+    study.labels.get(label::UID).is_some_and(|of| of == uid)
 }
 
 async fn by_uid(client: &Client, name: &str, uid: &str) -> Result<Option<StudyView>, ClientError> {
@@ -103,7 +125,7 @@ async fn by_uid(client: &Client, name: &str, uid: &str) -> Result<Option<StudyVi
     loop {
         let page = client.studies(Some(name), PAGE, after.as_deref()).await?;
         let mut items = page.items.into_iter();
-        let found = items.find(|study| study.labels.get(label::UID).is_some_and(|of| of == uid));
+        let found = items.find(|study| is_of(study, uid));
         if found.is_some() || page.next.is_none() {
             return Ok(found);
         }
