@@ -148,8 +148,8 @@ async fn follow(
     look: &Look<'_, JobStatus>,
     job: JobView,
 ) -> Result<Action, Error> {
-    let (job, suspended) = steer(object, context, look, client, job).await?;
     let changed = changed(object, context, look, &job);
+    let (job, suspended) = steer(object, context, look, client, job, changed.as_ref()).await?;
     let status = look.of(&job, suspended, changed.as_ref());
     let ended = job.phase.is_terminal();
     // Nobody looks again at what has ended.
@@ -163,22 +163,32 @@ async fn follow(
     })
 }
 
-/// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has.
+/// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has. That it pauses is written before
+/// it does: whoever is killed in between would not know later that the pause was its own.
 async fn steer(
     object: &TrainingJob,
     context: &Context,
     look: &Look<'_, JobStatus>,
     client: &Client,
     job: JobView,
+    changed: Option<&Refused>,
 ) -> Result<(JobView, bool), Error> {
-    let held = object.wants_to_be_held();
-    if job.phase.is_terminal() || job.intent == Intent::Cancel {
-        return Ok((job, look.before.suspended));
+    let before = look.before.suspended;
+    if job.phase.is_terminal() {
+        return Ok((job, before));
     }
+    let held = object.wants_to_be_held();
     let told = match (held, job.intent) {
-        (true, Intent::Run | Intent::Suspend) => client.pause(job.id).await,
-        (false, Intent::Pause) if look.before.suspended => client.resume(job.id).await,
-        _ => return Ok((job, held)),
+        (true, Intent::Run | Intent::Suspend) => {
+            if !before {
+                show(object, context, look, look.of(&job, true, changed)).await?;
+            }
+            client.pause(job.id).await
+        }
+        (false, Intent::Pause) if before => client.resume(job.id).await,
+        // By this operator, or by somebody else.
+        (true, Intent::Pause) | (_, Intent::Cancel) => return Ok((job, before)),
+        (false, Intent::Run | Intent::Suspend | Intent::Pause) => return Ok((job, false)),
     };
     match told {
         Ok(job) => {
@@ -186,7 +196,7 @@ async fn steer(
             Ok((job, held))
         }
         // It has ended meanwhile.
-        Err(error) if error.status() == Some(409) => Ok((job, look.before.suspended)),
+        Err(error) if error.status() == Some(409) => Ok((job, held || before)),
         Err(error) => Err(Error::muster("the job was not paused or resumed")(error)),
     }
 }

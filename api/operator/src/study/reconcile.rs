@@ -1,7 +1,7 @@
 //! One look at a `Study`: what is missing is done, one step at a time, and what there is is shown. As with jobs, a study is created once
 //! for each object: it is looked for by the object's uid first, and created under a key that is the object's own.
 
-use super::status::StudyStatus;
+use super::status::{Pause, StudyStatus};
 use crate::clock;
 use crate::error::Error;
 use crate::job::document::{document, idempotency_key, label, refusal};
@@ -147,7 +147,7 @@ async fn create(
     {
         Ok(study) => {
             tracing::info!(object = %object.name(), study.id = %study.id, "created");
-            show(object, context, look, look.of(&study, false, None)).await?;
+            show(object, context, look, look.of(&study, Pause::None, None)).await?;
             Ok(Action::requeue(LIVING))
         }
         Err(error) => match refusal(&error) {
@@ -168,14 +168,14 @@ async fn follow(
     look: &Look<'_, StudyStatus>,
     study: StudyView,
 ) -> Result<Action, Error> {
-    let (study, suspended) = steer(object, look, client, study).await?;
     let changed = changed(object, context, look, &study);
+    let (study, pause) = steer(object, context, look, client, study, changed.as_ref()).await?;
     let over = study.phase.is_over();
     show(
         object,
         context,
         look,
-        look.of(&study, suspended, changed.as_ref()),
+        look.of(&study, pause, changed.as_ref()),
     )
     .await?;
     Ok(if over {
@@ -201,27 +201,48 @@ fn changed(
     (!same).then(|| Refused::spec_changed("the study goes on as it was created"))
 }
 
-/// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has.
+/// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has. A study's orders wait for the
+/// scheduler and its phase says nothing of them, so what was ordered is remembered, and ordered once. That it pauses is written before it
+/// does: whoever is killed in between would not know later that the pause was its own.
 async fn steer(
     object: &Study,
+    context: &Context,
     look: &Look<'_, StudyStatus>,
     client: &Client,
     study: StudyView,
-) -> Result<(StudyView, bool), Error> {
+    changed: Option<&Refused>,
+) -> Result<(StudyView, Pause), Error> {
+    let before = look.before.pause();
     let held = object.wants_to_be_held();
+    // Somebody else has resumed what was seen to be paused.
+    let resumed = look.before.is_paused() && study.phase == StudyPhase::Running;
     let told = match (held, study.phase) {
-        (true, StudyPhase::Created | StudyPhase::Running) => client.pause_study(study.id).await,
-        (false, StudyPhase::Paused) if look.before.suspended => client.resume_study(study.id).await,
-        _ => return Ok((study, held)),
+        (true, StudyPhase::Created | StudyPhase::Running) => {
+            if before == Pause::Ordered && !resumed {
+                return Ok((study, before));
+            }
+            let wanted = look.of(&study, Pause::Wanted, changed);
+            show(object, context, look, wanted).await?;
+            client.pause_study(study.id).await
+        }
+        (false, StudyPhase::Created | StudyPhase::Running | StudyPhase::Paused)
+            if before != Pause::None =>
+        {
+            client.resume_study(study.id).await
+        }
+        (false, _) => return Ok((study, Pause::None)),
+        (true, _) => return Ok((study, before)),
     };
     match told {
-        Ok(study) => Ok((study, held)),
-        Err(error) if error.status() == Some(409) => Ok((study, look.before.suspended)),
+        Ok(study) if held => Ok((study, Pause::Ordered)),
+        Ok(study) => Ok((study, Pause::None)),
+        // It is over meanwhile.
+        Err(error) if error.status() == Some(409) => Ok((study, before)),
         Err(error) => Err(Error::muster("the study was not paused or resumed")(error)),
     }
 }
 
-/// The object goes: its study is cancelled, and its trials with it.
+/// The object goes: its study is cancelled, and its trials with it; the object stays until they have ended.
 async fn end(
     object: &Study,
     context: &Context,
@@ -233,18 +254,12 @@ async fn end(
         context.remove_finalizer(object).await?;
         return Ok(Action::await_change());
     };
-    match cancel(client, study.id).await {
-        Ok(()) => Ok(Action::requeue(LIVING)),
-        Err(error) => {
-            tracing::debug!(study.id = %study.id, phase = look.before.phase, "was not cancelled");
-            Err(Error::muster("the study was not cancelled")(error))
-        }
-    }
-}
-
-async fn cancel(client: &Client, id: StudyId) -> Result<(), ClientError> {
-    match client.cancel_study(id).await {
-        Err(error) if matches!(error.status(), Some(404 | 409)) => Ok(()),
-        done => done.map(drop),
-    }
+    let study = match client.cancel_study(study.id).await {
+        Ok(study) => study,
+        Err(error) if matches!(error.status(), Some(404 | 409)) => study,
+        Err(error) => return Err(Error::muster("the study was not cancelled")(error)),
+    };
+    let status = look.of(&study, look.before.pause(), None);
+    show(object, context, look, status).await?;
+    Ok(Action::requeue(LIVING))
 }

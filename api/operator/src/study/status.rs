@@ -1,7 +1,7 @@
 //! What is shown of a study in the status of its object.
 
 use crate::condition::{Condition, rfc3339};
-use crate::look::{Look, Shown};
+use crate::look::{Look, Shown, holds};
 use crate::refused::Refused;
 use muster_model::id::StudyId;
 use muster_model::study::StudyPhase;
@@ -35,6 +35,17 @@ pub struct StudyStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
     pub conditions: Vec<Condition>,
+}
+
+/// How far it has come that `spec.suspend` pauses the study.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Pause {
+    /// It does not; who has paused the study, if it is paused, is somebody else.
+    None,
+    /// It is about to.
+    Wanted,
+    /// The scheduler was told to.
+    Ordered,
 }
 
 impl Shown for StudyStatus {
@@ -104,7 +115,7 @@ impl Look<'_, StudyStatus> {
 
     /// Of an object whose study there is. `changed`: the spec is no longer what was created.
     #[must_use]
-    pub fn of(&self, study: &StudyView, suspended: bool, changed: Option<&Refused>) -> StudyStatus {
+    pub fn of(&self, study: &StudyView, pause: Pause, changed: Option<&Refused>) -> StudyStatus {
         let counts = &study.trials;
         let name = phase_name(study.phase);
         let over = study.phase.is_over();
@@ -115,12 +126,9 @@ impl Look<'_, StudyStatus> {
             "Submitted",
             &format!("study {}", study.id),
         );
-        let by = if suspended {
-            "Suspended"
-        } else {
-            "NotSuspended"
-        };
-        conditions.set("Suspended", suspended && !over, by, "");
+        let held = !over && (pause == Pause::Ordered || study.phase == StudyPhase::Paused);
+        let by = if held { "Suspended" } else { "NotSuspended" };
+        conditions.set("Suspended", held, by, "");
         conditions.set("Finished", over, name, "");
         conditions.misconfigured(changed);
         StudyStatus {
@@ -138,7 +146,7 @@ impl Look<'_, StudyStatus> {
             reason: changed.map(|changed| changed.reason.to_owned()),
             message: changed.map(|changed| changed.message.clone()),
             finished_at: study.finished_at.map(rfc3339),
-            suspended,
+            suspended: pause != Pause::None,
             observed_generation: self.generation,
             conditions: conditions.done(),
         }
@@ -146,6 +154,21 @@ impl Look<'_, StudyStatus> {
 }
 
 impl StudyStatus {
+    /// What was last written of it: that it was ordered is the condition.
+    #[must_use]
+    pub fn pause(&self) -> Pause {
+        match (self.suspended, holds(&self.conditions, "Suspended")) {
+            (false, _) => Pause::None,
+            (true, false) => Pause::Wanted,
+            (true, true) => Pause::Ordered,
+        }
+    }
+
+    #[must_use]
+    pub fn is_paused(&self) -> bool {
+        self.phase == phase_name(StudyPhase::Paused)
+    }
+
     /// Nothing more will become of the study.
     #[must_use]
     pub fn is_finished(&self) -> bool {
