@@ -1,0 +1,286 @@
+//! What a look at an object does, against a Kubernetes and a Muster of the tests' own: who is asked for what, and in which order.
+
+mod world;
+
+use muster_operator::job::status::JobStatus;
+use serde_json::{Value, json};
+use world::{UID, World, job, study};
+
+const OURS: &str = "01890000-0000-7000-8000-000000000001";
+const FOREIGN: &str = "01890000-0000-7000-8000-000000000002";
+
+fn command() -> Value {
+    json!({ "command": { "argv": ["true"] } })
+}
+
+fn search() -> Value {
+    json!({ "search": {
+        "objectives": [{ "metric": "loss", "goal": "minimize" }],
+        "parameters": [{ "name": "width", "type": "int", "low": 1, "high": 8 }],
+        "searcher": { "kind": "random" },
+        "trials": 2,
+    } })
+}
+
+/// The document of the object of this uid, as it was submitted.
+fn submitted(mut document: Value, kind: &str, uid: &str) -> Value {
+    document["version"] = "muster/v1".into();
+    if kind == "study" {
+        document["kind"] = kind.into();
+    }
+    document["name"] = "mine".into();
+    document["labels"] = json!({ "muster.dev/operator": "here", "muster.dev/namespace": "vision", "muster.dev/uid": uid });
+    document
+}
+
+fn job_of(id: &str, tenant: &str, uid: &str) -> Value {
+    job(id, tenant, &submitted(command(), "job", uid))
+}
+
+fn study_of(id: &str, tenant: &str, uid: &str) -> Value {
+    study(id, tenant, &submitted(search(), "study", uid))
+}
+
+/// A job's object that has one already, and its status.
+async fn with_job() -> World {
+    let world = World::with("TrainingJob", command()).await;
+    world.state().jobs.push(job_of(OURS, "vision", UID));
+    world.job_look().await.expect("a look");
+    assert_eq!(world.status()["jobId"], OURS);
+    world.told("");
+    world
+}
+
+async fn with_study() -> World {
+    let world = World::with("Study", search()).await;
+    world.state().studies.push(study_of(OURS, "vision", UID));
+    world.study_look().await.expect("a look");
+    assert_eq!(world.status()["studyId"], OURS);
+    world.told("");
+    world
+}
+
+#[tokio::test]
+async fn an_object_gets_its_job_once_in_its_namespaces_tenant() {
+    let world = World::with("TrainingJob", command()).await;
+    for _ in 0..3 {
+        world.job_look().await.expect("a look");
+    }
+    assert_eq!(world.told("vision "), ["vision POST /muster/api/v1/jobs"]);
+    assert_eq!(world.status()["queue"], "vision");
+    let applied = world.state().applied[0].clone();
+    assert_eq!(applied["metadata"]["uid"], UID, "of no other object");
+}
+
+#[tokio::test]
+async fn what_was_deleted_while_it_waited_for_its_look_gets_nothing_submitted() {
+    for kind in ["TrainingJob", "Study"] {
+        let spec = if kind == "Study" { search() } else { command() };
+        let world = World::with(kind, spec).await;
+        let operator = world.operator();
+        let done = if kind == "Study" {
+            let seen = world.seen();
+            world.state().object = None;
+            muster_operator::study::reconcile(seen, operator).await
+        } else {
+            let seen = world.seen::<JobStatus>();
+            world.state().object = None;
+            muster_operator::job::reconcile(seen, operator).await
+        };
+        done.expect("nothing is wrong with that");
+        assert_eq!(world.told("vision "), Vec::<String>::new(), "{kind}");
+    }
+}
+
+#[tokio::test]
+async fn a_status_that_names_another_job_or_study_leads_nowhere() {
+    let world = with_job().await;
+    world
+        .state()
+        .jobs
+        .push(job_of(FOREIGN, "vision", "of-another"));
+    world.change(|object| object["status"]["jobId"] = FOREIGN.into());
+    world.suspend(true);
+    world.job_look().await.expect("a look");
+    let pause = format!("vision POST /muster/api/v1/jobs/{OURS}/pause");
+    assert_eq!(world.told("vision "), [pause]);
+
+    for named in [FOREIGN, "01890000-0000-7000-8000-0000000000aa"] {
+        let world = with_study().await;
+        world
+            .state()
+            .studies
+            .push(study_of(FOREIGN, "vision", "of-another"));
+        world.change(|object| object["status"]["studyId"] = named.into());
+        world.suspend(true);
+        world.study_look().await.expect("a look");
+        let pause = format!("vision POST /muster/api/v1/studies/{OURS}/pause");
+        assert_eq!(world.told("vision "), [pause]);
+        assert_eq!(world.status()["studyId"], OURS);
+    }
+}
+
+#[tokio::test]
+async fn a_status_that_names_another_tenant_leads_nowhere() {
+    let world = with_job().await;
+    world
+        .state()
+        .jobs
+        .push(job_of(FOREIGN, "other", "of-another"));
+    world.change(|object| {
+        object["status"]["queue"] = "other".into();
+        object["status"]["jobId"] = FOREIGN.into();
+    });
+    world.delete();
+    world.job_look().await.expect("a look");
+    assert_eq!(world.told("other "), Vec::<String>::new());
+    assert_eq!(world.status()["queue"], "vision");
+    let job = world.state().jobs[0].clone();
+    assert_eq!(job["intent"], "cancel", "its own is not lost by it");
+
+    let world = with_study().await;
+    world
+        .state()
+        .studies
+        .push(study_of(FOREIGN, "other", "of-another"));
+    world.change(|object| {
+        object["status"]["queue"] = "other".into();
+        object["status"]["studyId"] = FOREIGN.into();
+    });
+    world.delete();
+    world.study_look().await.expect("a look");
+    let cancel = format!("vision POST /muster/api/v1/studies/{OURS}/cancel");
+    assert_eq!(world.told("vision "), [cancel]);
+    let finalizers = world.seen::<JobStatus>().metadata.finalizers.clone();
+    assert_eq!(
+        finalizers.map(|all| all.len()),
+        Some(1),
+        "it stays until they have ended"
+    );
+}
+
+/// The namespace was given to another tenant after the job was submitted.
+#[tokio::test]
+async fn a_job_stays_with_the_tenant_that_has_it() {
+    let world = with_job().await;
+    world.state().tenant = "other".to_owned();
+    world.delete();
+    world.job_look().await.expect("a look");
+    let cancel = format!("vision POST /muster/api/v1/jobs/{OURS}/cancel");
+    assert_eq!(world.told("vision "), [cancel]);
+    // Neither has it any more.
+    world.state().jobs.clear();
+    world.job_look().await.expect("a look");
+    let finalizers = world.seen::<JobStatus>().metadata.finalizers.clone();
+    assert_eq!(finalizers.map(|all| all.len()), Some(0));
+}
+
+#[tokio::test]
+async fn a_study_is_told_to_pause_once_and_to_go_on_before_it_has_paused() {
+    let world = with_study().await;
+    world.suspend(true);
+    for _ in 0..4 {
+        world.study_look().await.expect("a look");
+    }
+    let order = |verb| format!("vision POST /muster/api/v1/studies/{OURS}/{verb}");
+    assert_eq!(
+        world.told("vision "),
+        [order("pause")],
+        "no scheduler has taken it in yet"
+    );
+    assert_eq!(world.status()["phase"], "Running");
+    world.suspend(false);
+    for _ in 0..3 {
+        world.study_look().await.expect("a look");
+    }
+    assert_eq!(world.told("vision "), [order("resume")]);
+    assert_eq!(world.status()["suspended"], false);
+
+    // Paused by the operator, resumed by somebody else.
+    world.suspend(true);
+    world.study_look().await.expect("a look");
+    world.state().studies[0]["phase"] = "paused".into();
+    world.study_look().await.expect("a look");
+    assert_eq!(world.told("vision "), [order("pause")]);
+    world.state().studies[0]["phase"] = "running".into();
+    for _ in 0..3 {
+        world.study_look().await.expect("a look");
+    }
+    assert_eq!(world.told("vision "), [order("pause")]);
+}
+
+#[tokio::test]
+async fn what_somebody_else_has_paused_stays_so_whatever_the_object_wants_later() {
+    let world = with_job().await;
+    world.state().jobs[0]["intent"] = "pause".into();
+    let study = with_study().await;
+    study.state().studies[0]["phase"] = "paused".into();
+    for held in [true, false] {
+        world.suspend(held);
+        world.job_look().await.expect("a look");
+        assert_eq!(world.status()["suspended"], false);
+        study.suspend(held);
+        study.study_look().await.expect("a look");
+        assert_eq!(study.status()["suspended"], false);
+    }
+    assert_eq!(world.told("vision "), Vec::<String>::new());
+    assert_eq!(study.told("vision "), Vec::<String>::new());
+}
+
+#[tokio::test]
+async fn that_it_pauses_is_written_before_it_does() {
+    for kind in ["jobs", "studies"] {
+        let world = match kind {
+            "jobs" => with_job().await,
+            _ => with_study().await,
+        };
+        world.suspend(true);
+        let done = match kind {
+            "jobs" => world.job_look().await,
+            _ => world.study_look().await,
+        };
+        done.expect("a look");
+        let told = world.told("");
+        let place = |end: &str| told.iter().position(|one| one.ends_with(end));
+        assert!(
+            place("/status") < place("/pause") && place("/pause").is_some(),
+            "{told:?}"
+        );
+        assert_eq!(world.state().applied[1]["status"]["suspended"], true);
+        // Killed before it could pause: the next does it.
+        let written = world.state().applied[1]["status"].clone();
+        world.change(|object| object["status"] = written);
+        if kind == "jobs" {
+            world.state().jobs[0]["intent"] = "run".into();
+            world.job_look().await.expect("a look");
+        } else {
+            world.study_look().await.expect("a look");
+        }
+        let pause = format!("vision POST /muster/api/v1/{kind}/{OURS}/pause");
+        assert_eq!(world.told("vision "), [pause]);
+    }
+}
+
+#[tokio::test]
+async fn a_token_that_was_revoked_is_made_anew_before_a_status_names_the_tenant() {
+    let world = World::with("TrainingJob", command()).await;
+    let operator = world.operator();
+    world.state().revoked.insert("vision/1".to_owned());
+    let look = || muster_operator::job::reconcile(world.seen(), operator.clone());
+    look().await.expect_err("the token is good for nothing");
+    look().await.expect("there is another");
+    assert_eq!(world.told("vision ").len(), 1, "it is submitted");
+}
+
+#[tokio::test]
+async fn a_deleted_study_is_shown_while_it_ends() {
+    let world = with_study().await;
+    world.delete();
+    world.state().studies[0]["phase"] = "closing".into();
+    world.study_look().await.expect("a look");
+    assert_eq!(world.status()["phase"], "Closing");
+    world.state().studies[0]["phase"] = "cancelled".into();
+    world.study_look().await.expect("a look");
+    let finalizers = world.seen::<JobStatus>().metadata.finalizers.clone();
+    assert_eq!(finalizers.map(|all| all.len()), Some(0));
+}

@@ -1,0 +1,337 @@
+//! Kubernetes' API and Muster's REST interface in one small server that remembers what it was asked: one object, one namespace, and the
+//! jobs and studies of some tenants. It judges nothing; a study's phase changes only when a test says so, as if no scheduler ran.
+
+use kube::runtime::controller::Action;
+use muster_operator::error::Error;
+use muster_operator::operator::Context;
+use muster_operator::resource::{Object, Status};
+use muster_operator::tenants::{AdminToken, Tenants};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::net::{TcpListener, TcpStream};
+
+pub const UID: &str = "uid-of-the-object";
+
+#[derive(Debug, Default)]
+pub struct State {
+    /// `None` once it is gone.
+    pub object: Option<Value>,
+    /// The namespace's tenant.
+    pub tenant: String,
+    pub tenants: BTreeSet<String>,
+    pub jobs: Vec<Value>,
+    pub studies: Vec<Value>,
+    /// Tokens that are good for nothing any more.
+    pub revoked: BTreeSet<String>,
+    /// Whose token (`-` for Kubernetes), method and path of all that changes something.
+    pub asked: Vec<String>,
+    /// What was applied to the object's status.
+    pub applied: Vec<Value>,
+    tokens: usize,
+}
+
+#[derive(Debug, Clone)]
+pub struct World {
+    port: u16,
+    state: Arc<Mutex<State>>,
+}
+
+impl World {
+    /// A namespace `vision` of the tenant `vision`, an object `mine` in it, and another tenant, `other`.
+    pub async fn with(kind: &str, spec: Value) -> Self {
+        let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let object = json!({
+            "apiVersion": "muster.dev/v1alpha1",
+            "kind": kind,
+            "metadata": { "name": "mine", "namespace": "vision", "uid": UID, "resourceVersion": "1", "generation": 1 },
+            "spec": spec,
+        });
+        let state = Arc::new(Mutex::new(State {
+            object: Some(object),
+            tenant: "vision".to_owned(),
+            tenants: ["vision", "other"].map(str::to_owned).into(),
+            ..State::default()
+        }));
+        tokio::spawn(serve(listener, Arc::clone(&state)));
+        Self { port, state }
+    }
+
+    pub fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().expect("no test panics with it")
+    }
+
+    /// An operator that has just been started.
+    pub fn operator(&self) -> Arc<Context> {
+        let uri = format!("http://127.0.0.1:{}", self.port);
+        let config = kube::Config::new(uri.parse().expect("an address"));
+        let kubernetes = kube::Client::try_from(config).expect("a client");
+        let token = AdminToken::Given("admin".to_owned());
+        let tenants = Tenants::new(kubernetes.clone(), format!("{uri}/muster"), token, None);
+        Arc::new(Context::new(kubernetes, tenants, "here".to_owned()))
+    }
+
+    /// The object as a watch has shown it.
+    pub fn seen<S: Status>(&self) -> Arc<Object<S>> {
+        let object = self.state().object.clone().expect("it is there");
+        Arc::new(serde_json::from_value(object).expect("an object"))
+    }
+
+    /// One look of an operator that has just been started.
+    pub async fn job_look(&self) -> Result<Action, Error> {
+        muster_operator::job::reconcile(self.seen(), self.operator()).await
+    }
+
+    pub async fn study_look(&self) -> Result<Action, Error> {
+        muster_operator::study::reconcile(self.seen(), self.operator()).await
+    }
+
+    pub fn suspend(&self, held: bool) {
+        self.change(|object| object["spec"]["suspend"] = held.into());
+    }
+
+    pub fn delete(&self) {
+        self.change(|object| {
+            object["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z".into()
+        });
+    }
+
+    pub fn change(&self, change: impl FnOnce(&mut Value)) {
+        change(self.state().object.as_mut().expect("it is there"));
+    }
+
+    pub fn status(&self) -> Value {
+        self.state().object.as_ref().expect("it is there")["status"].clone()
+    }
+
+    /// What changed something and begins so, since this was last asked.
+    pub fn told(&self, beginning: &str) -> Vec<String> {
+        let asked = std::mem::take(&mut self.state().asked);
+        let mut told = asked;
+        told.retain(|one| one.starts_with(beginning));
+        told
+    }
+}
+
+async fn serve(listener: TcpListener, state: Arc<Mutex<State>>) {
+    while let Ok((stream, _)) = listener.accept().await {
+        let state = Arc::clone(&state);
+        tokio::spawn(async move {
+            // Whoever hangs up has what it wanted.
+            let _ = converse(stream, &state).await;
+        });
+    }
+}
+
+async fn converse(stream: TcpStream, state: &Mutex<State>) -> std::io::Result<()> {
+    let mut stream = BufReader::new(stream);
+    loop {
+        let mut line = String::new();
+        if stream.read_line(&mut line).await? == 0 {
+            return Ok(());
+        }
+        let mut words = line.split_whitespace().map(str::to_owned);
+        let (Some(method), Some(path)) = (words.next(), words.next()) else {
+            return Ok(());
+        };
+        let (mut length, mut token) = (0, "-".to_owned());
+        loop {
+            let mut header = String::new();
+            stream.read_line(&mut header).await?;
+            let Some((name, value)) = header.trim().split_once(": ") else {
+                break;
+            };
+            match name.to_ascii_lowercase().as_str() {
+                "content-length" => length = value.parse().expect("a length"),
+                "authorization" => token = value.trim_start_matches("Bearer ").to_owned(),
+                _ => {}
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await?;
+        let body = serde_json::from_slice(&body).unwrap_or_default();
+        let (status, answer) = {
+            let mut state = state.lock().expect("no test panics with it");
+            state.answer(
+                &method,
+                &path.replace("%3D", "=").replace("%2F", "/"),
+                &token,
+                &body,
+            )
+        };
+        let answer = answer.to_string();
+        let head = format!(
+            "HTTP/1.1 {status} Said\r\ncontent-type: application/{}json\r\ncontent-length: {}\r\n\r\n",
+            if status < 400 { "" } else { "problem+" },
+            answer.len()
+        );
+        stream
+            .get_mut()
+            .write_all((head + &answer).as_bytes())
+            .await?;
+    }
+}
+
+impl State {
+    fn answer(&mut self, method: &str, path: &str, token: &str, body: &Value) -> (u16, Value) {
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let tenant = token.split('/').next().unwrap_or_default().to_owned();
+        if method != "GET" && !path.ends_with("/tokens") && !path.contains("/events") {
+            self.asked.push(format!("{tenant} {method} {path}"));
+        }
+        let Some(path) = path.strip_prefix("/muster/api/v1/") else {
+            return self.kubernetes(method, path, body);
+        };
+        if path == "tokens" {
+            return self.token(body);
+        }
+        if self.revoked.contains(token) {
+            return problem(401, "");
+        }
+        let segments: Vec<&str> = path.split('/').collect();
+        self.muster(method, &segments, query, &tenant, body)
+    }
+
+    fn token(&mut self, body: &Value) -> (u16, Value) {
+        let tenant = body["tenant"].as_str().expect("a tenant");
+        if !self.tenants.contains(tenant) {
+            return problem(422, "tenant");
+        }
+        self.tokens += 1;
+        let secret = format!("{tenant}/{}", self.tokens);
+        (
+            201,
+            json!({
+                "id": "01890000-0000-7000-8000-0000000000ff", "name": "operator", "user": "kubernetes", "tenant": tenant,
+                "access": "member", "expires_at": null, "secret": secret,
+            }),
+        )
+    }
+
+    fn kubernetes(&mut self, method: &str, path: &str, body: &Value) -> (u16, Value) {
+        if path.starts_with("/api/v1/namespaces/") {
+            let labels = json!({ "muster.dev/tenant": self.tenant });
+            let metadata = json!({ "name": "vision", "labels": labels });
+            let kind = "PartialObjectMetadata";
+            return (
+                200,
+                json!({ "apiVersion": "meta.k8s.io/v1", "kind": kind, "metadata": metadata }),
+            );
+        }
+        if method == "POST" {
+            return (201, body.clone());
+        }
+        let Some(object) = &mut self.object else {
+            let status = json!({
+                "kind": "Status", "apiVersion": "v1", "status": "Failure", "message": "not found", "reason": "NotFound", "code": 404,
+            });
+            return (404, status);
+        };
+        if path.ends_with("/status") {
+            object["status"] = body["status"].clone();
+            self.applied.push(body.clone());
+        } else {
+            object["metadata"]["finalizers"] = body["metadata"]["finalizers"].clone();
+        }
+        (200, object.clone())
+    }
+
+    fn muster(
+        &mut self,
+        method: &str,
+        segments: &[&str],
+        query: &str,
+        tenant: &str,
+        body: &Value,
+    ) -> (u16, Value) {
+        let all = match segments[0] {
+            "jobs" => &mut self.jobs,
+            _ => &mut self.studies,
+        };
+        match (method, segments) {
+            ("GET", [_]) => {
+                let labels = query
+                    .split('&')
+                    .filter_map(|part| part.strip_prefix("label="));
+                let labels: Vec<_> = labels.filter_map(|label| label.split_once('=')).collect();
+                let mut items = all.clone();
+                items.retain(|item| {
+                    let has = |(name, value): &(&str, &str)| item["labels"][name] == *value;
+                    item["tenant"] == tenant && labels.iter().all(has)
+                });
+                (200, json!({ "items": items, "next": null }))
+            }
+            ("POST", ["jobs"]) => {
+                all.push(job("01890000-0000-7000-8000-000000000009", tenant, body));
+                (201, all[all.len() - 1].clone())
+            }
+            ("POST", ["studies"]) => {
+                all.push(study("01890000-0000-7000-8000-000000000009", tenant, body));
+                (201, all[all.len() - 1].clone())
+            }
+            (_, [kind, id, verb @ ..]) => {
+                let Some(one) = all
+                    .iter_mut()
+                    .find(|one| one["id"] == *id && one["tenant"] == tenant)
+                else {
+                    return problem(404, "");
+                };
+                if *kind == "jobs"
+                    && let [verb] = verb
+                {
+                    let intent = if *verb == "resume" { "run" } else { verb };
+                    one["intent"] = intent.into();
+                }
+                (200, one.clone())
+            }
+            _ => problem(405, ""),
+        }
+    }
+}
+
+fn problem(status: u16, field: &str) -> (u16, Value) {
+    let error = json!({ "field": field, "value": "?", "expected": "another" });
+    let errors: Vec<Value> = [error].into_iter().filter(|_| !field.is_empty()).collect();
+    (
+        status,
+        json!({ "type": "urn:x", "title": "t", "status": status, "detail": "d", "errors": errors }),
+    )
+}
+
+/// A running job as the REST interface shows it.
+pub fn job(id: &str, tenant: &str, document: &Value) -> Value {
+    json!({
+        "id": id, "tenant": tenant, "name": document["name"], "labels": document["labels"], "priority": 0,
+        "phase": "running", "state": { "phase": "running" }, "intent": "run", "revision": 1, "failures": 0, "waiting": null,
+        "workers": { "running": 1, "min": 1, "max": 1 }, "ps_shards": { "running": 0, "min": 0, "max": 0 },
+        "progress": null, "model_path": null, "failure": null, "resume_step": null, "submitted_by": "kubernetes",
+        "submitted_at": "2026-01-01T00:00:00Z", "started_at": null, "finished_at": null, "spec": document,
+    })
+}
+
+/// A running study.
+pub fn study(id: &str, tenant: &str, document: &Value) -> Value {
+    let counts = [
+        "created",
+        "running",
+        "waiting",
+        "stopping",
+        "completed",
+        "stopped",
+        "failed",
+        "best",
+    ];
+    let mut trials: Value = counts
+        .into_iter()
+        .map(|count| (count.to_owned(), 0.into()))
+        .collect::<serde_json::Map<_, _>>()
+        .into();
+    trials["limit"] = 2.into();
+    json!({
+        "id": id, "tenant": tenant, "name": document["name"], "labels": document["labels"], "phase": "running", "trials": trials,
+        "best": [], "events": 0, "created_by": "kubernetes", "created_at": "2026-01-01T00:00:00Z", "finished_at": null,
+        "document": document,
+    })
+}
