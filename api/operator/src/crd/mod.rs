@@ -54,15 +54,10 @@ struct Kind {
     status: Value,
     /// Rules in CEL over the whole object.
     rules: Value,
-    scale: Option<Value>,
 }
 
 impl Kind {
     fn definition(self) -> Value {
-        let mut subresources = json!({ "status": {} });
-        if let Some(scale) = self.scale {
-            subresources["scale"] = scale;
-        }
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -85,7 +80,7 @@ impl Kind {
                     "name": VERSION,
                     "served": true,
                     "storage": true,
-                    "subresources": subresources,
+                    "subresources": { "status": {} },
                     "additionalPrinterColumns": self.columns,
                     "schema": { "openAPIV3Schema": {
                         "type": "object",

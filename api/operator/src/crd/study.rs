@@ -29,7 +29,6 @@ pub(super) fn definition(openapi: &Value) -> Value {
         spec: spec(openapi),
         status: status(),
         rules: whole_rules(),
-        scale: None,
     }
     .definition()
 }
@@ -61,7 +60,7 @@ fn status() -> Value {
         "type": "object",
         "description": "What became of it; written by the operator alone.",
         "properties": {
-            "phase": text("Where the study stands: Pending, Held where spec.suspend keeps it from being created, then as Muster has it, and \
+            "phase": text("Where the study stands: Held where spec.suspend keeps it from being created, then as Muster has it, and \
                            Misconfigured where Muster refused it."),
             "studyId": text("Its id in Muster."),
             "queue": text("The tenant whose study it is."),

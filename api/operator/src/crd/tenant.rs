@@ -58,7 +58,6 @@ pub(super) fn definition() -> Value {
             },
         }),
         rules: short_name(63),
-        scale: None,
     }
     .definition()
 }

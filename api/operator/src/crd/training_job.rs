@@ -21,7 +21,6 @@ pub(super) fn definition(openapi: &Value) -> Value {
         status: status(),
         rules: whole_rules(&spec),
         spec,
-        scale: None,
     }
     .definition()
 }
@@ -120,9 +119,9 @@ fn status() -> Value {
         "type": "object",
         "description": "What became of it; written by the operator alone.",
         "properties": {
-            "phase": text("Where the job stands: Pending before it is submitted, Held where spec.suspend keeps it from that, then as Muster \
-                           has it: Queued, Starting, Running, Suspended, Stopping, Paused, Succeeded, Failed, Cancelled; and Misconfigured \
-                           where Muster refused it."),
+            "phase": text("Where the job stands: Held where spec.suspend keeps it from being submitted, then as Muster has it: Queued, \
+                           Starting, Running, Suspended, Stopping, Paused, Succeeded, Failed, Cancelled; and Misconfigured where Muster \
+                           refused it."),
             "jobId": text("Its id in Muster."),
             "queue": text("The tenant whose job it is, and whose quota it counts against."),
             "position": whole("Its place among the waiting jobs, from 1."),
