@@ -15,6 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
+use time::OffsetDateTime;
 
 /// Somebody may have changed it in Muster.
 const LOOK: Duration = Duration::from_secs(120);
@@ -57,7 +58,8 @@ pub async fn reconcile(object: Arc<Tenant>, context: Arc<Context>) -> Result<Act
         },
     };
     let before = context.before(&*object);
-    let status = status(&before, object.metadata.generation, id, refused.as_ref());
+    let generation = object.metadata.generation;
+    let status = status(&before, generation, id, refused.as_ref(), clock::now());
     if status != before {
         context.write_status(&*object, &status).await?;
     }
@@ -96,13 +98,16 @@ fn wanted(spec: &Value) -> Wanted {
     }
 }
 
-fn status(
+/// What is shown of a tenant.
+#[must_use]
+pub fn status(
     before: &TenantStatus,
     generation: Option<i64>,
     id: Option<TenantId>,
     refused: Option<&Refused>,
+    now: OffsetDateTime,
 ) -> TenantStatus {
-    let mut conditions = Conditions::after(&before.conditions, generation, clock::now());
+    let mut conditions = Conditions::after(&before.conditions, generation, now);
     match refused {
         None => conditions.set("Ready", true, "Ready", ""),
         Some(refused) => conditions.set("Ready", false, refused.reason, &refused.message),

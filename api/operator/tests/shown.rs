@@ -1,12 +1,14 @@
 //! What is shown of a job, and what is sent for an object: no server, no cluster.
 
 use muster_client::ClientError;
-use muster_model::view::{JobView, Problem};
+use muster_model::view::{JobView, Problem, StudyView};
 use muster_operator::job::document::{document, idempotency_key, refusal};
 use muster_operator::job::status::JobStatus;
 use muster_operator::look::Look;
 use muster_operator::refused::Refused;
 use muster_operator::resource::TrainingJob;
+use muster_operator::study::status::{Pause, StudyStatus};
+use muster_operator::tenant::{self, TenantStatus};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 
@@ -131,44 +133,82 @@ fn a_failed_job_says_why_and_a_paused_one_that_it_is_held() {
     assert!(status.suspended && !status.is_finished());
 }
 
-/// Kubernetes drops fields of a status that the definition does not know.
+/// Kubernetes drops fields of a status that the definition does not know, and refuses those of another type.
 #[test]
-fn the_definition_knows_every_field_of_a_status() {
+fn the_definitions_know_every_field_of_every_status() {
     let before = JobStatus::default();
-    let changed = Refused {
-        reason: "SpecChanged",
-        message: "it did".to_owned(),
-    };
+    let changed = Refused::spec_changed("it goes on");
     let everything = json!({
         "phase": "failed", "state": { "phase": "failed", "reason": "code 3" }, "failure": "code 3", "progress": progress(1.0),
         "model_path": "a/b", "started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T00:00:00Z",
     });
     let of = look(&before).of(&job(&everything), true, Some(&changed));
-    let definitions = muster_operator::crd::all();
-    let known = &definitions[2]["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
-        ["properties"];
-    for status in [
-        of,
-        look(&before).held("a"),
-        look(&before).refused(Some("a"), &changed),
-        look(&before).removed(),
-    ] {
-        for (name, value) in serde_json::to_value(&status)
-            .expect("JSON")
-            .as_object()
-            .expect("fields")
-        {
-            assert!(known[name].is_object(), "{name}");
-            let kind = known[name]["type"].as_str().expect("a type");
-            let right = match kind {
-                "string" => value.is_string(),
-                "integer" => value.is_u64() || value.is_i64(),
-                "boolean" => value.is_boolean(),
-                _ => value.is_array(),
-            };
-            assert!(right, "{name} is {value}, not of type {kind}");
-        }
+    is_known("TrainingJob", &of);
+    is_known("TrainingJob", &look(&before).held("a"));
+    is_known("TrainingJob", &look(&before).refused(Some("a"), &changed));
+    is_known("TrainingJob", &look(&of).removed());
+
+    let before = StudyStatus::default();
+    let of = look(&before).of(&study(), Pause::Ordered, Some(&changed));
+    assert_eq!(of.best.as_deref(), Some("#0 0.5000"));
+    is_known("Study", &of);
+    is_known("Study", &look(&before).without("Held", "a", &changed));
+    is_known("Study", &look(&of).removed());
+
+    for refused in [None, Some(&changed)] {
+        let id = "01890000-0000-7000-8000-000000000001".parse().ok();
+        let before = TenantStatus::default();
+        let status = tenant::status(&before, Some(1), id, refused, OffsetDateTime::UNIX_EPOCH);
+        assert!(status.tenant_id.is_some());
+        is_known("Tenant", &status);
     }
+}
+
+fn is_known(kind: &str, status: &impl serde::Serialize) {
+    let definitions = muster_operator::crd::all();
+    let definition = definitions
+        .iter()
+        .find(|one| one["spec"]["names"]["kind"] == kind)
+        .expect("a definition");
+    let known = &definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"]["properties"]["status"]
+        ["properties"];
+    let status = serde_json::to_value(status).expect("JSON");
+    for (name, value) in status.as_object().expect("fields") {
+        assert!(known[name].is_object(), "{kind}.{name}");
+        let right = match known[name]["type"].as_str().expect("a type") {
+            "string" => value.is_string(),
+            "integer" => value.is_u64() || value.is_i64(),
+            "boolean" => value.is_boolean(),
+            _ => value.is_array(),
+        };
+        assert!(right, "{kind}.{name} is {value}");
+    }
+}
+
+fn study() -> StudyView {
+    let trial = json!({
+        "number": 0, "state": "completed", "parameters": {}, "seed": 1, "budget": 1, "rung": 0, "from": null, "job_id": null,
+        "job_phase": null, "outcome": { "step": 1, "values": [0.5], "at": "2026-01-01T00:00:00Z" }, "rungs": [], "curve": [],
+        "best": true, "failure": null, "created_at": "2026-01-01T00:00:00Z", "ended_at": null,
+    });
+    let view = json!({
+        "id": "01890000-0000-7000-8000-000000000002", "tenant": "vision", "name": "widths", "labels": {}, "phase": "finished",
+        "trials": {
+            "limit": 2, "created": 2, "running": 0, "waiting": 0, "stopping": 0, "completed": 2, "stopped": 0, "failed": 0, "best": 1,
+        },
+        "best": [trial], "events": 3, "created_by": "kubernetes", "created_at": "2026-01-01T00:00:00Z",
+        "finished_at": "2026-01-01T00:00:00Z",
+        "document": {
+            "version": "muster/v1", "kind": "study", "name": "widths",
+            "search": {
+                "objectives": [{ "metric": "loss", "goal": "minimize" }],
+                "parameters": [{ "name": "width", "type": "int", "low": 1, "high": 8 }],
+                "searcher": { "kind": "random" },
+                "trials": 2,
+            },
+        },
+    });
+    serde_json::from_value(view).expect("a study")
 }
 
 fn object(spec: &Value) -> TrainingJob {

@@ -1,5 +1,4 @@
 use super::*;
-use std::collections::BTreeSet;
 
 /// Keywords that Kubernetes takes in a structural schema.
 const KNOWN: [&str; 24] = [
@@ -207,45 +206,165 @@ fn a_choice_becomes_one_object_with_rules() {
     );
 }
 
-/// Whatever the documents of the examples say, the definition has a place for it: Kubernetes would drop what it does not know.
+/// Whatever the documents of the examples say, the definition has a place for it, since Kubernetes would drop what it does not know, and
+/// takes it.
 #[test]
 fn every_example_fits() {
-    fn unknown(value: &Value, schema: &Value, at: &str, into: &mut BTreeSet<String>) {
-        if schema["x-kubernetes-preserve-unknown-fields"] == true {
-            return;
-        }
-        for (name, inner) in value.as_object().into_iter().flatten() {
-            let at = format!("{at}.{name}");
-            let of_map = &schema["additionalProperties"];
-            match schema["properties"].get(name) {
-                Some(field) => unknown(inner, field, &at, into),
-                None if of_map.is_object() => unknown(inner, of_map, &at, into),
-                None => {
-                    into.insert(at);
-                }
-            }
-        }
-        for inner in value.as_array().into_iter().flatten() {
-            unknown(inner, &schema["items"], &format!("{at}[]"), into);
-        }
-    }
-    let job = schemas().remove(2).1["properties"]["spec"].clone();
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
-    let mut seen = 0;
-    for entry in std::fs::read_dir(folder).expect("examples") {
-        let path = entry.expect("an example").path();
-        let Some("yaml" | "json") = path.extension().and_then(|end| end.to_str()) else {
-            continue;
-        };
-        let text = std::fs::read_to_string(&path).expect("an example");
-        let mut document: Value = serde_norway::from_str(&text).expect("YAML");
-        let fields = document.as_object_mut().expect("a document");
-        fields.remove("version");
-        fields.remove("name");
-        let mut found = BTreeSet::new();
-        unknown(&document, &job, "spec", &mut found);
-        assert!(found.is_empty(), "{}: {found:?}", path.display());
-        seen += 1;
+    for (kind, folder, fewest) in [
+        ("TrainingJob", folder.to_owned(), 8),
+        ("Study", format!("{folder}/studies"), 3),
+    ] {
+        let mut seen = 0;
+        for entry in std::fs::read_dir(folder).expect("examples") {
+            let path = entry.expect("an example").path();
+            let Some("yaml" | "json") = path.extension().and_then(|end| end.to_str()) else {
+                continue;
+            };
+            let text = std::fs::read_to_string(&path).expect("an example");
+            let mut document: Value = serde_norway::from_str(&text).expect("YAML");
+            let fields = document.as_object_mut().expect("a document");
+            for elsewhere in ["version", "kind", "name"] {
+                fields.remove(elsewhere);
+            }
+            let found = faults(kind, &document);
+            assert!(found.is_empty(), "{}: {found:?}", path.display());
+            seen += 1;
+        }
+        assert!(seen >= fewest, "{seen} examples of {kind}");
     }
-    assert!(seen >= 8, "{seen} examples");
+}
+
+/// That the examples fit says nothing unless something does not.
+#[test]
+fn what_does_not_fit_is_found() {
+    let right = json!({
+        "engine": {
+            "model": { "kind": "mlp", "hidden": [8] },
+            "dataset": { "name": "fashion-mnist" },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.1 },
+            "batch": 128,
+        },
+        "stop": { "epochs": 1 },
+    });
+    assert_eq!(faults("TrainingJob", &right), Vec::<String>::new());
+    for (place, value, fault) in [
+        ("/engine/batch", json!(0), "spec.engine.batch: minimum"),
+        ("/engine/batch", json!("many"), "spec.engine.batch: type"),
+        (
+            "/engine/model/kind",
+            json!("tree"),
+            "spec.engine.model.kind: enum",
+        ),
+        (
+            "/engine/model",
+            json!({ "kind": "mlp" }),
+            "spec.engine.model: oneOf",
+        ),
+        (
+            "/engine/model",
+            json!({ "kind": "mlp", "hidden": [8], "depth": 18 }),
+            "spec.engine.model: oneOf",
+        ),
+        (
+            "/engine/optimizer",
+            json!({ "kind": "sgd" }),
+            "spec.engine.optimizer: required",
+        ),
+        ("/stop", json!({ "epoch": 1 }), "spec.stop.epoch: unknown"),
+        ("", json!({}), "spec: oneOf"),
+    ] {
+        let mut wrong = right.clone();
+        *wrong.pointer_mut(place).expect("a field") = value;
+        let found = faults("TrainingJob", &wrong);
+        assert!(found.iter().any(|one| one == fault), "{place}: {found:?}");
+    }
+}
+
+/// What the kind's definition has against this spec: places, and the keywords that they do not pass.
+fn faults(kind: &str, spec: &Value) -> Vec<String> {
+    let all = schemas();
+    let (_, schema) = all
+        .iter()
+        .find(|(of, _)| of == kind)
+        .expect("a kind that there is");
+    let mut found = Vec::new();
+    check(spec, &schema["properties"]["spec"], "spec", &mut found);
+    found
+}
+
+fn check(value: &Value, schema: &Value, at: &str, found: &mut Vec<String>) {
+    // A field that is null is one that is left out.
+    if value.is_null() {
+        return;
+    }
+    for (keyword, said) in schema.as_object().into_iter().flatten() {
+        if !passes(value, keyword, said, schema) {
+            found.push(format!("{at}: {keyword}"));
+        }
+    }
+    let keeps = schema["x-kubernetes-preserve-unknown-fields"] == true;
+    for (name, inner) in value.as_object().into_iter().flatten() {
+        let at = format!("{at}.{name}");
+        let of_map = &schema["additionalProperties"];
+        match schema["properties"].get(name) {
+            Some(field) => check(inner, field, &at, found),
+            None if of_map.is_object() => check(inner, of_map, &at, found),
+            None if keeps => {}
+            None => found.push(format!("{at}: unknown")),
+        }
+    }
+    for inner in value.as_array().into_iter().flatten() {
+        check(inner, &schema["items"], &format!("{at}[]"), found);
+    }
+}
+
+/// Whether the value passes one keyword of a schema or of a rule; the structure within is somebody else's business.
+fn passes(value: &Value, keyword: &str, said: &Value, beside: &Value) -> bool {
+    let list = || said.as_array().into_iter().flatten();
+    let all = |rule: &Value| {
+        let mut rule = rule.as_object().into_iter().flatten();
+        rule.all(|(keyword, said)| match keyword.as_str() {
+            "properties" => said.as_object().into_iter().flatten().all(|(name, field)| {
+                let inner = value.get(name);
+                inner.is_none_or(|inner| passes(inner, "enum", &field["enum"], field))
+            }),
+            _ => passes(value, keyword, said, beside),
+        })
+    };
+    let bound = |exclusive: &str, right: fn(f64, f64) -> bool| {
+        let (Some(value), Some(said)) = (value.as_f64(), said.as_f64()) else {
+            return true;
+        };
+        right(value, said) && (beside[exclusive] != true || value != said)
+    };
+    let length = value
+        .as_array()
+        .map(Vec::len)
+        .or_else(|| value.as_str().map(|text| text.chars().count()))
+        .or_else(|| value.as_object().map(serde_json::Map::len));
+    let length = || length.unwrap_or_default() as u64;
+    match keyword {
+        "type" => match said.as_str().expect("a type") {
+            "object" => value.is_object(),
+            "array" => value.is_array(),
+            "string" => value.is_string(),
+            "boolean" => value.is_boolean(),
+            "integer" => value.is_i64() || value.is_u64(),
+            _ => value.is_number(),
+        },
+        "enum" => list().any(|one| one == value),
+        "required" => list().all(|name| {
+            let name = name.as_str().expect("a name");
+            value.get(name).is_some_and(|inner| !inner.is_null())
+        }),
+        "minimum" => bound("exclusiveMinimum", |value, least| value >= least),
+        "maximum" => bound("exclusiveMaximum", |value, most| value <= most),
+        "minItems" | "minLength" => length() >= said.as_u64().expect("a number"),
+        "maxItems" | "maxLength" | "maxProperties" => length() <= said.as_u64().expect("a number"),
+        "not" => !all(said),
+        "anyOf" => list().any(all),
+        "oneOf" => list().filter(|rule| all(rule)).count() == 1,
+        _ => true,
+    }
 }
