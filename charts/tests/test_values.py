@@ -25,6 +25,8 @@ BAD = [
     ({"api": {"serviceAccount": {"nme": "x"}}}, ["/api/serviceAccount", "'nme'"]),
     ({"operator": {"enabled": True, "token": {"secret": ""}}}, ["/operator/token/secret"]),
     ({"operator": {"defaultTenant": "Research"}}, ["/operator/defaultTenant"]),
+    ({"operator": {"namespaces": "vision"}}, ["/operator/namespaces", "want array"]),
+    ({"operator": {"namespaces": ["Vision"]}}, ["/operator/namespaces/0"]),
     ({"scheduler": {"policy": "best"}}, ["/scheduler/policy", "'tiresias'"]),
     ({"scheduler": {"leaseMs": 100}}, ["/scheduler/leaseMs", "want 500"]),
     ({"scheduler": {"heartbeatMs": 6000}}, ["scheduler.heartbeatMs is 6000", "scheduler.leaseMs, which is 10000"]),

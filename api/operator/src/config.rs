@@ -1,6 +1,7 @@
 //! The operator's settings: flags, or environment variables `MUSTER_OPERATOR_*`; read once, in `main`. How Kubernetes is reached is said
 //! where it always is: by the pod's service account, or by `KUBECONFIG`.
 
+use crate::operator::Scope;
 use crate::tenants::AdminToken;
 use clap::{Args, Parser, Subcommand};
 use std::net::SocketAddr;
@@ -52,15 +53,30 @@ pub struct Run {
     /// The tenant of namespaces without the label muster.dev/tenant [default: the one of the namespace's name]
     #[arg(long, env = "MUSTER_OPERATOR_DEFAULT_TENANT", value_parser = tenant)]
     pub default_tenant: Option<String>,
-    /// By what this operator's jobs are known among those of other clusters that use the same Muster
+    /// By what this operator's jobs are known among those of other operators that use the same Muster
     #[arg(long, env = "MUSTER_OPERATOR_NAME", default_value = "kubernetes", value_parser = tenant)]
     pub name: String,
+    /// Follow the jobs and studies of this namespace; may be given again, or several with commas between them [default: of all]
+    #[arg(long = "namespace", env = "MUSTER_OPERATOR_NAMESPACES", value_delimiter = ',', value_parser = tenant)]
+    pub namespaces: Vec<String>,
+    /// Whether to follow Tenants, which are the cluster's: of several operators only one should
+    #[arg(long, env = "MUSTER_OPERATOR_TENANTS", default_value_t = true, action = clap::ArgAction::Set)]
+    pub tenants: bool,
     /// Where probes may connect
     #[arg(long, env = "MUSTER_OPERATOR_LISTEN", default_value = "127.0.0.1:7072")]
     pub listen: SocketAddr,
 }
 
 impl Run {
+    /// Which objects it follows.
+    #[must_use]
+    pub fn scope(&self) -> Scope {
+        Scope {
+            namespaces: self.namespaces.clone(),
+            tenants: self.tenants,
+        }
+    }
+
     /// The token, or where it lies.
     #[must_use]
     pub fn admin_token(&self) -> AdminToken {

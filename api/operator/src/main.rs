@@ -43,8 +43,9 @@ async fn follow(run: Run) -> anyhow::Result<()> {
         name = run.name,
         "muster-operator is up"
     );
+    let scope = run.scope();
     tokio::select! {
-        () = operator::run(context) => {}
+        () = operator::run(context, &scope) => {}
         () = answer(probes) => {}
         () = stop_signal()? => {}
     }

@@ -4,12 +4,16 @@ use crate::backoff::Backoff;
 use crate::clock;
 use crate::error::Error;
 use crate::job;
+use crate::job::status::JobStatus;
 use crate::recent::Recent;
-use crate::resource::{FINALIZER, MANAGER, Object, Status, Study, Tenant, TrainingJob};
+use crate::resource::{FINALIZER, MANAGER, Object, Status, Tenant};
+use crate::study::status::StudyStatus;
 use crate::tenants::Tenants;
 use crate::{study, tenant};
-use futures::StreamExt as _;
+use futures::future::BoxFuture;
+use futures::{FutureExt as _, StreamExt as _};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
+use kube::core::NamespaceResourceScope;
 use kube::runtime::Controller;
 use kube::runtime::controller::{Action, Config as ControllerConfig};
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
@@ -42,25 +46,55 @@ struct Written {
     status: Value,
 }
 
+/// Which objects are followed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Scope {
+    /// Whose jobs and studies; none named is all.
+    pub namespaces: Vec<String>,
+    pub tenants: bool,
+}
+
 /// Runs until the process ends.
-pub async fn run(context: Arc<Context>) {
-    let client = context.kubernetes.clone();
-    let jobs = Api::<TrainingJob>::all(client.clone());
-    let studies = Api::<Study>::all(client.clone());
-    let tenants = Api::<Tenant>::all(client);
-    let jobs = Controller::new(jobs, watcher::Config::default())
-        .with_config(settings())
-        .run(job::reconcile, again, Arc::clone(&context))
-        .for_each(|done| async { told("TrainingJob", done) });
-    let studies = Controller::new(studies, watcher::Config::default())
-        .with_config(settings())
-        .run(study::reconcile, again, Arc::clone(&context))
-        .for_each(|done| async { told("Study", done) });
-    let tenants = Controller::new(tenants, watcher::Config::default())
-        .with_config(settings())
-        .run(tenant::reconcile, again, Arc::clone(&context))
-        .for_each(|done| async { told("Tenant", done) });
-    futures::join!(jobs, studies, tenants);
+pub async fn run(context: Arc<Context>, scope: &Scope) {
+    let mut following: Vec<BoxFuture<'static, ()>> = Vec::new();
+    for jobs in scope.of::<JobStatus>(&context.kubernetes) {
+        let jobs = Controller::new(jobs, watcher::Config::default())
+            .with_config(settings())
+            .run(job::reconcile, again, Arc::clone(&context))
+            .for_each(|done| async { told("TrainingJob", done) });
+        following.push(jobs.boxed());
+    }
+    for studies in scope.of::<StudyStatus>(&context.kubernetes) {
+        let studies = Controller::new(studies, watcher::Config::default())
+            .with_config(settings())
+            .run(study::reconcile, again, Arc::clone(&context))
+            .for_each(|done| async { told("Study", done) });
+        following.push(studies.boxed());
+    }
+    if scope.tenants {
+        let tenants = Api::<Tenant>::all(context.kubernetes.clone());
+        let tenants = Controller::new(tenants, watcher::Config::default())
+            .with_config(settings())
+            .run(tenant::reconcile, again, Arc::clone(&context))
+            .for_each(|done| async { told("Tenant", done) });
+        following.push(tenants.boxed());
+    }
+    futures::future::join_all(following).await;
+}
+
+impl Scope {
+    fn of<S: Status<Scope = NamespaceResourceScope>>(
+        &self,
+        client: &kube::Client,
+    ) -> Vec<Api<Object<S>>> {
+        if self.namespaces.is_empty() {
+            return vec![Api::all(client.clone())];
+        }
+        let named = self.namespaces.iter();
+        named
+            .map(|namespace| Api::namespaced(client.clone(), namespace))
+            .collect()
+    }
 }
 
 fn settings() -> ControllerConfig {
