@@ -105,9 +105,10 @@ fn answer(
 ) -> Result<Answer, ForecastError> {
     let settings = settings(snapshot, widen);
     let changes = match &open.question {
-        Question::Plan { job } => vec![Change::AddJob {
+        Question::Plan { job, begins } => vec![Change::AddJob {
             tenant: name_of(snapshot, open.tenant),
             spec: job.clone(),
+            begins: *begins,
         }],
         Question::WhatIf { changes } => imagined(changes, &name_of(snapshot, open.tenant)),
     };
@@ -148,6 +149,7 @@ fn imagined(changes: &WhatIf, own: &str) -> Vec<Change> {
     let jobs = changes.jobs.iter().map(|job| Change::AddJob {
         tenant: job.tenant.clone().unwrap_or_else(|| own.to_owned()),
         spec: Box::new(job.job.clone()),
+        begins: 0,
     });
     nodes.chain(quotas).chain(jobs).collect()
 }

@@ -378,6 +378,7 @@ async fn a_plan_is_answered_from_the_live_cluster() {
     let asked = store
         .ask(Question::Plan {
             job: Box::new(imagined),
+            begins: 0,
         })
         .await;
     let policy = Policy::named(PolicyName::Muster);

@@ -16,7 +16,12 @@ pub const MOST_CHANGES: usize = 32;
 #[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Question {
     /// When would a job of the tenant that asks start and end?
-    Plan { job: Box<JobSpec> },
+    Plan {
+        job: Box<JobSpec>,
+        /// The step at which it begins, where that is another job's checkpoint.
+        #[serde(default)]
+        begins: u64,
+    },
     /// For administrators: the changes may be of any tenant, and so is the answer.
     WhatIf { changes: WhatIf },
 }
@@ -83,6 +88,11 @@ impl WhatIf {
             }
         }
         for (index, job) in self.jobs.iter().enumerate() {
+            if job.job.from.is_some() {
+                let expected = "left out: a job that is only imagined here begins fresh";
+                let field = format!("jobs[{index}].job.from");
+                wrong(field, "given".to_owned(), expected.to_owned());
+            }
             for error in job.job.validate().err().into_iter().flatten() {
                 let field = format!("jobs[{index}].job.{}", error.field);
                 wrong(field, error.value, error.expected);

@@ -13,7 +13,7 @@ pub mod go_on;
 mod intent;
 pub mod list;
 pub mod logs;
-mod origin;
+pub(crate) mod origin;
 pub mod pause;
 pub mod progress;
 pub mod resume;

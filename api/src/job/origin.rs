@@ -5,13 +5,13 @@ use muster_model::spec::{FieldError, JobSpec, Origin};
 use muster_store::PgConnection;
 use muster_store::{checkpoint, job};
 
-/// Names the step where the document leaves it out. The connection sees only what the caller's tenant owns.
+/// Names the step where the document leaves it out, and tells at which step of its own the job begins. The connection sees only what the caller's tenant owns.
 ///
 /// # Errors
 /// A refusal by field, when the job could not begin so.
-pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<(), Refusal> {
+pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<u64, Refusal> {
     let Some(from) = spec.from else {
-        return Ok(());
+        return Ok(0);
     };
     let Some(parent) = job::get(conn, from.job).await? else {
         let expected = "a job of yours that was not deleted";
@@ -37,13 +37,14 @@ pub async fn resolve(conn: &mut PgConnection, spec: &mut JobSpec) -> Result<(), 
         return Err(refused("from.step", value, &expected));
     };
     let step = found.written.step;
-    spec.check_origin(&parent.job.spec, step)
+    let begins = spec
+        .check_origin(&parent.job.spec, step)
         .map_err(|errors| Refusal::of_fields(Kind::InvalidJob, errors))?;
     spec.from = Some(Origin {
         step: Some(step),
         ..from
     });
-    Ok(())
+    Ok(begins)
 }
 
 fn refused(field: &str, value: String, expected: &str) -> Refusal {

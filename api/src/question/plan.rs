@@ -3,6 +3,7 @@
 use super::ask::ask;
 use crate::auth::Caller;
 use crate::body::Document;
+use crate::job::origin;
 use crate::problem::{Kind, Refusal};
 use crate::query::Params;
 use crate::state::App;
@@ -35,8 +36,13 @@ pub async fn plan(
     if let Err(errors) = document.value.validate() {
         return Err(Refusal::of_fields(Kind::InvalidJob, errors));
     }
-    let job = Box::new(document.value);
-    match ask(&app, &caller, Question::Plan { job }).await? {
+    let mut job = Box::new(document.value);
+    let mut begins = 0;
+    if job.from.is_some() {
+        let mut tx = app.begin(&caller).await?;
+        begins = origin::resolve(&mut tx, &mut job).await?;
+    }
+    match ask(&app, &caller, Question::Plan { job, begins }).await? {
         Answer::Plan { plan } => Ok(Json(plan)),
         Answer::WhatIf { .. } | Answer::Refused { .. } | Answer::Failed { .. } => Err(
             Refusal::new(Kind::Internal, "the scheduler answered another question"),

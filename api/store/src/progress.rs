@@ -237,9 +237,9 @@ pub(crate) async fn started(
     sqlx::query!(
         "update job
          set starts = starts + 1, start_s = start_s + greatest(extract(epoch from $3::timestamptz - placed_at), 0)::double precision,
-             resumed = resumed + case when $2::bigint > 0 then 1 else 0 end,
-             lost_steps = lost_steps
-                 + case when $2::bigint > 0 then greatest(coalesce((latest ->> 'step')::bigint, 0) - $2::bigint, 0) else 0 end::double precision
+             resumed = resumed + case when $2::bigint > 0 and revision > 1 then 1 else 0 end,
+             lost_steps = lost_steps + case when $2::bigint > 0 and revision > 1 then greatest(
+                 coalesce((select max(step) from progress_sample where job_id = $1), 0) - $2::bigint, 0) else 0 end::double precision
          where id = $1 and placed_at is not null",
         job.0,
         signed(from_step),

@@ -1,11 +1,12 @@
 //! Jobs that begin from other jobs' checkpoints: which may be named, by whom, and that these then stay.
 
-use crate::world::{BLUE, RED, World, document, json_request};
+use crate::world::{BLUE, RED, World, at, document, json_request};
 use axum::http::Method;
 use muster_model::assignment::TaskReport;
 use muster_model::checkpoint::Written;
 use muster_model::id::{JobId, TaskId};
-use muster_store::{assignment, origin, pool};
+use muster_model::spec::JobSpec;
+use muster_store::{assignment, origin, plan, pool};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 
@@ -46,6 +47,35 @@ async fn spared(world: &World) -> BTreeSet<u64> {
     let told = assignment::load(&mut tx, world.node, 1000).await;
     let tasks = told.expect("an assignment").tasks;
     tasks[0].peers.spared.clone()
+}
+
+/// The step that a round takes a job to be at which has not trained yet.
+async fn stands(world: &World, job: JobId) -> Option<u64> {
+    let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
+    let loaded = plan::load(&mut tx, at(5)).await.expect("loaded");
+    let mut jobs = loaded.jobs.into_iter();
+    jobs.find(|one| one.job.id == job)?.resume_step
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_job_of_other_epochs_stands_at_the_same_place_of_its_own() {
+    let world = World::new().await;
+    let (job, worker) = parent(&world).await;
+    let epoch = document("parent");
+    let spec: JobSpec = serde_json::from_value(epoch).expect("a document");
+    let steps = spec.steps_per_epoch();
+    wrote(&world, worker, 2, job, 2 * steps).await;
+    let mut halved = child(json!({ "job": job, "step": 2 * steps }));
+    let batch = halved["engine"]["batch"].as_u64().expect("a number");
+    halved["engine"]["batch"] = json!(2 * batch);
+    halved["stop"] = json!({ "epochs": 9 });
+    let made = world.post(RED, "/api/v1/jobs", &halved).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let made: Value = made.json();
+    let id: JobId = made["id"].as_str().expect("an id").parse().expect("a UUID");
+    let spec: JobSpec = serde_json::from_value(halved).expect("a document");
+    assert_ne!(spec.steps_per_epoch(), steps);
+    assert_eq!(stands(&world, id).await, Some(2 * spec.steps_per_epoch()));
 }
 
 async fn generation(world: &World) -> u64 {
@@ -96,6 +126,8 @@ async fn a_job_begins_from_the_newest_checkpoint_or_the_one_that_is_named_and_it
         .expect("an id")
         .parse()
         .expect("a UUID");
+    // It stands where the other stood, in steps of its own, which is what its end is foreseen from.
+    assert_eq!(stands(&world, id).await, Some(50));
     let (worker, _) = world.run(id, 0, 1).await;
     assert_eq!(spared(&world).await, BTreeSet::from([40, 50]));
     wrote(&world, worker, 0, id, 55).await;
@@ -107,6 +139,10 @@ async fn what_cannot_be_begun_from_is_refused_by_its_field() {
     let world = World::new().await;
     let (job, _) = parent(&world).await;
     let other = world.submit("without").await;
+    let nowhere = child(json!({ "job": other }));
+    let planned = world.post(RED, "/api/v1/plan", &nowhere).await;
+    assert_eq!(planned.status, 422, "nor planned: {}", planned.text());
+    assert_eq!(planned.problem().errors[0].field, "from.step");
     let mut wider = child(json!({ "job": job }));
     wider["engine"]["model"]["hidden"] = json!([16]);
     let mut over = child(json!({ "job": job }));

@@ -54,7 +54,7 @@ async fn a_member_is_told_what_would_come_of_a_job_and_nothing_is_submitted() {
         told["other_jobs"],
         json!({"displaced": 1, "later": 2, "earlier": 0})
     );
-    let Question::Plan { job } = scheduler.await.expect("answered") else {
+    let Question::Plan { job, .. } = scheduler.await.expect("answered") else {
         panic!("another question");
     };
     assert_eq!(job.name, "imagined");

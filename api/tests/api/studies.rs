@@ -203,6 +203,22 @@ async fn populations_of_jobs_change_only_what_a_copied_state_does_not_depend_on(
         refused.problem().errors[0].field,
         "search.parameters[0].field"
     );
+    // Inside an epoch of one batch there is no place of another's.
+    let batch =
+        json!({"name": "batch", "field": "engine.batch", "type": "int", "low": 16, "high": 64});
+    let mut in_steps = pbt.clone();
+    let parameters = in_steps["search"]["parameters"].as_array_mut();
+    parameters.expect("a list").push(batch);
+    let epochs = world
+        .post(RED, "/api/v1/studies?dry_run=true", &in_steps)
+        .await;
+    assert_eq!(epochs.status, 200, "{}", epochs.text());
+    in_steps["search"]["budget"] = json!({"max": 100, "unit": "steps"});
+    let refused = world.post(RED, "/api/v1/studies", &in_steps).await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+    let error = &refused.problem().errors[0];
+    assert!(error.value.contains("engine.batch"), "{error:?}");
+    assert!(error.expected.contains("epochs"), "{error:?}");
     let mut begins = pbt;
     begins["job"]["from"] = json!({"job": "00000000-0000-0000-0000-0000000000aa"});
     let refused = world.post(RED, "/api/v1/studies", &begins).await;

@@ -14,10 +14,7 @@ use uuid::Uuid;
 #[derive(Debug, Clone, PartialEq)]
 pub enum Change {
     /// Nodes like the largest one there is, with so many GPUs each.
-    AddNodes {
-        nodes: u32,
-        gpus: u32,
-    },
+    AddNodes { nodes: u32, gpus: u32 },
     /// `None` lifts the limit.
     Quota {
         tenant: String,
@@ -26,6 +23,8 @@ pub enum Change {
     AddJob {
         tenant: String,
         spec: Box<JobSpec>,
+        /// The step at which it begins, where that is another job's checkpoint.
+        begins: u64,
     },
 }
 
@@ -141,10 +140,15 @@ fn carry_out(snapshot: &mut Snapshot, change: &Change, number: u64) -> Result<()
                 found.gpu_quota = *gpu_quota;
             }
         }
-        Change::AddJob { tenant, spec } => {
+        Change::AddJob {
+            tenant,
+            spec,
+            begins,
+        } => {
             let id = tenant_id(snapshot, tenant)?;
             let job = JobId(Uuid::from_u64_pair(u64::MAX - number, 0));
-            let job = submitted(job, id, spec, snapshot.now_ms);
+            let mut job = submitted(job, id, spec, snapshot.now_ms);
+            job.progress.step = *begins;
             snapshot.jobs.push(job);
         }
     }

@@ -73,6 +73,7 @@ fn a_job_is_told_its_start_end_and_price_and_whom_it_displaces() {
     let add = |spec: &JobSpec| Change::AddJob {
         tenant: "team".to_owned(),
         spec: Box::new(spec.clone()),
+        begins: 0,
     };
     let urgent = what_if(&snapshot, &[add(&spec)], &policy(), &SETTINGS).expect("an answer");
     let added = urgent.jobs.last().expect("the added one");

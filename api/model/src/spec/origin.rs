@@ -21,11 +21,11 @@ pub struct Origin {
 }
 
 impl JobSpec {
-    /// Whether a job of this document can begin where a job of `parent` stood after `step` steps.
+    /// Whether a job of this document can begin where a job of `parent` stood after `step` steps, and the step of its own that this is.
     ///
     /// # Errors
     /// All that keeps it from doing so, by field.
-    pub fn check_origin(&self, parent: &Self, step: u64) -> Result<(), Vec<FieldError>> {
+    pub fn check_origin(&self, parent: &Self, step: u64) -> Result<u64, Vec<FieldError>> {
         let wrong = |field: &str, value: String, expected: String| FieldError {
             field: field.to_owned(),
             value,
@@ -33,7 +33,7 @@ impl JobSpec {
         };
         // Of a command, `validate` has said already that it begins from nobody.
         let Some(engine) = &self.engine else {
-            return Ok(());
+            return Ok(step);
         };
         let Some(other) = &parent.engine else {
             let expected = "a job of the built-in engine: the checkpoints of a program are its own";
@@ -62,7 +62,7 @@ impl JobSpec {
             errors.push(wrong("stop", format!("{ends} steps"), expected));
         }
         if errors.is_empty() {
-            Ok(())
+            Ok(begins)
         } else {
             Err(errors)
         }

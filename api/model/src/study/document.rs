@@ -128,6 +128,13 @@ impl StudySpec {
         );
         for (i, parameter) in self.search.parameters.iter().enumerate() {
             let field = parameter.field.as_deref().unwrap_or(&parameter.name);
+            // Inside an epoch of another length there is no place in the data that were the same.
+            errors.check(
+                &format!("search.parameters[{i}].field"),
+                &format!("{field:?}, with a budget in steps"),
+                field != "engine.batch" || self.search.budget.unit == BudgetUnit::Epochs,
+                "with pbt a batch that differs only where the budget's unit is epochs, so that generations end with an epoch",
+            );
             errors.check(
                 &format!("search.parameters[{i}].field"),
                 &format!("{field:?}"),

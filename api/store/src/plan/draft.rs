@@ -6,7 +6,7 @@ use crate::job::not_considered;
 use crate::task::Locked;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId, TenantId};
-use muster_model::job::{JobEvent, JobPhase, JobState};
+use muster_model::job::{AfterStop, JobEvent, JobPhase, JobState, RequeueCause};
 use muster_model::pace::Suspect;
 use muster_model::wait::Waiting;
 use time::OffsetDateTime;
@@ -134,7 +134,18 @@ impl Draft {
             } => {
                 let before = self.state.clone();
                 self.move_on(JobEvent::Stop { then: then.clone() }, now)?;
-                if matches!(before, JobState::Running) {
+                // How long a job takes to stop when it is told to, and not how long it takes somebody to see that it has failed or ended.
+                let is_told = matches!(
+                    then,
+                    AfterStop::Move { .. }
+                        | AfterStop::Pause
+                        | AfterStop::Requeue {
+                            cause: RequeueCause::Resize
+                                | RequeueCause::Preempted
+                                | RequeueCause::OverQuota
+                        }
+                );
+                if is_told && matches!(before, JobState::Running) {
                     self.stopped_at = Some(now);
                 }
                 if before != self.state {

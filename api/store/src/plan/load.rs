@@ -11,7 +11,7 @@ use muster_model::job::{Job, JobState};
 use muster_model::node::{Capacity, Node};
 use muster_model::pace::{Pace, Suspect};
 use muster_model::progress::Sample;
-use muster_model::spec::JobSpec;
+use muster_model::spec::{JobSpec, same_place};
 use muster_model::task::{Task, TaskState};
 use muster_model::tenant::Tenant;
 use muster_model::wait::Waiting;
@@ -73,11 +73,13 @@ async fn jobs(
                   j.not_before, j.submitted_at, j.started_at, j.finished_at, j.placed_at, j.turned_at, j.running_since, j.trained_s,
                   j.stops, j.stop_s, j.starts, j.start_s, j.resumed, j.lost_steps,
                   j.finished as "finished: Json<Finished>", j.failed as "failed: Json<FailedReport>",
-                  j.latest as "latest: Json<Sample>", coalesce(newest.step, j.origin_step) as "resume_step?",
+                  j.latest as "latest: Json<Sample>", newest.step as "resume_step?",
+                  parent.spec as "parent?: Json<JobSpec>", j.origin_step,
                   t.study_id as "study_id?", t.expected_gain as "expected_gain?",
                   j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>"
            from job j
            left join study_trial t on t.job_id = j.id
+           left join job parent on parent.id = j.origin_job and j.latest is null
            cross join lateral (select max(step) as step from checkpoint where job_id = j.id and retained) newest
            where j.phase not in ('succeeded', 'failed', 'cancelled')
            order by j.id"#
@@ -88,6 +90,15 @@ async fn jobs(
         let running_s = row
             .running_since
             .map_or(0.0, |since| (now - since).as_seconds_f64().max(0.0));
+        let resume_step = row.resume_step.map(unsigned);
+        // Until it has trained, it stands where the job stood that it begins from, in steps of its own.
+        let begins = row.parent.zip(row.origin_step).and_then(|(parent, step)| {
+            same_place(
+                unsigned(step),
+                parent.steps_per_epoch(),
+                row.spec.steps_per_epoch(),
+            )
+        });
         let job = Job {
             id: row.id.into(),
             tenant_id: row.tenant_id.into(),
@@ -111,7 +122,7 @@ async fn jobs(
             speeds: Vec::new(),
             latest: row.latest.map(|latest| latest.0),
             epoch_losses: Vec::new(),
-            resume_step: row.resume_step.map(unsigned),
+            resume_step: resume_step.or(begins),
             paces: BTreeMap::new(),
             verdicts: unsigned32(row.verdicts),
             suspects: row.suspects.0,

@@ -12,7 +12,7 @@ fn open(tenant: TenantId) -> Open {
     Open {
         id: id(),
         tenant,
-        question: Question::Plan { job },
+        question: Question::Plan { job, begins: 0 },
     }
 }
 

@@ -334,6 +334,52 @@ async fn losses_of_epochs_are_means_and_a_resumed_job_has_one_curve() -> anyhow:
         .collect();
     assert_eq!(steps, [10, 20, 35]);
     assert!(kinds(&world, job).await?.contains(&"resumed"));
+    let restarts = world.loaded(job, 16).await?.restarts;
+    // It stopped at 10 and was gone at 12; 20 of its 40 steps were done once more.
+    assert_eq!((restarts.stops, restarts.stop_s), (1, 2.0));
+    assert_eq!((restarts.resumed, restarts.lost_steps), (1, 20.0));
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_crash_loses_is_counted_once_and_says_nothing_of_how_long_a_stop_takes()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, chief, shard) = running(&world).await?;
+    let trained = [written(20, 1), progress_line(40, 2.0, 0.6, 4.0)];
+    world.tell(chief, 1, 0, &trained).await?;
+    for revision in 1..3 {
+        let fails = AfterStop::Requeue {
+            cause: RequeueCause::TaskFailed,
+        };
+        let tasks = world.loaded(job, 5).await?.tasks;
+        let ids: Vec<TaskId> = tasks.iter().map(|task| task.id).collect();
+        world.step(job, revision, stop(fails), 20).await?;
+        let ends: Vec<(TaskId, Observed)> = ids.iter().map(|id| (*id, gone(1))).collect();
+        world.observe(revision, &ends, 20).await?;
+        world.step(job, revision, Action::Release, 20).await?;
+        let (chief, _) = world
+            .start(job, revision, &[u32::try_from(revision)?], 21)
+            .await?;
+        let ready = TaskReport::Ready { from_step: 20 };
+        world.tell(chief, revision + 1, 0, &[ready]).await?;
+        let now = world.loaded(job, 22).await?;
+        world
+            .observe(
+                revision + 1,
+                &now.tasks
+                    .iter()
+                    .map(|task| (task.id, Observed::Running))
+                    .collect::<Vec<_>>(),
+                23,
+            )
+            .await?;
+        world.step(job, revision + 1, Action::Up, 24).await?;
+    }
+    let restarts = world.loaded(job, 30).await?.restarts;
+    assert_eq!((restarts.resumed, restarts.lost_steps), (2, 20.0));
+    assert_eq!(restarts.stops, 0);
+    let _ = shard;
     Ok(())
 }
 
