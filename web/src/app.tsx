@@ -1,6 +1,6 @@
 // The gate and the routes: without a token there is only the way in.
 import { lazy, Suspense } from "react";
-import { Route, Routes } from "react-router";
+import { Route, Routes, useLocation } from "react-router";
 import { me } from "./api/calls";
 import { useResource } from "./api/resource";
 import { useToken } from "./api/session";
@@ -9,6 +9,7 @@ import { JobsPage } from "./pages/jobs/page";
 import { LoginPage } from "./pages/login";
 import { NotFoundPage } from "./pages/not-found";
 import { NodesPage } from "./pages/nodes/page";
+import { Boundary } from "./ui/boundary";
 import { Shell } from "./ui/shell";
 import { Failure, Loading } from "./ui/states";
 import { MeContext } from "./ui/me";
@@ -26,6 +27,7 @@ export function App() {
 }
 
 function Signed({ token }: { token: string }) {
+  const { pathname } = useLocation();
   const who = useResource(token, (signal) => me(token, signal));
   if (who.error !== null) {
     return (
@@ -45,19 +47,21 @@ function Signed({ token }: { token: string }) {
     <MeContext.Provider value={who.data}>
       <FeedProvider>
         <Shell>
-          <Suspense fallback={<Loading rows={6} />}>
-            <Routes>
-              <Route index element={<JobsPage />} />
-              <Route path="jobs" element={<JobsPage />} />
-              <Route path="jobs/:id" element={<JobPage />} />
-              <Route path="studies" element={<StudiesPage />} />
-              <Route path="studies/new" element={<CreateStudyPage />} />
-              <Route path="studies/:id" element={<StudyPage />} />
-              <Route path="nodes" element={<NodesPage />} />
-              <Route path="submit" element={<SubmitPage />} />
-              <Route path="*" element={<NotFoundPage />} />
-            </Routes>
-          </Suspense>
+          <Boundary place={pathname}>
+            <Suspense fallback={<Loading rows={6} />}>
+              <Routes>
+                <Route index element={<JobsPage />} />
+                <Route path="jobs" element={<JobsPage />} />
+                <Route path="jobs/:id" element={<JobPage />} />
+                <Route path="studies" element={<StudiesPage />} />
+                <Route path="studies/new" element={<CreateStudyPage />} />
+                <Route path="studies/:id" element={<StudyPage />} />
+                <Route path="nodes" element={<NodesPage />} />
+                <Route path="submit" element={<SubmitPage />} />
+                <Route path="*" element={<NotFoundPage />} />
+              </Routes>
+            </Suspense>
+          </Boundary>
         </Shell>
       </FeedProvider>
     </MeContext.Provider>
