@@ -56,7 +56,7 @@ function NoStudies({ later }: { later: boolean }) {
   return (
     <Empty title="No studies yet">
       <p>
-        A study searches for the parameters with which a job does best. From a terminal: <code>muster study create examples/studies/asha.yaml</code>
+        A study searches for the parameters with which a job does best. <Link to="/studies/new">Create one here</Link>, or from a terminal: <code>muster study create examples/studies/asha.yaml</code>
       </p>
     </Empty>
   );

@@ -19,7 +19,7 @@ import { surfaceOf, textAt, type Surface } from "./surface";
 
 /** Of fewer no field says more than the points do. */
 const ENOUGH = 6;
-const HEIGHT = 320;
+const HEIGHT = 270;
 const MANY = 1000;
 
 interface Props {

@@ -101,7 +101,8 @@ interface RowProps extends Omit<Props, "trials" | "hover"> {
 function Row({ search, forks, trial, lit, onHover }: RowProps) {
   const given = parametersOf(trial);
   return (
-    <tr data-lit={lit} onPointerEnter={() => onHover(trial.number)} onPointerLeave={() => onHover(null)}>
+    // Its links bring a trial up in the charts too, for who has no pointer.
+    <tr data-lit={lit} onPointerEnter={() => onHover(trial.number)} onPointerLeave={() => onHover(null)} onFocus={() => onHover(trial.number)} onBlur={() => onHover(null)}>
       <th scope="row" className="num">
         {trial.job_id === null ? trial.number : <Link to={`/jobs/${trial.job_id}`}>{trial.number}</Link>}
         {trial.from === null ? null : (

@@ -6,8 +6,10 @@ import type { TrialView } from "../../api/types";
 
 /** All trials with their curves are asked for at most this share of the time, however long that takes. */
 const ASKING_SHARE = 0.1;
-/** Charts are drawn anew when there are so many times the trials of before: each time over, drawing stays a share of the loading. */
-const GROWTH = 1.5;
+/** Charts are drawn anew when there are so many times the trials of before: all drawings together then cost twice the last one. */
+const GROWTH = 2;
+/** How often the count is brought forward in between. */
+const COUNT_EVERY_MS = 400;
 
 export interface Trials extends Resource<TrialView[]> {
   /** What has come of the first answer, and grows until that is complete. */
@@ -26,12 +28,15 @@ export function useTrials(id: string | null): Trials {
   const all = useResource(id, async (signal) => {
     const begun = performance.now();
     notBefore.current = Infinity;
+    let drawn = 0;
+    let counted = -Infinity;
     const onPage = (soFar: readonly TrialView[]) => {
-      if (complete.current || signal.aborted) return;
-      setPart((before) => ({
-        trials: soFar.length >= before.trials.length * GROWTH ? [...soFar] : before.trials,
-        loaded: soFar.length,
-      }));
+      const grown = soFar.length >= drawn * GROWTH;
+      if (complete.current || signal.aborted || (!grown && performance.now() < counted + COUNT_EVERY_MS)) return;
+      counted = performance.now();
+      if (grown) drawn = soFar.length;
+      // One that was broken off may have come further than this one has yet.
+      setPart((before) => ({ trials: grown && soFar.length >= before.trials.length ? [...soFar] : before.trials, loaded: soFar.length }));
     };
     try {
       const found = await trials(id ?? "", signal, onPage);
