@@ -4,6 +4,7 @@ use super::{Session, UsageError, wait};
 use crate::output::line;
 use anyhow::Context as _;
 use clap::Args;
+use muster_model::spec::JobSpec;
 use serde_json::json;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -77,7 +78,7 @@ impl Submit {
         let job = session.job(named).await?;
         let mut document = match &self.file {
             Some(file) => read(file)?,
-            None => serde_json::to_value(&job.spec)?,
+            None => fork(&job.spec)?,
         };
         let fields = document
             .as_object_mut()
@@ -89,6 +90,16 @@ impl Submit {
         fields.insert("from".to_owned(), from);
         Ok(document)
     }
+}
+
+/// The document of a job as that of another. Labels of Muster's own say whose the first one is, such as by which object of Kubernetes it
+/// was made, and would make two of one.
+fn fork(spec: &JobSpec) -> anyhow::Result<serde_json::Value> {
+    let mut document = serde_json::to_value(spec)?;
+    if let Some(labels) = document["labels"].as_object_mut() {
+        labels.retain(|name, _| !name.starts_with("muster.dev/"));
+    }
+    Ok(document)
 }
 
 /// `JOB` or `JOB@STEP`.
@@ -195,6 +206,18 @@ mod tests {
         for wrong in ["stop.epochs", "engine.model.hidden[1]=3", "name.first=3"] {
             assert!(assign(&mut document, wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn a_fork_is_not_its_origins_objects() {
+        let document = json!({
+            "version": "muster/v1", "name": "a", "command": { "argv": ["true"] },
+            "labels": { "team": "vision", "muster.dev/uid": "u-1", "muster.dev/operator": "kubernetes" },
+        });
+        let spec: JobSpec = serde_json::from_value(document).expect("a document");
+        let forked = fork(&spec).expect("JSON");
+        assert_eq!(forked["labels"], json!({ "team": "vision" }));
+        assert_eq!(forked["name"], "a");
     }
 
     #[test]
