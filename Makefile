@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-studies lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-studies story-kubernetes lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -58,6 +58,12 @@ bench-studies: ## a study of 60 trainings whose scheduler is killed 50 times, ag
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	export MUSTER_POSTGRES_BIN && MUSTER_DATASETS=$$(dirname "$$dataset") cargo nextest run --locked -p muster-e2e --test studies_killed --run-ignored only --no-capture
+
+story-kubernetes: ## 200 jobs by kubectl while the operator is killed, its connections are cut and the API server is restarted
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
+	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
+	cargo nextest run --locked -p muster-e2e --test kubernetes_jobs --run-ignored only --no-capture
 
 lint: ## rustfmt, clippy, the dependency law, tsc and eslint
 	@scripts/ensure-toolchain lint

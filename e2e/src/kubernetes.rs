@@ -1,6 +1,10 @@
 //! A real Kubernetes API server with its etcd, on loopback, and kubectl to speak to it: TLS, tokens and RBAC as in earnest, but no nodes
 //! and no controllers of Kubernetes' own. `scripts/ensure-kubernetes` says where the programs come from.
 
+mod history;
+
+pub use history::{History, Mark};
+
 use crate::cluster::{PATIENCE, free_port, program};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -9,7 +13,6 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 use tempfile::TempDir;
 use tokio::net::{TcpListener, TcpStream};
@@ -170,10 +173,11 @@ impl Kubernetes {
         }
     }
 
-    /// Gives the operator the role that the chart gives it, and no more. Returns what it may: API group, resource, verb.
+    /// Gives the operator the role that the chart gives it, and no more, and waits until the server knows it: until then it forbids.
+    /// Returns what the operator may: API group, resource, verb.
     ///
     /// # Panics
-    /// When the chart cannot be rendered, or its objects are refused.
+    /// When the chart cannot be rendered, its objects are refused, or what they allow stays forbidden.
     pub fn admit_operator(&self) -> BTreeSet<(String, String, String)> {
         let helm = std::env::var_os("MUSTER_HELM")
             .map(PathBuf::from)
@@ -192,7 +196,27 @@ impl Kubernetes {
         assert!(output.status.success(), "{}", text(&output));
         let objects = String::from_utf8(output.stdout).expect("UTF-8");
         self.applied(&objects);
-        objects.split("\n---\n").flat_map(allowed).collect()
+        let allowed: BTreeSet<_> = objects.split("\n---\n").flat_map(allowed).collect();
+        let mut waited = Duration::ZERO;
+        for right in &allowed {
+            while !self.may(right) {
+                assert!(waited < PATIENCE, "the operator may not {right:?}");
+                std::thread::sleep(STEP);
+                waited += STEP;
+            }
+        }
+        allowed
+    }
+
+    fn may(&self, (group, resource, verb): &(String, String, String)) -> bool {
+        let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
+        let resource = format!("{resource}.{group}");
+        let output = self
+            .kubectl(&["auth", "can-i", verb, resource.trim_end_matches('.')])
+            .args(["--all-namespaces", "--quiet"])
+            .args(["--subresource", subresource, "--as", &account()])
+            .output();
+        output.is_ok_and(|output| output.status.success())
     }
 
     /// Settings to reach the server at this port of loopback as the operator.
@@ -269,7 +293,7 @@ current-context: here
             .output()
             .expect("openssl runs");
         assert!(output.status.success(), "{}", text(&output));
-        let account = format!("system:serviceaccount:{NAMESPACE}:muster-operator");
+        let account = account();
         let tokens = format!(
             "{ADMIN},admin,admin,\"system:masters\"\n{OPERATOR},{account},operator,\"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}\"\n"
         );
@@ -462,12 +486,11 @@ impl Drop for Operator {
     }
 }
 
-/// A line to the API server that can be cut, and counts the connections that were made through it.
+/// A line to the API server that can be cut.
 #[derive(Debug)]
 pub struct Line {
     pub port: u16,
     cut: Arc<Notify>,
-    connections: Arc<AtomicU64>,
 }
 
 impl Line {
@@ -479,34 +502,18 @@ impl Line {
             .await
             .expect("a free port");
         let cut = Arc::new(Notify::new());
-        let connections = Arc::new(AtomicU64::new(0));
-        tokio::spawn(carry(
-            listener,
-            server,
-            Arc::clone(&cut),
-            Arc::clone(&connections),
-        ));
-        Self {
-            port,
-            cut,
-            connections,
-        }
+        tokio::spawn(carry(listener, server, Arc::clone(&cut)));
+        Self { port, cut }
     }
 
     /// Ends every connection that there is.
     pub fn cut(&self) {
         self.cut.notify_waiters();
     }
-
-    #[must_use]
-    pub fn connections(&self) -> u64 {
-        self.connections.load(Ordering::Relaxed)
-    }
 }
 
-async fn carry(listener: TcpListener, server: u16, cut: Arc<Notify>, connections: Arc<AtomicU64>) {
+async fn carry(listener: TcpListener, server: u16, cut: Arc<Notify>) {
     while let Ok((mut near, _)) = listener.accept().await {
-        connections.fetch_add(1, Ordering::Relaxed);
         let cut = Arc::clone(&cut);
         tokio::spawn(async move {
             let Ok(mut far) = TcpStream::connect(("127.0.0.1", server)).await else {
@@ -518,6 +525,11 @@ async fn carry(listener: TcpListener, server: u16, cut: Arc<Notify>, connections
             }
         });
     }
+}
+
+/// As whom the chart's operator is known.
+fn account() -> String {
+    format!("system:serviceaccount:{NAMESPACE}:muster-operator")
 }
 
 /// What the rules of a role allow, if the document is one.
