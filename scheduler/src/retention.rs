@@ -4,19 +4,23 @@ use crate::clock;
 use crate::config::Config;
 use crate::session::chain;
 use muster_store::pool::{self, Pool};
-use muster_store::{StoreError, forecast, idempotency, job, round};
+use muster_store::{StoreError, forecast, idempotency, job, round, token};
 use std::time::Duration;
 use tokio::sync::watch;
 
 /// The first look comes after a minute: whoever takes over the lead has more urgent things to do.
 const FIRST_PAUSE: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_secs(3_600);
+/// So long after it has expired, a token is still found in its tenant's list.
+const TOKENS_SHOWN: Duration = Duration::from_secs(86_400);
 
 /// How much was forgotten.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Forgotten {
     pub rounds: u64,
     pub answers: u64,
+    /// Expired ones.
+    pub tokens: u64,
     /// Deleted jobs whose logs and samples went.
     pub jobs: u64,
 }
@@ -34,15 +38,22 @@ pub async fn run(pool: &Pool, config: &Config, mut leader: watch::Receiver<bool>
             Ok(Forgotten {
                 rounds,
                 answers,
+                tokens,
                 jobs,
-            }) => tracing::info!(rounds, answers, jobs, "forgot what had served its time"),
+            }) => tracing::info!(
+                rounds,
+                answers,
+                tokens,
+                jobs,
+                "forgot what had served its time"
+            ),
             Err(error) => tracing::warn!(error = %chain(&error), "could not forget old rows"),
         }
     }
 }
 
-/// Forgets once: old rounds and forecasts, answers under expired idempotency keys, and what jobs deleted long ago had left. Each in a
-/// transaction of its own, so that none holds its locks longer than it needs.
+/// Forgets once: old rounds and forecasts, answers under expired idempotency keys, tokens that have expired a day ago, and what jobs
+/// deleted long ago had left. Each in a transaction of its own, so that none holds its locks longer than it needs.
 ///
 /// # Errors
 /// At the first that the store does not carry out; those before it stand.
@@ -58,11 +69,15 @@ pub async fn once(pool: &Pool, config: &Config) -> Result<Forgotten, StoreError>
     let answers = idempotency::sweep(&mut tx, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     let mut tx = pool::begin(pool).await?;
+    let tokens = token::sweep(&mut tx, now - TOKENS_SHOWN).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let mut tx = pool::begin(pool).await?;
     let jobs = job::purge(&mut tx, jobs_before).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(Forgotten {
         rounds,
         answers,
+        tokens,
         jobs,
     })
 }

@@ -117,6 +117,17 @@ pub async fn revoke(
     Ok(done.rows_affected() == 1)
 }
 
+/// Forgets tokens of all tenants that expired by then; how many. What they were used for stays.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn sweep(conn: &mut PgConnection, expired_by: OffsetDateTime) -> Result<u64, StoreError> {
+    let done = sqlx::query!("delete from api_token where expires_at <= $1", expired_by)
+        .execute(conn)
+        .await?;
+    Ok(done.rows_affected())
+}
+
 /// Newest first, revoked ones too; those after `after` in that order.
 ///
 /// # Errors

@@ -339,6 +339,44 @@ async fn a_token_is_found_by_its_hash_alone_until_it_is_revoked_or_expires() -> 
     Ok(())
 }
 
+/// By the scheduler, of whichever tenant they are.
+#[tokio::test]
+async fn tokens_that_have_expired_are_forgotten_and_no_others() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let tenants = [(world.red, world.red_user), (world.blue, world.blue_user)];
+    let mut left = Vec::new();
+    for (number, (tenant_id, user_id)) in (0..).zip(tenants) {
+        for (place, expires_at) in (0..).zip([Some(at(100)), Some(at(101)), None]) {
+            let token = NewToken {
+                id: id(),
+                tenant_id,
+                user_id,
+                name: "operator".to_owned(),
+                access: Access::Member,
+                hash: [3 * number + place; 32],
+                expires_at,
+            };
+            let mut tx = pool::begin_for(&world.api, tenant_id).await?;
+            token::create(&mut tx, &token, at(0)).await?;
+            tx.commit().await?;
+            if expires_at != Some(at(100)) {
+                left.push(token.id);
+            }
+        }
+    }
+    let mut tx = pool::begin(&world.scheduler).await?;
+    assert_eq!(token::sweep(&mut tx, at(100)).await?, 2);
+    tx.commit().await?;
+    let mut listed = Vec::new();
+    for (tenant, _) in tenants {
+        let mut tx = pool::begin_for(&world.api, tenant).await?;
+        let tokens = token::list(&mut tx, None, 10).await?;
+        listed.extend(tokens.into_iter().rev().map(|token| token.id));
+    }
+    assert_eq!(listed, left);
+    Ok(())
+}
+
 #[tokio::test]
 async fn a_token_cannot_join_a_user_to_another_tenant() -> anyhow::Result<()> {
     let world = World::new().await?;
