@@ -61,17 +61,34 @@ async fn all(store: &Store, id: StudyId) -> Vec<TrialView> {
     found.expect("read")
 }
 
-/// Trains every trial that is asked for; the scheduler is another process each time when `forgets`. Results come in an order that
-/// `turn` decides.
-async fn trained(store: &Store, document: Value, forgets: bool, turn: usize) -> Vec<TrialView> {
+/// Who carries the study on.
+#[derive(Clone, Copy, PartialEq)]
+enum Schedulers {
+    One,
+    /// Another process each time.
+    New,
+    /// One that does not know yet that it leads no more, beside the next.
+    Two,
+}
+
+/// Trains every trial that is asked for. Results come in an order that `turn` decides.
+async fn trained(store: &Store, document: Value, by: Schedulers, turn: usize) -> Vec<TrialView> {
     let id = store.create_study(document).await;
-    let mut memory = Memory::default();
+    let (mut memory, mut other) = (Memory::default(), Memory::default());
     let mut open: Vec<TrialView> = Vec::new();
     for _ in 0..2000 {
-        if forgets {
+        if by == Schedulers::New {
             memory = Memory::default();
         }
-        once(&store.pool, &mut memory).await.expect("a pass");
+        if by == Schedulers::Two {
+            let passes = tokio::join!(
+                once(&store.pool, &mut memory),
+                once(&store.pool, &mut other)
+            );
+            passes.0.and(passes.1).expect("both pass");
+        } else {
+            once(&store.pool, &mut memory).await.expect("a pass");
+        }
         let mut tx = store.as_member().await;
         let asked = trial::ask(&mut tx, id, 10, clock::now()).await;
         tx.commit().await.expect("committed");
@@ -125,12 +142,14 @@ fn same(trials: &[TrialView]) -> Vec<Value> {
 #[tokio::test]
 async fn a_study_whose_scheduler_forgets_everything_after_each_step_is_the_same() {
     let store = Store::new().await;
-    let whole = trained(&store, document(json!({})), false, 0).await;
-    let broken = trained(&store, document(json!({})), true, 0).await;
+    let whole = trained(&store, document(json!({})), Schedulers::One, 0).await;
+    let broken = trained(&store, document(json!({})), Schedulers::New, 0).await;
     assert_eq!(same(&whole), same(&broken));
     // Reproducible: in whatever order results come.
-    let shuffled = trained(&store, document(json!({})), true, 3).await;
+    let shuffled = trained(&store, document(json!({})), Schedulers::New, 3).await;
     assert_eq!(same(&whole), same(&shuffled));
+    let doubled = trained(&store, document(json!({})), Schedulers::Two, 0).await;
+    assert_eq!(same(&whole), same(&doubled));
     let stopped = whole.iter().filter(|t| t.state == TrialPhase::Stopped);
     assert!(stopped.count() > 10, "most trials stop early");
     assert!(

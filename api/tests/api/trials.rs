@@ -49,7 +49,7 @@ fn trial(number: u32) -> TrialWrite {
 /// Writes as the scheduler does.
 async fn written(world: &World, id: StudyId, trials: &[TrialWrite], phase: &'static str) {
     let mut tx = pool::begin(&world.scheduler).await.expect("begun");
-    let loaded = search::lock(&mut tx, id).await.expect("read");
+    let loaded = search::look(&mut tx, id).await.expect("read");
     let loaded = loaded.expect("a study");
     for trial in trials {
         search::write_trial(&mut tx, id, loaded.tenant_id, trial, at(1))
@@ -203,13 +203,9 @@ async fn an_extension_and_a_deletion_never_both_come_about() {
     let found = extended.await.expect("no panic").expect("read");
     assert_eq!(found, Outcome::NotFound);
     let mut tx = pool::begin(&world.scheduler).await.expect("begun");
-    assert!(search::lock(&mut tx, other).await.expect("read").is_none());
-    assert!(
-        search::take_orders(&mut tx, other)
-            .await
-            .expect("read")
-            .is_empty()
-    );
+    assert!(search::look(&mut tx, other).await.expect("read").is_none());
+    let left = search::orders(&mut tx, other).await.expect("read");
+    assert!(left.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]

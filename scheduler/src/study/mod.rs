@@ -2,7 +2,7 @@
 //! `muster-search`, and makes jobs of what it answers.
 //!
 //! Everything is level-triggered: a pass reads what the search does not know yet, and writes its events, its state, the trials and the
-//! jobs that follow in one transaction. So a scheduler that is killed at any instant has either done a step whole or not at all.
+//! jobs that follow at once, in one transaction. So a scheduler that is killed at any instant has either done a step whole or not at all.
 //! Nothing is decided here.
 
 mod facts;
@@ -40,6 +40,8 @@ pub enum StepError {
         #[source]
         source: EventError,
     },
+    #[error("somebody else has changed the study or a job of it meanwhile")]
+    Overtaken,
     #[error("the search broke off")]
     Search(#[source] tokio::task::JoinError),
 }
@@ -95,6 +97,7 @@ async fn step(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepE
             Err(StepError::Store(error)) if error.is_retryable() => {
                 tracing::debug!(%error, "begun anew after a conflict");
             }
+            Err(error @ StepError::Overtaken) => tracing::debug!(%error, "begun anew"),
             done => break done?,
         }
     };

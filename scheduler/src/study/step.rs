@@ -1,5 +1,8 @@
-//! One step of one study: everything that its search does not know yet is taken in, and what it answers is carried out, in one
+//! One step of one study: everything that its search does not know yet is taken in, and what it answers is written, in one
 //! transaction.
+//!
+//! A proposal may take seconds, and whoever has written in an open transaction holds up the readers of all events. So a step only reads
+//! while the search is asked, and writes once everything is known, if the study stands as it was read; else it begins anew.
 
 use super::StepError;
 use super::facts;
@@ -34,6 +37,15 @@ struct Step {
     events: Vec<String>,
     /// What the search itself does not know of its trials.
     notes: BTreeMap<u32, Note>,
+    /// What is to become of jobs.
+    writes: Vec<Write>,
+}
+
+/// What a step does to a job, once it has asked the search everything.
+enum Write {
+    Submit { new: Box<NewJob>, number: u32 },
+    Extend { id: JobId, spec: Box<JobSpec> },
+    Cancel { id: JobId },
 }
 
 #[derive(Default)]
@@ -60,9 +72,13 @@ pub async fn take(
     now: OffsetDateTime,
 ) -> Result<Option<(u64, Study)>, StepError> {
     let mut tx = begin(pool).await?;
-    let Some(loaded) = search::lock(&mut tx, id).await? else {
+    // The study first: had somebody else taken the orders in between, it would not be locked as it was seen.
+    let loaded = search::look(&mut tx, id).await?;
+    let orders = search::orders(&mut tx, id).await?;
+    let taken: Vec<i64> = orders.iter().map(|(number, _)| *number).collect();
+    let Some(loaded) = loaded else {
         // Nobody waits for what was said of a study that was deleted.
-        search::take_orders(&mut tx, id).await?;
+        search::forget(&mut tx, &taken).await?;
         tx.commit().await.map_err(StoreError::from)?;
         return Ok(None);
     };
@@ -78,12 +94,13 @@ pub async fn take(
         queue: VecDeque::new(),
         events: Vec::new(),
         notes: BTreeMap::new(),
+        writes: Vec::new(),
     };
     let before: Vec<Print> = step.study().trials().iter().map(print).collect();
     if step.study().phase() == Phase::Created {
         step.take_in(&mut tx, Event::Started).await?;
     }
-    for order in search::take_orders(&mut tx, id).await? {
+    for (_, order) in orders {
         step.obey(&mut tx, order).await?;
     }
     for fact in search::facts(&mut tx, id).await? {
@@ -97,6 +114,11 @@ pub async fn take(
             step.take_in(&mut tx, event).await?;
         }
     }
+    if !search::lock(&mut tx, id, step.loaded.seq).await? {
+        return Err(StepError::Overtaken);
+    }
+    search::forget(&mut tx, &taken).await?;
+    step.write(&mut tx).await?;
     let seq = step.save(&mut tx, &before).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(step.search.map(|study| (seq, study)))
@@ -250,8 +272,9 @@ impl Step {
             submitted_by: self.loaded.created_by,
             spec,
         };
-        search::submit(tx, &new, self.id, number, self.now).await?;
         self.notes.entry(number).or_default().job_id = Some(new.id);
+        let new = Box::new(new);
+        self.writes.push(Write::Submit { new, number });
         Ok(())
     }
 
@@ -317,7 +340,13 @@ impl Step {
         }
         let job_id = self.job_of(tx, number).await?;
         let extended = match (job_id, self.job(number)) {
-            (Some(id), Ok(spec)) => search::extend(tx, id, &spec, self.now).await?,
+            (Some(id), Ok(spec)) => {
+                let may = search::may_extend(tx, id).await?;
+                let spec = Box::new(spec);
+                self.writes
+                    .extend(may.then_some(Write::Extend { id, spec }));
+                may
+            }
             (None, Ok(_)) => false,
             (_, Err(why)) => {
                 let budget = self.study().trials()[number as usize].budget;
@@ -338,9 +367,7 @@ impl Step {
         }
         match self.job_of(tx, number).await? {
             // One that has ended in the meantime answers for itself.
-            Some(id) => {
-                job::set_intent(tx, id, Intent::Cancel, self.now).await?;
-            }
+            Some(id) => self.writes.push(Write::Cancel { id }),
             None => self.queue.push_back(Event::Stopped { trial: number }),
         }
         Ok(())
@@ -355,6 +382,27 @@ impl Step {
             return Ok(Some(id));
         }
         Ok(search::jobs(tx, self.id, &[number]).await?.remove(&number))
+    }
+
+    /// Does to the jobs what the search has led to.
+    async fn write(&mut self, tx: &mut Transaction) -> Result<(), StepError> {
+        for write in std::mem::take(&mut self.writes) {
+            match write {
+                Write::Submit { new, number } => {
+                    search::submit(tx, &new, self.id, number, self.now).await?;
+                }
+                // Somebody has deleted it since it was looked at.
+                Write::Extend { id, spec } => {
+                    if !search::extend(tx, id, &spec, self.now).await? {
+                        return Err(StepError::Overtaken);
+                    }
+                }
+                Write::Cancel { id } => {
+                    job::set_intent(tx, id, Intent::Cancel, self.now).await?;
+                }
+            }
+        }
+        Ok(())
     }
 
     /// Writes all that has changed; the number of events by now.

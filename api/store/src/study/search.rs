@@ -19,7 +19,7 @@ use sqlx::types::Json;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
-/// A study, locked until the transaction ends.
+/// A study as it stood when it was read.
 #[derive(Debug)]
 pub struct Loaded {
     pub tenant_id: TenantId,
@@ -107,14 +107,14 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
     Ok(rows.into_iter().map(StudyId).collect())
 }
 
-/// `None` when it is gone or was deleted.
+/// How the study stands now; `None` when it is gone or was deleted.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn lock(conn: &mut PgConnection, id: StudyId) -> Result<Option<Loaded>, StoreError> {
+pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Option<Loaded>, StoreError> {
     let row = sqlx::query!(
         r#"select tenant_id, created_by, document as "document: Json<StudySpec>", phase, cancelled, seq, state_seq
-           from study where id = $1 and deleted_at is null for no key update"#,
+           from study where id = $1 and deleted_at is null"#,
         id.0
     )
     .fetch_optional(conn)
@@ -128,6 +128,21 @@ pub async fn lock(conn: &mut PgConnection, id: StudyId) -> Result<Option<Loaded>
         seq: unsigned(row.seq),
         state_seq: unsigned(row.state_seq),
     }))
+}
+
+/// Locks the study until the transaction ends, if it still stands after so many events. `false` when somebody else has carried it on,
+/// or it was deleted.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn lock(conn: &mut PgConnection, id: StudyId, seq: u64) -> Result<bool, StoreError> {
+    let found = sqlx::query_scalar!(
+        "select seq from study where id = $1 and deleted_at is null for no key update",
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found.map(unsigned) == Some(seq))
 }
 
 /// The newest stored state and the events after it.
@@ -155,23 +170,32 @@ pub async fn state(
     Ok((state.map(text), events.into_iter().map(text).collect()))
 }
 
-/// Removes the study's orders and gives them in the order in which they came.
+/// The study's orders in the order in which they came, each with its number for [`forget`].
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn take_orders(
+pub async fn orders(
     conn: &mut PgConnection,
     id: StudyId,
-) -> Result<Vec<StudyOrder>, StoreError> {
+) -> Result<Vec<(i64, StudyOrder)>, StoreError> {
     let rows = sqlx::query!(
-        r#"delete from study_order where study_id = $1 returning id, body as "body: Json<StudyOrder>""#,
+        r#"select id, body as "body: Json<StudyOrder>" from study_order where study_id = $1 order by id"#,
         id.0
     )
     .fetch_all(conn)
     .await?;
-    let by_id: BTreeMap<i64, StudyOrder> =
-        rows.into_iter().map(|row| (row.id, row.body.0)).collect();
-    Ok(by_id.into_values().collect())
+    Ok(rows.into_iter().map(|row| (row.id, row.body.0)).collect())
+}
+
+/// Removes orders that were taken in.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn forget(conn: &mut PgConnection, orders: &[i64]) -> Result<(), StoreError> {
+    sqlx::query!("delete from study_order where id = any($1)", orders)
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 /// What there is to know of the jobs of trials that hold slots, by number.
@@ -276,6 +300,20 @@ pub async fn submit(
     .execute(conn)
     .await?;
     Ok(())
+}
+
+/// Whether a job may train on: it has succeeded, and nobody has deleted it.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn may_extend(conn: &mut PgConnection, id: JobId) -> Result<bool, StoreError> {
+    let found = sqlx::query_scalar!(
+        r#"select 1 as "one!" from job where id = $1 and deleted_at is null and phase = 'succeeded'"#,
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found.is_some())
 }
 
 /// Lets a job that has succeeded train on by another document, from its newest checkpoint. `false` when it cannot: its user has
