@@ -15,7 +15,7 @@ use muster_model::spec::FieldError;
 use muster_model::study::{StudyOrder, StudySpec, Told, ToldState, TrialPhase};
 use muster_model::view::{Ask, Asked, Tell, TellAnswer, TrialResult, TrialView};
 use muster_store::StoreError;
-use muster_store::study::{self, Outcome, StudyRow, trial};
+use muster_store::study::{self, trial};
 use std::time::Duration;
 
 const MOST: usize = 1000;
@@ -53,7 +53,7 @@ pub async fn ask(
     let mut woken = app.wakes.follow();
     let (mut apart_ms, longest_ms) = APART_MS;
     let mut tx = app.begin(&caller).await?;
-    outside(wire::find(&mut tx, id).await?)?;
+    outside(wire::document(&mut tx, id).await?)?;
     loop {
         // What happens from here on wakes us.
         woken.mark_unchanged();
@@ -91,29 +91,17 @@ pub async fn tell(
     body: Document<Tell>,
 ) -> Result<(StatusCode, Json<TellAnswer>), Refusal> {
     let mut tx = app.begin(&caller).await?;
-    let study = outside(wire::find(&mut tx, id).await?)?;
+    let study = outside(wire::document(&mut tx, id).await?)?;
     let results = &body.value.results;
     let numbers: Vec<u32> = results.iter().map(|result| result.trial).collect();
     let trials = trial::named(&mut tx, id, &numbers).await?;
-    let told = read(&study.document, &trials, results)
+    let told = read(&study, &trials, results)
         .map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))?;
     let orders: Vec<StudyOrder> = told
         .into_iter()
         .map(|told| StudyOrder::Tell { told })
         .collect();
-    match study::order(&mut tx, id, &orders, clock::now()).await? {
-        Outcome::Done => {}
-        Outcome::Refused { phase } => {
-            return Err(wire::wrong_phase(
-                phase,
-                "tell",
-                "one that was not cancelled",
-            ));
-        }
-        Outcome::Busy { waiting } => return Err(wire::busy(waiting)),
-        Outcome::TooMany { .. } => unreachable!("what is told asks for no trials"),
-        Outcome::NotFound => return Err(wire::missing(id)),
-    }
+    wire::order(&mut tx, id, &orders, "tell", "one that was not cancelled").await?;
     tx.commit().await.map_err(StoreError::from)?;
     let stopped = trials
         .iter()
@@ -125,9 +113,9 @@ pub async fn tell(
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
-/// The study, unless jobs train its trials.
-fn outside(study: StudyRow) -> Result<StudyRow, Refusal> {
-    if study.document.job.is_some() {
+/// The study's document, unless jobs train its trials.
+fn outside(study: StudySpec) -> Result<StudySpec, Refusal> {
+    if study.job.is_some() {
         let detail = "the study has a job, so the cluster trains its trials; ask and tell are for studies without one";
         return Err(Refusal::new(Kind::WrongPhase, detail));
     }

@@ -3,7 +3,6 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::body::Document;
-use crate::clock;
 use crate::problem::{Kind, Refusal};
 use crate::query::{Named, Params};
 use crate::state::App;
@@ -15,7 +14,6 @@ use muster_model::spec::FieldError;
 use muster_model::study::{Parameters, Point, Searcher, Space, StudyOrder};
 use muster_model::view::{Proposal, StudyView};
 use muster_store::StoreError;
-use muster_store::study::{self, Outcome};
 
 const MOST: usize = 1000;
 
@@ -36,27 +34,18 @@ pub async fn propose(
     body: Document<Proposal>,
 ) -> Result<(StatusCode, Json<StudyView>), Refusal> {
     let mut tx = app.begin(&caller).await?;
-    let study = wire::find(&mut tx, id).await?;
-    if !matches!(study.document.search.searcher, Searcher::External {}) {
+    let study = wire::document(&mut tx, id).await?;
+    if !matches!(study.search.searcher, Searcher::External {}) {
         let detail = "the study's own searcher proposes its trials; propose is for studies with searcher external";
         return Err(Refusal::new(Kind::WrongPhase, detail));
     }
-    let space = study.document.search.space();
+    let space = study.search.space();
     let space = space.map_err(|errors| Refusal::of_fields(Kind::InvalidStudy, errors))?;
     let parameters = body.value.trials.into_iter().map(|one| one.parameters);
     let points = points(&space, parameters.collect())
         .map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))?;
     let order = StudyOrder::Propose { points };
-    match study::order(&mut tx, id, &[order], clock::now()).await? {
-        Outcome::Done => {}
-        Outcome::Refused { phase } => {
-            return Err(wire::wrong_phase(phase, "propose", "one that is not over"));
-        }
-        Outcome::Busy { waiting } => return Err(wire::busy(waiting)),
-        // Proposals beyond the study's trials wait.
-        Outcome::TooMany { .. } => unreachable!("only an extension adds trials"),
-        Outcome::NotFound => return Err(wire::missing(id)),
-    }
+    wire::order(&mut tx, id, &[order], "propose", "one that is not over").await?;
     let shown = wire::shown(&mut tx, &caller, id).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok((StatusCode::ACCEPTED, Json(shown)))

@@ -17,7 +17,6 @@ use muster_model::id::StudyId;
 use muster_model::study::{MAX_TRIALS, StudyOrder};
 use muster_model::view::{StudyExtension, StudyView};
 use muster_store::idempotency::{self, Claim};
-use muster_store::study::{self, Outcome};
 use muster_store::{PgConnection, StoreError};
 use sha2::{Digest as _, Sha256};
 
@@ -154,19 +153,6 @@ async fn stated(
     verb: &str,
     order: StudyOrder,
 ) -> Result<StudyView, Refusal> {
-    let asked = match order {
-        StudyOrder::Extend { trials } => trials,
-        _ => 0,
-    };
-    match study::order(conn, id, &[order], clock::now()).await? {
-        Outcome::Done => {}
-        Outcome::TooMany { limit, most } => return Err(wire::too_many(asked, limit, most)),
-        Outcome::Busy { waiting } => return Err(wire::busy(waiting)),
-        Outcome::Refused { phase } => {
-            let needed = "one that is not over";
-            return Err(wire::wrong_phase(phase, verb, needed));
-        }
-        Outcome::NotFound => return Err(wire::missing(id)),
-    }
+    wire::order(conn, id, &[order], verb, "one that is not over").await?;
     wire::shown(conn, caller, id).await
 }

@@ -1,13 +1,14 @@
 //! How rows of studies are shown.
 
 use crate::auth::Caller;
+use crate::clock;
 use crate::problem::{Kind, Refusal};
 use muster_model::id::StudyId;
 use muster_model::spec::FieldError;
-use muster_model::study::{MAX_TRIALS, StudyPhase};
+use muster_model::study::{MAX_TRIALS, StudyOrder, StudyPhase, StudySpec};
 use muster_model::view::StudyView;
 use muster_store::PgConnection;
-use muster_store::study::{self, StudyRow};
+use muster_store::study::{self, Outcome, StudyRow};
 
 /// `tenant` is the name of the one that owns it.
 pub fn view(row: StudyRow, tenant: &str) -> StudyView {
@@ -32,6 +33,11 @@ pub async fn find(conn: &mut PgConnection, id: StudyId) -> Result<StudyRow, Refu
     study::get(conn, id).await?.ok_or_else(|| missing(id))
 }
 
+/// The study's document, without a look at its trials, of which there may be many; or the refusal that there is no such study.
+pub async fn document(conn: &mut PgConnection, id: StudyId) -> Result<StudySpec, Refusal> {
+    study::document(conn, id).await?.ok_or_else(|| missing(id))
+}
+
 pub fn missing(id: StudyId) -> Refusal {
     Refusal::not_found(format!("study {id}"))
 }
@@ -47,6 +53,29 @@ pub fn busy(waiting: u64) -> Refusal {
         "{waiting} orders and results of the study wait for the scheduler; try again in a moment"
     );
     Refusal::new(Kind::TooManyRequests, detail).retry_after(1)
+}
+
+/// States what a user wants of a study or tells it, or says why it does not take that; `needed` is what would.
+pub async fn order(
+    conn: &mut PgConnection,
+    id: StudyId,
+    orders: &[StudyOrder],
+    verb: &str,
+    needed: &str,
+) -> Result<(), Refusal> {
+    match study::order(conn, id, orders, clock::now()).await? {
+        Outcome::Done => Ok(()),
+        Outcome::Refused { phase } => Err(wrong_phase(phase, verb, needed)),
+        Outcome::Busy { waiting } => Err(busy(waiting)),
+        Outcome::TooMany { limit, most } => {
+            let asked = orders.iter().map(|order| match order {
+                StudyOrder::Extend { trials } => *trials,
+                _ => 0,
+            });
+            Err(too_many(asked.sum(), limit, most))
+        }
+        Outcome::NotFound => Err(missing(id)),
+    }
 }
 
 /// More trials than a study may have.

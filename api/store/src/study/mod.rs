@@ -340,6 +340,23 @@ async fn standing(conn: &mut PgConnection, id: StudyId) -> Result<Option<Standin
     }))
 }
 
+/// A study's document, without looking at its trials; `None` when there is none in scope, or it was deleted.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn document(
+    conn: &mut PgConnection,
+    id: StudyId,
+) -> Result<Option<StudySpec>, StoreError> {
+    let found = sqlx::query_scalar!(
+        r#"select document as "document: Json<StudySpec>" from study where id = $1 and deleted_at is null"#,
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(found.map(|document| document.0))
+}
+
 /// Where a study stands, without looking at its trials; `None` when there is none in scope, or it was deleted.
 ///
 /// # Errors
