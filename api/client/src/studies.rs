@@ -67,9 +67,18 @@ impl Client {
 
     /// The best trial or the front, with the checkpoints.
     pub async fn best_trials(&self, id: StudyId) -> Result<Vec<BestTrialView>, ClientError> {
-        let page: Page<BestTrialView> =
-            self.get(&["studies", &id.to_string(), "best"], &[]).await?;
-        Ok(page.items)
+        let mut items = Vec::new();
+        let mut query = vec![("limit", "500".to_owned())];
+        loop {
+            let id = id.to_string();
+            let page: Page<BestTrialView> = self.get(&["studies", &id, "best"], &query).await?;
+            items.extend(page.items);
+            let Some(next) = page.next else {
+                return Ok(items);
+            };
+            query.truncate(1);
+            query.push(("continue", next));
+        }
     }
 
     pub async fn pause_study(&self, id: StudyId) -> Result<StudyView, ClientError> {

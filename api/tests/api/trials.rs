@@ -247,6 +247,13 @@ async fn large_studies_are_shown_in_parts_and_exported_whole() {
     assert_eq!(listed["trials"]["best"], 30);
     let shown: Value = world.get(RED, &place(id, "")).await.json();
     assert_eq!(shown["best"].as_array().map(Vec::len), Some(30));
+
+    let page: Value = world.get(RED, &place(id, "/best?limit=20")).await.json();
+    assert_eq!((length(&page), &page["continue"]), (Some(20), &json!("19")));
+    let path = place(id, "/best?limit=20&continue=19");
+    let rest: Value = world.get(RED, &path).await.json();
+    assert_eq!((length(&rest), &rest["continue"]), (Some(10), &Value::Null));
+    assert_eq!(rest["items"][0]["trial"]["number"], 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -641,7 +641,7 @@ export interface paths {
         };
         /**
          * Show the best trial, or the Pareto front, with the checkpoints
-         * @description All on one page. A checkpoint's files are downloaded as those of the trial's job.
+         * @description In the order of their creation. A checkpoint's files are downloaded as those of the trial's job.
          */
         get: operations["getBestTrials"];
         put?: never;
@@ -5318,7 +5318,12 @@ export interface operations {
     };
     getBestTrials: {
         parameters: {
-            query?: never;
+            query?: {
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
             header?: never;
             path: {
                 /** @description The study */
@@ -5328,7 +5333,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description None while no trial has completed a rung */
+            /** @description A page of them; none while no trial has completed a rung */
             200: {
                 headers: {
                     [name: string]: unknown;
