@@ -8,7 +8,7 @@ use muster_model::view::{StudyView, TrialView};
 use serde_json::{Value, json};
 use std::time::Duration;
 
-const LOOK: Duration = Duration::from_millis(200);
+const LOOK: Duration = Duration::from_millis(100);
 
 /// Creates a study whose document is right.
 ///
@@ -27,7 +27,7 @@ pub async fn trials(cluster: &Cluster, id: StudyId) -> Vec<TrialView> {
     cluster.client().trials(id, true).await.expect("trials")
 }
 
-/// Waits for the study's end, and does something to the cluster at each look.
+/// Waits for the study's end, and does something to the cluster at each look, knowing how far the study has come.
 ///
 /// # Panics
 /// When it has not finished in that time.
@@ -35,7 +35,7 @@ pub async fn finished(
     cluster: &Cluster,
     id: StudyId,
     patience: Duration,
-    mut meanwhile: impl FnMut(),
+    mut meanwhile: impl FnMut(&StudyView),
 ) -> StudyView {
     let mut waited = Duration::ZERO;
     loop {
@@ -44,7 +44,7 @@ pub async fn finished(
             return study;
         }
         assert!(waited <= patience, "the study has not finished: {study:#?}");
-        meanwhile();
+        meanwhile(&study);
         tokio::time::sleep(LOOK).await;
         waited += LOOK;
     }

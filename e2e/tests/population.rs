@@ -45,7 +45,7 @@ fn document() -> Value {
 async fn the_worst_begin_anew_from_the_best_ones_checkpoints() {
     let mut cluster = Cluster::start(NODES).await;
     let study = created(&cluster, &document()).await;
-    finished(&cluster, study, PATIENCE, || {}).await;
+    finished(&cluster, study, PATIENCE, |_| {}).await;
     let trials = trials(&cluster, study).await;
     let copies: Vec<&TrialView> = trials.iter().filter(|one| one.from.is_some()).collect();
     assert!(copies.len() >= 2, "exploit: {trials:#?}");

@@ -44,14 +44,14 @@ async fn a_study_whose_scheduler_is_killed_again_and_again_is_the_same() {
     let mut cluster = Cluster::start(NODES).await;
     bad_documents_are_refused_by_field(&cluster).await;
     let calm = created(&cluster, &document("calm")).await;
-    let calm = finished(&cluster, calm, PATIENCE, || {}).await;
+    let calm = finished(&cluster, calm, PATIENCE, |_| {}).await;
     let hit = created(&cluster, &document("hit")).await;
     let mut kills = 0;
     let mut looks = 0;
-    let hit = finished(&cluster, hit, PATIENCE, || {
+    let hit = finished(&cluster, hit, PATIENCE, |_| {
         looks += 1;
         // Every second or so, at instants that have nothing to do with what goes on.
-        if looks % 7 == 3
+        if looks % 14 == 6
             && let Some(victim) = cluster.running("muster-scheduler").first()
         {
             cluster.kill(victim);

@@ -1,5 +1,5 @@
 //! Sixty small trainings of a study whose scheduler is killed fifty times: the sequence of trials, promotions and the best result are
-//! those of an undisturbed run, and no rung is trained twice. It takes minutes, so `make bench-studies` runs it.
+//! those of an undisturbed run, and no rung is trained twice. It takes minutes, so `make bench-kills` runs it.
 
 use muster_e2e::cluster::{Cluster, Options};
 use muster_e2e::story::no_gpu_was_held_twice;
@@ -13,7 +13,9 @@ use std::time::Duration;
 const NODES: Options = Options { nodes: 2, slots: 2 };
 const TRIALS: u32 = 60;
 const KILLS: u32 = 50;
-/// Looks are a fifth of a second apart.
+/// Longer than a dead scheduler stays away, as in earnest: else its nodes are lost with it, and their tasks begin again.
+const LEASE_MS: u32 = 20_000;
+/// `muster up` waits up to five seconds before it starts a daemon again that dies again and again.
 const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Trainings of a fraction of a second an epoch.
@@ -41,43 +43,79 @@ fn document(name: &str) -> Value {
     })
 }
 
-/// How many looks until the next kill: one to six, by Knuth's generator.
-struct Dice(u64);
+/// When the scheduler that runs now is to die: after so many more looks, which may be before it leads, or once the study has come on.
+enum Until {
+    Looks(u64),
+    Events(u64),
+}
 
-impl Dice {
-    fn looks(&mut self) -> u64 {
-        self.0 = self
-            .0
-            .wrapping_mul(6_364_136_223_846_793_005)
-            .wrapping_add(1_442_695_040_888_963_407);
-        1 + (self.0 >> 33) % 6
+/// Kills one scheduler after the other, at instants by Knuth's generator.
+struct Killer {
+    dice: u64,
+    kills: u32,
+    until: Until,
+}
+
+impl Killer {
+    fn new() -> Self {
+        Self {
+            dice: 7,
+            kills: 0,
+            until: Until::Events(3),
+        }
+    }
+
+    /// 1 to `most`.
+    fn draw(&mut self, most: u64) -> u64 {
+        self.dice = self.dice.wrapping_mul(6_364_136_223_846_793_005);
+        self.dice = self.dice.wrapping_add(1_442_695_040_888_963_407);
+        1 + (self.dice >> 33) % most
+    }
+
+    /// One look at a study that has taken in so many events.
+    fn look(&mut self, cluster: &Cluster, events: u64) {
+        let schedulers = cluster.running("muster-scheduler");
+        let Some(victim) = schedulers.first().filter(|_| self.kills < KILLS) else {
+            return;
+        };
+        match &mut self.until {
+            Until::Looks(left) if *left > 0 => {
+                *left -= 1;
+                return;
+            }
+            Until::Events(wanted) if events < *wanted => return,
+            Until::Looks(_) | Until::Events(_) => {}
+        }
+        cluster.kill(victim);
+        self.kills += 1;
+        self.until = match self.draw(3) {
+            1 => Until::Looks(self.draw(8)),
+            _ => Until::Events(events + self.draw(4)),
+        };
     }
 }
 
 #[tokio::test]
-#[ignore = "takes minutes: make bench-studies"]
+#[ignore = "takes minutes: make bench-kills"]
 async fn sixty_trials_and_fifty_kills_come_to_what_they_come_to_undisturbed() {
-    let mut cluster = Cluster::start(NODES).await;
+    let mut cluster = Cluster::start_leasing(NODES, LEASE_MS).await;
     let calm = created(&cluster, &document("calm")).await;
-    finished(&cluster, calm, PATIENCE, || {}).await;
+    let calm = finished(&cluster, calm, PATIENCE, |_| {}).await;
     let hit = created(&cluster, &document("hit")).await;
-    let mut dice = Dice(7);
-    let (mut kills, mut left) = (0, dice.looks());
-    finished(&cluster, hit, PATIENCE, || {
-        left -= 1;
-        if left > 0 {
-            return;
-        }
-        left = dice.looks();
-        if let Some(victim) = cluster.running("muster-scheduler").first() {
-            cluster.kill(victim);
-            kills += 1;
-        }
+    let mut killer = Killer::new();
+    let hit = finished(&cluster, hit, PATIENCE, |study| {
+        killer.look(&cluster, study.events);
     })
     .await;
-    let (calm, hit) = (trials(&cluster, calm).await, trials(&cluster, hit).await);
-    println!("{TRIALS} trials, {kills} kills");
-    assert!(kills >= KILLS, "it was killed {kills} times");
+    println!(
+        "{TRIALS} trials, {} kills, {} events",
+        killer.kills, hit.events
+    );
+    assert_eq!(killer.kills, KILLS, "of {} events", calm.events);
+    let (calm, hit) = (
+        trials(&cluster, calm.id).await,
+        trials(&cluster, hit.id).await,
+    );
     assert_eq!(sequence(&calm), sequence(&hit));
     for trials in [&calm, &hit] {
         each_rung_was_trained_once(&cluster, trials).await;
@@ -94,7 +132,10 @@ async fn each_rung_was_trained_once(cluster: &Cluster, trials: &[TrialView]) {
         jobs.push(id);
         let job = cluster.client().job(id).await.expect("its job");
         assert_eq!(job.phase, JobPhase::Succeeded);
-        assert_eq!(job.revision, u64::from(trial.rung) + 1, "{trial:#?}");
+        if job.revision != u64::from(trial.rung) + 1 {
+            let history = cluster.history(id).await;
+            panic!("{} starts of {trial:#?}: {history:#?}", job.revision);
+        }
         let curve: Vec<u64> = trial.curve.iter().map(|point| point.step).collect();
         assert_eq!(curve, (1..=trial.budget).collect::<Vec<_>>());
     }
