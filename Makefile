@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-studies story-kubernetes lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -54,9 +54,22 @@ bench-search: ## measure the searchers of studies against Optuna's (from PyPI, w
 	@scripts/ensure-toolchain
 	@MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_OPTUNA_PYTHON && cargo bench --locked -p muster-search --bench against_optuna
 
-bench-studies: ## a study of 60 trainings whose scheduler is killed 50 times, against the same one undisturbed
+bench-ask: ## ask and tell with 10,000 trials in Postgres, through REST, against Optuna's storage there (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
+	MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_POSTGRES_BIN MUSTER_OPTUNA_PYTHON && \
+	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
+	MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-e2e --bench ask_tell
+
+bench-studies: ARGS ?=
+bench-studies: ## what early stopping and evolution bring on real trainings (ARGS="stoppers 1 2" for some)
+	@scripts/ensure-toolchain
+	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench searches -- $(ARGS)
+
+bench-kills: ## a study of 60 trainings whose scheduler is killed 50 times, against the same one undisturbed
+	@scripts/ensure-toolchain
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
+	cargo build --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	export MUSTER_POSTGRES_BIN && MUSTER_DATASETS=$$(dirname "$$dataset") cargo nextest run --locked -p muster-e2e --test studies_killed --run-ignored only --no-capture
 
 story-kubernetes: ## 200 jobs by kubectl while the operator is killed, its connections are cut and the API server is restarted

@@ -1,9 +1,14 @@
 """Optuna on the functions of functions.rs: one line `sampler function seed best` each, and with `throughput` milliseconds a trial.
 
 usage: optuna_peer.py best SAMPLER BUDGET FIRST_SEED LAST_SEED [FUNCTION...]
-       optuna_peer.py throughput SAMPLER TRIALS [STORAGE]
+       optuna_peer.py throughput SAMPLER TRIALS
+       optuna_peer.py rounds SAMPLER TRIALS STORAGE
+
+`rounds` says `ready` when the storage holds so many trials; then one ask and tell for each line of its input, answered with its wall and
+CPU milliseconds.
 """
 
+import datetime
 import math
 import sys
 import time
@@ -74,27 +79,72 @@ def best(name, budget, first, last, functions):
             print(name, function, seed, repr(study.best_value), flush=True)
 
 
-def throughput(name, trials, storage):
-    """Hartmann-6 with `trials` finished trials in the study; CPU milliseconds of ten more asks and tells, the median."""
-    study = optuna.create_study(sampler=sampler(name, 1), storage=storage)
-    floats = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(6)}
+FLOATS = {f"x{i}": optuna.distributions.FloatDistribution(0.0, 1.0) for i in range(6)}
+
+
+def filled(name, trials):
+    """A study of Hartmann-6 in memory with `trials` finished trials all over the space."""
+    study = optuna.create_study(sampler=sampler(name, 1))
     random = optuna.samplers.RandomSampler(seed=1)._rng.rng
     for _ in range(trials):
-        params = {name: random.uniform() for name in floats}
-        study.add_trial(optuna.trial.create_trial(params=params, distributions=floats, value=random.uniform()))
-    times = []
-    for _ in range(10):
-        begin = time.process_time()
-        trial = study.ask()
-        value = hartmann6(trial)
-        study.tell(trial, value)
-        times.append(time.process_time() - begin)
-    print("throughput", name, trials, sorted(times)[5] * 1000.0, flush=True)
+        params = {name: random.uniform() for name in FLOATS}
+        study.add_trial(optuna.trial.create_trial(params=params, distributions=FLOATS, value=random.uniform()))
+    return study
+
+
+def filled_in(name, trials, address):
+    """The same in a database, whose tables are filled at once: a trial at a time takes half an hour."""
+    from optuna.storages._rdb.models import TrialModel, TrialParamModel, TrialValueModel
+
+    storage = optuna.storages.RDBStorage(address)
+    study = optuna.create_study(sampler=sampler(name, 1), storage=storage)
+    random = optuna.samplers.RandomSampler(seed=1)._rng.rng
+    now = datetime.datetime.now()
+    first = {"study_id": study._study_id, "state": optuna.trial.TrialState.COMPLETE, "datetime_start": now, "datetime_complete": now}
+    written = {x: optuna.distributions.distribution_to_json(domain) for x, domain in FLOATS.items()}
+    with storage.engine.begin() as connection:
+        connection.execute(TrialModel.__table__.insert(), [{**first, "number": n} for n in range(trials)])
+        ids = [row[0] for row in connection.execute(TrialModel.__table__.select().order_by(TrialModel.number))]
+        params = [
+            {"trial_id": id, "param_name": x, "param_value": random.uniform(), "distribution_json": written[x]} for id in ids for x in FLOATS
+        ]
+        connection.execute(TrialParamModel.__table__.insert(), params)
+        finite = TrialValueModel.TrialValueType.FINITE
+        values = [{"trial_id": id, "objective": 0, "value": random.uniform(), "value_type": finite} for id in ids]
+        connection.execute(TrialValueModel.__table__.insert(), values)
+    return optuna.load_study(study_name=study.study_name, sampler=sampler(name, 1), storage=storage)
+
+
+def ask_and_tell(study):
+    """Wall and CPU milliseconds."""
+    wall, cpu = time.perf_counter(), time.process_time()
+    trial = study.ask()
+    study.tell(trial, hartmann6(trial))
+    return (time.perf_counter() - wall) * 1000.0, (time.process_time() - cpu) * 1000.0
+
+
+def throughput(name, trials):
+    """CPU milliseconds of ten asks and tells, the median."""
+    study = filled(name, trials)
+    times = sorted(ask_and_tell(study)[1] for _ in range(10))
+    print("throughput", name, trials, times[5], flush=True)
+
+
+def rounds(name, trials, storage):
+    study = filled_in(name, trials, storage)
+    assert len(study.get_trials(deepcopy=False)) == trials
+    print("ready", flush=True)
+    for _ in sys.stdin:
+        print(*ask_and_tell(study), flush=True)
 
 
 if __name__ == "__main__":
     what, name, *rest = sys.argv[1:]
     if what == "best":
         best(name, int(rest[0]), int(rest[1]), int(rest[2]), rest[3:])
+    elif what == "throughput":
+        throughput(name, int(rest[0]))
+    elif what == "rounds":
+        rounds(name, int(rest[0]), rest[1])
     else:
-        throughput(name, int(rest[0]), rest[1] if len(rest) > 1 else None)
+        raise SystemExit(f"no {what}")

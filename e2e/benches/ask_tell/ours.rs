@@ -1,0 +1,119 @@
+//! Our side: a study without jobs, asked and told by REST.
+
+use muster_client::Client;
+use muster_e2e::cluster::Cluster;
+use muster_e2e::processes::Process;
+use muster_e2e::study::created;
+use muster_model::id::StudyId;
+use muster_model::study::ToldState;
+use muster_model::view::{Ask, Tell, TrialResult, TrialView};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+/// Ticks of a second in `/proc`, on every Linux there is.
+const TICKS: f64 = 100.0;
+
+/// Trials that are open at a time. All but one of them stay so while rounds are measured.
+const CONCURRENCY: u32 = 100;
+
+pub struct Ours<'a> {
+    client: &'a Client,
+    study: StudyId,
+    /// Asked for and not told.
+    open: Vec<TrialView>,
+    daemons: Vec<Process>,
+    noise: u64,
+}
+
+impl<'a> Ours<'a> {
+    /// A study with so many trials all over the space.
+    pub async fn fill(cluster: &'a Cluster, trials: u32) -> Self {
+        let axes: Vec<_> = (0..6)
+            .map(|i| json!({"name": format!("x{i}"), "type": "float", "low": 0.0, "high": 1.0}))
+            .collect();
+        let document = json!({
+            "version": "muster/v1", "kind": "study", "name": "hartmann6",
+            "search": {
+                "objectives": [{"metric": "value", "goal": "minimize"}], "parameters": axes,
+                "searcher": {"kind": "tpe", "startup": trials},
+                "trials": trials + 1000, "concurrency": CONCURRENCY, "seed": 1,
+            },
+        });
+        let study = created(cluster, &document).await;
+        let client = cluster.client();
+        let mut daemons = cluster.running("muster-api");
+        daemons.extend(cluster.running("muster-scheduler"));
+        let mut ours = Self {
+            client,
+            study,
+            open: Vec::new(),
+            daemons,
+            noise: 1,
+        };
+        let mut told = 0;
+        while told < trials {
+            ours.ask(CONCURRENCY).await;
+            let count = ours.open.len().min((trials - told) as usize);
+            told += count as u32;
+            ours.tell(count).await;
+        }
+        while ours.open.len() < CONCURRENCY as usize {
+            ours.ask(CONCURRENCY).await;
+        }
+        ours
+    }
+
+    /// Tells of a trial and asks for the one that takes its place, which nobody can have proposed before; wall milliseconds.
+    pub async fn round(&mut self) -> f64 {
+        let began = Instant::now();
+        self.tell(1).await;
+        self.ask(1).await;
+        began.elapsed().as_secs_f64() * 1e3
+    }
+
+    /// Tells of the trials that are open longest.
+    async fn tell(&mut self, count: usize) {
+        let told: Vec<TrialView> = self.open.drain(..count).collect();
+        let results = told.into_iter().map(|trial| TrialResult {
+            trial: trial.number,
+            step: Some(trial.budget),
+            values: BTreeMap::from([("value".to_owned(), self.noise())]),
+            state: ToldState::Finished,
+            exhausted: false,
+        });
+        let tell = Tell {
+            results: results.collect(),
+        };
+        let told = self.client.tell(self.study, &tell).await;
+        told.expect("they are ours to tell");
+    }
+
+    async fn ask(&mut self, count: u32) {
+        let ask = Ask { count, wait_s: 20 };
+        let asked = self.client.ask(self.study, ask).await.expect("asked");
+        assert!(!asked.trials.is_empty(), "there are some within a while");
+        self.open.extend(asked.trials);
+    }
+
+    /// 0 to 1.
+    fn noise(&mut self) -> f64 {
+        self.noise = self.noise.wrapping_mul(6_364_136_223_846_793_005);
+        self.noise = self.noise.wrapping_add(1);
+        (self.noise >> 11) as f64 / (1u64 << 53) as f64
+    }
+
+    /// CPU time of the daemons until now.
+    pub fn cpu_ms(&self) -> f64 {
+        let of = |process: &Process| {
+            let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid));
+            let stat = stat.expect("the daemon runs");
+            let (_, rest) = stat.rsplit_once(") ").expect("a name in brackets");
+            let fields: Vec<&str> = rest.split(' ').collect();
+            // utime and stime, the 14th and 15th in all.
+            let ticks = |i: usize| fields[i].parse::<f64>().expect("ticks");
+            (ticks(11) + ticks(12)) * 1e3 / TICKS
+        };
+        self.daemons.iter().map(of).sum()
+    }
+}
