@@ -1,14 +1,15 @@
 //! Puts the daemon together: devices, ledger, the node's loop on its own thread, the session, and the order in which they end.
 
 use crate::config::Config;
-use crate::device::{self, Wanted};
+use crate::device::{self, Health, Wanted};
 use crate::error::ExecutorError;
 use crate::launch::Launcher;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::node::{Node, Order};
-use crate::session::Dialer;
+use crate::session::{Dialer, Known};
 use crate::tracking::Tracking;
+use muster_model::node::GpuKind;
 use std::fs::{self, File};
 use std::sync::mpsc;
 use std::thread;
@@ -34,6 +35,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     capacity.rack.clone_from(&config.rack);
     let limits = Limits::discover(config.cgroup_root.as_deref());
     let ledger = Ledger::open(&config.data_dir)?;
+    let identity = ledger.identity()?;
     tracing::info!(
         node.name = config.node_name,
         gpus = capacity.gpus.len(),
@@ -46,7 +48,17 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     let node = Node::new(config.clone(), ledger, launcher);
     let (orders, taken) = mpsc::channel();
     let stop_tasks = config.stop_tasks_on_exit;
-    let dialer = Dialer::new(config, &capacity, orders.clone(), node.generation());
+    let health = Health::default();
+    let has_gpus = capacity.gpus.iter().any(|gpu| gpu.kind == GpuKind::Cuda);
+    if has_gpus {
+        health.watch();
+    }
+    let known = Known {
+        generation: node.generation(),
+        identity,
+        health,
+    };
+    let dialer = Dialer::new(config, &capacity, orders.clone(), known);
     let (ended, mut node_ended) = oneshot::channel::<()>();
     thread::Builder::new()
         .name("node".to_owned())

@@ -1,5 +1,6 @@
 //! What the node knows of its tasks. All of it is on disk, one folder a task, so a restarted daemon knows what the killed one knew.
 
+use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
 use crate::events::Position;
@@ -98,6 +99,20 @@ impl Ledger {
             }
         }
         Ok(ledger)
+    }
+
+    /// Made with the data folder: who has another knows nothing of this one's tasks.
+    ///
+    /// # Errors
+    /// If it can neither be read nor made.
+    pub fn identity(&self) -> Result<String, ExecutorError> {
+        let path = self.data.join("identity");
+        if let Some(kept) = disk::read(&path).map_err(ExecutorError::read(&path))? {
+            return Ok(kept);
+        }
+        let made = clock::secret().map_err(ExecutorError::read("the system's randomness"))?;
+        disk::write_durably(&path, &made).map_err(ExecutorError::write(path))?;
+        Ok(made)
     }
 
     /// Keeps the generation over restarts.

@@ -6,6 +6,7 @@ use crate::retry;
 use crate::session::chain;
 use crate::translate;
 use crate::wakes::Wakes;
+use muster_core::plan::NodeDecision;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
 use muster_core::{Memory, Plan, RoundReport};
@@ -83,7 +84,7 @@ pub async fn once(pool: &Pool, policy: &Policy, memory: &mut Memory) -> Result<R
         violations.is_empty(),
         "the plan of round {number} breaks {violations:?}"
     );
-    if plan.decisions.is_empty() {
+    if plan.is_empty() {
         return Ok(Round {
             plan,
             report,
@@ -92,7 +93,7 @@ pub async fn once(pool: &Pool, policy: &Policy, memory: &mut Memory) -> Result<R
     }
     let steps = translate::steps(&plan);
     let record = record(&snapshot, policy, &plan, &report)?;
-    let outcome = retry::on_conflict(|| commit(pool, &steps, &record, now)).await?;
+    let outcome = retry::on_conflict(|| commit(pool, &steps, &plan.excluded, &record, now)).await?;
     tracing::debug!(
         round.number = number,
         elapsed_ms = clock::elapsed_ms(began),
@@ -108,6 +109,7 @@ pub async fn once(pool: &Pool, policy: &Policy, memory: &mut Memory) -> Result<R
 async fn commit(
     pool: &Pool,
     steps: &[muster_store::plan::Step],
+    excluded: &[NodeDecision],
     record: &RoundRecord,
     now: time::OffsetDateTime,
 ) -> Result<CommitOutcome, StoreError> {
@@ -115,6 +117,11 @@ async fn commit(
     // Later than whatever the snapshot saw being released, which `now`, taken before it, may not be.
     let outcome = muster_store::plan::commit(&mut tx, steps, clock::now()).await?;
     muster_store::origin::tell(&mut tx).await?;
+    for node in excluded {
+        if muster_store::fault::exclude(&mut tx, node.node, &node.why, now).await? {
+            tracing::warn!(node.id = %node.node, why = node.why, "a node takes no new tasks");
+        }
+    }
     muster_store::round::insert(&mut tx, record, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     Ok(outcome)

@@ -6,6 +6,7 @@ use muster_core::snapshot as core;
 use muster_model::id::TaskId;
 use muster_model::pace::{Pace, Watch};
 use muster_model::spec::BatchRule;
+use muster_store::fault::Charge;
 use muster_store::plan as store;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
@@ -13,10 +14,15 @@ use time::OffsetDateTime;
 /// The snapshot that the core plans on.
 #[must_use]
 pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
+    let mut faults = loaded.faults;
+    let nodes = loaded.nodes.into_iter().map(|one| {
+        let charges = faults.remove(&one.id).unwrap_or_default();
+        node(one, &charges)
+    });
     let mut snapshot = core::Snapshot {
         round,
         now_ms: unix_ms(loaded.now),
-        nodes: loaded.nodes.into_iter().map(node).collect(),
+        nodes: nodes.collect(),
         tenants: loaded.tenants.into_iter().map(tenant).collect(),
         jobs: loaded.jobs.into_iter().map(job).collect(),
     };
@@ -105,8 +111,15 @@ fn task(task: muster_model::task::Task, paces: &BTreeMap<TaskId, Pace>) -> core:
     }
 }
 
-fn node(node: muster_model::node::Node) -> core::Node {
+fn node(node: muster_model::node::Node, charges: &[Charge]) -> core::Node {
+    let fault = |charge: &Charge| core::Fault {
+        job: charge.of.map(|(job, _)| job),
+        what: charge.fault,
+        at_ms: unix_ms(charge.at),
+    };
     core::Node {
+        excluded: node.excluded.is_some(),
+        faults: charges.iter().map(fault).collect(),
         id: node.id,
         name: node.name,
         up: node.state == muster_model::node::NodeState::Up,

@@ -397,3 +397,51 @@ async fn a_plan_is_answered_from_the_live_cluster() {
     let again = question::once(&store.pool, &policy, None).await;
     assert_eq!(again.expect("looks"), None);
 }
+
+#[tokio::test]
+async fn an_executor_that_lost_its_data_folder_waits_until_its_tasks_count_as_lost() {
+    let store = Store::new().await;
+    let mut shell = Shell::start(&store, 2_000).await;
+    shell.until_it_leads().await;
+    let dial =
+        async |identity: &str| Node::dial_as(shell.address, "node-1", TOKEN, 1, identity).await;
+    let mut first = dial("first").await.expect("welcome");
+    let job = store.submit((1, 1)).await;
+    let tasks = first.assignment(|tasks| tasks.len() == 2).await;
+    for task in &tasks {
+        first.report(task, &Observed::Running, 0, &[]).await;
+    }
+    store
+        .until(job, "running", |job| job.state.phase() == JobPhase::Running)
+        .await;
+    drop(first);
+
+    let refused = dial("second")
+        .await
+        .err()
+        .expect("it knows nothing of the tasks");
+    assert_eq!(refused.code(), tonic::Code::Unavailable, "{refused}");
+    assert_eq!(
+        store.job(job).await.state.phase(),
+        JobPhase::Running,
+        "they may run still"
+    );
+    drop(
+        dial("first")
+            .await
+            .expect("its own folder is as good as before"),
+    );
+    let mut second = loop {
+        match dial("second").await {
+            Ok(node) => break node,
+            Err(status) => assert_eq!(status.code(), tonic::Code::Unavailable, "{status}"),
+        }
+        tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+    };
+    let again = second
+        .assignment(|tasks| tasks.len() == 2 && tasks.iter().all(|task| !task.stop))
+        .await;
+    for task in &again {
+        assert_eq!(task.launch.revision, 2, "none is launched a second time");
+    }
+}

@@ -1,6 +1,7 @@
 //! The append-only history: every change of a job, task or node, as users, the web page and audits read it.
 
 use crate::checkpoint::Written;
+use crate::fault::NodeFault;
 use crate::id::{JobId, NodeId, TaskId};
 use crate::job::{AfterStop, Intent, JobState};
 use crate::node::NodeState;
@@ -105,6 +106,17 @@ pub enum Event {
         name: String,
         drained: bool,
     },
+    /// Something that may be the machine's fault.
+    NodeFaulted {
+        name: String,
+        fault: NodeFault,
+    },
+    /// It takes no new tasks from now on, for this reason; or takes them again.
+    NodeExcluded {
+        name: String,
+        excluded: bool,
+        why: String,
+    },
     JobDeleted {
         job_id: JobId,
     },
@@ -135,6 +147,8 @@ impl Event {
             Self::Note { .. } => "note",
             Self::NodeStateChanged { .. } => "node_state_changed",
             Self::NodeDrained { .. } => "node_drained",
+            Self::NodeFaulted { .. } => "node_faulted",
+            Self::NodeExcluded { .. } => "node_excluded",
             Self::JobDeleted { .. } => "job_deleted",
         }
     }

@@ -6,6 +6,7 @@ pub mod assignment;
 pub mod checkpoint;
 pub mod event;
 pub mod export;
+pub mod fault;
 pub mod forecast;
 pub mod id;
 pub mod job;

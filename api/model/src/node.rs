@@ -12,11 +12,22 @@ pub struct Node {
     pub state: NodeState,
     /// Drained by an administrator: takes no new task, and its tasks move away.
     pub drained: bool,
+    /// Closed for new tasks, because too many failed there.
+    pub excluded: Option<Excluded>,
     pub capacity: Capacity,
     /// Version of what the node was told to run; it refuses an older one.
     pub generation: u64,
     #[serde(with = "time::serde::rfc3339")]
     pub last_seen_at: OffsetDateTime,
+}
+
+/// Why a node takes no new tasks although nobody has drained it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Excluded {
+    #[serde(with = "time::serde::rfc3339")]
+    pub at: OffsetDateTime,
+    pub why: String,
 }
 
 /// What a node offers to tasks.

@@ -11,7 +11,7 @@ use muster_model::view::NodeView;
 
 /// Let a drained node take tasks again
 ///
-/// For administrators.
+/// Also one that was closed because too many tasks failed there; what was charged to it is forgiven. For administrators.
 #[utoipa::path(
     post, path = "/nodes/{name}/uncordon", operation_id = "uncordonNode", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node")),

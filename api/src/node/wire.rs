@@ -27,6 +27,7 @@ pub fn node(row: NodeRow) -> NodeView {
         name: node.name,
         state: node.state,
         drained: node.drained,
+        excluded: node.excluded,
         generation: node.generation,
         capacity: node.capacity,
         last_seen_at: node.last_seen_at,

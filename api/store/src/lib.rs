@@ -11,6 +11,7 @@ pub mod assignment;
 pub mod checkpoint;
 mod error;
 pub mod event;
+pub mod fault;
 pub mod forecast;
 pub mod idempotency;
 pub mod job;

@@ -7,7 +7,7 @@ use crate::task::{self, Locked};
 use crate::wake::{self, Channel};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
-use muster_model::node::{Capacity, Node, NodeState};
+use muster_model::node::{Capacity, Excluded, Node, NodeState};
 use muster_model::task::{Outcome, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -46,6 +46,8 @@ pub(crate) struct Row {
     pub name: String,
     pub state: String,
     pub drained: bool,
+    pub excluded_at: Option<OffsetDateTime>,
+    pub excluded_why: Option<String>,
     pub capacity: Json<Capacity>,
     pub generation: i64,
     pub last_seen_at: OffsetDateTime,
@@ -62,6 +64,10 @@ impl From<Row> for Node {
                 other => unreachable!("a constraint keeps {other:?} out of the column"),
             },
             drained: row.drained,
+            excluded: row.excluded_at.map(|at| Excluded {
+                at,
+                why: row.excluded_why.unwrap_or_default(),
+            }),
             capacity: row.capacity.0,
             generation: unsigned(row.generation),
             last_seen_at: row.last_seen_at,
@@ -97,7 +103,7 @@ pub async fn hello(
         == 1;
     let row = sqlx::query_as!(
         Row,
-        r#"select id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1 for no key update"#,
         name
     )
@@ -129,6 +135,60 @@ pub async fn hello(
         wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
     }
     Ok(node)
+}
+
+/// Whether tasks of the node are still believed to run that an executor with this identity knows nothing of: it has lost its data
+/// folder, or is another of the same name. It must not be let in before they count as lost, or it would launch them a second time
+/// beside the first. The node's row stays locked, so that none is added until the transaction ends.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn is_held_by_another(
+    conn: &mut PgConnection,
+    name: &str,
+    identity: &str,
+) -> Result<bool, StoreError> {
+    let known = sqlx::query!(
+        "select id, identity from node where name = $1 for no key update",
+        name
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(known) = known.filter(|known| {
+        let other = known.identity.as_deref();
+        !identity.is_empty() && other.is_some_and(|other| other != identity)
+    }) else {
+        return Ok(false);
+    };
+    let holds = sqlx::query_scalar!(
+        r#"select exists (select 1 from task where node_id = $1 and released_at is null) as "holds!""#,
+        known.id
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(holds)
+}
+
+/// The executor that speaks for the node from now on. One that tells no identity leaves it as it is.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn identify(
+    conn: &mut PgConnection,
+    id: NodeId,
+    identity: &str,
+) -> Result<(), StoreError> {
+    if identity.is_empty() {
+        return Ok(());
+    }
+    sqlx::query!(
+        "update node set identity = $2 where id = $1 and identity is distinct from $2",
+        id.0,
+        identity
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
 }
 
 /// A heartbeat. `false` when the node counts as lost by now and must dial in anew, or there is no such node.
@@ -189,7 +249,7 @@ pub async fn lost(
         r#"update node set state = $3, generation = generation + 1
            where state = $4 and last_seen_at < $2
              and id in (select id from node where id = any($1) order by id for no key update)
-           returning id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at"#,
+           returning id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at"#,
         &candidates,
         silent_since,
         NodeState::Lost.as_str(),
@@ -269,7 +329,7 @@ async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>,
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
     let rows = sqlx::query_as!(
         Row,
-        r#"select id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node order by name"#
     )
     .fetch_all(&mut *conn)
@@ -288,7 +348,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        r#"select id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1"#,
         name
     )
@@ -336,7 +396,7 @@ async fn held_gpus(
     Ok(held)
 }
 
-/// Drains a node or takes it back; needs `scope::admin` on the api's side. The node after it; `None` when there is none. What
+/// Drains a node or takes it back, also from being excluded; needs `scope::admin` on the api's side. The node after it; `None` when there is none. What
 /// it runs moves away with the next round.
 ///
 /// # Errors
@@ -347,19 +407,46 @@ pub async fn set_drained(
     drained: bool,
     now: OffsetDateTime,
 ) -> Result<Option<NodeRow>, StoreError> {
-    let changed = sqlx::query_scalar!(
-        "update node set drained = $2 where name = $1 and drained <> $2 returning id",
-        name,
-        drained
+    let before = sqlx::query!(
+        "select id, drained, excluded_at from node where name = $1 for no key update",
+        name
     )
     .fetch_optional(&mut *conn)
     .await?;
-    if let Some(id) = changed {
-        let event = Event::NodeDrained {
+    let Some(before) = before else {
+        return Ok(None);
+    };
+    let reopens = !drained && before.excluded_at.is_some();
+    let mut events = Vec::new();
+    if before.drained != drained {
+        let name = name.to_owned();
+        events.push(Event::NodeDrained { name, drained });
+    }
+    if reopens {
+        events.push(Event::NodeExcluded {
             name: name.to_owned(),
+            excluded: false,
+            why: "an administrator takes it back".to_owned(),
+        });
+    }
+    if !events.is_empty() {
+        // What was charged before is forgiven.
+        sqlx::query!(
+            "update node
+             set drained = $2, excluded_at = case when $3 then null else excluded_at end,
+                 excluded_why = case when $3 then null else excluded_why end,
+                 faults_since = case when $3 then $4 else faults_since end
+             where id = $1",
+            before.id,
             drained,
-        };
-        event::append(conn, &[of_node(now, id.into(), event)]).await?;
+            reopens,
+            now
+        )
+        .execute(&mut *conn)
+        .await?;
+        let id = before.id;
+        let events = events.into_iter().map(|one| of_node(now, id.into(), one));
+        event::append(conn, &events.collect::<Vec<_>>()).await?;
         wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
     }
     get(conn, name).await

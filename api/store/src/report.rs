@@ -7,6 +7,7 @@
 use crate::checkpoint;
 use crate::error::StoreError;
 use crate::event::{self, NewEvent, of_job};
+use crate::fault::{self, Charge};
 use crate::log::{self, Appended};
 use crate::node;
 use crate::number::{signed, unsigned, unsigned32};
@@ -16,10 +17,11 @@ use crate::task::{self, Locked, role};
 use crate::wake::{self, Channel};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
+use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::pace::Pace;
 use muster_model::progress::Sample;
-use muster_model::task::{Role, Task, TaskEvent, TaskState};
+use muster_model::task::{Outcome, Role, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -529,6 +531,19 @@ async fn statuses(
             None => drop(sum.outcome.unknown.insert(*id)),
         }
     }
+    for (id, observed) in &newest {
+        let task = &known[id].locked.task;
+        let Some(fault) = killed(&task.state, observed) else {
+            continue;
+        };
+        let charge = Charge {
+            node_id: task.node_id,
+            of: Some((task.job_id, task.id)),
+            fault,
+            at: now,
+        };
+        sum.events.extend(fault::charge(conn, &charge).await?);
+    }
     let steps = newest.into_iter().map(|(id, observed)| {
         let event = match observed {
             Observed::Running => TaskEvent::Up,
@@ -552,4 +567,21 @@ async fn statuses(
 /// Milliseconds since 1970.
 fn unix_ms(at: OffsetDateTime) -> i64 {
     i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("dates of this era fit")
+}
+
+/// A signal that nobody of ours has sent: the task was not told to stop.
+fn killed(state: &TaskState, observed: &Observed) -> Option<NodeFault> {
+    let Observed::Gone {
+        outcome: Outcome::Signalled { signal },
+    } = observed
+    else {
+        return None;
+    };
+    let signal = *signal;
+    match state {
+        TaskState::Assigned | TaskState::Running | TaskState::Suspending | TaskState::Suspended => {
+            Some(NodeFault::Killed { signal })
+        }
+        TaskState::Stopping | TaskState::Ending | TaskState::Released { .. } => None,
+    }
 }

@@ -1,7 +1,10 @@
 //! What this node offers: its GPUs as the driver tells of them, or CPU slots that stand for them.
 
 mod cpu;
+mod health;
 mod nvml;
+
+pub use health::Health;
 
 use muster_model::node::{Capacity, Gpu, GpuKind};
 use std::num::NonZero;

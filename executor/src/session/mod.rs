@@ -8,6 +8,7 @@ pub use decode::Unreadable;
 
 use crate::clock;
 use crate::config::Config;
+use crate::device::Health;
 use crate::lease::Lease;
 use crate::node::Order;
 use crate::shim::boot_id;
@@ -15,7 +16,7 @@ use muster_model::node::Capacity;
 use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_proto::session::{
-    FromNode, Heartbeat, Hello, Report, ToNode, Welcome, from_node, to_node,
+    FromNode, Heartbeat, Hello, NodeFault, Report, ToNode, Welcome, from_node, to_node,
 };
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -75,7 +76,17 @@ pub struct Dialer {
     capacity_json: String,
     lease: Lease,
     orders: Sender<Order>,
-    generation: Arc<AtomicU64>,
+    known: Known,
+}
+
+/// What the rest of the daemon lets the session tell.
+#[derive(Debug, Clone)]
+pub struct Known {
+    /// The newest generation taken on.
+    pub generation: Arc<AtomicU64>,
+    /// Of the data folder.
+    pub identity: String,
+    pub health: Health,
 }
 
 /// Heartbeats sent and not acknowledged, and what the Welcome laid down.
@@ -90,12 +101,7 @@ struct Pulse {
 
 impl Dialer {
     #[must_use]
-    pub fn new(
-        config: Config,
-        capacity: &Capacity,
-        orders: Sender<Order>,
-        generation: Arc<AtomicU64>,
-    ) -> Self {
+    pub fn new(config: Config, capacity: &Capacity, orders: Sender<Order>, known: Known) -> Self {
         let capacity_json = serde_json::to_string(capacity).expect("a capacity is JSON");
         let lease = Lease::of(&config.data_dir);
         Self {
@@ -103,7 +109,7 @@ impl Dialer {
             capacity_json,
             lease,
             orders,
-            generation,
+            known,
         }
     }
 
@@ -152,6 +158,7 @@ impl Dialer {
         );
         // The Hello counts as a heartbeat, so there is a lease before the first task.
         let pulse = Pulse::new(&welcome, hello_ms);
+        self.known.health.restart();
         self.grant(&pulse);
         let (reports, pending) = mpsc::unbounded_channel();
         let _ = self.orders.send(Order::Connected(reports));
@@ -174,7 +181,8 @@ impl Dialer {
                     if pulse.is_silent(clock::boottime_ms()) {
                         return Err(SessionError::Silent);
                     }
-                    let heartbeat = pulse.beat(clock::boottime_ms());
+                    let mut heartbeat = pulse.beat(clock::boottime_ms());
+                    heartbeat.faults = self.faults(heartbeat.number);
                     send(outgoing, from_node::Message::Heartbeat(heartbeat)).await?;
                 }
                 Some(report) = reports.recv() => send(outgoing, from_node::Message::Report(report)).await?,
@@ -186,6 +194,7 @@ impl Dialer {
         match message {
             to_node::Message::HeartbeatAck(ack) => {
                 if pulse.acknowledge(ack.number) {
+                    self.known.health.acknowledge(ack.number);
                     self.grant(pulse);
                 }
             }
@@ -205,6 +214,15 @@ impl Dialer {
         }
     }
 
+    fn faults(&self, heartbeat: u64) -> Vec<NodeFault> {
+        let faults = self.known.health.send(heartbeat).into_iter();
+        let faults = faults.map(|(at_unix_ms, fault)| NodeFault {
+            at_unix_ms,
+            fault_json: serde_json::to_string(&fault).expect("a fault is JSON"),
+        });
+        faults.collect()
+    }
+
     fn grant(&self, pulse: &Pulse) {
         if let Err(error) = self.lease.grant(pulse.acknowledged_ms, pulse.lease_ms) {
             tracing::error!(%error, "cannot extend the lease; tasks will stop when it ends");
@@ -217,8 +235,9 @@ impl Dialer {
             join_token: self.config.join_token.clone(),
             capacity_json: self.capacity_json.clone(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
-            generation: self.generation.load(Ordering::Relaxed),
+            generation: self.known.generation.load(Ordering::Relaxed),
             boot_id: boot_id(),
+            identity: self.known.identity.clone(),
         }
     }
 
@@ -270,6 +289,7 @@ impl Pulse {
         self.sent.push_back((self.number, now_ms));
         Heartbeat {
             number: self.number,
+            faults: Vec::new(),
         }
     }
 

@@ -29,6 +29,9 @@ pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
         let place = places.get(&decision.job).ok_or(ApplyError::UnknownJob)?;
         apply_one(&mut snapshot.jobs[*place], decision, now_ms)?;
     }
+    for node in &mut snapshot.nodes {
+        node.excluded |= plan.excluded.iter().any(|one| one.node == node.id);
+    }
     Ok(())
 }
 

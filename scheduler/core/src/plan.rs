@@ -17,6 +17,17 @@ use serde::{Deserialize, Serialize};
 #[serde(deny_unknown_fields)]
 pub struct Plan {
     pub decisions: Vec<Decision>,
+    /// Nodes that take no new tasks from now on, and none of this plan's.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub excluded: Vec<NodeDecision>,
+}
+
+/// A node that is closed for new tasks.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeDecision {
+    pub node: NodeId,
+    pub why: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -104,6 +115,13 @@ pub fn plan_again(
     memory: &mut Memory,
 ) -> (Plan, RoundReport) {
     crate::live::run_again(snapshot, policy, memory)
+}
+
+impl Plan {
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.decisions.is_empty() && self.excluded.is_empty()
+    }
 }
 
 impl Action {

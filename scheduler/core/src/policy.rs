@@ -50,9 +50,36 @@ pub struct Policy {
     /// Who is told to stand still and does not say that it does within this time goes by a checkpoint and a new start instead.
     #[serde(default = "suspend_limit_ms")]
     pub suspend_limit_ms: u64,
+    /// When a node takes no new tasks because too many failed there.
+    #[serde(default)]
+    pub bad_nodes: BadNodes,
     /// Whether jobs that do not fit beside each other take turns; `None`: they wait for each other's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slicing: Option<Slicing>,
+}
+
+/// When a node is closed for new tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct BadNodes {
+    /// After faults of so many different jobs that failed nowhere else, those of the machine itself counted one by one,
+    pub faults: u32,
+    /// within so long.
+    pub window_ms: u64,
+    /// At most this share of the nodes that are up, rounded down.
+    pub most_share: f64,
+}
+
+/// Three jobs within an hour, and never more than a third of the cluster. The one part of a policy with a default, so that rounds of before can
+/// be replayed.
+impl Default for BadNodes {
+    fn default() -> Self {
+        Self {
+            faults: 3,
+            window_ms: 3_600_000,
+            most_share: 0.34,
+        }
+    }
 }
 
 /// How jobs take turns.
@@ -106,6 +133,7 @@ impl Policy {
             unknown_epochs: 20,
             explained_jobs: 16,
             suspend_limit_ms: suspend_limit_ms(),
+            bad_nodes: BadNodes::default(),
             slicing: None,
         }
     }

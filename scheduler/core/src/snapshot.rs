@@ -3,6 +3,7 @@
 //! A round is replayed from this value alone, so whatever a decision depends on must be here or in the policy.
 
 use crate::estimate::Gains;
+use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::pace::{Pace, Watch};
@@ -38,6 +39,12 @@ pub struct Node {
     /// Nodes with the same name here are nearer to each other than to others; `None`: nobody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+    /// Takes no new task, and those that run there stay.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub excluded: bool,
+    /// What was charged to it.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub faults: Vec<Fault>,
     /// GPUs or CPU slots; their indices are `0..gpus`.
     pub gpus: u32,
     /// The model of its GPUs, as the driver names it: jobs are not spread over different ones.
@@ -47,6 +54,17 @@ pub struct Node {
     /// When it was heard last; `None` where nobody keeps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_ms: Option<i64>,
+}
+
+/// A fault on a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Fault {
+    /// Whose task it was; `None` of what is the machine's for certain.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub job: Option<JobId>,
+    pub what: NodeFault,
+    pub at_ms: i64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -232,6 +250,9 @@ impl Snapshot {
     pub fn sort(&mut self) {
         self.nodes
             .sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
+        for node in &mut self.nodes {
+            node.faults.sort_by_key(|fault| (fault.at_ms, fault.job));
+        }
         self.tenants.sort_by_key(|tenant| tenant.id);
         self.jobs.sort_by_key(|job| (job.submitted_ms, job.id));
         for job in &mut self.jobs {
@@ -252,7 +273,7 @@ impl Node {
     /// Whether new tasks may go there.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.up && !self.drained
+        self.up && !self.drained && !self.excluded
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a node sends, checked and turned into the model's types.
 
 use muster_model::assignment::{Observed, TaskReport};
+use muster_model::fault::NodeFault;
 use muster_model::id::TaskId;
 use muster_model::report::UnfitReport;
 use muster_proto::session as proto;
@@ -56,6 +57,18 @@ pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
         ));
     }
     Ok(decoded)
+}
+
+/// # Errors
+/// [`DecodeError`] for the first part that does not parse.
+pub fn faults(
+    faults: &[proto::NodeFault],
+) -> Result<Vec<(OffsetDateTime, NodeFault)>, DecodeError> {
+    let read = faults.iter().map(|fault| {
+        let at = time("faults.at_unix_ms", fault.at_unix_ms)?;
+        Ok((at, json("faults.fault_json", &fault.fault_json)?))
+    });
+    read.collect()
 }
 
 /// A report with a number that cannot be kept becomes a note in its place: refused, its node would send it again for ever, and with it

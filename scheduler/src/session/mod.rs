@@ -71,9 +71,19 @@ impl NodeSessions for Sessions {
         };
         let capacity = self.admit(&hello)?;
         let node = self
-            .welcome(&hello.node_name, &capacity)
+            .welcome(&hello, &capacity)
             .await
-            .map_err(store_status)?;
+            .map_err(store_status)?
+            .ok_or_else(|| {
+                tracing::warn!(
+                    node.name = hello.node_name,
+                    "an executor that does not know the node's tasks waits until they count as lost"
+                );
+                Status::unavailable(format!(
+                    "{} has tasks that this executor does not know: its data folder is a new one. It is let in once they count as lost",
+                    hello.node_name
+                ))
+            })?;
         let replaced = self.registry.take_over(node);
         let (outbox, outbound) = mpsc::channel(OUTBOX);
         let span =
@@ -136,13 +146,23 @@ impl Sessions {
         Ok(capacity)
     }
 
-    async fn welcome(&self, name: &str, capacity: &Capacity) -> Result<NodeId, StoreError> {
+    /// The node's id; `None` while tasks are believed to run there that this executor knows nothing of.
+    async fn welcome(
+        &self,
+        hello: &proto::Hello,
+        capacity: &Capacity,
+    ) -> Result<Option<NodeId>, StoreError> {
+        use muster_store::node;
         let mut tx = muster_store::pool::begin(&self.pool).await?;
-        let node =
-            muster_store::node::hello(&mut tx, clock::id().into(), name, capacity, clock::now())
-                .await?;
+        let (name, identity) = (&hello.node_name, &hello.identity);
+        if node::is_held_by_another(&mut tx, name, identity).await? {
+            return Ok(None);
+        }
+        let made = clock::id().into();
+        let node = node::hello(&mut tx, made, name, capacity, clock::now()).await?;
+        node::identify(&mut tx, node.id, identity).await?;
         tx.commit().await.map_err(StoreError::from)?;
-        Ok(node.id)
+        Ok(Some(node.id))
     }
 }
 
@@ -227,6 +247,10 @@ impl Session {
             Some(From::Heartbeat(heartbeat)) => {
                 let mut tx = muster_store::pool::begin(&self.pool).await?;
                 muster_store::node::touch(&mut tx, self.node, clock::now()).await?;
+                if !heartbeat.faults.is_empty() {
+                    let faults = decode::faults(&heartbeat.faults)?;
+                    muster_store::fault::charge_hardware(&mut tx, self.node, &faults).await?;
+                }
                 tx.commit().await.map_err(StoreError::from)?;
                 self.send(To::HeartbeatAck(proto::HeartbeatAck {
                     number: heartbeat.number,

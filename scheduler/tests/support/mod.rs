@@ -302,6 +302,20 @@ impl Node {
         token: &str,
         gpus: u32,
     ) -> Result<Self, tonic::Status> {
+        Self::dial_as(address, name, token, gpus, "").await
+    }
+
+    /// With the identity of a data folder.
+    ///
+    /// # Errors
+    /// What the scheduler answers instead of a welcome.
+    pub async fn dial_as(
+        address: SocketAddr,
+        name: &str,
+        token: &str,
+        gpus: u32,
+        identity: &str,
+    ) -> Result<Self, tonic::Status> {
         let channel = tonic::transport::Endpoint::from_shared(format!("http://{address}"))
             .expect("an address")
             .connect()
@@ -328,6 +342,7 @@ impl Node {
             version: "test".into(),
             generation: 0,
             boot_id: "test".into(),
+            identity: identity.into(),
         });
         outbox
             .send(proto::FromNode {
@@ -376,6 +391,7 @@ impl Node {
         self.number += 1;
         let heartbeat = From::Heartbeat(proto::Heartbeat {
             number: self.number,
+            faults: Vec::new(),
         });
         self.outbox
             .send(proto::FromNode {

@@ -7,6 +7,10 @@ export function foldNodes(nodes: readonly NodeView[], { event, at }: StoredEvent
       return nodes.map((node) => (node.name === event.name ? { ...node, state: event.state, last_seen_at: at } : node));
     case "node_drained":
       return nodes.map((node) => (node.name === event.name ? { ...node, drained: event.drained } : node));
+    case "node_excluded": {
+      const excluded = event.excluded ? { at, why: event.why } : null;
+      return nodes.map((node) => (node.name === event.name ? { ...node, excluded } : node));
+    }
     case "task_state_changed":
       return event.state.phase === "released" ? nodes.map((node) => freed(node, event.task_id)) : nodes;
     default:

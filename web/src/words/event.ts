@@ -1,5 +1,5 @@
 // The history in plain words: one sentence an event, and how loud it is.
-import type { AfterStop, JobState, MusterEvent, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
+import type { AfterStop, JobState, MusterEvent, NodeFault, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
 import { bytes, count, loss, percent, plural } from "./number";
 import { waitingView } from "./wait";
 
@@ -57,6 +57,10 @@ export function eventSentence(event: MusterEvent): Sentence {
       return event.state === "up" ? say(`Node ${event.name} is up`, "good") : say(`Node ${event.name} is lost`, "bad");
     case "node_drained":
       return event.drained ? say(`Node ${event.name} drained`, "warn") : say(`Node ${event.name} takes work again`, "good");
+    case "node_faulted":
+      return say(`On node ${event.name}: ${fault(event.fault)}`, "warn");
+    case "node_excluded":
+      return event.excluded ? say(`Node ${event.name} takes no new work`, "bad", event.why) : say(`Node ${event.name} takes work again`, "good", event.why);
     case "job_deleted":
       return say("Job deleted", "info");
   }
@@ -73,6 +77,21 @@ export const REMEDIES: Record<Verdict["remedy"], string> = {
   left_out: "The others train on without it",
   restarted: "The job starts again",
 };
+
+function fault(of: NodeFault): string {
+  switch (of.kind) {
+    case "killed":
+      return `a task was killed by signal ${of.signal}`;
+    case "straggler":
+      return "a rank was a straggler";
+    case "hang":
+      return "a rank hung";
+    case "xid":
+      return `GPU ${of.gpu} had the error XID ${of.xid}`;
+    case "uncorrected_memory":
+      return `GPU ${of.gpu} had ${count(of.errors)} uncorrected errors of its memory`;
+  }
+}
 
 const INTENTS = {
   run: "A user asked for it to run",

@@ -173,6 +173,13 @@ pub fn words(event: &Event) -> String {
         }
         Event::Note { message } => message.clone(),
         Event::NodeStateChanged { name, state } => format!("node {name} is {}", state.as_str()),
+        Event::NodeFaulted { name, fault } => format!("on node {name}: {fault}"),
+        Event::NodeExcluded {
+            name,
+            excluded: true,
+            why,
+        } => format!("node {name} takes no new tasks: {why}"),
+        Event::NodeExcluded { name, why, .. } => format!("node {name} takes tasks again: {why}"),
         Event::NodeDrained {
             name,
             drained: true,

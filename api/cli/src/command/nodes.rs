@@ -6,6 +6,7 @@ use crate::output::{age, bytes, fields, table};
 use clap::Args;
 use muster_model::node::NodeState;
 use muster_model::view::NodeView;
+use std::fmt::Write as _;
 
 #[derive(Debug, Args)]
 pub struct Nodes {}
@@ -28,10 +29,21 @@ impl Nodes {
             if nodes.is_empty() {
                 return "no nodes have joined".to_owned();
             }
-            table(
+            let mut shown = table(
                 ["name", "state", "gpus", "kind", "memory", "jobs", "seen"],
                 nodes.iter().map(row),
-            )
+            );
+            for node in nodes {
+                if let Some(excluded) = &node.excluded {
+                    let since = age(excluded.at, clock::now());
+                    let _ = write!(
+                        shown,
+                        "\n{}: excluded {since} ago: {}",
+                        node.name, excluded.why
+                    );
+                }
+            }
+            shown
         })
     }
 }
@@ -84,10 +96,11 @@ fn row(node: &NodeView) -> [String; 7] {
         })
         .collect();
     jobs.dedup();
-    let state = match (node.state, node.drained) {
-        (NodeState::Lost, _) => "lost",
-        (NodeState::Up, true) => "drained",
-        (NodeState::Up, false) => "up",
+    let state = match (node.state, node.drained, &node.excluded) {
+        (NodeState::Lost, ..) => "lost",
+        (NodeState::Up, true, _) => "drained",
+        (NodeState::Up, false, Some(_)) => "excluded",
+        (NodeState::Up, false, None) => "up",
     };
     [
         node.name.clone(),

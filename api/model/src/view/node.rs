@@ -1,7 +1,7 @@
 //! Nodes, as answered.
 
 use crate::id::{JobId, NodeId, TaskId};
-use crate::node::{Capacity, GpuKind, NodeState};
+use crate::node::{Capacity, Excluded, GpuKind, NodeState};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -14,6 +14,10 @@ pub struct NodeView {
     pub state: NodeState,
     /// Takes no new task; its tasks move away.
     pub drained: bool,
+    /// Closed for new tasks, because too many failed there; null unless it is. Uncordoning takes it back.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[serde(default)]
+    pub excluded: Option<Excluded>,
     /// Version of what it was told to run.
     pub generation: u64,
     pub capacity: Capacity,

@@ -4,6 +4,7 @@ use super::draft::{Draft, From, Start};
 use super::{Action, CommitOutcome, Conflict, Refusal, Step, start, turn, wait};
 use crate::error::StoreError;
 use crate::event::{self, NewEvent};
+use crate::fault;
 use crate::node;
 use crate::number::{signed, signed32, unsigned, unsigned32};
 use crate::task::{self, Locked, role};
@@ -151,6 +152,7 @@ async fn lock(
         suspects: row.suspects.0,
         held: Vec::new(),
         events: Vec::new(),
+        charges: Vec::new(),
         stop: false,
         turned: None,
         start: None,
@@ -201,6 +203,10 @@ async fn apply(
         touched: BTreeSet::new(),
     };
     update(conn, &draft, &before).await?;
+    for charge in &draft.charges {
+        let event = fault::charge(conn, charge).await.map_err(Failure::Store)?;
+        written.events.extend(event);
+    }
     let told = match &draft.start {
         Some(Start {
             from: From::Before { leave },

@@ -2,12 +2,15 @@
 
 use super::{Action, NewTask, Refusal};
 use crate::event::{NewEvent, of_job};
+use crate::fault::Charge;
 use crate::job::not_considered;
 use crate::task::Locked;
 use muster_model::event::Event;
+use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::job::{AfterStop, JobEvent, JobPhase, JobState, RequeueCause};
 use muster_model::pace::Suspect;
+use muster_model::verdict::Finding;
 use muster_model::wait::Waiting;
 use time::OffsetDateTime;
 
@@ -36,6 +39,8 @@ pub(super) struct Draft {
     /// The job's tasks that are not released.
     pub held: Vec<Locked>,
     pub events: Vec<NewEvent>,
+    /// To be charged to nodes.
+    pub charges: Vec<Charge>,
     /// All tasks shall stop.
     pub stop: bool,
     /// Its workers shall stand still, or go on.
@@ -177,6 +182,15 @@ impl Draft {
             Action::Cancel => self.move_on(JobEvent::Cancel, now)?,
             Action::Judge { verdict } => {
                 self.verdicts += 1;
+                self.charges.push(Charge {
+                    node_id: verdict.node_id,
+                    of: Some((self.id, verdict.task_id)),
+                    fault: match verdict.finding {
+                        Finding::Straggler { .. } => NodeFault::Straggler,
+                        Finding::Hang { .. } => NodeFault::Hang,
+                    },
+                    at: now,
+                });
                 let event = Event::RankJudged {
                     verdict: verdict.clone(),
                 };

@@ -2,6 +2,7 @@
 
 use super::{FailedReport, Finished, Loaded, LoadedJob, Restarts, SpeedPoint};
 use crate::error::StoreError;
+use crate::fault;
 use crate::job::intent;
 use crate::node;
 use crate::number::{unsigned, unsigned32};
@@ -31,8 +32,10 @@ pub async fn load(conn: &mut PgConnection, now: OffsetDateTime) -> Result<Loaded
     tasks(conn, &mut jobs).await?;
     speeds(conn, &mut jobs).await?;
     epoch_losses(conn, &mut jobs).await?;
+    let faults = fault::load(conn, now).await?;
     Ok(Loaded {
         now,
+        faults,
         jobs: jobs.into_values().collect(),
         nodes,
         tenants,
@@ -42,7 +45,7 @@ pub async fn load(conn: &mut PgConnection, now: OffsetDateTime) -> Result<Loaded
 async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
     let rows = sqlx::query_as!(
         node::Row,
-        r#"select id, name, state, drained, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node order by id"#
     )
     .fetch_all(conn)

@@ -10,6 +10,7 @@ mod wait;
 pub use commit::commit;
 pub use load::load;
 
+use crate::fault::Charge;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
 use muster_model::job::{AfterStop, Job, JobPhase};
 use muster_model::node::Node;
@@ -31,6 +32,8 @@ pub struct Loaded {
     pub jobs: Vec<LoadedJob>,
     /// By id.
     pub nodes: Vec<Node>,
+    /// What was charged to them within a day.
+    pub faults: BTreeMap<NodeId, Vec<Charge>>,
     /// By id.
     pub tenants: Vec<Tenant>,
 }

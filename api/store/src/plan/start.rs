@@ -126,7 +126,7 @@ pub(super) async fn admit(
     ids.sort_unstable();
     ids.dedup();
     let rows = sqlx::query!(
-        "select id, name, state = 'up' and not drained as \"open!\" from node where id = any($1) order by id for no key update",
+        "select id, name, state = 'up' and not drained and excluded_at is null as \"open!\" from node where id = any($1) order by id for no key update",
         &ids
     )
     .fetch_all(conn)

@@ -2,6 +2,7 @@
 //!
 //! It shares no code with the planner beyond the types, so that one mistake cannot hide in both.
 
+mod exclude;
 mod gang;
 mod moves;
 mod quota;
@@ -21,6 +22,7 @@ pub use violation::Violation;
 #[must_use]
 pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     let mut checker = Checker::new(snapshot);
+    checker.exclusions(&plan.excluded);
     checker.keep_places(plan);
     for decision in &plan.decisions {
         checker.decision(decision);
@@ -63,7 +65,7 @@ impl<'s> Checker<'s> {
         for node in snapshot
             .nodes
             .iter()
-            .filter(|node| node.up && !node.drained)
+            .filter(|node| node.up && !node.drained && !node.excluded)
         {
             checker
                 .free

@@ -65,6 +65,8 @@ pub enum Violation {
     WrongTurn { job: JobId, what: &'static str },
     #[error("a rank of job {job} is judged, {what}")]
     UnjustVerdict { job: JobId, what: &'static str },
+    #[error("node {node} is excluded, {what}")]
+    UnjustExclusion { node: NodeId, what: &'static str },
     #[error("job {job} is resized in place, {what}")]
     ImpossibleResize { job: JobId, what: &'static str },
 }

@@ -29,11 +29,10 @@ pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<
             tenant.gpu_quota = tenant.gpu_quota.map(|quota| quota.saturating_add(*by_gpus));
         }
         Change::UncordonNode { name } => {
-            changed
-                .nodes
-                .iter_mut()
-                .find(|node| node.name == *name)?
-                .drained = false;
+            let mut nodes = changed.nodes.iter_mut();
+            let node = nodes.find(|node| node.name == *name)?;
+            (node.drained, node.excluded) = (false, false);
+            node.faults.clear();
         }
         Change::AddGpus { gpus } => {
             let added = added(*gpus, changed.nodes.first());
@@ -83,6 +82,8 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
         up: true,
         drained: false,
         rack: None,
+        excluded: false,
+        faults: Vec::new(),
         gpus,
         gpu_model: like.map_or_else(|| "gpu".to_owned(), |node| node.gpu_model.clone()),
         seen_ms: None,
@@ -167,7 +168,7 @@ fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
                 .position(|node| node.name == *name);
             let Some(at) = found else { return false };
             let mut node = world.snapshot.nodes[at].clone();
-            node.drained = false;
+            (node.drained, node.excluded) = (false, false);
             open(world, at, &node);
         }
         Change::AddGpus { gpus } => {

@@ -4,9 +4,10 @@
 //! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
 //! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world), `cost`,
 //! `moving` and `defragment` (who goes on elsewhere, so that others fit), `turns` (who stands still for whom), `verdict` (whose ranks hold
-//! the others up),
+//! the others up), `bad_nodes` (which take no new tasks),
 //! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
+mod bad_nodes;
 mod change;
 mod choose;
 mod cost;
@@ -49,6 +50,19 @@ pub(crate) fn run_again(
     policy: &Policy,
     memory: &mut Memory,
 ) -> (Plan, RoundReport) {
+    let excluded = bad_nodes::judge(snapshot, &policy.bad_nodes);
+    if excluded.is_empty() {
+        return decide(snapshot, policy, memory);
+    }
+    let mut closed = snapshot.clone();
+    for node in &mut closed.nodes {
+        node.excluded |= excluded.iter().any(|one| one.node == node.id);
+    }
+    let (plan, report) = decide(&closed, policy, memory);
+    (Plan { excluded, ..plan }, report)
+}
+
+fn decide(snapshot: &Snapshot, policy: &Policy, memory: &mut Memory) -> (Plan, RoundReport) {
     let mut world = World::new(snapshot, policy, memory);
     let mut rest = pass::settle_down(&mut world);
     if defragment::moves(&mut world, &rest) {
@@ -76,5 +90,10 @@ pub(crate) fn run_again(
             decisions.push(decided(Action::Wait { waiting }));
         }
     }
-    (Plan { decisions }, report)
+    let excluded = Vec::new();
+    let plan = Plan {
+        decisions,
+        excluded,
+    };
+    (plan, report)
 }

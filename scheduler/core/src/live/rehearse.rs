@@ -44,6 +44,7 @@ impl Stage {
         });
         let plan = Plan {
             decisions: decisions.collect(),
+            excluded: Vec::new(),
         };
         let mut after = world.snapshot.clone();
         let applied = apply(&mut after, &plan);

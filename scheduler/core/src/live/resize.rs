@@ -47,6 +47,7 @@ impl World<'_> {
             self.free[held.node as usize].release_later(held, first_bits(gpus));
         }
         self.refresh(index);
+        self.keep_excluded();
     }
 
     /// Who was asked to join in this very round is not, after all.

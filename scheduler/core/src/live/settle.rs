@@ -34,10 +34,13 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
         .collect();
     let drained = snapshot.nodes.iter().filter(|node| node.drained);
     let drained = drained.map(|node| node.id).collect();
+    let excluded = snapshot.nodes.iter().filter(|node| node.excluded);
+    let excluded = excluded.map(|node| node.id).collect();
     let facts = Facts {
         now_ms: snapshot.now_ms,
         up,
         drained,
+        excluded,
         policy,
     };
     snapshot.jobs.iter().map(|job| facts.settle(job)).collect()
@@ -72,11 +75,12 @@ pub(crate) fn once_gone(
         task.state = TaskState::Released { outcome };
     }
     let up = BTreeSet::new();
-    let drained = BTreeSet::new();
+    let (drained, excluded) = (BTreeSet::new(), BTreeSet::new());
     let facts = Facts {
         now_ms,
         up,
         drained,
+        excluded,
         policy,
     };
     let settled = facts.settle(&job);
@@ -104,6 +108,8 @@ struct Facts<'p> {
     now_ms: i64,
     up: BTreeSet<NodeId>,
     drained: BTreeSet<NodeId>,
+    /// Who stands still there cannot go on there.
+    excluded: BTreeSet<NodeId>,
     policy: &'p Policy,
 }
 
@@ -215,11 +221,20 @@ impl Facts<'_> {
             return Some(late);
         }
         // Its GPUs are there, and it will never get them again.
-        let is_drained = job.state == JobState::Suspended && self.is_on_drained(job);
+        let is_suspended = job.state == JobState::Suspended;
+        let mut held = job.held_tasks();
+        let is_excluded = held.any(|task| self.excluded.contains(&task.node));
+        let why = if is_suspended && self.is_on_drained(job) {
+            "its node is drained"
+        } else if is_suspended && is_excluded && job.intent == Intent::Run {
+            "its node takes no tasks any more"
+        } else {
+            return None;
+        };
         let cause = RequeueCause::Resize;
-        is_drained.then(|| Ending::Stop {
+        Some(Ending::Stop {
             then: AfterStop::Requeue { cause },
-            why: "its node is drained".to_owned(),
+            why: why.to_owned(),
         })
     }
 

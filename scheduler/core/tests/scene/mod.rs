@@ -202,6 +202,8 @@ pub fn node(number: u32, gpus: u32) -> Node {
         drained: false,
         seen_ms: None,
         rack: None,
+        excluded: false,
+        faults: Vec::new(),
         gpus,
         gpu_model: "gpu".to_owned(),
         cpu_milli: 64_000,

@@ -37,6 +37,8 @@ impl<'s> Engine<'s> {
                         drained: false,
                         seen_ms: None,
                         rack: None,
+                        excluded: false,
+                        faults: Vec::new(),
                         gpus: node.gpus,
                         gpu_model: "gpu".to_owned(),
                         cpu_milli: 1_000_000,

@@ -15,6 +15,8 @@ pub fn cluster(nodes: u128) -> Snapshot {
         drained: false,
         seen_ms: None,
         rack: None,
+        excluded: false,
+        faults: Vec::new(),
         gpu_model: "T4".to_owned(),
         gpus: 4,
         cpu_milli: 1_000_000,

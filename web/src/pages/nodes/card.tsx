@@ -17,7 +17,8 @@ interface Props {
 export function NodeCard({ node, colours, onDrain }: Props) {
   const [shown, setShown] = useState<number | null>(null);
   const used = node.gpus.filter((gpu) => gpu.task_id !== null).length;
-  const status = node.state === "lost" ? "lost" : node.drained ? "drained" : "up";
+  const isClosed = node.drained || node.excluded !== null;
+  const status = node.state === "lost" ? "lost" : node.drained ? "drained" : node.excluded !== null ? "excluded" : "up";
   const detail = node.gpus.find((gpu) => gpu.index === shown);
   return (
     <section className="node" data-status={status} aria-label={`Node ${node.name}`}>
@@ -27,8 +28,8 @@ export function NodeCard({ node, colours, onDrain }: Props) {
           {node.state === "lost" && node.drained ? "lost, drained" : status}
         </span>
         {onDrain === null ? null : (
-          <button type="button" className="button button-small" onClick={onDrain} aria-label={`${node.drained ? "Uncordon" : "Drain"} ${node.name}`}>
-            {node.drained ? "Uncordon" : "Drain"}
+          <button type="button" className="button button-small" onClick={onDrain} aria-label={`${isClosed ? "Uncordon" : "Drain"} ${node.name}`}>
+            {isClosed ? "Uncordon" : "Drain"}
           </button>
         )}
       </header>
@@ -39,6 +40,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
           </li>
         ))}
       </ul>
+      {node.excluded === null ? null : <p className="node-detail">Takes no new work: {node.excluded.why}</p>}
       <p className="node-detail" aria-live="polite">
         {detail === undefined ? <Facts node={node} used={used} /> : describe(detail)}
       </p>

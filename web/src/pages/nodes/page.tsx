@@ -39,16 +39,18 @@ export function NodesPage() {
     );
   }
   const drain = (node: NodeView) => {
+    const isClosed = node.drained || node.excluded !== null;
     setQuestion({
-      title: node.drained ? `Let ${node.name} take work again?` : `Drain ${node.name}?`,
-      text: node.drained
+      title: isClosed ? `Let ${node.name} take work again?` : `Drain ${node.name}?`,
+      text: isClosed
         ? "The scheduler may place tasks on it from its next round on."
         : "It takes no new tasks, and the jobs on it move away: each writes a checkpoint and goes on elsewhere, or waits.",
-      verb: node.drained ? "Uncordon" : "Drain",
-      danger: !node.drained,
+      verb: isClosed ? "Uncordon" : "Drain",
+      danger: !isClosed,
       act: async () => {
-        await setDrained(node.name, !node.drained);
-        list.update((known) => known.map((other) => (other.id === node.id ? { ...other, drained: !node.drained } : other)));
+        await setDrained(node.name, !isClosed);
+        const excluded = isClosed ? null : node.excluded;
+        list.update((known) => known.map((other) => (other.id === node.id ? { ...other, drained: !isClosed, excluded } : other)));
         setQuestion(null);
       },
     });

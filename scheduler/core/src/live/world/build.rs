@@ -65,7 +65,21 @@ impl<'a> World<'a> {
         }
         memory.end();
         moving::expect(&mut world);
+        world.keep_excluded();
         world
+    }
+
+    /// Of an excluded node those who run there keep what they hold; there is no more of it.
+    pub(crate) fn keep_excluded(&mut self) {
+        for (place, node) in self.snapshot.nodes.iter().enumerate() {
+            if !node.excluded || !node.up || node.drained {
+                continue;
+            }
+            let there = |held: &&Holding| held.node as usize == place;
+            let stays = self.jobs.iter().filter(|live| live.standing.stays());
+            let held = stays.flat_map(|live| live.holdings.iter().filter(there));
+            self.problem.nodes[place].gpus = held.map(|held| held.gpus.count_ones()).sum();
+        }
     }
 
     fn tenants(&mut self) -> TenantIndex {

@@ -154,6 +154,7 @@ impl<'a> World<'a> {
         let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
         live.sizing = Sizing::of(&live.estimate, &live.shape, step, 0, kinds);
         self.refresh(index);
+        self.keep_excluded();
     }
 
     /// In a trial: the tasks of a stopping job are gone.

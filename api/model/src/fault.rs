@@ -1,0 +1,43 @@
+//! Faults that are charged to a node: after those of several jobs it takes no new tasks.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+
+/// What happened on it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum NodeFault {
+    /// A task was killed by a signal that nobody of ours sent.
+    Killed { signal: i32 },
+    /// A rank was found to be a straggler.
+    Straggler,
+    /// A rank was found to hang.
+    Hang,
+    /// The driver reported an error of the GPU by its number (NVIDIA's XID), of those that mean hardware.
+    Xid { gpu: u32, xid: u64 },
+    /// The GPU's memory has had errors that could not be corrected.
+    UncorrectedMemory { gpu: u32, errors: u64 },
+}
+
+impl NodeFault {
+    /// Whether it is the machine's for certain, whoever used it.
+    #[must_use]
+    pub fn is_hardware(self) -> bool {
+        matches!(self, Self::Xid { .. } | Self::UncorrectedMemory { .. })
+    }
+}
+
+impl fmt::Display for NodeFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Killed { signal } => write!(f, "a task was killed by signal {signal}"),
+            Self::Straggler => f.write_str("a rank was a straggler"),
+            Self::Hang => f.write_str("a rank hung"),
+            Self::Xid { gpu, xid } => write!(f, "GPU {gpu} had the error XID {xid}"),
+            Self::UncorrectedMemory { gpu, errors } => {
+                write!(f, "GPU {gpu} had {errors} uncorrected errors of its memory")
+            }
+        }
+    }
+}

@@ -1,0 +1,147 @@
+//! Faults that are charged to nodes, and nodes that take no new tasks because of them.
+
+use crate::error::StoreError;
+use crate::event::{self, NewEvent, of_node};
+use crate::wake::{self, Channel};
+use muster_model::event::Event;
+use muster_model::fault::NodeFault;
+use muster_model::id::{JobId, NodeId, TaskId};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use std::collections::BTreeMap;
+use time::{Duration, OffsetDateTime};
+
+/// A fault as it was charged.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Charge {
+    pub node_id: NodeId,
+    /// `None` of what is the machine's for certain.
+    pub of: Option<(JobId, TaskId)>,
+    pub fault: NodeFault,
+    pub at: OffsetDateTime,
+}
+
+/// Charges are kept so long, for people; a round looks at those of a day.
+const KEPT: Duration = Duration::days(30);
+const LOADED: Duration = Duration::days(1);
+
+/// Charges a fault, once however often it is told; the event to append, if it is news.
+pub(crate) async fn charge(
+    conn: &mut PgConnection,
+    charge: &Charge,
+) -> Result<Option<NewEvent>, StoreError> {
+    let (job, task) = charge
+        .of
+        .map_or((None, None), |(job, task)| (Some(job.0), Some(task.0)));
+    let name = sqlx::query_scalar!(
+        "with made as (
+             insert into node_fault (node_id, job_id, task_id, at, fault) values ($1, $2, $3, $4, $5)
+             on conflict do nothing returning node_id
+         )
+         select node.name from made join node on node.id = made.node_id",
+        charge.node_id.0,
+        job,
+        task,
+        charge.at,
+        Json(charge.fault) as _
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(name) = name else {
+        return Ok(None);
+    };
+    sqlx::query!(
+        "delete from node_fault where node_id = $1 and at < $2",
+        charge.node_id.0,
+        charge.at - KEPT
+    )
+    .execute(conn)
+    .await?;
+    let fault = charge.fault;
+    let event = Event::NodeFaulted { name, fault };
+    Ok(Some(of_node(charge.at, charge.node_id, event)))
+}
+
+/// Charges what a node tells of its own GPUs.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn charge_hardware(
+    conn: &mut PgConnection,
+    node_id: NodeId,
+    faults: &[(OffsetDateTime, NodeFault)],
+) -> Result<(), StoreError> {
+    let mut events = Vec::new();
+    for (at, fault) in faults {
+        let told = Charge {
+            node_id,
+            of: None,
+            fault: *fault,
+            at: *at,
+        };
+        events.extend(charge(conn, &told).await?);
+    }
+    if !events.is_empty() {
+        event::append(conn, &events).await?;
+        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    }
+    Ok(())
+}
+
+/// Faults of each node within a day and since it was last taken back.
+pub(crate) async fn load(
+    conn: &mut PgConnection,
+    now: OffsetDateTime,
+) -> Result<BTreeMap<NodeId, Vec<Charge>>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select f.node_id, f.job_id, f.task_id, f.at, f.fault as "fault: Json<NodeFault>"
+           from node_fault f join node n on n.id = f.node_id
+           where f.at > $1 and f.at > coalesce(n.faults_since, '-infinity')
+           order by f.node_id, f.at"#,
+        now - LOADED
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut charges: BTreeMap<NodeId, Vec<Charge>> = BTreeMap::new();
+    for row in rows {
+        let of = row.job_id.zip(row.task_id);
+        charges.entry(row.node_id.into()).or_default().push(Charge {
+            node_id: row.node_id.into(),
+            of: of.map(|(job, task)| (job.into(), task.into())),
+            fault: row.fault.0,
+            at: row.at,
+        });
+    }
+    Ok(charges)
+}
+
+/// The node takes no new tasks from now on. `false` when that was so before.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn exclude(
+    conn: &mut PgConnection,
+    node: NodeId,
+    why: &str,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let name = sqlx::query_scalar!(
+        "update node set excluded_at = $2, excluded_why = $3 where id = $1 and excluded_at is null returning name",
+        node.0,
+        now,
+        why
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(name) = name else {
+        return Ok(false);
+    };
+    let event = Event::NodeExcluded {
+        name,
+        excluded: true,
+        why: why.to_owned(),
+    };
+    event::append(conn, &[of_node(now, node, event)]).await?;
+    wake::send(conn, &[Channel::Events]).await?;
+    Ok(true)
+}

@@ -1,0 +1,183 @@
+//! Errors of GPUs that mean the machine and not the program: those that the driver reports by number (XID) as they happen, and errors of memory
+//! that could not be corrected, by their counters. They wait here until the scheduler has acknowledged them.
+
+use crate::clock;
+use muster_model::fault::NodeFault;
+use nvml_wrapper::bitmasks::event::EventTypes;
+use nvml_wrapper::enum_wrappers::device::{EccCounter, MemoryError};
+use nvml_wrapper::enums::event::XidError;
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{EventSet, Nvml};
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+
+/// How late counters are looked at; errors by number come at once.
+const LOOK_EVERY_MS: u32 = 5_000;
+/// Kept while the scheduler is away; the oldest go first.
+const MOST: usize = 256;
+
+/// By NVIDIA's catalogue of XID errors: of memory (48, 63, 64, 92, 94, 95, 140), links (74, 149), the bus (79), the GPU's own processors
+/// (62, 109, 110, 119, 120, 136, 143, 154). Those that a program brings about by itself (13, 31, 43, 45, 68, 69 and others) are none.
+const HARDWARE: [u64; 18] = [
+    48, 62, 63, 64, 74, 79, 92, 94, 95, 109, 110, 119, 120, 136, 140, 143, 149, 154,
+];
+
+/// What is still to be told.
+#[derive(Debug, Clone, Default)]
+pub struct Health(Arc<Mutex<Untold>>);
+
+#[derive(Debug, Default)]
+struct Untold {
+    faults: Vec<(i64, NodeFault)>,
+    /// The heartbeat that names so many of them, from the first on.
+    sent: Option<(u64, usize)>,
+}
+
+impl Health {
+    /// Watches the GPUs from a thread of its own, if there are any.
+    pub fn watch(&self) {
+        let health = self.clone();
+        let watching = thread::Builder::new()
+            .name("health".to_owned())
+            .spawn(move || {
+                if let Err(error) = health.look_on() {
+                    tracing::info!(%error, "errors of GPUs are not watched");
+                }
+            });
+        if let Err(error) = watching {
+            tracing::warn!(%error, "errors of GPUs are not watched");
+        }
+    }
+
+    /// A session begins: nothing is under way.
+    pub fn restart(&self) {
+        self.untold().sent = None;
+    }
+
+    /// What a heartbeat takes along.
+    #[must_use]
+    pub fn send(&self, heartbeat: u64) -> Vec<(i64, NodeFault)> {
+        let mut untold = self.untold();
+        if untold.sent.is_some() || untold.faults.is_empty() {
+            return Vec::new();
+        }
+        untold.sent = Some((heartbeat, untold.faults.len()));
+        untold.faults.clone()
+    }
+
+    /// The scheduler has heard all up to this heartbeat.
+    pub fn acknowledge(&self, heartbeat: u64) {
+        let mut untold = self.untold();
+        if let Some((number, count)) = untold.sent
+            && number <= heartbeat
+        {
+            untold.sent = None;
+            let count = count.min(untold.faults.len());
+            untold.faults.drain(..count);
+        }
+    }
+
+    fn add(&self, fault: NodeFault) {
+        tracing::warn!(%fault, "a GPU has an error");
+        let mut untold = self.untold();
+        if untold.faults.len() >= MOST && untold.sent.is_none() {
+            untold.faults.remove(0);
+        }
+        if untold.faults.len() < MOST {
+            untold.faults.push((clock::unix_ms(), fault));
+        }
+    }
+
+    fn look_on(&self) -> Result<(), NvmlError> {
+        let nvml = Nvml::init()?;
+        let mut events = nvml.create_event_set()?;
+        let mut places = BTreeMap::new();
+        for gpu in 0..nvml.device_count()? {
+            let device = nvml.device_by_index(gpu)?;
+            places.insert(device.uuid()?, gpu);
+            events = device
+                .register_events(EventTypes::CRITICAL_XID_ERROR, events)
+                .map_err(|error| error.error)?;
+        }
+        let mut counted = uncorrected(&nvml);
+        loop {
+            self.take(&events, &places);
+            let now = uncorrected(&nvml);
+            for (gpu, errors) in &now {
+                let before = counted.get(gpu).copied().unwrap_or(*errors);
+                if *errors > before {
+                    let (gpu, errors) = (*gpu, errors - before);
+                    self.add(NodeFault::UncorrectedMemory { gpu, errors });
+                }
+            }
+            counted = now;
+        }
+    }
+
+    /// Waits for an error by number.
+    fn take(&self, events: &EventSet<'_>, places: &BTreeMap<String, u32>) {
+        let event = match events.wait(LOOK_EVERY_MS) {
+            Ok(event) => event,
+            Err(NvmlError::Timeout) => return,
+            Err(error) => {
+                tracing::warn!(%error, "NVML does not tell of errors");
+                thread::sleep(std::time::Duration::from_millis(LOOK_EVERY_MS.into()));
+                return;
+            }
+        };
+        let place = event.device.uuid().ok();
+        let gpu = place.and_then(|uuid| places.get(&uuid).copied());
+        if let (Some(XidError::Value(xid)), Some(gpu)) = (event.event_data, gpu)
+            && HARDWARE.contains(&xid)
+        {
+            self.add(NodeFault::Xid { gpu, xid });
+        }
+    }
+
+    fn untold(&self) -> MutexGuard<'_, Untold> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Of the GPUs that count them, since the driver was loaded.
+fn uncorrected(nvml: &Nvml) -> BTreeMap<u32, u64> {
+    let count = |gpu: u32| {
+        let device = nvml.device_by_index(gpu).ok()?;
+        let errors = device.total_ecc_errors(MemoryError::Uncorrected, EccCounter::Volatile);
+        Some((gpu, errors.ok()?))
+    };
+    (0..nvml.device_count().unwrap_or(0))
+        .filter_map(count)
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn xid(xid: u64) -> NodeFault {
+        NodeFault::Xid { gpu: 0, xid }
+    }
+
+    fn sent(health: &Health, heartbeat: u64) -> Vec<NodeFault> {
+        let sent = health.send(heartbeat);
+        sent.into_iter().map(|(_, fault)| fault).collect()
+    }
+
+    #[test]
+    fn what_was_not_acknowledged_is_told_again() {
+        let health = Health::default();
+        assert_eq!(sent(&health, 1), []);
+        health.add(xid(79));
+        assert_eq!(sent(&health, 2), [xid(79)]);
+        health.add(xid(48));
+        assert_eq!(sent(&health, 3), [], "one after the other");
+        health.acknowledge(1);
+        assert_eq!(sent(&health, 4), []);
+        health.restart();
+        assert_eq!(sent(&health, 1), [xid(79), xid(48)]);
+        health.acknowledge(1);
+        assert_eq!(sent(&health, 2), []);
+    }
+}

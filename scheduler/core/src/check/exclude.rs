@@ -1,0 +1,33 @@
+//! Nodes that are closed for new tasks.
+
+use super::Checker;
+use super::violation::Violation;
+use crate::plan::NodeDecision;
+
+impl Checker<'_> {
+    /// A part of the cluster at most, each after a fault, and nothing is started there any more.
+    pub(super) fn exclusions(&mut self, excluded: &[NodeDecision]) {
+        let mut wrong = |node, what| {
+            let violation = Violation::UnjustExclusion { node, what };
+            self.violations.push(violation);
+        };
+        let up = self.snapshot.nodes.iter().filter(|node| node.up);
+        let before = up.clone().filter(|node| node.excluded).count();
+        for one in excluded {
+            match up.clone().find(|node| node.id == one.node) {
+                None => wrong(one.node, "which is not up"),
+                Some(node) if node.excluded => wrong(one.node, "which it was before"),
+                Some(node) if node.faults.is_empty() => wrong(one.node, "without a fault"),
+                Some(_) => {}
+            }
+            if (before + excluded.len()) * 2 > up.clone().count() {
+                wrong(one.node, "and half of the cluster with it");
+            }
+        }
+        for one in excluded {
+            self.free.retain(|(node, _)| *node != one.node);
+            self.cpu_milli.remove(&one.node);
+            self.memory_bytes.remove(&one.node);
+        }
+    }
+}
