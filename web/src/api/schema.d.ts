@@ -468,7 +468,7 @@ export interface paths {
         put?: never;
         /**
          * Let a drained node take tasks again
-         * @description For administrators.
+         * @description Also one that was closed because too many tasks failed there; what was charged to it is forgiven. For administrators.
          */
         post: operations["uncordonNode"];
         delete?: never;
@@ -1805,6 +1805,17 @@ export interface components {
             kind: "node_drained";
             name: string;
         } | {
+            fault: components["schemas"]["NodeFault"];
+            /** @enum {string} */
+            kind: "node_faulted";
+            name: string;
+        } | {
+            excluded: boolean;
+            /** @enum {string} */
+            kind: "node_excluded";
+            name: string;
+            why: string;
+        } | {
             job_id: components["schemas"]["JobId"];
             /** @enum {string} */
             kind: "job_deleted";
@@ -1840,6 +1851,12 @@ export interface components {
              */
             shard_replicas?: number;
             topology?: components["schemas"]["Topology"];
+        };
+        /** @description Why a node takes no new tasks although nobody has drained it. */
+        Excluded: {
+            /** Format: date-time */
+            at: string;
+            why: string;
         };
         /** @description A job's place in the newest round, and what stands in its way. */
         ExplainView: {
@@ -2493,6 +2510,33 @@ export interface components {
             /** @description Name of the user it is for, who is created if need be; the bearer if left out. For administrators only. */
             user?: string | null;
         };
+        /** @description What happened on it. */
+        NodeFault: {
+            /** @enum {string} */
+            kind: "killed";
+            /** Format: int32 */
+            signal: number;
+        } | {
+            /** @enum {string} */
+            kind: "straggler";
+        } | {
+            /** @enum {string} */
+            kind: "hang";
+        } | {
+            /** Format: int32 */
+            gpu: number;
+            /** @enum {string} */
+            kind: "xid";
+            /** Format: int64 */
+            xid: number;
+        } | {
+            /** Format: int64 */
+            errors: number;
+            /** Format: int32 */
+            gpu: number;
+            /** @enum {string} */
+            kind: "uncorrected_memory";
+        };
         /**
          * Format: uuid
          * @description One machine with an executor.
@@ -2510,6 +2554,7 @@ export interface components {
             capacity: components["schemas"]["Capacity"];
             /** @description Takes no new task; its tasks move away. */
             drained: boolean;
+            excluded: components["schemas"]["Excluded"] | null;
             /**
              * Format: int64
              * @description Version of what it was told to run.
@@ -2788,6 +2833,7 @@ export interface components {
                 capacity: components["schemas"]["Capacity"];
                 /** @description Takes no new task; its tasks move away. */
                 drained: boolean;
+                excluded: components["schemas"]["Excluded"] | null;
                 /**
                  * Format: int64
                  * @description Version of what it was told to run.
