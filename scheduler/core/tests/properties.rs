@@ -5,9 +5,10 @@ mod scene;
 
 use muster_core::plan::Decision;
 use muster_core::policies::name::PolicyName;
-use muster_core::policy::{Policy, Slicing};
-use muster_core::snapshot::{FailedReport, Finished, Job, Snapshot, SpeedPoint, Tenant};
+use muster_core::policy::{BadNodes, Policy, Slicing};
+use muster_core::snapshot::{FailedReport, Fault, Finished, Job, Snapshot, SpeedPoint, Tenant};
 use muster_core::{Action, apply, apply_change, check, plan};
+use muster_model::fault::NodeFault;
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::spec::{Convergence, Range};
@@ -387,6 +388,16 @@ fn walk(share: PolicyName, seed: u64, rounds: u32) -> Result<(), TestCaseError> 
 }
 
 fn walk_under(policy: &Policy, seed: u64, rounds: u32) -> Result<(), TestCaseError> {
+    walk_where(policy, seed, rounds, |_| ())
+}
+
+/// As [`walk_under`], with something else that happens between the rounds.
+fn walk_where(
+    policy: &Policy,
+    seed: u64,
+    rounds: u32,
+    mut also: impl FnMut(&mut Snapshot),
+) -> Result<(), TestCaseError> {
     let mut dice = Dice(seed);
     let mut snapshot = world(&mut dice);
     let mut submitted = 0;
@@ -405,8 +416,26 @@ fn walk_under(policy: &Policy, seed: u64, rounds: u32) -> Result<(), TestCaseErr
         };
         gangs_are_whole(&snapshot)?;
         happen(&mut snapshot, &mut dice);
+        also(&mut snapshot);
     }
     replays(&snapshot, policy)
+}
+
+/// Charges nodes with faults of jobs and of their own, and has administrators take excluded ones back.
+fn charge(snapshot: &mut Snapshot, dice: &mut Dice) {
+    let (now_ms, jobs) = (snapshot.now_ms, &snapshot.jobs);
+    for node in &mut snapshot.nodes {
+        if dice.one_in(8) {
+            node.excluded = false;
+            node.faults.clear();
+        }
+        if dice.one_in(3) {
+            let job = jobs.get(dice.roll(6) as usize).map(|job| job.id);
+            let what = NodeFault::Killed { signal: 9 };
+            let at_ms = now_ms;
+            node.faults.push(Fault { job, what, at_ms });
+        }
+    }
 }
 
 /// The same walks in every run, so that a change is judged by what it changed. `MUSTER_WALKS=100000` searches that many others.
@@ -482,5 +511,19 @@ proptest! {
             let rounds = if share == PolicyName::Pollux { rounds.min(2) } else { rounds };
             walk(share, seed, rounds)?;
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(cases(1_000))]
+
+    /// Nodes close and are taken back under everything else.
+    #[test]
+    fn plans_on_bad_nodes_are_right_and_settle(seed in any::<u64>(), rounds in 1_u32..12, slices in any::<bool>()) {
+        let bad_nodes = BadNodes { faults: 1, window_ms: 120_000, most_share: 0.34 };
+        let slicing = slices.then_some(Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 });
+        let policy = Policy { bad_nodes, slicing, ..Policy::named(PolicyName::Muster) };
+        let mut dice = Dice(!seed);
+        walk_where(&policy, seed, rounds, |snapshot| charge(snapshot, &mut dice))?;
     }
 }
