@@ -46,7 +46,10 @@ async fn a_worker_that_is_slowed_down_is_replaced_alone() {
         newcomer.map(|(task, _)| task.node.clone())
     };
     let mut after = processes(&cluster, job).await;
+    let mut waited = 0;
     while replaced(&after).is_none() || after.contains_key("worker-2") {
+        waited += 1;
+        assert!(waited < 600, "{:#?}", cluster.history(job).await);
         tokio::time::sleep(Duration::from_millis(200)).await;
         after = processes(&cluster, job).await;
     }

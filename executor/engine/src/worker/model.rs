@@ -67,8 +67,10 @@ impl Model {
         let data = document::dataset(engine, around.dataset_root)?;
         let batch = engine.batch as usize;
         let global = batches::global(engine.seed, data.train.len(), batch)?;
-        let rank = rank as usize;
         let workers = launch.workers as usize;
+        // Who replaces another that has not left yet has a rank beyond the number of workers: until it is let in and told which part is
+        // its own ([`Self::recut`]) it has the last.
+        let rank = (rank as usize).min(workers.saturating_sub(1));
         let mut batches = Batches::new(global, engine.seed, rank, workers, |examples| {
             Buffers::new(&network, &data, examples)
         });
