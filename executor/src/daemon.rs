@@ -7,6 +7,7 @@ use crate::launch::Launcher;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::node::{Node, Order};
+use crate::runtime::Processes;
 use crate::session::{Dialer, Known};
 use crate::tracking::Tracking;
 use muster_model::node::GpuKind;
@@ -44,7 +45,8 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     );
     let tracking = Tracking::open(&config.data_dir)?;
     let reports_to = tracking.address()?;
-    let launcher = Launcher::new(config.clone(), capacity.clone(), limits, reports_to)?;
+    let runtime = Box::new(Processes::new(config.listen_host.clone(), limits)?);
+    let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, runtime);
     let node = Node::new(config.clone(), ledger, launcher);
     let (orders, taken) = mpsc::channel();
     let stop_tasks = config.stop_tasks_on_exit;

@@ -1,4 +1,4 @@
-//! Carries out the steps on real processes and files.
+//! Carries out the steps: makes what a task is started with and hands it to whatever carries tasks here.
 
 use crate::clock;
 use crate::config::Config;
@@ -6,58 +6,49 @@ use crate::device;
 use crate::disk;
 use crate::environment;
 use crate::error::ExecutorError;
-use crate::ledger::{Entry, Life};
-use crate::limits::Limits;
+use crate::ledger::{Entry, Ledger, Life};
+use crate::runtime::{Carrier, Runtime, Start};
 use muster_model::assignment::Peers;
-use muster_model::id::TaskId;
 use muster_model::node::Capacity;
 use muster_model::task::Outcome;
-use rustix::process::Signal;
-use std::collections::BTreeMap;
-use std::fs::File;
+use std::ffi::OsString;
 use std::net::SocketAddr;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 
-/// Starts and stops shims, and waits for those it has started so that none stays a zombie.
+/// Starts and stops tasks, by way of their shims.
 #[derive(Debug)]
 pub struct Launcher {
-    shim_binary: PathBuf,
     config: Config,
     capacity: Capacity,
-    limits: Limits,
     /// Where users' programs report.
     reports_to: SocketAddr,
-    shims: BTreeMap<TaskId, Child>,
+    runtime: Box<dyn Runtime>,
 }
 
 impl Launcher {
-    /// # Errors
-    /// If the path of this program cannot be told.
+    #[must_use]
     pub fn new(
         config: Config,
         capacity: Capacity,
-        limits: Limits,
         reports_to: SocketAddr,
-    ) -> Result<Self, ExecutorError> {
-        let shim_binary = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
-        Ok(Self {
-            shim_binary,
+        runtime: Box<dyn Runtime>,
+    ) -> Self {
+        Self {
             config,
             capacity,
-            limits,
             reports_to,
-            shims: BTreeMap::new(),
-        })
+            runtime,
+        }
     }
 
     /// Starts the shim of a prepared task. If that fails, the task has ended with the reason.
     pub fn launch(&mut self, entry: &mut Entry) {
         let id = entry.launch.task_id;
-        match self.spawn(entry) {
-            Ok(child) => {
+        let started = self
+            .start_of(entry)
+            .and_then(|start| self.runtime.start(entry, start));
+        match started {
+            Ok(()) => {
                 tracing::info!(task.id = %id, job.id = %entry.launch.job_id, "launched");
-                self.shims.insert(id, child);
                 entry.life = Life::Starting;
             }
             Err(error) => {
@@ -70,25 +61,19 @@ impl Launcher {
     }
 
     /// Tells the shim to stop its task; the grace and SIGKILL are the shim's affair.
-    pub fn stop(&self, entry: &mut Entry) {
-        if let Life::Running(record) = &entry.life {
+    pub fn stop(&mut self, entry: &mut Entry) {
+        if !entry.is_stopping && self.runtime.stop(entry) {
             tracing::info!(task.id = %entry.launch.task_id, job.id = %entry.launch.job_id, "told to stop");
-            let _ = record.shim.signal(Signal::TERM);
             entry.is_stopping = true;
         }
     }
 
     /// Rewrites `peers.json`, which the task looks at from time to time.
-    pub fn write_peers(&self, entry: &mut Entry, peers: &Peers) {
+    pub fn write_peers(&mut self, entry: &mut Entry, peers: &Peers) {
         match disk::write_atomically(&entry.folder.peers(), peers) {
             Ok(()) => {
                 entry.peers = peers.clone();
-                // The built-in engine looks by itself; for others their shim does.
-                if let (Life::Running(record), Some(_)) = (&entry.life, &entry.launch.spec.command)
-                {
-                    // By a signal that every shim looks up at, an older executor's too, and that would kill none.
-                    let _ = record.shim.signal(Signal::CHILD);
-                }
+                self.runtime.wake(entry);
             }
             Err(error) => {
                 tracing::error!(task.id = %entry.launch.task_id, %error, "cannot write the peers")
@@ -96,20 +81,14 @@ impl Launcher {
         }
     }
 
-    /// Whether the task's shim, if this daemon has started it, has ended; it is then reaped. For one that an earlier daemon has started,
-    /// whether its folder is free.
-    pub fn is_shim_gone(&mut self, entry: &Entry) -> bool {
-        let id = entry.launch.task_id;
-        let Some(child) = self.shims.get_mut(&id) else {
-            let is_starting = entry.life == Life::Starting;
-            return is_starting && !crate::shim::is_locked(&entry.folder).unwrap_or(true);
-        };
-        let is_gone = !matches!(child.try_wait(), Ok(None));
-        if is_gone {
-            self.shims.remove(&id);
-            self.limits.remove(&id.to_string());
-        }
-        is_gone
+    /// What has become of whoever carries the task.
+    pub fn carrier(&mut self, entry: &Entry) -> Carrier {
+        self.runtime.carrier(entry)
+    }
+
+    /// Lets go of whatever is carried that nobody needs.
+    pub fn tidy(&mut self, ledger: &Ledger) {
+        self.runtime.tidy(ledger);
     }
 
     /// What a user's program shows when it reports, in the words of MLflow's client. The token is this task's alone.
@@ -132,15 +111,12 @@ impl Launcher {
         ])
     }
 
-    fn spawn(&self, entry: &Entry) -> Result<Child, ExecutorError> {
-        let failed = |source| ExecutorError::Shim {
-            path: self.shim_binary.clone(),
-            source,
-        };
+    fn start_of(&self, entry: &Entry) -> Result<Start, ExecutorError> {
         let (launch, config) = (&entry.launch, &self.config);
         let passed = config
             .pass_environment
             .iter()
+            .filter(|name| self.runtime.passes(name))
             .filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
         // The built-in engine writes checkpoints itself, so it needs what this node may reach their bucket with. A user's own program
         // must not have it: all tenants' checkpoints lie there.
@@ -151,46 +127,42 @@ impl Launcher {
         let credentials = std::env::vars_os()
             .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)))
             .filter(|(name, _)| bucket.iter().any(|prefix| name.starts_with(prefix)));
-        let errors = File::create(entry.folder.shim_errors()).map_err(failed)?;
-        let mut command = Command::new(&self.shim_binary);
-        command
-            .arg("shim")
-            .arg("--folder")
-            .arg(entry.folder.path())
-            .arg("--data-dir")
-            .arg(&config.data_dir)
-            .arg("--task-binary")
-            .arg(&config.task_binary)
-            .arg("--checkpoint-root")
-            .arg(config.checkpoint_root.to_string())
-            .arg("--dataset-root")
-            .arg(&config.dataset_root)
-            .arg("--listen-host")
-            .arg(&config.listen_host)
-            .arg("--log-part-bytes")
-            .arg(config.log_part_bytes.to_string())
-            .arg("--log-parts")
-            .arg(config.log_parts.to_string());
-        if let Some(cgroup) = self.limits.make(
-            &launch.task_id.to_string(),
-            launch.memory_bytes,
-            launch.cpu_milli,
-        ) {
-            command.arg("--cgroup").arg(cgroup);
-        }
-        command
-            .env_clear()
-            .envs(environment::of_task(
-                launch,
-                &self.capacity,
-                device::cores(),
-                passed.chain(credentials),
-            ))
-            .envs(self.tracking(entry)?)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(errors)
-            .spawn()
-            .map_err(failed)
+        let mut environment = environment::of_task(
+            launch,
+            &self.capacity,
+            device::cores(),
+            passed.chain(credentials),
+        );
+        let tracking = self.tracking(entry)?;
+        environment.extend(
+            tracking
+                .into_iter()
+                .map(|(name, value)| (name.to_owned(), value)),
+        );
+        Ok(Start {
+            arguments: self.arguments(entry),
+            environment,
+        })
+    }
+
+    fn arguments(&self, entry: &Entry) -> Vec<OsString> {
+        let config = &self.config;
+        let pairs: [(&str, OsString); 8] = [
+            ("--folder", entry.folder.path().into()),
+            ("--data-dir", config.data_dir.clone().into()),
+            ("--task-binary", config.task_binary.clone().into()),
+            (
+                "--checkpoint-root",
+                config.checkpoint_root.to_string().into(),
+            ),
+            ("--dataset-root", config.dataset_root.clone().into()),
+            ("--listen-host", self.runtime.listen_host().into()),
+            ("--log-part-bytes", config.log_part_bytes.to_string().into()),
+            ("--log-parts", config.log_parts.to_string().into()),
+        ];
+        let pairs = pairs
+            .into_iter()
+            .flat_map(|(name, value)| [name.into(), value]);
+        std::iter::once("shim".into()).chain(pairs).collect()
     }
 }

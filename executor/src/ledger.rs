@@ -5,13 +5,12 @@ use crate::disk;
 use crate::error::ExecutorError;
 use crate::events::Position;
 use crate::folder::TaskFolder;
-use crate::process::{self, ProcessId};
 use crate::reconcile::{Seen, SeenLife, SeenTask};
+use crate::runtime::Carrier;
 use crate::shim::{self, ShimRecord};
 use muster_model::assignment::{Observed, Peers, TaskLaunch};
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
-use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs;
@@ -258,26 +257,39 @@ impl Entry {
         }
     }
 
-    /// Looks at the folder and the processes again. `is_shim_gone`: a shim that we started ourselves has ended.
-    pub fn refresh(&mut self, is_shim_gone: bool) {
+    /// Looks at the folder again. `carrier` was looked at before: whoever carries a task writes the end before it goes.
+    pub fn refresh(&mut self, carrier: Carrier) {
         match &self.life {
             Life::Prepared | Life::Ended(_) => {}
+            Life::Starting | Life::Running(_) if carrier == Carrier::Holding => {
+                if self.life == Life::Starting {
+                    self.read_record();
+                }
+            }
             Life::Starting => {
-                if !self.read_exit() && !self.read_record() && is_shim_gone && !self.read_exit() {
-                    let reason = fs::read_to_string(self.folder.shim_errors()).unwrap_or_default();
-                    let message = format!("its shim ended before it started it {}", reason.trim());
-                    self.end(Outcome::LaunchFailed {
-                        message: message.trim().to_owned(),
-                    });
+                if !self.read_exit()
+                    && !self.read_record()
+                    && let Carrier::Gone(outcome) = carrier
+                {
+                    self.end(outcome.unwrap_or_else(|| self.never_began()));
                 }
             }
-            Life::Running(record) => {
-                let record = record.clone();
-                // The shim writes the end before it goes, so the file is looked at again after the process.
-                if !self.read_exit() && !is_running(&record) && !self.read_exit() {
-                    self.clean_up(&record);
+            Life::Running(_) => {
+                if !self.read_exit()
+                    && let Carrier::Gone(outcome) = carrier
+                {
+                    tracing::warn!(task.id = %self.launch.task_id, "the shim of a task was killed, and the task with it");
+                    self.end(outcome.unwrap_or(Outcome::NodeLost));
                 }
             }
+        }
+    }
+
+    fn never_began(&self) -> Outcome {
+        let reason = fs::read_to_string(self.folder.shim_errors()).unwrap_or_default();
+        let message = format!("its shim ended before it started it {}", reason.trim());
+        Outcome::LaunchFailed {
+            message: message.trim().to_owned(),
         }
     }
 
@@ -293,25 +305,6 @@ impl Entry {
     pub fn keep_shipped(&self) {
         if let Err(error) = disk::write_atomically(&self.folder.shipped(), &self.shipped) {
             tracing::warn!(task.id = %self.launch.task_id, %error, "cannot keep what was acknowledged");
-        }
-    }
-
-    /// The shim was killed, alone or with its whole node. The kernel has killed the task with it, but not what the task had started:
-    /// that is done here, one round a look, and only when nothing is left is the task gone. The machine is to blame, not the job: a
-    /// task that dies by itself has a shim that says how.
-    fn clean_up(&mut self, record: &ShimRecord) {
-        let is_this_boot = record.boot_id == shim::boot_id();
-        let left: Vec<ProcessId> =
-            process::of_task(self.launch.task_id, is_this_boot.then_some(record.task.pid))
-                .into_iter()
-                .map(|stat| stat.id)
-                .collect();
-        for process in &left {
-            let _ = process.signal(Signal::KILL);
-        }
-        if left.is_empty() {
-            tracing::warn!(task.id = %self.launch.task_id, "the shim of a task was killed, and the task with it");
-            self.end(Outcome::NodeLost);
         }
     }
 
@@ -342,10 +335,6 @@ impl Entry {
             }
         }
     }
-}
-
-fn is_running(record: &ShimRecord) -> bool {
-    record.shim.is_alive() && record.boot_id == shim::boot_id()
 }
 
 fn create(

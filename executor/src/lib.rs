@@ -24,6 +24,7 @@ pub mod node;
 pub mod process;
 pub mod reconcile;
 pub mod report;
+pub mod runtime;
 pub mod session;
 pub mod shim;
 pub mod tracking;

@@ -181,9 +181,10 @@ impl Node {
             .values_mut()
             .filter(|entry| !entry.is_forgotten())
         {
-            let is_shim_gone = self.launcher.is_shim_gone(entry);
-            entry.refresh(is_shim_gone);
+            let carrier = self.launcher.carrier(entry);
+            entry.refresh(carrier);
         }
+        self.launcher.tidy(&self.ledger);
     }
 
     fn act(&mut self) {
