@@ -19,6 +19,7 @@ MATRIX = {
     "production": ([TESTS / "cases/production.yaml"], []),
     "openshift": ([TESTS / "cases/openshift.yaml"], []),
     "bucket": ([TESTS / "cases/bucket.yaml"], []),
+    "pods": ([TESTS / "cases/pods.yaml"], []),
     "trial": ([CHART / "trial.yaml"], []),
     "trial-upgrade": ([CHART / "trial.yaml"], ["--is-upgrade"]),
 }
@@ -63,6 +64,10 @@ def pod_of(item):
     """The pod's metadata and spec, of a kind that makes pods."""
     if item["kind"] in ("Deployment", "DaemonSet", "StatefulSet", "Job"):
         template = item["spec"]["template"]
+        return template["metadata"], template["spec"]
+    if item["kind"] == "ConfigMap" and "pod.yaml" in item["data"]:
+        # What an executor makes its tasks' pods of.
+        template = yaml.safe_load(item["data"]["pod.yaml"])
         return template["metadata"], template["spec"]
     return None
 

@@ -24,6 +24,7 @@ EXTERNAL = {
     },
     "openshift": {"Secret/muster-postgres", "Secret/training-join", "ServiceAccount/default"},
     "bucket": {"Secret/muster-postgres", "Secret/muster-join", "Secret/bucket-login", "Secret/muster-operator-token", "PersistentVolumeClaim/datasets"},
+    "pods": {"Secret/muster-postgres", "PersistentVolumeClaim/models", "ServiceAccount/trainers"},
     "trial": set(),
     "trial-upgrade": set(),
 }
@@ -72,8 +73,9 @@ class Rendered(unittest.TestCase):
             for item in items:
                 where = None if item["kind"].startswith("ClusterRole") else NAMESPACE
                 if item["kind"] in ("Role", "RoleBinding"):
-                    # Of the operator, in the namespaces that the case gives it.
-                    self.assertIn(item["metadata"]["namespace"], ("vision", "speech"), name_of(item))
+                    # Of the operator, in the namespaces that the case gives it; of executors, where they are.
+                    given = (NAMESPACE,) if item["metadata"]["name"].endswith("-executor") else ("vision", "speech")
+                    self.assertIn(item["metadata"]["namespace"], given, name_of(item))
                 else:
                     self.assertEqual(item["metadata"].get("namespace"), where, name_of(item))
                 self.assertLessEqual(len(item["metadata"]["name"]), 63)
@@ -85,7 +87,9 @@ class Rendered(unittest.TestCase):
                     self.assertIs(spec["securityContext"]["runAsNonRoot"], True)
                     self.assertEqual(spec["securityContext"]["seccompProfile"]["type"], "RuntimeDefault")
                     self.assertNotEqual(spec["securityContext"].get("runAsUser"), 0)
-                    self.assertIs(spec["automountServiceAccountToken"], item["metadata"]["name"].endswith("-operator"))
+                    # Who asks Kubernetes: the operator, executors whose tasks are pods, and programs of an account of their own.
+                    asks = item["metadata"]["name"].endswith("-operator") or name == "pods" and item["kind"] in ("DaemonSet", "ConfigMap")
+                    self.assertIs(spec["automountServiceAccountToken"], asks)
                     for field in ("hostNetwork", "hostPID", "hostIPC"):
                         self.assertNotIn(field, spec)
                     for container in containers(spec):
@@ -107,6 +111,10 @@ class Rendered(unittest.TestCase):
             for item, _, spec in pods(items):
                 for container in containers(spec):
                     with self.subTest(name, item=name_of(item), container=container["name"]):
+                        if item["kind"] == "ConfigMap":
+                            # An executor fills in what the task was given.
+                            self.assertNotIn("resources", container)
+                            continue
                         self.assertLessEqual({"cpu", "memory"}, container["resources"]["requests"].keys())
                         self.assertRegex(container["image"], r"(:[0-9][^:/]*|@sha256:[0-9a-f]{64})$")
 
@@ -133,7 +141,7 @@ class Rendered(unittest.TestCase):
         for name, items in each():
             made = pods(items)
             for item, metadata, _ in made:
-                if item["kind"] != "Job":
+                if item["kind"] not in ("Job", "ConfigMap"):
                     selector = item["spec"]["selector"]["matchLabels"]
                     found = [name_of(other) for other, of, _ in made if matches(selector, of["labels"])]
                     self.assertEqual(found, [name_of(item)], name)
@@ -152,7 +160,7 @@ class Rendered(unittest.TestCase):
                     self.assertEqual([of["metadata"]["name"] for of in services], ["muster-api"])
 
     def test_policies_cover_every_pod(self):
-        for name in ("default", "production", "trial"):
+        for name in ("default", "production", "pods", "trial"):
             items = objects(RENDERED[name])
             policies = [item["spec"]["podSelector"]["matchLabels"] for item in items if item["kind"] == "NetworkPolicy"]
             for item, metadata, _ in pods(items):
@@ -168,7 +176,7 @@ class Rendered(unittest.TestCase):
         for name, items in each():
             for item, _, spec in pods(items):
                 volumes = {volume["name"] for volume in spec.get("volumes", [])}
-                volumes |= {claim["metadata"]["name"] for claim in item["spec"].get("volumeClaimTemplates", [])}
+                volumes |= {claim["metadata"]["name"] for claim in item.get("spec", {}).get("volumeClaimTemplates", [])}
                 mounted = {mount["name"] for container in containers(spec) for mount in container.get("volumeMounts", [])}
                 self.assertEqual(mounted, volumes, f"{name} {name_of(item)}")
 

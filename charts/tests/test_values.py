@@ -38,6 +38,8 @@ BAD = [
     ({"images": {"controlPlane": {"digest": "abc"}}}, ["/images/controlPlane/digest", "sha256"]),
     ({"executor": {"pools": {"cpu": {**POOL, "image": {"tag": "1.2"}}}}}, ["/executor/pools/cpu/image", "'repository'"]),
     ({"executor": {"data": {"kind": "hostPath"}}, "security": {"runAsUser": None}}, ["executor.data.prepare is true", "security.runAsUser"]),
+    ({"executor": {"runtime": "vm"}}, ["/executor/runtime", "'process', 'pod'"]),
+    ({"executor": {"runtime": "pod"}}, ["executor.data.kind is emptyDir", "expected hostPath"]),
     ({"images": {"registry": "https://mirror.example.com"}}, ["/images/registry"]),
     ({"images": {"pullPolicy": "Sometimes"}}, ["/images/pullPolicy", "'IfNotPresent'"]),
     ({"postgres": {"mode": "internal"}}, ["/postgres/mode", "'external', 'bundled'"]),
@@ -118,7 +120,7 @@ class Values(unittest.TestCase):
         known = set(named(schema)) - {"/global"}
         self.assertEqual(given - known, set())
         # Parts of pods are Kubernetes' to explain; an empty one stands for them.
-        inner = re.compile(r"/(requests|limits|affinity)/|/image/(repository|tag|digest)$|/resources/limits$")
+        inner = re.compile(r"/(requests|limits|affinity)/|/image/(repository|tag|digest)$|/(resources|executorResources)/limits$")
         self.assertEqual({path for path in known - given if not inner.search(path)}, set())
 
     def test_variables_are_those_of_the_daemons(self):

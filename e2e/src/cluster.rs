@@ -1,5 +1,6 @@
 //! A cluster of one story: `muster up` in a folder of its own, on ports of its own, with short leases.
 
+use crate::pods::Carriers;
 use crate::processes::{self, Process};
 use muster_client::Client;
 use muster_model::event::Event;
@@ -33,6 +34,7 @@ pub struct Cluster {
     server: String,
     client: Option<Client>,
     bucket: Option<Bucket>,
+    pods: Option<Carriers>,
 }
 
 /// An object store that checkpoints are kept in, instead of the data folder.
@@ -134,7 +136,37 @@ impl Cluster {
             server,
             client: None,
             bucket,
+            pods: None,
         }
+    }
+
+    /// As [`Self::start`], with tasks as pods.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are printed.
+    pub async fn start_pods(options: Options) -> Self {
+        let mut cluster = Self::new(options, LEASE_MS, 0, None);
+        cluster.carry_in_pods().await;
+        cluster.up_again().await;
+        cluster
+    }
+
+    /// Tasks of the executors that are started from now on are pods of a Kubernetes of this cluster's own.
+    async fn carry_in_pods(&mut self) {
+        let folder = self.folder.path().to_owned();
+        let pods = Carriers::start(&folder, &datasets(), self.options.nodes).await;
+        self.pods = Some(pods);
+        // The API server may have taken the port that was free before.
+        self.server = format!("http://127.0.0.1:{}", free_port());
+    }
+
+    /// What carries tasks that are pods.
+    ///
+    /// # Panics
+    /// When they are processes.
+    #[must_use]
+    pub fn pods(&self) -> &Carriers {
+        self.pods.as_ref().expect("tasks are pods")
     }
 
     /// `muster up` on the same folder, as after a reboot.
@@ -151,7 +183,14 @@ impl Cluster {
             .append(true)
             .open(self.folder.path().join("up.log"))
             .expect("a log");
+        let is_wanted = std::env::var_os("MUSTER_E2E_RUNTIME").is_some_and(|kind| kind == "pod");
+        if is_wanted && self.pods.is_none() {
+            self.carry_in_pods().await;
+        }
         let mut command = self.muster();
+        if let Some(pods) = &self.pods {
+            command.envs(pods.environment());
+        }
         if let Some(bucket) = &self.bucket {
             let environment = &bucket.environment;
             command.envs(environment.iter().map(|(name, value)| (name, value)));

@@ -23,8 +23,10 @@ const STEP: Duration = Duration::from_millis(100);
 const ADMIN: &str = "admin-of-the-tests";
 /// The service account of the chart's operator, with nothing but what the chart's role gives it.
 const OPERATOR: &str = "operator-of-the-tests";
+/// The service account of the chart's executors, likewise.
+const EXECUTOR: &str = "executor-of-the-tests";
 /// Where the chart would be installed.
-const NAMESPACE: &str = "muster";
+pub const NAMESPACE: &str = "muster";
 
 /// Stopped when it is dropped.
 #[derive(Debug)]
@@ -179,6 +181,37 @@ impl Kubernetes {
     /// # Panics
     /// When the chart cannot be rendered, its objects are refused, or what they allow stays forbidden.
     pub fn admit_operator(&self) -> BTreeSet<(String, String, String)> {
+        self.admit("operator", "operator.enabled=true", &["--all-namespaces"])
+    }
+
+    /// As [`Self::admit_operator`], for executors whose tasks are pods.
+    ///
+    /// # Panics
+    /// When the chart cannot be rendered, or its objects are refused.
+    pub fn admit_executors(&self) -> BTreeSet<(String, String, String)> {
+        self.admit(
+            "executor",
+            "executor.runtime=pod,executor.data.kind=hostPath",
+            &["--namespace", NAMESPACE],
+        )
+    }
+
+    /// A node of this name, as its kubelet would make it known.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn add_node(&self, name: &str) {
+        self.applied(&format!(
+            "{{apiVersion: v1, kind: Node, metadata: {{name: {name}}}}}"
+        ));
+    }
+
+    fn admit(
+        &self,
+        component: &str,
+        setting: &str,
+        scope: &[&str],
+    ) -> BTreeSet<(String, String, String)> {
         let helm = std::env::var_os("MUSTER_HELM")
             .map(PathBuf::from)
             .expect("MUSTER_HELM is not set: it names the folder that scripts/ensure-helm prints");
@@ -188,8 +221,8 @@ impl Kubernetes {
         ));
         let output = Command::new(helm.join("bin/helm"))
             .args(["template", "muster", chart])
-            .args(["--namespace", NAMESPACE, "--set", "operator.enabled=true"])
-            .args(["--show-only", "templates/operator-role.yaml"])
+            .args(["--namespace", NAMESPACE, "--set", setting])
+            .args(["--show-only", &format!("templates/{component}-role.yaml")])
             .env("HOME", self.folder())
             .output()
             .expect("helm runs");
@@ -199,8 +232,8 @@ impl Kubernetes {
         let allowed: BTreeSet<_> = objects.split("\n---\n").flat_map(allowed).collect();
         let mut waited = Duration::ZERO;
         for right in &allowed {
-            while !self.may(right) {
-                assert!(waited < PATIENCE, "the operator may not {right:?}");
+            while !self.may(component, right, scope) {
+                assert!(waited < PATIENCE, "the {component} may not {right:?}");
                 std::thread::sleep(STEP);
                 waited += STEP;
             }
@@ -208,13 +241,24 @@ impl Kubernetes {
         allowed
     }
 
-    fn may(&self, (group, resource, verb): &(String, String, String)) -> bool {
+    fn may(
+        &self,
+        component: &str,
+        (group, resource, verb): &(String, String, String),
+        scope: &[&str],
+    ) -> bool {
         let (resource, subresource) = resource.split_once('/').unwrap_or((resource, ""));
         let resource = format!("{resource}.{group}");
         let output = self
             .kubectl(&["auth", "can-i", verb, resource.trim_end_matches('.')])
-            .args(["--all-namespaces", "--quiet"])
-            .args(["--subresource", subresource, "--as", &account()])
+            .args(scope)
+            .args([
+                "--quiet",
+                "--subresource",
+                subresource,
+                "--as",
+                &account(component),
+            ])
             .output();
         output.is_ok_and(|output| output.status.success())
     }
@@ -225,7 +269,19 @@ impl Kubernetes {
         self.kubeconfig(port, OPERATOR)
     }
 
-    /// What the operator has asked for, each once: API group, resource (with its subresource), verb, and whether it was forbidden.
+    /// Settings to reach the server as the executors.
+    #[must_use]
+    pub fn executor_config(&self) -> PathBuf {
+        self.kubeconfig(self.port, EXECUTOR)
+    }
+
+    /// Settings to reach the server as whoever may do everything, such as a kubelet.
+    #[must_use]
+    pub fn admin_config(&self) -> PathBuf {
+        self.kubeconfig(self.port, ADMIN)
+    }
+
+    /// What the operator or the executors have asked for, each once: API group, resource (with its subresource), verb, and whether it was forbidden.
     ///
     /// # Panics
     /// When the server has kept no account of it.
@@ -293,14 +349,16 @@ current-context: here
             .output()
             .expect("openssl runs");
         assert!(output.status.success(), "{}", text(&output));
-        let account = account();
+        let account = account("operator");
+        let executors = self::account("executor");
         let tokens = format!(
-            "{ADMIN},admin,admin,\"system:masters\"\n{OPERATOR},{account},operator,\"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}\"\n"
+            "{ADMIN},admin,admin,\"system:masters\"\n{OPERATOR},{account},operator,\"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}\"\n\
+             {EXECUTOR},{executors},executor,\"system:serviceaccounts,system:serviceaccounts:{NAMESPACE}\"\n"
         );
         std::fs::write(self.folder().join("tokens.csv"), tokens).expect("our own folder");
         let audit = serde_json::json!({
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
-            "rules": [{"level": "Metadata", "users": [account]}],
+            "rules": [{"level": "Metadata", "users": [account, executors]}],
         });
         std::fs::write(self.folder().join("audit.yaml"), audit.to_string())
             .expect("our own folder");
@@ -527,9 +585,9 @@ async fn carry(listener: TcpListener, server: u16, cut: Arc<Notify>) {
     }
 }
 
-/// As whom the chart's operator is known.
-fn account() -> String {
-    format!("system:serviceaccount:{NAMESPACE}:muster-operator")
+/// As whom a component of the chart is known.
+fn account(component: &str) -> String {
+    format!("system:serviceaccount:{NAMESPACE}:muster-{component}")
 }
 
 /// What the rules of a role allow, if the document is one.

@@ -3,7 +3,9 @@
 //! A story knows what a user or an administrator could know: REST, the command line, processes and files. It never looks into the store.
 
 pub mod cluster;
+pub mod kubelet;
 pub mod kubernetes;
+pub mod pods;
 pub mod processes;
 pub mod story;
 pub mod study;

@@ -3,6 +3,7 @@
 use crate::error::ExecutorError;
 use muster_model::place::Place;
 use serde::Deserialize;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 /// Everything that may be set, each in all three ways. What is not set has a default or is refused by [`Settings::resolve`].
@@ -72,6 +73,38 @@ pub struct Settings {
     /// Variables that tasks get from the executor's own environment [default: PATH HOME LANG TZ]
     #[arg(long, env = "MUSTER_EXECUTOR_PASS_ENVIRONMENT", value_delimiter = ',')]
     pub pass_environment: Option<Vec<String>>,
+    /// What carries tasks: processes of this machine, or pods of Kubernetes on this node [default: process]
+    #[arg(long, env = "MUSTER_EXECUTOR_RUNTIME")]
+    pub runtime: Option<RuntimeKind>,
+    /// For pods: a pod in YAML with one container, which names the image, volumes and all that tasks have in common
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_TEMPLATE")]
+    pub pod_template: Option<PathBuf>,
+    /// For pods: the namespace that they are in [default: the one that Kubernetes' configuration names]
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_NAMESPACE")]
+    pub pod_namespace: Option<String>,
+    /// For pods: the node's name in Kubernetes [default: node_name]
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_NODE")]
+    pub pod_node: Option<String>,
+    /// For pods: tells executors of one namespace apart that use one node; a label's value [default: muster]
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_GROUP")]
+    pub pod_group: Option<String>,
+    /// For pods: the name of this executor's own pod, with whose owner tasks' pods go away [default: they stay]
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_NAME")]
+    pub pod_name: Option<String>,
+    /// For pods: what Kubernetes counts GPUs as, such as nvidia.com/gpu [default: it does not count them]
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_GPU_RESOURCE")]
+    pub pod_gpu_resource: Option<String>,
+    /// For pods: how long one may wait for an image that cannot be had, or the like [default: 120000]
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_STUCK_MS")]
+    pub pod_stuck_ms: Option<u64>,
+}
+
+/// What carries tasks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum RuntimeKind {
+    Process,
+    Pod,
 }
 
 /// The settings in force.
@@ -98,6 +131,14 @@ pub struct Config {
     pub keep_ended_bytes: u64,
     pub report_interval_ms: u64,
     pub pass_environment: Vec<String>,
+    pub runtime: RuntimeKind,
+    pub pod_template: Option<PathBuf>,
+    pub pod_namespace: Option<String>,
+    pub pod_node: String,
+    pub pod_group: String,
+    pub pod_name: Option<String>,
+    pub pod_gpu_resource: Option<String>,
+    pub pod_stuck_ms: u64,
 }
 
 impl Settings {
@@ -138,6 +179,14 @@ impl Settings {
             keep_ended_bytes: self.keep_ended_bytes.or(weaker.keep_ended_bytes),
             report_interval_ms: self.report_interval_ms.or(weaker.report_interval_ms),
             pass_environment: self.pass_environment.or(weaker.pass_environment),
+            runtime: self.runtime.or(weaker.runtime),
+            pod_template: self.pod_template.or(weaker.pod_template),
+            pod_namespace: self.pod_namespace.or(weaker.pod_namespace),
+            pod_node: self.pod_node.or(weaker.pod_node),
+            pod_group: self.pod_group.or(weaker.pod_group),
+            pod_name: self.pod_name.or(weaker.pod_name),
+            pod_gpu_resource: self.pod_gpu_resource.or(weaker.pod_gpu_resource),
+            pod_stuck_ms: self.pod_stuck_ms.or(weaker.pod_stuck_ms),
         }
     }
 
@@ -146,11 +195,13 @@ impl Settings {
     /// # Errors
     /// The first setting that is missing or wrong.
     pub fn resolve(self) -> Result<Config, ExecutorError> {
+        let node_name = self.node_name.unwrap_or_else(host_name);
         let config = Config {
+            pod_node: self.pod_node.unwrap_or_else(|| node_name.clone()),
             scheduler_url: required("scheduler_url", self.scheduler_url)?,
             scheduler_ca_file: self.scheduler_ca_file,
             join_token: required("join_token", self.join_token)?,
-            node_name: self.node_name.unwrap_or_else(host_name),
+            node_name,
             data_dir: absolute(required("data_dir", self.data_dir)?)?,
             checkpoint_root: match required("checkpoint_root", self.checkpoint_root)? {
                 Place::Folder(path) => Place::Folder(absolute(path)?),
@@ -173,6 +224,13 @@ impl Settings {
             pass_environment: self
                 .pass_environment
                 .unwrap_or_else(|| ["PATH", "HOME", "LANG", "TZ"].map(str::to_owned).to_vec()),
+            runtime: self.runtime.unwrap_or(RuntimeKind::Process),
+            pod_template: self.pod_template.map(absolute).transpose()?,
+            pod_namespace: self.pod_namespace,
+            pod_group: self.pod_group.unwrap_or_else(|| "muster".to_owned()),
+            pod_name: self.pod_name,
+            pod_gpu_resource: self.pod_gpu_resource,
+            pod_stuck_ms: self.pod_stuck_ms.unwrap_or(120_000),
         };
         config.check()
     }
@@ -209,11 +267,56 @@ impl Config {
                 "must be at least 2: one that fills and one to read from",
             );
         }
+        if self.runtime == RuntimeKind::Pod {
+            self.check_pods()?;
+        }
         if !(1..=10_000).contains(&self.report_interval_ms) {
             return wrong("report_interval_ms", "must be 1 to 10000");
         }
         Ok(self)
     }
+
+    /// What is written into pods.
+    fn check_pods(&self) -> Result<(), ExecutorError> {
+        let wrong = |name, problem: String| Err(ExecutorError::Setting { name, problem });
+        if self.pod_template.is_none() {
+            return wrong(
+                "pod_template",
+                "is required where the runtime is pod".to_owned(),
+            );
+        }
+        for (name, value) in [
+            ("node_name", &self.node_name),
+            ("pod_group", &self.pod_group),
+        ] {
+            if !is_label(value) {
+                return wrong(
+                    name,
+                    format!(
+                        "is {value:?}, but must be a label of Kubernetes: 1 to 63 letters, digits, '-', '_' or '.'"
+                    ),
+                );
+            }
+        }
+        if self.listen_host.parse::<IpAddr>().is_err() {
+            return wrong(
+                "listen_host",
+                format!(
+                    "is {:?}, but must be an address where the runtime is pod: pods report to it",
+                    self.listen_host
+                ),
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Letters and digits at both ends.
+fn is_label(text: &str) -> bool {
+    let is_end = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    let is_inner = |byte: &u8| byte.is_ascii_alphanumeric() || b"-_.".contains(byte);
+    bytes.len() <= 63 && is_end(bytes.first()) && is_end(bytes.last()) && bytes.iter().all(is_inner)
 }
 
 fn required<T>(name: &'static str, value: Option<T>) -> Result<T, ExecutorError> {
@@ -288,6 +391,14 @@ mod tests {
             .expect_err("incomplete")
             .to_string();
         assert_eq!(error, "the setting scheduler_url is required");
+        let error = Settings {
+            runtime: Some(RuntimeKind::Pod),
+            ..complete()
+        }
+        .resolve()
+        .expect_err("nothing to make pods of")
+        .to_string();
+        assert!(error.contains("pod_template"), "{error}");
         let error = Settings {
             log_parts: Some(1),
             ..complete()

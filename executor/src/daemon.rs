@@ -1,17 +1,18 @@
 //! Puts the daemon together: devices, ledger, the node's loop on its own thread, the session, and the order in which they end.
 
-use crate::config::Config;
+use crate::config::{Config, RuntimeKind};
 use crate::device::{self, Health, Wanted};
 use crate::error::ExecutorError;
 use crate::launch::Launcher;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
 use crate::node::{Node, Order};
-use crate::runtime::Processes;
+use crate::runtime::{Pods, Processes, Runtime};
 use crate::session::{Dialer, Known};
 use crate::tracking::Tracking;
 use muster_model::node::GpuKind;
 use std::fs::{self, File};
+use std::net::Ipv4Addr;
 use std::sync::mpsc;
 use std::thread;
 use tokio::signal::unix::{SignalKind, signal};
@@ -43,9 +44,20 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         tasks = ledger.entries.len(),
         "started"
     );
-    let tracking = Tracking::open(&config.data_dir)?;
+    // Pods have addresses of their own; processes of this machine need no more than the loopback.
+    let reports_at = match config.runtime {
+        RuntimeKind::Process => None,
+        RuntimeKind::Pod => config.listen_host.parse().ok(),
+    };
+    let tracking = Tracking::open(
+        &config.data_dir,
+        reports_at.unwrap_or(Ipv4Addr::LOCALHOST.into()),
+    )?;
     let reports_to = tracking.address()?;
-    let runtime = Box::new(Processes::new(config.listen_host.clone(), limits)?);
+    let runtime: Box<dyn Runtime> = match config.runtime {
+        RuntimeKind::Process => Box::new(Processes::new(config.listen_host.clone(), limits)?),
+        RuntimeKind::Pod => Box::new(Pods::start(&config, device::has_cuda(&capacity)).await?),
+    };
     let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, runtime);
     let node = Node::new(config.clone(), ledger, launcher);
     let (orders, taken) = mpsc::channel();

@@ -33,6 +33,18 @@ pub enum ExecutorError {
         #[source]
         source: io::Error,
     },
+    #[error("the pod template {}", path.display())]
+    PodTemplate {
+        path: PathBuf,
+        #[source]
+        source: Box<crate::runtime::TemplateError>,
+    },
+    #[error("the API server of Kubernetes: cannot {tried}")]
+    Kubernetes {
+        tried: &'static str,
+        #[source]
+        source: Box<kube::Error>,
+    },
     #[error("cannot wait for signals")]
     Signals(#[source] io::Error),
     #[error("cannot listen for the reports of users' programs")]
@@ -45,6 +57,13 @@ impl ExecutorError {
     pub(crate) fn read(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {
         let path = path.into();
         move |source| Self::Read { path, source }
+    }
+
+    pub(crate) fn kubernetes(tried: &'static str) -> impl FnOnce(kube::Error) -> Self {
+        move |source| Self::Kubernetes {
+            tried,
+            source: Box::new(source),
+        }
     }
 
     pub(crate) fn write(path: impl Into<PathBuf>) -> impl FnOnce(io::Error) -> Self {

@@ -77,6 +77,18 @@ impl TaskFolder {
         self.0.join("exit.json")
     }
 
+    /// `PodRecord`; its presence means that the task's pod was asked for, which happens once.
+    #[must_use]
+    pub fn pod(&self) -> PathBuf {
+        self.0.join("pod.json")
+    }
+
+    /// The environment of a task that its shim cannot inherit; gone once it was read, as secrets are in it.
+    #[must_use]
+    pub fn environment(&self) -> PathBuf {
+        self.0.join("environment.json")
+    }
+
     /// How far the scheduler has acknowledged events, log and end.
     #[must_use]
     pub fn shipped(&self) -> PathBuf {

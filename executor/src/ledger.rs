@@ -248,6 +248,7 @@ impl Entry {
     fn seen_life(&self) -> SeenLife {
         match &self.life {
             Life::Prepared => SeenLife::Prepared,
+            Life::Starting if self.is_stopping => SeenLife::Stopping,
             Life::Starting => SeenLife::Starting,
             Life::Running(_) if self.is_stopping => SeenLife::Stopping,
             Life::Running(_) => SeenLife::Running,
@@ -267,7 +268,7 @@ impl Entry {
                 }
             }
             Life::Starting => {
-                if !self.read_exit()
+                if !self.read_exit_of(&carrier)
                     && !self.read_record()
                     && let Carrier::Gone(outcome) = carrier
                 {
@@ -275,7 +276,7 @@ impl Entry {
                 }
             }
             Life::Running(_) => {
-                if !self.read_exit()
+                if !self.read_exit_of(&carrier)
                     && let Carrier::Gone(outcome) = carrier
                 {
                     tracing::warn!(task.id = %self.launch.task_id, "the shim of a task was killed, and the task with it");
@@ -283,6 +284,18 @@ impl Entry {
                 }
             }
         }
+    }
+
+    /// A shim whose pod is taken away knows only that; its carrier knows why.
+    fn read_exit_of(&mut self, carrier: &Carrier) -> bool {
+        let is_told = self.read_exit();
+        if let (Life::Ended(Outcome::Evicted { .. }), Carrier::Gone(Some(why))) =
+            (&self.life, carrier)
+            && matches!(why, Outcome::Evicted { .. })
+        {
+            self.end(why.clone());
+        }
+        is_told
     }
 
     fn never_began(&self) -> Outcome {
@@ -373,8 +386,10 @@ fn load(path: &Path) -> Result<Entry, String> {
     } else {
         Shipped::default()
     };
-    if !entry.read_exit() && !entry.read_record() && shim::is_locked(&entry.folder).unwrap_or(false)
-    {
+    let is_asked_for =
+        || entry.folder.pod().exists() || shim::is_locked(&entry.folder).unwrap_or(false);
+    let is_under_way = is_asked_for();
+    if !entry.read_exit() && !entry.read_record() && is_under_way {
         entry.life = Life::Starting;
     }
     Ok(entry)

@@ -107,9 +107,9 @@ pub fn steps(desired: Option<&Desired>, seen: &Seen) -> Vec<Step> {
 fn away(id: TaskId, life: SeenLife) -> Option<Step> {
     match life {
         SeenLife::Prepared => Some(Step::Withdraw(id)),
-        SeenLife::Running => Some(Step::Stop(id)),
+        SeenLife::Starting | SeenLife::Running => Some(Step::Stop(id)),
         SeenLife::Ended { settled: true } => Some(Step::Forget(id)),
-        SeenLife::Starting | SeenLife::Stopping | SeenLife::Ended { settled: false } => None,
+        SeenLife::Stopping | SeenLife::Ended { settled: false } => None,
     }
 }
 
@@ -118,7 +118,8 @@ fn away(id: TaskId, life: SeenLife) -> Option<Step> {
 fn keep(id: TaskId, wanted: &DesiredTask, task: &SeenTask) -> impl Iterator<Item = Step> + use<> {
     let (learns, stops) = match task.life {
         SeenLife::Running => (wanted.peers != task.peers, wanted.stop),
-        SeenLife::Starting => (wanted.peers != task.peers, false),
+        // There may be nobody to tell yet: then it is told again at the next look.
+        SeenLife::Starting => (wanted.peers != task.peers, wanted.stop),
         SeenLife::Prepared | SeenLife::Stopping | SeenLife::Ended { .. } => (false, false),
     };
     let learns = learns.then_some(Step::WritePeers(id));
@@ -217,10 +218,10 @@ mod tests {
                 Some(withdraw),
             ),
             (
-                "stop waits until there is a process",
+                "stop what is on the way",
                 Some(true),
                 Some(Starting),
-                None,
+                Some(stop),
             ),
             ("stop", Some(true), Some(Running), Some(stop)),
             ("stop once", Some(true), Some(Stopping), None),
@@ -231,7 +232,12 @@ mod tests {
                 None,
             ),
             ("missing: withdraw", None, Some(Prepared), Some(withdraw)),
-            ("missing: wait for its process", None, Some(Starting), None),
+            (
+                "missing: stop what is on the way",
+                None,
+                Some(Starting),
+                Some(stop),
+            ),
             ("missing: stop", None, Some(Running), Some(stop)),
             ("missing: it is stopping", None, Some(Stopping), None),
             (
@@ -350,7 +356,7 @@ mod tests {
             (Running, false, vec![Step::Stop(id(1))]),
             (Running, true, vec![Step::Stop(id(1)), Step::Launch(id(2))]),
             (Stopping, false, vec![]),
-            (Starting, false, vec![]),
+            (Starting, false, vec![Step::Stop(id(1))]),
             (UNSETTLED, false, vec![Step::Launch(id(2))]),
             (
                 SETTLED,

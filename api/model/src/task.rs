@@ -78,6 +78,13 @@ pub enum Outcome {
     Stopped {
         killed: bool,
     },
+    /// Killed for more memory than it was given.
+    OutOfMemory,
+    /// Kubernetes took its pod off the node, or somebody deleted it there; `reason` in Kubernetes' own words.
+    Evicted {
+        reason: String,
+        message: String,
+    },
 }
 
 /// What can happen to a task.
@@ -210,10 +217,22 @@ impl Outcome {
         )
     }
 
+    /// Of a task whose pod somebody else than its executor has deleted.
+    #[must_use]
+    pub fn pod_deleted() -> Self {
+        Self::Evicted {
+            reason: "Deleted".to_owned(),
+            message: "its pod was deleted by somebody else".to_owned(),
+        }
+    }
+
     /// Whether the machine is to blame, so that the job's `retries` are not charged.
     #[must_use]
     pub fn is_node_fault(&self) -> bool {
-        matches!(self, Self::LeaseExpired | Self::NodeLost)
+        matches!(
+            self,
+            Self::LeaseExpired | Self::NodeLost | Self::Evicted { .. }
+        )
     }
 }
 
@@ -229,6 +248,10 @@ impl fmt::Display for Outcome {
             Self::Stopped { killed: false } => write!(f, "stopped as it was told"),
             Self::Stopped { killed: true } => {
                 write!(f, "told to stop, and killed when its grace was over")
+            }
+            Self::OutOfMemory => write!(f, "killed for more memory than it was given"),
+            Self::Evicted { reason, message } => {
+                write!(f, "taken off its node by Kubernetes: {reason}: {message}")
             }
         }
     }

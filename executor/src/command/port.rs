@@ -9,7 +9,7 @@ use crate::clock;
 use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
 use std::fs;
 use std::io;
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::{IpAddr, Ipv4Addr, TcpListener};
 use std::ops::Range;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixListener};
@@ -56,9 +56,9 @@ pub(crate) fn reserve() -> io::Result<Port> {
 }
 
 /// Listens on such a port of the loopback at once.
-pub(crate) fn listen() -> io::Result<TcpListener> {
+pub(crate) fn listen(host: IpAddr) -> io::Result<TcpListener> {
     let port = reserve()?;
-    TcpListener::bind((Ipv4Addr::LOCALHOST, port.number()))
+    TcpListener::bind((host, port.number()))
 }
 
 fn range(kernels: Option<String>) -> Range<u16> {

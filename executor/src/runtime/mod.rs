@@ -1,8 +1,10 @@
 //! What carries a task: how its shim is started, told to stop, and known to be gone. The rest, from the task's events to its end, goes
 //! through the files of its folder, whatever carries it.
 
+mod pod;
 mod process;
 
+pub use pod::{Pods, TemplateError};
 pub use process::Processes;
 
 use crate::error::ExecutorError;

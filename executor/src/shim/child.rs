@@ -1,6 +1,7 @@
 //! Starting the task's process so that it cannot outlive its shim and nothing that it starts can escape.
 
 use super::ShimArguments;
+use crate::disk;
 use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
 use crate::log::RotatingLog;
@@ -10,7 +11,8 @@ use muster_model::assignment::TaskLaunch;
 use rustix::process::{
     Signal, getpid, getppid, set_child_subreaper, set_parent_process_death_signal, setsid,
 };
-use std::fs::{File, OpenOptions};
+use std::collections::BTreeMap;
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, PipeReader, Read};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -49,6 +51,7 @@ pub(super) fn spawn(
     set_child_subreaper(Some(getpid())).map_err(|error| failed(error.into()))?;
     let (reader, writer) = io::pipe().map_err(failed)?;
     let mut command = command(&program, subcommand, arguments, folder);
+    command.envs(environment(arguments)?);
     command
         .stdin(Stdio::null())
         .stdout(writer.try_clone().map_err(failed)?)
@@ -122,6 +125,18 @@ fn command(
         .arg(&arguments.listen_host)
         .current_dir(folder.path());
     command
+}
+
+/// There are secrets in it, so it is gone when it was read.
+fn environment(arguments: &ShimArguments) -> Result<BTreeMap<String, String>, ExecutorError> {
+    let Some(path) = &arguments.environment else {
+        return Ok(BTreeMap::new());
+    };
+    let read = disk::read(path)
+        .and_then(|read| read.ok_or_else(|| io::ErrorKind::NotFound.into()))
+        .map_err(ExecutorError::read(path))?;
+    fs::remove_file(path).map_err(ExecutorError::write(path))?;
+    Ok(read)
 }
 
 fn open_cgroup(arguments: &ShimArguments) -> Option<File> {

@@ -44,6 +44,9 @@ pub struct ShimArguments {
     pub log_part_bytes: u64,
     #[arg(long)]
     pub log_parts: u32,
+    /// The task's variables, over those of the shim: read once and removed [default: the shim's own are the task's]
+    #[arg(long)]
+    pub environment: Option<PathBuf>,
     /// The task joins it before it runs.
     #[arg(long)]
     pub cgroup: Option<PathBuf>,
@@ -65,6 +68,13 @@ pub struct StopNotice {
     /// When SIGKILL follows.
     pub until_unix_ms: i64,
     pub grace_ms: u64,
+}
+
+/// `pod.json`: the shim's pod was asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PodRecord {
+    /// The executor has asked for its end too. A pod that ends without that is taken away by somebody else.
+    pub told_to_stop: bool,
 }
 
 /// Tries for the lock while a daemon may be probing it.
@@ -141,6 +151,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
     let orders = supervise::Orders {
         grace_ms: launch.grace_ms,
         notice: launch.spec.command.is_some().then(|| folder.stopping()),
+        pod: folder.pod(),
     };
     Ok(supervise::to_the_end(
         task, &signals, &mut lease, &orders, &mut hold,

@@ -1,8 +1,8 @@
 //! Watching over a started task until no process of it is left.
 
-use super::StopNotice;
 use super::child::{Task, own_id};
 use super::hold::Hold;
+use super::{PodRecord, StopNotice};
 use crate::clock;
 use crate::disk;
 use crate::error::ExecutorError;
@@ -41,9 +41,17 @@ pub(super) struct Orders {
     pub grace_ms: u64,
     /// Of a command: where a stop is written down, for whoever asks.
     pub notice: Option<PathBuf>,
+    /// Of a shim in a pod: where the executor says that it has asked for its end.
+    pub pod: PathBuf,
 }
 
 impl Orders {
+    /// Whether somebody else than our executor tells us to stop.
+    fn is_foreign(&self) -> bool {
+        let record = disk::read::<PodRecord>(&self.pod).ok().flatten();
+        record.is_some_and(|record| !record.told_to_stop)
+    }
+
     fn tell(&self) {
         let Some(path) = &self.notice else { return };
         let grace_ms = i64::try_from(self.grace_ms).unwrap_or(i64::MAX);
@@ -96,6 +104,7 @@ pub(super) fn to_the_end(
     hold: &mut Option<Hold>,
 ) -> Outcome {
     let mut phase = Phase::Running;
+    let mut is_foreign = false;
     let status = loop {
         if let Some(status) = reap(task.id.pid) {
             break status;
@@ -105,10 +114,11 @@ pub(super) fn to_the_end(
         }
         let was_running = matches!(phase, Phase::Running);
         phase = advance(phase, &task, signals, lease, orders);
-        if let (true, Some(hold)) = (
-            was_running && !matches!(phase, Phase::Running),
-            hold.as_mut(),
-        ) {
+        let is_told_now = was_running && !matches!(phase, Phase::Running);
+        if is_told_now {
+            is_foreign = orders.is_foreign();
+        }
+        if let (true, Some(hold)) = (is_told_now, hold.as_mut()) {
             // Who is stopped by the kernel hears no signal before it goes on.
             hold.let_go();
         }
@@ -125,6 +135,7 @@ pub(super) fn to_the_end(
         Phase::Stopping { is_lease: true, .. } | Phase::Killed { is_lease: true } => {
             Outcome::LeaseExpired
         }
+        Phase::Stopping { .. } | Phase::Killed { .. } if is_foreign => Outcome::pod_deleted(),
         // How a program ends that was told to is its own affair: few of them know our codes, and most die of the signal.
         Phase::Stopping { .. } if orders.notice.is_some() => Outcome::Stopped { killed: false },
         Phase::Killed { .. } if orders.notice.is_some() => Outcome::Stopped { killed: true },

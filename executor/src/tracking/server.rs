@@ -20,7 +20,7 @@ use muster_model::id::TaskId;
 use muster_model::task::Role;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, HashMap};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{IpAddr, SocketAddr, TcpListener};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -71,10 +71,10 @@ impl Tracking {
     ///
     /// # Errors
     /// If there is no port to listen on, or it cannot be kept.
-    pub fn open(data: &Path) -> Result<Self, ExecutorError> {
+    pub fn open(data: &Path, host: IpAddr) -> Result<Self, ExecutorError> {
         let path = data.join("tracking-port");
         let before: Option<u16> = disk::read(&path).ok().flatten();
-        let again = before.and_then(|port| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).ok());
+        let again = before.and_then(|port| TcpListener::bind((host, port)).ok());
         if let (Some(port), None) = (before, &again) {
             tracing::warn!(
                 port,
@@ -83,7 +83,7 @@ impl Tracking {
         }
         let listener = match again {
             Some(listener) => listener,
-            None => crate::command::listen().map_err(ExecutorError::Tracking)?,
+            None => crate::command::listen(host).map_err(ExecutorError::Tracking)?,
         };
         let port = listener
             .local_addr()

@@ -2730,6 +2730,14 @@ export interface components {
             killed: boolean;
             /** @enum {string} */
             kind: "stopped";
+        } | {
+            /** @enum {string} */
+            kind: "out_of_memory";
+        } | {
+            /** @enum {string} */
+            kind: "evicted";
+            message: string;
+            reason: string;
         };
         /** @description One page of a list. */
         Page_BestTrialView: {

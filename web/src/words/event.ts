@@ -184,6 +184,10 @@ export function outcome(ended: Outcome): string {
       return "withdrawn before it started";
     case "stopped":
       return ended.killed ? "told to stop, and killed when its grace was over" : "stopped as it was told";
+    case "out_of_memory":
+      return "killed for more memory than it was given";
+    case "evicted":
+      return `taken off its node by Kubernetes: ${ended.reason}: ${ended.message}`;
   }
 }
 

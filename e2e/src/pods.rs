@@ -1,0 +1,113 @@
+//! What carries tasks that are pods: an API server, a kubelet of our own for every node of the cluster, and the settings of executors that
+//! have the chart's role and no other right.
+
+use crate::kubelet::Kubelet;
+use crate::kubernetes::{Kubernetes, NAMESPACE};
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+
+/// How long a pod may wait for an image, in milliseconds; far less than in earnest.
+const STUCK_MS: u32 = 2_000;
+
+#[derive(Debug)]
+pub struct Carriers {
+    pub kubelet: Kubelet,
+    pub kubernetes: Kubernetes,
+    /// What the executors may: API group, resource, verb.
+    pub allowed: BTreeSet<(String, String, String)>,
+    template: PathBuf,
+}
+
+impl Carriers {
+    /// For nodes `node-1` to `node-<nodes>`, whose tasks use these two folders.
+    ///
+    /// # Panics
+    /// When something does not come up.
+    pub async fn start(data: &Path, datasets: &Path, nodes: u32) -> Self {
+        let kubernetes = Kubernetes::start().await;
+        let allowed = kubernetes.admit_executors();
+        let names: Vec<String> = (1..=nodes).map(|number| format!("node-{number}")).collect();
+        for name in &names {
+            kubernetes.add_node(name);
+        }
+        let kubelet = Kubelet::start(&kubernetes.admin_config(), kubernetes.folder(), names);
+        let template = kubernetes.folder().join("template.yaml");
+        std::fs::write(&template, of_tasks(data, datasets).to_string()).expect("our own folder");
+        Self {
+            kubelet,
+            kubernetes,
+            allowed,
+            template,
+        }
+    }
+
+    /// Of the executors.
+    #[must_use]
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        let path = |path: &Path| path.display().to_string();
+        vec![
+            ("KUBECONFIG", path(&self.kubernetes.executor_config())),
+            ("MUSTER_EXECUTOR_RUNTIME", "pod".to_owned()),
+            ("MUSTER_EXECUTOR_POD_TEMPLATE", path(&self.template)),
+            ("MUSTER_EXECUTOR_POD_NAMESPACE", NAMESPACE.to_owned()),
+            ("MUSTER_EXECUTOR_POD_STUCK_MS", STUCK_MS.to_string()),
+        ]
+    }
+
+    /// The pods that there are.
+    ///
+    /// # Panics
+    /// When they cannot be read.
+    #[must_use]
+    pub fn list(&self) -> Vec<Value> {
+        let text = self
+            .kubernetes
+            .says(&["get", "pods", "--namespace", NAMESPACE, "-o", "json"]);
+        let mut list: Value = serde_json::from_str(&text).expect("JSON");
+        list["items"]
+            .as_array_mut()
+            .map(std::mem::take)
+            .expect("a list")
+    }
+
+    /// The name of the pod of this task, such as `worker-1`, if there is one that nobody deletes.
+    #[must_use]
+    pub fn of_role(&self, role: &str) -> Option<String> {
+        let pod = self.list().into_iter().find(|pod| {
+            let metadata = &pod["metadata"];
+            metadata["labels"]["muster.dev/role"] == role
+                && metadata.get("deletionTimestamp").is_none()
+        })?;
+        pod["metadata"]["name"].as_str().map(str::to_owned)
+    }
+
+    /// As anybody may who has the right to.
+    ///
+    /// # Panics
+    /// When it is refused.
+    pub fn delete(&self, pod: &str) {
+        let _ = self.kubernetes.says(&[
+            "delete",
+            "pod",
+            pod,
+            "--namespace",
+            NAMESPACE,
+            "--wait=false",
+        ]);
+    }
+}
+
+/// Every path means the same in the pod as beside it.
+fn of_tasks(data: &Path, datasets: &Path) -> Value {
+    let volume = |name: &str, path: &Path| json!({ "name": name, "hostPath": { "path": path } });
+    let mount = |name: &str, path: &Path| json!({ "name": name, "mountPath": path });
+    json!({ "spec": {
+        "containers": [{
+            "name": "task",
+            "image": "muster-executor:test",
+            "volumeMounts": [mount("data", data), mount("datasets", datasets)],
+        }],
+        "volumes": [volume("data", data), volume("datasets", datasets)],
+    }})
+}

@@ -1,0 +1,187 @@
+//! Tasks as pods, on a real API server with a kubelet of the tests' own: they train, outlive their executor, are started again when
+//! somebody takes one away, say why when Kubernetes ends them, and none is left behind.
+
+use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::story::{document, no_gpu_was_held_twice, training_is_continuous};
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::view::JobView;
+use std::time::Duration;
+
+const NODES: Options = Options { nodes: 2, slots: 1 };
+const STEPS: u64 = 600;
+const STEP: Duration = Duration::from_millis(100);
+
+#[tokio::test]
+async fn a_job_in_pods_outlives_its_executor_and_the_loss_of_a_pod() {
+    let mut cluster = Cluster::start_pods(NODES).await;
+    let job = cluster
+        .submit(&document("carried", (2, 2), (2, 2), STEPS))
+        .await
+        .id;
+    until_step(&cluster, job, 60).await;
+    are_told_apart(&cluster, job).await;
+
+    let executor = cluster.running("muster-executor").remove(0);
+    cluster.kill(&executor);
+    until_step(&cluster, job, 160).await;
+    let running = cluster.running("muster-executor");
+    assert!(
+        running.len() == 2 && running.iter().all(|process| process.pid != executor.pid),
+        "the next executor is there: {running:?}"
+    );
+    assert_eq!(
+        cluster.resumed_at(job).await,
+        [0_u64; 0],
+        "it adopted its tasks: nothing was started again"
+    );
+
+    let pod = cluster.pods().of_role("worker-1").expect("it runs");
+    cluster.pods().delete(&pod);
+    let done = cluster
+        .until(job, "success", |job| job.phase == JobPhase::Succeeded)
+        .await;
+    let resumed = cluster.resumed_at(job).await;
+    assert!(
+        resumed.first().is_some_and(|step| *step >= 100),
+        "it went on from its checkpoint: {resumed:?}"
+    );
+    assert_eq!(done.failures, 0, "the job was not to blame");
+    let history = format!("{:?}", cluster.history(job).await);
+    assert!(
+        history.contains("its pod was deleted by somebody else"),
+        "{history}"
+    );
+    training_is_continuous(&cluster, job, STEPS).await;
+    no_gpu_was_held_twice(&cluster, &[job]).await;
+    until_no_pod_is_left(&cluster).await;
+    cluster.down();
+}
+
+#[tokio::test]
+async fn what_kubernetes_does_to_a_pod_is_told_to_the_owner_of_the_job() {
+    let mut cluster = Cluster::start_pods(NODES).await;
+    let cancelled = cluster.submit(&sleeper("cancelled", 3)).await.id;
+    until_running(&cluster, cancelled).await;
+    cluster.client().cancel(cancelled).await.expect("cancelled");
+    cluster
+        .until(cancelled, "its end", |job| job.phase == JobPhase::Cancelled)
+        .await;
+    until_no_pod_is_left(&cluster).await;
+
+    let greedy = cluster.submit(&sleeper("greedy", 0)).await.id;
+    until_running(&cluster, greedy).await;
+    let pod = cluster.pods().of_role("worker-0").expect("it runs");
+    cluster.pods().kubelet.kill_for_memory(&pod);
+    let failed = until_failed(&cluster, greedy).await;
+    assert!(
+        failed.contains("killed for more memory than it was given"),
+        "{failed}"
+    );
+
+    cluster.pods().kubelet.has_images(false);
+    let imageless = cluster.submit(&sleeper("imageless", 0)).await.id;
+    let failed = until_failed(&cluster, imageless).await;
+    assert!(
+        failed.contains("its pod does not start: ImagePullBackOff"),
+        "{failed}"
+    );
+    until_no_pod_is_left(&cluster).await;
+    let unpulled = cluster.submit(&sleeper("unpulled", 0)).await.id;
+    until_pods(&cluster, 1).await;
+    cluster.client().cancel(unpulled).await.expect("cancelled");
+    cluster
+        .until(unpulled, "its end", |job| job.phase == JobPhase::Cancelled)
+        .await;
+    cluster.pods().kubelet.has_images(true);
+    until_no_pod_is_left(&cluster).await;
+
+    // With exactly the chart's role: nothing was forbidden, and nothing is allowed that is not used. A watch is told when it ends.
+    let asked = cluster.pods().kubernetes.asked();
+    let forbidden: Vec<_> = asked.iter().filter(|(.., forbidden)| *forbidden).collect();
+    assert!(forbidden.is_empty(), "{forbidden:?}");
+    for allowed in &cluster.pods().allowed {
+        let (group, resource, verb) = allowed.clone();
+        let is_used = asked.contains(&(group, resource, verb.clone(), false));
+        assert!(
+            is_used || verb == "watch" || verb == "get",
+            "{allowed:?} is never used"
+        );
+    }
+    cluster.down();
+}
+
+/// Four pods, each for one task of the job, on the node that was chosen, whose processes see nothing but themselves.
+async fn are_told_apart(cluster: &Cluster, job: JobId) {
+    let tasks = cluster.client().tasks(job).await.expect("tasks");
+    let pods = cluster.pods().list();
+    assert_eq!((tasks.len(), pods.len()), (4, 4), "{pods:?}");
+    for task in tasks {
+        let name = format!("muster-{}", task.id);
+        let pod = pods
+            .iter()
+            .find(|pod| pod["metadata"]["name"] == name.as_str())
+            .unwrap_or_else(|| panic!("{name} is not among {pods:?}"));
+        let labels = &pod["metadata"]["labels"];
+        assert_eq!(labels["muster.dev/job"], job.to_string());
+        assert_eq!(labels["muster.dev/role"], task.name);
+        assert_eq!(pod["spec"]["nodeName"], task.node);
+        assert_eq!(pod["status"]["phase"], "Running");
+        let said = pod.to_string();
+        assert!(!said.contains("MUSTER_TASK_ID"), "{said}");
+        let shim = cluster
+            .data()
+            .join(format!("nodes/{}/tasks/{}/shim.json", task.node, task.id));
+        let shim = std::fs::read_to_string(&shim).expect("it runs");
+        assert!(
+            shim.contains(r#""shim":{"pid":1,"#),
+            "its number is of its pod: {shim}"
+        );
+    }
+}
+
+/// A user's program, which says nothing.
+fn sleeper(name: &str, retries: u32) -> String {
+    format!(
+        "version: muster/v1\nname: {name}\nretries: {retries}\ncommand: {{ argv: [sleep, '600'] }}\n"
+    )
+}
+
+async fn until_step(cluster: &Cluster, job: JobId, step: u64) -> JobView {
+    cluster
+        .until(job, &format!("step {step}"), |job| {
+            job.progress.as_ref().is_some_and(|p| p.step >= step)
+        })
+        .await
+}
+
+async fn until_running(cluster: &Cluster, job: JobId) {
+    cluster
+        .until(job, "its start", |job| job.phase == JobPhase::Running)
+        .await;
+}
+
+/// All that is told of it.
+async fn until_failed(cluster: &Cluster, job: JobId) -> String {
+    let view = cluster
+        .until(job, "its failure", |job| job.phase == JobPhase::Failed)
+        .await;
+    format!("{view:?}")
+}
+
+async fn until_no_pod_is_left(cluster: &Cluster) {
+    until_pods(cluster, 0).await;
+}
+
+async fn until_pods(cluster: &Cluster, count: usize) {
+    let mut waited = Duration::ZERO;
+    loop {
+        let pods = cluster.pods().list();
+        if pods.len() == count {
+            return;
+        }
+        assert!(waited < PATIENCE, "{count} pods were expected: {pods:?}");
+        tokio::time::sleep(STEP).await;
+        waited += STEP;
+    }
+}

@@ -1,0 +1,116 @@
+//! What is known of our pods, and what is wanted of them, between the node's loop, which may not wait, and the tasks that speak to the
+//! API server.
+
+use super::status::Status;
+use k8s_openapi::api::core::v1::Pod;
+use muster_model::id::TaskId;
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use tokio::sync::Notify;
+
+/// Shared. Whoever changes what is wanted rings.
+#[derive(Debug, Default)]
+pub struct Mirror {
+    state: Mutex<State>,
+    pub bell: Notify,
+}
+
+#[derive(Debug, Default)]
+pub struct State {
+    /// The server has told of all our pods since this daemon started.
+    pub is_complete: bool,
+    pods: BTreeMap<TaskId, Known>,
+    wishes: BTreeMap<TaskId, Wish>,
+}
+
+/// What is known of the pod of one task.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Known {
+    Present(Box<Status>),
+    /// The server says that there is none (any more).
+    Absent,
+    /// The server has refused it, for ever, with these words.
+    Refused(String),
+}
+
+/// The one thing that is wanted of the pod of one task.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Wish {
+    Create(Box<Pod>),
+    Delete,
+    /// To know whether there is one.
+    Look,
+}
+
+impl Mirror {
+    pub fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn wish(&self, task: TaskId, wish: Wish) {
+        self.lock().wishes.insert(task, wish);
+        self.bell.notify_one();
+    }
+}
+
+impl State {
+    #[must_use]
+    pub fn known(&self, task: TaskId) -> Option<&Known> {
+        self.pods.get(&task)
+    }
+
+    #[must_use]
+    pub fn has_wish(&self, task: TaskId) -> bool {
+        self.wishes.contains_key(&task)
+    }
+
+    #[must_use]
+    pub fn wishes(&self) -> Vec<(TaskId, Wish)> {
+        let wishes = self.wishes.iter();
+        wishes.map(|(task, wish)| (*task, wish.clone())).collect()
+    }
+
+    /// Pods that are there.
+    pub fn present(&self) -> impl Iterator<Item = (TaskId, &Status)> {
+        self.pods.iter().filter_map(|(task, known)| match known {
+            Known::Present(status) => Some((*task, status.as_ref())),
+            Known::Absent | Known::Refused(_) => None,
+        })
+    }
+
+    pub fn learn(&mut self, task: TaskId, known: Known) {
+        self.pods.insert(task, known);
+    }
+
+    /// The wish has come true, unless another one has come since.
+    pub fn fulfil(&mut self, task: TaskId, wish: &Wish) {
+        if self.wishes.get(&task) == Some(wish) {
+            self.wishes.remove(&task);
+        }
+    }
+
+    /// All pods that there are. One that is missing from them may have been made while they were listed, so nothing is known of it now.
+    pub fn learn_all(&mut self, all: BTreeMap<TaskId, Status>) {
+        self.pods
+            .retain(|task, known| !matches!(known, Known::Present(_)) || all.contains_key(task));
+        let all = all.into_iter();
+        self.pods
+            .extend(all.map(|(task, status)| (task, Known::Present(Box::new(status)))));
+        self.is_complete = true;
+    }
+
+    /// Nobody will ask for it any more.
+    pub fn forget(&mut self, task: TaskId) {
+        self.pods.remove(&task);
+    }
+
+    /// Tasks whose pods are known not to be there.
+    #[must_use]
+    pub fn gone(&self) -> Vec<TaskId> {
+        let gone = self
+            .pods
+            .iter()
+            .filter(|(_, known)| !matches!(known, Known::Present(_)));
+        gone.map(|(task, _)| *task).collect()
+    }
+}

@@ -1,0 +1,282 @@
+//! Shims as pods: each task is a pod that is bound to this node and runs the same shim on the same folder, which the pod mounts.
+//!
+//! So the files of the folder mean what they always mean. What differs is who may be asked whether the shim is there (its pod, and the lock
+//! of the folder, but no process id: the pod has its own), how it is told to stop (its pod is deleted: the kubelet sends SIGTERM), and
+//! that a pod holds what Kubernetes counts until it is over.
+
+mod mirror;
+mod server;
+mod status;
+mod template;
+
+pub use template::{Template, TemplateError};
+
+use self::mirror::{Known, Mirror, Wish};
+use self::status::Status;
+use super::{Carrier, Runtime, Start};
+use crate::clock;
+use crate::config::Config;
+use crate::disk;
+use crate::error::ExecutorError;
+use crate::folder::TaskFolder;
+use crate::ledger::{Entry, Ledger, Life};
+use crate::shim::{self, PodRecord};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use kube::api::Api;
+use muster_model::id::TaskId;
+use muster_model::task::Outcome;
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Between two looks for pods that nobody needs.
+const TIDY_EVERY_MS: u64 = 500;
+/// Variables that are the image's affair.
+const OF_THE_IMAGE: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
+
+#[derive(Debug)]
+pub struct Pods {
+    template: Template,
+    mirror: Arc<Mirror>,
+    /// How long a pod may stay without a shim for a reason that its node names.
+    stuck_ms: u64,
+    /// Since when, and what becomes of the task.
+    stuck: BTreeMap<TaskId, (u64, String)>,
+    records: BTreeMap<TaskId, PodRecord>,
+    tidied_at_ms: u64,
+}
+
+impl Pods {
+    /// Begins to watch this executor's pods; needs a tokio runtime.
+    ///
+    /// # Errors
+    /// If the template is wrong, or the API server cannot be asked who owns us.
+    pub async fn start(config: &Config, has_gpus: bool) -> Result<Self, ExecutorError> {
+        let path = config
+            .pod_template
+            .as_ref()
+            .expect("checked with the settings");
+        let mut template = Template::new(Template::read(path)?);
+        let client = kube::Client::try_default()
+            .await
+            .map_err(ExecutorError::kubernetes("connect to it"))?;
+        template.namespace = config
+            .pod_namespace
+            .clone()
+            .unwrap_or_else(|| client.default_namespace().to_owned());
+        template.node.clone_from(&config.pod_node);
+        template.executor.clone_from(&config.node_name);
+        template.group.clone_from(&config.pod_group);
+        template.gpu_resource.clone_from(&config.pod_gpu_resource);
+        template.has_gpus = has_gpus;
+        let program = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
+        template.program = program.to_string_lossy().into_owned();
+        let api = Api::<Pod>::namespaced(client, &template.namespace);
+        if let Some(own) = &config.pod_name {
+            let pod = api
+                .get(own)
+                .await
+                .map_err(ExecutorError::kubernetes("read the executor's own pod"))?;
+            template.owner = Some(owner(&pod));
+        }
+        let mirror = Arc::new(Mirror::default());
+        tokio::spawn(server::serve(api, template.selector(), Arc::clone(&mirror)));
+        Ok(Self {
+            template,
+            mirror,
+            stuck_ms: config.pod_stuck_ms,
+            stuck: BTreeMap::new(),
+            records: BTreeMap::new(),
+            tidied_at_ms: 0,
+        })
+    }
+
+    fn told_to_stop(&mut self, entry: &Entry) -> bool {
+        let record = self.records.entry(entry.launch.task_id).or_insert_with(|| {
+            let read = disk::read(&entry.folder.pod()).ok().flatten();
+            read.unwrap_or(PodRecord {
+                told_to_stop: false,
+            })
+        });
+        record.told_to_stop
+    }
+
+    fn keep(&mut self, id: TaskId, folder: &TaskFolder, told_to_stop: bool) -> std::io::Result<()> {
+        let record = PodRecord { told_to_stop };
+        self.records.insert(id, record);
+        disk::write_durably(&folder.pod(), &record)
+    }
+
+    /// A pod that is there and not over. One that its node cannot start is given up after a while.
+    fn waiting(&mut self, entry: &Entry, status: &Status) -> Carrier {
+        let id = entry.launch.task_id;
+        let Some(why) = &status.stuck else {
+            self.stuck.remove(&id);
+            return Carrier::Holding;
+        };
+        let now_ms = clock::boottime_ms();
+        let (since_ms, words) = self.stuck.entry(id).or_insert((now_ms, String::new()));
+        if words != why {
+            tracing::warn!(task.id = %id, why, "the pod of a task does not start");
+            words.clone_from(why);
+        }
+        if now_ms < *since_ms + self.stuck_ms || is_held(entry) {
+            return Carrier::Holding;
+        }
+        // It has run nothing yet, and will not: whoever finds the task's end in its folder does not begin.
+        Carrier::Gone(Some(Outcome::LaunchFailed {
+            message: format!("its pod does not start: {why}"),
+        }))
+    }
+
+    /// A pod that is over, or not there.
+    fn over(&mut self, entry: &Entry, status: Option<&Status>) -> Carrier {
+        let has_run = matches!(entry.life, Life::Running(_));
+        if self.told_to_stop(entry) {
+            let outcome = match (has_run, &entry.launch.spec.command) {
+                (false, _) => Outcome::NeverStarted,
+                (true, Some(_)) => Outcome::Stopped { killed: true },
+                (true, None) => Outcome::Signalled {
+                    signal: Signal::KILL.as_raw(),
+                },
+            };
+            return Carrier::Gone(Some(outcome));
+        }
+        Carrier::Gone(Some(match status {
+            None => Outcome::pod_deleted(),
+            Some(status) => status.outcome(has_run),
+        }))
+    }
+}
+
+impl Runtime for Pods {
+    fn start(&mut self, entry: &Entry, mut start: Start) -> Result<(), ExecutorError> {
+        let (id, folder) = (entry.launch.task_id, &entry.folder);
+        if start.environment.contains_key("CUDA_VISIBLE_DEVICES") {
+            // In the pod there are no others, and they are counted from nought.
+            let numbers: Vec<String> = (0..entry.launch.gpus.len())
+                .map(|number| number.to_string())
+                .collect();
+            start
+                .environment
+                .insert("CUDA_VISIBLE_DEVICES".to_owned(), numbers.join(","));
+        }
+        // Not in the pod itself: there are secrets in it, and many may read pods.
+        let text = serde_json::to_string(&start.environment).expect("text is JSON");
+        let path = folder.environment();
+        disk::write_private(&path, &text).map_err(ExecutorError::write(&path))?;
+        start.arguments.push("--environment".into());
+        start.arguments.push(path.into());
+        let pod = self.template.pod(&entry.launch, &start.arguments);
+        self.keep(id, folder, false)
+            .map_err(ExecutorError::write(folder.pod()))?;
+        self.mirror.wish(id, Wish::Create(Box::new(pod)));
+        Ok(())
+    }
+
+    fn stop(&mut self, entry: &Entry) -> bool {
+        let id = entry.launch.task_id;
+        if let Err(error) = self.keep(id, &entry.folder, true) {
+            // A later daemon would take it for somebody else's doing; no more.
+            tracing::warn!(task.id = %id, %error, "cannot keep that a task was told to stop");
+        }
+        self.mirror.wish(id, Wish::Delete);
+        true
+    }
+
+    /// The shim looks by itself, ten times a second.
+    fn wake(&mut self, _: &Entry) {}
+
+    fn carrier(&mut self, entry: &Entry) -> Carrier {
+        if !matches!(entry.life, Life::Starting | Life::Running(_)) {
+            return Carrier::Alive;
+        }
+        let id = entry.launch.task_id;
+        let (is_complete, has_wish, known) = {
+            let state = self.mirror.lock();
+            let known = state.known(id).cloned();
+            (state.is_complete, state.has_wish(id), known)
+        };
+        match known {
+            Some(Known::Refused(words)) => Carrier::Gone(Some(Outcome::LaunchFailed {
+                message: format!("its pod was refused: {words}"),
+            })),
+            Some(Known::Present(status)) if status.is_over => self.over(entry, Some(&status)),
+            Some(Known::Present(status)) => self.waiting(entry, &status),
+            // Who deletes by force takes the name away, not the processes.
+            Some(Known::Absent) if is_held(entry) => Carrier::Holding,
+            Some(Known::Absent) => self.over(entry, None),
+            None => {
+                if is_complete && !has_wish {
+                    self.mirror.wish(id, Wish::Look);
+                }
+                Carrier::Holding
+            }
+        }
+    }
+
+    fn tidy(&mut self, ledger: &Ledger) {
+        let now_ms = clock::boottime_ms();
+        if now_ms < self.tidied_at_ms + TIDY_EVERY_MS {
+            return;
+        }
+        self.tidied_at_ms = now_ms;
+        let is_needed = |id: &TaskId| {
+            let entry = ledger.entries.get(id);
+            entry.is_some_and(|entry| !entry.is_ended())
+        };
+        let mut state = self.mirror.lock();
+        let unneeded: Vec<TaskId> = state
+            .present()
+            .filter(|(id, status)| !status.is_deleted && !is_needed(id))
+            .map(|(id, _)| id)
+            .filter(|id| !state.has_wish(*id))
+            .collect();
+        for id in state.gone() {
+            if !is_needed(&id) && !state.has_wish(id) {
+                state.forget(id);
+                self.stuck.remove(&id);
+                self.records.remove(&id);
+            }
+        }
+        drop(state);
+        for id in unneeded {
+            tracing::info!(task.id = %id, "nobody needs its pod any more");
+            self.mirror.wish(id, Wish::Delete);
+        }
+    }
+
+    fn listen_host(&self) -> &str {
+        template::LISTEN_HOST
+    }
+
+    fn passes(&self, variable: &str) -> bool {
+        !OF_THE_IMAGE.contains(&variable)
+    }
+}
+
+/// Whether there is a shim, whatever the API server says.
+fn is_held(entry: &Entry) -> bool {
+    shim::is_locked(&entry.folder).unwrap_or(true)
+}
+
+/// Whoever keeps executors here, a DaemonSet: pods of tasks go with it. They do not go with the executor's own pod, since the next one
+/// adopts them.
+fn owner(pod: &Pod) -> OwnerReference {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let mut owners = owners.filter(|owner| owner.controller == Some(true));
+    let owner = owners.next().cloned().unwrap_or_else(|| OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        ..OwnerReference::default()
+    });
+    OwnerReference {
+        // A DaemonSet would count what it controls as its own executors.
+        controller: None,
+        block_owner_deletion: None,
+        ..owner
+    }
+}

@@ -1,0 +1,155 @@
+//! Speaks to the API server: watches our pods, and makes and deletes what is wanted, again and again until it is so.
+
+use super::mirror::{Known, Mirror, Wish};
+use super::status::Status;
+use super::template::{TASK_LABEL, name};
+use futures::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::ResourceExt as _;
+use kube::api::{Api, DeleteParams, PostParams};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use muster_model::id::TaskId;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// For one answer.
+const PATIENCE: Duration = Duration::from_secs(15);
+/// Between two tries at what has failed.
+const AGAIN: Duration = Duration::from_secs(1);
+const CONFLICT: u16 = 409;
+const NOT_FOUND: u16 = 404;
+/// Answers of the 400s that mean "later".
+const LATER: [u16; 4] = [401, 408, 425, 429];
+
+/// Runs until the process ends.
+pub async fn serve(api: Api<Pod>, selector: String, mirror: Arc<Mirror>) {
+    tokio::join!(watch(api.clone(), &selector, &mirror), work(&api, &mirror));
+}
+
+async fn watch(api: Api<Pod>, selector: &str, mirror: &Mirror) {
+    let config = watcher::Config::default().labels(selector);
+    let mut listed = BTreeMap::new();
+    let events = watcher::watcher(api, config).default_backoff();
+    let mut events = std::pin::pin!(events.inspect_err(|error| {
+        tracing::warn!(error = %crate::shim::describe(error), "cannot watch the pods of tasks");
+    }));
+    while let Some(event) = events.next().await {
+        let Ok(event) = event else { continue };
+        match event {
+            Event::Init => listed.clear(),
+            Event::InitApply(pod) => {
+                if let Some(task) = task_of(&pod) {
+                    listed.insert(task, Status::of(&pod));
+                }
+            }
+            Event::InitDone => mirror.lock().learn_all(std::mem::take(&mut listed)),
+            Event::Apply(pod) => {
+                if let Some(task) = task_of(&pod) {
+                    let status = Box::new(Status::of(&pod));
+                    mirror.lock().learn(task, Known::Present(status));
+                }
+            }
+            Event::Delete(pod) => {
+                if let Some(task) = task_of(&pod) {
+                    mirror.lock().learn(task, Known::Absent);
+                }
+            }
+        }
+    }
+}
+
+async fn work(api: &Api<Pod>, mirror: &Mirror) {
+    loop {
+        let mut has_failed = false;
+        let wishes = mirror.lock().wishes();
+        for (task, wish) in wishes {
+            match carry_out(api, task, &wish).await {
+                Ok(known) => {
+                    let mut state = mirror.lock();
+                    if let Some(known) = known {
+                        state.learn(task, known);
+                    }
+                    state.fulfil(task, &wish);
+                }
+                Err(error) => {
+                    tracing::warn!(task.id = %task, error, "the API server was asked in vain; asked again");
+                    has_failed = true;
+                }
+            }
+        }
+        if has_failed {
+            tokio::time::sleep(AGAIN).await;
+        } else {
+            mirror.bell.notified().await;
+        }
+    }
+}
+
+/// What is known then; nothing after a pod was told to go, because it is still there.
+async fn carry_out(api: &Api<Pod>, task: TaskId, wish: &Wish) -> Result<Option<Known>, String> {
+    let name = name(task);
+    match wish {
+        Wish::Create(pod) => {
+            let parameters = PostParams::default();
+            match answered(api.create(&parameters, pod)).await? {
+                Ok(pod) => Ok(Some(present(&pod))),
+                // An earlier daemon has made it, and died before it knew.
+                Err(refusal) if refusal.code == CONFLICT => look(api, &name).await.map(Some),
+                Err(refusal) => Ok(Some(Known::Refused(refusal.message))),
+            }
+        }
+        Wish::Delete => {
+            let parameters = DeleteParams::default();
+            match answered(api.delete(&name, &parameters)).await? {
+                Ok(_) => Ok(None),
+                Err(refusal) if refusal.code == NOT_FOUND => Ok(Some(Known::Absent)),
+                Err(refusal) => Err(refusal.message),
+            }
+        }
+        Wish::Look => look(api, &name).await.map(Some),
+    }
+}
+
+async fn look(api: &Api<Pod>, name: &str) -> Result<Known, String> {
+    match answered(api.get_opt(name)).await? {
+        Ok(Some(pod)) => Ok(present(&pod)),
+        Ok(None) => Ok(Known::Absent),
+        Err(refusal) => Err(refusal.message),
+    }
+}
+
+fn present(pod: &Pod) -> Known {
+    Known::Present(Box::new(Status::of(pod)))
+}
+
+fn task_of(pod: &Pod) -> Option<TaskId> {
+    pod.labels().get(TASK_LABEL)?.parse().ok()
+}
+
+/// An answer that the server will give again.
+struct Refusal {
+    code: u16,
+    message: String,
+}
+
+/// # Errors
+/// What may be otherwise the next time, in words.
+async fn answered<T>(
+    asked: impl Future<Output = Result<T, kube::Error>>,
+) -> Result<Result<T, Refusal>, String> {
+    match tokio::time::timeout(PATIENCE, asked).await {
+        Err(_) => Err("no answer came in time".to_owned()),
+        Ok(Ok(answer)) => Ok(Ok(answer)),
+        Ok(Err(kube::Error::Api(status)))
+            if (400..500).contains(&status.code) && !LATER.contains(&status.code) =>
+        {
+            Ok(Err(Refusal {
+                code: status.code,
+                message: status.message.clone(),
+            }))
+        }
+        Ok(Err(error)) => Err(crate::shim::describe(&error)),
+    }
+}

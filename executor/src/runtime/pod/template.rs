@@ -1,0 +1,413 @@
+//! The pod of a task: what the administrator gives (image, volumes, service account, security) and what is ours (where, what, for whom).
+
+use crate::error::ExecutorError;
+use k8s_openapi::api::core::v1::{
+    Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, ResourceRequirements,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use muster_model::assignment::TaskLaunch;
+use muster_model::id::TaskId;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::ffi::OsString;
+use std::path::Path;
+
+/// By which our pods are known.
+pub const GROUP_LABEL: &str = "muster.dev/group";
+pub const NODE_LABEL: &str = "muster.dev/executor";
+pub const TASK_LABEL: &str = "muster.dev/task";
+/// The variable that holds the pod's own address, on which the task listens.
+const HOST_VARIABLE: &str = "MUSTER_TASK_HOST";
+/// As the kubelet fills it in.
+pub const LISTEN_HOST: &str = "$(MUSTER_TASK_HOST)";
+/// For the shim, from the end of the task's grace to having written how it ended.
+const SHIM_GRACE_S: u64 = 5;
+
+/// What all pods of this executor have in common.
+#[derive(Debug, Clone)]
+pub struct Template {
+    given: Pod,
+    pub namespace: String,
+    /// The node in Kubernetes that pods are bound to.
+    pub node: String,
+    /// Our name, and the group of executors that we are of.
+    pub executor: String,
+    pub group: String,
+    /// What the device plugin calls GPUs, if Kubernetes is to count them.
+    pub gpu_resource: Option<String>,
+    /// Has `nvidia.com`'s runtime to show GPUs by number, instead of CPU slots that are no devices.
+    pub has_gpus: bool,
+    pub owner: Option<OwnerReference>,
+    /// The shim's program, in the image.
+    pub program: String,
+}
+
+impl Template {
+    /// Reads a pod in YAML with one container, which names the image.
+    ///
+    /// # Errors
+    /// If it is no pod, has a field that pods do not have, or sets what is ours to set.
+    pub fn parse(text: &str) -> Result<Pod, TemplateError> {
+        let written: Value = serde_norway::from_str(text).map_err(TemplateError::Yaml)?;
+        let pod: Pod = serde_json::from_value(written.clone()).map_err(TemplateError::Pod)?;
+        let understood = serde_json::to_value(&pod).expect("a pod is JSON");
+        if let Some(path) = unknown(&written, &understood, "") {
+            return Err(TemplateError::Unknown { path });
+        }
+        let taken = |path: &str| Err(TemplateError::Taken { path: path.into() });
+        let Some(spec) = &pod.spec else {
+            return Err(TemplateError::Containers { count: 0 });
+        };
+        let [container] = spec.containers.as_slice() else {
+            let count = spec.containers.len();
+            return Err(TemplateError::Containers { count });
+        };
+        if container.image.as_deref().unwrap_or_default().is_empty() {
+            return Err(TemplateError::Image);
+        }
+        if container.command.is_some() || container.args.is_some() {
+            return taken("spec.containers[0].command and args");
+        }
+        if pod.metadata.name.is_some() || pod.metadata.namespace.is_some() {
+            return taken("metadata.name and namespace");
+        }
+        if spec.node_name.is_some() {
+            return taken("spec.nodeName");
+        }
+        if spec.restart_policy.is_some() {
+            return taken("spec.restartPolicy");
+        }
+        if spec.termination_grace_period_seconds.is_some() {
+            return taken("spec.terminationGracePeriodSeconds");
+        }
+        Ok(pod)
+    }
+
+    /// # Errors
+    /// If the file cannot be read, or is no template.
+    pub fn read(path: &Path) -> Result<Pod, ExecutorError> {
+        let text = std::fs::read_to_string(path).map_err(ExecutorError::read(path))?;
+        Self::parse(&text).map_err(|source| ExecutorError::PodTemplate {
+            path: path.to_owned(),
+            source: Box::new(source),
+        })
+    }
+
+    #[must_use]
+    pub fn new(given: Pod) -> Self {
+        Self {
+            given,
+            namespace: String::new(),
+            node: String::new(),
+            executor: String::new(),
+            group: String::new(),
+            gpu_resource: None,
+            has_gpus: false,
+            owner: None,
+            program: String::new(),
+        }
+    }
+
+    /// The labels that all pods of this executor bear.
+    #[must_use]
+    pub fn selector(&self) -> String {
+        format!(
+            "{GROUP_LABEL}={},{NODE_LABEL}={}",
+            self.group, self.executor
+        )
+    }
+
+    /// The pod that runs the shim of this task.
+    #[must_use]
+    pub fn pod(&self, launch: &TaskLaunch, arguments: &[OsString]) -> Pod {
+        let mut pod = self.given.clone();
+        pod.metadata = self.metadata(launch, pod.metadata);
+        let mut spec = pod.spec.take().expect("a template has a spec");
+        spec.node_name = Some(self.node.clone());
+        spec.restart_policy = Some("Never".to_owned());
+        spec.termination_grace_period_seconds = Some(grace_s(launch.grace_ms));
+        spec.enable_service_links.get_or_insert(false);
+        spec.automount_service_account_token.get_or_insert(false);
+        let container = spec.containers.pop().expect("a template has a container");
+        spec.containers = vec![self.container(launch, arguments, container)];
+        pod.spec = Some(spec);
+        pod
+    }
+
+    fn metadata(&self, launch: &TaskLaunch, given: ObjectMeta) -> ObjectMeta {
+        let own = [
+            ("app.kubernetes.io/managed-by", "muster-executor".to_owned()),
+            (GROUP_LABEL, self.group.clone()),
+            (NODE_LABEL, self.executor.clone()),
+            (TASK_LABEL, launch.task_id.to_string()),
+            ("muster.dev/job", launch.job_id.to_string()),
+            ("muster.dev/tenant", launch.tenant_id.to_string()),
+            ("muster.dev/revision", launch.revision.to_string()),
+            ("muster.dev/role", launch.role.to_string()),
+        ];
+        let mut labels = given.labels.unwrap_or_default();
+        labels.extend(own.map(|(name, value)| (name.to_owned(), value)));
+        ObjectMeta {
+            name: Some(name(launch.task_id)),
+            namespace: Some(self.namespace.clone()),
+            labels: Some(labels),
+            owner_references: self.owner.clone().map(|owner| vec![owner]),
+            ..given
+        }
+    }
+
+    fn container(
+        &self,
+        launch: &TaskLaunch,
+        arguments: &[OsString],
+        mut container: Container,
+    ) -> Container {
+        container.command = Some(vec![escaped(&self.program)]);
+        let arguments = arguments.iter().map(|argument| {
+            let text = argument.to_string_lossy();
+            if text == LISTEN_HOST {
+                return LISTEN_HOST.to_owned();
+            }
+            escaped(&text)
+        });
+        container.args = Some(arguments.collect());
+        let mut variables = vec![EnvVar {
+            name: HOST_VARIABLE.to_owned(),
+            value: None,
+            value_from: Some(EnvVarSource {
+                field_ref: Some(ObjectFieldSelector {
+                    api_version: None,
+                    field_path: "status.podIP".to_owned(),
+                }),
+                ..EnvVarSource::default()
+            }),
+        }];
+        variables.extend(container.env.take().unwrap_or_default());
+        if self.has_gpus {
+            // The last one of a name counts, also against the device plugin's: it counts, the plan chooses.
+            variables.push(EnvVar {
+                name: "NVIDIA_VISIBLE_DEVICES".to_owned(),
+                value: Some(visible(&launch.gpus)),
+                value_from: None,
+            });
+        }
+        container.env = Some(variables);
+        container.resources = Some(self.resources(launch, container.resources.take()));
+        container
+    }
+
+    /// What the task was given, over what the template says of it: as requests all of it, as limits memory and GPUs.
+    fn resources(
+        &self,
+        launch: &TaskLaunch,
+        given: Option<ResourceRequirements>,
+    ) -> ResourceRequirements {
+        let mut resources = given.unwrap_or_default();
+        let mut requests: BTreeMap<_, _> = resources.requests.take().unwrap_or_default();
+        let mut limits = resources.limits.take().unwrap_or_default();
+        if launch.cpu_milli > 0 {
+            requests.insert("cpu".to_owned(), Quantity(format!("{}m", launch.cpu_milli)));
+        }
+        if launch.memory_bytes > 0 {
+            let bytes = Quantity(launch.memory_bytes.to_string());
+            requests.insert("memory".to_owned(), bytes.clone());
+            limits.insert("memory".to_owned(), bytes);
+        }
+        if let (Some(name), false) = (&self.gpu_resource, launch.gpus.is_empty()) {
+            limits.insert(name.clone(), Quantity(launch.gpus.len().to_string()));
+        }
+        resources.requests = (!requests.is_empty()).then_some(requests);
+        resources.limits = (!limits.is_empty()).then_some(limits);
+        resources
+    }
+}
+
+/// Of a task's pod: there is at most one, whoever asks for it.
+#[must_use]
+pub fn name(task: TaskId) -> String {
+    format!("muster-{task}")
+}
+
+/// From SIGTERM to SIGKILL of the pod, in whole seconds: longer than the task's own, which is the shim's affair.
+fn grace_s(grace_ms: u64) -> i64 {
+    i64::try_from(grace_ms.div_ceil(1_000) + SHIM_GRACE_S).unwrap_or(i64::MAX)
+}
+
+fn visible(gpus: &[u32]) -> String {
+    if gpus.is_empty() {
+        // NVIDIA's runtime takes the empty text for "all".
+        return "void".to_owned();
+    }
+    let numbers: Vec<String> = gpus.iter().map(u32::to_string).collect();
+    numbers.join(",")
+}
+
+/// As text in which the kubelet finds no variable.
+fn escaped(text: &str) -> String {
+    text.replace("$(", "$$(")
+}
+
+/// The path of a field that was written and not understood.
+fn unknown(written: &Value, understood: &Value, path: &str) -> Option<String> {
+    match (written, understood) {
+        (Value::Object(written), Value::Object(understood)) => {
+            written.iter().find_map(|(name, value)| {
+                let path = format!("{path}.{name}");
+                match understood.get(name) {
+                    Some(other) => unknown(value, other, &path),
+                    // What is null or empty may be left out on the way.
+                    None if value.is_null() => None,
+                    None => Some(path.trim_start_matches('.').to_owned()),
+                }
+            })
+        }
+        (Value::Array(written), Value::Array(understood)) => written
+            .iter()
+            .zip(understood)
+            .enumerate()
+            .find_map(|(index, (one, other))| unknown(one, other, &format!("{path}[{index}]"))),
+        _ => None,
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+pub enum TemplateError {
+    #[error("it is not YAML")]
+    Yaml(#[source] serde_norway::Error),
+    #[error("it is not a pod")]
+    Pod(#[source] serde_json::Error),
+    #[error("a pod has no field {path}")]
+    Unknown { path: String },
+    #[error("it has {count} containers in spec.containers; expected one, which runs the task")]
+    Containers { count: usize },
+    #[error("spec.containers[0].image is missing; expected an image with muster-executor in it")]
+    Image,
+    #[error("it sets {path}, which is the executor's to set; leave it out")]
+    Taken { path: String },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    fn launch(gpus: &[u32]) -> TaskLaunch {
+        let id = "00000000-0000-7000-8000-000000000001";
+        serde_json::from_value(json!({
+            "task_id": id, "job_id": id, "tenant_id": id, "revision": 3, "role": { "kind": "worker", "rank": 1 },
+            "workers": 2, "ps_shards": 1, "gpus": gpus, "cpu_milli": 1_500, "memory_bytes": 1_000_000, "secret": "00",
+            "spec": { "version": "muster/v1", "name": "x", "command": { "argv": ["true"] } },
+            "resume_step": null, "trained_s": 0.0, "grace_ms": 2_500,
+        }))
+        .expect("a launch")
+    }
+
+    fn template(text: &str) -> Template {
+        Template {
+            namespace: "muster".to_owned(),
+            node: "gpu-7.example".to_owned(),
+            executor: "gpu-7-example".to_owned(),
+            group: "pool".to_owned(),
+            gpu_resource: Some("nvidia.com/gpu".to_owned()),
+            has_gpus: true,
+            program: "/bin/muster-executor".to_owned(),
+            ..Template::new(Template::parse(text).expect("a template"))
+        }
+    }
+
+    const PLAIN: &str = "
+metadata: { labels: { team: vision } }
+spec:
+  runtimeClassName: nvidia
+  containers:
+    - name: task
+      image: muster-executor:1
+      env: [{ name: HF_HOME, value: /cache }]
+";
+
+    #[test]
+    fn a_pod_is_pinned_to_its_node_and_its_gpus_and_names_whose_it_is() {
+        let arguments = ["shim", "--listen-host", LISTEN_HOST, "--folder", "/a$(b)"];
+        let pod = template(PLAIN).pod(&launch(&[2, 5]), &arguments.map(OsString::from));
+        let pod = serde_json::to_value(&pod).expect("JSON");
+        let spec = &pod["spec"];
+        let container = &spec["containers"][0];
+        assert_eq!(
+            pod["metadata"]["name"],
+            "muster-00000000-0000-7000-8000-000000000001"
+        );
+        let labels = &pod["metadata"]["labels"];
+        assert_eq!(
+            (&labels["muster.dev/role"], &labels["muster.dev/revision"]),
+            (&json!("worker-1"), &json!("3"))
+        );
+        assert_eq!(labels["team"], "vision");
+        assert_eq!(
+            (&spec["nodeName"], &spec["restartPolicy"]),
+            (&json!("gpu-7.example"), &json!("Never"))
+        );
+        assert_eq!(spec["terminationGracePeriodSeconds"], 3 + 5);
+        assert_eq!(spec["runtimeClassName"], "nvidia");
+        assert_eq!(container["command"], json!(["/bin/muster-executor"]));
+        assert_eq!(
+            container["args"],
+            json!([
+                "shim",
+                "--listen-host",
+                "$(MUSTER_TASK_HOST)",
+                "--folder",
+                "/a$$(b)"
+            ])
+        );
+        let resources = &container["resources"];
+        assert_eq!(
+            resources["limits"],
+            json!({ "memory": "1000000", "nvidia.com/gpu": "2" })
+        );
+        assert_eq!(
+            resources["requests"],
+            json!({ "cpu": "1500m", "memory": "1000000" })
+        );
+        let variables = container["env"].as_array().expect("a list");
+        let last = variables.last().expect("variables");
+        assert_eq!(
+            (&last["name"], &last["value"]),
+            (&json!("NVIDIA_VISIBLE_DEVICES"), &json!("2,5"))
+        );
+        assert!(variables.iter().any(|one| one["name"] == "HF_HOME"));
+        let none = template(PLAIN).pod(&launch(&[]), &[]);
+        let none = serde_json::to_value(&none).expect("JSON");
+        let none = &none["spec"]["containers"][0];
+        assert_eq!(
+            none["env"][2]["value"], "void",
+            "a task without GPUs sees none"
+        );
+        assert_eq!(none["resources"]["limits"].get("nvidia.com/gpu"), None);
+    }
+
+    #[test]
+    fn a_wrong_template_is_refused_by_its_field() {
+        let wrong = [
+            (
+                "spec: { containers: [{ name: a, image: b, imagePolicy: c }] }",
+                "a pod has no field spec.containers[0].imagePolicy",
+            ),
+            ("spec: { containers: [] }", "it has 0 containers"),
+            ("spec: { containers: [{ name: a }] }", "image is missing"),
+            (
+                "spec: { nodeName: x, containers: [{ name: a, image: b }] }",
+                "it sets spec.nodeName",
+            ),
+            (
+                "spec: { containers: [{ name: a, image: b, args: [c] }] }",
+                "command and args",
+            ),
+            ("spec: { containers: x }", "it is not a pod"),
+        ];
+        for (text, expected) in wrong {
+            let error = Template::parse(text).expect_err(text).to_string();
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+    }
+}
