@@ -75,10 +75,11 @@ describe("the areas of a field", () => {
 
   it("of a saddle are bordered round each corner that is below", () => {
     const saddle = patch(2, 2, (column, row) => (column === row ? 1 : 0));
-    const { areas, lines } = cutAt(saddle, 0.5);
+    const { areas, lines } = cutAt(saddle, 0.3);
     expect(areas).toHaveLength(1);
-    expect(covered(saddle, 0.5)).toBeCloseTo(0.75, 9);
-    for (const [[x0, y0], [x1, y1]] of lines) expect(Math.hypot(x1 - x0, y1 - y0)).toBeCloseTo(Math.SQRT1_2, 9);
+    expect(covered(saddle, 0.3)).toBeCloseTo(1 - 0.3 ** 2, 9);
+    expect(lines).toHaveLength(2);
+    for (const [[x0, y0], [x1, y1]] of lines) expect(Math.hypot(x1 - x0, y1 - y0)).toBeCloseTo(0.3 * Math.SQRT2, 9);
   });
 
   it("leave out what is not known", () => {
