@@ -19,6 +19,8 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 const STEP: Duration = Duration::from_millis(100);
 /// Shorter than in earnest, so that stories of lost nodes do not wait long.
 const LEASE_MS: u32 = 4_000;
+/// Beside an API server and its store an executor takes longer to come back.
+const POD_LEASE_MS: u32 = 15_000;
 /// The daemon's own: longer than most stories' jobs wait.
 const QUANTUM_MS: u32 = 60_000;
 
@@ -145,7 +147,7 @@ impl Cluster {
     /// # Panics
     /// When it does not come up; the logs are printed.
     pub async fn start_pods(options: Options) -> Self {
-        let mut cluster = Self::new(options, LEASE_MS, 0, None);
+        let mut cluster = Self::new(options, POD_LEASE_MS, 0, None);
         cluster.carry_in_pods().await;
         cluster.up_again().await;
         cluster

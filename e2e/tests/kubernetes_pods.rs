@@ -87,7 +87,7 @@ async fn what_kubernetes_does_to_a_pod_is_told_to_the_owner_of_the_job() {
         "{failed}"
     );
     until_no_pod_is_left(&cluster).await;
-    let unpulled = cluster.submit(&sleeper("unpulled", 0)).await.id;
+    let unpulled = cluster.submit(&sleeper("unpulled", 3)).await.id;
     until_pods(&cluster, 1).await;
     cluster.client().cancel(unpulled).await.expect("cancelled");
     cluster

@@ -286,14 +286,22 @@ impl Entry {
         }
     }
 
-    /// A shim whose pod is taken away knows only that; its carrier knows why.
+    /// A shim whose pod is taken away knows only that, and one whose task the kernel killed knows the signal; its carrier knows why.
     fn read_exit_of(&mut self, carrier: &Carrier) -> bool {
         let is_told = self.read_exit();
-        if let (Life::Ended(Outcome::Evicted { .. }), Carrier::Gone(Some(why))) =
-            (&self.life, carrier)
-            && matches!(why, Outcome::Evicted { .. })
-        {
-            self.end(why.clone());
+        let better = match (&self.life, carrier) {
+            (Life::Ended(told), Carrier::Gone(Some(why))) => {
+                let is_better = matches!(
+                    (told, why),
+                    (Outcome::Evicted { .. }, Outcome::Evicted { .. })
+                        | (Outcome::Signalled { signal: 9 }, Outcome::OutOfMemory)
+                );
+                is_better.then(|| why.clone())
+            }
+            _ => None,
+        };
+        if let Some(why) = better {
+            self.end(why);
         }
         is_told
     }
@@ -312,6 +320,17 @@ impl Entry {
             tracing::error!(task.id = %self.launch.task_id, %error, "cannot write how a task ended");
         }
         self.life = Life::Ended(outcome);
+        self.forget_secrets();
+    }
+
+    /// A shim that never came to read them has left them there.
+    fn forget_secrets(&self) {
+        let file = self.folder.environment();
+        if let Err(error) = fs::remove_file(&file)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(task.id = %self.launch.task_id, %error, "cannot remove the secrets of a task that has ended");
+        }
     }
 
     /// Keeps what the scheduler has acknowledged.
@@ -325,6 +344,7 @@ impl Entry {
         match disk::read(&self.folder.exit()) {
             Ok(Some(outcome)) => {
                 self.life = Life::Ended(outcome);
+                self.forget_secrets();
                 true
             }
             Ok(None) => false,
@@ -386,9 +406,9 @@ fn load(path: &Path) -> Result<Entry, String> {
     } else {
         Shipped::default()
     };
-    let is_asked_for =
-        || entry.folder.pod().exists() || shim::is_locked(&entry.folder).unwrap_or(false);
-    let is_under_way = is_asked_for();
+    // Before its end is looked for: who ends in between has written it.
+    let is_under_way =
+        entry.folder.pod().exists() || shim::is_locked(&entry.folder).unwrap_or(false);
     if !entry.read_exit() && !entry.read_record() && is_under_way {
         entry.life = Life::Starting;
     }

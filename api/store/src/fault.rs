@@ -70,6 +70,7 @@ pub async fn charge_hardware(
     conn: &mut PgConnection,
     node_id: NodeId,
     faults: &[(OffsetDateTime, NodeFault)],
+    now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let mut events = Vec::new();
     for (at, fault) in faults {
@@ -77,7 +78,8 @@ pub async fn charge_hardware(
             node_id,
             of: None,
             fault: *fault,
-            at: *at,
+            // A node whose clock is ahead would be charged until its time has come.
+            at: (*at).min(now),
         };
         events.extend(charge(conn, &told).await?);
     }

@@ -59,16 +59,20 @@ pub fn report(report: proto::Report) -> Result<NodeReport, DecodeError> {
     Ok(decoded)
 }
 
-/// # Errors
-/// [`DecodeError`] for the first part that does not parse.
-pub fn faults(
-    faults: &[proto::NodeFault],
-) -> Result<Vec<(OffsetDateTime, NodeFault)>, DecodeError> {
-    let read = faults.iter().map(|fault| {
+/// Those that can be read: refused, the others would be sent again for ever, by a node that is newer than this scheduler.
+pub fn faults(faults: &[proto::NodeFault]) -> Vec<(OffsetDateTime, NodeFault)> {
+    let read = |fault: &proto::NodeFault| -> Result<_, DecodeError> {
         let at = time("faults.at_unix_ms", fault.at_unix_ms)?;
         Ok((at, json("faults.fault_json", &fault.fault_json)?))
-    });
-    read.collect()
+    };
+    let known = |fault| match read(fault) {
+        Ok(known) => Some(known),
+        Err(error) => {
+            tracing::warn!(%error, "a node tells of a fault that is not known here");
+            None
+        }
+    };
+    faults.iter().filter_map(known).collect()
 }
 
 /// A report with a number that cannot be kept becomes a note in its place: refused, its node would send it again for ever, and with it

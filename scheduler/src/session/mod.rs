@@ -246,10 +246,11 @@ impl Session {
         match message.message {
             Some(From::Heartbeat(heartbeat)) => {
                 let mut tx = muster_store::pool::begin(&self.pool).await?;
-                muster_store::node::touch(&mut tx, self.node, clock::now()).await?;
+                let now = clock::now();
+                muster_store::node::touch(&mut tx, self.node, now).await?;
                 if !heartbeat.faults.is_empty() {
-                    let faults = decode::faults(&heartbeat.faults)?;
-                    muster_store::fault::charge_hardware(&mut tx, self.node, &faults).await?;
+                    let faults = decode::faults(&heartbeat.faults);
+                    muster_store::fault::charge_hardware(&mut tx, self.node, &faults, now).await?;
                 }
                 tx.commit().await.map_err(StoreError::from)?;
                 self.send(To::HeartbeatAck(proto::HeartbeatAck {

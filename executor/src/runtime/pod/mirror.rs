@@ -82,6 +82,14 @@ impl State {
         self.pods.insert(task, known);
     }
 
+    /// What an answer says. It may be older than what the watch has told of the pod in the meantime.
+    pub fn learn_answer(&mut self, task: TaskId, known: Known) {
+        match (&known, self.pods.get(&task)) {
+            (Known::Present(_), Some(Known::Present(_))) => {}
+            _ => self.learn(task, known),
+        }
+    }
+
     /// The wish has come true, unless another one has come since.
     pub fn fulfil(&mut self, task: TaskId, wish: &Wish) {
         if self.wishes.get(&task) == Some(wish) {
@@ -112,5 +120,36 @@ impl State {
             .iter()
             .filter(|(_, known)| !matches!(known, Known::Present(_)));
         gone.map(|(task, _)| *task).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Known, State};
+    use crate::runtime::pod::status::Status;
+    use k8s_openapi::api::core::v1::{Pod, PodStatus};
+    use muster_model::id::TaskId;
+
+    fn in_phase(phase: &str) -> Known {
+        let pod = Pod {
+            status: Some(PodStatus {
+                phase: Some(phase.to_owned()),
+                ..PodStatus::default()
+            }),
+            ..Pod::default()
+        };
+        Known::Present(Box::new(Status::of(&pod)))
+    }
+
+    #[test]
+    fn an_answer_that_comes_after_the_watchs_news_is_older_than_it() {
+        let (mut state, task) = (State::default(), TaskId(uuid::Uuid::from_u128(1)));
+        state.learn_answer(task, in_phase("Pending"));
+        assert_eq!(state.known(task), Some(&in_phase("Pending")));
+        state.learn(task, in_phase("Failed"));
+        state.learn_answer(task, in_phase("Pending"));
+        assert_eq!(state.known(task), Some(&in_phase("Failed")));
+        state.learn_answer(task, Known::Absent);
+        assert_eq!(state.known(task), Some(&Known::Absent));
     }
 }

@@ -202,6 +202,8 @@ impl Runtime for Pods {
             Some(Known::Refused(words)) => Carrier::Gone(Some(Outcome::LaunchFailed {
                 message: format!("its pod was refused: {words}"),
             })),
+            // Others than the node's kubelet may call a pod over whose processes are there.
+            Some(Known::Present(status)) if status.is_over && is_held(entry) => Carrier::Holding,
             Some(Known::Present(status)) if status.is_over => self.over(entry, Some(&status)),
             Some(Known::Present(status)) => self.waiting(entry, &status),
             // Who deletes by force takes the name away, not the processes.

@@ -69,7 +69,7 @@ async fn work(api: &Api<Pod>, mirror: &Mirror) {
                 Ok(known) => {
                     let mut state = mirror.lock();
                     if let Some(known) = known {
-                        state.learn(task, known);
+                        state.learn_answer(task, known);
                     }
                     state.fulfil(task, &wish);
                 }
@@ -95,8 +95,11 @@ async fn carry_out(api: &Api<Pod>, task: TaskId, wish: &Wish) -> Result<Option<K
             let parameters = PostParams::default();
             match answered(api.create(&parameters, pod)).await? {
                 Ok(pod) => Ok(Some(present(&pod))),
-                // An earlier daemon has made it, and died before it knew.
-                Err(refusal) if refusal.code == CONFLICT => look(api, &name).await.map(Some),
+                // An earlier daemon has made it, and died before it knew; or many were made at once, and a quota could not be counted.
+                Err(refusal) if refusal.code == CONFLICT => match look(api, &name).await? {
+                    Known::Absent => Err(refusal.message),
+                    known => Ok(Some(known)),
+                },
                 Err(refusal) => Ok(Some(Known::Refused(refusal.message))),
             }
         }

@@ -245,7 +245,7 @@ fn visible(gpus: &[u32]) -> String {
 
 /// As text in which the kubelet finds no variable.
 fn escaped(text: &str) -> String {
-    text.replace("$(", "$$(")
+    text.replace('$', "$$")
 }
 
 /// The path of a field that was written and not understood.
@@ -328,7 +328,13 @@ spec:
 
     #[test]
     fn a_pod_is_pinned_to_its_node_and_its_gpus_and_names_whose_it_is() {
-        let arguments = ["shim", "--listen-host", LISTEN_HOST, "--folder", "/a$(b)"];
+        let arguments = [
+            "shim",
+            "--listen-host",
+            LISTEN_HOST,
+            "--folder",
+            "/a$(b)$$c",
+        ];
         let pod = template(PLAIN).pod(&launch(&[2, 5]), &arguments.map(OsString::from));
         let pod = serde_json::to_value(&pod).expect("JSON");
         let spec = &pod["spec"];
@@ -357,7 +363,7 @@ spec:
                 "--listen-host",
                 "$(MUSTER_TASK_HOST)",
                 "--folder",
-                "/a$$(b)"
+                "/a$$(b)$$$$c"
             ])
         );
         let resources = &container["resources"];
