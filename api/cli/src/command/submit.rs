@@ -96,7 +96,8 @@ impl Submit {
 /// was made, and would make two of one.
 fn fork(spec: &JobSpec) -> anyhow::Result<serde_json::Value> {
     let mut document = serde_json::to_value(spec)?;
-    if let Some(labels) = document["labels"].as_object_mut() {
+    let labels = document.get_mut("labels");
+    if let Some(labels) = labels.and_then(serde_json::Value::as_object_mut) {
         labels.retain(|name, _| !name.starts_with("muster.dev/"));
     }
     Ok(document)
@@ -218,6 +219,10 @@ mod tests {
         let forked = fork(&spec).expect("JSON");
         assert_eq!(forked["labels"], json!({ "team": "vision" }));
         assert_eq!(forked["name"], "a");
+        let plain = json!({ "version": "muster/v1", "name": "b", "command": { "argv": ["true"] } });
+        let plain: JobSpec = serde_json::from_value(plain).expect("a document");
+        let forked = fork(&plain).expect("JSON");
+        assert_eq!(forked, serde_json::to_value(&plain).expect("JSON"));
     }
 
     #[test]
