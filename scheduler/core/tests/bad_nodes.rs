@@ -2,8 +2,8 @@
 
 mod scene;
 
-use muster_core::snapshot::Fault;
 use muster_core::Plan;
+use muster_core::snapshot::Fault;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::JobPhase;
