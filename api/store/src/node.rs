@@ -396,8 +396,8 @@ async fn held_gpus(
     Ok(held)
 }
 
-/// Drains a node or takes it back, also from being excluded; needs `scope::admin` on the api's side. The node after it; `None` when there is none. What
-/// it runs moves away with the next round.
+/// Drains a node or takes it back, also from being excluded; needs `scope::admin` on the api's side. The node after it; `None` when there is
+/// none that the caller may change. What it runs moves away with the next round.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
