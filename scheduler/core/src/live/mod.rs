@@ -8,6 +8,7 @@
 //! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
 mod bad_nodes;
+mod calm;
 mod change;
 mod choose;
 mod cost;

@@ -1,0 +1,49 @@
+//! When running jobs are left alone: while something of an earlier decision is under way, for a while after each change of their own,
+//! and as long as what has just become free may be somebody else's next.
+//!
+//! It judges; who is asked for another answer then, and how, is `choose`'s.
+
+use super::cost;
+use super::standing::Standing;
+use super::world::{LiveJob, World, seconds_of};
+use crate::plan::Action;
+
+/// Whether nothing of an earlier decision is under way: what it rests on is there only when all who stop for it have started again.
+pub(crate) fn is_quiet(world: &World<'_>) -> bool {
+    world.jobs.iter().all(|live| match live.standing {
+        Standing::Starting => world.ran_ms(live) >= world.policy.min_run_ms,
+        Standing::Returning | Standing::Displaced => false,
+        Standing::Resting | Standing::Ending => live.holdings.is_empty(),
+        Standing::Running => !live.is_resizing || world.ran_ms(live) >= world.policy.min_run_ms,
+        Standing::Queued | Standing::Suspended => true,
+    })
+}
+
+/// Whether a running job is left alone for now: it was placed or resized a moment ago, or its owner or its turn has just let it go on.
+pub(crate) fn rests(world: &World<'_>, live: &LiveJob<'_>) -> bool {
+    let policy = world.policy;
+    let turned_ms = live.job.turned_ms.unwrap_or(i64::MIN);
+    let went_on_ms = u64::try_from(world.now_ms.saturating_sub(turned_ms)).unwrap_or(0);
+    let quantum_ms = policy
+        .slicing
+        .map_or(policy.min_run_ms, |slicing| slicing.quantum_ms);
+    let goes_on = |action: &Action| matches!(action, Action::Continue { .. });
+    went_on_ms < quantum_ms
+        || live.actions.iter().any(goes_on)
+        || world.ran_ms(live) < rest_ms(world, live)
+}
+
+/// So long a job keeps what it was given unless somebody needs it: what its next resize costs is a small part of that.
+fn rest_ms(world: &World<'_>, live: &LiveJob<'_>) -> u64 {
+    let policy = world.policy;
+    let cost_s = match live.job.in_place {
+        true => seconds_of(policy.in_place_cost_ms),
+        false => cost::restart(live, policy).total_s(),
+    };
+    let amortised_s = match policy.resize_share > 0.0 {
+        true => cost_s / policy.resize_share,
+        false => 0.0,
+    };
+    // As a float's cast does, an endless cost gives the longest rest.
+    policy.min_run_ms.max((amortised_s * 1000.0) as u64)
+}
