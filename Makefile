@@ -45,10 +45,12 @@ bench-exchange: ## time, examples and bytes to an accuracy, of every consistency
 	@scripts/ensure-toolchain
 	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench convergence -- $(ARGS)
 
-bench-slicing: ## what turns take (a hundred of a running job, to the bit) and what they bring short jobs behind a long one
+bench-slicing: ## what turns take (a hundred of a running job, to the bit) and what they bring short jobs behind a long one, beside FIFO
 	@scripts/ensure-toolchain
 	cargo nextest run --locked -p muster-engine --test turns --run-ignored only --no-capture
-	cargo nextest run --locked -p muster-sim --test turns --no-capture
+	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && export MUSTER_POSTGRES_BIN && \
+	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
+	cargo bench --locked -p muster-e2e --bench turns
 
 bench-search: ## measure the searchers of studies against Optuna's (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain

@@ -92,12 +92,12 @@ impl Cluster {
         Self::start_turning(options, LEASE_MS, quantum_ms, None).await
     }
 
-    /// As [`Self::start`], under another policy and without turns.
+    /// As [`Self::start`], under another policy, with turns of so many milliseconds; 0: none.
     ///
     /// # Panics
     /// When it does not come up; the logs are printed.
-    pub async fn start_under(options: Options, policy: &'static str) -> Self {
-        let mut cluster = Self::new(options, LEASE_MS, 0, None);
+    pub async fn start_under(options: Options, policy: &'static str, quantum_ms: u32) -> Self {
+        let mut cluster = Self::new(options, LEASE_MS, quantum_ms, None);
         cluster.policy = Some(policy);
         cluster.up_again().await;
         cluster

@@ -61,7 +61,7 @@ struct Story {
 impl Story {
     /// One small job on every node, beside a free slot.
     async fn begin(policy: &'static str) -> Self {
-        let cluster = Cluster::start_under(NODES, policy).await;
+        let cluster = Cluster::start_under(NODES, policy, 0).await;
         let (mut small, mut beside) = (Vec::new(), Vec::new());
         for number in 0..NODES.nodes {
             let text = document(&format!("small-{number}"), (1, 1), (1, 1), STEPS);

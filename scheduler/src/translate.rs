@@ -14,10 +14,11 @@ use time::OffsetDateTime;
 /// The snapshot that the core plans on.
 #[must_use]
 pub fn snapshot(round: u64, loaded: store::Loaded) -> core::Snapshot {
-    let mut faults = loaded.faults;
+    let (mut faults, mut freed) = (loaded.faults, loaded.freed);
     let nodes = loaded.nodes.into_iter().map(|one| {
         let charges = faults.remove(&one.id).unwrap_or_default();
-        node(one, &charges)
+        let freed = freed.remove(&one.id).unwrap_or_default();
+        node(one, &charges, &freed)
     });
     let mut snapshot = core::Snapshot {
         round,
@@ -111,7 +112,15 @@ fn task(task: muster_model::task::Task, paces: &BTreeMap<TaskId, Pace>) -> core:
     }
 }
 
-fn node(node: muster_model::node::Node, charges: &[Charge]) -> core::Node {
+fn node(
+    node: muster_model::node::Node,
+    charges: &[Charge],
+    freed: &[(u32, OffsetDateTime)],
+) -> core::Node {
+    let given_back = |&(gpu, at): &(u32, OffsetDateTime)| core::Freed {
+        gpu,
+        at_ms: unix_ms(at),
+    };
     let fault = |charge: &Charge| core::Fault {
         job: charge.of.map(|(job, _)| job),
         what: charge.fault,
@@ -125,6 +134,7 @@ fn node(node: muster_model::node::Node, charges: &[Charge]) -> core::Node {
         up: node.state == muster_model::node::NodeState::Up,
         drained: node.drained,
         seen_ms: Some(unix_ms(node.last_seen_at)),
+        freed: freed.iter().map(given_back).collect(),
         rack: node.capacity.rack,
         gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
         gpu_model: node

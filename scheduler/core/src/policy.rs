@@ -18,6 +18,10 @@ pub struct Policy {
     pub in_place_cost_ms: u64,
     /// A job is not resized for speed before its present revision has run so long.
     pub min_run_ms: u64,
+    /// A running job grows only into GPUs that nobody has held for so long, at most a minute: whoever comes next on them, a study's next
+    /// trial or a job that starts anew, is often about to be submitted, and would have to wait until the job has shrunk again.
+    #[serde(default = "grow_after_ms")]
+    pub grow_after_ms: u64,
     /// At most so much of a job's time goes into its being resized: who takes long to restart is resized more seldom. 0: only
     /// `min_run_ms` counts.
     #[serde(default = "resize_share")]
@@ -97,6 +101,11 @@ fn in_place_cost_ms() -> u64 {
     500
 }
 
+/// Longer than a study takes to think of its next trial, or the first pause after a failure.
+fn grow_after_ms() -> u64 {
+    5_000
+}
+
 /// What a restart costs by default fits into the time that a job runs by default before the next.
 fn resize_share() -> f64 {
     0.3
@@ -119,6 +128,7 @@ impl Policy {
             resize_cost_ms: if weighs { 3_000 } else { 5_000 },
             in_place_cost_ms: in_place_cost_ms(),
             min_run_ms: if weighs { 10_000 } else { 30_000 },
+            grow_after_ms: grow_after_ms(),
             resize_share: resize_share(),
             min_gain: 0.1,
             backoff_base_ms: 1_000,

@@ -47,6 +47,9 @@ pub struct Node {
     pub faults: Vec<Fault>,
     /// GPUs or CPU slots; their indices are `0..gpus`.
     pub gpus: u32,
+    /// Those that were given back in the last minute by a job that has ended, waits or stands still, each at its last time.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub freed: Vec<Freed>,
     /// The model of its GPUs, as the driver names it: jobs are not spread over different ones.
     pub gpu_model: String,
     pub cpu_milli: u64,
@@ -54,6 +57,14 @@ pub struct Node {
     /// When it was heard last; `None` where nobody keeps that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen_ms: Option<i64>,
+}
+
+/// A GPU that was given back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Freed {
+    pub gpu: u32,
+    pub at_ms: i64,
 }
 
 /// A fault on a node.
@@ -252,6 +263,7 @@ impl Snapshot {
             .sort_by(|a, b| (&a.name, a.id).cmp(&(&b.name, b.id)));
         for node in &mut self.nodes {
             node.faults.sort_by_key(|fault| (fault.at_ms, fault.job));
+            node.freed.sort_by_key(|freed| freed.gpu);
         }
         self.tenants.sort_by_key(|tenant| tenant.id);
         self.jobs.sort_by_key(|job| (job.submitted_ms, job.id));

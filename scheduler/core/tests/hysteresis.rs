@@ -5,7 +5,7 @@ mod scene;
 
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
-use muster_core::snapshot::{Job, Restarts};
+use muster_core::snapshot::{Freed, Job, Restarts};
 use muster_core::{Action, apply, check, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobPhase, JobState, RequeueCause};
@@ -139,6 +139,56 @@ fn what_was_grown_into_a_moment_ago_is_given_back_at_the_first_demand() {
         scene.round();
         assert_eq!(scene.phase("new"), JobPhase::Starting, "{share:?}");
     }
+}
+
+/// A study's trial has ended and its next one is about to be submitted: who grew in between would be shrunk again at once.
+#[test]
+fn nobody_grows_into_what_was_given_back_a_moment_ago() {
+    for share in [PolicyName::Muster, PolicyName::Optimus] {
+        let mut scene = Scene::cluster(1, 4);
+        scene.policy = Policy::named(share);
+        scene.job("trial").ps_shards(0, 0);
+        let elastic = scene
+            .job("elastic")
+            .workers(1, 4)
+            .ps_shards(0, 0)
+            .in_place();
+        elastic.0.workers = Range { min: 1, max: 3 };
+        scene.settle();
+        for workers in 1..=4 {
+            scene.measured("elastic", workers, 10.0 * f64::from(workers));
+        }
+        scene.later(120_000);
+        scene.settle();
+        assert_eq!(scene.workers("elastic"), 3, "{share:?}");
+        scene.find("elastic").workers.max = 4;
+        // The trial's only GPU, whichever it is.
+        let gpu = scene.find("trial").tasks[0].gpus[0];
+        scene.snapshot.jobs.retain(|job| job.name != "trial");
+        let freed_ms = scene.snapshot.now_ms;
+        let freed = Freed {
+            gpu,
+            at_ms: freed_ms,
+        };
+        scene.snapshot.nodes[0].freed.push(freed);
+        scene.later(1_000);
+        scene.settle();
+        assert_eq!(scene.workers("elastic"), 3, "{share:?} grows in haste");
+        scene.later(i64::try_from(scene.policy.grow_after_ms).expect("short"));
+        scene.settle();
+        assert_eq!(scene.workers("elastic"), 4, "{share:?} never grows");
+    }
+}
+
+#[test]
+fn who_waits_starts_at_once_on_what_was_given_back() {
+    let mut scene = Scene::cluster(1, 2);
+    let at_ms = scene.snapshot.now_ms;
+    let freed = |gpu| Freed { gpu, at_ms };
+    scene.snapshot.nodes[0].freed = vec![freed(0), freed(1)];
+    scene.job("new").workers(2, 2).ps_shards(0, 0);
+    scene.round();
+    assert_eq!(scene.phase("new"), JobPhase::Starting);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::job::intent;
 use crate::node;
 use crate::number::{unsigned, unsigned32};
 use crate::task::role;
-use muster_model::id::{JobId, StudyId};
+use muster_model::id::{JobId, NodeId, StudyId};
 use muster_model::job::{Job, JobState};
 use muster_model::node::{Capacity, Node};
 use muster_model::pace::{Pace, Suspect};
@@ -19,7 +19,10 @@ use muster_model::wait::Waiting;
 use sqlx::PgConnection;
 use sqlx::types::Json;
 use std::collections::BTreeMap;
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
+
+/// What was given back is told so long.
+const FREED: Duration = Duration::minutes(1);
 
 /// Loads what a round plans on. The transaction should be one of `pool::begin_snapshot`, so that all statements see one state.
 ///
@@ -33,9 +36,11 @@ pub async fn load(conn: &mut PgConnection, now: OffsetDateTime) -> Result<Loaded
     speeds(conn, &mut jobs).await?;
     epoch_losses(conn, &mut jobs).await?;
     let faults = fault::load(conn, now).await?;
+    let freed = freed(conn, now).await?;
     Ok(Loaded {
         now,
         faults,
+        freed,
         jobs: jobs.into_values().collect(),
         nodes,
         tenants,
@@ -51,6 +56,28 @@ async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(Node::from).collect())
+}
+
+/// A running job that has shrunk gave up its GPUs to somebody on purpose, so those are not among them.
+async fn freed(
+    conn: &mut PgConnection,
+    now: OffsetDateTime,
+) -> Result<BTreeMap<NodeId, Vec<(u32, OffsetDateTime)>>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select a.node_id, a.gpu_index, max(a.released_at) as "at!"
+           from allocation a join job j on j.id = a.job_id
+           where a.released_at > $1 and j.phase not in ('starting', 'running')
+           group by a.node_id, a.gpu_index"#,
+        now - FREED
+    )
+    .fetch_all(conn)
+    .await?;
+    let mut freed: BTreeMap<NodeId, Vec<(u32, OffsetDateTime)>> = BTreeMap::new();
+    for row in rows {
+        let of_node = freed.entry(row.node_id.into()).or_default();
+        of_node.push((unsigned32(row.gpu_index), row.at));
+    }
+    Ok(freed)
 }
 
 async fn tenants(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {

@@ -34,6 +34,8 @@ pub struct Loaded {
     pub nodes: Vec<Node>,
     /// What was charged to them within a day.
     pub faults: BTreeMap<NodeId, Vec<Charge>>,
+    /// Their GPUs that were given back within a minute by jobs that do not run any more, each with its last time.
+    pub freed: BTreeMap<NodeId, Vec<(u32, OffsetDateTime)>>,
     /// By id.
     pub tenants: Vec<Tenant>,
 }

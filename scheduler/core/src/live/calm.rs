@@ -4,9 +4,13 @@
 //! It judges; who is asked for another answer then, and how, is `choose`'s.
 
 use super::cost;
+use super::free::bits;
 use super::standing::Standing;
 use super::world::{LiveJob, World, seconds_of};
 use crate::plan::Action;
+use crate::policy::Policy;
+use crate::problem::{Decision, gpus_of};
+use crate::snapshot::Node;
 
 /// Whether nothing of an earlier decision is under way: what it rests on is there only when all who stop for it have started again.
 pub(crate) fn is_quiet(world: &World<'_>) -> bool {
@@ -17,6 +21,28 @@ pub(crate) fn is_quiet(world: &World<'_>) -> bool {
         Standing::Running => !live.is_resizing || world.ran_ms(live) >= world.policy.min_run_ms,
         Standing::Queued | Standing::Suspended => true,
     })
+}
+
+/// GPUs of a node that were given back a moment ago, as a bit set.
+pub(crate) fn fresh(node: &Node, now_ms: i64, policy: &Policy) -> u64 {
+    let since_ms = now_ms.saturating_sub_unsigned(policy.grow_after_ms);
+    let just_now = node.freed.iter().filter(|freed| freed.at_ms > since_ms);
+    bits(&just_now.map(|freed| freed.gpu).collect::<Vec<_>>())
+}
+
+/// Whether a running job would grow into GPUs that were given back a moment ago.
+pub(crate) fn is_hasty(world: &World<'_>, decision: &Decision, member: usize) -> bool {
+    let job = &world.problem.jobs[member];
+    let gets = decision.holds(&world.problem, member);
+    let had = |node: u32| -> u32 {
+        let there = job.present.iter().filter(|part| part.node == node);
+        there.map(|part| part.gpus).sum()
+    };
+    gpus_of(gets) > job.held_gpus()
+        && gets.iter().any(|part| {
+            let more = part.gpus.saturating_sub(had(part.node));
+            more > 0 && world.free[part.node as usize].needs_fresh(more)
+        })
 }
 
 /// Whether a running job is left alone for now: it was placed or resized a moment ago, or its owner or its turn has just let it go on.

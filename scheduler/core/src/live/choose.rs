@@ -4,7 +4,7 @@
 //!
 //! A policy is never told of these rules. It is asked again, with more jobs fixed in the problem, until its answer keeps them.
 
-use super::calm::{is_quiet, rests};
+use super::calm::{is_hasty, is_quiet, rests};
 use super::settle::done_workers;
 use super::standing::{Standing, Turn};
 use super::world::World;
@@ -60,8 +60,24 @@ impl<'w, 'a> Choosing<'w, 'a> {
         }
     }
 
-    /// One question to the policy, with these members fixed besides those that must be.
+    /// The policy's answer with these members fixed besides those that must be, and nobody growing into what was given back just now.
     fn ask(&mut self, fixed: &[usize]) -> Decision {
+        for _ in 0..MOST_QUESTIONS {
+            let decision = self.question(fixed);
+            let hasty = |&member: &usize| is_hasty(self.world, &decision, member);
+            let hasty: Vec<usize> = self.running().into_iter().filter(hasty).collect();
+            if hasty.is_empty() {
+                return decision;
+            }
+            hasty.iter().for_each(|&member| self.held[member] = true);
+        }
+        let running = self.running();
+        running.iter().for_each(|&member| self.held[member] = true);
+        self.question(fixed)
+    }
+
+    /// One question to the policy.
+    fn question(&mut self, fixed: &[usize]) -> Decision {
         for member in 0..self.world.members.len() {
             let standing = self.standing(member);
             // Nothing is given to who ended, as only in a trial a member can.

@@ -14,6 +14,8 @@ pub(crate) struct FreeNode {
     pub now: u64,
     /// Held by tasks that stop.
     pub later: u64,
+    /// Given back so short a time ago that nobody grows into them.
+    pub fresh: u64,
     /// CPU and memory that nobody holds.
     pub now_room: Room,
     /// CPU and memory once the stopping tasks are gone, less what is promised.
@@ -55,6 +57,7 @@ impl FreeNode {
             open,
             now: if open { first_bits(node.gpus) } else { 0 },
             later: 0,
+            fresh: 0,
             now_room: room,
             later_room: room,
         }
@@ -91,6 +94,12 @@ impl FreeNode {
             When::Now => self.now.count_ones(),
             When::Later => (self.now | self.later).count_ones(),
         }
+    }
+
+    /// Whether so many more GPUs are there only with some that have just been given back.
+    pub(crate) fn needs_fresh(&self, gpus: u32) -> bool {
+        let fresh = self.now & self.fresh;
+        fresh != 0 && gpus > ((self.now | self.later) & !fresh).count_ones()
     }
 
     /// What is there now is there only as far as it is not promised to somebody who waits for the rest of it.

@@ -201,6 +201,7 @@ pub fn node(number: u32, gpus: u32) -> Node {
         up: true,
         drained: false,
         seen_ms: None,
+        freed: Vec::new(),
         rack: None,
         excluded: false,
         faults: Vec::new(),

@@ -1,7 +1,7 @@
 //! A scenario's nodes, tenants and jobs as the snapshot that the first round sees.
 
 use super::ids::{node_id, tenant_id};
-use super::{Engine, Live};
+use super::{Engine, Live, freed};
 use crate::course::Holds;
 use crate::outcome::JobOutcome;
 use crate::scenario::{Scenario, SimJob};
@@ -9,6 +9,7 @@ use muster_core::snapshot::{Job, Node, Progress, Snapshot, Tenant};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{PsShardResources, WorkerResources};
+use std::collections::BTreeMap;
 
 impl<'s> Engine<'s> {
     pub(super) fn new(scenario: &'s Scenario) -> Self {
@@ -36,6 +37,7 @@ impl<'s> Engine<'s> {
                         up: true,
                         drained: false,
                         seen_ms: None,
+                        freed: Vec::new(),
                         rack: None,
                         excluded: false,
                         faults: Vec::new(),
@@ -57,6 +59,7 @@ impl<'s> Engine<'s> {
                 jobs: Vec::new(),
             },
             incidents,
+            places: BTreeMap::new(),
             live: vec![Live::default(); scenario.jobs.len()],
             jobs: jobs.collect(),
             timeline: Vec::new(),
@@ -67,6 +70,7 @@ impl<'s> Engine<'s> {
             decision_s: Vec::new(),
         };
         engine.snapshot.sort();
+        engine.places = freed::places(&engine.snapshot.nodes);
         engine
     }
 }

@@ -92,6 +92,7 @@ impl Engine<'_> {
             .first_mut()
             .filter(|task| !task.state.is_released())
         {
+            let held = (task.node, task.gpus.clone());
             follow(
                 &mut task.state,
                 TaskEvent::Gone {
@@ -99,6 +100,7 @@ impl Engine<'_> {
                 },
             );
             roll_back(job, &mut self.live[job_number(job.id)], checkpoint_steps);
+            self.give_back(&[held]);
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The virtual clock: moves from one thing that happens to the next, and holds a round after each.
 
 mod begin;
+mod freed;
 mod happen;
 mod ids;
 mod record;
@@ -13,8 +14,10 @@ use ids::{job_id, job_number};
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Finished, Job, Snapshot, SpeedPoint, Task};
 use muster_core::{ApplyError, Violation, apply, check, plan};
+use muster_model::id::NodeId;
 use muster_model::job::JobState;
 use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
+use std::collections::BTreeMap;
 
 /// What sums of steps may be off by, so that a job does not end a millisecond late for it.
 const ROUNDING_MS: f64 = 1e-4;
@@ -83,6 +86,8 @@ struct Engine<'s> {
     snapshot: Snapshot,
     /// Incidents to come, the next one last.
     incidents: Vec<Incident>,
+    /// Of the nodes in the snapshot.
+    places: BTreeMap<NodeId, usize>,
     /// By the job's number in the scenario, as are `jobs`.
     live: Vec<Live>,
     jobs: Vec<JobOutcome>,
@@ -202,6 +207,7 @@ impl<'s> Engine<'s> {
 
     /// Tasks come up and go away when their time has come.
     fn tasks_follow(&mut self) {
+        let mut gone = Vec::new();
         for job in &mut self.snapshot.jobs {
             let live = &mut self.live[job_number(job.id)];
             if live
@@ -211,9 +217,14 @@ impl<'s> Engine<'s> {
                 continue;
             }
             live.due_ms = None;
+            let before = freed::held(job);
             come_due(&mut job.tasks);
+            let after = freed::held(job);
+            gone.extend(before.into_iter().filter(|held| !after.contains(held)));
+            // What it has shrunk by it gave up to somebody on purpose.
             job.leaving.clear();
         }
+        self.give_back(&gone);
     }
 
     fn submit(&mut self) {

@@ -14,6 +14,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         up: true,
         drained: false,
         seen_ms: None,
+        freed: Vec::new(),
         rack: None,
         excluded: false,
         faults: Vec::new(),

@@ -7,8 +7,8 @@
 
 mod gather;
 
-use super::change::{WAVES, would_start_after};
 use super::calm::{is_quiet, rests};
+use super::change::{WAVES, would_start_after};
 use super::cost;
 use super::free::{FreeNode, Holding, Room, When, first_bits};
 use super::gang::{self, Placed, Shape};

@@ -3,6 +3,7 @@
 use super::dense::dense_node;
 use super::index::{NodeIndex, TenantIndex};
 use super::{LiveJob, World, kind_of, room_of, seconds};
+use crate::live::calm;
 use crate::live::free::{FreeNode, Holding, Room, bits, first_bits};
 use crate::live::gang::{Shape, add};
 use crate::live::memory::Memory;
@@ -50,6 +51,9 @@ impl<'a> World<'a> {
             journal: None,
             moves: Vec::new(),
         };
+        for (free, node) in world.free.iter_mut().zip(&snapshot.nodes) {
+            free.fresh = calm::fresh(node, snapshot.now_ms, policy);
+        }
         world.problem.nodes = snapshot
             .nodes
             .iter()

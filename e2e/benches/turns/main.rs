@@ -1,0 +1,198 @@
+//! What turns bring short jobs behind a long one, on real processes: one job fills four slots, eight short ones come at once, and their
+//! mean completion time under FIFO is set against that in turns. The simulator is asked the same of the same jobs, with the launch and
+//! the length of a job as they were measured here, and both factors are shown. `make bench-slicing`.
+//!
+//! The jobs are users' programs that count and sleep, so that they are as fast beside each other as alone: what is measured is who waits
+//! for whom, and not how this machine shares its cores.
+
+#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
+
+mod simulated;
+
+use muster_e2e::cluster::{Cluster, Options};
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::view::JobView;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const NODES: Options = Options { nodes: 2, slots: 2 };
+pub const QUANTUM_MS: u32 = 4_000;
+pub const SHORT_JOBS: usize = 8;
+/// Tenths of a second that a program works.
+const LONG: u32 = 900;
+const SHORT: u32 = 60;
+/// The long job has so long a start.
+const AHEAD: Duration = Duration::from_secs(8);
+
+/// A program that counts tenths of a second, and writes down when it began and when it was done.
+fn document(name: &str, workers: u32, tenths: u32) -> String {
+    format!(
+        r#"version: muster/v1
+name: {name}
+command:
+  argv: ["sh", "-c", "date +%s%3N >> $OUT; i=0; while [ $i -lt {tenths} ]; do i=$((i+1)); sleep 0.1; done; date +%s%3N >> $OUT"]
+  env: {{ OUT: "@OUT@" }}
+scale:
+  workers: {{ min: {workers}, max: {workers} }}
+"#
+    )
+}
+
+/// Seconds of the jobs' lives.
+#[derive(Debug, Clone)]
+pub struct Told {
+    /// From submission to end, of each short job.
+    pub shorts_s: Vec<f64>,
+    pub long_s: f64,
+    /// From submission until each short job worked.
+    pub first_s: Vec<f64>,
+}
+
+/// A short job by itself.
+#[derive(Debug, Clone, Copy)]
+pub struct Alone {
+    /// From submission until it works, and from its work's end to its own.
+    pub around_ms: i64,
+    pub works_ms: i64,
+    /// How much longer than it says the sleeping takes.
+    pub stretch: f64,
+}
+
+#[tokio::main]
+async fn main() {
+    let own = std::env::current_exe().expect("this bench's program");
+    if !own
+        .ancestors()
+        .any(|folder| folder.join("muster-task").is_file())
+    {
+        eprintln!("turns: not run; the programs are not built (make bench-slicing builds them)");
+        return;
+    }
+    let (alone, waiting) = measure(0).await;
+    let (_, turning) = measure(QUANTUM_MS).await;
+    let long_ms = (f64::from(LONG) * 100.0 * alone.stretch) as i64;
+    let ahead_ms = i64::try_from(AHEAD.as_millis()).expect("seconds");
+    let foreseen = |quantum_ms| simulated::run(alone, long_ms, ahead_ms, quantum_ms);
+    let (sim_waiting, sim_turning) = (foreseen(None), foreseen(Some(u64::from(QUANTUM_MS))));
+    println!(
+        "{SHORT_JOBS} jobs of {:.1} s behind one of {:.0} s on 4 slots, quantum {:.0} s; launch and end take {:.2} s (one job alone)",
+        alone.works_ms as f64 / 1e3,
+        long_ms as f64 / 1e3,
+        f64::from(QUANTUM_MS) / 1e3,
+        alone.around_ms as f64 / 1e3,
+    );
+    println!(
+        "                  mean of short jobs s: real, simulated      long job s: real, simulated"
+    );
+    line("FIFO", &waiting, &sim_waiting);
+    line("in turns", &turning, &sim_turning);
+    let (real, foreseen) = (
+        mean(&waiting.shorts_s) / mean(&turning.shorts_s),
+        mean(&sim_waiting.shorts_s) / mean(&sim_turning.shorts_s),
+    );
+    println!(
+        "FIFO over turns: {real:.2} real, {foreseen:.2} simulated; real over simulated {:.2}",
+        real / foreseen
+    );
+    let first = turning.first_s.iter().copied().fold(0.0, f64::max);
+    println!(
+        "the last short job worked after {first:.1} s, {:.2} quanta",
+        first * 1e3 / f64::from(QUANTUM_MS)
+    );
+}
+
+fn line(name: &str, real: &Told, foreseen: &Told) {
+    println!(
+        "{name:16} {:20.1} {:14.1} {:28.1} {:10.1}",
+        mean(&real.shorts_s),
+        mean(&foreseen.shorts_s),
+        real.long_s,
+        foreseen.long_s
+    );
+}
+
+fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / values.len() as f64
+}
+
+/// One short job alone, then the long one and the short ones behind it.
+async fn measure(quantum_ms: u32) -> (Alone, Told) {
+    let cluster = Cluster::start_under(NODES, "fifo", quantum_ms).await;
+    let runs = Runs { cluster };
+    let calibration = runs.submit("alone", 1, SHORT).await;
+    let alone = runs.alone(calibration).await;
+    let long = runs.submit("long", 4, LONG).await;
+    runs.cluster
+        .until(long, "it to run", |job| job.phase == JobPhase::Running)
+        .await;
+    tokio::time::sleep(AHEAD).await;
+    let mut shorts = Vec::new();
+    for number in 0..SHORT_JOBS {
+        shorts.push(runs.submit(&format!("short-{number}"), 1, SHORT).await);
+    }
+    let (mut shorts_s, mut first_s) = (Vec::new(), Vec::new());
+    for (number, short) in shorts.iter().enumerate() {
+        let view = runs.done(*short).await;
+        shorts_s.push(runs.lived_ms(&view) as f64 / 1e3);
+        let began_ms = runs.times(&format!("short-{number}"))[0];
+        first_s.push((began_ms - unix_ms(view.submitted_at)) as f64 / 1e3);
+    }
+    let view = runs.done(long).await;
+    let long_s = runs.lived_ms(&view) as f64 / 1e3;
+    let told = Told {
+        shorts_s,
+        long_s,
+        first_s,
+    };
+    (alone, told)
+}
+
+struct Runs {
+    cluster: Cluster,
+}
+
+impl Runs {
+    fn out(&self, name: &str) -> PathBuf {
+        self.cluster.data().join(format!("{name}.times"))
+    }
+
+    async fn submit(&self, name: &str, workers: u32, tenths: u32) -> JobId {
+        let out = self.out(name);
+        let text = document(name, workers, tenths).replace("@OUT@", &out.to_string_lossy());
+        self.cluster.submit(&text).await.id
+    }
+
+    /// Milliseconds that the programs of a job wrote down.
+    fn times(&self, name: &str) -> Vec<i64> {
+        let text = std::fs::read_to_string(self.out(name)).expect("its program has written");
+        let lines = text.lines().map(|line| line.parse().expect("milliseconds"));
+        lines.collect()
+    }
+
+    /// A job that has ended well.
+    async fn done(&self, job: JobId) -> JobView {
+        let succeeded = |job: &JobView| job.phase == JobPhase::Succeeded;
+        self.cluster.until(job, "its end", succeeded).await
+    }
+
+    fn lived_ms(&self, job: &JobView) -> i64 {
+        let ended = job.finished_at.expect("it has ended");
+        unix_ms(ended) - unix_ms(job.submitted_at)
+    }
+
+    async fn alone(&self, job: JobId) -> Alone {
+        let view = self.done(job).await;
+        let times = self.times("alone");
+        let works_ms = times[1] - times[0];
+        Alone {
+            around_ms: self.lived_ms(&view) - works_ms,
+            works_ms,
+            stretch: works_ms as f64 / (f64::from(SHORT) * 100.0),
+        }
+    }
+}
+
+fn unix_ms(at: time::OffsetDateTime) -> i64 {
+    i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("a date of our time")
+}

@@ -1,0 +1,79 @@
+//! The same jobs in the simulator, which asks the same planner.
+
+use crate::{Alone, SHORT_JOBS, Told};
+use muster_model::spec::{Consistency, Range};
+use muster_sim::core::policies::name::PolicyName;
+use muster_sim::core::policy::{Policy, Slicing};
+use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
+use muster_sim::simulate;
+
+/// Finer than a turn, so that rounding to steps is nothing.
+const STEPS_PER_S: i64 = 100;
+
+/// What becomes of the long job and of the short ones that come `ahead_ms` after it, with turns of so many milliseconds or none.
+pub fn run(alone: Alone, long_ms: i64, ahead_ms: i64, quantum_ms: Option<u64>) -> Told {
+    let mut jobs = vec![job("long".to_owned(), 0, 4, long_ms)];
+    let short = |number| job(format!("short-{number}"), ahead_ms, 1, alone.works_ms);
+    jobs.extend((0..SHORT_JOBS).map(short));
+    let node = |number| SimNode {
+        name: format!("node-{number}"),
+        gpus: 2,
+    };
+    let scenario = Scenario {
+        nodes: (0..2).map(node).collect(),
+        tenants: vec![SimTenant {
+            name: "t".to_owned(),
+            gpu_quota: None,
+        }],
+        jobs,
+        incidents: Vec::new(),
+        launch_ms: alone.around_ms,
+        suspend_ms: 50,
+        stop_ms: 0,
+        round_ms: 1_000,
+        until_ms: 3_600_000,
+    };
+    let slicing = quantum_ms.map(|quantum_ms| Slicing {
+        quantum_ms,
+        suspended_per_gpu: 3,
+    });
+    let policy = Policy {
+        slicing,
+        ..Policy::named(PolicyName::Fifo)
+    };
+    let outcome = simulate(&scenario, &policy).expect("every plan passes the check");
+    let lived_s = |job: usize| outcome.jobs[job].jct_ms.expect("it has ended") as f64 / 1e3;
+    Told {
+        shorts_s: (1..=SHORT_JOBS).map(lived_s).collect(),
+        long_s: lived_s(0),
+        first_s: Vec::new(),
+    }
+}
+
+fn job(name: String, submitted_ms: i64, workers: u32, works_ms: i64) -> SimJob {
+    SimJob {
+        name,
+        tenant: 0,
+        priority: 0,
+        submitted_ms,
+        workers: Range {
+            min: workers,
+            max: workers,
+        },
+        ps_shards: Range { min: 1, max: 1 },
+        gpus_per_worker: 1,
+        retries: 0,
+        in_place: false,
+        consistency: Consistency::default(),
+        batch: 128,
+        steps: u64::try_from(works_ms * STEPS_PER_S / 1_000).expect("positive"),
+        checkpoint_steps: 100,
+        speed: TrueSpeed {
+            parallel_s: 1.0 / STEPS_PER_S as f64,
+            serial_s: 0.0,
+            exchange_s: 0.0,
+            per_worker_s: 0.0,
+            useful_workers: 1,
+        },
+    }
+}

@@ -1,0 +1,37 @@
+//! GPUs that were given back a moment ago, as the store tells the live scheduler of them.
+
+use super::Engine;
+use muster_core::snapshot::{Freed, Job, Node, Task};
+use muster_model::id::NodeId;
+use std::collections::BTreeMap;
+
+/// The store tells of them so long.
+const TOLD_MS: i64 = 60_000;
+
+/// Where each node is in the snapshot, whose order never changes.
+pub(super) fn places(nodes: &[Node]) -> BTreeMap<NodeId, usize> {
+    let numbered = nodes.iter().enumerate();
+    numbered.map(|(place, node)| (node.id, place)).collect()
+}
+
+/// What the job's tasks hold.
+pub(super) fn held(job: &Job) -> Vec<(NodeId, Vec<u32>)> {
+    let holds = |task: &&Task| task.state.holds_gpus();
+    let tasks = job.tasks.iter().filter(holds);
+    tasks.map(|task| (task.node, task.gpus.clone())).collect()
+}
+
+impl Engine<'_> {
+    /// Notes what was held and is not any more.
+    pub(super) fn give_back(&mut self, gone: &[(NodeId, Vec<u32>)]) {
+        let at_ms = self.snapshot.now_ms;
+        for (node, gpus) in gone {
+            let Some(&place) = self.places.get(node) else {
+                continue;
+            };
+            let freed = &mut self.snapshot.nodes[place].freed;
+            freed.retain(|one| !gpus.contains(&one.gpu) && one.at_ms > at_ms - TOLD_MS);
+            freed.extend(gpus.iter().map(|&gpu| Freed { gpu, at_ms }));
+        }
+    }
+}
