@@ -95,11 +95,15 @@ async fn main() {
         "FIFO over turns: {real:.2} real, {foreseen:.2} simulated; real over simulated {:.2}",
         real / foreseen
     );
-    let first = turning.first_s.iter().copied().fold(0.0, f64::max);
-    println!(
-        "the last short job worked after {first:.1} s, {:.2} quanta",
-        first * 1e3 / f64::from(QUANTUM_MS)
-    );
+    println!("quanta until each short job worked, in turns");
+    for (name, told) in [("real", &turning), ("simulated", &sim_turning)] {
+        let quanta = told
+            .first_s
+            .iter()
+            .map(|first_s| first_s * 1e3 / f64::from(QUANTUM_MS));
+        let each: Vec<String> = quanta.map(|quanta| format!("{quanta:.2}")).collect();
+        println!("{name:16} {}", each.join(" "));
+    }
 }
 
 fn line(name: &str, real: &Told, foreseen: &Told) {

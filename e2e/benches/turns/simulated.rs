@@ -43,10 +43,14 @@ pub fn run(alone: Alone, long_ms: i64, ahead_ms: i64, quantum_ms: Option<u64>) -
     };
     let outcome = simulate(&scenario, &policy).expect("every plan passes the check");
     let lived_s = |job: usize| outcome.jobs[job].jct_ms.expect("it has ended") as f64 / 1e3;
+    let first_s = |job: usize| {
+        let started_ms = outcome.jobs[job].sizes[0].0;
+        (started_ms + scenario.launch_ms - ahead_ms) as f64 / 1e3
+    };
     Told {
         shorts_s: (1..=SHORT_JOBS).map(lived_s).collect(),
         long_s: lived_s(0),
-        first_s: Vec::new(),
+        first_s: (1..=SHORT_JOBS).map(first_s).collect(),
     }
 }
 

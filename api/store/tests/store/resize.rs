@@ -1,9 +1,9 @@
 //! A resize in place: a new revision in which most tasks go on.
 
-use crate::world::{World, gone, id, sample, start, stop};
+use crate::world::{World, at, gone, id, sample, start, stop};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, TaskId};
-use muster_model::job::{AfterStop, JobPhase};
+use muster_model::job::{AfterStop, JobPhase, RequeueCause};
 use muster_model::task::Role;
 use muster_store::plan::{Action, NewTask, Refusal, Step};
 use muster_store::{assignment, plan, pool};
@@ -87,6 +87,30 @@ async fn who_stays_goes_on_under_the_new_revision_and_who_leaves_holds_its_gpu_u
     world.observe(1, &[(other, gone(0))], 13).await?;
     assert_eq!(world.loaded(job, 14).await?.leaving, []);
     assert_eq!(world.commit(&[on_held], 15).await?.conflicts, []);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_job_gives_back_is_told_for_a_minute_unless_it_still_runs() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let (job, [chief, other, shard]) = running(&world).await?;
+    let freed = async |seconds: u64| -> anyhow::Result<Vec<u32>> {
+        let mut tx = pool::begin_snapshot(&world.scheduler).await?;
+        let loaded = plan::load(&mut tx, at(seconds)).await?;
+        let of_node = loaded.freed.get(&world.node).into_iter().flatten();
+        Ok(of_node.map(|&(gpu, _)| gpu).collect())
+    };
+    world.step(job, 1, resize(&[other], Vec::new()), 10).await?;
+    world.observe(1, &[(other, gone(0))], 11).await?;
+    assert_eq!(freed(50).await?, [], "it shrank on purpose");
+    let back = stop(AfterStop::Requeue {
+        cause: RequeueCause::TaskFailed,
+    });
+    world.step(job, 2, back, 60).await?;
+    let all = [(chief, gone(1)), (shard, gone(0))];
+    world.observe(1, &all, 61).await?;
+    assert_eq!(freed(62).await?, [0, 1]);
+    assert_eq!(freed(300).await?, []);
     Ok(())
 }
 
