@@ -34,11 +34,13 @@ test: web ## run every test
 	MUSTER_DATASETS=$$(dirname "$$dataset") PATH="$$node:$$PATH" scripts/run-tests
 
 bench: PEERS ?=
+# Those that take a quarter of an hour or a cluster of their own have targets of their own.
+bench: BENCHES = checkpoint collectives compression compute control_plane decisions exchange gpu peers plan policies round
 bench: ## measure against the limits of this machine and, with PEERS=1, PyTorch (5 GB)
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && dataset=$$(scripts/ensure-dataset fashion-mnist) && \
 	MUSTER_TORCH_PYTHON=$$(scripts/ensure-torch $(if $(PEERS),,--installed) || true) && \
-	export MUSTER_POSTGRES_BIN MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked --workspace --bench '*'
+	export MUSTER_POSTGRES_BIN MUSTER_TORCH_PYTHON && MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked --workspace $(addprefix --bench ,$(BENCHES))
 
 bench-exchange: ARGS ?=
 bench-exchange: ## time, examples and bytes to an accuracy, of every consistency with every codec (ARGS="bsp one_bit" for some)

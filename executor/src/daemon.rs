@@ -10,7 +10,6 @@ use crate::node::{Node, Order};
 use crate::runtime::{Pods, Processes, Runtime};
 use crate::session::{Dialer, Known};
 use crate::tracking::Tracking;
-use muster_model::node::GpuKind;
 use std::fs::{self, File};
 use std::net::Ipv4Addr;
 use std::sync::mpsc;
@@ -54,16 +53,16 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         reports_at.unwrap_or(Ipv4Addr::LOCALHOST.into()),
     )?;
     let reports_to = tracking.address()?;
+    let has_gpus = device::has_cuda(&capacity);
     let runtime: Box<dyn Runtime> = match config.runtime {
         RuntimeKind::Process => Box::new(Processes::new(config.listen_host.clone(), limits)?),
-        RuntimeKind::Pod => Box::new(Pods::start(&config, device::has_cuda(&capacity)).await?),
+        RuntimeKind::Pod => Box::new(Pods::start(&config, has_gpus).await?),
     };
     let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, runtime);
     let node = Node::new(config.clone(), ledger, launcher);
     let (orders, taken) = mpsc::channel();
     let stop_tasks = config.stop_tasks_on_exit;
     let health = Health::default();
-    let has_gpus = capacity.gpus.iter().any(|gpu| gpu.kind == GpuKind::Cuda);
     if has_gpus {
         health.watch();
     }

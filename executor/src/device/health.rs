@@ -91,18 +91,16 @@ impl Health {
 
     fn look_on(&self) -> Result<(), NvmlError> {
         let nvml = Nvml::init()?;
-        let mut events = nvml.create_event_set()?;
-        let mut places = BTreeMap::new();
-        for gpu in 0..nvml.device_count()? {
-            let device = nvml.device_by_index(gpu)?;
-            places.insert(device.uuid()?, gpu);
-            events = device
-                .register_events(EventTypes::CRITICAL_XID_ERROR, events)
-                .map_err(|error| error.error)?;
-        }
+        let told = listen(&nvml)?;
         let mut counted = uncorrected(&nvml);
+        let turn_ms = LOOK_EVERY_MS / u32::try_from(told.len().max(1)).unwrap_or(u32::MAX);
         loop {
-            self.take(&events, &places);
+            for (gpu, events) in &told {
+                self.take(*gpu, events, turn_ms.max(1));
+            }
+            if told.is_empty() {
+                pause(LOOK_EVERY_MS);
+            }
             let now = uncorrected(&nvml);
             for (gpu, errors) in &now {
                 let before = counted.get(gpu).copied().unwrap_or(*errors);
@@ -116,28 +114,48 @@ impl Health {
     }
 
     /// Waits for an error by number.
-    fn take(&self, events: &EventSet<'_>, places: &BTreeMap<String, u32>) {
-        let event = match events.wait(LOOK_EVERY_MS) {
-            Ok(event) => event,
-            Err(NvmlError::Timeout) => return,
-            Err(error) => {
-                tracing::warn!(%error, "NVML does not tell of errors");
-                thread::sleep(std::time::Duration::from_millis(LOOK_EVERY_MS.into()));
-                return;
+    fn take(&self, gpu: u32, events: &EventSet<'_>, wait_ms: u32) {
+        match events.wait(wait_ms) {
+            Ok(event) => {
+                if let Some(XidError::Value(xid)) = event.event_data
+                    && HARDWARE.contains(&xid)
+                {
+                    self.add(NodeFault::Xid { gpu, xid });
+                }
             }
-        };
-        let place = event.device.uuid().ok();
-        let gpu = place.and_then(|uuid| places.get(&uuid).copied());
-        if let (Some(XidError::Value(xid)), Some(gpu)) = (event.event_data, gpu)
-            && HARDWARE.contains(&xid)
-        {
-            self.add(NodeFault::Xid { gpu, xid });
+            Err(NvmlError::Timeout) => {}
+            Err(error) => {
+                tracing::warn!(gpu, %error, "NVML does not tell of errors");
+                pause(wait_ms);
+            }
         }
     }
 
     fn untold(&self) -> MutexGuard<'_, Untold> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// A set of events for each GPU that tells of errors. One for all would have to ask the GPU of an event for its name, which one that has
+/// fallen off the bus does not know any more, and would be lost with the first GPU that refuses.
+fn listen(nvml: &Nvml) -> Result<Vec<(u32, EventSet<'_>)>, NvmlError> {
+    let mut told = Vec::new();
+    for gpu in 0..nvml.device_count()? {
+        let registered = nvml.device_by_index(gpu).and_then(|device| {
+            let events = nvml.create_event_set()?;
+            let registered = device.register_events(EventTypes::CRITICAL_XID_ERROR, events);
+            registered.map_err(|error| error.error)
+        });
+        match registered {
+            Ok(events) => told.push((gpu, events)),
+            Err(error) => tracing::info!(gpu, %error, "the errors of a GPU are not told by number"),
+        }
+    }
+    Ok(told)
+}
+
+fn pause(for_ms: u32) {
+    thread::sleep(std::time::Duration::from_millis(for_ms.into()));
 }
 
 /// Of the GPUs that count them, since the driver was loaded.

@@ -15,6 +15,8 @@ use tokio::task::JoinHandle;
 
 const FIRST_PAUSE: Duration = Duration::from_millis(200);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+/// After so long a child is taken to run well, and the next end is its first.
+const STEADY: Duration = Duration::from_secs(30);
 const STOP_PATIENCE: Duration = Duration::from_secs(40);
 
 /// How to run it.
@@ -104,6 +106,11 @@ impl Daemon {
         loop {
             tokio::select! {
                 () = asked(&mut stopped) => return self.end(child).await,
+                // What has run so long did not fail for a reason of its start.
+                () = tokio::time::sleep(STEADY), if pause != FIRST_PAUSE => {
+                    pause = FIRST_PAUSE;
+                    continue;
+                }
                 status = child.wait() => {
                     let how = status.map_or_else(|error| error.to_string(), |status| status.to_string());
                     eprintln!("{} ended ({how}); starting it again; its log: {}", self.name, self.log.display());
