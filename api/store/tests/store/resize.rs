@@ -102,7 +102,7 @@ async fn what_a_job_gives_back_is_told_for_a_minute_unless_it_still_runs() -> an
     };
     world.step(job, 1, resize(&[other], Vec::new()), 10).await?;
     world.observe(1, &[(other, gone(0))], 11).await?;
-    assert_eq!(freed(50).await?, [], "it shrank on purpose");
+    assert_eq!(freed(50).await?, Vec::<u32>::new(), "it shrank on purpose");
     let back = stop(AfterStop::Requeue {
         cause: RequeueCause::TaskFailed,
     });
@@ -110,7 +110,7 @@ async fn what_a_job_gives_back_is_told_for_a_minute_unless_it_still_runs() -> an
     let all = [(chief, gone(1)), (shard, gone(0))];
     world.observe(1, &all, 61).await?;
     assert_eq!(freed(62).await?, [0, 1]);
-    assert_eq!(freed(300).await?, []);
+    assert_eq!(freed(300).await?, Vec::<u32>::new());
     Ok(())
 }
 
