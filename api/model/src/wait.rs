@@ -45,11 +45,34 @@ pub enum Wait {
         held_by: Vec<JobId>,
     },
     /// Enough GPUs are free, but not so many on one node as one worker needs, or not enough CPU or memory beside them.
-    TopologyPlacementFailed { needed_gpus: u32, free_gpus: u32 },
+    TopologyPlacementFailed {
+        needed_gpus: u32,
+        free_gpus: u32,
+        /// What no node has enough of for one worker, were the node empty; `None` when each has, and what is free is too scattered.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        short: Option<Short>,
+    },
     /// Room is made for it: these jobs are stopping.
     WaitingForPreemptedWorkloads { jobs: Vec<JobId> },
     /// It failed and is tried again after a pause.
     BackingOff { until_unix_ms: i64 },
+}
+
+/// What one worker asks for and no node has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "of", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Short {
+    /// Bytes.
+    Memory {
+        needed_bytes: u64,
+        largest_node_bytes: u64,
+    },
+    /// Thousandths of a core.
+    Cpu {
+        needed_milli: u64,
+        largest_node_milli: u64,
+    },
 }
 
 /// The smallest change that would let the job start now: of those that were tried and do, the first in the order of [`Change::rank`].
@@ -123,6 +146,24 @@ impl Change {
 }
 
 impl Wait {
+    /// Whether no time brings the start: the job, its tenant's quota or the cluster must become another.
+    #[must_use]
+    pub fn is_for_good(&self) -> bool {
+        match self {
+            Self::ExceedsMaxQuota { .. }
+            | Self::NoMatchingNodes { .. }
+            | Self::ExceedsCluster { .. }
+            | Self::TopologyPlacementFailed { short: Some(_), .. } => true,
+            Self::NotConsidered
+            | Self::Suspended
+            | Self::WaitingForQuota { .. }
+            | Self::WaitingForGpus { .. }
+            | Self::TopologyPlacementFailed { short: None, .. }
+            | Self::WaitingForPreemptedWorkloads { .. }
+            | Self::BackingOff { .. } => false,
+        }
+    }
+
     /// The reason's name in the style of Kubernetes conditions.
     #[must_use]
     pub fn name(&self) -> &'static str {
@@ -165,6 +206,13 @@ impl fmt::Display for Wait {
             }
             Self::NoMatchingNodes {
                 needed_gpus_per_worker,
+                largest_node_gpus: 0,
+            } => write!(
+                f,
+                "each worker needs {needed_gpus_per_worker} GPUs on one node, and no node takes tasks: they are drained, excluded or away"
+            ),
+            Self::NoMatchingNodes {
+                needed_gpus_per_worker,
                 largest_node_gpus,
             } => write!(
                 f,
@@ -191,8 +239,12 @@ impl fmt::Display for Wait {
                 )
             }
             Self::TopologyPlacementFailed {
+                short: Some(short), ..
+            } => write!(f, "{short}"),
+            Self::TopologyPlacementFailed {
                 needed_gpus,
                 free_gpus,
+                short: None,
             } => write!(
                 f,
                 "needs {needed_gpus} GPUs and {free_gpus} are free, but not where its tasks fit"
@@ -201,6 +253,37 @@ impl fmt::Display for Wait {
                 write!(f, "room is being made: {} jobs are stopping", jobs.len())
             }
             Self::BackingOff { .. } => write!(f, "failed, and is tried again after a pause"),
+        }
+    }
+}
+
+impl fmt::Display for Short {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Memory {
+                needed_bytes,
+                largest_node_bytes,
+            } => {
+                let gib = |bytes: &u64| *bytes as f64 / f64::from(1 << 30);
+                write!(
+                    f,
+                    "each worker asks for {:.1} GiB of memory (resources.worker.memory_bytes); the largest node has {:.1}",
+                    gib(needed_bytes),
+                    gib(largest_node_bytes)
+                )
+            }
+            Self::Cpu {
+                needed_milli,
+                largest_node_milli,
+            } => {
+                let cores = |milli: &u64| *milli as f64 / 1e3;
+                write!(
+                    f,
+                    "each worker asks for {:.1} cores (resources.worker.cpu_milli); the largest node has {:.1}",
+                    cores(needed_milli),
+                    cores(largest_node_milli)
+                )
+            }
         }
     }
 }

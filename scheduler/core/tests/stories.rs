@@ -6,7 +6,7 @@ use muster_core::snapshot::{FailedReport, Finished, SpeedPoint, Task};
 use muster_core::{Action, Plan};
 use muster_model::job::{Intent, JobPhase, JobState};
 use muster_model::task::{Outcome, Role};
-use muster_model::wait::{Change, Wait};
+use muster_model::wait::{Change, Short, Wait};
 use scene::{Scene, gone, tenant};
 
 fn stops(plan: &Plan) -> usize {
@@ -217,6 +217,34 @@ fn a_drained_node_is_left_even_when_there_is_no_other() {
             name: "node-00".to_owned()
         })
     );
+}
+
+#[test]
+fn who_asks_for_more_memory_than_any_node_has_is_told_so_and_not_to_wait() {
+    let mut scene = Scene::cluster(2, 4);
+    scene.snapshot.nodes[0].memory_bytes = 16 << 30;
+    scene.snapshot.nodes[1].memory_bytes = 24 << 30;
+    scene.job("huge").0.worker.memory_bytes = 400 << 30;
+    scene.round();
+    let waiting = scene.find("huge").waiting.clone().expect("it waits");
+    let short = Short::Memory {
+        needed_bytes: 400 << 30,
+        largest_node_bytes: 24 << 30,
+    };
+    assert_eq!(
+        waiting.why,
+        Wait::TopologyPlacementFailed {
+            needed_gpus: 1,
+            free_gpus: 8,
+            short: Some(short)
+        }
+    );
+    assert!(waiting.why.is_for_good());
+    assert_eq!(
+        waiting.why.to_string(),
+        "each worker asks for 400.0 GiB of memory (resources.worker.memory_bytes); the largest node has 24.0"
+    );
+    assert_eq!(waiting.smallest_change, None, "no more of such nodes help");
 }
 
 #[test]

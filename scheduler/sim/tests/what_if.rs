@@ -6,6 +6,7 @@ use live::{cluster, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
+use muster_model::job::{Intent, JobState};
 use muster_model::spec::{JobSpec, Range};
 use muster_sim::forecast::{Ahead, Pace, Settings, believed};
 use muster_sim::what_if::{Change, WhatIfError, what_if};
@@ -108,4 +109,34 @@ fn a_quota_below_a_minimum_leaves_no_end_and_a_strange_tenant_is_told() {
     );
     let strange = what_if(&snapshot, &[quota("nobody")], &policy(), &SETTINGS);
     assert!(matches!(strange, Err(WhatIfError::NoSuchTenant { .. })));
+}
+
+/// A forecast looks ninety days ahead; a round for each five minutes of them would keep a core busy for seconds, for every question.
+#[test]
+fn who_can_never_start_does_not_keep_a_forecast_going() {
+    let mut snapshot = cluster(1);
+    let mut never = job(0, 0, 20_000);
+    never.workers = Range { min: 5, max: 8 };
+    let mut paused = job(1, 0, 20_000);
+    paused.state = JobState::Paused;
+    paused.intent = Intent::Pause;
+    let runs = job(2, 0, 20_000);
+    let (never_id, runs_id) = (never.id, runs.id);
+    snapshot.jobs.extend([never, paused, runs]);
+    let believed = believed(&snapshot, &policy());
+    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    ahead.run(&policy()).expect("the core keeps its own rules");
+    let ends = |id| {
+        ahead
+            .fates()
+            .find(|fate| fate.job == id)
+            .and_then(|fate| fate.finish_ms)
+    };
+    assert!(ends(runs_id).is_some());
+    assert_eq!(ends(never_id), None);
+    assert!(
+        ahead.snapshot().round < 200,
+        "{} rounds",
+        ahead.snapshot().round
+    );
 }

@@ -3502,6 +3502,22 @@ export interface components {
              */
             later: number;
         };
+        /** @description What one worker asks for and no node has. */
+        Short: {
+            /** Format: int64 */
+            largest_node_bytes: number;
+            /** Format: int64 */
+            needed_bytes: number;
+            /** @enum {string} */
+            of: "memory";
+        } | {
+            /** Format: int64 */
+            largest_node_milli: number;
+            /** Format: int64 */
+            needed_milli: number;
+            /** @enum {string} */
+            of: "cpu";
+        };
         /** @description Height and width: one number for both, or `[height, width]`. */
         Sides: number | number[];
         /** @description When the job is done: at the first of these that holds. At least one of `epochs`, `steps`, `wall_minutes`. */
@@ -4018,6 +4034,7 @@ export interface components {
             needed_gpus: number;
             /** @enum {string} */
             reason: "topology_placement_failed";
+            short?: components["schemas"]["Short"] | null;
         } | {
             jobs: components["schemas"]["JobId"][];
             /** @enum {string} */

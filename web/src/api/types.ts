@@ -14,6 +14,7 @@ export type ProgressView = Schemas["ProgressView"];
 export type Waiting = Schemas["Waiting"];
 export type WaitingView = Schemas["WaitingView"];
 export type Wait = Schemas["Wait"];
+export type Short = Schemas["Short"];
 export type Change = Schemas["Change"];
 export type Evaluation = Schemas["Evaluation"];
 export type SampleView = Schemas["SampleView"];

@@ -1,6 +1,6 @@
 // Why a job waits, and the smallest change that would start it. The api sends the same sentences with a job; a
 // `job_waits` event on a stream carries only the facts, so they are said here again.
-import type { Change, Wait, Waiting, WaitingView } from "../api/types";
+import type { Change, Short, Wait, Waiting, WaitingView } from "../api/types";
 import { plural } from "./number";
 
 export function waitingView(waiting: Waiting): WaitingView {
@@ -29,17 +29,46 @@ function waitMessage(why: Wait): string {
     case "exceeds_max_quota":
       return `needs ${gpus(why.needed_gpus)}; the tenant's whole quota is ${why.quota_gpus}`;
     case "no_matching_nodes":
-      return `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node; the largest node has ${why.largest_node_gpus}`;
+      return why.largest_node_gpus === 0
+        ? `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node, and no node takes tasks: they are drained, excluded or away`
+        : `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node; the largest node has ${why.largest_node_gpus}`;
     case "exceeds_cluster":
       return `needs ${gpus(why.needed_gpus)}; the whole cluster has ${why.cluster_gpus}`;
     case "waiting_for_gpus":
       return `needs ${gpus(why.needed_gpus)}, ${why.free_gpus} free; ${plural(why.held_by.length, "job holds", "jobs hold")} the others`;
     case "topology_placement_failed":
-      return `needs ${gpus(why.needed_gpus)} and ${why.free_gpus} are free, but not where its tasks fit`;
+      return why.short ? shortMessage(why.short) : `needs ${gpus(why.needed_gpus)} and ${why.free_gpus} are free, but not where its tasks fit`;
     case "waiting_for_preempted_workloads":
       return `room is being made: ${plural(why.jobs.length, "job is", "jobs are")} stopping`;
     case "backing_off":
       return "failed, and is tried again after a pause";
+  }
+}
+
+function shortMessage(short: Short): string {
+  switch (short.of) {
+    case "memory":
+      return `each worker asks for ${gib(short.needed_bytes)} GiB of memory (resources.worker.memory_bytes); the largest node has ${gib(short.largest_node_bytes)}`;
+    case "cpu":
+      return `each worker asks for ${(short.needed_milli / 1e3).toFixed(1)} cores (resources.worker.cpu_milli); the largest node has ${(short.largest_node_milli / 1e3).toFixed(1)}`;
+  }
+}
+
+function gib(bytes: number): string {
+  return (bytes / 2 ** 30).toFixed(1);
+}
+
+/** Whether no time brings the start: the job, its tenant's quota or the cluster must become another. */
+export function isForGood(why: Wait): boolean {
+  switch (why.reason) {
+    case "exceeds_max_quota":
+    case "no_matching_nodes":
+    case "exceeds_cluster":
+      return true;
+    case "topology_placement_failed":
+      return Boolean(why.short);
+    default:
+      return false;
   }
 }
 

@@ -11,6 +11,7 @@ use clap::Args;
 use muster_client::EventQuery;
 use muster_model::event::Event;
 use muster_model::view::{DecidedView, EventView, ExplainView, InTheWay, JobView};
+use muster_model::wait::Waiting;
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -71,6 +72,14 @@ impl Explain {
     }
 }
 
+/// What helps where no single change does that was tried.
+fn without_change(waiting: &Waiting) -> &'static str {
+    match waiting.why.is_for_good() {
+        true => "no single change; as the job and the cluster are, it never starts",
+        false => "nothing but time",
+    }
+}
+
 fn describe(explained: &Explained) -> String {
     const SHOWN: usize = 8;
     let job = &explained.job;
@@ -90,7 +99,7 @@ fn describe(explained: &Explained) -> String {
         let change = waiting.smallest_change.clone();
         rows.push((
             "to start it now",
-            change.unwrap_or_else(|| "nothing but time".to_owned()),
+            change.unwrap_or_else(|| without_change(&waiting.detail).to_owned()),
         ));
         rows.push(("position", waiting.position.to_string()));
     }

@@ -67,7 +67,8 @@ async fn freed(
         r#"select a.node_id, a.gpu_index, max(a.released_at) as "at!"
            from allocation a join job j on j.id = a.job_id
            where a.released_at > $1 and j.phase not in ('starting', 'running')
-           group by a.node_id, a.gpu_index"#,
+           group by a.node_id, a.gpu_index
+           order by a.node_id, a.gpu_index"#,
         now - FREED
     )
     .fetch_all(conn)

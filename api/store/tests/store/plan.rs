@@ -303,6 +303,7 @@ async fn a_wait_is_told_once_for_each_reason() -> anyhow::Result<()> {
     let job = world.submit("waits").await?;
     let wait = |free_gpus, position| {
         let why = Wait::TopologyPlacementFailed {
+            short: None,
             needed_gpus: 4,
             free_gpus,
         };

@@ -13,7 +13,7 @@ use super::world::{LiveJob, World};
 use crate::problem;
 use muster_model::id::JobId;
 use muster_model::job::{JobPhase, JobState};
-use muster_model::wait::{Change, Wait, Waiting};
+use muster_model::wait::{Change, Short, Wait, Waiting};
 use std::cmp::Reverse;
 
 /// For every job in the snapshot's order: what its owner is to be told; `None` for a job that does not wait. The world is that after
@@ -142,6 +142,7 @@ impl Explaining<'_, '_> {
             return Wait::TopologyPlacementFailed {
                 needed_gpus,
                 free_gpus: self.free_gpus,
+                short: None,
             };
         }
         Wait::WaitingForGpus {
@@ -185,7 +186,33 @@ impl Explaining<'_, '_> {
             Wait::TopologyPlacementFailed {
                 needed_gpus,
                 free_gpus: self.free_gpus,
+                short: self.short(live),
             }
+        })
+    }
+
+    /// What one worker asks for more of than any node has that takes tasks.
+    fn short(&self, live: &LiveJob<'_>) -> Option<Short> {
+        let nodes = || {
+            self.world
+                .snapshot
+                .nodes
+                .iter()
+                .filter(|node| node.is_open())
+        };
+        let largest_node_bytes = nodes().map(|node| node.memory_bytes).max()?;
+        let largest_node_milli = nodes().map(|node| node.cpu_milli).max()?;
+        let (needed_bytes, needed_milli) =
+            (live.shape.worker.memory_bytes, live.shape.worker.cpu_milli);
+        if needed_bytes > largest_node_bytes {
+            return Some(Short::Memory {
+                needed_bytes,
+                largest_node_bytes,
+            });
+        }
+        (needed_milli > largest_node_milli).then_some(Short::Cpu {
+            needed_milli,
+            largest_node_milli,
         })
     }
 

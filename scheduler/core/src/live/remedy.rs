@@ -59,7 +59,11 @@ impl Remedies<'_, '_> {
                 candidates
             }
             Wait::WaitingForGpus { needed_gpus, .. }
-            | Wait::TopologyPlacementFailed { needed_gpus, .. } => {
+            | Wait::TopologyPlacementFailed {
+                needed_gpus,
+                short: None,
+                ..
+            } => {
                 let missing = needed_gpus.saturating_sub(self.free_gpus).max(1);
                 let mut candidates = self.for_turn(live, missing, false);
                 candidates.extend(self.for_room(live, needed_gpus));
@@ -70,7 +74,9 @@ impl Remedies<'_, '_> {
                 ..
             }
             | Wait::ExceedsCluster { needed_gpus, .. } => self.for_room(live, needed_gpus),
-            Wait::NotConsidered
+            // More nodes like those that are there are too small as well.
+            Wait::TopologyPlacementFailed { short: Some(_), .. }
+            | Wait::NotConsidered
             | Wait::Suspended
             | Wait::WaitingForPreemptedWorkloads { .. }
             | Wait::BackingOff { .. } => Vec::new(),

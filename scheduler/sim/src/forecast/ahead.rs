@@ -2,6 +2,7 @@
 
 use super::truth::Truth;
 use crate::engine::{come_due, measure};
+use muster_core::plan::Decision;
 use muster_core::policy::Policy;
 use muster_core::snapshot::{Finished, Job, Snapshot, Task};
 use muster_core::{Action, ApplyError, apply, plan};
@@ -12,6 +13,11 @@ use std::collections::BTreeMap;
 
 /// From an order to stand still until all workers do.
 const SUSPEND_MS: i64 = 100;
+
+/// After so many rounds in which nothing was decided and nothing was to happen, nothing more will: who still waits does not fit, or its
+/// owner has stopped it. Rounds to the horizon would be tens of thousands. What depends on time alone, such as how long others may
+/// overtake, has come by then.
+const IDLE_ROUNDS: u32 = 24;
 
 /// How fast the cluster obeys, and how far to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -126,9 +132,12 @@ impl Ahead {
     pub fn run_until(&mut self, until_ms: i64, policy: &Policy) -> Result<(), ApplyError> {
         let until_ms = until_ms.min(self.until_ms);
         self.round(policy)?;
-        while self.snapshot.now_ms < until_ms && !self.is_done() {
+        let mut idle_rounds = 0;
+        while self.snapshot.now_ms < until_ms && !self.is_done() && idle_rounds < IDLE_ROUNDS {
             self.advance(until_ms);
-            self.round(policy)?;
+            let decided = self.round(policy)?;
+            let is_idle = !decided && self.next_ms().is_none();
+            idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
         }
         Ok(())
     }
@@ -180,18 +189,23 @@ impl Ahead {
         self.snapshot.jobs.push(job);
     }
 
-    /// Moves to the next instant at which something happens, and lets it happen.
-    fn advance(&mut self, until_ms: i64) {
-        let now_ms = self.snapshot.now_ms;
+    /// When something happens next that is not decided, before the horizon.
+    fn next_ms(&self) -> Option<i64> {
         let jobs = &self.snapshot.jobs;
-        let next_ms = jobs
-            .iter()
+        jobs.iter()
             .filter_map(|job| self.live[&job.id].due_ms)
             .chain(jobs.iter().filter_map(|job| job.not_before_ms))
             .chain(jobs.iter().filter_map(|job| self.ends_ms(job)))
             .chain(self.arrivals.last().map(|next| next.job.submitted_ms))
-            .filter(|&at_ms| at_ms > now_ms)
+            .filter(|&at_ms| at_ms > self.snapshot.now_ms && at_ms < self.until_ms)
             .min()
+    }
+
+    /// Moves to the next instant at which something happens, and lets it happen.
+    fn advance(&mut self, until_ms: i64) {
+        let now_ms = self.snapshot.now_ms;
+        let next_ms = self
+            .next_ms()
             .unwrap_or(i64::MAX)
             .min(now_ms.saturating_add(self.pace.round_ms))
             .min(until_ms);
@@ -273,9 +287,12 @@ impl Ahead {
         }
     }
 
-    fn round(&mut self, policy: &Policy) -> Result<(), ApplyError> {
+    /// Whether anything was decided but who waits for what.
+    fn round(&mut self, policy: &Policy) -> Result<bool, ApplyError> {
         let now_ms = self.snapshot.now_ms;
         let (plan, _) = plan(&self.snapshot, policy);
+        let waits = |one: &Decision| matches!(one.action, Action::Wait { .. });
+        let decided = !plan.decisions.iter().all(waits);
         apply(&mut self.snapshot, &plan)?;
         self.snapshot.round += 1;
         for decision in &plan.decisions {
@@ -320,6 +337,6 @@ impl Ahead {
         self.snapshot
             .jobs
             .retain(|job| !job.state.phase().is_terminal());
-        Ok(())
+        Ok(decided)
     }
 }

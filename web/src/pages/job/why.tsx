@@ -10,6 +10,7 @@ import { afterStop, eventSentence, size } from "../../words/event";
 import { dates, expected, heldSentence } from "../../words/forecast";
 import { count, percent, plural, rate } from "../../words/number";
 import { clock, duration, instant } from "../../words/time";
+import { isForGood } from "../../words/wait";
 import { blockers } from "../../words/wait";
 
 const SHOWN = 5;
@@ -204,7 +205,7 @@ function WaitReason({ job, explanation, now }: { job: JobView; explanation: Expl
           </>
         ) : null}
         <dt>Smallest change</dt>
-        <dd>{waiting.smallest_change === null ? "only time helps" : <strong>{waiting.smallest_change}</strong>}</dd>
+        <dd>{waiting.smallest_change === null ? (isForGood(waiting.detail.why) ? "no single change; as the job and the cluster are, it never starts" : "only time helps") : <strong>{waiting.smallest_change}</strong>}</dd>
         {blocked.length > 0 ? (
           <>
             <dt>In the way</dt>
