@@ -14,8 +14,10 @@ pub struct Wakes {
     pub rounds: watch::Receiver<u64>,
     pub assignments: watch::Receiver<u64>,
     pub questions: watch::Receiver<u64>,
-    /// Orders to studies, and whatever became of jobs.
+    /// Orders to studies, and what they are told.
     pub studies: watch::Receiver<u64>,
+    /// Whatever became of jobs, some of which are trials.
+    pub trials: watch::Receiver<u64>,
 }
 
 /// The other end.
@@ -25,6 +27,7 @@ pub struct Waker {
     assignments: watch::Sender<u64>,
     questions: watch::Sender<u64>,
     studies: watch::Sender<u64>,
+    trials: watch::Sender<u64>,
 }
 
 #[must_use]
@@ -33,18 +36,21 @@ pub fn channel() -> (Waker, Wakes) {
     let (assignments_sender, assignments) = watch::channel(0);
     let (questions_sender, questions) = watch::channel(0);
     let (studies_sender, studies) = watch::channel(0);
+    let (trials_sender, trials) = watch::channel(0);
     (
         Waker {
             rounds: rounds_sender,
             assignments: assignments_sender,
             questions: questions_sender,
             studies: studies_sender,
+            trials: trials_sender,
         },
         Wakes {
             rounds,
             assignments,
             questions,
             studies,
+            trials,
         },
     )
 }
@@ -73,12 +79,14 @@ impl Waker {
         self.assignments.send_modify(|count| *count += 1);
         self.questions.send_modify(|count| *count += 1);
         self.studies.send_modify(|count| *count += 1);
+        self.trials.send_modify(|count| *count += 1);
         loop {
             match listener.next().await? {
                 Channel::Rounds => self.rounds.send_modify(|count| *count += 1),
                 Channel::Assignments => self.assignments.send_modify(|count| *count += 1),
                 Channel::Questions => self.questions.send_modify(|count| *count += 1),
-                Channel::Studies | Channel::Events => self.studies.send_modify(|count| *count += 1),
+                Channel::Studies => self.studies.send_modify(|count| *count += 1),
+                Channel::Events => self.trials.send_modify(|count| *count += 1),
             }
         }
     }

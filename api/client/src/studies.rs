@@ -119,9 +119,17 @@ impl Client {
         response.text().await.map_err(unreachable)
     }
 
-    /// Trials that a searcher outside has chosen.
-    pub async fn propose(&self, id: StudyId, trials: &Proposal) -> Result<StudyView, ClientError> {
-        let request = self.request(Method::POST, &["studies", &id.to_string(), "propose"]);
+    /// Trials that a searcher outside has chosen. With a key of its own the request may be sent again without proposing twice.
+    pub async fn propose(
+        &self,
+        id: StudyId,
+        trials: &Proposal,
+        key: Option<&str>,
+    ) -> Result<StudyView, ClientError> {
+        let mut request = self.request(Method::POST, &["studies", &id.to_string(), "propose"]);
+        if let Some(key) = key {
+            request = request.header("Idempotency-Key", key);
+        }
         answer(send(request.json(trials)).await?).await
     }
 

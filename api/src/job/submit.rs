@@ -4,29 +4,21 @@ use super::{origin, wire};
 use crate::auth::Caller;
 use crate::body::Document;
 use crate::clock;
+use crate::idempotency::{self, Turn};
 use crate::problem::{Kind, Refusal};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::App;
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, LOCATION};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, Job, JobState};
 use muster_model::spec::JobSpec;
 use muster_model::view::JobView;
 use muster_model::wait::{Wait, Waiting};
-use muster_store::StoreError;
-use muster_store::idempotency::{self, Claim};
 use muster_store::job::{self, NewJob};
-use sha2::{Digest as _, Sha256};
-use time::Duration;
+use muster_store::{PgConnection, StoreError};
 use uuid::Uuid;
-
-const KEY: HeaderName = HeaderName::from_static("idempotency-key");
-pub(crate) const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
-/// How long an answer is kept for whoever sends the same key again.
-pub(crate) const KEPT: Duration = Duration::hours(24);
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
@@ -74,7 +66,7 @@ pub async fn submit(
     headers: HeaderMap,
     mut document: Document<JobSpec>,
 ) -> Result<Response, Refusal> {
-    let key = key(&headers)?;
+    let key = idempotency::key(&headers)?;
     if let Err(errors) = document.value.validate() {
         return Err(Refusal::of_fields(Kind::InvalidJob, errors));
     }
@@ -95,57 +87,31 @@ pub async fn submit(
         submitted_by: caller.user_id,
         spec: document.value,
     };
-    let Some(key) = key else {
-        if new.spec.from.is_some() {
-            return of_another(&app, &caller, new).await;
-        }
+    if key.is_none() && new.spec.from.is_none() {
         let mut conn = app.pool.acquire().await.map_err(StoreError::from)?;
         let stored = job::submit(&mut conn, &new, clock::now()).await?;
         // Given back before the answer is written: others wait for it.
         drop(conn);
         let (id, body) = written(&caller, stored);
         return Ok(created(&app, id, body));
-    };
-    once(&app, &caller, &key, &document.bytes, new).await
-}
-
-/// Submits what begins from another job's checkpoint, which is looked at in the same transaction.
-async fn of_another(app: &App, caller: &Caller, mut new: NewJob) -> Result<Response, Refusal> {
-    let mut tx = app.begin(caller).await?;
-    origin::resolve(&mut tx, &mut new.spec).await?;
-    let stored = job::insert(&mut tx, &new, clock::now()).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    let (id, body) = written(caller, stored);
-    Ok(created(app, id, body))
-}
-
-/// Submits what was not submitted under this key before.
-async fn once(
-    app: &App,
-    caller: &Caller,
-    key: &str,
-    document: &[u8],
-    mut new: NewJob,
-) -> Result<Response, Refusal> {
-    let (tenant, now) = (caller.tenant_id, clock::now());
-    let hash = Sha256::digest(document).into();
-    let mut tx = app.begin(caller).await?;
-    match idempotency::claim(&mut tx, tenant, key, &hash, now, now + KEPT).await? {
-        Claim::New => {}
-        Claim::Replay { status, body } => return Ok(replay(status, body)),
-        Claim::Mismatch => {
-            let detail = format!(
-                "the key {key:?} was sent with another document before; send a new key with a new job"
-            );
-            return Err(Refusal::new(Kind::KeyReused, detail));
-        }
     }
-    origin::resolve(&mut tx, &mut new.spec).await?;
-    let stored = job::insert(&mut tx, &new, now).await?;
-    let (id, body) = written(caller, stored);
-    idempotency::store(&mut tx, tenant, key, StatusCode::CREATED.as_u16(), &body).await?;
+    let mut tx = app.begin(&caller).await?;
+    let once = match idempotency::claim(&mut tx, &caller, key, &[&document.bytes], "job").await? {
+        Turn::First(once) => once,
+        Turn::Again(answered) => return Ok(answered.answer(|job: JobView| Some(place(job.id)))),
+    };
+    let stored = begun(&mut tx, new).await?;
+    let (id, body) = written(&caller, stored);
+    once.keep(&mut tx, &caller, StatusCode::CREATED, &body)
+        .await?;
     tx.commit().await.map_err(StoreError::from)?;
-    Ok(created(app, id, body))
+    Ok(created(&app, id, body))
+}
+
+/// Submits a job; a checkpoint of another job that it begins from is looked at in the same transaction.
+async fn begun(conn: &mut PgConnection, mut new: NewJob) -> Result<Job, Refusal> {
+    origin::resolve(conn, &mut new.spec).await?;
+    Ok(job::insert(conn, &new, clock::now()).await?)
 }
 
 fn written(caller: &Caller, stored: Job) -> (JobId, String) {
@@ -161,25 +127,11 @@ fn written(caller: &Caller, stored: Job) -> (JobId, String) {
 fn created(app: &App, id: JobId, body: String) -> Response {
     app.waker.ring();
     tracing::Span::current().record("job.id", tracing::field::display(id));
-    answer(StatusCode::CREATED, Some(id), body)
+    idempotency::answer(StatusCode::CREATED, Some(&place(id)), body)
 }
 
-pub(crate) fn key(headers: &HeaderMap) -> Result<Option<String>, Refusal> {
-    let Some(value) = headers.get(KEY) else {
-        return Ok(None);
-    };
-    let visible = value
-        .to_str()
-        .ok()
-        .filter(|text| (1..=255).contains(&text.len()));
-    match visible {
-        Some(text) => Ok(Some(text.to_owned())),
-        None => Err(Refusal::parameter(
-            "Idempotency-Key",
-            &format!("{value:?}"),
-            "1 to 255 visible ASCII characters",
-        )),
-    }
+fn place(id: JobId) -> String {
+    format!("/api/v1/jobs/{id}")
 }
 
 fn imagined(caller: &Caller, spec: JobSpec) -> Job {
@@ -202,25 +154,4 @@ fn imagined(caller: &Caller, spec: JobSpec) -> Job {
         started_at: None,
         finished_at: None,
     }
-}
-
-fn replay(status: u16, body: String) -> Response {
-    let id = serde_json::from_str::<JobView>(&body)
-        .ok()
-        .map(|job| job.id);
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CREATED);
-    let mut response = answer(status, id, body);
-    response
-        .headers_mut()
-        .insert(REPLAYED, HeaderValue::from_static("true"));
-    response
-}
-
-fn answer(status: StatusCode, id: Option<JobId>, body: String) -> Response {
-    let mut response = (status, [(CONTENT_TYPE, "application/json")], body).into_response();
-    if let Some(place) = id.and_then(|id| HeaderValue::from_str(&format!("/api/v1/jobs/{id}")).ok())
-    {
-        response.headers_mut().insert(LOCATION, place);
-    }
-    response
 }

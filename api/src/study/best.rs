@@ -7,7 +7,7 @@ use crate::query::{self, FromQuery, Named, Params, Query};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
-use muster_model::id::StudyId;
+use muster_model::id::{JobId, StudyId};
 use muster_model::study::BudgetUnit;
 use muster_model::view::{BestTrialView, Page};
 use muster_store::study::trial;
@@ -50,39 +50,33 @@ pub async fn best(
     Params(params): Params<BestParams>,
 ) -> Result<Json<Page<BestTrialView>>, Refusal> {
     let mut tx = app.begin(&caller).await?;
-    let study = wire::find(&mut tx, id).await?;
-    let unit = study.document.search.budget.unit;
-    let best = study.best.iter().map(|trial| trial.number);
-    let rest = best.filter(|number| params.after.is_none_or(|after| *number > after));
-    let numbers: Vec<u32> = rest.take(params.limit as usize + 1).collect();
-    let numbers = query::page(numbers, params.limit, u32::to_string, |number| number);
-    let mut items = Vec::new();
-    for trial in trial::named(&mut tx, id, &numbers.items).await? {
-        let (mut written, mut model_path) = (None, None);
-        let job = match trial.job_id {
-            Some(job) => job::get(&mut tx, job).await?,
-            None => None,
+    let unit = wire::document(&mut tx, id).await?.search.budget.unit;
+    let found = trial::front(&mut tx, id, params.after, params.limit + 1).await?;
+    let page = query::page(found, params.limit, |one| one.number.to_string(), |one| one);
+    let jobs: Vec<JobId> = page.items.iter().filter_map(|one| one.job_id).collect();
+    let mut jobs = job::trained(&mut tx, &jobs).await?;
+    let reached = page.items.iter().filter_map(|one| {
+        let id = one.job_id?;
+        let per_unit = match unit {
+            BudgetUnit::Epochs => jobs.get(&id)?.0.steps_per_epoch(),
+            BudgetUnit::Steps => 1,
         };
-        if let Some(job) = job {
-            let per_unit = match unit {
-                BudgetUnit::Epochs => job.job.spec.steps_per_epoch(),
-                BudgetUnit::Steps => 1,
-            };
-            let step = trial.outcome.as_ref().map_or(0, |one| one.step);
-            let reached = step.saturating_mul(per_unit);
-            let found = checkpoint::list(&mut tx, job.job.id).await?;
-            written = found
-                .into_iter()
-                .find(|one| one.retained && one.written.step <= reached)
-                .map(|one| one.written);
-            model_path = job.model_path;
-        }
-        items.push(BestTrialView {
+        let step = one.outcome.as_ref().map_or(0, |outcome| outcome.step);
+        Some((id, step.saturating_mul(per_unit)))
+    });
+    let reached: Vec<(JobId, u64)> = reached.collect();
+    let mut written = checkpoint::newest_until(&mut tx, &reached).await?;
+    let items = page.items.into_iter().map(|trial| {
+        let job = trial.job_id.and_then(|id| jobs.remove(&id));
+        let newest = trial.job_id.and_then(|id| written.remove(&id));
+        BestTrialView {
+            checkpoint: newest.map(|one| one.written),
+            model_path: job.and_then(|(_, model)| model),
             trial,
-            checkpoint: written,
-            model_path,
-        });
-    }
-    let next = numbers.next;
-    Ok(Json(Page { items, next }))
+        }
+    });
+    Ok(Json(Page {
+        items: items.collect(),
+        next: page.next,
+    }))
 }

@@ -4,21 +4,18 @@ use super::wire;
 use crate::auth::Caller;
 use crate::body::Document;
 use crate::clock;
-use crate::job::submit::{KEPT, REPLAYED, key};
+use crate::idempotency::{self, Turn};
 use crate::problem::{Kind, Refusal};
 use crate::query::{FromQuery, Params, Query};
 use crate::state::App;
 use axum::extract::State;
-use axum::http::header::{CONTENT_TYPE, LOCATION};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Response};
 use muster_model::id::StudyId;
 use muster_model::study::{StudyPhase, StudySpec};
 use muster_model::view::{StudyView, TrialCounts};
 use muster_store::StoreError;
-use muster_store::idempotency::{self, Claim};
 use muster_store::study::{self, NewStudy};
-use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 #[derive(Debug, utoipa::IntoParams)]
@@ -67,54 +64,35 @@ pub async fn create(
     headers: HeaderMap,
     document: Document<StudySpec>,
 ) -> Result<Response, Refusal> {
-    let key = key(&headers)?;
+    let key = idempotency::key(&headers)?;
     let document = checked(document).await?;
     if params.dry_run {
         let imagined = imagined(&caller, document.value);
         return Ok((StatusCode::OK, axum::Json(imagined)).into_response());
     }
-    let (tenant, now) = (caller.tenant_id, clock::now());
     let mut tx = app.begin(&caller).await?;
-    if let Some(key) = &key {
-        // A job and a study under one key are two requests.
-        let hash = Sha256::new()
-            .chain_update("study")
-            .chain_update(&document.bytes);
-        match idempotency::claim(
-            &mut tx,
-            tenant,
-            key,
-            &hash.finalize().into(),
-            now,
-            now + KEPT,
-        )
-        .await?
-        {
-            Claim::New => {}
-            Claim::Replay { status, body } => return Ok(replay(status, body)),
-            Claim::Mismatch => {
-                let detail = format!(
-                    "the key {key:?} was sent with another document before; send a new key with a new study"
-                );
-                return Err(Refusal::new(Kind::KeyReused, detail));
-            }
-        }
-    }
+    // A job and a study under one key are two requests.
+    let request: [&[u8]; 2] = [b"study", &document.bytes];
+    let once = match idempotency::claim(&mut tx, &caller, key, &request, "study").await? {
+        Turn::First(once) => once,
+        Turn::Again(answered) => return Ok(answered.answer(|one: StudyView| Some(place(one.id)))),
+    };
     let new = NewStudy {
         id: clock::new_id().into(),
-        tenant_id: tenant,
+        tenant_id: caller.tenant_id,
         created_by: caller.user_id,
         document: document.value,
     };
-    study::insert(&mut tx, &new, now).await?;
+    study::insert(&mut tx, &new, clock::now()).await?;
     let shown = wire::shown(&mut tx, &caller, new.id).await?;
-    let body = serde_json::to_string(&shown).expect("a study is JSON");
-    if let Some(key) = &key {
-        let status = StatusCode::CREATED.as_u16();
-        idempotency::store(&mut tx, tenant, key, status, &body).await?;
-    }
+    let (status, body) = (StatusCode::CREATED, wire::written(&shown));
+    once.keep(&mut tx, &caller, status, &body).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    Ok(answer(StatusCode::CREATED, Some(new.id), body))
+    Ok(idempotency::answer(status, Some(&place(new.id)), body))
+}
+
+fn place(id: StudyId) -> String {
+    format!("/api/v1/studies/{id}")
 }
 
 /// The document, if it is right. Trying its parameters in its job takes long where both are large, and other requests must not wait.
@@ -147,25 +125,4 @@ fn imagined(caller: &Caller, document: StudySpec) -> StudyView {
         finished_at: None,
         document,
     }
-}
-
-fn replay(status: u16, body: String) -> Response {
-    let id = serde_json::from_str::<StudyView>(&body)
-        .ok()
-        .map(|study| study.id);
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::CREATED);
-    let mut response = answer(status, id, body);
-    response
-        .headers_mut()
-        .insert(REPLAYED, HeaderValue::from_static("true"));
-    response
-}
-
-fn answer(status: StatusCode, id: Option<StudyId>, body: String) -> Response {
-    let mut response = (status, [(CONTENT_TYPE, "application/json")], body).into_response();
-    let place = id.and_then(|id| HeaderValue::from_str(&format!("/api/v1/studies/{id}")).ok());
-    if let Some(place) = place {
-        response.headers_mut().insert(LOCATION, place);
-    }
-    response
 }

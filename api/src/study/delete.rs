@@ -40,7 +40,9 @@ pub async fn delete(
             "finished or cancelled: cancel it first",
         )),
         Outcome::Busy { waiting } => Err(wire::busy(waiting)),
-        Outcome::TooMany { .. } => unreachable!("a deletion asks for no trials"),
+        Outcome::TooMany { .. } | Outcome::TooManyProposed { .. } => {
+            unreachable!("a deletion asks for no trials")
+        }
         Outcome::NotFound => Err(wire::missing(id)),
     }
 }

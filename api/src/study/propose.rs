@@ -3,12 +3,13 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::body::Document;
+use crate::idempotency::{self, Turn};
 use crate::problem::{Kind, Refusal};
 use crate::query::{Named, Params};
 use crate::state::App;
-use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use muster_model::id::StudyId;
 use muster_model::spec::FieldError;
 use muster_model::study::{Parameters, Point, Searcher, Space, StudyOrder};
@@ -20,10 +21,16 @@ const MOST: usize = 1000;
 /// Propose trials to a study whose searcher is `external`
 ///
 /// They are created in this order, as the study's concurrency allows, and numbered so; what came of them is listed with the study's
-/// trials. Beyond the number of trials that the study may have they wait until it is extended.
+/// trials. Beyond the number of trials that the study may have they wait until it is extended; 10,000 may wait. A request with an
+/// `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
+/// proposes nothing more.
 #[utoipa::path(
     post, path = "/studies/{id}/propose", operation_id = "proposeTrials", tag = "studies",
-    params(("id" = StudyId, Path, description = "The study")), request_body = Proposal,
+    params(
+        ("id" = StudyId, Path, description = "The study"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each proposal"),
+    ),
+    request_body = Proposal,
     responses((status = 202, description = "Kept; the scheduler takes it in", body = StudyView)),
 )]
 pub async fn propose(
@@ -31,9 +38,16 @@ pub async fn propose(
     caller: Caller,
     Named(id): Named<StudyId>,
     Params(()): Params<()>,
+    headers: HeaderMap,
     body: Document<Proposal>,
-) -> Result<(StatusCode, Json<StudyView>), Refusal> {
+) -> Result<Response, Refusal> {
+    let key = idempotency::key(&headers)?;
     let mut tx = app.begin(&caller).await?;
+    let request: [&[u8]; 3] = [b"propose", id.0.as_bytes(), &body.bytes];
+    let once = match idempotency::claim(&mut tx, &caller, key, &request, "proposal").await? {
+        Turn::First(once) => once,
+        Turn::Again(answered) => return Ok(answered.answer(|_: StudyView| None)),
+    };
     let study = wire::document(&mut tx, id).await?;
     if !matches!(study.search.searcher, Searcher::External {}) {
         let detail = "the study's own searcher proposes its trials; propose is for studies with searcher external";
@@ -47,8 +61,10 @@ pub async fn propose(
     let order = StudyOrder::Propose { points };
     wire::order(&mut tx, id, &[order], "propose", "one that is not over").await?;
     let shown = wire::shown(&mut tx, &caller, id).await?;
+    let (status, body) = (StatusCode::ACCEPTED, wire::written(&shown));
+    once.keep(&mut tx, &caller, status, &body).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    Ok((StatusCode::ACCEPTED, Json(shown)))
+    Ok(idempotency::answer(status, None, body))
 }
 
 fn points(space: &Space, given: Vec<Parameters>) -> Result<Vec<Point>, Vec<FieldError>> {

@@ -3,22 +3,18 @@
 use super::wire;
 use crate::auth::Caller;
 use crate::body::Document;
-use crate::clock;
-use crate::job::submit::{KEPT, REPLAYED, key};
-use crate::problem::{Kind, Refusal};
+use crate::idempotency::{self, Turn};
+use crate::problem::Refusal;
 use crate::query::{Named, Params};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
-use axum::http::header::CONTENT_TYPE;
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use muster_model::id::StudyId;
 use muster_model::study::{MAX_TRIALS, StudyOrder};
 use muster_model::view::{StudyExtension, StudyView};
-use muster_store::idempotency::{self, Claim};
 use muster_store::{PgConnection, StoreError};
-use sha2::{Digest as _, Sha256};
 
 type Stated = Result<(StatusCode, Json<StudyView>), Refusal>;
 
@@ -76,49 +72,24 @@ pub async fn extend(
     headers: HeaderMap,
     body: Document<StudyExtension>,
 ) -> Result<Response, Refusal> {
-    let key = key(&headers)?;
+    let key = idempotency::key(&headers)?;
     let trials = body.value.trials;
-    let (tenant, now) = (caller.tenant_id, clock::now());
     let mut tx = app.begin(&caller).await?;
-    if let Some(key) = &key {
-        let hash = Sha256::new()
-            .chain_update("extend")
-            .chain_update(id.to_string())
-            .chain_update(&body.bytes);
-        let hash = hash.finalize().into();
-        match idempotency::claim(&mut tx, tenant, key, &hash, now, now + KEPT).await? {
-            Claim::New => {}
-            Claim::Replay { status, body } => return Ok(replayed(status, body)),
-            Claim::Mismatch => {
-                let detail = format!(
-                    "the key {key:?} was sent with another request before; send a new key with a new extension"
-                );
-                return Err(Refusal::new(Kind::KeyReused, detail));
-            }
-        }
-    }
+    let request: [&[u8]; 3] = [b"extend", id.0.as_bytes(), &body.bytes];
+    let once = match idempotency::claim(&mut tx, &caller, key, &request, "extension").await? {
+        Turn::First(once) => once,
+        Turn::Again(answered) => return Ok(answered.answer(|_: StudyView| None)),
+    };
     if trials == 0 {
         let limit = wire::shown(&mut tx, &caller, id).await?.trials.limit;
         return Err(wire::too_many(0, limit, MAX_TRIALS.saturating_sub(limit)));
     }
     let order = StudyOrder::Extend { trials };
     let shown = stated(&mut tx, &caller, id, "extend", order).await?;
-    if let Some(key) = &key {
-        let body = serde_json::to_string(&shown).expect("a study is JSON");
-        let status = StatusCode::ACCEPTED.as_u16();
-        idempotency::store(&mut tx, tenant, key, status, &body).await?;
-    }
+    let (status, body) = (StatusCode::ACCEPTED, wire::written(&shown));
+    once.keep(&mut tx, &caller, status, &body).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    Ok((StatusCode::ACCEPTED, Json(shown)).into_response())
-}
-
-fn replayed(status: u16, body: String) -> Response {
-    let status = StatusCode::from_u16(status).unwrap_or(StatusCode::ACCEPTED);
-    let headers = [
-        (CONTENT_TYPE, HeaderValue::from_static("application/json")),
-        (REPLAYED, HeaderValue::from_static("true")),
-    ];
-    (status, headers, body).into_response()
+    Ok(idempotency::answer(status, None, body))
 }
 
 /// End a study

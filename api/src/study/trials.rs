@@ -63,7 +63,7 @@ pub async fn trials(
         false => params.limit,
     };
     let mut tx = app.begin(&caller).await?;
-    wire::find(&mut tx, id).await?;
+    wire::exists(&mut tx, id).await?;
     let rows = trial::list(
         &mut tx,
         id,

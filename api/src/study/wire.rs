@@ -8,7 +8,7 @@ use muster_model::spec::FieldError;
 use muster_model::study::{MAX_TRIALS, StudyOrder, StudyPhase, StudySpec};
 use muster_model::view::StudyView;
 use muster_store::PgConnection;
-use muster_store::study::{self, Outcome, StudyRow};
+use muster_store::study::{self, MAX_PROPOSED, Outcome, StudyRow};
 
 /// `tenant` is the name of the one that owns it.
 pub fn view(row: StudyRow, tenant: &str) -> StudyView {
@@ -36,6 +36,12 @@ pub async fn find(conn: &mut PgConnection, id: StudyId) -> Result<StudyRow, Refu
 /// The study's document, without a look at its trials, of which there may be many; or the refusal that there is no such study.
 pub async fn document(conn: &mut PgConnection, id: StudyId) -> Result<StudySpec, Refusal> {
     study::document(conn, id).await?.ok_or_else(|| missing(id))
+}
+
+/// Refuses what is asked of a study that is not there.
+pub async fn exists(conn: &mut PgConnection, id: StudyId) -> Result<(), Refusal> {
+    let phase = study::phase_of(conn, id).await?;
+    phase.map(drop).ok_or_else(|| missing(id))
 }
 
 pub fn missing(id: StudyId) -> Refusal {
@@ -67,6 +73,7 @@ pub async fn order(
         Outcome::Done => Ok(()),
         Outcome::Refused { phase } => Err(wrong_phase(phase, verb, needed)),
         Outcome::Busy { waiting } => Err(busy(waiting)),
+        Outcome::TooManyProposed { waiting } => Err(too_many_proposed(orders, waiting)),
         Outcome::TooMany { limit, most } => {
             let asked = orders.iter().map(|order| match order {
                 StudyOrder::Extend { trials } => *trials,
@@ -96,6 +103,22 @@ pub fn too_many(asked: u32, limit: u32, most: u32) -> Refusal {
     Refusal::of_fields(Kind::InvalidBody, vec![error])
 }
 
+/// More proposals than may wait.
+fn too_many_proposed(orders: &[StudyOrder], waiting: u64) -> Refusal {
+    let proposed = orders.iter().map(StudyOrder::proposed).sum::<u64>();
+    let rule = format!("{waiting} proposals wait to become trials, and {MAX_PROPOSED} may");
+    let expected = match MAX_PROPOSED.saturating_sub(waiting) {
+        0 => format!("none for now: {rule}"),
+        most => format!("1 to {most} trials: {rule}"),
+    };
+    let error = FieldError {
+        field: "trials".to_owned(),
+        value: format!("{proposed} trials"),
+        expected,
+    };
+    Refusal::of_fields(Kind::InvalidBody, vec![error])
+}
+
 /// The study as it is now.
 pub async fn shown(
     conn: &mut PgConnection,
@@ -103,4 +126,8 @@ pub async fn shown(
     id: StudyId,
 ) -> Result<StudyView, Refusal> {
     Ok(view(find(conn, id).await?, &caller.tenant_name))
+}
+
+pub fn written(study: &StudyView) -> String {
+    serde_json::to_string(study).expect("a study is JSON")
 }

@@ -5,6 +5,7 @@ use crate::number::{signed, unsigned};
 use muster_model::checkpoint::{Checkpoint, Written};
 use muster_model::id::{JobId, TenantId};
 use sqlx::PgConnection;
+use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -106,6 +107,35 @@ pub async fn list(conn: &mut PgConnection, job: JobId) -> Result<Vec<Checkpoint>
     .fetch_all(conn)
     .await?;
     Ok(rows.into_iter().map(Checkpoint::from).collect())
+}
+
+/// Of each of these jobs the newest that is still there of those that were written until a step.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn newest_until(
+    conn: &mut PgConnection,
+    jobs: &[(JobId, u64)],
+) -> Result<BTreeMap<JobId, Checkpoint>, StoreError> {
+    let (ids, steps): (Vec<Uuid>, Vec<i64>) =
+        jobs.iter().map(|(id, step)| (id.0, signed(*step))).unzip();
+    let rows = sqlx::query_as!(
+        Row,
+        r#"select c.id as "id!", c.job_id as "job_id!", c.step as "step!", c.epoch as "epoch!", c.revision as "revision!",
+                  c.path as "path!", c.bytes as "bytes!", c.manifest_sha256 as "manifest_sha256!", c.files as "files!", c.loss,
+                  c.accuracy, c.retained as "retained!"
+           from unnest($1::uuid[], $2::bigint[]) as given (job_id, step)
+           cross join lateral (
+               select * from checkpoint where job_id = given.job_id and step <= given.step and retained
+               order by step desc, revision desc limit 1
+           ) c"#,
+        &ids,
+        &steps
+    )
+    .fetch_all(conn)
+    .await?;
+    let found = rows.into_iter().map(Checkpoint::from);
+    Ok(found.map(|one| (one.job_id, one)).collect())
 }
 
 /// The newest that was written at `step`.

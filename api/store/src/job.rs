@@ -256,6 +256,28 @@ pub async fn get(conn: &mut PgConnection, id: JobId) -> Result<Option<JobRow>, S
     Ok(row.map(JobRow::from))
 }
 
+/// The documents of these jobs, as far as they are there, each with the trained model's place once the job has succeeded.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn trained(
+    conn: &mut PgConnection,
+    ids: &[JobId],
+) -> Result<BTreeMap<JobId, (JobSpec, Option<String>)>, StoreError> {
+    let ids: Vec<Uuid> = ids.iter().map(|id| id.0).collect();
+    let rows = sqlx::query!(
+        r#"select id, spec as "spec: Json<JobSpec>", case when phase = 'succeeded' then finished ->> 'model_path' end as model_path
+           from job where id = any($1) and deleted_at is null"#,
+        &ids
+    )
+    .fetch_all(conn)
+    .await?;
+    let found = rows
+        .into_iter()
+        .map(|row| (row.id.into(), (row.spec.0, row.model_path)));
+    Ok(found.collect())
+}
+
 /// Newest first; those after `after` in that order.
 ///
 /// # Errors

@@ -6,7 +6,7 @@ use muster_model::id::StudyId;
 use muster_model::study::TrialPhase;
 use muster_model::view::TrialPoint;
 use muster_store::pool;
-use muster_store::study::search;
+use muster_store::study::{search, trial_rows};
 use serde_json::{Value, json};
 
 fn study(name: &str) -> Value {
@@ -240,7 +240,7 @@ async fn second_rung(world: &World, study: StudyId) {
         step: 1,
         values: vec![Some(0.5)],
     };
-    let trial = search::TrialWrite {
+    let trial = trial_rows::TrialWrite {
         number: 0,
         job_id: None,
         state: TrialPhase::Running,
@@ -258,7 +258,7 @@ async fn second_rung(world: &World, study: StudyId) {
         open: true,
     };
     let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
-    search::write_trial(&mut tx, study, world.red, &trial, at(0))
+    trial_rows::write_trials(&mut tx, study, world.red, (&[trial], &[]), at(0))
         .await
         .expect("written");
     tx.commit().await.expect("commit");

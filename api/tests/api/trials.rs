@@ -1,13 +1,15 @@
 //! Studies whose trials are there, as the scheduler would have written them: what is told of trials, how many are shown at once, and
 //! orders that fall together with an end or a deletion.
 
-use crate::world::{RED, World, at};
+use crate::world::{RED, World, at, json_request};
+use axum::http::Method;
 use muster_model::id::StudyId;
 use muster_model::study::{StudyOrder, TrialPhase};
 use muster_model::view::TrialPoint;
 use muster_store::pool::{self, Transaction};
-use muster_store::study::search::{self, Saved, TrialWrite};
-use muster_store::study::{self, Outcome};
+use muster_store::study::search::{self, Saved};
+use muster_store::study::trial_rows::{self, TrialWrite};
+use muster_store::study::{self, Outcome, trial};
 use muster_store::wake::{self, Channel};
 use serde_json::{Value, json};
 
@@ -23,6 +25,20 @@ async fn created(world: &World) -> StudyId {
     });
     let made = world.post(RED, "/api/v1/studies", &document).await;
     let made: Value = made.json();
+    made["id"].as_str().expect("an id").parse().expect("an id")
+}
+
+/// One whose trials are chosen outside.
+async fn external(world: &World) -> StudyId {
+    let document = json!({
+        "version": "muster/v1", "kind": "study", "name": "proposed",
+        "search": {
+            "objectives": [{"metric": "loss", "goal": "minimize"}],
+            "parameters": [{"name": "x", "type": "float", "low": 0.0, "high": 1.0}],
+            "searcher": {"kind": "external"}, "trials": 1000,
+        },
+    });
+    let made: Value = world.post(RED, "/api/v1/studies", &document).await.json();
     made["id"].as_str().expect("an id").parse().expect("an id")
 }
 
@@ -48,22 +64,37 @@ fn trial(number: u32) -> TrialWrite {
 
 /// Writes as the scheduler does.
 async fn written(world: &World, id: StudyId, trials: &[TrialWrite], phase: &'static str) {
+    stands(world, id, trials, phase, 0).await;
+}
+
+/// The same; so many proposals wait that it has taken in.
+async fn stands(
+    world: &World,
+    id: StudyId,
+    trials: &[TrialWrite],
+    phase: &'static str,
+    proposed: u32,
+) {
     let mut tx = pool::begin(&world.scheduler).await.expect("begun");
     let loaded = search::look(&mut tx, id).await.expect("read");
     let loaded = loaded.expect("a study");
-    for trial in trials {
-        search::write_trial(&mut tx, id, loaded.tenant_id, trial, at(1))
-            .await
-            .expect("written");
-    }
+    let there = trial::list(&mut tx, id, None, false, None, u32::MAX).await;
+    let there = there.expect("read").len() as u32;
+    let (changed, created): (Vec<_>, Vec<_>) =
+        trials.iter().cloned().partition(|one| one.number < there);
+    trial_rows::write_trials(&mut tx, id, loaded.tenant_id, (&created, &changed), at(1))
+        .await
+        .expect("written");
     let saved = Saved {
         phase,
         cancelled: loaded.cancelled,
         limit: 1000,
+        proposed,
         seq: loaded.seq,
         before: loaded.seq,
         events: vec![],
         state: None,
+        has_jobs: false,
     };
     search::save(&mut tx, id, loaded.tenant_id, &saved, at(1))
         .await
@@ -246,7 +277,7 @@ async fn large_studies_are_shown_in_parts_and_exported_whole() {
     assert_eq!(listed["best"].as_array().map(Vec::len), Some(10));
     assert_eq!(listed["trials"]["best"], 30);
     let shown: Value = world.get(RED, &place(id, "")).await.json();
-    assert_eq!(shown["best"].as_array().map(Vec::len), Some(30));
+    assert_eq!(shown["best"].as_array().map(Vec::len), Some(10));
 
     let page: Value = world.get(RED, &place(id, "/best?limit=20")).await.json();
     assert_eq!((length(&page), &page["continue"]), (Some(20), &json!("19")));
@@ -272,4 +303,43 @@ async fn who_waits_for_a_trial_is_given_the_one_that_comes() {
     let asked: Value = asked.json();
     assert_eq!(asked["trials"][0]["number"], 0);
     assert_eq!(asked["phase"], "running");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn so_many_proposals_wait_and_each_is_kept_once_under_its_key() {
+    let world = World::new().await;
+    let id = external(&world).await;
+    let propose = |count: usize, key: &str| {
+        let trials = vec![json!({"parameters": {"x": 0.5}}); count];
+        let body = json!({"trials": trials});
+        let mut request = json_request(Method::POST, RED, &place(id, "/propose"), &body);
+        let key = key.parse().expect("a header");
+        request.headers_mut().insert("idempotency-key", key);
+        world.send(request)
+    };
+    let first = propose(1000, "a").await;
+    assert_eq!(first.status, 202, "{}", first.text());
+    let again = propose(1000, "a").await;
+    assert_eq!((again.status.as_u16(), &again.body), (202, &first.body));
+    assert_eq!(again.header("idempotency-replayed"), "true");
+    assert_eq!(propose(1, "a").await.status, 422, "another request");
+    for key in ["b", "c", "d"] {
+        assert_eq!(propose(1000, key).await.status, 202);
+    }
+    // Orders that wait for the scheduler count like what it has taken in.
+    stands(&world, id, &[], "running", 5900).await;
+    let refused = propose(101, "e").await;
+    assert_eq!(refused.status, 422);
+    let error = &refused.problem().errors[0];
+    assert_eq!((&*error.field, &*error.value), ("trials", "101 trials"));
+    let rule = "9900 proposals wait to become trials, and 10000 may";
+    assert_eq!(error.expected, format!("1 to 100 trials: {rule}"));
+    // What was refused has not used up its key.
+    assert_eq!(propose(100, "e").await.status, 202);
+    let refused = propose(1, "f").await;
+    assert!(
+        refused.problem().errors[0]
+            .expected
+            .starts_with("none for now")
+    );
 }

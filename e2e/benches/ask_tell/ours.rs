@@ -1,5 +1,6 @@
 //! Our side: a study without jobs, asked and told by REST.
 
+use super::Cost;
 use muster_client::Client;
 use muster_e2e::cluster::Cluster;
 use muster_e2e::processes::Process;
@@ -64,36 +65,41 @@ impl<'a> Ours<'a> {
         ours
     }
 
-    /// Tells of a trial and asks for the one that takes its place, which nobody can have proposed before; wall milliseconds.
-    pub async fn round(&mut self) -> f64 {
-        let began = Instant::now();
-        self.tell(1).await;
-        self.ask(1).await;
-        began.elapsed().as_secs_f64() * 1e3
+    /// So many clients at once tell of a trial and ask for the one that takes its place, which nobody can have proposed before, each so
+    /// often; what one tell and ask has cost.
+    pub async fn round(&mut self, askers: usize, each: usize) -> Cost {
+        let (began, cpu) = (Instant::now(), self.cpu_ms());
+        let trials: Vec<TrialView> = self.open.drain(..askers).collect();
+        let values: Vec<f64> = (0..askers * each).map(|_| self.noise()).collect();
+        let (client, study) = (self.client, self.study);
+        let askers = trials.into_iter().zip(values.chunks(each));
+        let askers = askers.map(|(mut trial, values)| async move {
+            for value in values {
+                told(client, study, vec![(trial, *value)]).await;
+                let mut asked = asked(client, study, 1).await;
+                trial = asked.pop().expect("there is one");
+            }
+            trial
+        });
+        self.open.extend(futures::future::join_all(askers).await);
+        let count = values.len() as f64;
+        Cost {
+            wall: began.elapsed().as_secs_f64() * 1e3 / count,
+            cpu: (self.cpu_ms() - cpu) / count,
+        }
     }
 
     /// Tells of the trials that are open longest.
     async fn tell(&mut self, count: usize) {
-        let told: Vec<TrialView> = self.open.drain(..count).collect();
-        let results = told.into_iter().map(|trial| TrialResult {
-            trial: trial.number,
-            step: Some(trial.budget),
-            values: BTreeMap::from([("value".to_owned(), self.noise())]),
-            state: ToldState::Finished,
-            exhausted: false,
-        });
-        let tell = Tell {
-            results: results.collect(),
-        };
-        let told = self.client.tell(self.study, &tell).await;
-        told.expect("they are ours to tell");
+        let trials: Vec<TrialView> = self.open.drain(..count).collect();
+        let results = trials.into_iter().map(|trial| (trial, self.noise()));
+        let results = results.collect();
+        told(self.client, self.study, results).await;
     }
 
     async fn ask(&mut self, count: u32) {
-        let ask = Ask { count, wait_s: 20 };
-        let asked = self.client.ask(self.study, ask).await.expect("asked");
-        assert!(!asked.trials.is_empty(), "there are some within a while");
-        self.open.extend(asked.trials);
+        self.open
+            .extend(asked(self.client, self.study, count).await);
     }
 
     /// 0 to 1.
@@ -104,7 +110,7 @@ impl<'a> Ours<'a> {
     }
 
     /// CPU time of the daemons until now.
-    pub fn cpu_ms(&self) -> f64 {
+    fn cpu_ms(&self) -> f64 {
         let of = |process: &Process| {
             let stat = std::fs::read_to_string(format!("/proc/{}/stat", process.pid));
             let stat = stat.expect("the daemon runs");
@@ -116,4 +122,26 @@ impl<'a> Ours<'a> {
         };
         self.daemons.iter().map(of).sum()
     }
+}
+
+async fn told(client: &Client, study: StudyId, results: Vec<(TrialView, f64)>) {
+    let results = results.into_iter().map(|(trial, value)| TrialResult {
+        trial: trial.number,
+        step: Some(trial.budget),
+        values: BTreeMap::from([("value".to_owned(), value)]),
+        state: ToldState::Finished,
+        exhausted: false,
+    });
+    let tell = Tell {
+        results: results.collect(),
+    };
+    let told = client.tell(study, &tell).await;
+    told.expect("they are ours to tell");
+}
+
+async fn asked(client: &Client, study: StudyId, count: u32) -> Vec<TrialView> {
+    let ask = Ask { count, wait_s: 20 };
+    let asked = client.ask(study, ask).await.expect("asked");
+    assert!(!asked.trials.is_empty(), "there are some within a while");
+    asked.trials
 }

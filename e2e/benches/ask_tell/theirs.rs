@@ -3,15 +3,24 @@
 use super::Cost;
 use muster_e2e::cluster::Cluster;
 use sqlx::Connection as _;
+use std::ffi::{OsStr, OsString};
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::time::Instant;
 
 const PEER: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/../scheduler/search/benches/against_optuna/optuna_peer.py"
 );
 
+/// Processes on one study, each with a sampler of its own.
 pub struct Theirs {
+    askers: Vec<Asker>,
+    python: OsString,
+    address: String,
+}
+
+struct Asker {
     child: Child,
     input: ChildStdin,
     lines: std::io::Lines<BufReader<ChildStdout>>,
@@ -28,39 +37,70 @@ impl Theirs {
             .execute(&mut owner)
             .await
             .expect("a database");
+        let address = format!("postgresql+psycopg2://{server}/optuna");
+        let arguments = ["rounds", "tpe", &trials.to_string(), &address];
+        Some(Self {
+            askers: vec![Asker::start(&python, &arguments)],
+            python,
+            address,
+        })
+    }
+
+    /// Waits until its trials are there.
+    pub fn ready(&mut self) {
+        for asker in &mut self.askers {
+            assert_eq!(asker.line(), "ready");
+        }
+    }
+
+    /// So many processes ask from now on.
+    pub fn are(&mut self, askers: usize) {
+        while self.askers.len() < askers {
+            let seed = self.askers.len().to_string();
+            let mut asker = Asker::start(&self.python, &["beside", "tpe", &self.address, &seed]);
+            assert_eq!(asker.line(), "ready");
+            self.askers.push(asker);
+        }
+    }
+
+    /// Each process asks and tells so often, all of them at once; what one ask and tell has cost.
+    pub fn round(&mut self, each: usize) -> Cost {
+        let began = Instant::now();
+        for asker in &mut self.askers {
+            writeln!(asker.input, "{each}").expect("it listens");
+        }
+        let cpu: f64 = self.askers.iter_mut().map(Asker::cpu).sum();
+        let count = (each * self.askers.len()) as f64;
+        Cost {
+            wall: began.elapsed().as_secs_f64() * 1e3 / count,
+            cpu: cpu / count,
+        }
+    }
+}
+
+impl Asker {
+    fn start(python: &OsStr, arguments: &[&str]) -> Self {
         let mut child = Command::new(python)
-            .args([PEER, "rounds", "tpe", &trials.to_string()])
-            .arg(format!("postgresql+psycopg2://{server}/optuna"))
+            .arg(PEER)
+            .args(arguments)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .expect("python3 starts");
         let input = child.stdin.take().expect("piped");
         let output = child.stdout.take().expect("piped");
-        Some(Self {
+        Self {
             child,
             input,
             lines: BufReader::new(output).lines(),
-        })
+        }
     }
 
-    /// Waits until its trials are there.
-    pub fn ready(&mut self) {
-        assert_eq!(self.line(), "ready");
-    }
-
-    /// One ask and tell.
-    pub fn round(&mut self) -> Cost {
-        writeln!(self.input).expect("it listens");
+    /// CPU milliseconds of what it was told to do.
+    fn cpu(&mut self) -> f64 {
         let line = self.line();
-        let times: Vec<f64> = line
-            .split(' ')
-            .map_while(|word| word.parse().ok())
-            .collect();
-        let [wall, cpu] = times[..] else {
-            panic!("Optuna said {line:?}")
-        };
-        Cost { wall, cpu }
+        let cpu = line.split(' ').nth(1).and_then(|word| word.parse().ok());
+        cpu.unwrap_or_else(|| panic!("Optuna said {line:?}"))
     }
 
     fn line(&mut self) -> String {
@@ -69,7 +109,7 @@ impl Theirs {
     }
 }
 
-impl Drop for Theirs {
+impl Drop for Asker {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();

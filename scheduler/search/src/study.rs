@@ -132,6 +132,12 @@ impl Study {
         self.record.limit
     }
 
+    /// What a searcher outside has chosen and is no trial yet.
+    #[must_use]
+    pub fn proposed(&self) -> u32 {
+        self.record.proposed.len() as u32
+    }
+
     /// The trials that no other one betters: with one objective the first whose last outcome is least, else the Pareto
     /// front of all last outcomes.
     #[must_use]

@@ -5,7 +5,9 @@
 //! jobs that follow at once, in one transaction. So a scheduler that is killed at any instant has either done a step whole or not at all.
 //! Nothing is decided here.
 
+mod carry_out;
 mod facts;
+mod left;
 mod step;
 
 use crate::clock;
@@ -22,7 +24,7 @@ use tokio::sync::watch;
 
 /// A wake-up may be missed.
 const LOOK: Duration = Duration::from_secs(2);
-/// Wake-ups that come in so short a time share one look.
+/// Whatever becomes of jobs in so short a time is taken in at one look. Who orders or tells something waits for the answer.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A step of a study that did not come about. Nothing was changed.
@@ -57,6 +59,7 @@ pub async fn run(pool: &Pool, mut wakes: Wakes, mut leader: watch::Receiver<bool
     let mut memory = Memory::default();
     loop {
         wakes.studies.mark_unchanged();
+        wakes.trials.mark_unchanged();
         tokio::select! {
             _ = leader.wait_for(|leads| !leads) => return,
             passed = once(pool, &mut memory) => {
@@ -65,11 +68,21 @@ pub async fn run(pool: &Pool, mut wakes: Wakes, mut leader: watch::Receiver<bool
                 }
             }
         }
-        tokio::time::sleep(PAUSE).await;
         tokio::select! {
             _ = leader.wait_for(|leads| !leads) => return,
-            _ = tokio::time::timeout(LOOK, wakes.studies.changed()) => {}
+            _ = tokio::time::timeout(LOOK, woken(&mut wakes)) => {}
         }
+    }
+}
+
+async fn woken(wakes: &mut Wakes) {
+    let later = async {
+        tokio::time::sleep(PAUSE).await;
+        wakes.trials.changed().await
+    };
+    tokio::select! {
+        _ = wakes.studies.changed() => {}
+        _ = later => {}
     }
 }
 

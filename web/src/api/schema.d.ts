@@ -743,7 +743,9 @@ export interface paths {
         /**
          * Propose trials to a study whose searcher is `external`
          * @description They are created in this order, as the study's concurrency allows, and numbered so; what came of them is listed with the study's
-         *     trials. Beyond the number of trials that the study may have they wait until it is extended.
+         *     trials. Beyond the number of trials that the study may have they wait until it is extended; 10,000 may wait. A request with an
+         *     `Idempotency-Key` that comes again within 24 hours gets the answer of the first, with the header `Idempotency-Replayed: true`, and
+         *     proposes nothing more.
          */
         post: operations["proposeTrials"];
         delete?: never;
@@ -2883,7 +2885,7 @@ export interface components {
             /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
-                /** @description The best trial, or with several objectives the Pareto front, without their curves; in lists at most 10 of it. */
+                /** @description The best trial, or with several objectives the first 10 of the Pareto front, without their curves; `best` lists all. */
                 best: components["schemas"]["TrialView"][];
                 /** Format: date-time */
                 created_at: string;
@@ -3664,7 +3666,7 @@ export interface components {
         };
         /** @description A study as its users see it. */
         StudyView: {
-            /** @description The best trial, or with several objectives the Pareto front, without their curves; in lists at most 10 of it. */
+            /** @description The best trial, or with several objectives the first 10 of the Pareto front, without their curves; `best` lists all. */
             best: components["schemas"]["TrialView"][];
             /** Format: date-time */
             created_at: string;
@@ -5566,7 +5568,10 @@ export interface operations {
     proposeTrials: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each proposal */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The study */
                 id: components["schemas"]["StudyId"];

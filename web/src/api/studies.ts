@@ -27,9 +27,10 @@ export function trials(id: string, signal?: AbortSignal, onPage?: (soFar: readon
   }, onPage);
 }
 
-export async function bestTrials(id: string, signal?: AbortSignal): Promise<BestTrial[]> {
-  const page = await take(client.GET("/api/v1/studies/{id}/best", { params: { path: { id } }, ...cut(signal) }));
-  return page.items;
+/** The best trial, or the first of the Pareto front; null before any trial has completed a rung. */
+export async function bestTrial(id: string, signal?: AbortSignal): Promise<BestTrial | null> {
+  const page = await take(client.GET("/api/v1/studies/{id}/best", { params: { path: { id }, query: { limit: 1 } }, ...cut(signal) }));
+  return page.items[0] ?? null;
 }
 
 export type StudyVerb = "pause" | "resume" | "cancel" | "delete";

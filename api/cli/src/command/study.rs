@@ -11,8 +11,6 @@ use muster_model::view::{BestTrialView, StudyView, TrialPoint, TrialView};
 use std::io::Write as _;
 use std::path::PathBuf;
 
-const PAGE: u32 = 200;
-
 #[derive(Debug, Args)]
 pub struct Study {
     #[command(subcommand)]
@@ -190,10 +188,9 @@ impl Create {
 
 impl List {
     async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let limit = self.limit.min(PAGE);
         let page = session
             .client
-            .studies(self.name.as_deref(), limit, None)
+            .studies(self.name.as_deref(), self.limit, None)
             .await?;
         session.output.print(&page, |page| {
             if page.items.is_empty() {

@@ -26,6 +26,19 @@ pub enum StudyOrder {
     },
 }
 
+impl StudyOrder {
+    /// How many trials it proposes.
+    #[must_use]
+    pub fn proposed(&self) -> u64 {
+        match self {
+            Self::Propose { points } => points.len() as u64,
+            Self::Pause | Self::Resume | Self::Extend { .. } | Self::Cancel | Self::Tell { .. } => {
+                0
+            }
+        }
+    }
+}
+
 /// What came of a trial that somebody outside trains.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Told {

@@ -19,7 +19,7 @@ pub struct StudyView {
     pub labels: BTreeMap<String, String>,
     pub phase: StudyPhase,
     pub trials: TrialCounts,
-    /// The best trial, or with several objectives the Pareto front, without their curves; in lists at most 10 of it.
+    /// The best trial, or with several objectives the first 10 of the Pareto front, without their curves; `best` lists all.
     pub best: Vec<TrialView>,
     /// Facts that the search has taken in.
     pub events: u64,

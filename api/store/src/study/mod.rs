@@ -1,10 +1,11 @@
 //! Studies: searches whose trials are jobs. The api creates them and says what users want of them ([`order`]); the scheduler carries
-//! the search on ([`search`]), and writes what it has come to into rows that are read here and in [`trial`].
+//! the search on ([`search`]), and writes what it has come to into rows ([`trial_rows`]) that are read here and in [`trial`].
 //!
 //! How a search proceeds is not known here: its state and its events are texts.
 
 pub mod search;
 pub mod trial;
+pub mod trial_rows;
 
 use crate::error::StoreError;
 use crate::number::{signed32, unsigned, unsigned32};
@@ -33,7 +34,7 @@ pub struct StudyRow {
     pub document: StudySpec,
     pub phase: StudyPhase,
     pub counts: TrialCounts,
-    /// The best trial or the front, without their curves; in lists at most [`BEST_IN_LISTS`] of it.
+    /// The best trial, or the first [`BEST_SHOWN`] of the front, without their curves.
     pub best: Vec<TrialView>,
     pub seq: u64,
     /// Name of the user.
@@ -51,8 +52,11 @@ pub struct StudyFilter {
 /// Orders that may wait for the scheduler, of one study; cancelling it is always taken.
 pub const MAX_WAITING: u64 = 10_000;
 
-/// Of a Pareto front, so many trials come with a list of studies: fronts grow with the trials.
-pub const BEST_IN_LISTS: u32 = 10;
+/// Proposals of a searcher outside that may wait to become trials of one study.
+pub const MAX_PROPOSED: u64 = 10_000;
+
+/// Of a Pareto front, so many trials come with its study: fronts grow with the trials. [`trial::front`] has all.
+pub const BEST_SHOWN: u32 = 10;
 
 /// What became of an order or a deletion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -66,6 +70,10 @@ pub enum Outcome {
     TooMany {
         limit: u32,
         most: u32,
+    },
+    /// So many proposals wait to become trials, and no more than [`MAX_PROPOSED`] may.
+    TooManyProposed {
+        waiting: u64,
     },
     /// So many orders wait for the scheduler.
     Busy {
@@ -82,6 +90,8 @@ struct Standing {
     /// Trials that it may have, with those that were asked for.
     limit: u32,
     waiting: u64,
+    /// Proposals that are no trials yet, with those that wait.
+    proposed: u64,
 }
 
 struct Row {
@@ -164,7 +174,7 @@ pub async fn get(conn: &mut PgConnection, id: StudyId) -> Result<Option<StudyRow
     let row = select_studies!("and s.id = $1", id.0)
         .fetch_optional(&mut *conn)
         .await?;
-    let mut found = with_best(conn, row.into_iter().collect(), u32::MAX).await?;
+    let mut found = with_best(conn, row.into_iter().collect()).await?;
     Ok(found.pop())
 }
 
@@ -186,7 +196,7 @@ pub async fn list(
     )
     .fetch_all(&mut *conn)
     .await?;
-    with_best(conn, rows, BEST_IN_LISTS).await
+    with_best(conn, rows).await
 }
 
 /// States what a user wants of a study, or tells it something; the scheduler, which this wakes, takes it in. A study that a user has
@@ -256,6 +266,11 @@ fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {
         let most = MAX_TRIALS.saturating_sub(limit);
         return Some(Outcome::TooMany { limit, most });
     }
+    let proposed = orders.iter().map(StudyOrder::proposed).sum::<u64>();
+    if proposed > 0 && standing.proposed + proposed > MAX_PROPOSED {
+        let waiting = standing.proposed;
+        return Some(Outcome::TooManyProposed { waiting });
+    }
     let waiting = standing.waiting;
     let busy = waiting + orders.len() as u64 > MAX_WAITING && !ends;
     busy.then_some(Outcome::Busy { waiting })
@@ -318,11 +333,13 @@ async fn in_turn(conn: &mut PgConnection, id: StudyId, beside: bool) -> Result<(
 
 async fn standing(conn: &mut PgConnection, id: StudyId) -> Result<Option<Standing>, StoreError> {
     let row = sqlx::query!(
-        r#"select s.phase, s.cancelled, s.trials_limit, o.waiting as "waiting!", o.more as "more!", o.ends as "ends!"
+        r#"select s.phase, s.cancelled, s.trials_limit, s.proposed, o.waiting as "waiting!", o.more as "more!", o.ends as "ends!",
+                  o.proposed as "ordered!"
            from study s
            cross join lateral (
                select count(*) as waiting, coalesce(bool_or(body ->> 'kind' = 'cancel'), false) as ends,
-                      coalesce(sum((body ->> 'trials')::bigint) filter (where body ->> 'kind' = 'extend'), 0)::bigint as more
+                      coalesce(sum((body ->> 'trials')::bigint) filter (where body ->> 'kind' = 'extend'), 0)::bigint as more,
+                      coalesce(sum(json_array_length(body -> 'points')) filter (where body ->> 'kind' = 'propose'), 0)::bigint as proposed
                from study_order where study_id = s.id
            ) o
            where s.id = $1 and s.deleted_at is null"#,
@@ -337,6 +354,7 @@ async fn standing(conn: &mut PgConnection, id: StudyId) -> Result<Option<Standin
         ended: row.cancelled || row.ends,
         limit: unsigned32(row.trials_limit).saturating_add(more),
         waiting: unsigned(row.waiting),
+        proposed: u64::from(unsigned32(row.proposed)) + unsigned(row.ordered),
     }))
 }
 
@@ -386,13 +404,9 @@ fn phase(name: &str, cancelled: bool) -> StudyPhase {
     }
 }
 
-async fn with_best(
-    conn: &mut PgConnection,
-    rows: Vec<Row>,
-    most: u32,
-) -> Result<Vec<StudyRow>, StoreError> {
+async fn with_best(conn: &mut PgConnection, rows: Vec<Row>) -> Result<Vec<StudyRow>, StoreError> {
     let ids: Vec<Uuid> = rows.iter().map(|row| row.id).collect();
-    let mut best = trial::best(conn, &ids, most).await?;
+    let mut best = trial::best(conn, &ids, BEST_SHOWN).await?;
     let count = |n: i64| u32::try_from(n).expect("at most a million trials");
     let rows = rows.into_iter().map(|row| StudyRow {
         id: row.id.into(),

@@ -11,8 +11,7 @@ use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{JobEvent, JobState};
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::{JobSpec, Origin};
-use muster_model::study::{Parameters, StudyOrder, StudySpec, TrialPhase};
-use muster_model::view::{TrialPoint, TrialSource};
+use muster_model::study::{StudyOrder, StudySpec};
 use serde_json::value::RawValue;
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -20,7 +19,7 @@ use std::collections::BTreeMap;
 use time::OffsetDateTime;
 
 /// A study as it stood when it was read.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Loaded {
     pub tenant_id: TenantId,
     pub created_by: UserId,
@@ -47,36 +46,14 @@ pub struct Fact {
     pub evaluations: Vec<(Evaluation, Option<Sample>)>,
 }
 
-/// A trial's row after a step.
-#[derive(Debug, Clone, PartialEq)]
-pub struct TrialWrite {
-    pub number: u32,
-    /// Set once.
-    pub job_id: Option<JobId>,
-    pub state: TrialPhase,
-    pub parameters: Parameters,
-    pub seed: u64,
-    pub budget: u64,
-    pub rung: u32,
-    pub from: Option<TrialSource>,
-    pub reports: Vec<TrialPoint>,
-    pub rungs: Vec<TrialPoint>,
-    pub outcome: Option<TrialPoint>,
-    /// Optimizer step of the newest measure that the search knows.
-    pub fed_step: Option<u64>,
-    /// Whether the search knows that the job has ended; as it was when left out.
-    pub end_fed: Option<bool>,
-    pub failure: Option<String>,
-    /// It is to be given out (again) to whoever asks.
-    pub open: bool,
-}
-
 /// What a step leaves of the study itself.
 #[derive(Debug, Clone)]
 pub struct Saved {
     pub phase: &'static str,
     pub cancelled: bool,
     pub limit: u32,
+    /// Proposals that are no trials yet.
+    pub proposed: u32,
     /// Events taken in by now; the new ones begin after `before`.
     pub seq: u64,
     pub before: u64,
@@ -84,6 +61,8 @@ pub struct Saved {
     pub events: Vec<String>,
     /// JSON of the state after them, where it is to be kept.
     pub state: Option<String>,
+    /// Whether its trials are jobs, which rounds have to do with.
+    pub has_jobs: bool,
 }
 
 /// Studies with something to take in, in no order.
@@ -367,58 +346,6 @@ pub async fn extend(
     Ok(true)
 }
 
-/// Writes a trial's row; `now` is when it was created or has ended.
-///
-/// # Errors
-/// [`StoreError::Statement`].
-pub async fn write_trial(
-    conn: &mut PgConnection,
-    study: StudyId,
-    tenant: TenantId,
-    trial: &TrialWrite,
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    let ended = matches!(
-        trial.state,
-        TrialPhase::Completed | TrialPhase::Stopped | TrialPhase::Failed
-    );
-    sqlx::query!(
-        "insert into study_trial as old (study_id, number, tenant_id, job_id, state, parameters, seed, budget, rung, from_trial,
-                from_step, reports, rungs, outcome, fed_step, failure, created_at, ended_at, end_fed)
-         values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17, case when $18::boolean then $17::timestamptz end,
-                 coalesce($20, false))
-         on conflict (study_id, number) do update
-            set job_id = coalesce(old.job_id, excluded.job_id), state = excluded.state, budget = excluded.budget,
-                rung = excluded.rung, reports = excluded.reports, rungs = excluded.rungs, outcome = excluded.outcome,
-                fed_step = greatest(old.fed_step, excluded.fed_step), failure = coalesce(excluded.failure, old.failure),
-                asked_at = case when $19::boolean then null else old.asked_at end,
-                ended_at = case when $18::boolean then coalesce(old.ended_at, $17) end, end_fed = coalesce($20, old.end_fed)",
-        study.0,
-        signed32(trial.number),
-        tenant.0,
-        trial.job_id.map(|id| id.0),
-        trial.state.as_str(),
-        Json(&trial.parameters) as _,
-        signed(trial.seed),
-        signed(trial.budget),
-        signed32(trial.rung),
-        trial.from.map(|from| signed32(from.trial)),
-        trial.from.map(|from| signed(from.step)),
-        Json(&trial.reports) as _,
-        Json(&trial.rungs) as _,
-        trial.outcome.as_ref().map(Json) as _,
-        trial.fed_step.map_or(-1, signed),
-        trial.failure,
-        now,
-        ended,
-        trial.open,
-        trial.end_fed
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
 /// The jobs of these trials, by number.
 ///
 /// # Errors
@@ -519,7 +446,7 @@ pub async fn save(
     let done = sqlx::query!(
         "update study set phase = $3, cancelled = $4, trials_limit = $5, seq = $6, state = coalesce($7::text::json, state),
                 state_seq = case when $7::text is null then state_seq else $6 end,
-                finished_at = case when $3 = 'finished' then coalesce(finished_at, $8) end
+                finished_at = case when $3 = 'finished' then coalesce(finished_at, $8) end, proposed = $9
          where id = $1 and seq = $2",
         id.0,
         signed(saved.before),
@@ -528,10 +455,15 @@ pub async fn save(
         signed32(saved.limit),
         signed(saved.seq),
         saved.state.as_deref(),
-        now
+        now,
+        signed32(saved.proposed)
     )
     .execute(&mut *conn)
     .await?;
     assert_eq!(done.rows_affected(), 1, "the row is locked");
-    wake::send(conn, &[Channel::Rounds, Channel::Events]).await
+    let woken: &[Channel] = match saved.has_jobs {
+        true => &[Channel::Rounds, Channel::Events],
+        false => &[Channel::Events],
+    };
+    wake::send(conn, woken).await
 }

@@ -95,6 +95,28 @@ pub async fn named(
     Ok(rows.into_iter().map(TrialView::from).collect())
 }
 
+/// Those that no other one betters, in the order of their numbers, those after `after`; without their curves.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn front(
+    conn: &mut PgConnection,
+    study: StudyId,
+    after: Option<u32>,
+    limit: u32,
+) -> Result<Vec<TrialView>, StoreError> {
+    let rows = select_trials!(
+        "where t.study_id = $2 and t.is_best and t.number > $3 order by t.number limit $4",
+        false,
+        study.0,
+        after.map_or(-1, signed32),
+        i64::from(limit)
+    )
+    .fetch_all(conn)
+    .await?;
+    Ok(rows.into_iter().map(TrialView::from).collect())
+}
+
 /// The best of each study by their numbers, `most` of each at most, without their curves.
 pub(super) async fn best(
     conn: &mut PgConnection,

@@ -3,9 +3,10 @@
 usage: optuna_peer.py best SAMPLER BUDGET FIRST_SEED LAST_SEED [FUNCTION...]
        optuna_peer.py throughput SAMPLER TRIALS
        optuna_peer.py rounds SAMPLER TRIALS STORAGE
+       optuna_peer.py beside SAMPLER STORAGE SEED
 
-`rounds` says `ready` when the storage holds so many trials; then one ask and tell for each line of its input, answered with its wall and
-CPU milliseconds.
+`rounds` says `ready` when the storage holds so many trials; then as many asks and tells as each line of its input says, answered with
+their wall and CPU milliseconds. `beside` does the same in the study that is there.
 """
 
 import datetime
@@ -130,12 +131,25 @@ def throughput(name, trials):
     print("throughput", name, trials, times[5], flush=True)
 
 
+def answer(study):
+    print("ready", flush=True)
+    for line in sys.stdin:
+        costs = [ask_and_tell(study) for _ in range(int(line))]
+        print(sum(wall for wall, _ in costs), sum(cpu for _, cpu in costs), flush=True)
+
+
 def rounds(name, trials, storage):
     study = filled_in(name, trials, storage)
     assert len(study.get_trials(deepcopy=False)) == trials
-    print("ready", flush=True)
-    for _ in sys.stdin:
-        print(*ask_and_tell(study), flush=True)
+    answer(study)
+
+
+def beside(name, address, seed):
+    storage = optuna.storages.RDBStorage(address)
+    [summary] = optuna.get_all_study_summaries(storage)
+    study = optuna.load_study(study_name=summary.study_name, sampler=sampler(name, seed), storage=storage)
+    study.get_trials(deepcopy=False)
+    answer(study)
 
 
 if __name__ == "__main__":
@@ -146,5 +160,7 @@ if __name__ == "__main__":
         throughput(name, int(rest[0]))
     elif what == "rounds":
         rounds(name, int(rest[0]), rest[1])
+    elif what == "beside":
+        beside(name, rest[0], int(rest[1]))
     else:
         raise SystemExit(f"no {what}")

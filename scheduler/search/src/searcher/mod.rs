@@ -11,7 +11,7 @@ mod tpe;
 
 use crate::random::{Draw, Purpose};
 use crate::study::Record;
-use crate::trial::{Trial, TrialNumber, TrialState};
+use crate::trial::TrialNumber;
 use muster_model::study::{Point, SearchSpec, Searcher, Space};
 use serde::{Deserialize, Serialize};
 
@@ -109,32 +109,4 @@ fn spread(record: &Record, number: TrialNumber, draw: &mut Draw) -> Option<Point
         return Some(point);
     }
     anywhere(record, draw)
-}
-
-/// The trials whose losses may be compared, best first: those that trained to the end before those that were stopped or wait, the
-/// further trained first.
-fn best_first(record: &Record) -> Vec<&Trial> {
-    let judged = record.trials.iter().filter(|t| t.outcome.is_some());
-    let (done, rest): (Vec<&Trial>, Vec<&Trial>) =
-        judged.partition(|t| t.state == TrialState::Completed);
-    let mut sorted = in_order(done);
-    let step = |t: &Trial| t.outcome.as_ref().map_or(0, |o| o.step);
-    let mut steps: Vec<u64> = rest.iter().map(|t| step(t)).collect();
-    steps.sort_unstable();
-    steps.dedup();
-    for at in steps.into_iter().rev() {
-        sorted.extend(in_order(
-            rest.iter().copied().filter(|t| step(t) == at).collect(),
-        ));
-    }
-    sorted
-}
-
-fn in_order(trials: Vec<&Trial>) -> Vec<&Trial> {
-    let losses: Vec<&[f64]> = trials
-        .iter()
-        .filter_map(|t| t.outcome.as_ref().map(|o| o.losses.as_slice()))
-        .collect();
-    let order = crate::pareto::order(&losses);
-    order.into_iter().map(|i| trials[i]).collect()
 }

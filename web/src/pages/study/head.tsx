@@ -20,7 +20,7 @@ const MODEL = "model.safetensors";
 
 interface Props {
   study: StudyView;
-  best: readonly BestTrial[];
+  best: BestTrial | null;
   onChanged: () => void;
   onDeleted: () => void;
 }
@@ -166,12 +166,11 @@ function Fact({ name, value, title }: { name: string; value: string; title?: str
 }
 
 /** The best trial with its model; of a Pareto front, which is shown below, only how many there are. */
-function Best({ study, best }: { study: StudyView; best: readonly BestTrial[] }) {
+function Best({ study, best }: { study: StudyView; best: BestTrial | null }) {
   const { search } = study.document;
-  const [first] = best;
   const [objective] = search.objectives;
-  if (first === undefined || objective === undefined || search.objectives.length > 1) return null;
-  const { trial, checkpoint } = first;
+  if (best === null || objective === undefined || search.objectives.length > 1) return null;
+  const { trial, checkpoint } = best;
   return (
     <section className="best" aria-label="The best trial">
       <div>

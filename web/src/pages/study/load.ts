@@ -2,7 +2,7 @@
 import { useEffect, useRef } from "react";
 import { isGone } from "../../api/problem";
 import { useResource, type Resource } from "../../api/resource";
-import { bestTrials, study } from "../../api/studies";
+import { bestTrial, study } from "../../api/studies";
 import type { BestTrial, StudyView } from "../../api/types";
 import { useLive } from "../../live/feed";
 import { usePoll } from "../../ui/poll";
@@ -14,7 +14,7 @@ const POLL_MS = 3000;
 export interface StudyData {
   study: Resource<StudyView>;
   trials: Trials;
-  best: Resource<BestTrial[]>;
+  best: Resource<BestTrial | null>;
   /** There is no such study, or not any more: nothing is asked again. */
   gone: boolean;
   reload: () => void;
@@ -26,7 +26,7 @@ export function useStudyData(id: string): StudyData {
   // What a study that is over has come to is asked for once it is known to be over: an answer of before might lack the end.
   const known = one.data === null ? null : id;
   const all = useTrials(known);
-  const best = useResource(known, (signal) => bestTrials(id, signal));
+  const best = useResource(known, (signal) => bestTrial(id, signal));
   const reload = () => {
     if (gone) return;
     one.reload();

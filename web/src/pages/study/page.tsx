@@ -44,7 +44,7 @@ function OneStudy({ id }: { id: string }) {
   if (study.data === null) return study.error === null ? <Loading label="Loading the study" rows={8} /> : <Failure error={study.error} retry={study.reload} />;
   return (
     <div className="page">
-      <StudyHead study={study.data} best={data.best.data ?? []} onChanged={data.reload} onDeleted={() => setDeleted(true)} />
+      <StudyHead study={study.data} best={data.best.data ?? null} onChanged={data.reload} onDeleted={() => setDeleted(true)} />
       {study.error === null ? null : <Failure error={study.error} retry={data.reload} />}
       {trials.error === null ? null : <Failure error={trials.error} retry={trials.reload} />}
       {trials.data === null && trials.part.length === 0 ? (

@@ -1,0 +1,270 @@
+//! One parameter's kernels: a normal one around each trial where distances mean something, else its choice and a little of the others.
+
+use crate::numeric::log_between;
+use crate::random::Draw;
+use crate::trial::Trial;
+use muster_model::study::{Domain, Space};
+
+/// Kernels of a mixture along one parameter, one a trial and the prior's last.
+pub(super) enum Axis {
+    Ordered(Normals),
+    /// A choice and all others.
+    Choice {
+        chosen: Vec<Option<usize>>,
+        log_same: f64,
+        log_other: f64,
+        log_uniform: f64,
+    },
+}
+
+/// Normal kernels, cut off at 0 and 1. One of infinite deviation is uniform: that of a trial without the parameter. A list for each of
+/// their numbers, because every candidate runs through all kernels.
+pub(super) struct Normals {
+    means: Vec<f64>,
+    deviations: Vec<f64>,
+    /// One over the deviation.
+    sharpness: Vec<f64>,
+    /// The logarithm of what is left between 0 and 1, times the deviation.
+    log_scales: Vec<f64>,
+}
+
+impl Axis {
+    pub(super) fn of(space: &Space, d: usize, trials: &[&Trial], least: f64) -> Self {
+        let domain = &space.dimensions[d].domain;
+        let kernels = trials.len() as f64 + 1.0;
+        if let Domain::Categorical {
+            choices,
+            ordered: false,
+        } = domain
+        {
+            let spread = 1.0 / kernels;
+            let whole = 1.0 + spread * choices.len() as f64;
+            let chosen = trials.iter().map(|t| t.point[d].map(|v| v as usize));
+            return Self::Choice {
+                chosen: chosen.chain([None]).collect(),
+                log_same: ((1.0 + spread) / whole).ln(),
+                log_other: (spread / whole).ln(),
+                log_uniform: -(choices.len() as f64).ln(),
+            };
+        }
+        let values: Vec<Option<f64>> = trials
+            .iter()
+            .map(|t| t.point[d].map(|v| domain.unit(v)))
+            .collect();
+        let mut normals = Normals::room_for(trials.len() + 1);
+        let deviations = deviations(&values, least);
+        for ((trial, mean), deviation) in trials.iter().zip(values).zip(deviations) {
+            // Narrower than half a value's part a kernel would be denser than its value can be likely.
+            let least = trial.point[d].map_or(0.0, |v| domain.cell(v) / 2.0);
+            match mean {
+                Some(mean) => normals.push(mean, deviation.max(least)),
+                None => normals.push_uniform(),
+            }
+        }
+        normals.push(0.5, 1.0);
+        Self::Ordered(normals)
+    }
+
+    pub(super) fn sample(&self, kernel: usize, domain: &Domain, draw: &mut Draw) -> f64 {
+        match self {
+            Self::Ordered(normals) => domain.at(normals.sample(kernel, draw)),
+            Self::Choice {
+                chosen, log_same, ..
+            } => {
+                let uniform = domain.at(draw.unit());
+                let Some(choice) = chosen[kernel] else {
+                    return uniform;
+                };
+                // What is left besides the choice's own part is spread over the others.
+                if draw.unit() < log_same.exp() {
+                    return choice as f64;
+                }
+                let count = domain.count().unwrap_or(1) as usize;
+                if count == 1 {
+                    return 0.0;
+                }
+                let other = draw.below(count - 1);
+                (other + usize::from(other >= choice)) as f64
+            }
+        }
+    }
+
+    /// Adds each kernel's log density at `value` to its term.
+    pub(super) fn add_log_densities(&self, value: f64, domain: &Domain, terms: &mut [f64]) {
+        match self {
+            Self::Ordered(normals) => normals.add_log_densities(domain.unit(value), terms),
+            Self::Choice {
+                chosen,
+                log_same,
+                log_other,
+                log_uniform,
+            } => {
+                let value = value as usize;
+                for (term, choice) in terms.iter_mut().zip(chosen) {
+                    *term += match choice {
+                        Some(choice) if *choice == value => *log_same,
+                        Some(_) => *log_other,
+                        None => *log_uniform,
+                    };
+                }
+            }
+        }
+    }
+}
+
+impl Normals {
+    fn room_for(count: usize) -> Self {
+        Self {
+            means: Vec::with_capacity(count),
+            deviations: Vec::with_capacity(count),
+            sharpness: Vec::with_capacity(count),
+            log_scales: Vec::with_capacity(count),
+        }
+    }
+
+    fn push(&mut self, mean: f64, deviation: f64) {
+        let (below, above) = (mean / deviation, (1.0 - mean) / deviation);
+        // Beyond seven deviations lies less than a rounding: of many trials most kernels are as narrow as that.
+        let whole = below > 7.0 && above > 7.0;
+        let inside = if whole {
+            0.0
+        } else {
+            log_between(-below, above)
+        };
+        let root = 0.5 * (2.0 * std::f64::consts::PI).ln();
+        self.means.push(mean);
+        self.deviations.push(deviation);
+        self.sharpness.push(1.0 / deviation);
+        self.log_scales.push(inside + deviation.ln() + root);
+    }
+
+    fn push_uniform(&mut self) {
+        self.means.push(0.5);
+        self.deviations.push(f64::INFINITY);
+        self.sharpness.push(0.0);
+        self.log_scales.push(0.0);
+    }
+
+    fn sample(&self, kernel: usize, draw: &mut Draw) -> f64 {
+        let (mean, deviation) = (self.means[kernel], self.deviations[kernel]);
+        if deviation.is_infinite() {
+            return draw.unit();
+        }
+        for _ in 0..100 {
+            let x = mean + deviation * draw.normal();
+            if (0.0..=1.0).contains(&x) {
+                return x;
+            }
+        }
+        mean.clamp(0.0, 1.0)
+    }
+
+    fn add_log_densities(&self, unit: f64, terms: &mut [f64]) {
+        let kernels = self.means.iter().zip(&self.sharpness).zip(&self.log_scales);
+        for (term, ((mean, sharpness), log_scale)) in terms.iter_mut().zip(kernels) {
+            let z = (unit - mean) * sharpness;
+            *term -= 0.5 * z * z + log_scale;
+        }
+    }
+}
+
+/// Each kernel reaches to its further neighbour, but is never narrower than `least`. Who has neighbours that near on both sides need not
+/// know which: so values are thrown into cells half as wide, and only the ends of each cell are compared.
+fn deviations(values: &[Option<f64>], least: f64) -> Vec<f64> {
+    let cells = (2.0 / least).ceil();
+    let cell_of = |value: f64| (value * cells) as usize;
+    let mut ends: Vec<Option<Ends>> = vec![None; cells as usize + 1];
+    for (i, value) in values.iter().enumerate() {
+        let Some(value) = *value else { continue };
+        match &mut ends[cell_of(value)] {
+            Some(ends) => ends.widen(value, i),
+            empty => *empty = Some(Ends::of(value, i)),
+        }
+    }
+    let mut deviations: Vec<f64> = values
+        .iter()
+        .map(|value| if value.is_some() { least } else { 1.0 })
+        .collect();
+    let taken: Vec<Ends> = ends.into_iter().flatten().collect();
+    for (place, here) in taken.iter().enumerate() {
+        let below = place.checked_sub(1).map(|p| here.first.0 - taken[p].last.0);
+        let above = taken.get(place + 1).map(|next| next.first.0 - here.last.0);
+        if here.first.1 == here.last.1 {
+            let value = here.first.0;
+            let reach = match (below, above) {
+                (Some(below), Some(above)) => below.max(above),
+                (Some(one), None) | (None, Some(one)) => one,
+                (None, None) => value.max(1.0 - value),
+            };
+            deviations[here.first.1] = reach.clamp(least, 1.0);
+            continue;
+        }
+        // On their other sides is somebody of their own cell.
+        deviations[here.first.1] = below.unwrap_or(0.0).clamp(least, 1.0);
+        deviations[here.last.1] = above.unwrap_or(0.0).clamp(least, 1.0);
+    }
+    deviations
+}
+
+/// The least and the greatest value of a cell, each with its place in the list. Of equal ones the first in the list comes first.
+#[derive(Clone)]
+struct Ends {
+    first: (f64, usize),
+    last: (f64, usize),
+}
+
+impl Ends {
+    fn of(value: f64, place: usize) -> Self {
+        Self {
+            first: (value, place),
+            last: (value, place),
+        }
+    }
+
+    /// `place` is beyond all before.
+    fn widen(&mut self, value: f64, place: usize) {
+        if value < self.first.0 {
+            self.first = (value, place);
+        }
+        if value >= self.last.0 {
+            self.last = (value, place);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::deviations;
+    use proptest::prelude::*;
+
+    /// The definition, by sorting.
+    fn sorted(values: &[Option<f64>], least: f64) -> Vec<f64> {
+        let mut order: Vec<usize> = (0..values.len()).filter(|i| values[*i].is_some()).collect();
+        let value = |i: usize| values[i].unwrap_or(0.0);
+        order.sort_by(|a, b| value(*a).total_cmp(&value(*b)));
+        let mut deviations = vec![1.0; values.len()];
+        for (place, &i) in order.iter().enumerate() {
+            let here = value(i);
+            let below = place.checked_sub(1).map(|p| here - value(order[p]));
+            let above = order.get(place + 1).map(|&next| value(next) - here);
+            let reach = match (below, above) {
+                (Some(below), Some(above)) => below.max(above),
+                (Some(one), None) | (None, Some(one)) => one,
+                (None, None) => here.max(1.0 - here),
+            };
+            deviations[i] = reach.clamp(least, 1.0);
+        }
+        deviations
+    }
+
+    proptest! {
+        #[test]
+        fn kernels_reach_as_far_as_when_their_places_are_sorted(
+            least in 0.01f64..0.5,
+            values in prop::collection::vec(
+                prop::option::weighted(0.9, prop_oneof![0.0f64..=1.0, prop::sample::select(vec![0.0, 0.25, 0.5, 1.0])]), 0..300),
+        ) {
+            prop_assert_eq!(deviations(&values, least), sorted(&values, least));
+        }
+    }
+}

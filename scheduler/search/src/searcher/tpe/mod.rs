@@ -1,0 +1,187 @@
+//! Tree-structured Parzen estimators (Bergstra et al. 2011), over all parameters together (Falkner et al. 2018): of points drawn where
+//! good trials lie, the one that is likeliest among them and unlikeliest among the others.
+//!
+//! The mixture is one of whole trials, so that dependences between parameters are kept. In a conditional space a trial that lacks a
+//! parameter says nothing about it: where a drawn point has it, that factor is uniform.
+//!
+//! Nothing is kept from one proposal to the next. Each costs a few passes over the trials and sorts none of them, which with 10,000
+//! trials is less than what carries the proposal to whoever asked.
+
+mod axis;
+
+use super::anywhere;
+use crate::random::Draw;
+use crate::study::Record;
+use crate::trial::{Trial, TrialState};
+use axis::Axis;
+use muster_model::study::{Point, Space};
+
+/// The newest so many trials count in full; before them weights fall linearly with age.
+const FLAT: usize = 25;
+/// At most so many trials are good.
+const MOST_GOOD: usize = 25;
+/// A kernel that is `e` to this power below the densest adds nothing that a float could hold, and neither do a million of them.
+const NEGLIGIBLE: f64 = -60.0;
+
+/// A point of the space; `None` if its constraints allow none.
+pub(super) fn suggest(record: &Record, candidates: usize, draw: &mut Draw) -> Option<Point> {
+    let judged = record.trials.iter().filter(|t| t.outcome.is_some());
+    let judged = judged.count();
+    let is_good = best(record, judged.div_ceil(10).min(MOST_GOOD));
+    let (mut good, mut bad) = (Vec::new(), Vec::with_capacity(record.trials.len()));
+    for (trial, is_good) in record.trials.iter().zip(is_good) {
+        if is_good {
+            good.push(trial);
+        } else if trial.outcome.is_some() || trial.holds_slot() {
+            // Whoever still runs may be bad: others need not try the same.
+            bad.push(trial);
+        }
+    }
+    // Good trials are few, yet the more is known in all, the closer to them the next may be sought.
+    let narrow = least_deviation(good.len() + judged / 2);
+    let good = Mixture::of(&record.space, &good, narrow);
+    let bad = Mixture::of(&record.space, &bad, least_deviation(bad.len()));
+    let mut best: Option<(f64, Point)> = None;
+    let mut allowed = 0;
+    let mut terms = Vec::new();
+    for _ in 0..candidates * 50 {
+        let point = good.sample(draw);
+        if !record.space.allows(&point) {
+            continue;
+        }
+        let score = good.log_density(&point, &mut terms) - bad.log_density(&point, &mut terms);
+        if best.as_ref().is_none_or(|(most, _)| score > *most) {
+            best = Some((score, point));
+        }
+        allowed += 1;
+        if allowed == candidates {
+            break;
+        }
+    }
+    best.map(|(_, point)| point)
+        .or_else(|| anywhere(record, draw))
+}
+
+/// Of each trial whether it is among the `count` best: those that trained to the end come before those that were stopped or wait, and
+/// of these the further trained before the others.
+fn best(record: &Record, mut count: usize) -> Vec<bool> {
+    let mut is_best = vec![false; record.trials.len()];
+    let judged = record.trials.iter().filter(|t| t.outcome.is_some());
+    let (mut class, mut rest): (Vec<&Trial>, Vec<&Trial>) =
+        judged.partition(|t| t.state == TrialState::Completed);
+    let step = |t: &Trial| t.outcome.as_ref().map_or(0, |o| o.step);
+    loop {
+        let taken = count.min(class.len());
+        for number in least(class, taken) {
+            is_best[number] = true;
+        }
+        count -= taken;
+        if count == 0 {
+            return is_best;
+        }
+        let furthest = rest.iter().map(|t| step(t)).max().unwrap_or(0);
+        (class, rest) = rest.into_iter().partition(|t| step(t) == furthest);
+    }
+}
+
+/// The numbers of the `count` trials of least loss; with several objectives by rank and crowding.
+fn least(trials: Vec<&Trial>, count: usize) -> Vec<usize> {
+    fn losses(trial: &Trial) -> &[f64] {
+        let outcome = trial.outcome.as_ref();
+        outcome.map_or(&[], |outcome| &outcome.losses)
+    }
+    if trials.iter().any(|t| losses(t).len() != 1) {
+        let rows: Vec<&[f64]> = trials.iter().map(|t| losses(t)).collect();
+        let order = crate::pareto::order(&rows).into_iter().take(count);
+        return order.map(|i| trials[i].number as usize).collect();
+    }
+    let row = |t: &&Trial| (losses(t)[0], t.number as usize);
+    let mut rows: Vec<(f64, usize)> = trials.iter().map(row).collect();
+    if count < rows.len() {
+        rows.select_nth_unstable_by(count, |a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+    }
+    rows.into_iter()
+        .take(count)
+        .map(|(_, number)| number)
+        .collect()
+}
+
+/// A weighted sum of products of kernels, one a trial, and the prior.
+struct Mixture<'a> {
+    space: &'a Space,
+    /// Of each trial, the prior's last.
+    weights: Vec<f64>,
+    log_weights: Vec<f64>,
+    axes: Vec<Axis>,
+}
+
+impl<'a> Mixture<'a> {
+    /// `trials` are by age, the oldest first; `least` is the narrowest that a kernel may be.
+    fn of(space: &'a Space, trials: &[&Trial], least: f64) -> Self {
+        let count = trials.len();
+        let ramp = count.saturating_sub(FLAT);
+        let weight = |i: usize| {
+            if i >= ramp {
+                return 1.0;
+            }
+            let least = 1.0 / count as f64;
+            least + (1.0 - least) * i as f64 / ((ramp - 1).max(1)) as f64
+        };
+        let mut weights: Vec<f64> = (0..count).map(weight).collect();
+        weights.push(1.0);
+        let sum: f64 = weights.iter().sum();
+        let log_weights = weights.iter().map(|w| (w / sum).ln()).collect();
+        let axes = (0..space.len())
+            .map(|d| Axis::of(space, d, trials, least))
+            .collect();
+        Self {
+            space,
+            weights,
+            log_weights,
+            axes,
+        }
+    }
+
+    fn sample(&self, draw: &mut Draw) -> Point {
+        let kernel = draw.weighted(&self.weights);
+        let mut point: Point = vec![None; self.space.len()];
+        for (d, axis) in self.axes.iter().enumerate() {
+            if !self.space.is_active(d, &point) {
+                continue;
+            }
+            let domain = &self.space.dimensions[d].domain;
+            point[d] = Some(axis.sample(kernel, domain, draw));
+        }
+        point
+    }
+
+    /// `terms` is room to work in.
+    fn log_density(&self, point: &[Option<f64>], terms: &mut Vec<f64>) -> f64 {
+        terms.clone_from(&self.log_weights);
+        for ((axis, value), dimension) in self.axes.iter().zip(point).zip(&self.space.dimensions) {
+            if let Some(value) = value {
+                axis.add_log_densities(*value, &dimension.domain, terms);
+            }
+        }
+        let most = most(terms);
+        let above = terms.iter().map(|t| t - most).filter(|t| *t > NEGLIGIBLE);
+        most + above.map(f64::exp).sum::<f64>().ln()
+    }
+}
+
+/// In eight strands, which a processor follows at once.
+fn most(values: &[f64]) -> f64 {
+    let mut strands = [f64::MIN; 8];
+    let (chunks, rest) = values.as_chunks::<8>();
+    for chunk in chunks {
+        for (strand, value) in strands.iter_mut().zip(chunk) {
+            *strand = if *value > *strand { *value } else { *strand };
+        }
+    }
+    let all = strands.iter().chain(rest).copied();
+    all.fold(f64::MIN, f64::max)
+}
+
+fn least_deviation(trials: usize) -> f64 {
+    1.0 / (2.0 + trials as f64).min(100.0)
+}

@@ -1,0 +1,190 @@
+//! What the search's answers make of jobs: looked up and worked out while the step only reads, written at its end.
+
+use super::StepError;
+use super::step::{Step, Write};
+use crate::clock;
+use muster_model::id::JobId;
+use muster_model::job::Intent;
+use muster_model::spec::{JobSpec, Origin};
+use muster_model::study::BudgetUnit;
+use muster_search::{Event, Source, TrialState};
+use muster_store::job::{self, NewJob};
+use muster_store::origin;
+use muster_store::pool::Transaction;
+use muster_store::study::search;
+
+impl Step {
+    pub(super) async fn create(
+        &mut self,
+        tx: &mut Transaction,
+        number: u32,
+        from: Option<Source>,
+    ) -> Result<(), StepError> {
+        if !self.has_jobs() {
+            return Ok(());
+        }
+        let copied = match from {
+            Some(from) => self.origin(tx, from).await?.map(Some),
+            None => Ok(None),
+        };
+        let made = copied.and_then(|origin| {
+            Ok(JobSpec {
+                from: origin,
+                ..self.job(number)?
+            })
+        });
+        let spec = match made {
+            Ok(spec) => spec,
+            Err(why) => {
+                self.fail(number, why);
+                return Ok(());
+            }
+        };
+        let new = NewJob {
+            id: clock::id().into(),
+            tenant_id: self.loaded.tenant_id,
+            submitted_by: self.loaded.created_by,
+            spec,
+        };
+        self.notes.entry(number).or_default().job_id = Some(new.id);
+        let new = Box::new(new);
+        self.writes.push(Write::Submit { new, number });
+        Ok(())
+    }
+
+    /// The checkpoint that a trial is to begin from; or why there is none.
+    async fn origin(
+        &mut self,
+        tx: &mut Transaction,
+        from: Source,
+    ) -> Result<Result<Origin, String>, StepError> {
+        let parent = match self.job(from.trial) {
+            Ok(parent) => parent,
+            Err(why) => return Ok(Err(why)),
+        };
+        let unit = match self.study().spec().budget.unit {
+            BudgetUnit::Epochs => parent.steps_per_epoch(),
+            BudgetUnit::Steps => 1,
+        };
+        let (first, end) = (from.step * unit, (from.step + 1) * unit);
+        let job = self.job_of(tx, from.trial).await?;
+        let step = match job {
+            Some(job) => origin::newest_between(tx, job, (first, end)).await?,
+            None => None,
+        };
+        Ok(job.zip(step).map_or_else(
+            || {
+                let (trial, step) = (from.trial, from.step);
+                Err(format!(
+                    "trial {trial} has no checkpoint of {step} to begin from any more"
+                ))
+            },
+            |(job, step)| {
+                Ok(Origin {
+                    job,
+                    step: Some(step),
+                })
+            },
+        ))
+    }
+
+    /// Tells the search, and whoever looks at the trial, that it has failed.
+    pub(super) fn fail(&mut self, number: u32, why: String) {
+        self.notes.entry(number).or_default().failure = Some(why);
+        self.queue.push_back(Event::Failed { trial: number });
+    }
+
+    /// The job of a trial as far as it is told to train now; or what is wrong with it, which only this very point can have.
+    fn job(&self, number: u32) -> Result<JobSpec, String> {
+        let trial = &self.study().trials()[number as usize];
+        let (document, space) = (&self.loaded.document, self.study().space());
+        let spec = document
+            .trial(space, number, &trial.point, trial.seed, trial.budget)
+            .map_err(|error| error.to_string())?;
+        spec.validate().map_err(|errors| errors[0].to_string())?;
+        Ok(spec)
+    }
+
+    pub(super) async fn go_on(
+        &mut self,
+        tx: &mut Transaction,
+        number: u32,
+    ) -> Result<(), StepError> {
+        let has_jobs = self.has_jobs();
+        let note = self.notes.entry(number).or_default();
+        note.end_fed = Some(false);
+        if !has_jobs {
+            note.open = true;
+            return Ok(());
+        }
+        let job_id = self.job_of(tx, number).await?;
+        let extended = match (job_id, self.job(number)) {
+            (Some(id), Ok(spec)) => {
+                let may = search::may_extend(tx, id).await?;
+                let spec = Box::new(spec);
+                self.writes
+                    .extend(may.then_some(Write::Extend { id, spec }));
+                may
+            }
+            (None, Ok(_)) => false,
+            (_, Err(why)) => {
+                let budget = self.study().trials()[number as usize].budget;
+                self.fail(number, format!("it cannot train on to {budget}: {why}"));
+                return Ok(());
+            }
+        };
+        if !extended {
+            let why = "its job could not train on: it was deleted".to_owned();
+            self.fail(number, why);
+        }
+        Ok(())
+    }
+
+    pub(super) async fn stop(
+        &mut self,
+        tx: &mut Transaction,
+        number: u32,
+    ) -> Result<(), StepError> {
+        if self.study().trials()[number as usize].state != TrialState::Stopping {
+            return Ok(());
+        }
+        match self.job_of(tx, number).await? {
+            // One that has ended in the meantime answers for itself.
+            Some(id) => self.writes.push(Write::Cancel { id }),
+            None => self.queue.push_back(Event::Stopped { trial: number }),
+        }
+        Ok(())
+    }
+
+    async fn job_of(
+        &mut self,
+        tx: &mut Transaction,
+        number: u32,
+    ) -> Result<Option<JobId>, StepError> {
+        if let Some(id) = self.notes.get(&number).and_then(|note| note.job_id) {
+            return Ok(Some(id));
+        }
+        Ok(search::jobs(tx, self.id, &[number]).await?.remove(&number))
+    }
+
+    /// Does to the jobs what the search has led to.
+    pub(super) async fn write(&mut self, tx: &mut Transaction) -> Result<(), StepError> {
+        for write in std::mem::take(&mut self.writes) {
+            match write {
+                Write::Submit { new, number } => {
+                    search::submit(tx, &new, self.id, number, self.now).await?;
+                }
+                // Somebody has deleted it since it was looked at.
+                Write::Extend { id, spec } => {
+                    if !search::extend(tx, id, &spec, self.now).await? {
+                        return Err(StepError::Overtaken);
+                    }
+                }
+                Write::Cancel { id } => {
+                    job::set_intent(tx, id, Intent::Cancel, self.now).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+}

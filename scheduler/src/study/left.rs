@@ -1,0 +1,180 @@
+//! What a step leaves in the store of the study and its trials. Worked out by the search alone, without the store.
+
+use super::step::Step;
+use muster_model::id::JobId;
+use muster_model::study::{Goal, TrialPhase};
+use muster_model::view::{TrialPoint, TrialSource};
+use muster_search::{Outcome, Phase, Study, Trial, TrialState};
+use muster_store::StoreError;
+use muster_store::pool::Transaction;
+use muster_store::study::search::{self, Loaded, Saved};
+use muster_store::study::trial_rows::{self, TrialWrite};
+use std::collections::BTreeMap;
+
+/// A state is stored whole after so many events, and an eighth as many as there are trials: events are short, states are not.
+const EVENTS_KEPT_APART: u64 = 32;
+
+/// All that has changed.
+pub(super) struct Left {
+    pub saved: Saved,
+    created: Vec<TrialWrite>,
+    changed: Vec<TrialWrite>,
+    /// Numbers of the trials that are the best now.
+    best: Vec<u32>,
+    /// What is expected of trials whose jobs train.
+    expectations: Vec<(u32, f64)>,
+}
+
+/// What the search itself does not know of a trial.
+#[derive(Default)]
+pub(super) struct Note {
+    pub job_id: Option<JobId>,
+    pub fed_step: Option<u64>,
+    pub end_fed: Option<bool>,
+    pub failure: Option<String>,
+    pub open: bool,
+}
+
+/// What of a trial is written; when it changes, its row does.
+pub(super) type Print = (TrialState, u64, u32, usize, [Option<u64>; 2]);
+
+pub(super) fn prints(study: &Study) -> Vec<Print> {
+    study.trials().iter().map(print).collect()
+}
+
+fn print(trial: &Trial) -> Print {
+    let step = |one: &Outcome| one.step;
+    // A long curve is thinned: as many points may be others.
+    let ends = [
+        trial.outcome.as_ref().map(step),
+        trial.reports.last().map(step),
+    ];
+    (
+        trial.state,
+        trial.budget,
+        trial.rung,
+        trial.reports.len(),
+        ends,
+    )
+}
+
+impl Left {
+    /// `before` is how the trials stood when the step began, `events` the JSON of what was taken in since.
+    pub fn of(
+        study: &Study,
+        loaded: &Loaded,
+        before: &[Print],
+        mut notes: BTreeMap<u32, Note>,
+        events: Vec<String>,
+    ) -> Self {
+        let (mut created, mut changed) = (Vec::new(), Vec::new());
+        for trial in study.trials() {
+            let (stood, note) = (
+                before.get(trial.number as usize),
+                notes.remove(&trial.number),
+            );
+            if note.is_none() && stood == Some(&print(trial)) {
+                continue;
+            }
+            let row = row(study, trial, note.unwrap_or_default());
+            match stood {
+                Some(_) => changed.push(row),
+                None => created.push(row),
+            }
+        }
+        let best = study.best().iter().map(|trial| trial.number).collect();
+        let expectations = match loaded.document.job {
+            Some(_) => study.expectations(),
+            None => Vec::new(),
+        };
+        let seq = loaded.seq + events.len() as u64;
+        let apart = EVENTS_KEPT_APART + study.trials().len() as u64 / 8;
+        let is_over = study.phase() == Phase::Finished;
+        let whole = is_over || seq - loaded.state_seq >= apart;
+        let saved = Saved {
+            phase: phase(study.phase()),
+            cancelled: loaded.cancelled,
+            limit: study.limit(),
+            proposed: study.proposed(),
+            seq,
+            before: loaded.seq,
+            events,
+            state: whole.then(|| serde_json::to_string(study).expect("a state is JSON")),
+            has_jobs: loaded.document.job.is_some(),
+        };
+        Self {
+            saved,
+            created,
+            changed,
+            best,
+            expectations,
+        }
+    }
+
+    /// Writes it.
+    pub async fn save(&self, tx: &mut Transaction, step: &Step) -> Result<(), StoreError> {
+        let (id, tenant, now) = (step.id, step.loaded.tenant_id, step.now);
+        let rows = (&*self.created, &*self.changed);
+        trial_rows::write_trials(tx, id, tenant, rows, now).await?;
+        search::mark_best(tx, id, &self.best).await?;
+        if !self.expectations.is_empty() {
+            search::expect(tx, id, &self.expectations).await?;
+        }
+        search::save(tx, id, tenant, &self.saved, now).await
+    }
+}
+
+fn row(study: &Study, trial: &Trial, note: Note) -> TrialWrite {
+    let points = |outcomes: &[Outcome]| outcomes.iter().map(|one| point(study, one)).collect();
+    TrialWrite {
+        number: trial.number,
+        job_id: note.job_id,
+        state: state(trial.state),
+        parameters: study.space().parameters(&trial.point),
+        seed: trial.seed,
+        budget: trial.budget,
+        rung: trial.rung,
+        from: trial.from.map(|from| TrialSource {
+            trial: from.trial,
+            step: from.step,
+        }),
+        reports: points(&trial.reports),
+        rungs: points(&trial.rungs),
+        outcome: trial.outcome.as_ref().map(|one| point(study, one)),
+        fed_step: note.fed_step,
+        end_fed: note.end_fed,
+        failure: note.failure,
+        open: note.open,
+    }
+}
+
+/// A measure in the metrics' own signs.
+fn point(study: &Study, outcome: &Outcome) -> TrialPoint {
+    let goals = study.spec().objectives.iter().map(|one| one.goal);
+    let value = |(goal, loss): (Goal, &f64)| (loss.abs() < f64::MAX).then(|| goal.as_loss(*loss));
+    TrialPoint {
+        step: outcome.step,
+        values: goals.zip(&outcome.losses).map(value).collect(),
+    }
+}
+
+fn phase(phase: Phase) -> &'static str {
+    match phase {
+        Phase::Created => "created",
+        Phase::Running => "running",
+        Phase::Paused => "paused",
+        Phase::Closing => "closing",
+        Phase::Finished => "finished",
+    }
+}
+
+fn state(state: TrialState) -> TrialPhase {
+    match state {
+        TrialState::Running => TrialPhase::Running,
+        TrialState::Waiting => TrialPhase::Waiting,
+        TrialState::Stopping => TrialPhase::Stopping,
+        TrialState::Completed => TrialPhase::Completed,
+        TrialState::Stopped => TrialPhase::Stopped,
+        TrialState::Failed => TrialPhase::Failed,
+    }
+}
