@@ -65,6 +65,24 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
             expected: "an object".to_owned(),
         };
     }
+    // Wherever an id stands, it is the last part of the field's name that says of what.
+    if message.starts_with("UUID parsing failed") {
+        let what = path
+            .rsplit('.')
+            .next()
+            .unwrap_or(path)
+            .trim_end_matches("_id");
+        let article = if what.starts_with(['a', 'e', 'i', 'o', 'u']) {
+            "an"
+        } else {
+            "a"
+        };
+        return FieldError {
+            value: at(path),
+            field: path.to_owned(),
+            expected: format!("{article} {what}'s id, which is a UUID"),
+        };
+    }
     // "invalid type: string \"x\", expected u32"
     let (found, wanted) = message
         .split_once(": ")
@@ -75,7 +93,14 @@ pub fn field_error(path: &str, message: &str, document: &Value) -> FieldError {
     } else {
         inside(document, path, found)
     };
-    let value = find(document, &field).map_or_else(|| found.to_owned(), short);
+    let value = match find(document, &field) {
+        // .nan and .inf, for which JSON writes null.
+        Some(Value::Null) if found.starts_with("floating point") => {
+            found.split('`').nth(1).unwrap_or(found).to_owned()
+        }
+        Some(value) => short(value),
+        None => found.to_owned(),
+    };
     FieldError {
         field,
         value,
@@ -187,7 +212,7 @@ fn tag_of(document: &Value, path: &str, name: &str) -> Option<String> {
 }
 
 /// The value at a path such as `scale.workers.min` or `engine.model.hidden[0]`.
-fn find<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
+pub fn find<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
     if path.is_empty() || path == "the document" {
         return Some(document);
     }
@@ -205,6 +230,19 @@ fn find<'a>(document: &'a Value, path: &str) -> Option<&'a Value> {
     Some(value)
 }
 
+/// As [`find`], to change it.
+pub fn find_mut<'a>(document: &'a mut Value, path: &str) -> Option<&'a mut Value> {
+    let steps = path.replace('[', ".").replace(']', "");
+    let mut value = document;
+    for step in steps.split('.').filter(|step| !step.is_empty()) {
+        value = match value {
+            Value::Array(items) => items.get_mut(step.parse::<usize>().ok()?)?,
+            other => other.get_mut(step)?,
+        };
+    }
+    Some(value)
+}
+
 fn short(value: &Value) -> String {
     const LONGEST: usize = 100;
     let text = value.to_string();
@@ -216,7 +254,10 @@ fn short(value: &Value) -> String {
 
 fn in_words(wanted: &str) -> String {
     match wanted {
-        "u8" | "u16" | "u32" | "u64" | "usize" => "a whole number, 0 or more".to_owned(),
+        "u8" => limited(u64::from(u8::MAX)),
+        "u16" => limited(u64::from(u16::MAX)),
+        "u32" => limited(u64::from(u32::MAX)),
+        "u64" | "usize" => limited(u64::MAX),
         "i32" | "i64" => "a whole number".to_owned(),
         "f32" | "f64" => "a number".to_owned(),
         "a sequence" => "a list".to_owned(),
@@ -225,6 +266,10 @@ fn in_words(wanted: &str) -> String {
             .strip_prefix("struct ")
             .map_or_else(|| other.to_owned(), |name| format!("an object ({name})")),
     }
+}
+
+fn limited(most: u64) -> String {
+    format!("a whole number, 0 or more and at most {most}")
 }
 
 /// The message without its line and column, which a path replaces.

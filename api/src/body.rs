@@ -1,6 +1,6 @@
 //! Request bodies: JSON or YAML, read strictly, with errors that name the field, the value and what would be right.
 
-use crate::blame::{field_error, without_position};
+use crate::blame::{field_error, find, find_mut, without_position};
 use crate::problem::{Kind, Refusal};
 use crate::state::App;
 use axum::body::{Body, Bytes};
@@ -142,15 +142,26 @@ fn too_large(limit: usize) -> Refusal {
 }
 
 fn json<T: DeserializeOwned + Invalid>(bytes: &[u8]) -> Result<T, Refusal> {
+    // serde would read a list as an object's fields in their order.
+    if bytes.trim_ascii_start().starts_with(b"[")
+        && let Ok(list) = serde_json::from_slice(bytes)
+    {
+        return Err(no_object::<T>(&list));
+    }
     let mut reader = serde_json::Deserializer::from_slice(bytes);
     let read = serde_path_to_error::deserialize(&mut reader).map_err(|error| {
         let path = error.path().to_string();
         let error = error.into_inner();
-        if error.is_data() {
-            let document = serde_json::from_slice(bytes).unwrap_or_default();
-            wrong::<T>(&path, &without_position(&error.to_string()), &document)
-        } else {
-            Refusal::new(Kind::MalformedBody, format!("not JSON: {error}"))
+        // What is JSON and yet is called none holds something where a word of a list is wanted.
+        match serde_json::from_slice(bytes) {
+            Ok(document) if error.is_data() => {
+                wrong::<T>(&path, &without_position(&error.to_string()), &document)
+            }
+            Ok(document) => no_word::<T>(&path, &document),
+            Err(_) if error.is_data() => {
+                wrong::<T>(&path, &without_position(&error.to_string()), &Value::Null)
+            }
+            Err(_) => Refusal::new(Kind::MalformedBody, format!("not JSON: {error}")),
         }
     })?;
     reader
@@ -165,15 +176,60 @@ fn yaml<T: DeserializeOwned + Invalid>(bytes: &[u8]) -> Result<T, Refusal> {
     };
     // Through a value first, which tells documents that are no YAML from those that are no `T`.
     let document: serde_norway::Value = serde_norway::from_slice(bytes).map_err(malformed)?;
+    if document.is_sequence() {
+        let list = serde_json::to_value(&document).unwrap_or_default();
+        return Err(no_object::<T>(&list));
+    }
     serde_path_to_error::deserialize(document.clone()).map_err(|error| {
         let path = error.path().to_string();
         let document = serde_json::to_value(&document).unwrap_or_default();
-        wrong::<T>(&path, &error.into_inner().to_string(), &document)
+        let message = error.into_inner().to_string();
+        match find(&document, &path) {
+            // JSON has no .nan and no .inf, and writes null for them.
+            Some(Value::Null) if !message.contains("floating point") => {
+                no_word::<T>(&path, &document)
+            }
+            _ => wrong::<T>(&path, &message, &document),
+        }
     })
 }
 
 /// A document whose shape is not that of a `T`.
 fn wrong<T: Invalid>(path: &str, message: &str, document: &Value) -> Refusal {
     let error = field_error(path, message, document);
+    Refusal::with_errors(T::KIND, error.to_string(), vec![error])
+}
+
+/// A document that is a list.
+fn no_object<T: Invalid>(list: &Value) -> Refusal {
+    let error = field_error("", "invalid length 0", list);
+    Refusal::with_errors(T::KIND, error.to_string(), vec![error])
+}
+
+/// A document with nothing, a number or the like where one of some words is wanted. serde names those words only when it is given
+/// another one, so it is given one that nobody would choose.
+fn no_word<T: DeserializeOwned + Invalid>(path: &str, document: &Value) -> Refusal {
+    let read = |document: &Value| {
+        let error = serde_path_to_error::deserialize::<_, T>(document.clone()).err()?;
+        Some((error.path().to_string(), error.into_inner().to_string()))
+    };
+    let mut worded = document.clone();
+    if let Some(place) = find_mut(&mut worded, path) {
+        *place = Value::String(String::new());
+    }
+    let (found_at, message) = match read(&worded) {
+        Some((at, message)) if at == path && message.starts_with("unknown variant") => {
+            (at, message)
+        }
+        _ => match read(document) {
+            Some(found) => found,
+            None => (path.to_owned(), "another value".to_owned()),
+        },
+    };
+    let mut error = field_error(&found_at, &message, document);
+    if let Some(value) = find(document, path).filter(|_| found_at == path) {
+        error.field = path.to_owned();
+        error.value = value.to_string();
+    }
     Refusal::with_errors(T::KIND, error.to_string(), vec![error])
 }

@@ -13,6 +13,7 @@ pub mod config;
 mod event_feed;
 mod files;
 mod health;
+mod history;
 mod idempotency;
 mod job;
 mod layers;

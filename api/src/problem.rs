@@ -30,6 +30,7 @@ pub enum Kind {
     MethodNotAllowed,
     WrongPhase,
     NameTaken,
+    LastAdministrator,
     KeyReused,
     TooManyRequests,
     Timeout,
@@ -47,7 +48,7 @@ pub struct Refusal {
 }
 
 impl Kind {
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 19] = [
         Self::MalformedBody,
         Self::UnsupportedMediaType,
         Self::BodyTooLarge,
@@ -61,6 +62,7 @@ impl Kind {
         Self::MethodNotAllowed,
         Self::WrongPhase,
         Self::NameTaken,
+        Self::LastAdministrator,
         Self::KeyReused,
         Self::TooManyRequests,
         Self::Timeout,
@@ -129,6 +131,11 @@ impl Kind {
                 "The phase of the job or study does not allow this",
             ),
             Self::NameTaken => ("name-taken", StatusCode::CONFLICT, "The name is taken"),
+            Self::LastAdministrator => (
+                "last-administrator",
+                StatusCode::CONFLICT,
+                "Nobody could administer any more",
+            ),
             Self::KeyReused => (
                 "idempotency-key-reused",
                 StatusCode::UNPROCESSABLE_ENTITY,

@@ -2,8 +2,8 @@
 
 use crate::state::App;
 use crate::{
-    auth, cluster, health, job, layers, metrics, node, openapi, question, round, study, tenant,
-    token, web,
+    auth, cluster, health, history, job, layers, metrics, node, openapi, question, round, study,
+    tenant, token, web,
 };
 use axum::Router;
 use axum::routing::get;
@@ -76,6 +76,7 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(study::ask::tell))
         .routes(routes!(study::propose::propose))
         .routes(routes!(cluster::stream))
+        .routes(routes!(history::recent))
         .routes(routes!(node::list::list))
         .routes(routes!(node::get::get))
         .routes(routes!(node::drain::drain))

@@ -2,12 +2,12 @@
 
 use crate::problem::{Kind, Refusal};
 use crate::state::App;
-use axum::extract::{Request, State};
+use axum::extract::{OriginalUri, Request, State};
 use axum::http::header::{
     CACHE_CONTROL, CONTENT_SECURITY_POLICY, REFERRER_POLICY, X_CONTENT_TYPE_OPTIONS,
     X_FRAME_OPTIONS,
 };
-use axum::http::{HeaderValue, Method, StatusCode, Uri};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use std::path::Path;
 use tower::ServiceExt as _;
@@ -54,7 +54,7 @@ pub async fn page(State(app): State<App>, request: Request) -> Result<Response, 
 }
 
 /// What no route under `/api/v1` took.
-pub async fn unknown_path(uri: Uri) -> Refusal {
+pub async fn unknown_path(OriginalUri(uri): OriginalUri) -> Refusal {
     unknown(uri.path())
 }
 

@@ -5,6 +5,7 @@
 mod clock;
 mod command;
 mod config;
+mod document;
 mod output;
 mod up;
 

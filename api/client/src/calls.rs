@@ -1,7 +1,7 @@
 //! Every call of the interface, one method each. Errors are those of [`ClientError`] throughout.
 
 use crate::error::ClientError;
-use crate::query::{EventQuery, JobQuery};
+use crate::query::{EventQuery, JobQuery, RecentQuery, TokenQuery};
 use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::view::{
@@ -134,6 +134,11 @@ impl Client {
             .await
     }
 
+    /// A page of the newest events of the tenant's jobs and of the nodes, newest first.
+    pub async fn recent_events(&self, query: &RecentQuery) -> Result<Page<EventView>, ClientError> {
+        self.get(&["events"], &query.pairs()).await
+    }
+
     /// Why it has its size, or why it waits and what stands in its way.
     pub async fn explain(&self, id: JobId) -> Result<ExplainView, ClientError> {
         self.get(&["jobs", &id.to_string(), "explain"], &[]).await
@@ -188,7 +193,7 @@ impl Client {
 impl Client {
     /// All nodes, by name.
     pub async fn nodes(&self) -> Result<Vec<NodeView>, ClientError> {
-        self.all(&["nodes"]).await
+        self.all(&["nodes"], Vec::new()).await
     }
 
     pub async fn node(&self, name: &str) -> Result<NodeView, ClientError> {
@@ -205,7 +210,7 @@ impl Client {
 
     /// All tenants, by name.
     pub async fn tenants(&self) -> Result<Vec<TenantView>, ClientError> {
-        self.all(&["tenants"]).await
+        self.all(&["tenants"], Vec::new()).await
     }
 
     pub async fn create_tenant(&self, new: &NewTenant) -> Result<TenantView, ClientError> {
@@ -243,9 +248,9 @@ impl Client {
         self.get(&["rounds", &number.to_string()], &[]).await
     }
 
-    /// All tokens of the tenant, newest first.
-    pub async fn tokens(&self) -> Result<Vec<TokenView>, ClientError> {
-        self.all(&["tokens"]).await
+    /// All tokens of the tenant or tenants, newest first.
+    pub async fn tokens(&self, query: &TokenQuery) -> Result<Vec<TokenView>, ClientError> {
+        self.all(&["tokens"], query.pairs()).await
     }
 
     pub async fn create_token(&self, new: &NewToken) -> Result<CreatedToken, ClientError> {
@@ -264,16 +269,21 @@ impl Client {
     }
 
     /// Every page of a list.
-    async fn all<T: DeserializeOwned>(&self, segments: &[&str]) -> Result<Vec<T>, ClientError> {
+    async fn all<T: DeserializeOwned>(
+        &self,
+        segments: &[&str],
+        mut query: Vec<(&'static str, String)>,
+    ) -> Result<Vec<T>, ClientError> {
         let mut items = Vec::new();
-        let mut query = vec![("limit", "500".to_owned())];
+        query.push(("limit", "500".to_owned()));
+        let asked = query.len();
         loop {
             let page: Page<T> = self.get(segments, &query).await?;
             items.extend(page.items);
             let Some(next) = page.next else {
                 return Ok(items);
             };
-            query.truncate(1);
+            query.truncate(asked);
             query.push(("continue", next));
         }
     }

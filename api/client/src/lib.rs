@@ -15,6 +15,6 @@ pub use calls::LogPage;
 pub use download::Download;
 pub use error::ClientError;
 pub use muster_model::view::Problem;
-pub use query::{EventQuery, JobQuery};
+pub use query::{EventQuery, JobQuery, RecentQuery, TokenQuery};
 pub use request::Client;
 pub use stream::{Messages, StreamItem};

@@ -17,6 +17,25 @@ pub struct JobQuery {
     pub after: Option<String>,
 }
 
+/// Whose tokens; the bearer's tenant's if neither is given. Both are for administrators.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TokenQuery {
+    /// Of the tenant of this name.
+    pub tenant: Option<String>,
+    pub all_tenants: bool,
+}
+
+/// Which of the newest events.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RecentQuery {
+    /// Starts and stops of tasks, tests and checkpoints too.
+    pub routine: bool,
+    /// Events on the page, 1 to 500.
+    pub limit: u32,
+    /// `next` of the page before.
+    pub after: Option<String>,
+}
+
 /// Which part of a history.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct EventQuery {
@@ -36,6 +55,26 @@ impl JobQuery {
         pairs.extend(self.labels.iter().map(|label| ("label", label.clone())));
         pairs.extend(self.name.iter().map(|name| ("name", name.clone())));
         pairs.extend(self.limit.iter().map(|limit| ("limit", limit.to_string())));
+        pairs.extend(self.after.iter().map(|after| ("continue", after.clone())));
+        pairs
+    }
+}
+
+impl TokenQuery {
+    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+        let mut pairs = Vec::new();
+        pairs.extend(self.tenant.iter().map(|name| ("tenant", name.clone())));
+        pairs.extend(self.all_tenants.then(|| ("all_tenants", "true".to_owned())));
+        pairs
+    }
+}
+
+impl RecentQuery {
+    pub(crate) fn pairs(&self) -> Vec<(&'static str, String)> {
+        let mut pairs = vec![
+            ("routine", self.routine.to_string()),
+            ("limit", self.limit.to_string()),
+        ];
         pairs.extend(self.after.iter().map(|after| ("continue", after.clone())));
         pairs
     }

@@ -122,7 +122,21 @@ pub enum Event {
     },
 }
 
+/// Kinds of which a long job has hundreds, and which decide nothing: they would push out of sight what does.
+pub const ROUTINE: [&str; 4] = [
+    "task_state_changed",
+    "checkpoint_written",
+    "checkpoint_pruned",
+    "evaluated",
+];
+
 impl Event {
+    /// Whether it is of a kind that people rarely look for.
+    #[must_use]
+    pub fn is_routine(&self) -> bool {
+        ROUTINE.contains(&self.kind())
+    }
+
     /// The stable name by which streams and filters know the event.
     #[must_use]
     pub fn kind(&self) -> &'static str {

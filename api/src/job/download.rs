@@ -87,7 +87,12 @@ pub async fn model(
     drop(tx);
     let Some(path) = row.model_path else {
         let phase = row.job.state.phase().as_str();
-        let detail = format!("the job is {phase}; its model is there once it has succeeded");
+        let detail = match &row.job.spec.command {
+            Some(_) => "the job runs a command, whose files are its own: they are where the command wrote them, in the \
+                        folder that it was told as MUSTER_CHECKPOINT_DIR or elsewhere"
+                .to_owned(),
+            None => format!("the job is {phase}; its model is there once it has succeeded"),
+        };
         return Err(Refusal::new(Kind::WrongPhase, detail));
     };
     let (folder, name) = path.rsplit_once('/').unwrap_or(("", &path));

@@ -2,18 +2,26 @@
 
 use super::wire;
 use crate::auth::Caller;
-use crate::problem::Refusal;
+use crate::problem::{Kind, Refusal};
 use crate::query::{self, FromQuery, Params, Query};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
-use muster_model::id::TokenId;
+use muster_model::id::{TenantId, TokenId};
 use muster_model::view::{Page, TokenView};
-use muster_store::token;
+use muster_store::pool::Transaction;
+use muster_store::token::{self, Token};
+use muster_store::{scope, tenant};
+use std::cmp::Reverse;
 
 #[derive(Debug, utoipa::IntoParams)]
 #[into_params(parameter_in = Query)]
 pub struct TokensParams {
+    /// Of the tenant of this name; for administrators. The bearer's if left out.
+    pub tenant: Option<String>,
+    /// Of all tenants; for administrators.
+    #[param(required = false, default = false)]
+    pub all_tenants: bool,
     /// Items on the page.
     #[param(minimum = 1, maximum = 500, default = 50, required = false)]
     pub limit: u32,
@@ -23,10 +31,17 @@ pub struct TokensParams {
 }
 
 impl FromQuery for TokensParams {
-    const NAMES: &'static [&'static str] = &["limit", "continue"];
+    const NAMES: &'static [&'static str] = &["tenant", "all_tenants", "limit", "continue"];
 
     fn take(query: &mut Query) -> Self {
+        let tenant: Option<String> = query.one("tenant", "the name of a tenant");
+        let all_tenants = query.one("all_tenants", "true or false").unwrap_or(false);
+        if let Some(name) = tenant.as_ref().filter(|_| all_tenants) {
+            query.wrong("tenant", name, "either tenant or all_tenants, not both");
+        }
         Self {
+            tenant,
+            all_tenants,
             limit: query.limit(),
             after: query.after(),
         }
@@ -35,7 +50,7 @@ impl FromQuery for TokensParams {
 
 /// List the tenant's tokens, newest first
 ///
-/// Revoked ones too; never their secrets.
+/// Revoked ones too; never their secrets. Administrators may ask for those of another tenant, or of all.
 #[utoipa::path(
     get, path = "/tokens", operation_id = "listTokens", tag = "tokens", params(TokensParams),
     responses((status = 200, description = "A page of tokens", body = Page<TokenView>)),
@@ -46,11 +61,45 @@ pub async fn list(
     Params(params): Params<TokensParams>,
 ) -> Result<Json<Page<TokenView>>, Refusal> {
     let mut tx = app.begin(&caller).await?;
-    let rows = token::list(&mut tx, params.after, params.limit + 1).await?;
+    let tenants = tenants(&mut tx, &caller, &params).await?;
+    let mut rows: Vec<(Token, String)> = Vec::new();
+    for (id, name) in tenants {
+        // Tokens are seen in their tenant's scope only, also by administrators.
+        scope::tenant(&mut tx, id).await?;
+        let listed = token::list(&mut tx, params.after, params.limit + 1).await?;
+        rows.extend(listed.into_iter().map(|token| (token, name.clone())));
+    }
+    rows.sort_by_key(|(token, _)| Reverse(token.id));
+    rows.truncate(params.limit as usize + 1);
     Ok(Json(query::page(
         rows,
         params.limit,
-        |token| token.id.to_string(),
-        wire::token,
+        |(token, _)| token.id.to_string(),
+        |(token, tenant)| wire::token(token, &tenant),
     )))
+}
+
+/// Whose tokens are meant.
+async fn tenants(
+    tx: &mut Transaction,
+    caller: &Caller,
+    params: &TokensParams,
+) -> Result<Vec<(TenantId, String)>, Refusal> {
+    let own = (caller.tenant_id, caller.tenant_name.clone());
+    let other = params.tenant.as_ref().filter(|name| **name != own.1);
+    if other.is_none() && !params.all_tenants {
+        return Ok(vec![own]);
+    }
+    if !caller.is_admin() {
+        let detail = "tokens of other tenants are listed by administrators";
+        return Err(Refusal::new(Kind::Forbidden, detail));
+    }
+    scope::admin(tx).await?;
+    let Some(name) = other else {
+        let all = tenant::list(tx).await?.into_iter();
+        return Ok(all.map(|tenant| (tenant.id, tenant.name)).collect());
+    };
+    let found = tenant::by_name(tx, name).await?;
+    let found = found.ok_or_else(|| Refusal::not_found(format!("tenant {name}")))?;
+    Ok(vec![(found.id, found.name)])
 }

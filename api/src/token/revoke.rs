@@ -7,15 +7,18 @@ use crate::query::{Named, Params};
 use crate::state::App;
 use axum::extract::State;
 use axum::http::StatusCode;
-use muster_model::id::TokenId;
+use muster_model::id::{TenantId, TokenId};
+use muster_model::tenant::Access;
 use muster_store::token::{self, Token};
-use muster_store::{PgConnection, StoreError};
+use muster_store::{PgConnection, StoreError, scope, tenant};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// Revoke a token
 ///
 /// It is refused from now on, by other replicas of this daemon within 5 seconds. Members may revoke their own tokens,
-/// administrators any of their tenant's. Revoking again changes nothing.
+/// administrators any. Revoking again changes nothing. The last token with which an administrator can ask is not revoked (409,
+/// `last-administrator`): make another first.
 #[utoipa::path(
     delete, path = "/tokens/{id}", operation_id = "revokeToken", tag = "tokens",
     params(("id" = TokenId, Path, description = "The token")),
@@ -28,8 +31,9 @@ pub async fn revoke(
     Named(id): Named<TokenId>,
     Params(()): Params<()>,
 ) -> Result<StatusCode, Refusal> {
+    let now = clock::now();
     let mut tx = app.begin(&caller).await?;
-    let found = find(&mut tx, id)
+    let (tenant_id, found) = find(&mut tx, &caller, id)
         .await?
         .ok_or_else(|| Refusal::not_found(format!("token {id}")))?;
     if found.user_id != caller.user_id && !caller.is_admin() {
@@ -39,15 +43,62 @@ pub async fn revoke(
         );
         return Err(Refusal::new(Kind::Forbidden, detail));
     }
-    token::revoke(&mut tx, id, clock::now()).await?;
+    let is_good = found.revoked_at.is_none() && found.expires_at.is_none_or(|at| at > now);
+    if found.access == Access::Admin && is_good {
+        must_not_be_the_last(&mut tx, id, now).await?;
+    }
+    scope::tenant(&mut tx, tenant_id).await?;
+    token::revoke(&mut tx, id, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     app.tokens.forget(id);
     Ok(StatusCode::NO_CONTENT)
 }
 
+/// The token and its tenant: the caller's, or any for an administrator. The transaction is left in that tenant's scope.
+async fn find(
+    conn: &mut PgConnection,
+    caller: &Caller,
+    id: TokenId,
+) -> Result<Option<(TenantId, Token)>, StoreError> {
+    if let Some(found) = find_in_scope(conn, id).await? {
+        return Ok(Some((caller.tenant_id, found)));
+    }
+    if !caller.is_admin() {
+        return Ok(None);
+    }
+    scope::admin(conn).await?;
+    for tenant in tenant::list(conn).await? {
+        scope::tenant(conn, tenant.id).await?;
+        if let Some(found) = find_in_scope(conn, id).await? {
+            return Ok(Some((tenant.id, found)));
+        }
+    }
+    Ok(None)
+}
+
 /// Lists go down from an id that is not among them; the one just above makes the wanted token their first.
-async fn find(conn: &mut PgConnection, id: TokenId) -> Result<Option<Token>, StoreError> {
+async fn find_in_scope(conn: &mut PgConnection, id: TokenId) -> Result<Option<Token>, StoreError> {
     let above = Uuid::from_u128(id.0.as_u128().saturating_add(1));
     let first = token::list(conn, Some(above.into()), 1).await?.pop();
     Ok(first.filter(|token| token.id == id))
+}
+
+/// Without an administrator's token nobody could make one any more, nor manage nodes and tenants.
+async fn must_not_be_the_last(
+    conn: &mut PgConnection,
+    id: TokenId,
+    now: OffsetDateTime,
+) -> Result<(), Refusal> {
+    token::hold_administrators(conn).await?;
+    scope::admin(conn).await?;
+    for tenant in tenant::list(conn).await? {
+        scope::tenant(conn, tenant.id).await?;
+        if token::administers(conn, id, now).await? {
+            return Ok(());
+        }
+    }
+    let detail = format!(
+        "token {id} is the last that administers, and without it nobody could make another; make one first with access admin"
+    );
+    Err(Refusal::new(Kind::LastAdministrator, detail))
 }

@@ -7,11 +7,13 @@ use muster_model::view::TokenView;
 use muster_store::token::{Hash, Token};
 use std::fmt::Write as _;
 
-pub fn token(token: Token) -> TokenView {
+/// `tenant` is the name of the one that its user is of.
+pub fn token(token: Token, tenant: &str) -> TokenView {
     TokenView {
         id: token.id,
         name: token.name,
         user: token.user_name,
+        tenant: tenant.to_owned(),
         access: token.access,
         created_at: token.created_at,
         expires_at: token.expires_at,

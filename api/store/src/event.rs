@@ -169,6 +169,48 @@ pub async fn page(
     Ok(events.collect())
 }
 
+/// Events before `before`, newest first, without those of the kinds in `without`; what every reader may see by now, as in [`page`].
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn recent(
+    conn: &mut PgConnection,
+    without: &[String],
+    before: Option<Cursor>,
+    limit: u32,
+) -> Result<Vec<StoredEvent>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select xid::text as "xid!", seq, at, tenant_id, job_id, node_id, body as "body: Json<Event>"
+           from event
+           where ($1::text is null or (xid, seq) < ($1::text::xid8, $2::bigint))
+             and xid < pg_snapshot_xmin(pg_current_snapshot())
+             and kind <> all($3::text[])
+           order by event.xid desc, seq desc
+           limit $4"#,
+        before.map(|before| before.xid.to_string()),
+        before.map_or(0, |before| before.seq),
+        without,
+        i64::from(limit)
+    )
+    .fetch_all(conn)
+    .await?;
+    let events = rows.into_iter().map(|row| StoredEvent {
+        cursor: Cursor {
+            xid: row
+                .xid
+                .parse()
+                .expect("Postgres writes an xid8 as a number"),
+            seq: row.seq,
+        },
+        at: row.at,
+        tenant_id: row.tenant_id.map(Into::into),
+        job_id: row.job_id.map(Into::into),
+        node_id: row.node_id.map(Into::into),
+        event: row.body.0,
+    });
+    Ok(events.collect())
+}
+
 /// The cursor of the newest event that readers may see: where a stream begins that wants only what comes from now on.
 ///
 /// # Errors

@@ -7,6 +7,9 @@ use sqlx::PgConnection;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
+/// "admins" in ASCII; unique among the advisory locks of a database.
+const ADMINISTRATORS: i64 = 0x6164_6d69_6e73;
+
 /// SHA-256 of a token's secret.
 pub type Hash = [u8; 32];
 
@@ -115,6 +118,40 @@ pub async fn revoke(
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// Whether the tenant in scope has a token, beside this one, with which an administrator may still ask.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn administers(
+    conn: &mut PgConnection,
+    beside: TokenId,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let it = sqlx::query_scalar!(
+        r#"select exists(
+               select from api_token
+               where access = 'admin' and id <> $1 and revoked_at is null and (expires_at is null or expires_at > $2)
+           ) as "it!""#,
+        beside.0,
+        now
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(it)
+}
+
+/// Until the end of the transaction, nobody else revokes an administrator's token: two who revoke each other's at once would each
+/// find the other's still there.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn hold_administrators(conn: &mut PgConnection) -> Result<(), StoreError> {
+    sqlx::query!("select pg_advisory_xact_lock($1)", ADMINISTRATORS)
+        .execute(conn)
+        .await?;
+    Ok(())
 }
 
 /// Forgets tokens of all tenants that expired by then; how many. What they were used for stays.

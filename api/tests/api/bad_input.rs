@@ -111,6 +111,31 @@ fn documents() -> Vec<Case> {
             "muster/v1",
         ),
         job(
+            "no version",
+            with(&["version"], Value::Null),
+            "version",
+            "muster/v1",
+        ),
+        job("a list", json!(["a"]), "the document", "an object"),
+        job(
+            "an id for a name",
+            with(&["name"], json!("019a0000-0000-7000-8000-000000000001")),
+            "name",
+            "no UUID",
+        ),
+        job(
+            "more workers than there are numbers",
+            with(&["scale", "workers", "max"], json!(5_000_000_000_u64)),
+            "scale.workers.max",
+            "at most 4294967295",
+        ),
+        job(
+            "a name for an origin",
+            with(&["from"], json!({"job": "nope"})),
+            "from.job",
+            "a job's id",
+        ),
+        job(
             "bad name",
             with(&["name"], json!("Not A Label")),
             "name",
@@ -259,6 +284,36 @@ fn bodies() -> Vec<Case> {
             kind: "invalid-job",
             field: "nmae",
             expected: "no such field",
+        },
+        Case {
+            what: "no version in YAML",
+            request: typed(
+                "application/yaml",
+                serde_norway_document("").replace("version: \"muster/v1\"", "version:"),
+            ),
+            status: 422,
+            kind: "invalid-job",
+            field: "version",
+            expected: "muster/v1",
+        },
+        Case {
+            what: "no number in YAML",
+            request: typed(
+                "application/yaml",
+                serde_norway_document("priority: .nan\n"),
+            ),
+            status: 422,
+            kind: "invalid-job",
+            field: "priority",
+            expected: "a whole number",
+        },
+        Case {
+            what: "a list in YAML",
+            request: typed("application/yaml", "- a\n"),
+            status: 422,
+            kind: "invalid-job",
+            field: "the document",
+            expected: "an object",
         },
         plain(
             "no content type",
@@ -718,4 +773,32 @@ async fn a_token_that_asks_too_often_is_told_when_to_come_back() {
         200,
         "one token's haste is not another's"
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_wrong_is_named_as_it_was_written() {
+    let world = World::new().await;
+    let said = async |path: &[&str], value: Value| {
+        let answer = world.post(RED, "/api/v1/jobs", &with(path, value)).await;
+        answer.problem().errors.remove(0).to_string()
+    };
+    assert_eq!(
+        said(&["version"], Value::Null).await,
+        "version is null; expected muster/v1"
+    );
+    let rate = said(&["engine", "optimizer", "learning_rate"], json!(1e308)).await;
+    assert!(rate.contains(" is 1e308; "), "{rate}");
+    let endless = serde_norway_document("priority: .inf\n");
+    let endless = world
+        .send(typed("application/yaml", endless))
+        .await
+        .problem();
+    assert!(endless.detail.contains("priority is inf; "), "{endless}");
+    let unknown = world.get(RED, "/api/v1/jbos").await.problem();
+    assert!(unknown.detail.contains("at /api/v1/jbos;"), "{unknown}");
+    let command = json!({"version": "muster/v1", "name": "own", "command": {"argv": ["true"]}});
+    let made: Value = world.post(RED, "/api/v1/jobs", &command).await.json();
+    let model = format!("/api/v1/jobs/{}/model", made["id"].as_str().expect("an id"));
+    let model = world.get(RED, &model).await.problem();
+    assert!(model.detail.contains("MUSTER_CHECKPOINT_DIR"), "{model}");
 }

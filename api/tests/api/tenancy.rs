@@ -202,3 +202,109 @@ async fn a_revoked_token_is_refused_at_once_and_only_its_owner_or_an_administrat
             .any(|token| token.to_string().contains(secret))
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn administrators_list_and_revoke_tokens_of_other_tenants() {
+    let world = World::new().await;
+    let names = async |token: &str, query: &str| -> Vec<(String, String)> {
+        let answer = world.get(token, &format!("/api/v1/tokens{query}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let page: Value = answer.json();
+        let items = page["items"].as_array().expect("a list").iter();
+        let text = |token: &Value, field: &str| token[field].as_str().expect("text").to_owned();
+        let named = |token: &Value| (text(token, "user"), text(token, "tenant"));
+        items.map(named).collect()
+    };
+    let pair = |user: &str, tenant: &str| (user.to_owned(), tenant.to_owned());
+    let own = [pair("rob", "red"), pair("ada", "red")];
+    assert_eq!(names(ADMIN, "").await, own);
+    assert_eq!(names(ADMIN, "?tenant=blue").await, [pair("bea", "blue")]);
+    let all = names(ADMIN, "?all_tenants=true").await;
+    assert_eq!(all[0], pair("bea", "blue"));
+    assert_eq!(all[1..], own);
+    assert_eq!(names(ADMIN, "?all_tenants=true&limit=2").await, all[..2]);
+    for query in ["?tenant=red", "?tenant=blue", "?all_tenants=true"] {
+        let answer = world.get(BLUE, &format!("/api/v1/tokens{query}")).await;
+        let right = if query == "?tenant=blue" { 200 } else { 403 };
+        assert_eq!(answer.status.as_u16(), right, "{query}");
+    }
+    let unknown = world.get(ADMIN, "/api/v1/tokens?tenant=green").await;
+    assert_eq!(unknown.status, 404);
+    let listed: Value = world.get(ADMIN, "/api/v1/tokens?tenant=blue").await.json();
+    let id = listed["items"][0]["id"].as_str().expect("an id");
+    let place = format!("/api/v1/tokens/{id}");
+    assert_eq!(world.delete(RED, &place).await.status, 404, "a member's");
+    assert_eq!(world.get(BLUE, "/api/v1/me").await.status, 200);
+    assert_eq!(world.delete(ADMIN, &place).await.status, 204);
+    assert_eq!(world.get(BLUE, "/api/v1/me").await.status, 401);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_token_that_administers_is_not_revoked() {
+    let world = World::new().await;
+    let me: Value = world.get(ADMIN, "/api/v1/me").await.json();
+    let first = format!("/api/v1/tokens/{}", me["token_id"].as_str().expect("an id"));
+    let refused = world.delete(ADMIN, &first).await.problem();
+    assert_eq!(refused.status, 409, "{refused}");
+    assert_eq!(refused.kind, "urn:muster:problem:last-administrator");
+    assert_eq!(world.get(ADMIN, "/api/v1/me").await.status, 200);
+    let second = json!({"name": "spare", "tenant": "blue", "user": "bea", "access": "admin"});
+    let second: Value = world.post(ADMIN, "/api/v1/tokens", &second).await.json();
+    let secret = second["secret"].as_str().expect("a secret");
+    assert_eq!(world.delete(secret, &first).await.status, 204);
+    let last = format!("/api/v1/tokens/{}", second["id"].as_str().expect("an id"));
+    assert_eq!(world.delete(secret, &last).await.status, 409);
+    assert_eq!(world.delete(secret, &first).await.status, 204, "again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_administrators_who_revoke_each_other_one_stays() {
+    let world = World::new().await;
+    let me: Value = world.get(ADMIN, "/api/v1/me").await.json();
+    let first = format!("/api/v1/tokens/{}", me["token_id"].as_str().expect("an id"));
+    let second = json!({"name": "spare", "access": "admin"});
+    let second: Value = world.post(ADMIN, "/api/v1/tokens", &second).await.json();
+    let secret = second["secret"].as_str().expect("a secret");
+    let last = format!("/api/v1/tokens/{}", second["id"].as_str().expect("an id"));
+    let (one, other) = tokio::join!(world.delete(ADMIN, &last), world.delete(secret, &first));
+    let mut answers = [one.status.as_u16(), other.status.as_u16()];
+    answers.sort_unstable();
+    // Who comes second is refused, or is no administrator any more.
+    assert_eq!(answers[0], 204);
+    assert!([401, 409].contains(&answers[1]), "{answers:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_newest_events_are_the_tenants_and_the_nodes() {
+    let world = World::new().await;
+    let job = world.submit("secret").await;
+    world.run(job, 0, 2).await;
+    let kinds = async |token: &str, query: &str| -> (Vec<String>, Value) {
+        let answer = world.get(token, &format!("/api/v1/events{query}")).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let page: Value = answer.json();
+        let items = page["items"].as_array().expect("a list").iter();
+        let kind = |item: &Value| item["event"]["kind"].as_str().expect("a kind").to_owned();
+        (items.map(kind).collect(), page["continue"].clone())
+    };
+    let (all, _) = kinds(RED, "").await;
+    assert_eq!(
+        all.last().map(String::as_str),
+        Some("node_state_changed"),
+        "the oldest"
+    );
+    assert!(all.contains(&"task_state_changed".to_owned()), "{all:?}");
+    let (quiet, _) = kinds(RED, "?routine=false").await;
+    let few: Vec<_> = all
+        .iter()
+        .filter(|kind| **kind != "task_state_changed")
+        .cloned()
+        .collect();
+    assert_eq!(quiet, few);
+    let (first, next) = kinds(RED, "?limit=2").await;
+    let next = next.as_str().expect("more follow").to_owned();
+    let (second, _) = kinds(RED, &format!("?continue={next}")).await;
+    assert_eq!([first, second].concat(), all);
+    let (others, _) = kinds(BLUE, "").await;
+    assert_eq!(others, ["node_state_changed"]);
+}

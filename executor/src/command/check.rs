@@ -77,6 +77,14 @@ fn find(
 ) -> Result<PathBuf, CommandError> {
     let inherited = std::env::var("PATH").unwrap_or_default();
     let path = variables.get("PATH").unwrap_or(&inherited);
+    // A path from the root says by itself where was looked.
+    if Path::new(name).is_absolute() {
+        let path = PathBuf::from(name);
+        return match may_run(&path) {
+            true => Ok(path),
+            false => Err(CommandError::NoProgramAt { field, path }),
+        };
+    }
     let (folders, looked_in): (Vec<PathBuf>, String) = if name.contains('/') {
         let work = paths.work.clone();
         let shown = work.display().to_string();
@@ -99,4 +107,32 @@ fn find(
 fn may_run(path: &Path) -> bool {
     path.metadata()
         .is_ok_and(|found| found.is_file() && found.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::find;
+    use crate::command::environment::Paths;
+    use std::collections::BTreeMap;
+    use std::path::Path;
+
+    #[test]
+    fn only_where_was_looked_is_named() {
+        let paths = Paths {
+            task: "/t".into(),
+            work: "/t/work".into(),
+            hosts: "/t/hosts".into(),
+            checkpoints: None,
+            datasets: "/d".into(),
+        };
+        let variables = BTreeMap::from([("PATH".to_owned(), "/here:/there".to_owned())]);
+        let look = |name: &str| find("command.argv", name, &variables, &paths);
+        let said = |name: &str| look(name).expect_err("none").to_string();
+        assert!(!said("/no/such/prog").contains("/t/work"));
+        assert!(said("/no/such/prog").contains("command.argv[0] is \"/no/such/prog\""));
+        assert!(said("./prog").contains("looked in /t/work"));
+        assert!(said("prog").contains("looked in /here:/there"));
+        let shell = look("/bin/sh").expect("a shell");
+        assert_eq!(shell, Path::new("/bin/sh"));
+    }
 }

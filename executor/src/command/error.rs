@@ -31,6 +31,10 @@ pub enum CommandError {
         program: String,
         looked_in: String,
     },
+    #[error(
+        "{field}[0] is {path:?}, which is no program on this node: there is no such file, or it may not be executed"
+    )]
+    NoProgramAt { field: &'static str, path: PathBuf },
     #[error("command.check ended with {how}; its output is in the task's log")]
     Check { how: String },
     #[error("cannot start {}", program.display())]
@@ -63,6 +67,7 @@ impl CommandError {
             | Self::Peers
             | Self::WorkingFolder { .. }
             | Self::NoProgram { .. }
+            | Self::NoProgramAt { .. }
             | Self::Check { .. }
             | Self::Start { .. } => true,
         }

@@ -28,7 +28,7 @@ pub struct Checkpoints {
 pub struct Model {
     /// Name (the newest of it) or id.
     job: String,
-    /// File to write.
+    /// File to write; `-` is standard output.
     #[arg(long, value_name = "FILE", default_value = "model.safetensors")]
     to: PathBuf,
 }
@@ -123,6 +123,13 @@ async fn save(mut download: Download, to: &Path) -> anyhow::Result<()> {
     let style = "{msg} {bar:40} {bytes}/{total_bytes} {bytes_per_sec}";
     bar.set_style(indicatif::ProgressStyle::with_template(style).expect("the template is right"));
     bar.set_message(to.display().to_string());
+    if to.as_os_str() == "-" {
+        let mut out = tokio::io::stdout();
+        while let Some(chunk) = download.body.next().await {
+            out.write_all(&chunk?).await?;
+        }
+        return Ok(out.flush().await?);
+    }
     let mut name = to.file_name().context("the target is a file")?.to_owned();
     name.push(".part");
     let part = to.with_file_name(name);

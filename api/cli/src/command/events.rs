@@ -4,79 +4,135 @@ use super::Session;
 use crate::output::{Format, line};
 use clap::Args;
 use futures::StreamExt as _;
-use muster_client::{EventQuery, StreamItem};
+use muster_client::{EventQuery, RecentQuery, StreamItem};
 use muster_model::event::Event;
+use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState};
 use muster_model::view::EventView;
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use time::format_description::well_known::Rfc3339;
 
 #[derive(Debug, Args)]
 pub struct Events {
-    /// Name (the newest of it) or id; the whole tenant's and the nodes' if left out (then only with -f).
-    #[arg(required_unless_present = "follow")]
+    /// Name (the newest of it) or id; the newest events of all the tenant's jobs and of the nodes if left out.
     job: Option<String>,
     /// Go on as events happen.
     #[arg(short, long)]
     follow: bool,
+    /// Routine events too: starts and stops of tasks, tests, checkpoints. Programs (-o json, -o yaml) always get them.
+    #[arg(short, long)]
+    all: bool,
+    /// Without a job: so many of the newest events.
+    #[arg(long, default_value_t = 50, conflicts_with = "job", value_parser = clap::value_parser!(u32).range(1..=500))]
+    limit: u32,
 }
 
 impl Events {
     /// # Errors
     /// No such job, or what the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        let job = match &self.job {
-            Some(named) => Some(session.job(named).await?),
-            None => None,
-        };
-        let mut after = None;
-        if let Some(job) = &job {
-            loop {
-                let page = session
-                    .client
-                    .events(
-                        job.id,
-                        &EventQuery {
-                            after: after.clone(),
-                            limit: None,
-                        },
-                    )
-                    .await?;
-                for event in &page.items {
-                    print(event, session.output)?;
-                }
-                after = page
-                    .items
-                    .last()
-                    .map(|event| event.cursor.clone())
-                    .or(after);
-                if page.next.is_none() {
-                    break;
-                }
-            }
+        let all = self.all || session.output.is_whole();
+        match &self.job {
+            Some(named) => of_job(session, named, all, self.follow).await,
+            None => of_all(session, self.limit, all, self.follow).await,
         }
-        if !self.follow {
-            return Ok(());
-        }
-        let mut stream = match &job {
-            Some(job) => session.client.watch_job(job.id, after),
-            None => session.client.watch(None),
-        };
-        while let Some(item) = stream.next().await {
-            match item? {
-                StreamItem::Event(event) => print(&event, session.output)?,
-                StreamItem::End(_) => break,
-                _ => {}
-            }
-        }
-        Ok(())
     }
 }
 
-fn print(event: &EventView, output: Format) -> anyhow::Result<()> {
+async fn of_job(session: &Session, named: &str, all: bool, follow: bool) -> anyhow::Result<()> {
+    let job = session.job(named).await?;
+    let mut after = None;
+    loop {
+        let query = EventQuery {
+            after: after.clone(),
+            limit: None,
+        };
+        let page = session.client.events(job.id, &query).await?;
+        for event in page
+            .items
+            .iter()
+            .filter(|event| all || !event.event.is_routine())
+        {
+            print(event, None, session.output)?;
+        }
+        let newest = page.items.last().map(|event| event.cursor.clone());
+        after = newest.or(after);
+        if page.next.is_none() {
+            break;
+        }
+    }
+    if !follow {
+        return Ok(());
+    }
+    let mut stream = session.client.watch_job(job.id, after);
+    while let Some(item) = stream.next().await {
+        match item? {
+            StreamItem::Event(event) if all || !event.event.is_routine() => {
+                print(&event, None, session.output)?;
+            }
+            StreamItem::End(_) => break,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+async fn of_all(session: &Session, limit: u32, all: bool, follow: bool) -> anyhow::Result<()> {
+    let query = RecentQuery {
+        routine: all,
+        limit,
+        after: None,
+    };
+    let mut names = Names::default();
+    let page = session.client.recent_events(&query).await?;
+    for event in page.items.iter().rev() {
+        let subject = names.of(session, event).await?;
+        print(event, subject, session.output)?;
+    }
+    if !follow {
+        return Ok(());
+    }
+    let newest = page.items.first().map(|event| event.cursor.clone());
+    let mut stream = session.client.watch(newest);
+    while let Some(item) = stream.next().await {
+        match item? {
+            StreamItem::Event(event) if all || !event.event.is_routine() => {
+                let subject = names.of(session, &event).await?;
+                print(&event, subject, session.output)?;
+            }
+            StreamItem::End(_) => break,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Of which job an event is, in words; events hold its id only.
+#[derive(Default)]
+struct Names(BTreeMap<JobId, String>);
+
+impl Names {
+    /// The name of the event's job, or its id if the job is gone. Programs need none.
+    async fn of(&mut self, session: &Session, event: &EventView) -> anyhow::Result<Option<&str>> {
+        let Some(id) = event.job_id.filter(|_| !session.output.is_whole()) else {
+            return Ok(None);
+        };
+        if let Entry::Vacant(unknown) = self.0.entry(id) {
+            let job = session.client.find_job(id).await?;
+            unknown.insert(job.map_or_else(|| id.to_string(), |job| job.name));
+        }
+        Ok(self.0.get(&id).map(String::as_str))
+    }
+}
+
+/// `subject` goes before what is said for people, where events of many jobs come together.
+fn print(event: &EventView, subject: Option<&str>, output: Format) -> anyhow::Result<()> {
     match output {
         Format::Table => {
             let at = event.at.replace_nanosecond(0)?.format(&Rfc3339)?;
-            line(&format!("{at}  {}", words(&event.event)))
+            let subject = subject.map_or_else(String::new, |name| format!("{name}: "));
+            line(&format!("{at}  {subject}{}", words(&event.event)))
         }
         // One document a line, so that a follower can read them as they come.
         Format::Json => line(&serde_json::to_string(event)?),
@@ -112,9 +168,13 @@ pub fn words(event: &Event) -> String {
             size(*workers, *ps_shards),
             nodes.join(", ")
         ),
-        Event::JobStopRequested { then, why } => {
-            format!("told to stop, {}: {why}", after_stop(then))
-        }
+        Event::JobStopRequested { then, why } => match then {
+            // The reason begins with why it was told to.
+            AfterStop::Fail { reason } if reason.starts_with(why.as_str()) => {
+                format!("told to stop, {}", after_stop(then))
+            }
+            _ => format!("told to stop, {}: {why}", after_stop(then)),
+        },
         Event::JobTurned { suspended, why } => match suspended {
             true => format!("is to stand still: {why}"),
             false => format!("goes on: {why}"),
@@ -232,5 +292,33 @@ fn counted(number: u32, what: &str) -> String {
         format!("1 {what}")
     } else {
         format!("{number} {what}s")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::words;
+    use muster_model::event::Event;
+    use muster_model::job::AfterStop;
+
+    #[test]
+    fn a_reason_is_said_once() {
+        let stopped = |reason: &str| {
+            let then = AfterStop::Fail {
+                reason: reason.to_owned(),
+            };
+            words(&Event::JobStopRequested {
+                then,
+                why: "worker-0 exited with code 1".to_owned(),
+            })
+        };
+        assert_eq!(
+            stopped("worker-0 exited with code 1; 3 retries are used up"),
+            "told to stop, because it failed (worker-0 exited with code 1; 3 retries are used up)"
+        );
+        assert_eq!(
+            stopped("its document is not known"),
+            "told to stop, because it failed (its document is not known): worker-0 exited with code 1"
+        );
     }
 }

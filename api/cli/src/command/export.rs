@@ -14,9 +14,9 @@ use muster_model::export::{
     GRAPH_FILE, Listed, MAX_ONNX_BYTES, listed, onnx_head, safetensors_head,
 };
 use muster_model::id::JobId;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use tokio::fs::File;
-use tokio::io::{AsyncWriteExt as _, BufWriter};
+use tokio::io::{AsyncWrite, AsyncWriteExt as _, BufWriter, stdout};
 
 /// No model has a header of this size.
 const MAX_HEADER_BYTES: u64 = 64 << 20;
@@ -31,7 +31,7 @@ pub struct Export {
     /// Step of the checkpoint; the newest there is, if not given.
     #[arg(long)]
     step: Option<u64>,
-    /// File to write.
+    /// File to write; `-` is standard output.
     #[arg(short, long, value_name = "FILE")]
     file: PathBuf,
 }
@@ -86,6 +86,9 @@ impl Export {
                 chosen.written.step
             );
         }
+        if self.file.as_os_str() == "-" {
+            return write(&source, &parts, self.format, &mut BufWriter::new(stdout())).await;
+        }
         let mut name = self
             .file
             .file_name()
@@ -93,7 +96,11 @@ impl Export {
             .to_owned();
         name.push(".part");
         let fresh = self.file.with_file_name(name);
-        write(&source, &parts, self.format, &fresh).await?;
+        let created = File::create(&fresh).await;
+        let mut file =
+            BufWriter::new(created.with_context(|| format!("write {}", fresh.display()))?);
+        write(&source, &parts, self.format, &mut file).await?;
+        file.into_inner().sync_all().await?;
         tokio::fs::rename(&fresh, &self.file)
             .await
             .with_context(|| format!("write {}", self.file.display()))?;
@@ -112,16 +119,12 @@ struct Source<'a> {
     step: u64,
 }
 
-async fn write(
+async fn write<W: AsyncWrite + Unpin>(
     source: &Source<'_>,
     parts: &[&String],
     format: Format,
-    path: &Path,
+    to: &mut W,
 ) -> anyhow::Result<()> {
-    let file = File::create(path)
-        .await
-        .with_context(|| format!("write {}", path.display()))?;
-    let mut file = BufWriter::new(file);
     match format {
         Format::Safetensors => {
             // The one head comes before all numbers, so every part is opened first: its own head comes at once, its numbers when
@@ -134,15 +137,15 @@ async fn write(
                 .iter()
                 .flat_map(|(_, tensors)| tensors.clone())
                 .collect();
-            file.write_all(&safetensors_head(&all)).await?;
+            to.write_all(&safetensors_head(&all)).await?;
             for (mut body, tensors) in open {
                 let bytes = tensors.iter().map(Listed::bytes).sum();
-                body.copy(bytes, &mut file).await?;
+                body.copy(bytes, to).await?;
             }
         }
         Format::Onnx => {
             let mut graph = source.body(GRAPH_FILE).await?;
-            let mut written = graph.copy_all(&mut file).await?;
+            let mut written = graph.copy_all(to).await?;
             for part in parts {
                 let (mut body, tensors) = source.open(part).await?;
                 for tensor in &tensors {
@@ -152,14 +155,13 @@ async fn write(
                         written <= MAX_ONNX_BYTES,
                         "the model is larger than the 2 GiB that an ONNX file can hold; --format safetensors has no limit"
                     );
-                    file.write_all(&head).await?;
-                    body.copy(tensor.bytes(), &mut file).await?;
+                    to.write_all(&head).await?;
+                    body.copy(tensor.bytes(), to).await?;
                 }
             }
         }
     }
-    file.flush().await?;
-    Ok(file.into_inner().sync_all().await?)
+    Ok(to.flush().await?)
 }
 
 impl Source<'_> {
@@ -206,7 +208,7 @@ impl Body {
         Ok(std::mem::replace(&mut self.rest, tail))
     }
 
-    async fn copy(&mut self, bytes: u64, to: &mut BufWriter<File>) -> anyhow::Result<()> {
+    async fn copy<W: AsyncWrite + Unpin>(&mut self, bytes: u64, to: &mut W) -> anyhow::Result<()> {
         let mut wanted = bytes;
         while wanted > 0 {
             if self.rest.is_empty() {
@@ -225,7 +227,7 @@ impl Body {
         Ok(())
     }
 
-    async fn copy_all(&mut self, to: &mut BufWriter<File>) -> anyhow::Result<u64> {
+    async fn copy_all<W: AsyncWrite + Unpin>(&mut self, to: &mut W) -> anyhow::Result<u64> {
         let mut bytes = 0;
         while let Some(piece) = self.pieces.next().await {
             let piece = piece?;

@@ -25,6 +25,10 @@ pub struct Logs {
     tail: Option<u64>,
 }
 
+fn has_revision(tasks: &[TaskView], revision: u64) -> bool {
+    tasks.iter().any(|task| task.revision == revision)
+}
+
 impl Logs {
     /// # Errors
     /// No such job or task, or what the server says.
@@ -32,6 +36,18 @@ impl Logs {
         let job = session.job(&self.job).await?;
         let tasks = session.client.tasks(job.id).await?;
         let task = self.choose(&tasks).ok_or_else(|| {
+            if let Some(revision) = self
+                .revision
+                .filter(|wanted| !has_revision(&tasks, *wanted))
+            {
+                let newest = tasks.iter().map(|task| task.revision).max();
+                let newest = newest.map_or_else(
+                    || "it has none yet".to_owned(),
+                    |newest| format!("its newest with tasks is {newest}"),
+                );
+                let name = &job.name;
+                return NotFound(format!("job {name} has no revision {revision}; {newest}"));
+            }
             let mut names: Vec<_> = tasks
                 .iter()
                 .map(|task| format!("{} (revision {})", task.name, task.revision))

@@ -69,7 +69,7 @@ pub enum Remote {
     /// End a job
     Cancel(verbs::OnJob),
     /// Forget a job that has ended
-    Delete(verbs::OnJob),
+    Delete(verbs::Delete),
     /// List a job's checkpoints, or download one
     Checkpoints(checkpoints::Checkpoints),
     /// Write a checkpoint's model into one file that other programs load: safetensors or ONNX
@@ -128,7 +128,7 @@ impl Remote {
             Self::Pause(job) => job.run(session, verbs::Verb::Pause).await?,
             Self::Resume(job) => job.run(session, verbs::Verb::Resume).await?,
             Self::Cancel(job) => job.run(session, verbs::Verb::Cancel).await?,
-            Self::Delete(job) => job.delete(session).await?,
+            Self::Delete(options) => options.run(session).await?,
             Self::Checkpoints(options) => options.run(session).await?,
             Self::Export(options) => options.run(session).await?,
             Self::Model(options) => options.run(session).await?,

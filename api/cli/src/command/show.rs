@@ -63,8 +63,9 @@ fn describe(job: &JobView) -> String {
         (
             "revision",
             format!(
-                "{} ({} of {} retries used)",
-                job.revision, job.failures, job.spec.retries
+                "{}{}",
+                job.revision,
+                failures(job.failures, job.spec.retries)
             ),
         ),
         (
@@ -131,6 +132,30 @@ fn describe(job: &JobView) -> String {
     fields(&rows)
 }
 
+/// How often it failed, beside how often it might: one failure more than the retries ends a job.
+fn failures(failures: u32, retries: u32) -> String {
+    let times = |number: u32, word: &str| match number {
+        1 => format!("1 {word}"),
+        2.. => format!(
+            "{number} {}",
+            word.replace("retry", "retries").replace("time", "times")
+        ),
+        0 => format!("no {}", word.replace("time", "times")),
+    };
+    let was = match retries {
+        0 | 1 => "was",
+        _ => "were",
+    };
+    match failures {
+        0 => String::new(),
+        some => format!(
+            " (failed {}; {} {was} allowed)",
+            times(some, "time"),
+            times(retries, "retry")
+        ),
+    }
+}
+
 /// What it runs.
 fn what(job: &JobView) -> (&'static str, String) {
     match (&job.spec.engine, &job.spec.command) {
@@ -156,4 +181,17 @@ fn row(task: &TaskView) -> [String; 5] {
         state,
         age(task.created_at, clock::now()),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::failures;
+
+    #[test]
+    fn failures_are_told_beside_what_was_allowed() {
+        assert_eq!(failures(0, 3), "");
+        assert_eq!(failures(1, 0), " (failed 1 time; no retry was allowed)");
+        assert_eq!(failures(2, 1), " (failed 2 times; 1 retry was allowed)");
+        assert_eq!(failures(4, 3), " (failed 4 times; 3 retries were allowed)");
+    }
 }

@@ -1,8 +1,8 @@
 //! `muster study`: searches over parameters.
 
-use super::submit::read;
 use super::{NotFound, Session};
 use crate::clock;
+use crate::document::read;
 use crate::output::{age, fields, line, table};
 use clap::{Args, Subcommand, ValueEnum};
 use muster_model::id::StudyId;
@@ -226,8 +226,10 @@ impl Export {
         };
         let text = session.client.export_study(study.id, format).await?;
         match self.file {
-            Some(path) => Ok(std::fs::File::create(path)?.write_all(text.as_bytes())?),
-            None => line(text.trim_end()),
+            Some(path) if path.as_os_str() != "-" => {
+                Ok(std::fs::File::create(path)?.write_all(text.as_bytes())?)
+            }
+            _ => line(text.trim_end()),
         }
     }
 }
@@ -329,7 +331,10 @@ fn show(study: &StudyView) -> String {
         ("id", study.id.to_string()),
         ("phase", study.phase.as_str().to_owned()),
         ("objectives", goals.join(", ")),
-        ("trials", format!("{} of {}", counts.created, counts.limit)),
+        (
+            "trials",
+            trials_text(counts.created, counts.limit, search.trials),
+        ),
         (
             "states",
             format!(
@@ -349,6 +354,15 @@ fn show(study: &StudyView) -> String {
     }
     rows.push(("created by", study.created_by.clone()));
     fields(&rows)
+}
+
+/// Of how many trials the study may have, and with how many it was created.
+fn trials_text(created: u32, limit: u32, at_first: u32) -> String {
+    let extended = match limit == at_first {
+        true => String::new(),
+        false => format!(" (extended; its document says {at_first})"),
+    };
+    format!("{created} of {limit}{extended}")
 }
 
 fn said(session: &Session, study: &StudyView, what: &str) -> anyhow::Result<()> {
@@ -400,4 +414,18 @@ fn short(number: f64) -> String {
         return format!("{number:.3e}");
     }
     format!("{number:.4}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::trials_text;
+
+    #[test]
+    fn an_extended_study_says_so_beside_its_document() {
+        assert_eq!(trials_text(3, 6, 6), "3 of 6");
+        assert_eq!(
+            trials_text(8, 8, 6),
+            "8 of 8 (extended; its document says 6)"
+        );
+    }
 }

@@ -1,12 +1,12 @@
 //! `muster submit`: reads a job document and posts it.
 
 use super::{Session, UsageError, wait};
+use crate::document::{self, read};
 use crate::output::line;
 use anyhow::Context as _;
 use clap::Args;
 use muster_model::spec::JobSpec;
 use serde_json::json;
-use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -18,7 +18,8 @@ pub struct Submit {
     /// Begin from a checkpoint of another job (name or id), its newest unless a step is named.
     #[arg(long, value_name = "JOB[@STEP]")]
     from: Option<String>,
-    /// Put this value (YAML) at this place of the document, such as stop.epochs=20; may be given again.
+    /// Put this value (YAML) at this place of the document, such as stop.epochs=20, or with nothing after the = take the field away;
+    /// null is written as one. May be given again.
     #[arg(long = "set", value_name = "FIELD=VALUE")]
     set: Vec<String>,
     /// Put this file into the document's command.files, by its name or as NAME=PATH; may be given again.
@@ -122,10 +123,19 @@ fn assign(document: &mut serde_json::Value, assignment: &str) -> anyhow::Result<
     let (path, value) = assignment
         .split_once('=')
         .ok_or_else(|| wrong("expected FIELD=VALUE"))?;
-    let value: serde_json::Value =
-        serde_norway::from_str(value).map_err(|error| wrong(&format!("no YAML: {error}")))?;
+    let names: Vec<&str> = path
+        .split('.')
+        .flat_map(|segment| segment.split('['))
+        .collect();
+    if value.trim().is_empty() {
+        return match remove(document, &names) {
+            Some(()) => Ok(()),
+            None => Err(wrong("the document has no such field to take away").into()),
+        };
+    }
+    let value = document::parse(value).map_err(|error| wrong(&error.to_string()))?;
     let mut here = document;
-    for name in path.split('.').flat_map(|segment| segment.split('[')) {
+    for name in names {
         here = match name.strip_suffix(']') {
             Some(index) => index
                 .parse::<usize>()
@@ -141,6 +151,26 @@ fn assign(document: &mut serde_json::Value, assignment: &str) -> anyhow::Result<
     }
     *here = value;
     Ok(())
+}
+
+/// Takes away what is at the place that the names lead to; `None` if nothing is.
+fn remove(document: &mut serde_json::Value, names: &[&str]) -> Option<()> {
+    let index = |name: &str| name.strip_suffix(']')?.parse::<usize>().ok();
+    let (last, names) = names.split_last()?;
+    let mut here = document;
+    for name in names {
+        here = match index(name) {
+            Some(index) => here.get_mut(index)?,
+            None => here.get_mut(*name)?,
+        };
+    }
+    match index(last) {
+        Some(index) => {
+            let items = here.as_array_mut()?;
+            (index < items.len()).then(|| items.remove(index)).map(drop)
+        }
+        None => here.as_object_mut()?.remove(*last).map(drop),
+    }
 }
 
 /// Puts a file into the document. What the server holds against it, it says itself, by the field's name.
@@ -174,24 +204,6 @@ fn ship(document: &mut serde_json::Value, named: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// YAML, of which JSON is a part, as the JSON that REST takes.
-///
-/// # Errors
-/// When the file cannot be read, or is neither.
-pub fn read(file: &PathBuf) -> anyhow::Result<serde_json::Value> {
-    let mut text = String::new();
-    if file.as_os_str() == "-" {
-        std::io::stdin()
-            .read_to_string(&mut text)
-            .context("read the document from standard input")?;
-    } else {
-        text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
-    }
-    serde_norway::from_str(&text).map_err(|error| {
-        UsageError(format!("{} is not YAML or JSON: {error}", file.display())).into()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -207,6 +219,22 @@ mod tests {
         for wrong in ["stop.epochs", "engine.model.hidden[1]=3", "name.first=3"] {
             assert!(assign(&mut document, wrong).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn nothing_after_the_sign_takes_the_field_away() {
+        let mut document = json!({ "name": "a", "stop": { "epochs": 3 }, "list": [1, 2] });
+        for assignment in ["stop.epochs=", "list[0]=", "name= "] {
+            assign(&mut document, assignment).expect("a place");
+        }
+        assert_eq!(document, json!({ "stop": {}, "list": [2] }));
+        assign(&mut document, "name=null").expect("a place");
+        assert!(document["name"].is_null());
+        for wrong in ["stop.epochs=", "list[1]=", "engine.model="] {
+            let error = assign(&mut document, wrong).expect_err(wrong).to_string();
+            assert!(error.contains("no such field"), "{error}");
+        }
+        assert!(document.get("engine").is_none(), "nothing was put there");
     }
 
     #[test]

@@ -1,9 +1,10 @@
 //! `muster tenants` and `muster tokens`: who shares the cluster, how much of it each may hold and claim, and with which tokens they ask.
 
-use super::Session;
+use super::{Session, UsageError};
 use crate::clock;
 use crate::output::{age, line, table};
 use clap::{Args, Subcommand};
+use muster_client::TokenQuery;
 use muster_model::id::TokenId;
 use muster_model::tenant::{Access, EQUAL_WEIGHT};
 use muster_model::view::{NewTenant, NewToken, TenantChange, TenantView, TokenView};
@@ -46,12 +47,31 @@ enum TenantVerb {
 pub struct Tokens {
     #[command(subcommand)]
     verb: Option<TokenVerb>,
+    #[command(flatten)]
+    of: Whose,
+}
+
+/// Whose tokens are listed.
+#[derive(Debug, Default, Args)]
+struct Whose {
+    /// Those of this tenant; for administrators [default: your own].
+    #[arg(long, value_name = "NAME", conflicts_with = "all")]
+    tenant: Option<String>,
+    /// Those of all tenants; for administrators.
+    #[arg(long)]
+    all: bool,
+}
+
+impl Whose {
+    fn is_own(&self) -> bool {
+        self.tenant.is_none() && !self.all
+    }
 }
 
 #[derive(Debug, Subcommand)]
 enum TokenVerb {
     /// List the tenant's tokens (the default)
-    List,
+    List(Whose),
     /// Make a token; its secret is shown this once
     Create {
         /// What to call it.
@@ -66,7 +86,7 @@ enum TokenVerb {
         #[arg(long)]
         tenant: Option<String>,
     },
-    /// Refuse a token from now on
+    /// Refuse a token from now on; administrators may revoke any but the last of theirs
     Revoke { id: TokenId },
 }
 
@@ -129,12 +149,24 @@ impl Tokens {
     /// # Errors
     /// What the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
-        match self.verb.unwrap_or(TokenVerb::List) {
-            TokenVerb::List => {
-                let tokens = session.client.tokens().await?;
+        let verb = match (self.verb, self.of.is_own()) {
+            (None, _) => TokenVerb::List(self.of),
+            (Some(verb), true) => verb,
+            (Some(_), false) => {
+                let text = "--tenant and --all go after the verb, or without one";
+                return Err(UsageError(text.to_owned()).into());
+            }
+        };
+        match verb {
+            TokenVerb::List(of) => {
+                let query = TokenQuery {
+                    tenant: of.tenant,
+                    all_tenants: of.all,
+                };
+                let tokens = session.client.tokens(&query).await?;
                 session.output.print(&tokens, |tokens| {
                     table(
-                        ["name", "user", "access", "state", "age", "id"],
+                        ["name", "user", "tenant", "access", "state", "age", "id"],
                         tokens.iter().map(token_row),
                     )
                 })
@@ -179,7 +211,7 @@ fn quota(tenant: &TenantView) -> String {
         .map_or_else(|| "no limit".to_owned(), |gpus| format!("{gpus} GPUs"))
 }
 
-fn token_row(token: &TokenView) -> [String; 6] {
+fn token_row(token: &TokenView) -> [String; 7] {
     let now = clock::now();
     let state = if token.revoked_at.is_some() {
         "revoked"
@@ -191,6 +223,7 @@ fn token_row(token: &TokenView) -> [String; 6] {
     [
         token.name.clone(),
         token.user.clone(),
+        token.tenant.clone(),
         token.access.as_str().to_owned(),
         state.to_owned(),
         age(token.created_at, now),

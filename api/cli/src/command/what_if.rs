@@ -2,8 +2,8 @@
 //! scheduler answers, from the cluster as it is.
 
 use super::forecast::span;
-use super::submit::read;
 use super::{Session, UsageError};
+use crate::document::read;
 use crate::output::{duration_s, fields, table};
 use clap::Args;
 use muster_model::forecast::Interval;

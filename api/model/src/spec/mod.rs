@@ -22,6 +22,7 @@ pub use engine::{
 pub use exchange::{Algorithm, Averaging, Consistency, Exchange, Rate, Topology};
 pub use origin::{Origin, same_place};
 pub use validate::{FieldError, is_dns_label};
+pub(crate) use validate::{NO_ID, is_id};
 pub use verdicts::Verdicts;
 
 use serde::{Deserialize, Serialize};

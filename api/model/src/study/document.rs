@@ -53,6 +53,12 @@ impl StudySpec {
             is_dns_label(&self.name) && self.name.len() <= 55,
             "1 to 55 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit",
         );
+        errors.check(
+            "name",
+            &format!("{:?}", self.name),
+            !is_id(&self.name),
+            NO_ID,
+        );
         if let Some(job) = &self.job {
             self.check_job(job, &mut errors);
         }

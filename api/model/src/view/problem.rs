@@ -26,11 +26,61 @@ pub struct Problem {
 }
 
 impl fmt::Display for Problem {
+    /// Each error once: most details are their errors in a row.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.title, self.detail)?;
-        for error in &self.errors {
+        let errors: Vec<String> = self.errors.iter().map(ToString::to_string).collect();
+        match errors.as_slice() {
+            [] => return write!(f, "{}: {}", self.title, self.detail),
+            [only] if self.detail == *only => return write!(f, "{}: {only}", self.title),
+            _ if self.detail == errors.join("; ") => write!(f, "{}:", self.title)?,
+            _ => write!(f, "{}: {}", self.title, self.detail)?,
+        }
+        let untold = |error: &&String| {
+            self.detail == errors.join("; ") || !self.detail.contains(error.as_str())
+        };
+        for error in errors.iter().filter(untold) {
             write!(f, "\n  {error}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Problem;
+    use crate::spec::FieldError;
+
+    fn problem(detail: &str, fields: &[&str]) -> Problem {
+        let error = |field: &&str| FieldError {
+            field: (*field).to_owned(),
+            value: "0".to_owned(),
+            expected: "1".to_owned(),
+        };
+        Problem {
+            kind: "urn:muster:problem:invalid-job".to_owned(),
+            title: "Wrong".to_owned(),
+            status: 422,
+            detail: detail.to_owned(),
+            instance: None,
+            errors: fields.iter().map(error).collect(),
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_once() {
+        let said = |detail: &str, fields: &[&str]| problem(detail, fields).to_string();
+        assert_eq!(said("no such job", &[]), "Wrong: no such job");
+        assert_eq!(
+            said("a is 0; expected 1", &["a"]),
+            "Wrong: a is 0; expected 1"
+        );
+        assert_eq!(
+            said("a is 0; expected 1; b is 0; expected 1", &["a", "b"]),
+            "Wrong:\n  a is 0; expected 1\n  b is 0; expected 1"
+        );
+        assert_eq!(
+            said("not with this job", &["a"]),
+            "Wrong: not with this job\n  a is 0; expected 1"
+        );
     }
 }

@@ -61,6 +61,8 @@ pub struct TokenView {
     pub name: String,
     /// On whose behalf the bearer acts.
     pub user: String,
+    /// Name of the user's tenant.
+    pub tenant: String,
     pub access: Access,
     #[serde(with = "time::serde::rfc3339")]
     pub created_at: OffsetDateTime,

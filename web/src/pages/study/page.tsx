@@ -110,6 +110,11 @@ function Body({ study, trials }: { study: StudyView; trials: readonly TrialView[
       </div>
       <Explorer search={search} forks={beginsFromTrials(study)} objective={objective} trials={trials} hover={hover} />
       <Panel title="Study document" className="panel-flush">
+        {study.trials.limit === search.trials ? null : (
+          <p className="muted">
+            As it was created, with {plural(search.trials, "trial")}; extended since to {count(study.trials.limit)}.
+          </p>
+        )}
         <pre className="document">{toYaml(study.document)}</pre>
       </Panel>
     </>

@@ -53,6 +53,12 @@ impl JobSpec {
             is_dns_label(&self.name),
             "1 to 63 characters of a-z, 0-9 and '-', beginning and ending with a letter or digit",
         );
+        errors.check(
+            "name",
+            &format!("{:?}", self.name),
+            !is_id(&self.name),
+            NO_ID,
+        );
         self.check_labels(&mut errors);
         errors.check(
             "priority",
@@ -285,6 +291,20 @@ impl JobSpec {
     }
 }
 
+/// A value as an error names it: a number of hundreds of digits in its short form, whatever wrote it.
+fn shown(value: &dyn fmt::Display) -> String {
+    /// No number that a field takes has so many.
+    const DIGITS: usize = 40;
+    let text = value.to_string();
+    let is_digits = text
+        .bytes()
+        .all(|c| c.is_ascii_digit() || b"-.".contains(&c));
+    match text.parse::<f64>() {
+        Ok(number) if is_digits && text.len() > DIGITS => format!("{number:e}"),
+        _ => text,
+    }
+}
+
 /// Whether `name` is a DNS label (RFC 1123), the form in which Kubernetes takes names.
 #[must_use]
 pub fn is_dns_label(name: &str) -> bool {
@@ -295,6 +315,14 @@ pub fn is_dns_label(name: &str) -> bool {
         && !name.ends_with('-')
 }
 
+/// What is said of a name that [`is_id`].
+pub(crate) const NO_ID: &str = "a name that is no UUID, because an id may be given in its place";
+
+/// Whether a name reads as an id. Commands take either, so such a name would stand for two things.
+pub(crate) fn is_id(name: &str) -> bool {
+    name.parse::<uuid::Uuid>().is_ok()
+}
+
 #[derive(Default)]
 pub(super) struct Errors(Vec<FieldError>);
 
@@ -303,7 +331,7 @@ impl Errors {
         if !right {
             self.0.push(FieldError {
                 field: field.to_owned(),
-                value: value.to_string(),
+                value: shown(value),
                 expected: expected.to_owned(),
             });
         }
