@@ -1,7 +1,7 @@
 //! The study document: a search, and the job document into whose fields the trials' values go.
 
 use super::{BudgetUnit, Domain, Errors, JobMetric, Point, SearchSpec, Space, Stopper};
-use crate::spec::{FieldError, JobSpec, Version, is_dns_label};
+use crate::spec::{FieldError, JobSpec, NO_ID, Version, is_dns_label, is_id};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
