@@ -1,5 +1,25 @@
 // Generated from api/openapi.json by `npm run generate`. Do not edit.
 export interface paths {
+    "/api/v1/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List events, newest first
+         * @description Of the tenant's jobs and of the nodes. What happens from now on is in the stream, which begins after the first one's cursor.
+         */
+        get: operations["listEvents"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/forecasts/accuracy": {
         parameters: {
             query?: never;
@@ -867,7 +887,7 @@ export interface paths {
         };
         /**
          * List the tenant's tokens, newest first
-         * @description Revoked ones too; never their secrets.
+         * @description Revoked ones too; never their secrets. Administrators may ask for those of another tenant, or of all.
          */
         get: operations["listTokens"];
         put?: never;
@@ -896,7 +916,8 @@ export interface paths {
         /**
          * Revoke a token
          * @description It is refused from now on, by other replicas of this daemon within 5 seconds. Members may revoke their own tokens,
-         *     administrators any of their tenant's. Revoking again changes nothing.
+         *     administrators any. Revoking again changes nothing. The last token with which an administrator can ask is not revoked (409,
+         *     `last-administrator`): make another first.
          */
         delete: operations["revokeToken"];
         options?: never;
@@ -2976,6 +2997,8 @@ export interface components {
                 name: string;
                 /** Format: date-time */
                 revoked_at: string | null;
+                /** @description Name of the user's tenant. */
+                tenant: string;
                 /** @description On whose behalf the bearer acts. */
                 user: string;
             }[];
@@ -3825,6 +3848,8 @@ export interface components {
             name: string;
             /** Format: date-time */
             revoked_at: string | null;
+            /** @description Name of the user's tenant. */
+            tenant: string;
             /** @description On whose behalf the bearer acts. */
             user: string;
         };
@@ -4151,6 +4176,42 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
+    listEvents: {
+        parameters: {
+            query?: {
+                /** @description Routine events too: starts and stops of tasks, tests, checkpoints. */
+                routine?: boolean;
+                /** @description Items on the page. */
+                limit?: number;
+                /** @description `continue` of the page before. */
+                continue?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description A page of the history */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Page_EventView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
     forecastAccuracy: {
         parameters: {
             query?: {
@@ -5819,6 +5880,10 @@ export interface operations {
     listTokens: {
         parameters: {
             query?: {
+                /** @description Of the tenant of this name; for administrators. The bearer's if left out. */
+                tenant?: string;
+                /** @description Of all tenants; for administrators. */
+                all_tenants?: boolean;
                 /** @description Items on the page. */
                 limit?: number;
                 /** @description `continue` of the page before. */
