@@ -54,6 +54,13 @@ describe("studies", () => {
     expect(screen.getByRole("img", { name: /Parallel coordinates of 2.trials: rate \(log\), width, test_accuracy/ })).toBeTruthy();
   });
 
+  it("say beside their document that they were extended", async () => {
+    const plain = study();
+    world.routes["GET /api/v1/studies/study-1"] = () => json({ ...plain, trials: { ...plain.trials, limit: plain.document.search.trials + 2 } });
+    open("/studies/study-1");
+    expect(await screen.findByText(new RegExp(`extended since to ${plain.document.search.trials + 2}`))).toBeTruthy();
+  });
+
   it("say why there is no trial", async () => {
     world.routes["GET /api/v1/studies/study-1"] = () => json(study({ phase: "paused" }));
     world.routes["GET /api/v1/studies/study-1/trials"] = () => page();
