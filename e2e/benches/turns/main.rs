@@ -5,8 +5,6 @@
 //! The jobs are users' programs that count and sleep, so that they are as fast beside each other as alone: what is measured is who waits
 //! for whom, and not how this machine shares its cores.
 
-#![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
-
 mod simulated;
 
 use muster_e2e::cluster::{Cluster, Options};
