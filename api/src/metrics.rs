@@ -6,11 +6,17 @@ use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use muster_store::StoreError;
+use muster_store::demand::{self, Demand};
+use muster_store::pool;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
+/// Whoever asks more often is told the same: this needs no token, and must not keep the database busy.
+const DEMAND_KNOWN: Duration = Duration::from_secs(5);
 /// Upper bounds of the buckets of answer times.
 const BUCKETS_S: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 
@@ -18,6 +24,8 @@ const BUCKETS_S: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0]
 pub struct Metrics {
     requests: Mutex<BTreeMap<Key, Series>>,
     streams: AtomicI64,
+    /// And when it was read.
+    demand: Mutex<Option<(Instant, Demand)>>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,8 +99,73 @@ pub async fn count(State(app): State<App>, request: Request, next: Next) -> Resp
 
 /// `GET /metrics`.
 pub async fn show(State(app): State<App>) -> Response {
-    let text = app.metrics.text(app.pool.size(), app.pool.num_idle());
+    let mut text = app.metrics.text(app.pool.size(), app.pool.num_idle());
+    match known_demand(&app).await {
+        Ok(demand) => text.push_str(&of_demand(&demand)),
+        // What it counts itself is worth having without.
+        Err(error) => tracing::warn!(%error, "how much waits is not known"),
+    }
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
+
+async fn known_demand(app: &App) -> Result<Demand, StoreError> {
+    let now = clock::monotonic();
+    let lock = || {
+        app.metrics
+            .demand
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+    };
+    if let Some((at, demand)) = lock().as_ref()
+        && now.duration_since(*at) < DEMAND_KNOWN
+    {
+        return Ok(demand.clone());
+    }
+    let demand = demand::demand(&mut pool::begin(&app.pool).await?).await?;
+    *lock() = Some((now, demand.clone()));
+    Ok(demand)
+}
+
+/// What waits, by reason, and what there is.
+fn of_demand(demand: &Demand) -> String {
+    let mut text = String::new();
+    let mut gauge = |name: &str, help: &str, values: &[(String, u64)]| {
+        let _ = writeln!(text, "# HELP {name} {help}\n# TYPE {name} gauge");
+        for (labels, value) in values {
+            let _ = writeln!(text, "{name}{labels} {value}");
+        }
+    };
+    let waiting = |count: fn(&demand::Waiting) -> u64| -> Vec<(String, u64)> {
+        let all = demand.waiting.iter();
+        all.map(|one| (format!("{{reason=\"{}\"}}", one.reason), count(one)))
+            .collect()
+    };
+    gauge(
+        "muster_waiting_jobs",
+        "Jobs that wait to start, by the reason of the newest round.",
+        &waiting(|one| one.jobs),
+    );
+    gauge(
+        "muster_waiting_gpus",
+        "GPUs that the smallest gangs of waiting jobs need, by reason.",
+        &waiting(|one| one.gpus),
+    );
+    for (name, help, value) in [
+        ("muster_gpus", "GPUs of nodes that are up.", demand.gpus),
+        (
+            "muster_gpus_held",
+            "Of these, held by tasks.",
+            demand.held_gpus,
+        ),
+        (
+            "muster_gpus_closed",
+            "Of these, on nodes that take no new tasks.",
+            demand.closed_gpus,
+        ),
+    ] {
+        gauge(name, help, &[(String::new(), value)]);
+    }
+    text
 }
 
 impl Metrics {

@@ -81,6 +81,7 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(node::get::get))
         .routes(routes!(node::drain::drain))
         .routes(routes!(node::uncordon::uncordon))
+        .routes(routes!(node::notice::notice))
         .routes(routes!(tenant::list::list, tenant::create::create))
         .routes(routes!(tenant::change::change))
         .routes(routes!(round::list::list))

@@ -171,6 +171,14 @@ impl Cluster {
         self.pods.as_ref().expect("tasks are pods")
     }
 
+    /// As [`Self::pods`], to stop or start what they need.
+    ///
+    /// # Panics
+    /// When they are processes.
+    pub fn pods_mut(&mut self) -> &mut Carriers {
+        self.pods.as_mut().expect("tasks are pods")
+    }
+
     /// `muster up` on the same folder, as after a reboot.
     ///
     /// # Panics

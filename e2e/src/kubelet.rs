@@ -40,6 +40,7 @@ pub struct Kubelet {
 struct Shared {
     folder: PathBuf,
     has_no_images: AtomicBool,
+    is_slow: AtomicBool,
     /// Names of pods to be killed as the kernel does for want of memory.
     greedy: Mutex<BTreeSet<String>>,
 }
@@ -86,6 +87,11 @@ impl Kubelet {
     /// From now on no image can be had, or all again.
     pub fn has_images(&self, has: bool) {
         self.shared.has_no_images.store(!has, Ordering::Relaxed);
+    }
+
+    /// From now on no container is ever made, as where a volume cannot be mounted, or all again.
+    pub fn makes_containers(&self, makes: bool) {
+        self.shared.is_slow.store(!makes, Ordering::Relaxed);
     }
 
     /// Kills every process of this pod at once and says that it was for its memory.
@@ -207,6 +213,10 @@ impl Carried {
         }
         let creating = json!({ "waiting": { "reason": "ContainerCreating" } });
         self.say("Pending", &creating, false).await;
+        if self.shared.is_slow.load(Ordering::Relaxed) {
+            self.deletion.asked().await;
+            return;
+        }
         let mut child = match self.spawn() {
             Ok(child) => child,
             Err(words) => {

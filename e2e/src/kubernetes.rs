@@ -2,8 +2,12 @@
 //! and no controllers of Kubernetes' own. `scripts/ensure-kubernetes` says where the programs come from.
 
 mod history;
+mod line;
+mod operator;
 
 pub use history::{History, Mark};
+pub use line::Line;
+pub use operator::Operator;
 
 use crate::cluster::{PATIENCE, free_port, program};
 use rustix::process::{Pid, Signal, kill_process};
@@ -12,11 +16,8 @@ use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
 use std::time::Duration;
 use tempfile::TempDir;
-use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Notify;
 
 const STEP: Duration = Duration::from_millis(100);
 /// Who may do everything.
@@ -74,8 +75,13 @@ impl Kubernetes {
     /// # Panics
     /// When it does not come up.
     pub async fn restart_server(&mut self) {
-        stop(&mut self.server);
+        self.kill_server();
         self.start_server().await;
+    }
+
+    /// Kills the API server. [`Self::restart_server`] brings it back.
+    pub fn kill_server(&mut self) {
+        stop(&mut self.server);
     }
 
     #[must_use]
@@ -181,7 +187,20 @@ impl Kubernetes {
     /// # Panics
     /// When the chart cannot be rendered, its objects are refused, or what they allow stays forbidden.
     pub fn admit_operator(&self) -> BTreeSet<(String, String, String)> {
-        self.admit("operator", "operator.enabled=true", &["--all-namespaces"])
+        self.admit_operator_with("")
+    }
+
+    /// As [`Self::admit_operator`], with further values for the chart.
+    ///
+    /// # Panics
+    /// When the chart cannot be rendered, its objects are refused, or what they allow stays forbidden.
+    pub fn admit_operator_with(&self, values: &str) -> BTreeSet<(String, String, String)> {
+        let values = format!("operator.enabled=true,{values}");
+        self.admit(
+            "operator",
+            values.trim_end_matches(','),
+            &["--all-namespaces"],
+        )
     }
 
     /// As [`Self::admit_operator`], for executors whose tasks are pods.
@@ -309,6 +328,34 @@ impl Kubernetes {
             ));
         }
         asked
+    }
+
+    /// Waits until every right was used that there is; nothing was forbidden meanwhile. `but` are those that no story needs.
+    ///
+    /// # Panics
+    /// When one is not, or something was forbidden.
+    pub async fn used_exactly(
+        &self,
+        allowed: &BTreeSet<(String, String, String)>,
+        but: &[[&str; 3]],
+    ) {
+        let mut waited = Duration::ZERO;
+        loop {
+            let asked = self.asked();
+            let forbidden: Vec<_> = asked.iter().filter(|(.., forbidden)| *forbidden).collect();
+            assert!(forbidden.is_empty(), "{forbidden:?}");
+            let is_used = |(group, resource, verb): &(String, String, String)| {
+                let used = (group.clone(), resource.clone(), verb.clone(), false);
+                asked.contains(&used) || but.contains(&[group, resource, verb])
+            };
+            let unused: Vec<_> = allowed.iter().filter(|right| !is_used(right)).collect();
+            if unused.is_empty() {
+                return;
+            }
+            assert!(waited < PATIENCE, "never used: {unused:?}");
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
     }
 
     fn audit_log(&self) -> PathBuf {
@@ -474,114 +521,6 @@ impl Drop for Kubernetes {
     fn drop(&mut self) {
         stop(&mut self.server);
         stop(&mut self.etcd);
-    }
-}
-
-/// `muster-operator run`. Killed when it is dropped.
-#[derive(Debug)]
-pub struct Operator {
-    child: Option<Child>,
-    command: Vec<String>,
-    kubeconfig: PathBuf,
-    log: PathBuf,
-}
-
-impl Operator {
-    /// Starts one that speaks to the API server by `kubeconfig` and to Muster with an administrator's token.
-    ///
-    /// # Panics
-    /// When it does not start.
-    #[must_use]
-    pub fn start(kubeconfig: PathBuf, log: PathBuf, muster: &str, token: &str) -> Self {
-        let listen = format!("127.0.0.1:{}", free_port());
-        let arguments = [
-            "run", "--server", muster, "--token", token, "--listen", &listen,
-        ];
-        let mut operator = Self {
-            child: None,
-            command: arguments.map(str::to_owned).to_vec(),
-            kubeconfig,
-            log,
-        };
-        operator.start_again();
-        operator
-    }
-
-    /// SIGKILL, in whatever it was doing.
-    pub fn kill(&mut self) {
-        stop(&mut self.child);
-    }
-
-    /// # Panics
-    /// When it does not start.
-    pub fn start_again(&mut self) {
-        self.kill();
-        let log = std::fs::File::options()
-            .create(true)
-            .append(true)
-            .open(&self.log)
-            .expect("a log");
-        let child = Command::new(program("muster-operator"))
-            .args(&self.command)
-            .env("KUBECONFIG", &self.kubeconfig)
-            .env("MUSTER_LOG", "info")
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("the same log"))
-            .stderr(log)
-            .spawn()
-            .expect("muster-operator starts");
-        self.child = Some(child);
-    }
-
-    pub fn print_log(&self) {
-        print_log(&self.log);
-    }
-}
-
-impl Drop for Operator {
-    fn drop(&mut self) {
-        self.kill();
-    }
-}
-
-/// A line to the API server that can be cut.
-#[derive(Debug)]
-pub struct Line {
-    pub port: u16,
-    cut: Arc<Notify>,
-}
-
-impl Line {
-    /// # Panics
-    /// When nothing can be listened on.
-    pub async fn to(server: u16) -> Self {
-        let port = free_port();
-        let listener = TcpListener::bind(("127.0.0.1", port))
-            .await
-            .expect("a free port");
-        let cut = Arc::new(Notify::new());
-        tokio::spawn(carry(listener, server, Arc::clone(&cut)));
-        Self { port, cut }
-    }
-
-    /// Ends every connection that there is.
-    pub fn cut(&self) {
-        self.cut.notify_waiters();
-    }
-}
-
-async fn carry(listener: TcpListener, server: u16, cut: Arc<Notify>) {
-    while let Ok((mut near, _)) = listener.accept().await {
-        let cut = Arc::clone(&cut);
-        tokio::spawn(async move {
-            let Ok(mut far) = TcpStream::connect(("127.0.0.1", server)).await else {
-                return;
-            };
-            tokio::select! {
-                _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
-                () = cut.notified() => {}
-            }
-        });
     }
 }
 

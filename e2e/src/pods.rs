@@ -7,8 +7,12 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+/// Stands for the executors' own pod, whose name the chart tells them.
+const OWN_POD: &str = "executor";
 /// How long a pod may wait for an image, in milliseconds; far less than in earnest.
 const STUCK_MS: u32 = 2_000;
+/// How long one may take to start: more than a busy machine needs, less than a story waits.
+const START_MS: u32 = 40_000;
 
 #[derive(Debug)]
 pub struct Carriers {
@@ -31,6 +35,10 @@ impl Carriers {
         for name in &names {
             kubernetes.add_node(name);
         }
+        // Of no node: Kubernetes has no scheduler here, and nobody starts it.
+        kubernetes.applied(&format!(
+            "{{apiVersion: v1, kind: Pod, metadata: {{name: {OWN_POD}, namespace: {NAMESPACE}}}, spec: {{containers: [{{name: executor, image: none}}]}}}}"
+        ));
         let kubelet = Kubelet::start(&kubernetes.admin_config(), kubernetes.folder(), names);
         let template = kubernetes.folder().join("template.yaml");
         std::fs::write(&template, of_tasks(data, datasets).to_string()).expect("our own folder");
@@ -51,19 +59,28 @@ impl Carriers {
             ("MUSTER_EXECUTOR_RUNTIME", "pod".to_owned()),
             ("MUSTER_EXECUTOR_POD_TEMPLATE", path(&self.template)),
             ("MUSTER_EXECUTOR_POD_NAMESPACE", NAMESPACE.to_owned()),
+            ("MUSTER_EXECUTOR_POD_NAME", OWN_POD.to_owned()),
             ("MUSTER_EXECUTOR_POD_STUCK_MS", STUCK_MS.to_string()),
+            ("MUSTER_EXECUTOR_POD_START_MS", START_MS.to_string()),
         ]
     }
 
-    /// The pods that there are.
+    /// The tasks' pods that there are.
     ///
     /// # Panics
     /// When they cannot be read.
     #[must_use]
     pub fn list(&self) -> Vec<Value> {
-        let text = self
-            .kubernetes
-            .says(&["get", "pods", "--namespace", NAMESPACE, "-o", "json"]);
+        let text = self.kubernetes.says(&[
+            "get",
+            "pods",
+            "--namespace",
+            NAMESPACE,
+            "--selector",
+            "muster.dev/task",
+            "-o",
+            "json",
+        ]);
         let mut list: Value = serde_json::from_str(&text).expect("JSON");
         list["items"]
             .as_array_mut()

@@ -97,6 +97,9 @@ pub struct Settings {
     /// For pods: how long one may wait for an image that cannot be had, or the like [default: 120000]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_STUCK_MS")]
     pub pod_stuck_ms: Option<u64>,
+    /// For pods: how long one may take to start, whatever it waits for; a large image takes minutes [default: 1800000]
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_START_MS")]
+    pub pod_start_ms: Option<u64>,
 }
 
 /// What carries tasks.
@@ -139,6 +142,7 @@ pub struct Config {
     pub pod_name: Option<String>,
     pub pod_gpu_resource: Option<String>,
     pub pod_stuck_ms: u64,
+    pub pod_start_ms: u64,
 }
 
 impl Settings {
@@ -187,6 +191,7 @@ impl Settings {
             pod_name: self.pod_name.or(weaker.pod_name),
             pod_gpu_resource: self.pod_gpu_resource.or(weaker.pod_gpu_resource),
             pod_stuck_ms: self.pod_stuck_ms.or(weaker.pod_stuck_ms),
+            pod_start_ms: self.pod_start_ms.or(weaker.pod_start_ms),
         }
     }
 
@@ -231,6 +236,7 @@ impl Settings {
             pod_name: self.pod_name,
             pod_gpu_resource: self.pod_gpu_resource,
             pod_stuck_ms: self.pod_stuck_ms.unwrap_or(120_000),
+            pod_start_ms: self.pod_start_ms.unwrap_or(1_800_000),
         };
         config.check()
     }
@@ -298,16 +304,17 @@ impl Config {
                 );
             }
         }
-        if self.listen_host.parse::<IpAddr>().is_err() {
-            return wrong(
-                "listen_host",
-                format!(
-                    "is {:?}, but must be an address where the runtime is pod: pods report to it",
-                    self.listen_host
-                ),
-            );
+        let reached_at = self.listen_host.parse::<IpAddr>();
+        if reached_at.is_ok_and(|address| !address.is_unspecified()) {
+            return Ok(());
         }
-        Ok(())
+        wrong(
+            "listen_host",
+            format!(
+                "is {:?}, but must be one address of this node where the runtime is pod: pods report to it",
+                self.listen_host
+            ),
+        )
     }
 }
 
@@ -399,6 +406,18 @@ mod tests {
         .expect_err("nothing to make pods of")
         .to_string();
         assert!(error.contains("pod_template"), "{error}");
+        for everywhere in ["0.0.0.0", "::", "node-7"] {
+            let error = Settings {
+                runtime: Some(RuntimeKind::Pod),
+                pod_template: Some("pod.yaml".into()),
+                listen_host: Some(everywhere.to_owned()),
+                ..complete()
+            }
+            .resolve()
+            .expect_err("nobody can report there")
+            .to_string();
+            assert!(error.contains("listen_host is"), "{error}");
+        }
         let error = Settings {
             log_parts: Some(1),
             ..complete()

@@ -127,15 +127,15 @@ fn node(
         at_ms: unix_ms(charge.at),
     };
     core::Node {
-        excluded: node.excluded.is_some(),
+        excluded: node.is_full(),
+        drained: node.is_to_be_empty(),
+        rack: node.rack().map(str::to_owned),
         faults: charges.iter().map(fault).collect(),
         id: node.id,
         name: node.name,
         up: node.state == muster_model::node::NodeState::Up,
-        drained: node.drained,
         seen_ms: Some(unix_ms(node.last_seen_at)),
         freed: freed.iter().map(given_back).collect(),
-        rack: node.capacity.rack,
         gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
         gpu_model: node
             .capacity

@@ -4,6 +4,7 @@ use crate::error::ClientError;
 use crate::query::{EventQuery, JobQuery, RecentQuery, TokenQuery};
 use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
+use muster_model::node::Notice;
 use muster_model::view::{
     AccuracyView, CheckpointView, CreatedToken, EventView, ExplainView, JobView, Me, NewTenant,
     NewToken, NodeView, Page, PlanView, RoundSummaryView, RoundView, SeriesView, TaskView,
@@ -206,6 +207,12 @@ impl Client {
 
     pub async fn uncordon(&self, name: &str) -> Result<NodeView, ClientError> {
         self.post(&["nodes", name, "uncordon"]).await
+    }
+
+    /// Says what the cluster that the machine belongs to says of it.
+    pub async fn notice(&self, node: &str, notice: &Notice) -> Result<NodeView, ClientError> {
+        let request = self.request(Method::PUT, &["nodes", node, "notice"]);
+        answer(send(request.json(notice)).await?).await
     }
 
     /// All tenants, by name.

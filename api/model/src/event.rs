@@ -4,7 +4,7 @@ use crate::checkpoint::Written;
 use crate::fault::NodeFault;
 use crate::id::{JobId, NodeId, TaskId};
 use crate::job::{AfterStop, Intent, JobState};
-use crate::node::NodeState;
+use crate::node::{NodeState, Notice};
 use crate::task::{Role, TaskState};
 use crate::verdict::Verdict;
 use crate::wait::Waiting;
@@ -117,6 +117,11 @@ pub enum Event {
         excluded: bool,
         why: String,
     },
+    /// What the cluster that the machine belongs to says of it now.
+    NodeNoticed {
+        name: String,
+        notice: Notice,
+    },
     JobDeleted {
         job_id: JobId,
     },
@@ -163,6 +168,7 @@ impl Event {
             Self::NodeDrained { .. } => "node_drained",
             Self::NodeFaulted { .. } => "node_faulted",
             Self::NodeExcluded { .. } => "node_excluded",
+            Self::NodeNoticed { .. } => "node_noticed",
             Self::JobDeleted { .. } => "job_deleted",
         }
     }

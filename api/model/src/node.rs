@@ -14,6 +14,8 @@ pub struct Node {
     pub drained: bool,
     /// Closed for new tasks, because too many failed there.
     pub excluded: Option<Excluded>,
+    /// What the cluster that the machine belongs to says of it.
+    pub notice: Option<Notice>,
     pub capacity: Capacity,
     /// Version of what the node was told to run; it refuses an older one.
     pub generation: u64,
@@ -28,6 +30,65 @@ pub struct Excluded {
     #[serde(with = "time::serde::rfc3339")]
     pub at: OffsetDateTime,
     pub why: String,
+}
+
+/// What the cluster that the machine belongs to, such as Kubernetes, says of it: always all that it says, so that whoever brings the news
+/// need not know the news before. An administrator's drain and this stand beside each other, and neither ends the other.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Notice {
+    pub closed: Closed,
+    /// Why it is closed, in words.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub why: String,
+    /// Where it stands; counts before what its executor says of that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
+}
+
+/// To whom a node is closed.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum Closed {
+    /// To nobody.
+    #[default]
+    Open,
+    /// It takes no new task; what runs there goes on.
+    ToNew,
+    /// It takes no new task, and its tasks move away.
+    ToAll,
+}
+
+impl Node {
+    /// Its tasks are to move away.
+    #[must_use]
+    pub fn is_to_be_empty(&self) -> bool {
+        self.drained || self.closed() == Closed::ToAll
+    }
+
+    /// It takes no new task; those that run there may stay.
+    #[must_use]
+    pub fn is_full(&self) -> bool {
+        self.excluded.is_some() || self.closed() == Closed::ToNew
+    }
+
+    /// Where it stands.
+    #[must_use]
+    pub fn rack(&self) -> Option<&str> {
+        let said = self
+            .notice
+            .as_ref()
+            .and_then(|notice| notice.rack.as_deref());
+        said.or(self.capacity.rack.as_deref())
+    }
+
+    fn closed(&self) -> Closed {
+        self.notice
+            .as_ref()
+            .map_or(Closed::Open, |notice| notice.closed)
+    }
 }
 
 /// What a node offers to tasks.

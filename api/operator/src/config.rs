@@ -1,6 +1,7 @@
 //! The operator's settings: flags, or environment variables `MUSTER_OPERATOR_*`; read once, in `main`. How Kubernetes is reached is said
 //! where it always is: by the pod's service account, or by `KUBECONFIG`.
 
+use crate::nodes;
 use crate::operator::Scope;
 use crate::tenants::AdminToken;
 use clap::{Args, Parser, Subcommand};
@@ -62,6 +63,33 @@ pub struct Run {
     /// Whether to follow Tenants, which are the cluster's: of several operators only one should
     #[arg(long, env = "MUSTER_OPERATOR_TENANTS", default_value_t = true, action = clap::ArgAction::Set)]
     pub tenants: bool,
+    /// Whether to follow the cluster's nodes: what is cordoned or tainted there takes no new tasks
+    #[arg(long, env = "MUSTER_OPERATOR_NODES", default_value_t = false, action = clap::ArgAction::Set)]
+    pub nodes: bool,
+    /// Labels of nodes that say where they stand, the widest first; several with commas between them
+    #[arg(
+        long = "rack-labels",
+        env = "MUSTER_OPERATOR_RACK_LABELS",
+        value_delimiter = ',',
+        default_value = "topology.kubernetes.io/zone"
+    )]
+    pub rack_labels: Vec<String>,
+    /// Keys of taints that executors tolerate, which therefore close no node; * is every one
+    #[arg(
+        long = "tolerated",
+        env = "MUSTER_OPERATOR_TOLERATED",
+        value_delimiter = ','
+    )]
+    pub tolerated: Vec<String>,
+    /// Whether kubectl cordon moves a node's tasks away too, as kubectl drain leaves pods of DaemonSets alone
+    #[arg(long = "cordon-drains", env = "MUSTER_OPERATOR_CORDON_DRAINS", default_value_t = false, action = clap::ArgAction::Set)]
+    pub cordon_drains: bool,
+    /// Whether a node that is drained in Muster is cordoned in Kubernetes
+    #[arg(long = "cordon-nodes", env = "MUSTER_OPERATOR_CORDON_NODES", default_value_t = false, action = clap::ArgAction::Set)]
+    pub cordon_nodes: bool,
+    /// A resource, such as nvidia.com/gpu: a node takes no new tasks while pods that are not Muster's hold some of it [default: they are not looked at]
+    #[arg(long = "foreign-resource", env = "MUSTER_OPERATOR_FOREIGN_RESOURCE")]
+    pub foreign_resource: Option<String>,
     /// Where probes may connect
     #[arg(long, env = "MUSTER_OPERATOR_LISTEN", default_value = "127.0.0.1:7072")]
     pub listen: SocketAddr,
@@ -74,6 +102,13 @@ impl Run {
         Scope {
             namespaces: self.namespaces.clone(),
             tenants: self.tenants,
+            nodes: self.nodes.then(|| nodes::Settings {
+                rack_labels: self.rack_labels.clone(),
+                tolerated: self.tolerated.clone(),
+                cordon_drains: self.cordon_drains,
+                cordons: self.cordon_nodes,
+                foreign: self.foreign_resource.clone(),
+            }),
         }
     }
 

@@ -3,7 +3,7 @@
 //!
 //! It looks at what is wanted and at what there is, and takes the step that is missing; so it may be killed anywhere, run twice, or be
 //! away for a day. It must never decide anything: who runs where and when is the scheduler's business, what a right document is the REST
-//! interface's, who may create an object Kubernetes'. The only user of `kube`; it knows nothing of Postgres, nodes or processes.
+//! interface's, who may create an object Kubernetes'. It knows nothing of Postgres or processes, and of nodes only what Kubernetes says of them.
 
 pub mod backoff;
 pub mod clock;
@@ -13,6 +13,7 @@ pub mod crd;
 pub mod error;
 pub mod job;
 pub mod look;
+pub mod nodes;
 pub mod operator;
 pub mod recent;
 pub mod refused;

@@ -5,8 +5,9 @@ use crate::clock;
 use crate::error::Error;
 use crate::job;
 use crate::job::status::JobStatus;
+use crate::nodes;
 use crate::recent::Recent;
-use crate::resource::{FINALIZER, MANAGER, Object, Status, Tenant};
+use crate::resource::{FINALIZER, MANAGER, Object, SUBMITTED, Status, Tenant};
 use crate::study::status::StudyStatus;
 use crate::tenants::Tenants;
 use crate::{study, tenant};
@@ -52,6 +53,8 @@ pub struct Scope {
     /// Whose jobs and studies; none named is all.
     pub namespaces: Vec<String>,
     pub tenants: bool,
+    /// And how; not at all where this is `None`.
+    pub nodes: Option<nodes::Settings>,
 }
 
 /// Runs until the process ends.
@@ -79,6 +82,9 @@ pub async fn run(context: Arc<Context>, scope: &Scope) {
             .for_each(|done| async { told("Tenant", done) });
         following.push(tenants.boxed());
     }
+    if let Some(settings) = &scope.nodes {
+        following.push(nodes::run(context, settings.clone()).boxed());
+    }
     futures::future::join_all(following).await;
 }
 
@@ -105,7 +111,8 @@ fn again<S: Status>(object: Arc<Object<S>>, _: &Error, context: Arc<Context>) ->
     Action::requeue(context.backoff.failed(&object.uid_text()))
 }
 
-fn told<T, E: std::error::Error>(kind: &str, done: Result<T, E>) {
+/// Says in the log what is tried again.
+pub(crate) fn told<T, E: std::error::Error>(kind: &str, done: Result<T, E>) {
     if let Err(error) = done {
         let mut words = error.to_string();
         let mut source = error.source();
@@ -234,6 +241,21 @@ impl Context {
         Ok(())
     }
 
+    /// Notes on the object that something was submitted for it, once.
+    ///
+    /// # Errors
+    /// When Kubernetes' API refuses it.
+    pub async fn mark_submitted<S: Status>(&self, object: &Object<S>) -> Result<(), Error> {
+        if object.was_submitted() {
+            return Ok(());
+        }
+        let uid = object.uid_text();
+        let patch = json!({ "metadata": { "uid": uid, "annotations": { SUBMITTED: uid } } });
+        self.change(object, &patch, "that it was submitted was not noted")
+            .await
+            .map(|_| ())
+    }
+
     /// Whether the object is there.
     async fn set_finalizers<S: Status>(
         &self,
@@ -244,18 +266,26 @@ impl Context {
             "resourceVersion": object.metadata.resource_version,
             "finalizers": finalizers,
         } });
+        self.change(object, &patch, "a finalizer was not changed")
+            .await
+    }
+
+    /// Whether the object is there.
+    async fn change<S: Status>(
+        &self,
+        object: &Object<S>,
+        patch: &Value,
+        tried: &'static str,
+    ) -> Result<bool, Error> {
         let api = self.api(object);
+        let parameters = PatchParams::default();
         match api
-            .patch(
-                &object.name(),
-                &PatchParams::default(),
-                &Patch::Merge(patch),
-            )
+            .patch(&object.name(), &parameters, &Patch::Merge(patch))
             .await
         {
             Ok(_) => Ok(true),
             Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
-            Err(error) => Err(Error::kubernetes("a finalizer was not changed")(error)),
+            Err(error) => Err(Error::kubernetes(tried)(error)),
         }
     }
 

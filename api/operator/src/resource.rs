@@ -16,6 +16,9 @@ use std::fmt::Debug;
 
 /// Objects of this kind get it before anything is done for them, and lose it once nothing is left of that.
 pub const FINALIZER: &str = "muster.dev/cancel";
+/// Holds the object's uid once something was submitted for it. Not in the status: more people may write that, and whoever names a finished
+/// job there must not keep the object from getting its own. With the uid, since manifests are copied with their annotations.
+pub const SUBMITTED: &str = "muster.dev/submitted";
 /// Who writes statuses, by server-side apply.
 pub const MANAGER: &str = "muster-operator";
 
@@ -127,6 +130,13 @@ impl<S: Status> Object<S> {
 
     pub fn has_finalizer(&self) -> bool {
         self.finalizers().iter().any(|name| name == FINALIZER)
+    }
+
+    /// Whether something was, whatever has become of it since.
+    pub fn was_submitted(&self) -> bool {
+        self.annotations()
+            .get(SUBMITTED)
+            .is_some_and(|uid| *uid == self.uid_text())
     }
 
     /// `spec.suspend`.

@@ -159,6 +159,43 @@ async fn a_status_that_names_another_tenant_leads_nowhere() {
     );
 }
 
+/// Whoever may write statuses can say that it is done; what was submitted and then removed from Muster is not submitted again.
+#[tokio::test]
+async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
+    for (kind, id, path) in [
+        ("TrainingJob", "jobId", "jobs"),
+        ("Study", "studyId", "studies"),
+    ] {
+        let spec = if kind == "Study" { search() } else { command() };
+        let world = World::with(kind, spec).await;
+        let look = async || match kind {
+            "Study" => world.study_look().await.expect("a look"),
+            _ => world.job_look().await.expect("a look"),
+        };
+        for phase in ["Succeeded", "Queued"] {
+            world.change(|object| {
+                object["status"] =
+                    json!({ "phase": phase, id: FOREIGN, "queue": "vision", "conditions": [] });
+                // As a manifest is copied from one namespace to another.
+                object["metadata"]["annotations"] = json!({ "muster.dev/submitted": "of-another" });
+            });
+            for _ in 0..3 {
+                look().await;
+            }
+            let submission = format!("vision POST /muster/api/v1/{path}");
+            assert_eq!(world.told("vision "), [submission], "{kind} {phase}");
+            world.state().jobs.clear();
+            world.state().studies.clear();
+        }
+        // That of the last round was its own, and is gone from Muster.
+        for _ in 0..2 {
+            look().await;
+        }
+        assert_eq!(world.told("vision "), Vec::<String>::new(), "{kind}");
+        assert_eq!(world.status()["reason"], "Removed", "{kind}");
+    }
+}
+
 /// The namespace was given to another tenant after the job was submitted.
 #[tokio::test]
 async fn a_job_stays_with_the_tenant_that_has_it() {

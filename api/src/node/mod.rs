@@ -3,6 +3,7 @@
 pub mod drain;
 pub mod get;
 pub mod list;
+pub mod notice;
 pub mod uncordon;
 mod wire;
 

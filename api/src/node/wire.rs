@@ -28,6 +28,7 @@ pub fn node(row: NodeRow) -> NodeView {
         state: node.state,
         drained: node.drained,
         excluded: node.excluded,
+        notice: node.notice,
         generation: node.generation,
         capacity: node.capacity,
         last_seen_at: node.last_seen_at,

@@ -7,7 +7,7 @@ use crate::task::{self, Locked};
 use crate::wake::{self, Channel};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
-use muster_model::node::{Capacity, Excluded, Node, NodeState};
+use muster_model::node::{Capacity, Excluded, Node, NodeState, Notice};
 use muster_model::task::{Outcome, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -48,6 +48,7 @@ pub(crate) struct Row {
     pub drained: bool,
     pub excluded_at: Option<OffsetDateTime>,
     pub excluded_why: Option<String>,
+    pub notice: Option<Json<Notice>>,
     pub capacity: Json<Capacity>,
     pub generation: i64,
     pub last_seen_at: OffsetDateTime,
@@ -68,6 +69,7 @@ impl From<Row> for Node {
                 at,
                 why: row.excluded_why.unwrap_or_default(),
             }),
+            notice: row.notice.map(|notice| notice.0),
             capacity: row.capacity.0,
             generation: unsigned(row.generation),
             last_seen_at: row.last_seen_at,
@@ -103,7 +105,7 @@ pub async fn hello(
         == 1;
     let row = sqlx::query_as!(
         Row,
-        r#"select id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1 for no key update"#,
         name
     )
@@ -249,7 +251,7 @@ pub async fn lost(
         r#"update node set state = $3, generation = generation + 1
            where state = $4 and last_seen_at < $2
              and id in (select id from node where id = any($1) order by id for no key update)
-           returning id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at"#,
+           returning id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at"#,
         &candidates,
         silent_since,
         NodeState::Lost.as_str(),
@@ -329,7 +331,7 @@ async fn held_by(conn: &mut PgConnection, nodes: &[Uuid]) -> Result<Vec<Locked>,
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
     let rows = sqlx::query_as!(
         Row,
-        r#"select id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node order by name"#
     )
     .fetch_all(&mut *conn)
@@ -348,7 +350,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<NodeRow>, StoreError> {
 pub async fn get(conn: &mut PgConnection, name: &str) -> Result<Option<NodeRow>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        r#"select id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node where name = $1"#,
         name
     )
@@ -447,6 +449,44 @@ pub async fn set_drained(
         let id = before.id;
         let events = events.into_iter().map(|one| of_node(now, id.into(), one));
         event::append(conn, &events.collect::<Vec<_>>()).await?;
+        wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
+    }
+    get(conn, name).await
+}
+
+/// What the cluster that the machine belongs to says of it, all of it; needs `scope::admin`. The node after it; `None` when there is none
+/// that the caller may change. The next round obeys.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn set_notice(
+    conn: &mut PgConnection,
+    name: &str,
+    notice: &Notice,
+    now: OffsetDateTime,
+) -> Result<Option<NodeRow>, StoreError> {
+    let before = sqlx::query!(
+        r#"select id, notice as "notice: Json<Notice>" from node where name = $1 for no key update"#,
+        name
+    )
+    .fetch_optional(&mut *conn)
+    .await?;
+    let Some(before) = before else {
+        return Ok(None);
+    };
+    if before.notice.is_none_or(|before| before.0 != *notice) {
+        sqlx::query!(
+            "update node set notice = $2 where id = $1",
+            before.id,
+            Json(notice) as _
+        )
+        .execute(&mut *conn)
+        .await?;
+        let event = Event::NodeNoticed {
+            name: name.to_owned(),
+            notice: notice.clone(),
+        };
+        event::append(conn, &[of_node(now, before.id.into(), event)]).await?;
         wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
     }
     get(conn, name).await

@@ -245,4 +245,32 @@ async fn health_readiness_and_counters_need_no_token() {
         ),
         "{metrics}"
     );
+    // Nobody is named, and what is told again within seconds is what was told.
+    for gauge in [
+        "muster_gpus ",
+        "muster_gpus_held 0",
+        "muster_gpus_closed 0",
+        "# TYPE muster_waiting_gpus gauge",
+    ] {
+        assert!(metrics.contains(gauge), "{metrics}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_waits_is_counted_by_its_reason() {
+    let world = World::new().await;
+    let document = json!({
+        "version": "muster/v1", "name": "large", "command": {"argv": ["true"]},
+        "scale": {"workers": {"min": 3, "max": 8}}, "resources": {"worker": {"gpus": 2}},
+    });
+    let made = world.post(RED, "/api/v1/jobs", &document).await;
+    assert_eq!(made.status, 201);
+    let metrics = world.get("", "/metrics").await.text();
+    for line in [
+        "muster_waiting_jobs{reason=\"not_considered\"} 1",
+        "muster_waiting_gpus{reason=\"not_considered\"} 6",
+    ] {
+        assert!(metrics.contains(line), "{metrics}");
+    }
+    assert!(!metrics.contains("large"), "{metrics}");
 }

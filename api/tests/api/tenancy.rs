@@ -93,6 +93,29 @@ async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
         .post(ADMIN, "/api/v1/nodes/node-a/uncordon", &json!({}))
         .await;
     assert_eq!(back.json::<Value>()["drained"], false);
+    let notice = |token, notice: &Value| {
+        json_request(Method::PUT, token, "/api/v1/nodes/node-a/notice", notice)
+    };
+    let cordoned = json!({"closed": "to_new", "why": "cordoned in Kubernetes", "rack": "r7"});
+    let said = world.send(notice(ADMIN, &cordoned)).await;
+    assert_eq!(
+        (said.status.as_u16(), &said.json::<Value>()["notice"]),
+        (202, &cordoned)
+    );
+    assert_eq!(world.send(notice(RED, &cordoned)).await.status, 403);
+    for (wrong, field) in [
+        (json!({"closed": "shut"}), "closed"),
+        (json!({"closed": "open", "rack": ""}), "rack"),
+        (json!({"closed": "open", "reason": "x"}), "reason"),
+    ] {
+        let refused = world.send(notice(ADMIN, &wrong)).await;
+        assert!((400..=422).contains(&refused.status.as_u16()));
+        assert_eq!(
+            refused.json::<Value>()["errors"][0]["field"],
+            field,
+            "{wrong}"
+        );
+    }
     let quota = json_request(
         Method::PATCH,
         ADMIN,

@@ -167,6 +167,20 @@ pub fn is_locked(folder: &TaskFolder) -> Result<bool, ExecutorError> {
     Ok(file.try_lock().is_err())
 }
 
+/// Writes the end of a task that never began, under the folder's lock, so that no shim begins it any more. `false`, and nothing is
+/// written, if a shim has the folder or has had it.
+///
+/// # Errors
+/// If the folder cannot be written.
+pub fn forestall(folder: &TaskFolder, outcome: &Outcome) -> Result<bool, ExecutorError> {
+    let file = File::create(folder.lock()).map_err(ExecutorError::write(folder.lock()))?;
+    if file.try_lock().is_err() || folder.shim().exists() || folder.exit().exists() {
+        return Ok(false);
+    }
+    disk::write_durably(&folder.exit(), outcome).map_err(ExecutorError::write(folder.exit()))?;
+    Ok(true)
+}
+
 fn lock(folder: &TaskFolder) -> Result<Option<File>, ExecutorError> {
     let file = File::create(folder.lock()).map_err(ExecutorError::write(folder.lock()))?;
     for _ in 0..LOCK_TRIES {
@@ -188,4 +202,30 @@ pub(crate) fn describe(error: &dyn std::error::Error) -> String {
         cause = inner.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{forestall, lock};
+    use crate::folder::TaskFolder;
+    use muster_model::task::Outcome;
+
+    #[test]
+    fn a_task_is_given_up_only_where_no_shim_is_or_was() {
+        let place = tempfile::tempdir().expect("a folder");
+        let folder = TaskFolder::at(place.path());
+        let end = Outcome::LaunchFailed {
+            message: "its pod does not start".to_owned(),
+        };
+        let held = lock(&folder).expect("our own folder").expect("it is free");
+        assert!(!forestall(&folder, &end).expect("our own folder"));
+        assert!(!folder.exit().exists(), "a shim is there");
+        drop(held);
+        std::fs::write(folder.shim(), "{}").expect("our own folder");
+        assert!(!forestall(&folder, &end).expect("our own folder"));
+        assert!(!folder.exit().exists(), "a shim was there");
+        std::fs::remove_file(folder.shim()).expect("our own folder");
+        assert!(forestall(&folder, &end).expect("our own folder"));
+        assert!(folder.exit().exists());
+    }
 }

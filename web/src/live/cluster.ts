@@ -11,6 +11,8 @@ export function foldNodes(nodes: readonly NodeView[], { event, at }: StoredEvent
       const excluded = event.excluded ? { at, why: event.why } : null;
       return nodes.map((node) => (node.name === event.name ? { ...node, excluded } : node));
     }
+    case "node_noticed":
+      return nodes.map((node) => (node.name === event.name ? { ...node, notice: event.notice } : node));
     case "task_state_changed":
       return event.state.phase === "released" ? nodes.map((node) => freed(node, event.task_id)) : nodes;
     default:

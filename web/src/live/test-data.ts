@@ -92,6 +92,7 @@ export function node(name: string, holders: (string | null)[], change: Partial<N
     state: "up",
     drained: false,
     excluded: null,
+    notice: null,
     generation: 1,
     capacity: { gpus: [], cpu_milli: 8000, memory_bytes: 2 ** 34 },
     last_seen_at: at(0),

@@ -61,6 +61,9 @@ export function eventSentence(event: MusterEvent): Sentence {
       return say(`On node ${event.name}: ${fault(event.fault)}`, "warn");
     case "node_excluded":
       return event.excluded ? say(`Node ${event.name} takes no new work`, "bad", event.why) : say(`Node ${event.name} takes work again`, "good", event.why);
+    case "node_noticed":
+      if (event.notice.closed === "open") return say(`Node ${event.name} is open as far as its cluster says`, "good");
+      return say(`Node ${event.name} ${event.notice.closed === "to_all" ? "drained" : "cordoned"} by its cluster`, "warn", event.notice.why);
     case "job_deleted":
       return say("Job deleted", "info");
   }

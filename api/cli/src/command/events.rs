@@ -8,6 +8,7 @@ use muster_client::{EventQuery, RecentQuery, StreamItem};
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState};
+use muster_model::node::Closed;
 use muster_model::view::EventView;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -248,6 +249,11 @@ pub fn words(event: &Event) -> String {
             name,
             drained: false,
         } => format!("node {name} takes work again"),
+        Event::NodeNoticed { name, notice } => match notice.closed {
+            Closed::Open => format!("node {name} is open as far as its cluster says"),
+            Closed::ToNew => format!("node {name} is cordoned by its cluster: {}", notice.why),
+            Closed::ToAll => format!("node {name} is drained by its cluster: {}", notice.why),
+        },
         Event::JobDeleted { job_id } => format!("job {job_id} deleted"),
     }
 }

@@ -4,7 +4,7 @@ use super::Session;
 use crate::clock;
 use crate::output::{age, bytes, fields, table};
 use clap::Args;
-use muster_model::node::NodeState;
+use muster_model::node::{Closed, NodeState};
 use muster_model::view::NodeView;
 use std::fmt::Write as _;
 
@@ -42,6 +42,13 @@ impl Nodes {
                         node.name, excluded.why
                     );
                 }
+                if let Some(notice) = node
+                    .notice
+                    .as_ref()
+                    .filter(|notice| notice.closed != Closed::Open)
+                {
+                    let _ = write!(shown, "\n{}: closed: {}", node.name, notice.why);
+                }
             }
             shown
         })
@@ -58,12 +65,15 @@ impl OnNode {
             session.client.uncordon(&self.node).await?
         };
         session.output.print(&node, |node| {
-            let what = if drain {
-                "drains: its work moves away"
-            } else {
-                "takes work again"
-            };
-            format!("node {} {what}", node.name)
+            let closed = node
+                .notice
+                .as_ref()
+                .filter(|notice| notice.closed != Closed::Open);
+            match closed {
+                _ if drain => format!("node {} drains: its work moves away", node.name),
+                Some(notice) => format!("node {} stays closed: {}", node.name, notice.why),
+                None => format!("node {} takes work again", node.name),
+            }
         })
     }
 }
@@ -96,11 +106,13 @@ fn row(node: &NodeView) -> [String; 7] {
         })
         .collect();
     jobs.dedup();
-    let state = match (node.state, node.drained, &node.excluded) {
+    let closed = node.notice.as_ref().map(|notice| notice.closed);
+    let state = match (node.state, node.drained, &node.excluded, closed) {
         (NodeState::Lost, ..) => "lost",
-        (NodeState::Up, true, _) => "drained",
-        (NodeState::Up, false, Some(_)) => "excluded",
-        (NodeState::Up, false, None) => "up",
+        (NodeState::Up, true, ..) | (NodeState::Up, _, _, Some(Closed::ToAll)) => "drained",
+        (NodeState::Up, false, Some(_), _) => "excluded",
+        (NodeState::Up, false, None, Some(Closed::ToNew)) => "cordoned",
+        (NodeState::Up, false, None, Some(Closed::Open) | None) => "up",
     };
     [
         node.name.clone(),

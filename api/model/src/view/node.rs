@@ -1,7 +1,7 @@
 //! Nodes, as answered.
 
 use crate::id::{JobId, NodeId, TaskId};
-use crate::node::{Capacity, Excluded, GpuKind, NodeState};
+use crate::node::{Capacity, Excluded, GpuKind, NodeState, Notice};
 use serde::{Deserialize, Serialize};
 use time::OffsetDateTime;
 
@@ -18,6 +18,10 @@ pub struct NodeView {
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub excluded: Option<Excluded>,
+    /// What the cluster that the machine belongs to, such as Kubernetes, says of it; null where nobody does.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[serde(default)]
+    pub notice: Option<Notice>,
     /// Version of what it was told to run.
     pub generation: u64,
     pub capacity: Capacity,

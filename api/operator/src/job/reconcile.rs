@@ -70,8 +70,9 @@ async fn look(
     }
     match job {
         Some(job) => follow(object, context, client, &look, job).await,
-        None if before.job_id.is_some() => {
-            if !before.is_finished() {
+        // An id in the status alone proves nothing.
+        None if object.was_submitted() => {
+            if before.job_id.is_none() || !before.is_finished() {
                 show(object, context, &look, look.removed()).await?;
             }
             Ok(Action::await_change())
@@ -148,6 +149,7 @@ async fn follow(
     look: &Look<'_, JobStatus>,
     job: JobView,
 ) -> Result<Action, Error> {
+    context.mark_submitted(object).await?;
     let changed = changed(object, context, look, &job);
     let (job, suspended) = steer(object, context, look, client, job, changed.as_ref()).await?;
     let status = look.of(&job, suspended, changed.as_ref());

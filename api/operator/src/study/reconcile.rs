@@ -67,8 +67,9 @@ async fn look(
     }
     match study {
         Some(study) => follow(object, context, client, &look, study).await,
-        None if before.study_id.is_some() => {
-            if !before.is_finished() {
+        // An id in the status alone proves nothing.
+        None if object.was_submitted() => {
+            if before.study_id.is_none() || !before.is_finished() {
                 show(object, context, &look, look.removed()).await?;
             }
             Ok(Action::await_change())
@@ -168,6 +169,7 @@ async fn follow(
     look: &Look<'_, StudyStatus>,
     study: StudyView,
 ) -> Result<Action, Error> {
+    context.mark_submitted(object).await?;
     let changed = changed(object, context, look, &study);
     let (study, pause) = steer(object, context, look, client, study, changed.as_ref()).await?;
     let over = study.phase.is_over();

@@ -233,7 +233,11 @@ impl State {
             object["status"] = body["status"].clone();
             self.applied.push(body.clone());
         } else {
-            object["metadata"]["finalizers"] = body["metadata"]["finalizers"].clone();
+            for field in ["finalizers", "annotations"] {
+                if let Some(value) = body["metadata"].get(field) {
+                    object["metadata"][field] = value.clone();
+                }
+            }
         }
         (200, object.clone())
     }

@@ -9,7 +9,7 @@ use crate::number::{unsigned, unsigned32};
 use crate::task::role;
 use muster_model::id::{JobId, NodeId, StudyId};
 use muster_model::job::{Job, JobState};
-use muster_model::node::{Capacity, Node};
+use muster_model::node::{Capacity, Node, Notice};
 use muster_model::pace::{Pace, Suspect};
 use muster_model::progress::Sample;
 use muster_model::spec::{JobSpec, same_place};
@@ -50,7 +50,7 @@ pub async fn load(conn: &mut PgConnection, now: OffsetDateTime) -> Result<Loaded
 async fn nodes(conn: &mut PgConnection) -> Result<Vec<Node>, StoreError> {
     let rows = sqlx::query_as!(
         node::Row,
-        r#"select id, name, state, drained, excluded_at, excluded_why, capacity as "capacity: Json<Capacity>", generation, last_seen_at
+        r#"select id, name, state, drained, excluded_at, excluded_why, notice as "notice: Json<Notice>", capacity as "capacity: Json<Capacity>", generation, last_seen_at
            from node order by id"#
     )
     .fetch_all(conn)

@@ -126,7 +126,9 @@ pub(super) async fn admit(
     ids.sort_unstable();
     ids.dedup();
     let rows = sqlx::query!(
-        "select id, name, state = 'up' and not drained and excluded_at is null as \"open!\" from node where id = any($1) order by id for no key update",
+        r#"select id, name,
+                  state = 'up' and not drained and excluded_at is null and coalesce(notice ->> 'closed', 'open') = 'open' as "open!"
+           from node where id = any($1) order by id for no key update"#,
         &ids
     )
     .fetch_all(conn)

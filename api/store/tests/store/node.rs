@@ -2,7 +2,7 @@
 
 use crate::world::{World, at, gone, id, slots, start};
 use muster_model::assignment::Observed;
-use muster_model::node::NodeState;
+use muster_model::node::{Closed, Node, NodeState, Notice};
 use muster_model::task::{Outcome, TaskState};
 use muster_store::event::EventFilter;
 use muster_store::plan::{Refusal, Step};
@@ -163,6 +163,72 @@ async fn draining_needs_an_administrator_and_is_told_once() -> anyhow::Result<()
         1,
         "every tenant is told"
     );
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_a_machines_cluster_says_closes_it_beside_a_drain_and_is_told_once()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let cordoned = Notice {
+        closed: Closed::ToNew,
+        why: "cordoned in Kubernetes".to_owned(),
+        rack: Some("r7".to_owned()),
+    };
+    let say = async |notice: &Notice| -> anyhow::Result<Node> {
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        scope::admin(&mut tx).await?;
+        let row = node::set_notice(&mut tx, "node-a", notice, at(1)).await?;
+        assert_eq!(
+            node::set_notice(&mut tx, "no-such", notice, at(1)).await?,
+            None
+        );
+        tx.commit().await?;
+        Ok(row.expect("it is there").node)
+    };
+    for _ in 0..2 {
+        let node = say(&cordoned).await?;
+        assert!(node.is_full() && !node.is_to_be_empty());
+        assert_eq!(node.rack(), Some("r7"));
+    }
+    let job = world.submit("where").await?;
+    let refused = world
+        .commit(
+            &[Step {
+                job_id: job,
+                expected_revision: 0,
+                action: start(world.tasks(&[0])),
+            }],
+            2,
+        )
+        .await?;
+    assert_eq!(
+        refused.conflicts[0].why,
+        Refusal::NodesUnavailable {
+            names: vec!["node-a".to_owned()]
+        }
+    );
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let demand = muster_store::demand::demand(&mut tx).await?;
+    assert_eq!((demand.gpus, demand.closed_gpus), (4, 4));
+    assert_eq!((demand.waiting[0].jobs, demand.waiting[0].gpus), (1, 1));
+    scope::admin(&mut tx).await?;
+    node::set_drained(&mut tx, "node-a", true, at(3)).await?;
+    let row = node::set_drained(&mut tx, "node-a", false, at(4)).await?;
+    tx.commit().await?;
+    assert_eq!(
+        row.and_then(|row| row.node.notice),
+        Some(cordoned),
+        "neither ends the other"
+    );
+    let open = say(&Notice::default()).await?;
+    assert!(!open.is_full() && open.rack().is_none());
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    let events = event::page(&mut tx, EventFilter::default(), None, 100).await?;
+    let told = events
+        .iter()
+        .filter(|event| event.event.kind() == "node_noticed");
+    assert_eq!(told.count(), 2, "every tenant is told, once of each");
     Ok(())
 }
 

@@ -12,7 +12,8 @@ mod template;
 pub use template::{Template, TemplateError};
 
 use self::mirror::{Known, Mirror, Wish};
-use self::status::Status;
+use self::server::Server;
+use self::status::{Status, Waits};
 use super::{Carrier, Runtime, Start};
 use crate::clock;
 use crate::config::Config;
@@ -22,7 +23,6 @@ use crate::folder::TaskFolder;
 use crate::ledger::{Entry, Ledger, Life};
 use crate::shim::{self, PodRecord};
 use k8s_openapi::api::core::v1::Pod;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::api::Api;
 use muster_model::id::TaskId;
 use muster_model::task::Outcome;
@@ -32,6 +32,8 @@ use std::sync::Arc;
 
 /// Between two looks for pods that nobody needs.
 const TIDY_EVERY_MS: u64 = 500;
+/// Between two complaints that the API server tells nothing of our pods.
+const COMPLAIN_EVERY_MS: u64 = 30_000;
 /// Variables that are the image's affair.
 const OF_THE_IMAGE: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 
@@ -39,19 +41,31 @@ const OF_THE_IMAGE: [&str; 4] = ["PATH", "HOME", "LANG", "TZ"];
 pub struct Pods {
     template: Template,
     mirror: Arc<Mirror>,
-    /// How long a pod may stay without a shim for a reason that its node names.
+    /// How long a pod may stay without a shim for a reason that is not soon mended, and for any.
     stuck_ms: u64,
-    /// Since when, and what becomes of the task.
-    stuck: BTreeMap<TaskId, (u64, String)>,
+    start_ms: u64,
+    waiting: BTreeMap<TaskId, Waiting>,
     records: BTreeMap<TaskId, PodRecord>,
     tidied_at_ms: u64,
+    /// When the API server's silence is complained of (again).
+    complains_at_ms: u64,
+}
+
+/// A pod that has not started.
+#[derive(Debug)]
+struct Waiting {
+    since_ms: u64,
+    /// For a reason that is not soon mended.
+    in_vain_since_ms: Option<u64>,
+    why: String,
 }
 
 impl Pods {
-    /// Begins to watch this executor's pods; needs a tokio runtime.
+    /// Begins to watch this executor's pods; needs a tokio runtime. The API server may be away: what runs goes on meanwhile, and what is
+    /// known of it is in the tasks' folders.
     ///
     /// # Errors
-    /// If the template is wrong, or the API server cannot be asked who owns us.
+    /// If the template is wrong, or nothing says how the API server is reached.
     pub async fn start(config: &Config, has_gpus: bool) -> Result<Self, ExecutorError> {
         let path = config
             .pod_template
@@ -73,22 +87,23 @@ impl Pods {
         let program = std::env::current_exe().map_err(ExecutorError::read("/proc/self/exe"))?;
         template.program = program.to_string_lossy().into_owned();
         let api = Api::<Pod>::namespaced(client, &template.namespace);
-        if let Some(own) = &config.pod_name {
-            let pod = api
-                .get(own)
-                .await
-                .map_err(ExecutorError::kubernetes("read the executor's own pod"))?;
-            template.owner = Some(owner(&pod));
-        }
         let mirror = Arc::new(Mirror::default());
-        tokio::spawn(server::serve(api, template.selector(), Arc::clone(&mirror)));
+        let server = Server {
+            api,
+            selector: template.selector(),
+            own: config.pod_name.clone(),
+            mirror: Arc::clone(&mirror),
+        };
+        tokio::spawn(server.serve());
         Ok(Self {
             template,
             mirror,
             stuck_ms: config.pod_stuck_ms,
-            stuck: BTreeMap::new(),
+            start_ms: config.pod_start_ms,
+            waiting: BTreeMap::new(),
             records: BTreeMap::new(),
             tidied_at_ms: 0,
+            complains_at_ms: clock::boottime_ms() + COMPLAIN_EVERY_MS,
         })
     }
 
@@ -111,23 +126,63 @@ impl Pods {
     /// A pod that is there and not over. One that its node cannot start is given up after a while.
     fn waiting(&mut self, entry: &Entry, status: &Status) -> Carrier {
         let id = entry.launch.task_id;
-        let Some(why) = &status.stuck else {
-            self.stuck.remove(&id);
+        let Some(Waits { why, in_vain }) = &status.waits else {
+            self.waiting.remove(&id);
             return Carrier::Holding;
         };
         let now_ms = clock::boottime_ms();
-        let (since_ms, words) = self.stuck.entry(id).or_insert((now_ms, String::new()));
-        if words != why {
-            tracing::warn!(task.id = %id, why, "the pod of a task does not start");
-            words.clone_from(why);
+        let waiting = self.waiting.entry(id).or_insert(Waiting {
+            since_ms: now_ms,
+            in_vain_since_ms: None,
+            why: String::new(),
+        });
+        if waiting.why != *why {
+            if *in_vain {
+                tracing::warn!(task.id = %id, why, "the pod of a task does not start");
+            }
+            waiting.why.clone_from(why);
         }
-        if now_ms < *since_ms + self.stuck_ms || is_held(entry) {
+        waiting.in_vain_since_ms = in_vain.then(|| waiting.in_vain_since_ms.unwrap_or(now_ms));
+        let is_stuck = waiting
+            .in_vain_since_ms
+            .is_some_and(|since_ms| now_ms >= since_ms + self.stuck_ms);
+        let waited_ms = now_ms - waiting.since_ms;
+        let outcome = Outcome::LaunchFailed {
+            message: if is_stuck {
+                format!("its pod does not start: {why}")
+            } else {
+                format!(
+                    "its pod did not start within {} s: {why}",
+                    self.start_ms / 1_000
+                )
+            },
+        };
+        if !is_stuck && waited_ms < self.start_ms {
             return Carrier::Holding;
         }
-        // It has run nothing yet, and will not: whoever finds the task's end in its folder does not begin.
-        Carrier::Gone(Some(Outcome::LaunchFailed {
-            message: format!("its pod does not start: {why}"),
-        }))
+        // Its shim may be about to begin; whoever finds the task's end in its folder does not.
+        match shim::forestall(&entry.folder, &outcome) {
+            Ok(true) => Carrier::Gone(Some(outcome)),
+            Ok(false) => Carrier::Holding,
+            Err(error) => {
+                tracing::warn!(task.id = %id, error = shim::describe(&error), "a pod that does not start cannot be given up");
+                Carrier::Holding
+            }
+        }
+    }
+
+    /// An executor without the API server is there and can neither start nor end a task; whoever looks at its log learns why.
+    fn complain(&mut self, now_ms: u64, ledger: &Ledger) {
+        if self.mirror.lock().is_complete || now_ms < self.complains_at_ms {
+            return;
+        }
+        self.complains_at_ms = now_ms + COMPLAIN_EVERY_MS;
+        let entries = ledger.entries.values();
+        let tasks = entries.filter(|entry| !entry.is_ended()).count();
+        tracing::warn!(
+            tasks,
+            "waiting for the API server of Kubernetes to tell of the pods of tasks; those that run go on"
+        );
     }
 
     /// A pod that is over, or not there.
@@ -228,6 +283,7 @@ impl Runtime for Pods {
             let entry = ledger.entries.get(id);
             entry.is_some_and(|entry| !entry.is_ended())
         };
+        self.complain(now_ms, ledger);
         let mut state = self.mirror.lock();
         let unneeded: Vec<TaskId> = state
             .present()
@@ -238,7 +294,7 @@ impl Runtime for Pods {
         for id in state.gone() {
             if !is_needed(&id) && !state.has_wish(id) {
                 state.forget(id);
-                self.stuck.remove(&id);
+                self.waiting.remove(&id);
                 self.records.remove(&id);
             }
         }
@@ -261,24 +317,4 @@ impl Runtime for Pods {
 /// Whether there is a shim, whatever the API server says.
 fn is_held(entry: &Entry) -> bool {
     shim::is_locked(&entry.folder).unwrap_or(true)
-}
-
-/// Whoever keeps executors here, a DaemonSet: pods of tasks go with it. They do not go with the executor's own pod, since the next one
-/// adopts them.
-fn owner(pod: &Pod) -> OwnerReference {
-    let owners = pod.metadata.owner_references.iter().flatten();
-    let mut owners = owners.filter(|owner| owner.controller == Some(true));
-    let owner = owners.next().cloned().unwrap_or_else(|| OwnerReference {
-        api_version: "v1".to_owned(),
-        kind: "Pod".to_owned(),
-        name: pod.metadata.name.clone().unwrap_or_default(),
-        uid: pod.metadata.uid.clone().unwrap_or_default(),
-        ..OwnerReference::default()
-    });
-    OwnerReference {
-        // A DaemonSet would count what it controls as its own executors.
-        controller: None,
-        block_owner_deletion: None,
-        ..owner
-    }
 }

@@ -5,6 +5,7 @@ use super::status::Status;
 use super::template::{TASK_LABEL, name};
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use kube::ResourceExt as _;
 use kube::api::{Api, DeleteParams, PostParams};
 use kube::runtime::WatchStreamExt as _;
@@ -23,9 +24,82 @@ const NOT_FOUND: u16 = 404;
 /// Answers of the 400s that mean "later".
 const LATER: [u16; 4] = [401, 408, 425, 429];
 
-/// Runs until the process ends.
-pub async fn serve(api: Api<Pod>, selector: String, mirror: Arc<Mirror>) {
-    tokio::join!(watch(api.clone(), &selector, &mirror), work(&api, &mirror));
+/// What speaks to the API server.
+#[derive(Debug)]
+pub struct Server {
+    pub api: Api<Pod>,
+    /// Of this executor's pods.
+    pub selector: String,
+    /// The executor's own pod, with whose owner tasks' pods go away.
+    pub own: Option<String>,
+    pub mirror: Arc<Mirror>,
+}
+
+impl Server {
+    /// Runs until the process ends.
+    pub async fn serve(self) {
+        tokio::join!(
+            watch(self.api.clone(), &self.selector, &self.mirror),
+            self.work()
+        );
+    }
+
+    async fn work(&self) {
+        let mut owner = None;
+        loop {
+            let mut has_failed = false;
+            let wishes = self.mirror.lock().wishes();
+            for (task, wish) in wishes {
+                match self.carry_out(task, &wish, &mut owner).await {
+                    Ok(known) => {
+                        let mut state = self.mirror.lock();
+                        if let Some(known) = known {
+                            state.learn_answer(task, known);
+                        }
+                        state.fulfil(task, &wish);
+                    }
+                    Err(error) => {
+                        tracing::warn!(task.id = %task, error, "the API server was asked in vain; asked again");
+                        has_failed = true;
+                    }
+                }
+            }
+            if has_failed {
+                tokio::time::sleep(AGAIN).await;
+            } else {
+                self.mirror.bell.notified().await;
+            }
+        }
+    }
+
+    /// What is known then; nothing after a pod was told to go, because it is still there.
+    async fn carry_out(
+        &self,
+        task: TaskId,
+        wish: &Wish,
+        owner: &mut Option<OwnerReference>,
+    ) -> Result<Option<Known>, String> {
+        let (api, name) = (&self.api, name(task));
+        match wish {
+            Wish::Create(pod) => {
+                let mut pod = pod.clone();
+                if let (Some(own), None) = (&self.own, &owner) {
+                    *owner = Some(owner_of(api, own).await?);
+                }
+                pod.metadata.owner_references = owner.clone().map(|owner| vec![owner]);
+                create(api, &name, &pod).await.map(Some)
+            }
+            Wish::Delete => {
+                let parameters = DeleteParams::default();
+                match answered(api.delete(&name, &parameters)).await? {
+                    Ok(_) => Ok(None),
+                    Err(refusal) if refusal.code == NOT_FOUND => Ok(Some(Known::Absent)),
+                    Err(refusal) => Err(refusal.message),
+                }
+            }
+            Wish::Look => look(api, &name).await.map(Some),
+        }
+    }
 }
 
 async fn watch(api: Api<Pod>, selector: &str, mirror: &Mirror) {
@@ -60,58 +134,47 @@ async fn watch(api: Api<Pod>, selector: &str, mirror: &Mirror) {
     }
 }
 
-async fn work(api: &Api<Pod>, mirror: &Mirror) {
-    loop {
-        let mut has_failed = false;
-        let wishes = mirror.lock().wishes();
-        for (task, wish) in wishes {
-            match carry_out(api, task, &wish).await {
-                Ok(known) => {
-                    let mut state = mirror.lock();
-                    if let Some(known) = known {
-                        state.learn_answer(task, known);
-                    }
-                    state.fulfil(task, &wish);
-                }
-                Err(error) => {
-                    tracing::warn!(task.id = %task, error, "the API server was asked in vain; asked again");
-                    has_failed = true;
-                }
-            }
-        }
-        if has_failed {
-            tokio::time::sleep(AGAIN).await;
-        } else {
-            mirror.bell.notified().await;
-        }
+async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, String> {
+    match answered(api.create(&PostParams::default(), pod)).await? {
+        Ok(pod) => Ok(present(&pod)),
+        // An earlier daemon has made it, and died before it knew; or many were made at once, and a quota could not be counted.
+        Err(refusal) if refusal.code == CONFLICT => match look(api, name).await? {
+            Known::Absent => Err(refusal.message),
+            known => Ok(known),
+        },
+        Err(refusal) => Ok(Known::Refused(refusal.message)),
     }
 }
 
-/// What is known then; nothing after a pod was told to go, because it is still there.
-async fn carry_out(api: &Api<Pod>, task: TaskId, wish: &Wish) -> Result<Option<Known>, String> {
-    let name = name(task);
-    match wish {
-        Wish::Create(pod) => {
-            let parameters = PostParams::default();
-            match answered(api.create(&parameters, pod)).await? {
-                Ok(pod) => Ok(Some(present(&pod))),
-                // An earlier daemon has made it, and died before it knew; or many were made at once, and a quota could not be counted.
-                Err(refusal) if refusal.code == CONFLICT => match look(api, &name).await? {
-                    Known::Absent => Err(refusal.message),
-                    known => Ok(Some(known)),
-                },
-                Err(refusal) => Ok(Some(Known::Refused(refusal.message))),
-            }
-        }
-        Wish::Delete => {
-            let parameters = DeleteParams::default();
-            match answered(api.delete(&name, &parameters)).await? {
-                Ok(_) => Ok(None),
-                Err(refusal) if refusal.code == NOT_FOUND => Ok(Some(Known::Absent)),
-                Err(refusal) => Err(refusal.message),
-            }
-        }
-        Wish::Look => look(api, &name).await.map(Some),
+/// # Errors
+/// Why it cannot be told, in words. A pod that nobody owns would outlive the release, so none is made until it can.
+async fn owner_of(api: &Api<Pod>, own: &str) -> Result<OwnerReference, String> {
+    match answered(api.get(own)).await? {
+        Ok(pod) => Ok(owner(&pod)),
+        Err(refusal) => Err(format!(
+            "the executor's own pod {own} is not read: {}",
+            refusal.message
+        )),
+    }
+}
+
+/// Whoever keeps executors here, a DaemonSet: pods of tasks go with it. They do not go with the executor's own pod, since the next one
+/// adopts them.
+fn owner(pod: &Pod) -> OwnerReference {
+    let owners = pod.metadata.owner_references.iter().flatten();
+    let mut owners = owners.filter(|owner| owner.controller == Some(true));
+    let owner = owners.next().cloned().unwrap_or_else(|| OwnerReference {
+        api_version: "v1".to_owned(),
+        kind: "Pod".to_owned(),
+        name: pod.metadata.name.clone().unwrap_or_default(),
+        uid: pod.metadata.uid.clone().unwrap_or_default(),
+        ..OwnerReference::default()
+    });
+    OwnerReference {
+        // A DaemonSet would count what it controls as its own executors.
+        controller: None,
+        block_owner_deletion: None,
+        ..owner
     }
 }
 

@@ -1,6 +1,7 @@
 //! What the status of a pod says of the task in it. Pure.
 
-use k8s_openapi::api::core::v1::{ContainerState, Pod, PodStatus};
+use super::template::is_of_task;
+use k8s_openapi::api::core::v1::{ContainerState, ContainerStatus, Pod, PodStatus};
 use muster_model::task::Outcome;
 
 /// Reasons for which a container waits that no waiting will mend, or not soon.
@@ -31,13 +32,23 @@ pub struct Status {
     pub is_over: bool,
     /// Somebody has asked for its end.
     pub is_deleted: bool,
-    /// Why its container does not start, in words, if that is not soon mended.
-    pub stuck: Option<String>,
+    /// Why its container has not started.
+    pub waits: Option<Waits>,
     /// Why it ended, of the pod: set by its node, not by what ran in it.
     pub reason: Option<String>,
     pub message: String,
     /// How its container ended.
     pub ended: Option<Ended>,
+    /// How a container ended that had to succeed before it, and did not: its name too.
+    pub prelude: Option<(String, Ended)>,
+}
+
+/// What a container that has not started waits for, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waits {
+    pub why: String,
+    /// That is not soon mended.
+    pub in_vain: bool,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,26 +63,20 @@ impl Status {
     pub fn of(pod: &Pod) -> Self {
         let status = pod.status.clone().unwrap_or_default();
         let phase = status.phase.as_deref().unwrap_or_default();
-        let state = state(&status);
-        let ended = state.and_then(|state| state.terminated.clone());
-        let stuck = state
-            .and_then(|state| state.waiting.as_ref())
-            .and_then(|waiting| {
-                let reason = waiting.reason.as_deref()?;
-                let message = waiting.message.as_deref().unwrap_or_default();
-                STUCK.contains(&reason).then(|| sentence(reason, message))
-            });
+        let is_over = matches!(phase, "Succeeded" | "Failed");
+        let state = state(pod, &status);
+        let ended = state.and_then(ended);
+        let has_begun = ended.is_some() || state.is_some_and(|state| state.running.is_some());
+        let before = status.init_container_statuses.iter().flatten();
+        let prelude = before.filter_map(failed).next();
         Self {
-            is_over: matches!(phase, "Succeeded" | "Failed"),
+            is_over,
             is_deleted: pod.metadata.deletion_timestamp.is_some(),
-            stuck,
+            waits: (!is_over && !has_begun).then(|| waits(state, &status)),
             reason: status.reason.clone().filter(|reason| !reason.is_empty()),
             message: status.message.clone().unwrap_or_default(),
-            ended: ended.map(|ended| Ended {
-                reason: ended.reason.unwrap_or_default(),
-                code: ended.exit_code,
-                message: ended.message.unwrap_or_default(),
-            }),
+            ended,
+            prelude,
         }
     }
 
@@ -106,6 +111,16 @@ impl Status {
                 }
             }
             None if has_run => Outcome::NodeLost,
+            None if self.prelude.is_some() => {
+                let (name, ended) = self.prelude.as_ref().expect("just looked");
+                let why = sentence(&ended.reason, &ended.message);
+                Outcome::LaunchFailed {
+                    message: format!(
+                        "the container {name:?}, which is to end before it starts, ended with code {}: {why}",
+                        ended.code
+                    ),
+                }
+            }
             None => {
                 let reason = self.reason.as_deref().unwrap_or("no reason was given");
                 Outcome::LaunchFailed {
@@ -119,8 +134,55 @@ impl Status {
     }
 }
 
-fn state(status: &PodStatus) -> Option<&ContainerState> {
-    status.container_statuses.as_ref()?.first()?.state.as_ref()
+/// Of the container that runs the task: others may have been put beside it.
+fn state<'a>(pod: &Pod, status: &'a PodStatus) -> Option<&'a ContainerState> {
+    let spec = pod.spec.as_ref();
+    let own = spec.and_then(|spec| spec.containers.iter().find(|one| is_of_task(one)));
+    let mut all = status.container_statuses.iter().flatten();
+    let found = match own {
+        Some(own) => all.find(|status| status.name == own.name),
+        None => all.next(),
+    };
+    found?.state.as_ref()
+}
+
+fn ended(state: &ContainerState) -> Option<Ended> {
+    let ended = state.terminated.clone()?;
+    Some(Ended {
+        reason: ended.reason.unwrap_or_default(),
+        code: ended.exit_code,
+        message: ended.message.unwrap_or_default(),
+    })
+}
+
+fn failed(status: &ContainerStatus) -> Option<(String, Ended)> {
+    let ended = ended(status.state.as_ref()?)?;
+    (ended.code != 0).then(|| (status.name.clone(), ended))
+}
+
+/// What the task's container waits for, or one that is to end before it starts.
+fn waits(state: Option<&ContainerState>, status: &PodStatus) -> Waits {
+    let before = status.init_container_statuses.iter().flatten();
+    let states = before.filter_map(|status| status.state.as_ref());
+    let reasons = states.chain(state).filter_map(|state| {
+        let waiting = state.waiting.as_ref()?;
+        let reason = waiting.reason.as_deref()?;
+        let message = waiting.message.as_deref().unwrap_or_default();
+        Some(Waits {
+            why: sentence(reason, message),
+            in_vain: STUCK.contains(&reason),
+        })
+    });
+    let mut worst = Waits {
+        why: "its node has said nothing of it".to_owned(),
+        in_vain: false,
+    };
+    for next in reasons {
+        if next.in_vain || !worst.in_vain {
+            worst = next;
+        }
+    }
+    worst
 }
 
 fn sentence(reason: &str, message: &str) -> String {
@@ -175,13 +237,23 @@ mod tests {
     fn an_image_that_cannot_be_had_is_waited_for_in_vain() {
         let waiting = |reason: &str| {
             let state = json!({ "waiting": { "reason": reason, "message": "Back-off pulling image \"a\"" } });
-            status(&json!({ "phase": "Pending", "containerStatuses": container(&state) })).stuck
+            let waits =
+                status(&json!({ "phase": "Pending", "containerStatuses": container(&state) }))
+                    .waits;
+            let Waits { why, in_vain } = waits.expect("it has not begun");
+            (why, in_vain)
         };
+        let words = |reason: &str| format!("{reason}: Back-off pulling image \"a\"");
         assert_eq!(
-            waiting("ImagePullBackOff").as_deref(),
-            Some("ImagePullBackOff: Back-off pulling image \"a\"")
+            waiting("ImagePullBackOff"),
+            (words("ImagePullBackOff"), true)
         );
-        assert_eq!(waiting("ContainerCreating"), None);
+        assert_eq!(
+            waiting("ContainerCreating"),
+            (words("ContainerCreating"), false)
+        );
+        let running = json!({ "phase": "Running", "containerStatuses": container(&json!({ "running": {} })) });
+        assert_eq!(status(&running).waits, None);
         let missing = json!({ "terminated": { "exitCode": 128, "reason": "StartError", "message": "no such file" } });
         let missing =
             status(&json!({ "phase": "Failed", "containerStatuses": container(&missing) }));
@@ -190,5 +262,48 @@ mod tests {
             "could not be started: its pod ended with code 128: StartError: no such file"
         );
         assert_eq!(missing.outcome(true), Outcome::NodeLost);
+    }
+    /// Meshes put containers beside the task's, templates put some before it.
+    #[test]
+    fn only_the_tasks_own_container_speaks_for_it_and_those_before_it_may_fail_it() {
+        let of = |name: &str, state: &Value| json!({ "name": name, "image": "a", "imageID": "", "ready": false, "restartCount": 0, "state": state });
+        let pod = |status: Value| {
+            let own = json!({ "name": "task", "env": [{ "name": "MUSTER_TASK_HOST" }] });
+            let spec = json!({ "containers": [{ "name": "proxy" }, own] });
+            let pod = json!({ "metadata": { "name": "x" }, "spec": spec, "status": status });
+            Status::of(&serde_json::from_value(pod).expect("a pod"))
+        };
+        let killed = json!({ "terminated": { "exitCode": 137, "reason": "OOMKilled" } });
+        let fine = json!({ "terminated": { "exitCode": 0, "reason": "Completed" } });
+        let beside = pod(json!({
+            "phase": "Failed",
+            "containerStatuses": [of("proxy", &killed), of("task", &fine)],
+        }));
+        assert_eq!(beside.outcome(true), Outcome::NodeLost);
+        let creating = json!({ "waiting": { "reason": "PodInitializing" } });
+        let missing = json!({ "waiting": { "reason": "ErrImagePull", "message": "none" } });
+        let before = pod(json!({
+            "phase": "Pending",
+            "initContainerStatuses": [of("fetch", &missing)],
+            "containerStatuses": [of("task", &creating)],
+        }));
+        assert_eq!(
+            before.waits,
+            Some(Waits {
+                why: "ErrImagePull: none".to_owned(),
+                in_vain: true
+            })
+        );
+        let wrong =
+            json!({ "terminated": { "exitCode": 3, "reason": "Error", "message": "no such set" } });
+        let failed = pod(json!({
+            "phase": "Failed",
+            "initContainerStatuses": [of("fetch", &wrong)],
+            "containerStatuses": [of("task", &creating)],
+        }));
+        assert_eq!(
+            failed.outcome(false).to_string(),
+            "could not be started: the container \"fetch\", which is to end before it starts, ended with code 3: Error: no such set"
+        );
     }
 }

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
     Container, EnvVar, EnvVarSource, ObjectFieldSelector, Pod, ResourceRequirements,
 };
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use muster_model::assignment::TaskLaunch;
 use muster_model::id::TaskId;
 use serde_json::Value;
@@ -38,7 +38,6 @@ pub struct Template {
     pub gpu_resource: Option<String>,
     /// Has `nvidia.com`'s runtime to show GPUs by number, instead of CPU slots that are no devices.
     pub has_gpus: bool,
-    pub owner: Option<OwnerReference>,
     /// The shim's program, in the image.
     pub program: String,
 }
@@ -104,7 +103,6 @@ impl Template {
             group: String::new(),
             gpu_resource: None,
             has_gpus: false,
-            owner: None,
             program: String::new(),
         }
     }
@@ -152,7 +150,6 @@ impl Template {
             name: Some(name(launch.task_id)),
             namespace: Some(self.namespace.clone()),
             labels: Some(labels),
-            owner_references: self.owner.clone().map(|owner| vec![owner]),
             ..given
         }
     }
@@ -227,6 +224,13 @@ impl Template {
 #[must_use]
 pub fn name(task: TaskId) -> String {
     format!("muster-{task}")
+}
+
+/// Whether it is the one that runs the shim.
+#[must_use]
+pub fn is_of_task(container: &Container) -> bool {
+    let mut variables = container.env.iter().flatten();
+    variables.any(|variable| variable.name == HOST_VARIABLE)
 }
 
 /// From SIGTERM to SIGKILL of the pod, in whole seconds: longer than the task's own, which is the shim's affair.

@@ -18,7 +18,8 @@ export function NodeCard({ node, colours, onDrain }: Props) {
   const [shown, setShown] = useState<number | null>(null);
   const used = node.gpus.filter((gpu) => gpu.task_id !== null).length;
   const isClosed = node.drained || node.excluded !== null;
-  const status = node.state === "lost" ? "lost" : node.drained ? "drained" : node.excluded !== null ? "excluded" : "up";
+  const status = statusOf(node);
+  const said = node.notice !== null && node.notice.closed !== "open" ? node.notice.why : undefined;
   const detail = node.gpus.find((gpu) => gpu.index === shown);
   return (
     <section className="node" data-status={status} aria-label={`Node ${node.name}`}>
@@ -41,11 +42,19 @@ export function NodeCard({ node, colours, onDrain }: Props) {
         ))}
       </ul>
       {node.excluded === null ? null : <p className="node-detail">Takes no new work: {node.excluded.why}</p>}
+      {said === undefined ? null : <p className="node-detail">Closed by its cluster: {said}</p>}
       <p className="node-detail" aria-live="polite">
         {detail === undefined ? <Facts node={node} used={used} /> : describe(detail)}
       </p>
     </section>
   );
+}
+
+function statusOf({ state, drained, excluded, notice }: NodeView): "lost" | "drained" | "excluded" | "cordoned" | "up" {
+  if (state === "lost") return "lost";
+  if (drained || notice?.closed === "to_all") return "drained";
+  if (excluded !== null) return "excluded";
+  return notice?.closed === "to_new" ? "cordoned" : "up";
 }
 
 function Slot({ gpu, colour, onShow }: { gpu: GpuView; colour: number | undefined; onShow: () => void }) {

@@ -1,0 +1,170 @@
+//! What an object `Node`, and the pods of others on it, say to Muster. Pure.
+
+use k8s_openapi::api::core::v1::{Node, Pod, Taint};
+use kube::ResourceExt as _;
+use muster_model::node::{Closed, Notice};
+
+/// On nodes that are cordoned because an administrator has drained them in Muster.
+pub const CORDONED: &str = "muster.dev/cordoned";
+/// Of tasks' pods and of executors' pods.
+const OWN_PODS: [&str; 2] = ["muster.dev/group", "muster-pool"];
+/// Kubernetes' own taints say what Muster sees by itself: a node that is not ready loses its lease.
+const OF_KUBERNETES: &str = "node.kubernetes.io/";
+/// These say more than their effect: the machine is about to go.
+const LEAVING: [&str; 3] = [
+    "ToBeDeletedByClusterAutoscaler",
+    "karpenter.sh/disrupted",
+    "node.kubernetes.io/out-of-service",
+];
+/// Of a rack's name, as Muster takes it.
+const RACK_MAX: usize = 253;
+/// Pods that are named; the others are counted.
+const NAMED: usize = 3;
+
+/// What is looked at, and what is done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// Labels that say where a node stands, the widest first.
+    pub rack_labels: Vec<String>,
+    /// Keys of taints that the executors' pods tolerate; `*` is every one.
+    pub tolerated: Vec<String>,
+    /// A cordon moves tasks away too.
+    pub cordon_drains: bool,
+    /// What is drained in Muster is cordoned in Kubernetes.
+    pub cordons: bool,
+    /// The resource whose use by others' pods closes a node.
+    pub foreign: Option<String>,
+}
+
+/// All that Kubernetes says of the node. What moves its tasks away comes before what lets them stay.
+#[must_use]
+pub fn said(node: &Node, settings: &Settings, foreign: &[Pod]) -> Notice {
+    let (closed, why) = leaving(node, settings)
+        .or_else(|| cordoned(node, settings))
+        .or_else(|| tainted(node, settings, "NoSchedule").map(|why| (Closed::ToNew, why)))
+        .or_else(|| taken(foreign, settings).map(|why| (Closed::ToNew, why)))
+        .unwrap_or_default();
+    Notice {
+        closed,
+        why,
+        rack: rack(node, &settings.rack_labels),
+    }
+}
+
+/// Whether it is cordoned, by whomever.
+#[must_use]
+pub fn is_cordoned(node: &Node) -> bool {
+    let spec = node.spec.as_ref();
+    spec.and_then(|spec| spec.unschedulable) == Some(true)
+}
+
+/// Whether the pod holds some of this resource, or is about to, and is none of Muster's.
+#[must_use]
+pub fn is_foreign(pod: &Pod, resource: &str) -> bool {
+    let phase = pod
+        .status
+        .as_ref()
+        .and_then(|status| status.phase.as_deref());
+    let is_own = OWN_PODS
+        .iter()
+        .any(|label| pod.labels().contains_key(*label));
+    !matches!(phase, Some("Succeeded" | "Failed")) && !is_own && held(pod, resource) > 0
+}
+
+/// Extended resources are whole, and their requests are their limits.
+fn held(pod: &Pod, resource: &str) -> u64 {
+    let Some(spec) = &pod.spec else { return 0 };
+    let of = |container: &k8s_openapi::api::core::v1::Container| {
+        let limits = container.resources.as_ref()?.limits.as_ref()?;
+        limits.get(resource)?.0.parse::<u64>().ok()
+    };
+    let together: u64 = spec.containers.iter().filter_map(of).sum();
+    // Those that run before the others, one by one, give theirs back.
+    let before = spec.init_containers.iter().flatten().filter_map(of).max();
+    together.max(before.unwrap_or(0))
+}
+
+fn leaving(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
+    let why = if node.metadata.deletion_timestamp.is_some() {
+        Some("its node is being deleted in Kubernetes".to_owned())
+    } else {
+        let mut taints = taints(node);
+        let going = taints.find(|taint| LEAVING.contains(&taint.key.as_str()));
+        going
+            .map(in_words)
+            .or_else(|| tainted(node, settings, "NoExecute"))
+    };
+    Some((Closed::ToAll, why?))
+}
+
+/// A cordon of our own says nothing: Muster has it already.
+fn cordoned(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
+    if !is_cordoned(node) || node.annotations().contains_key(CORDONED) {
+        return None;
+    }
+    let closed = if settings.cordon_drains {
+        Closed::ToAll
+    } else {
+        Closed::ToNew
+    };
+    Some((closed, "cordoned in Kubernetes".to_owned()))
+}
+
+/// By a taint of this effect that the executors' pods do not tolerate.
+fn tainted(node: &Node, settings: &Settings, effect: &str) -> Option<String> {
+    let is_tolerated = |taint: &&Taint| {
+        let mut keys = settings.tolerated.iter();
+        keys.any(|key| key == "*" || *key == taint.key)
+    };
+    let mut taints = taints(node).filter(|taint| taint.effect == effect);
+    taints
+        .find(|taint| !taint.key.starts_with(OF_KUBERNETES) && !is_tolerated(taint))
+        .map(in_words)
+}
+
+fn taken(foreign: &[Pod], settings: &Settings) -> Option<String> {
+    let resource = settings.foreign.as_ref().filter(|_| !foreign.is_empty())?;
+    let count: u64 = foreign.iter().map(|pod| held(pod, resource)).sum();
+    let mut names: Vec<String> = foreign
+        .iter()
+        .map(|pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()))
+        .collect();
+    names.sort();
+    let more = names.len().saturating_sub(NAMED);
+    names.truncate(NAMED);
+    let others = if more > 0 {
+        format!(" and {more} more")
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "pods that are not Muster's hold {count} {resource}: {}{others}",
+        names.join(", ")
+    ))
+}
+
+fn rack(node: &Node, labels: &[String]) -> Option<String> {
+    let values: Vec<&str> = labels
+        .iter()
+        .filter_map(|label| node.labels().get(label).map(String::as_str))
+        .filter(|value| !value.is_empty())
+        .collect();
+    let rack: String = values.join("/").chars().take(RACK_MAX).collect();
+    (!rack.is_empty()).then_some(rack)
+}
+
+fn taints(node: &Node) -> impl Iterator<Item = &Taint> {
+    let spec = node.spec.as_ref();
+    spec.and_then(|spec| spec.taints.as_ref())
+        .into_iter()
+        .flatten()
+}
+
+fn in_words(taint: &Taint) -> String {
+    let value = taint.value.as_deref().unwrap_or_default();
+    let equals = if value.is_empty() { "" } else { "=" };
+    format!("tainted {}{equals}{value}:{}", taint.key, taint.effect)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,127 @@
+use super::*;
+use serde_json::{Value, json};
+
+fn settings() -> Settings {
+    Settings {
+        rack_labels: ["topology.kubernetes.io/zone", "example.com/rack"]
+            .map(str::to_owned)
+            .to_vec(),
+        tolerated: vec!["nvidia.com/gpu".to_owned()],
+        cordon_drains: false,
+        cordons: false,
+        foreign: Some("nvidia.com/gpu".to_owned()),
+    }
+}
+
+fn node(metadata: &Value, spec: &Value) -> Node {
+    serde_json::from_value(json!({ "metadata": metadata, "spec": spec })).expect("a node")
+}
+
+fn closed(spec: &Value) -> (Closed, String) {
+    let notice = said(&node(&json!({ "name": "a" }), spec), &settings(), &[]);
+    (notice.closed, notice.why)
+}
+
+fn taint(key: &str, effect: &str) -> Value {
+    json!({ "taints": [{ "key": key, "value": "now", "effect": effect }] })
+}
+
+#[test]
+fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
+    assert_eq!(closed(&json!({})), (Closed::Open, String::new()));
+    let cordoned = json!({ "unschedulable": true, "taints": [
+        { "key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule" },
+    ] });
+    assert_eq!(
+        closed(&cordoned),
+        (Closed::ToNew, "cordoned in Kubernetes".to_owned())
+    );
+    for (key, effect, expected) in [
+        ("maintenance", "NoSchedule", Closed::ToNew),
+        ("maintenance", "NoExecute", Closed::ToAll),
+        ("maintenance", "PreferNoSchedule", Closed::Open),
+        // The executors are there all the same.
+        ("nvidia.com/gpu", "NoSchedule", Closed::Open),
+        // Muster sees that by itself.
+        ("node.kubernetes.io/not-ready", "NoExecute", Closed::Open),
+        (
+            "ToBeDeletedByClusterAutoscaler",
+            "NoSchedule",
+            Closed::ToAll,
+        ),
+    ] {
+        assert_eq!(closed(&taint(key, effect)).0, expected, "{key} {effect}");
+    }
+    assert_eq!(
+        closed(&taint("maintenance", "NoExecute")).1,
+        "tainted maintenance=now:NoExecute"
+    );
+    let drains = Settings {
+        cordon_drains: true,
+        ..settings()
+    };
+    let metadata = json!({ "name": "a" });
+    assert_eq!(
+        said(&node(&metadata, &cordoned), &drains, &[]).closed,
+        Closed::ToAll
+    );
+    let everything = Settings {
+        tolerated: vec!["*".to_owned()],
+        ..settings()
+    };
+    let tainted = node(&metadata, &taint("maintenance", "NoExecute"));
+    assert_eq!(said(&tainted, &everything, &[]).closed, Closed::Open);
+}
+
+#[test]
+fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
+    let metadata = json!({ "name": "a", "annotations": { CORDONED: "drained" } });
+    let ours = node(&metadata, &json!({ "unschedulable": true }));
+    assert_eq!(said(&ours, &settings(), &[]).closed, Closed::Open);
+    assert!(is_cordoned(&ours));
+}
+
+#[test]
+fn labels_say_where_a_node_stands() {
+    let of = |labels: &Value| {
+        let metadata = json!({ "name": "a", "labels": labels });
+        said(&node(&metadata, &json!({})), &settings(), &[]).rack
+    };
+    let both = json!({ "topology.kubernetes.io/zone": "eu-1", "example.com/rack": "r7" });
+    assert_eq!(of(&both).as_deref(), Some("eu-1/r7"));
+    assert_eq!(
+        of(&json!({ "example.com/rack": "r7" })).as_deref(),
+        Some("r7")
+    );
+    assert_eq!(of(&json!({ "other": "x" })), None);
+}
+
+#[test]
+fn pods_of_others_that_hold_gpus_close_a_node() {
+    let pod = |labels: &Value, phase: &str, gpus: &str| -> Pod {
+        let container =
+            json!({ "name": "c", "resources": { "limits": { "nvidia.com/gpu": gpus } } });
+        let pod = json!({
+            "metadata": { "name": "theirs", "namespace": "web", "labels": labels },
+            "spec": { "containers": [container] },
+            "status": { "phase": phase },
+        });
+        serde_json::from_value(pod).expect("a pod")
+    };
+    let is_foreign = |pod: &Pod| is_foreign(pod, "nvidia.com/gpu");
+    assert!(is_foreign(&pod(&json!({}), "Running", "2")));
+    assert!(!is_foreign(&pod(&json!({}), "Succeeded", "2")));
+    assert!(!is_foreign(&pod(&json!({}), "Running", "0")));
+    assert!(!is_foreign(&pod(
+        &json!({ "muster.dev/group": "muster-gpu" }),
+        "Running",
+        "2"
+    )));
+    let free = node(&json!({ "name": "a" }), &json!({}));
+    let notice = said(&free, &settings(), &[pod(&json!({}), "Running", "2")]);
+    assert_eq!(notice.closed, Closed::ToNew);
+    assert_eq!(
+        notice.why,
+        "pods that are not Muster's hold 2 nvidia.com/gpu: web/theirs"
+    );
+}

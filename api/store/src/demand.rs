@@ -1,0 +1,55 @@
+//! How much waits and how much there is, over all tenants, for those who make the cluster larger or smaller. It names nobody.
+
+use crate::error::StoreError;
+use crate::number::unsigned;
+use sqlx::PgConnection;
+
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Demand {
+    pub waiting: Vec<Waiting>,
+    /// Of nodes that are up, closed ones among them; CPU slots where they stand for GPUs.
+    pub gpus: u64,
+    pub held_gpus: u64,
+    /// Of nodes that are up and take no new tasks: drained, excluded, or closed by the cluster that they belong to.
+    pub closed_gpus: u64,
+}
+
+/// Jobs that wait for one reason.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Waiting {
+    /// As in `muster_model::wait::Wait`: `waiting_for_gpus`.
+    pub reason: String,
+    pub jobs: u64,
+    /// Of their smallest gangs.
+    pub gpus: u64,
+}
+
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn demand(conn: &mut PgConnection) -> Result<Demand, StoreError> {
+    let waiting = sqlx::query!(
+        r#"select reason as "reason!", jobs as "jobs!", gpus as "gpus!" from muster_demand() order by reason"#
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let there = sqlx::query!(
+        r#"select coalesce(sum(jsonb_array_length(capacity -> 'gpus')), 0)::bigint as "gpus!",
+                  (select count(*) from muster_held_gpus()) as "held!",
+                  coalesce(sum(jsonb_array_length(capacity -> 'gpus')) filter (
+                      where drained or excluded_at is not null or coalesce(notice ->> 'closed', 'open') <> 'open'), 0)::bigint as "closed!"
+           from node where state = 'up'"#
+    )
+    .fetch_one(conn)
+    .await?;
+    let waiting = waiting.into_iter().map(|row| Waiting {
+        reason: row.reason,
+        jobs: unsigned(row.jobs),
+        gpus: unsigned(row.gpus),
+    });
+    Ok(Demand {
+        waiting: waiting.collect(),
+        gpus: unsigned(there.gpus),
+        held_gpus: unsigned(there.held),
+        closed_gpus: unsigned(there.closed),
+    })
+}

@@ -1,0 +1,47 @@
+//! A line to the API server that can be cut, as networks are.
+
+use crate::cluster::free_port;
+use std::sync::Arc;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Notify;
+
+/// A line to the API server that can be cut.
+#[derive(Debug)]
+pub struct Line {
+    pub port: u16,
+    cut: Arc<Notify>,
+}
+
+impl Line {
+    /// # Panics
+    /// When nothing can be listened on.
+    pub async fn to(server: u16) -> Self {
+        let port = free_port();
+        let listener = TcpListener::bind(("127.0.0.1", port))
+            .await
+            .expect("a free port");
+        let cut = Arc::new(Notify::new());
+        tokio::spawn(carry(listener, server, Arc::clone(&cut)));
+        Self { port, cut }
+    }
+
+    /// Ends every connection that there is.
+    pub fn cut(&self) {
+        self.cut.notify_waiters();
+    }
+}
+
+async fn carry(listener: TcpListener, server: u16, cut: Arc<Notify>) {
+    while let Ok((mut near, _)) = listener.accept().await {
+        let cut = Arc::clone(&cut);
+        tokio::spawn(async move {
+            let Ok(mut far) = TcpStream::connect(("127.0.0.1", server)).await else {
+                return;
+            };
+            tokio::select! {
+                _ = tokio::io::copy_bidirectional(&mut near, &mut far) => {}
+                () = cut.notified() => {}
+            }
+        });
+    }
+}

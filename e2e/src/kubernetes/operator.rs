@@ -1,0 +1,89 @@
+//! The operator as a process of its own, with settings like those of the chart's pod.
+
+use super::{print_log, stop};
+use crate::cluster::{free_port, program};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+/// `muster-operator run`. Killed when it is dropped.
+#[derive(Debug)]
+pub struct Operator {
+    child: Option<Child>,
+    command: Vec<String>,
+    kubeconfig: PathBuf,
+    log: PathBuf,
+}
+
+impl Operator {
+    /// Starts one that speaks to the API server by `kubeconfig` and to Muster with an administrator's token.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start(kubeconfig: PathBuf, log: PathBuf, muster: &str, token: &str) -> Self {
+        Self::start_with(kubeconfig, log, muster, token, &[])
+    }
+
+    /// As [`Self::start`], with further flags. Nodes are followed, as the chart has it.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start_with(
+        kubeconfig: PathBuf,
+        log: PathBuf,
+        muster: &str,
+        token: &str,
+        further: &[&str],
+    ) -> Self {
+        let listen = format!("127.0.0.1:{}", free_port());
+        let arguments = [
+            "run", "--server", muster, "--token", token, "--listen", &listen, "--nodes", "true",
+        ];
+        let arguments = arguments.iter().chain(further);
+        let mut operator = Self {
+            child: None,
+            command: arguments.map(|word| (*word).to_owned()).collect(),
+            kubeconfig,
+            log,
+        };
+        operator.start_again();
+        operator
+    }
+
+    /// SIGKILL, in whatever it was doing.
+    pub fn kill(&mut self) {
+        stop(&mut self.child);
+    }
+
+    /// # Panics
+    /// When it does not start.
+    pub fn start_again(&mut self) {
+        self.kill();
+        let log = std::fs::File::options()
+            .create(true)
+            .append(true)
+            .open(&self.log)
+            .expect("a log");
+        let child = Command::new(program("muster-operator"))
+            .args(&self.command)
+            .env("KUBECONFIG", &self.kubeconfig)
+            .env("MUSTER_LOG", "info")
+            .stdin(Stdio::null())
+            .stdout(log.try_clone().expect("the same log"))
+            .stderr(log)
+            .spawn()
+            .expect("muster-operator starts");
+        self.child = Some(child);
+    }
+
+    pub fn print_log(&self) {
+        print_log(&self.log);
+    }
+}
+
+impl Drop for Operator {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}

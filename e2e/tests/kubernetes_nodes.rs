@@ -1,0 +1,281 @@
+//! Nodes that Kubernetes and Muster both know: who closes one on either side is obeyed on the other, labels say where they stand, and
+//! pods of others that hold GPUs are respected. A real API server, a real Muster, and the operator with the chart's role and no other right.
+
+use muster_e2e::cluster::{Cluster, Options, PATIENCE};
+use muster_e2e::kubernetes::{Kubernetes, Line, Operator};
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::node::Closed;
+use muster_model::view::NodeView;
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+const STEP: Duration = Duration::from_millis(200);
+const NODES: Options = Options { nodes: 2, slots: 1 };
+const VALUES: &str = "operator.nodes.cordon=true,operator.nodes.foreignResource=nvidia.com/gpu,operator.tenants=true";
+const FLAGS: [&str; 6] = [
+    "--rack-labels=topology.kubernetes.io/zone,example.com/rack",
+    "--tolerated=nvidia.com/gpu",
+    "--cordon-nodes",
+    "true",
+    "--foreign-resource",
+    "nvidia.com/gpu",
+];
+
+struct Stage {
+    cluster: Cluster,
+    kubernetes: Kubernetes,
+    line: Line,
+    operator: Operator,
+    allowed: BTreeSet<(String, String, String)>,
+}
+
+impl Stage {
+    async fn set() -> Self {
+        let cluster = Cluster::start(NODES).await;
+        let kubernetes = Kubernetes::start().await;
+        kubernetes.define();
+        for name in ["node-1", "node-2"] {
+            kubernetes.add_node(name);
+        }
+        let allowed = kubernetes.admit_operator_with(VALUES);
+        let line = Line::to(kubernetes.port()).await;
+        let operator = Operator::start_with(
+            kubernetes.operator_config(line.port),
+            kubernetes.folder().join("operator.log"),
+            cluster.server(),
+            &cluster.token().expect("the first user's token"),
+            &FLAGS,
+        );
+        Self {
+            cluster,
+            kubernetes,
+            line,
+            operator,
+            allowed,
+        }
+    }
+
+    /// Waits until Muster's view of the node is as `right` says.
+    async fn until(&self, node: &str, what: &str, right: impl Fn(&NodeView) -> bool) {
+        let mut waited = Duration::ZERO;
+        loop {
+            let view = self.cluster.client().node(node).await.expect("a node");
+            if right(&view) {
+                return;
+            }
+            if waited > PATIENCE {
+                self.operator.print_log();
+                panic!("{node}: waiting for {what:?} was in vain: {view:?}");
+            }
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
+    }
+
+    async fn until_closed(&self, node: &str, closed: Closed, why: &str) {
+        self.until(node, &format!("{closed:?} {why}"), |view| {
+            let notice = view.notice.as_ref();
+            notice.is_some_and(|notice| notice.closed == closed && notice.why.contains(why))
+        })
+        .await;
+    }
+
+    /// What `kubectl get node` shows of a field.
+    async fn until_kubernetes_says(&self, node: &str, field: &str, expected: &str) {
+        let path = format!("jsonpath={{{field}}}");
+        let mut waited = Duration::ZERO;
+        loop {
+            let said = self.kubectl(&["get", "node", node, "-o", &path]);
+            if said == expected {
+                return;
+            }
+            if waited > PATIENCE {
+                self.operator.print_log();
+                panic!("{node} {field} is {said:?}, not {expected:?}");
+            }
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        self.kubernetes.says(arguments)
+    }
+
+    async fn sleeper(&self, name: &str) -> JobId {
+        let document =
+            format!("version: muster/v1\nname: {name}\ncommand: {{ argv: [sleep, '600'] }}\n");
+        self.cluster.submit(&document).await.id
+    }
+
+    async fn until_on(&self, job: JobId, node: &str) {
+        let mut waited = Duration::ZERO;
+        loop {
+            let tasks = self.cluster.client().tasks(job).await.expect("tasks");
+            let newest = tasks.iter().max_by_key(|task| task.revision);
+            let phase = self.cluster.client().job(job).await.expect("a job").phase;
+            if phase == JobPhase::Running && newest.is_some_and(|task| task.node == node) {
+                return;
+            }
+            assert!(waited < PATIENCE, "{phase:?} {tasks:?}");
+            tokio::time::sleep(STEP).await;
+            waited += STEP;
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_either_side_says_of_a_node_holds_on_both() {
+    let mut stage = Stage::set().await;
+    labels_say_where_it_stands(&stage).await;
+    a_cordon_lets_stay_and_a_taint_moves_away(&stage).await;
+    what_is_drained_in_muster_is_cordoned_and_no_more(&stage).await;
+    pods_of_others_are_respected(&stage).await;
+    a_deleted_node_is_left(&stage).await;
+    stage.operator.kill();
+    stage.line.cut();
+    stage.cluster.down();
+    let of_nodes = stage.allowed.iter().filter(|(group, resource, _)| {
+        group.is_empty() && (resource == "nodes" || resource == "pods")
+    });
+    let of_nodes: BTreeSet<_> = of_nodes.cloned().collect();
+    assert_eq!(of_nodes.len(), 4, "list, watch and patch nodes; list pods");
+    stage.kubernetes.used_exactly(&of_nodes, &[]).await;
+}
+
+async fn labels_say_where_it_stands(stage: &Stage) {
+    let _ = stage.kubectl(&[
+        "label",
+        "node",
+        "node-1",
+        "topology.kubernetes.io/zone=eu-1",
+        "example.com/rack=r7",
+    ]);
+    stage
+        .until("node-1", "its rack", |view| {
+            let rack = view
+                .notice
+                .as_ref()
+                .and_then(|notice| notice.rack.as_deref());
+            rack == Some("eu-1/r7")
+        })
+        .await;
+    stage.until_closed("node-2", Closed::Open, "").await;
+}
+
+async fn a_cordon_lets_stay_and_a_taint_moves_away(stage: &Stage) {
+    let _ = stage.kubectl(&["cordon", "node-2"]);
+    stage
+        .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
+        .await;
+    let first = stage.sleeper("first").await;
+    stage.until_on(first, "node-1").await;
+    let second = stage.sleeper("second").await;
+    stage
+        .cluster
+        .until(second, "a reason to wait", |job| job.waiting.is_some())
+        .await;
+    let _ = stage.kubectl(&["uncordon", "node-2"]);
+    stage.until_on(second, "node-2").await;
+    // A cordon lets stay who is there.
+    let _ = stage.kubectl(&["cordon", "node-1"]);
+    stage
+        .until_closed("node-1", Closed::ToNew, "cordoned in Kubernetes")
+        .await;
+    let client = stage.cluster.client();
+    client.cancel(second).await.expect("cancelled");
+    stage
+        .cluster
+        .until(second, "its end", |job| job.phase == JobPhase::Cancelled)
+        .await;
+    stage.until_on(first, "node-1").await;
+    // The executors tolerate the taint of GPU nodes, and no other.
+    let _ = stage.kubectl(&["uncordon", "node-1"]);
+    let _ = stage.kubectl(&["taint", "node", "node-1", "nvidia.com/gpu=:NoSchedule"]);
+    let _ = stage.kubectl(&["taint", "node", "node-1", "maintenance=now:NoExecute"]);
+    stage
+        .until_closed("node-1", Closed::ToAll, "tainted maintenance=now:NoExecute")
+        .await;
+    stage.until_on(first, "node-2").await;
+    let moved = client.job(first).await.expect("a job");
+    assert_eq!(moved.failures, 0, "nobody is to blame");
+    let _ = stage.kubectl(&["taint", "node", "node-1", "maintenance-"]);
+    stage.until_closed("node-1", Closed::Open, "").await;
+    client.cancel(first).await.expect("cancelled");
+}
+
+async fn what_is_drained_in_muster_is_cordoned_and_no_more(stage: &Stage) {
+    let client = stage.cluster.client();
+    let ours = r".metadata.annotations.muster\.dev/cordoned";
+    client.drain("node-2").await.expect("drained");
+    stage
+        .until_kubernetes_says("node-2", ".spec.unschedulable", "true")
+        .await;
+    stage.until_kubernetes_says("node-2", ours, "drained").await;
+    // Its own cordon is not heard as Kubernetes', or it would never end.
+    client.uncordon("node-2").await.expect("uncordoned");
+    stage.until_kubernetes_says("node-2", ours, "").await;
+    stage
+        .until_kubernetes_says("node-2", ".spec.unschedulable", "")
+        .await;
+    stage.until_closed("node-2", Closed::Open, "").await;
+
+    // One that somebody has cordoned in Kubernetes stays so when Muster takes it back.
+    let _ = stage.kubectl(&["cordon", "node-2"]);
+    stage
+        .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
+        .await;
+    client.drain("node-2").await.expect("drained");
+    let view = client.uncordon("node-2").await.expect("uncordoned");
+    assert!(
+        !view.drained
+            && view
+                .notice
+                .is_some_and(|notice| notice.closed == Closed::ToNew)
+    );
+    stage
+        .until_kubernetes_says("node-2", ".spec.unschedulable", "true")
+        .await;
+    let _ = stage.kubectl(&["uncordon", "node-2"]);
+    stage.until_closed("node-2", Closed::Open, "").await;
+}
+
+async fn pods_of_others_are_respected(stage: &Stage) {
+    let limits = "{limits: {nvidia.com/gpu: 1}}";
+    stage.kubernetes.applied(&format!(
+        "{{apiVersion: v1, kind: Pod, metadata: {{name: theirs}}, spec: {{nodeName: node-1, containers: [{{name: a, image: b, resources: {limits}}}]}}}}"
+    ));
+    stage
+        .until_closed(
+            "node-1",
+            Closed::ToNew,
+            "hold 1 nvidia.com/gpu: default/theirs",
+        )
+        .await;
+    let _ = stage.kubectl(&["delete", "pod", "theirs", "--force", "--grace-period=0"]);
+    stage.until_closed("node-1", Closed::Open, "").await;
+}
+
+/// Its executor still speaks to Muster, as it does while a machine is being taken away.
+async fn a_deleted_node_is_left(stage: &Stage) {
+    let _ = stage.kubectl(&["cordon", "node-2"]);
+    stage
+        .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
+        .await;
+    let job = stage.sleeper("left").await;
+    stage.until_on(job, "node-1").await;
+    let _ = stage.kubectl(&["uncordon", "node-2"]);
+    let _ = stage.kubectl(&["delete", "node", "node-1"]);
+    stage
+        .until_closed(
+            "node-1",
+            Closed::ToAll,
+            "its node was deleted in Kubernetes",
+        )
+        .await;
+    stage.until_on(job, "node-2").await;
+    stage.kubernetes.add_node("node-1");
+    stage.until_closed("node-1", Closed::Open, "").await;
+    stage.cluster.client().cancel(job).await.expect("cancelled");
+}
