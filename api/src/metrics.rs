@@ -121,7 +121,8 @@ async fn known_demand(app: &App) -> Result<Demand, StoreError> {
     {
         return Ok(demand.clone());
     }
-    let demand = demand::demand(&mut pool::begin(&app.pool).await?).await?;
+    let mut tx = pool::begin(&app.pool).await?;
+    let demand = demand::demand(&mut tx).await?;
     *lock() = Some((now, demand.clone()));
     Ok(demand)
 }

@@ -9,6 +9,7 @@
 
 pub mod assignment;
 pub mod checkpoint;
+pub mod demand;
 mod error;
 pub mod event;
 pub mod fault;
