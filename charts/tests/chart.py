@@ -36,9 +36,9 @@ def files(values):
     return [argument for path in values for argument in ("--values", path)]
 
 
-def render(values=(), arguments=()):
+def render(values=(), arguments=(), chart=CHART):
     """The text of all objects; `values` are files."""
-    ran = helm("template", "muster", CHART, "--namespace", NAMESPACE, *files(values), *arguments)
+    ran = helm("template", "muster", chart, "--namespace", NAMESPACE, *files(values), *arguments)
     assert ran.returncode == 0, ran.stderr
     return ran.stdout
 

@@ -9,7 +9,7 @@ use muster_model::view::JobView;
 use std::time::Duration;
 
 const NODES: Options = Options { nodes: 2, slots: 1 };
-const STEPS: u64 = 800;
+const STEPS: u64 = 600;
 const STEP: Duration = Duration::from_millis(100);
 
 #[tokio::test]
@@ -22,14 +22,9 @@ async fn a_job_in_pods_outlives_its_executor_and_the_loss_of_a_pod() {
     until_step(&cluster, job, 60).await;
     are_told_apart(&cluster, job).await;
 
-    // The next executor comes while the API server is away: it knows its tasks from its folder, and the scheduler knows it again.
-    cluster.pods_mut().kubernetes.kill_server();
     let executor = cluster.running("muster-executor").remove(0);
     cluster.kill(&executor);
     until_step(&cluster, job, 160).await;
-    until_node_speaks(&cluster).await;
-    cluster.pods_mut().kubernetes.restart_server().await;
-    until_step(&cluster, job, 220).await;
     let running = cluster.running("muster-executor");
     assert!(
         running.len() == 2 && running.iter().all(|process| process.pid != executor.pid),
@@ -59,6 +54,40 @@ async fn a_job_in_pods_outlives_its_executor_and_the_loss_of_a_pod() {
     );
     training_is_continuous(&cluster, job, STEPS).await;
     no_gpu_was_held_twice(&cluster, &[job]).await;
+    until_no_pod_is_left(&cluster).await;
+    cluster.down();
+}
+
+/// The next executor knows its tasks from its folder, and the scheduler knows it again, before the API server can tell it of any pod.
+#[tokio::test]
+async fn an_executor_starts_while_the_api_server_is_away_and_adopts_its_tasks() {
+    let mut cluster = Cluster::start_pods(NODES).await;
+    let job = cluster.submit(&sleeper("kept", 0)).await.id;
+    until_running(&cluster, job).await;
+    let before = cluster.client().job(job).await.expect("a job");
+    cluster.pods_mut().kubernetes.kill_server();
+    for executor in cluster.running("muster-executor") {
+        cluster.kill(&executor);
+    }
+    until_nodes_speak(&cluster).await;
+    // What is to end waits for the API server, and what is there goes on.
+    let late = cluster.submit(&sleeper("late", 0)).await.id;
+    cluster
+        .until(late, "its start", |job| job.phase == JobPhase::Starting)
+        .await;
+    cluster.pods_mut().kubernetes.restart_server().await;
+    until_running(&cluster, late).await;
+    let after = cluster.client().job(job).await.expect("a job");
+    assert_eq!(
+        (after.phase, after.revision, after.failures),
+        (JobPhase::Running, before.revision, 0)
+    );
+    for job in [job, late] {
+        cluster.client().cancel(job).await.expect("cancelled");
+        cluster
+            .until(job, "its end", |job| job.phase == JobPhase::Cancelled)
+            .await;
+    }
     until_no_pod_is_left(&cluster).await;
     cluster.down();
 }
@@ -176,7 +205,7 @@ async fn until_failed(cluster: &Cluster, job: JobId) -> String {
 }
 
 /// Every executor has a session, as their leases tell.
-async fn until_node_speaks(cluster: &Cluster) {
+async fn until_nodes_speak(cluster: &Cluster) {
     let mut since = None;
     let mut waited = Duration::ZERO;
     loop {

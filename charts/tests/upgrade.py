@@ -1,0 +1,59 @@
+"""From one version of the chart and the programs to the next, while a job trains: the migration runs as the hook that it is, under daemons of the
+version before; then api and schedulers are replaced one after another, and at last the executor, whose tasks write a checkpoint and resume.
+Needs the version before: MUSTER_CHART_BEFORE, and its programs in MUSTER_PROGRAMS_BEFORE.
+"""
+
+import os
+import pathlib
+import time
+
+from kubelet import until
+from stage import JOB, STEPS, Stage, programs_in
+
+
+class Upgrade(Stage):
+    def test_an_upgrade_with_a_migration_costs_a_running_job_nothing_until_its_executor_is_replaced(self):
+        before = pathlib.Path(os.environ["MUSTER_CHART_BEFORE"])
+        self.prepare("hostPath", before, programs_in("MUSTER_PROGRAMS_BEFORE"))
+        self.migrate()
+        api = self.api()
+        schedulers = [self.scheduler(), self.scheduler()]
+        self.token = api.run("muster-api", "bootstrap").stdout.strip()
+        executor = self.executor()
+        (self.root / "job.yaml").write_text(JOB)
+        self.muster("submit", str(self.root / "job.yaml"))
+        self.trained(60)
+
+        # helm upgrade: the hook first, with everything of the version before still there.
+        self.machine.items, self.machine.programs = self.rendered(), programs_in("MUSTER_PROGRAMS")
+        self.migrate()
+        # The version before knows that there is more than it has brought, and would not touch it; so there was something to migrate.
+        self.machine.programs = programs_in("MUSTER_PROGRAMS_BEFORE")
+        self.assertNotEqual(self.machine.start("Job", "muster-migrate").process.wait(60), 0)
+        self.machine.programs = programs_in("MUSTER_PROGRAMS")
+        self.trained(120)
+        api.delete()
+        began = time.monotonic()
+        api = self.api()
+        print(f"REST was away for {time.monotonic() - began:.1f} s; a release has two of it")
+        for old in schedulers:
+            new = self.scheduler()
+            leads = " leading" in old.log.read_text()
+            old.delete()
+            if leads:
+                began = time.monotonic()
+                self.leader([new, *(pod for pod in schedulers if pod is not old)])
+                print(f"the next scheduler leads {time.monotonic() - began:.1f} s after the one before was told to go")
+        self.trained(240)
+        job = self.job()
+        # The same processes all the while, of an executor of the version before.
+        self.assertEqual((job["revision"], len(job["tasks"]), job["failures"]), (1, 2, 0))
+        self.assertIsNone(executor.process.poll())
+
+        self.assertLess(executor.delete(), 20)
+        executor = self.executor()
+        job = until("the end", lambda: (job := self.job())["phase"] in ("succeeded", "failed") and job, 240)
+        self.assertEqual((job["phase"], job["progress"]["step"], job["failures"]), ("succeeded", STEPS, 0))
+        events = [entry["event"] for entry in self.muster("events", "through-it-all")]
+        (resumed,) = (event["from_step"] for event in events if event["kind"] == "resumed")
+        self.assertGreaterEqual(resumed, 240)
