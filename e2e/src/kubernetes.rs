@@ -5,14 +5,14 @@ mod history;
 mod line;
 mod operator;
 
-pub use history::{History, Mark};
+pub use history::{History, Mark, Seen};
 pub use line::Line;
 pub use operator::Operator;
 
 use crate::cluster::{PATIENCE, free_port, program};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
@@ -328,6 +328,25 @@ impl Kubernetes {
             ));
         }
         asked
+    }
+
+    /// How often the operator or the executors have asked for this verb on this resource, for each object.
+    ///
+    /// # Panics
+    /// When the server has kept no account of it.
+    #[must_use]
+    pub fn times_asked(&self, resource: &str, verb: &str) -> BTreeMap<String, u64> {
+        let log = std::fs::read_to_string(self.audit_log()).expect("the server keeps an account");
+        let mut times = BTreeMap::new();
+        let entries = log.lines();
+        for entry in entries.filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
+            let object = &entry["objectRef"];
+            if object["resource"] == resource && entry["verb"] == verb {
+                let name = object["name"].as_str().unwrap_or_default().to_owned();
+                *times.entry(name).or_default() += 1;
+            }
+        }
+        times
     }
 
     /// Waits until every right was used that there is; nothing was forbidden meanwhile. `but` are those that no story needs.

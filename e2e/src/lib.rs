@@ -2,6 +2,7 @@
 //!
 //! A story knows what a user or an administrator could know: REST, the command line, processes and files. It never looks into the store.
 
+pub mod clock;
 pub mod cluster;
 pub mod kubelet;
 pub mod kubernetes;

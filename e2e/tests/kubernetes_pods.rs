@@ -70,7 +70,7 @@ async fn an_executor_starts_while_the_api_server_is_away_and_adopts_its_tasks() 
         cluster.kill(&executor);
     }
     until_nodes_speak(&cluster).await;
-    // What is to end waits for the API server, and what is there goes on.
+    // What is to start waits for the API server, and what is there goes on.
     let late = cluster.submit(&sleeper("late", 0)).await.id;
     cluster
         .until(late, "its start", |job| job.phase == JobPhase::Starting)

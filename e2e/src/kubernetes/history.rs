@@ -2,11 +2,13 @@
 //! less than it sleeps; a watch misses nothing that was written, so what must have been seen is looked for in here.
 
 use super::Kubernetes;
+use crate::clock;
 use crate::cluster::PATIENCE;
 use serde_json::Value;
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+use time::OffsetDateTime;
 
 const STEP: Duration = Duration::from_millis(100);
 
@@ -18,11 +20,13 @@ pub struct History {
     seen: Arc<Mutex<Vec<Seen>>>,
 }
 
+/// What the watch has shown once.
 #[derive(Debug, Clone)]
-struct Seen {
-    name: String,
-    status: Value,
-    is_gone: bool,
+pub struct Seen {
+    pub at: OffsetDateTime,
+    pub name: String,
+    pub status: Value,
+    pub is_gone: bool,
 }
 
 /// A place in a history: what was seen before it does not count.
@@ -58,6 +62,7 @@ impl History {
             for event in events.into_iter::<Value>().map_while(Result::ok) {
                 let object = &event["object"];
                 let one = Seen {
+                    at: clock::now(),
                     name: object["metadata"]["name"]
                         .as_str()
                         .unwrap_or_default()
@@ -71,6 +76,13 @@ impl History {
             }
         });
         Self { kind, watch, seen }
+    }
+
+    /// All that was seen, in order.
+    #[must_use]
+    pub fn all(&self) -> Vec<Seen> {
+        let seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.clone()
     }
 
     /// Taken before something is done, it stands before whatever comes of that.

@@ -1,0 +1,11 @@
+//! The only place where stories read the time: to say how long something took, never to judge it.
+
+#![expect(clippy::disallowed_methods, reason = "this is the clock")]
+
+use time::OffsetDateTime;
+
+/// As the daemons of this machine write it into their history.
+#[must_use]
+pub fn now() -> OffsetDateTime {
+    OffsetDateTime::now_utc()
+}
