@@ -477,6 +477,27 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/api/v1/nodes/{name}/notice": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        /**
+         * Say what the cluster that a machine belongs to says of it
+         * @description All of it, in place of what was said before; Muster's operator does so for Kubernetes. An administrator's drain and this stand beside
+         *     each other: the node takes work where neither closes it. For administrators.
+         */
+        put: operations["noticeNode"];
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/api/v1/nodes/{name}/uncordon": {
         parameters: {
             query?: never;
@@ -1284,6 +1305,11 @@ export interface components {
             /** @description Still there: the job's checkpoint policy has not pruned it. Its `files` can be downloaded then. */
             retained: boolean;
         };
+        /**
+         * @description To whom a node is closed.
+         * @enum {string}
+         */
+        Closed: "open" | "to_new" | "to_all";
         /** @description A codec with its settings. */
         CodecConfig: {
             /** @enum {string} */
@@ -1838,6 +1864,11 @@ export interface components {
             kind: "node_excluded";
             name: string;
             why: string;
+        } | {
+            /** @enum {string} */
+            kind: "node_noticed";
+            name: string;
+            notice: components["schemas"]["Notice"];
         } | {
             job_id: components["schemas"]["JobId"];
             /** @enum {string} */
@@ -2589,6 +2620,7 @@ export interface components {
             /** Format: date-time */
             last_seen_at: string;
             name: string;
+            notice: components["schemas"]["Notice"] | null;
             state: components["schemas"]["NodeState"];
         };
         /**
@@ -2612,6 +2644,17 @@ export interface components {
             mean: number[];
             /** @description Above 0. */
             std: number[];
+        };
+        /**
+         * @description What the cluster that the machine belongs to, such as Kubernetes, says of it: always all that it says, so that whoever brings the news
+         *     need not know the news before. An administrator's drain and this stand beside each other, and neither ends the other.
+         */
+        Notice: {
+            closed: components["schemas"]["Closed"];
+            /** @description Where it stands; counts before what its executor says of that. */
+            rack?: string | null;
+            /** @description Why it is closed, in words. */
+            why?: string;
         };
         /** @description A metric and which way is better. */
         Objective: {
@@ -2876,6 +2919,7 @@ export interface components {
                 /** Format: date-time */
                 last_seen_at: string;
                 name: string;
+                notice: components["schemas"]["Notice"] | null;
                 state: components["schemas"]["NodeState"];
             }[];
         };
@@ -5073,6 +5117,42 @@ export interface operations {
             cookie?: never;
         };
         requestBody?: never;
+        responses: {
+            /** @description Stated; the next round obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["NodeView"];
+                };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    noticeNode: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the node */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["Notice"];
+            };
+        };
         responses: {
             /** @description Stated; the next round obeys */
             202: {
