@@ -2,7 +2,7 @@
 # Arguments for `muster up` and `muster down` go into ARGS: make up ARGS="--nodes 4".
 
 .DEFAULT_GOAL := help
-.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes lint fmt openapi
+.PHONY: help up down build web test bench bench-search bench-exchange bench-slicing bench-ask bench-studies bench-kills story-kubernetes story-upgrade lint fmt openapi
 SHELL := /bin/bash
 
 help: ## list the targets
@@ -81,6 +81,12 @@ story-kubernetes: ## 200 jobs by kubectl while the operator is killed, its conne
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
 	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
 	cargo nextest run --locked -p muster-e2e --test kubernetes_jobs --run-ignored only --no-capture
+
+story-upgrade: FROM ?= HEAD~1
+story-upgrade: ## from another revision (FROM=HEAD~20) to this one while a job trains, with the migrations between them
+	@scripts/ensure-toolchain
+	cargo build --locked --workspace --bins
+	@scripts/test-chart upgrade $(FROM)
 
 lint: ## rustfmt, clippy, the dependency law, tsc and eslint
 	@scripts/ensure-toolchain lint

@@ -27,6 +27,8 @@ use std::time::Duration;
 
 /// Looks at one time. Each waits for answers most of its time.
 const AT_ONCE: u16 = 32;
+/// Until the watch has shown what an object has become meanwhile; it looks again by itself then, and after this in any case.
+pub const STALE: Duration = Duration::from_secs(1);
 /// Characters of an error in the log.
 const MOST_WORDS: usize = 500;
 
@@ -45,6 +47,16 @@ struct Written {
     /// Of the object at which was looked; the same at the next look means that the write has not come back yet.
     after: Option<String>,
     status: Value,
+}
+
+/// What came of a change of an object's metadata.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Changed {
+    Done,
+    /// The object is not there.
+    Gone,
+    /// It is newer than what the watch has shown of it; that comes. No failure, or a busy server would have everybody wait longer and longer.
+    Stale,
 }
 
 /// Which objects are followed.
@@ -221,8 +233,8 @@ impl Context {
     /// would be told to cancel that.
     ///
     /// # Errors
-    /// When Kubernetes' API refuses it, as it does when the object has changed meanwhile.
-    pub async fn add_finalizer<S: Status>(&self, object: &Object<S>) -> Result<bool, Error> {
+    /// When Kubernetes' API refuses it.
+    pub async fn add_finalizer<S: Status>(&self, object: &Object<S>) -> Result<Changed, Error> {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.push(FINALIZER.to_owned());
         self.set_finalizers(object, &finalizers).await
@@ -231,14 +243,16 @@ impl Context {
     /// Nothing is left of the object in Muster that would need it.
     ///
     /// # Errors
-    /// When Kubernetes' API refuses it, as it does when the object has changed meanwhile.
-    pub async fn remove_finalizer<S: Status>(&self, object: &Object<S>) -> Result<(), Error> {
+    /// When Kubernetes' API refuses it.
+    pub async fn remove_finalizer<S: Status>(&self, object: &Object<S>) -> Result<Action, Error> {
         let mut finalizers = object.finalizers().to_vec();
         finalizers.retain(|name| name != FINALIZER);
-        self.set_finalizers(object, &finalizers).await?;
+        if self.set_finalizers(object, &finalizers).await? == Changed::Stale {
+            return Ok(Action::requeue(STALE));
+        }
         let mut written = self.written.lock().unwrap_or_else(PoisonError::into_inner);
         written.remove(&object.uid_text());
-        Ok(())
+        Ok(Action::await_change())
     }
 
     /// Notes on the object that something was submitted for it, once.
@@ -256,12 +270,11 @@ impl Context {
             .map(|_| ())
     }
 
-    /// Whether the object is there.
     async fn set_finalizers<S: Status>(
         &self,
         object: &Object<S>,
         finalizers: &[String],
-    ) -> Result<bool, Error> {
+    ) -> Result<Changed, Error> {
         let patch = json!({ "metadata": {
             "resourceVersion": object.metadata.resource_version,
             "finalizers": finalizers,
@@ -270,21 +283,21 @@ impl Context {
             .await
     }
 
-    /// Whether the object is there.
     async fn change<S: Status>(
         &self,
         object: &Object<S>,
         patch: &Value,
         tried: &'static str,
-    ) -> Result<bool, Error> {
+    ) -> Result<Changed, Error> {
         let api = self.api(object);
         let parameters = PatchParams::default();
         match api
             .patch(&object.name(), &parameters, &Patch::Merge(patch))
             .await
         {
-            Ok(_) => Ok(true),
-            Err(kube::Error::Api(status)) if status.code == 404 => Ok(false),
+            Ok(_) => Ok(Changed::Done),
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(Changed::Gone),
+            Err(kube::Error::Api(status)) if status.code == 409 => Ok(Changed::Stale),
             Err(error) => Err(Error::kubernetes(tried)(error)),
         }
     }

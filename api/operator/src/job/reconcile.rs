@@ -8,7 +8,7 @@ use super::status::JobStatus;
 use crate::clock;
 use crate::error::Error;
 use crate::look::{Acting, Look, Owner, Submitted, owner, settled, show};
-use crate::operator::Context;
+use crate::operator::{Changed, Context, STALE};
 use crate::refused::Refused;
 use crate::resource::TrainingJob;
 use kube::runtime::controller::Action;
@@ -52,8 +52,7 @@ async fn look(
     let (acting, job) = match owner(object, context, &before, acted).await? {
         Owner::Tenant(acting, job) => (acting, job),
         Owner::NoSuchTenant(..) if object.is_being_deleted() => {
-            context.remove_finalizer(object).await?;
-            return Ok(Action::await_change());
+            return context.remove_finalizer(object).await;
         }
         Owner::NoSuchTenant(tenant, refused) => {
             let status = look.refused(Some(&tenant), &refused);
@@ -65,8 +64,12 @@ async fn look(
     if object.is_being_deleted() {
         return end(object, context, client, &look, job).await;
     }
-    if !object.has_finalizer() && !context.add_finalizer(object).await? {
-        return Ok(Action::await_change());
+    if !object.has_finalizer() {
+        match context.add_finalizer(object).await? {
+            Changed::Done => {}
+            Changed::Gone => return Ok(Action::await_change()),
+            Changed::Stale => return Ok(Action::requeue(STALE)),
+        }
     }
     match job {
         Some(job) => follow(object, context, client, &look, job).await,
@@ -227,8 +230,7 @@ async fn end(
     job: Option<JobView>,
 ) -> Result<Action, Error> {
     let Some(job) = job.filter(|job| !job.phase.is_terminal()) else {
-        context.remove_finalizer(object).await?;
-        return Ok(Action::await_change());
+        return context.remove_finalizer(object).await;
     };
     let job = if job.intent == Intent::Cancel {
         job

@@ -6,7 +6,7 @@ use crate::clock;
 use crate::error::Error;
 use crate::job::document::{document, idempotency_key, label, refusal};
 use crate::look::{Acting, Look, Owner, Submitted, owner, settled, show};
-use crate::operator::Context;
+use crate::operator::{Changed, Context, STALE};
 use crate::refused::Refused;
 use crate::resource::Study;
 use kube::runtime::controller::Action;
@@ -49,8 +49,7 @@ async fn look(
     let (acting, study) = match owner(object, context, &before, acted).await? {
         Owner::Tenant(acting, study) => (acting, study),
         Owner::NoSuchTenant(..) if object.is_being_deleted() => {
-            context.remove_finalizer(object).await?;
-            return Ok(Action::await_change());
+            return context.remove_finalizer(object).await;
         }
         Owner::NoSuchTenant(tenant, refused) => {
             let status = look.without("Misconfigured", &tenant, &refused);
@@ -62,8 +61,12 @@ async fn look(
     if object.is_being_deleted() {
         return end(object, context, client, &look, study).await;
     }
-    if !object.has_finalizer() && !context.add_finalizer(object).await? {
-        return Ok(Action::await_change());
+    if !object.has_finalizer() {
+        match context.add_finalizer(object).await? {
+            Changed::Done => {}
+            Changed::Gone => return Ok(Action::await_change()),
+            Changed::Stale => return Ok(Action::requeue(STALE)),
+        }
     }
     match study {
         Some(study) => follow(object, context, client, &look, study).await,
@@ -253,8 +256,7 @@ async fn end(
     study: Option<StudyView>,
 ) -> Result<Action, Error> {
     let Some(study) = study.filter(|study| !study.phase.is_over()) else {
-        context.remove_finalizer(object).await?;
-        return Ok(Action::await_change());
+        return context.remove_finalizer(object).await;
     };
     let study = match client.cancel_study(study.id).await {
         Ok(study) => study,
