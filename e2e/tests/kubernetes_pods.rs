@@ -9,7 +9,7 @@ use muster_model::view::JobView;
 use std::time::Duration;
 
 const NODES: Options = Options { nodes: 2, slots: 1 };
-const STEPS: u64 = 600;
+const STEPS: u64 = 1_500;
 const STEP: Duration = Duration::from_millis(100);
 
 #[tokio::test]
