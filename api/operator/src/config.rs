@@ -24,7 +24,7 @@ pub enum Command {
     /// Print the custom resource definitions
     Crds,
     /// Follow the objects until told to stop
-    Run(Run),
+    Run(Box<Run>),
 }
 
 #[derive(Debug, Args)]

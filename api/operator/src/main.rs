@@ -17,7 +17,7 @@ async fn main() -> anyhow::Result<()> {
             print!("{}", crd::yaml());
             Ok(())
         }
-        Command::Run(run) => follow(run).await,
+        Command::Run(run) => follow(*run).await,
     }
 }
 

@@ -6,7 +6,7 @@ use muster_operator::config::{Command, Flags, Run};
 fn run(further: &[&str]) -> Result<Run, clap::Error> {
     let given = ["muster-operator", "run", "--token", "x"];
     match Flags::try_parse_from(given.iter().chain(further))?.command {
-        Command::Run(run) => Ok(run),
+        Command::Run(run) => Ok(*run),
         Command::Crds => panic!("it was told to run"),
     }
 }
