@@ -32,16 +32,16 @@ class Upgrade(Stage):
         self.assertNotEqual(self.machine.start("Job", "muster-migrate").process.wait(60), 0)
         self.machine.programs = programs_in("MUSTER_PROGRAMS")
         self.trained(120)
-        api.delete()
         began = time.monotonic()
+        api.delete()
         api = self.api()
         print(f"REST was away for {time.monotonic() - began:.1f} s; a release has two of it")
         for old in schedulers:
             new = self.scheduler()
             leads = " leading" in old.log.read_text()
+            began = time.monotonic()
             old.delete()
             if leads:
-                began = time.monotonic()
                 self.leader([new, *(pod for pod in schedulers if pod is not old)])
                 print(f"the next scheduler leads {time.monotonic() - began:.1f} s after the one before was told to go")
         self.trained(240)
