@@ -36,13 +36,14 @@ class Upgrade(Stage):
         api.delete()
         api = self.api()
         print(f"REST was away for {time.monotonic() - began:.1f} s; a release has two of it")
-        for old in schedulers:
-            new = self.scheduler()
+        for old in list(schedulers):
+            schedulers.append(self.scheduler())
+            schedulers.remove(old)
             leads = " leading" in old.log.read_text()
             began = time.monotonic()
             old.delete()
             if leads:
-                self.leader([new, *(pod for pod in schedulers if pod is not old)])
+                self.leader(schedulers)
                 print(f"the next scheduler leads {time.monotonic() - began:.1f} s after the one before was told to go")
         self.trained(240)
         job = self.job()
