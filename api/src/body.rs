@@ -41,7 +41,7 @@ impl Invalid for muster_model::view::Tell {}
 impl Invalid for muster_model::view::NewTenant {}
 impl Invalid for muster_model::view::TenantChange {}
 impl Invalid for muster_model::view::NewToken {}
-impl Invalid for muster_model::node::Notice {}
+impl Invalid for crate::node::notice::Said {}
 impl Invalid for muster_model::view::WhatIf {}
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -17,6 +17,8 @@ use std::time::{Duration, Instant};
 
 /// Whoever asks more often is told the same: this needs no token, and must not keep the database busy.
 const DEMAND_KNOWN: Duration = Duration::from_secs(5);
+/// What the daemon counts of itself does not wait longer for the database.
+const DEMAND_LIMIT: Duration = Duration::from_millis(500);
 /// Upper bounds of the buckets of answer times.
 const BUCKETS_S: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 
@@ -24,8 +26,16 @@ const BUCKETS_S: [f64; 9] = [0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0]
 pub struct Metrics {
     requests: Mutex<BTreeMap<Key, Series>>,
     streams: AtomicI64,
-    /// And when it was read.
-    demand: Mutex<Option<(Instant, Demand)>>,
+    /// Asked by one at a time.
+    demand: tokio::sync::Mutex<Known>,
+}
+
+/// How much waits, as it was last read.
+#[derive(Debug, Default)]
+struct Known {
+    /// When it was read, or was to be read in vain.
+    asked_at: Option<Instant>,
+    demand: Option<Demand>,
 }
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -100,31 +110,31 @@ pub async fn count(State(app): State<App>, request: Request, next: Next) -> Resp
 /// `GET /metrics`.
 pub async fn show(State(app): State<App>) -> Response {
     let mut text = app.metrics.text(app.pool.size(), app.pool.num_idle());
-    match known_demand(&app).await {
-        Ok(demand) => text.push_str(&of_demand(&demand)),
-        // What it counts itself is worth having without.
-        Err(error) => tracing::warn!(%error, "how much waits is not known"),
+    if let Some(demand) = known_demand(&app).await {
+        text.push_str(&of_demand(&demand));
     }
     ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
 }
 
-async fn known_demand(app: &App) -> Result<Demand, StoreError> {
+/// Where the database does not answer it is what was last known of it, and it is asked again as seldom.
+async fn known_demand(app: &App) -> Option<Demand> {
+    let mut known = app.metrics.demand.lock().await;
     let now = clock::monotonic();
-    let lock = || {
-        app.metrics
-            .demand
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-    };
-    if let Some((at, demand)) = lock().as_ref()
-        && now.duration_since(*at) < DEMAND_KNOWN
-    {
-        return Ok(demand.clone());
+    let is_fresh = |at: Instant| now.duration_since(at) < DEMAND_KNOWN;
+    if !known.asked_at.is_some_and(is_fresh) {
+        known.asked_at = Some(now);
+        match tokio::time::timeout(DEMAND_LIMIT, read_demand(app)).await {
+            Ok(Ok(demand)) => known.demand = Some(demand),
+            Ok(Err(error)) => tracing::warn!(%error, "how much waits is not known"),
+            Err(_) => tracing::warn!("how much waits is not known: the database is slow"),
+        }
     }
+    known.demand.clone()
+}
+
+async fn read_demand(app: &App) -> Result<Demand, StoreError> {
     let mut tx = pool::begin(&app.pool).await?;
-    let demand = demand::demand(&mut tx).await?;
-    *lock() = Some((now, demand.clone()));
-    Ok(demand)
+    demand::demand(&mut tx).await
 }
 
 /// What waits, by reason, and what there is.

@@ -189,7 +189,16 @@ async fn a_cordon_lets_stay_and_a_taint_moves_away(stage: &Stage) {
         .cluster
         .until(second, "its end", |job| job.phase == JobPhase::Cancelled)
         .await;
-    stage.until_on(first, "node-1").await;
+    // A round has passed since.
+    let third = stage.sleeper("third").await;
+    stage.until_on(third, "node-2").await;
+    let tasks = client.tasks(first).await.expect("tasks");
+    assert!(tasks.iter().all(|task| task.node == "node-1"), "{tasks:?}");
+    client.cancel(third).await.expect("cancelled");
+    stage
+        .cluster
+        .until(third, "its end", |job| job.phase == JobPhase::Cancelled)
+        .await;
     // The executors tolerate the taint of GPU nodes, and no other.
     let _ = stage.kubectl(&["uncordon", "node-1"]);
     let _ = stage.kubectl(&["taint", "node", "node-1", "nvidia.com/gpu=:NoSchedule"]);
@@ -212,7 +221,9 @@ async fn what_is_drained_in_muster_is_cordoned_and_no_more(stage: &Stage) {
     stage
         .until_kubernetes_says("node-2", ".spec.unschedulable", "true")
         .await;
-    stage.until_kubernetes_says("node-2", ours, "drained").await;
+    stage
+        .until_kubernetes_says("node-2", ours, "kubernetes")
+        .await;
     // Its own cordon is not heard as Kubernetes', or it would never end.
     client.uncordon("node-2").await.expect("uncordoned");
     stage.until_kubernetes_says("node-2", ours, "").await;
@@ -227,6 +238,8 @@ async fn what_is_drained_in_muster_is_cordoned_and_no_more(stage: &Stage) {
         .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
         .await;
     client.drain("node-2").await.expect("drained");
+    let yielded = "kubernetes:yielded";
+    stage.until_kubernetes_says("node-2", ours, yielded).await;
     let view = client.uncordon("node-2").await.expect("uncordoned");
     assert!(
         !view.drained
@@ -234,6 +247,7 @@ async fn what_is_drained_in_muster_is_cordoned_and_no_more(stage: &Stage) {
                 .notice
                 .is_some_and(|notice| notice.closed == Closed::ToNew)
     );
+    stage.until_kubernetes_says("node-2", ours, "").await;
     stage
         .until_kubernetes_says("node-2", ".spec.unschedulable", "true")
         .await;
@@ -250,7 +264,7 @@ async fn pods_of_others_are_respected(stage: &Stage) {
         .until_closed(
             "node-1",
             Closed::ToNew,
-            "hold 1 nvidia.com/gpu: default/theirs",
+            "1 nvidia.com/gpu held by a pod that is not Muster's",
         )
         .await;
     let _ = stage.kubectl(&["delete", "pod", "theirs", "--force", "--grace-period=0"]);

@@ -127,7 +127,8 @@ fn node(
         at_ms: unix_ms(charge.at),
     };
     core::Node {
-        excluded: node.is_full(),
+        excluded: node.excluded.is_some(),
+        cordoned: node.is_cordoned(),
         drained: node.is_to_be_empty(),
         rack: node.rack().map(str::to_owned),
         faults: charges.iter().map(fault).collect(),

@@ -36,7 +36,6 @@ pub struct Excluded {
 /// need not know the news before. An administrator's drain and this stand beside each other, and neither ends the other.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
-#[serde(deny_unknown_fields)]
 pub struct Notice {
     pub closed: Closed,
     /// Why it is closed, in words.
@@ -45,6 +44,25 @@ pub struct Notice {
     /// Where it stands; counts before what its executor says of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+    /// Who says so: only that speaker says something else later. Whoever says nothing here is an administrator.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+}
+
+impl Notice {
+    /// Characters of `why`.
+    pub const WHY_MAX: usize = 500;
+    /// Characters of `rack`.
+    pub const RACK_MAX: usize = 253;
+
+    /// Whether `speaker` may say something else: it is its own, or there is nothing to be lost.
+    #[must_use]
+    pub fn yields_to(&self, speaker: &str) -> bool {
+        match &self.by {
+            Some(by) => by == speaker,
+            None => self.closed == Closed::Open && self.rack.is_none(),
+        }
+    }
 }
 
 /// To whom a node is closed.
@@ -68,10 +86,10 @@ impl Node {
         self.drained || self.closed() == Closed::ToAll
     }
 
-    /// It takes no new task; those that run there may stay.
+    /// It takes no new task by its cluster's wish.
     #[must_use]
-    pub fn is_full(&self) -> bool {
-        self.excluded.is_some() || self.closed() == Closed::ToNew
+    pub fn is_cordoned(&self) -> bool {
+        self.closed() != Closed::Open
     }
 
     /// Where it stands.

@@ -103,6 +103,7 @@ impl Run {
             namespaces: self.namespaces.clone(),
             tenants: self.tenants,
             nodes: self.nodes.then(|| nodes::Settings {
+                speaker: self.name.clone(),
                 rack_labels: self.rack_labels.clone(),
                 tolerated: self.tolerated.clone(),
                 cordon_drains: self.cordon_drains,

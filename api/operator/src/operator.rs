@@ -115,7 +115,7 @@ impl Scope {
     }
 }
 
-fn settings() -> ControllerConfig {
+pub(crate) fn settings() -> ControllerConfig {
     ControllerConfig::default().concurrency(AT_ONCE)
 }
 

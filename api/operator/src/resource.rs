@@ -139,6 +139,19 @@ impl<S: Status> Object<S> {
             .is_some_and(|uid| *uid == self.uid_text())
     }
 
+    /// Whether the operator itself has written this field of the status. Before the annotation was there, this alone kept an object whose
+    /// job was removed from getting another. Whoever else writes the field has it under another name.
+    pub fn operator_wrote(&self, field: &str) -> bool {
+        let field = format!("f:{field}");
+        let mut writers = self.managed_fields().iter();
+        writers.any(|writer| {
+            let fields = writer.fields_v1.as_ref();
+            writer.manager.as_deref() == Some(MANAGER)
+                && writer.operation.as_deref() == Some("Apply")
+                && fields.is_some_and(|fields| fields.0["f:status"].get(&field).is_some())
+        })
+    }
+
     /// `spec.suspend`.
     pub fn wants_to_be_held(&self) -> bool {
         self.spec["suspend"] == true

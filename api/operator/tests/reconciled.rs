@@ -196,6 +196,51 @@ async fn a_status_that_claims_a_finished_job_keeps_no_object_from_its_own() {
     }
 }
 
+/// A release before noted only in the status what was submitted. What its jobs and studies were is gone from Muster.
+#[tokio::test]
+async fn what_a_release_before_the_annotation_has_submitted_is_not_submitted_again() {
+    for (kind, id, phase) in [
+        ("TrainingJob", "jobId", "Succeeded"),
+        ("Study", "studyId", "Finished"),
+    ] {
+        let spec = if kind == "Study" { search() } else { command() };
+        let world = World::with(kind, spec).await;
+        let wrote = |manager: &str| {
+            json!([{
+                "manager": manager, "operation": "Apply", "apiVersion": "muster.dev/v1alpha1",
+                "fieldsType": "FieldsV1", "fieldsV1": { "f:status": { "f:phase": {}, format!("f:{id}"): {} } },
+            }])
+        };
+        let look = async || match kind {
+            "Study" => world.study_look().await.expect("a look"),
+            _ => world.job_look().await.expect("a look"),
+        };
+        world.change(|object| {
+            let finished =
+                json!({ "type": "Finished", "status": "True", "reason": "Succeeded", "message": "",
+                        "lastTransitionTime": "2026-01-01T00:00:00Z" });
+            object["status"] =
+                json!({ "phase": phase, id: OURS, "queue": "vision", "conditions": [finished] });
+            object["metadata"]["managedFields"] = wrote("muster-operator");
+        });
+        for _ in 0..2 {
+            look().await;
+        }
+        assert_eq!(world.told("vision "), Vec::<String>::new(), "{kind}");
+        assert_eq!(world.status()["phase"], phase, "as it was");
+        let annotations = world.seen::<JobStatus>().metadata.annotations.clone();
+        let submitted = annotations.and_then(|all| all.get("muster.dev/submitted").cloned());
+        assert_eq!(submitted.as_deref(), Some(UID));
+        // Somebody else who has written the same has not submitted it.
+        world.change(|object| {
+            object["metadata"]["annotations"] = json!({});
+            object["metadata"]["managedFields"] = wrote("somebody");
+        });
+        look().await;
+        assert_eq!(world.told("vision ").len(), 1, "{kind}");
+    }
+}
+
 /// The namespace was given to another tenant after the job was submitted.
 #[tokio::test]
 async fn a_job_stays_with_the_tenant_that_has_it() {

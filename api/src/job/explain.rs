@@ -190,7 +190,10 @@ fn obstacles(nodes: Vec<NodeRow>, gpus_per_worker: u32) -> Vec<BlockingNode> {
             let free_gpus = gpus.saturating_sub(count(row.held.len()));
             let why = if row.node.state != NodeState::Up {
                 NodeObstacle::Down
-            } else if row.node.is_to_be_empty() || row.node.is_full() {
+            } else if row.node.is_to_be_empty()
+                || row.node.excluded.is_some()
+                || row.node.is_cordoned()
+            {
                 NodeObstacle::Drained
             } else if gpus < gpus_per_worker {
                 NodeObstacle::TooSmall

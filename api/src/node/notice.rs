@@ -10,13 +10,47 @@ use crate::state::App;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use muster_model::node::Notice;
+use muster_model::node::{Closed, Notice};
 use muster_model::spec::FieldError;
 use muster_model::view::NodeView;
 use muster_store::{StoreError, node};
 
-const WHY_MAX: usize = 500;
-const RACK_MAX: usize = 253;
+const BY_MAX: usize = 63;
+
+/// A notice as it is sent. Here alone unknown fields are refused: what is stored is also read by daemons of another release.
+#[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+#[schema(as = SaidOfNode)]
+pub struct Said {
+    closed: Closed,
+    /// Why it is closed, in words: at most 500 characters.
+    #[serde(default)]
+    why: String,
+    /// Where it stands; counts before what its executor says of that.
+    #[serde(default)]
+    rack: Option<String>,
+    /// Who says so: an operator leaves alone what another has said, or an administrator, who says nothing here.
+    #[serde(default)]
+    by: Option<String>,
+}
+
+impl From<Said> for Notice {
+    fn from(
+        Said {
+            closed,
+            why,
+            rack,
+            by,
+        }: Said,
+    ) -> Self {
+        Self {
+            closed,
+            why,
+            rack,
+            by,
+        }
+    }
+}
 
 /// Say what the cluster that a machine belongs to says of it
 ///
@@ -25,7 +59,7 @@ const RACK_MAX: usize = 253;
 #[utoipa::path(
     put, path = "/nodes/{name}/notice", operation_id = "noticeNode", tag = "nodes",
     params(("name" = String, Path, description = "Name of the node")),
-    request_body = Notice,
+    request_body = Said,
     responses((status = 202, description = "Stated; the next round obeys", body = NodeView)),
 )]
 #[tracing::instrument(name = "api.node.notice", skip_all, fields(node.name = name))]
@@ -34,9 +68,9 @@ pub async fn notice(
     Admin(caller): Admin,
     Path(name): Path<String>,
     Params(()): Params<()>,
-    document: Document<Notice>,
+    document: Document<Said>,
 ) -> Result<(StatusCode, Json<NodeView>), Refusal> {
-    let notice = document.value;
+    let notice = Notice::from(document.value);
     check(&notice)?;
     let mut tx = wire::begin(&app, &caller).await?;
     let row = node::set_notice(&mut tx, &name, &notice, clock::now()).await?;
@@ -47,12 +81,19 @@ pub async fn notice(
 
 fn check(notice: &Notice) -> Result<(), Refusal> {
     let why = notice.why.chars().count();
-    if why > WHY_MAX {
-        return Err(invalid("why", why, &format!("at most {WHY_MAX}")));
+    if why > Notice::WHY_MAX {
+        let expected = format!("at most {}", Notice::WHY_MAX);
+        return Err(invalid("why", why, &expected));
     }
-    let rack = notice.rack.as_deref().map(str::len);
-    if let Some(rack) = rack.filter(|length| !(1..=RACK_MAX).contains(length)) {
-        return Err(invalid("rack", rack, &format!("1 to {RACK_MAX}, or null")));
+    let names = [
+        ("rack", &notice.rack, Notice::RACK_MAX),
+        ("by", &notice.by, BY_MAX),
+    ];
+    for (field, name, most) in names {
+        let length = name.as_ref().map(|name| name.chars().count());
+        if let Some(length) = length.filter(|length| !(1..=most).contains(length)) {
+            return Err(invalid(field, length, &format!("1 to {most}, or null")));
+        }
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::task::{self, Locked};
 use crate::wake::{self, Channel};
 use muster_model::event::Event;
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
-use muster_model::node::{Capacity, Excluded, Node, NodeState, Notice};
+use muster_model::node::{Capacity, Closed, Excluded, Node, NodeState, Notice};
 use muster_model::task::{Outcome, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -474,7 +474,8 @@ pub async fn set_notice(
     let Some(before) = before else {
         return Ok(None);
     };
-    if before.notice.is_none_or(|before| before.0 != *notice) {
+    let known = before.notice.map(|notice| notice.0);
+    if known.as_ref() != Some(notice) {
         sqlx::query!(
             "update node set notice = $2 where id = $1",
             before.id,
@@ -482,14 +483,25 @@ pub async fn set_notice(
         )
         .execute(&mut *conn)
         .await?;
-        let event = Event::NodeNoticed {
-            name: name.to_owned(),
-            notice: notice.clone(),
-        };
-        event::append(conn, &[of_node(now, before.id.into(), event)]).await?;
+        if is_news(known.as_ref(), notice) {
+            let event = Event::NodeNoticed {
+                name: name.to_owned(),
+                notice: notice.clone(),
+            };
+            event::append(conn, &[of_node(now, before.id.into(), event)]).await?;
+        }
         wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
     }
     get(conn, name).await
+}
+
+/// Whether an event tells of it. That a node is open as it was is none: every node is first heard of at once, and other words for the
+/// same are none either, which may change with every pod.
+fn is_news(before: Option<&Notice>, notice: &Notice) -> bool {
+    let Some(before) = before else {
+        return notice.closed != Closed::Open;
+    };
+    before.closed != notice.closed || before.rack != notice.rack
 }
 
 /// The nodes' assignments changed: their sessions send them anew.

@@ -96,7 +96,7 @@ async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
     let notice = |token, notice: &Value| {
         json_request(Method::PUT, token, "/api/v1/nodes/node-a/notice", notice)
     };
-    let cordoned = json!({"closed": "to_new", "why": "cordoned in Kubernetes", "rack": "r7"});
+    let cordoned = json!({"closed": "to_new", "why": "cordoned in Kubernetes", "rack": "r7", "by": "kubernetes"});
     let said = world.send(notice(ADMIN, &cordoned)).await;
     assert_eq!(
         (said.status.as_u16(), &said.json::<Value>()["notice"]),
@@ -107,6 +107,8 @@ async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
         (json!({"closed": "shut"}), "closed"),
         (json!({"closed": "open", "rack": ""}), "rack"),
         (json!({"closed": "open", "reason": "x"}), "reason"),
+        (json!({"closed": "open", "by": ""}), "by"),
+        (json!({"closed": "open", "why": "x".repeat(501)}), "why"),
     ] {
         let refused = world.send(notice(ADMIN, &wrong)).await;
         assert!((400..=422).contains(&refused.status.as_u16()));

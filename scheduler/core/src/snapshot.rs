@@ -42,6 +42,9 @@ pub struct Node {
     /// Takes no new task, and those that run there stay.
     #[serde(default, skip_serializing_if = "is_false")]
     pub excluded: bool,
+    /// Takes no new task by the wish of the cluster that it belongs to: nobody's failure, and Muster's administrators cannot end it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub cordoned: bool,
     /// What was charged to it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub faults: Vec<Fault>,
@@ -285,7 +288,7 @@ impl Node {
     /// Whether new tasks may go there.
     #[must_use]
     pub fn is_open(&self) -> bool {
-        self.up && !self.drained && !self.excluded
+        self.up && !self.drained && !self.excluded && !self.cordoned
     }
 }
 

@@ -254,7 +254,11 @@ fn examine(snapshot: &Snapshot, policy: &Policy) -> Result<Snapshot, TestCaseErr
         "waits do not settle: {third:#?}"
     );
     // What would help beside an excluded node, on which others go on, is told too, and is at times too hopeful.
-    if !settled.nodes.iter().any(|node| node.excluded) {
+    if !settled
+        .nodes
+        .iter()
+        .any(|node| node.excluded || node.cordoned)
+    {
         waits_are_true(&settled, policy)?;
     }
     Ok(after)

@@ -2650,6 +2650,8 @@ export interface components {
          *     need not know the news before. An administrator's drain and this stand beside each other, and neither ends the other.
          */
         Notice: {
+            /** @description Who says so: only that speaker says something else later. Whoever says nothing here is an administrator. */
+            by?: string | null;
             closed: components["schemas"]["Closed"];
             /** @description Where it stands; counts before what its executor says of that. */
             rack?: string | null;
@@ -3331,6 +3333,16 @@ export interface components {
             job_id: components["schemas"]["JobId"];
             /** @description Null for another tenant's job. */
             name: string | null;
+        };
+        /** @description A notice as it is sent. Here alone unknown fields are refused: what is stored is also read by daemons of another release. */
+        SaidOfNode: {
+            /** @description Who says so: an operator leaves alone what another has said, or an administrator, who says nothing here. */
+            by?: string | null;
+            closed: components["schemas"]["Closed"];
+            /** @description Where it stands; counts before what its executor says of that. */
+            rack?: string | null;
+            /** @description Why it is closed, in words: at most 500 characters. */
+            why?: string;
         };
         /** @description One point of the training series, sent by the chief worker. Rates and times are means since the point before. */
         Sample: {
@@ -5150,7 +5162,7 @@ export interface operations {
         };
         requestBody: {
             content: {
-                "application/json": components["schemas"]["Notice"];
+                "application/json": components["schemas"]["SaidOfNode"];
             };
         };
         responses: {

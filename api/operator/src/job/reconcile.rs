@@ -74,7 +74,10 @@ async fn look(
     match job {
         Some(job) => follow(object, context, client, &look, job).await,
         // An id in the status alone proves nothing.
-        None if object.was_submitted() => {
+        None if object.was_submitted()
+            || (before.job_id.is_some() && object.operator_wrote("jobId")) =>
+        {
+            context.mark_submitted(object).await?;
             if before.job_id.is_none() || !before.is_finished() {
                 show(object, context, &look, look.removed()).await?;
             }

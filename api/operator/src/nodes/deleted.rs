@@ -34,12 +34,13 @@ pub(super) async fn follow(follower: &Follower, there: Store<Node>) {
 async fn close(follower: &Follower, there: &BTreeSet<String>) -> Result<(), Error> {
     let client = follower.context.tenants.admin()?;
     for view in follower.known.all(&client).await? {
-        if is_gone(&view, there) {
+        if is_gone(&view, &follower.settings.speaker, there) {
             let rack = view.notice.as_ref().and_then(|notice| notice.rack.clone());
             let notice = Notice {
                 closed: Closed::ToAll,
                 why: "its node was deleted in Kubernetes".to_owned(),
                 rack,
+                by: Some(follower.settings.speaker.clone()),
             };
             follower.tell(&view, notice).await?;
         }
@@ -47,7 +48,34 @@ async fn close(follower: &Follower, there: &BTreeSet<String>) -> Result<(), Erro
     Ok(())
 }
 
-/// Kubernetes has spoken of it once, and has it no more. Machines that were never Kubernetes' have no notice.
-fn is_gone(view: &NodeView, there: &BTreeSet<String>) -> bool {
-    view.state == NodeState::Up && view.notice.is_some() && !there.contains(&view.name)
+/// This operator has spoken of it once, and its Kubernetes has it no more. Machines that were never Kubernetes' have no notice or an
+/// administrator's, and those of another cluster one of its own operator's.
+fn is_gone(view: &NodeView, speaker: &str, there: &BTreeSet<String>) -> bool {
+    let notice = view.notice.as_ref();
+    let is_ours = notice.is_some_and(|notice| notice.by.as_deref() == Some(speaker));
+    view.state == NodeState::Up && is_ours && !there.contains(&view.name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn only_nodes_of_which_this_operator_has_spoken_are_gone() {
+        let node = |by: Option<&str>| -> NodeView {
+            let notice = json!({ "closed": "open", "by": by });
+            let capacity = json!({ "gpus": [], "cpu_milli": 0, "memory_bytes": 0 });
+            let node = json!({
+                "id": "01890000-0000-7000-8000-000000000001", "name": "a", "state": "up", "drained": false, "notice": notice,
+                "generation": 1, "capacity": capacity, "last_seen_at": "2026-01-01T00:00:00Z", "gpus": [],
+            });
+            serde_json::from_value(node).expect("a node")
+        };
+        let (none, there) = (BTreeSet::new(), BTreeSet::from(["a".to_owned()]));
+        assert!(is_gone(&node(Some("here")), "here", &none));
+        assert!(!is_gone(&node(Some("here")), "here", &there));
+        assert!(!is_gone(&node(Some("elsewhere")), "here", &none));
+        assert!(!is_gone(&node(None), "here", &none));
+    }
 }

@@ -4,24 +4,28 @@
 //! whole; Muster's is an annotation, by which a cordon of our own is known. Who runs where is not decided here.
 
 mod deleted;
+mod foreign;
 mod known;
+mod mark;
 mod said;
 
-pub use said::{CORDONED, Settings, said};
+pub use foreign::Foreign;
+pub use said::{Settings, said};
 
+use self::foreign::Pods;
 use self::known::Known;
 use crate::error::Error;
 use crate::operator::Context;
 use futures::StreamExt as _;
-use k8s_openapi::api::core::v1::{Node, Pod};
-use kube::api::{Api, ListParams, Patch, PatchParams};
+use k8s_openapi::api::core::v1::Node;
+use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::Controller;
 use kube::runtime::controller::Action;
 use kube::runtime::watcher;
 use kube::{Resource as _, ResourceExt as _};
 use muster_model::node::Notice;
 use muster_model::view::NodeView;
-use serde_json::{Value, json};
+use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -33,13 +37,15 @@ pub struct Follower {
     context: Arc<Context>,
     settings: Settings,
     known: Known,
+    pods: Pods,
 }
 
 /// Runs until the process ends.
 pub async fn run(context: Arc<Context>, settings: Settings) {
     let nodes = Api::<Node>::all(context.kubernetes.clone());
     let follower = Arc::new(Follower::new(context, settings));
-    let controller = Controller::new(nodes, watcher::Config::default());
+    let controller =
+        Controller::new(nodes, watcher::Config::default()).with_config(crate::operator::settings());
     let there = controller.store();
     let following = controller
         .run(reconcile, again, Arc::clone(&follower))
@@ -58,10 +64,10 @@ pub async fn reconcile(node: Arc<Node>, follower: Arc<Follower>) -> Result<Actio
     let name = in_muster(&node.name_any());
     // Until its executor comes, Muster does not know it.
     if let Some(view) = follower.known(&name).await? {
-        let foreign = follower.foreign(&node).await?;
-        let notice = said(&node, &follower.settings, &foreign);
-        follower.tell(&view, notice).await?;
+        // The one does not wait for the other: each is one side's wish.
+        let told = follower.hear(&node, &view).await;
         follower.cordon(&node, &view).await?;
+        told?;
     }
     let uid = node.uid().unwrap_or_default();
     follower.context.backoff.succeeded(&uid);
@@ -81,6 +87,7 @@ impl Follower {
             context,
             settings,
             known: Known::default(),
+            pods: Pods::default(),
         }
     }
 
@@ -89,9 +96,23 @@ impl Follower {
         self.known.node(&client, name).await
     }
 
-    /// What Kubernetes says, if Muster has heard something else.
+    async fn hear(&self, node: &Node, view: &NodeView) -> Result<(), Error> {
+        let foreign = self.foreign(node).await?;
+        let notice = said(node, &self.settings, &foreign);
+        if view.notice.as_ref() != Some(&notice) && foreign.count > 0 {
+            tracing::info!(node.name = view.name, pods = ?foreign.pods, "pods that are not Muster's are there");
+        }
+        self.tell(view, notice).await
+    }
+
+    /// What Kubernetes says, if Muster has heard something else, and not from somebody else: of another cluster, or an administrator.
     async fn tell(&self, view: &NodeView, notice: Notice) -> Result<(), Error> {
-        if view.notice.as_ref() == Some(&notice) {
+        let before = view.notice.as_ref();
+        if before == Some(&notice) {
+            return Ok(());
+        }
+        if let Some(before) = before.filter(|before| !before.yields_to(&self.settings.speaker)) {
+            tracing::debug!(node.name = view.name, by = ?before.by, "somebody else speaks of it");
             return Ok(());
         }
         tracing::info!(node.name = view.name, ?notice, "told");
@@ -103,24 +124,15 @@ impl Follower {
         ))
     }
 
-    /// Cordons what an administrator has drained in Muster, once, and ends that cordon with the drain. Whoever uncordons it in Kubernetes
-    /// meanwhile is not fought with, and a cordon of somebody else's is left alone.
+    /// Cordons what an administrator has drained in Muster, and ends that cordon with the drain.
     async fn cordon(&self, node: &Node, view: &NodeView) -> Result<(), Error> {
         if !self.settings.cordons {
             return Ok(());
         }
-        let is_ours = node.annotations().contains_key(CORDONED);
-        let is_cordoned = said::is_cordoned(node);
-        let patch = match (view.drained, is_ours) {
-            (true, false) if !is_cordoned => {
-                json!({ "metadata": { "annotations": { CORDONED: "drained" } }, "spec": { "unschedulable": true } })
-            }
-            (false, true) => {
-                json!({ "metadata": { "annotations": { CORDONED: null } }, "spec": { "unschedulable": null } })
-            }
-            (true, _) | (false, false) => return Ok(()),
-        };
-        self.patch(node, patch).await
+        match mark::change(node, &self.settings.speaker, view.drained) {
+            Some(patch) => self.patch(node, patch).await,
+            None => Ok(()),
+        }
     }
 
     async fn patch(&self, node: &Node, mut patch: Value) -> Result<(), Error> {
@@ -141,20 +153,14 @@ impl Follower {
         }
     }
 
-    /// Pods on the node that hold GPUs and are none of Muster's.
-    async fn foreign(&self, node: &Node) -> Result<Vec<Pod>, Error> {
-        let Some(resource) = &self.settings.foreign else {
-            return Ok(Vec::new());
-        };
-        let api = Api::<Pod>::all(self.context.kubernetes.clone());
-        let here = ListParams::default().fields(&format!("spec.nodeName={}", node.name_any()));
-        let mut pods = api
-            .list(&here)
-            .await
-            .map_err(Error::kubernetes("the pods of a node were not listed"))?
-            .items;
-        pods.retain(|pod| said::is_foreign(pod, resource));
-        Ok(pods)
+    async fn foreign(&self, node: &Node) -> Result<Foreign, Error> {
+        match &self.settings.foreign {
+            Some(resource) => {
+                let kubernetes = &self.context.kubernetes;
+                self.pods.on(kubernetes, &node.name_any(), resource).await
+            }
+            None => Ok(Foreign::default()),
+        }
     }
 }
 

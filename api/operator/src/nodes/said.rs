@@ -1,11 +1,11 @@
 //! What an object `Node`, and the pods of others on it, say to Muster. Pure.
 
+use super::foreign::Foreign;
+use super::mark::{is_cordoned, is_ours};
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::ResourceExt as _;
 use muster_model::node::{Closed, Notice};
 
-/// On nodes that are cordoned because an administrator has drained them in Muster.
-pub const CORDONED: &str = "muster.dev/cordoned";
 /// Of tasks' pods and of executors' pods.
 const OWN_PODS: [&str; 2] = ["muster.dev/group", "muster-pool"];
 /// Kubernetes' own taints say what Muster sees by itself: a node that is not ready loses its lease.
@@ -16,14 +16,12 @@ const LEAVING: [&str; 3] = [
     "karpenter.sh/disrupted",
     "node.kubernetes.io/out-of-service",
 ];
-/// Of a rack's name, as Muster takes it.
-const RACK_MAX: usize = 253;
-/// Pods that are named; the others are counted.
-const NAMED: usize = 3;
 
 /// What is looked at, and what is done.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
+    /// The operator's name: who speaks of nodes, and by what its cordons are known.
+    pub speaker: String,
     /// Labels that say where a node stands, the widest first.
     pub rack_labels: Vec<String>,
     /// Keys of taints that the executors' pods tolerate; `*` is every one.
@@ -38,7 +36,7 @@ pub struct Settings {
 
 /// All that Kubernetes says of the node. What moves its tasks away comes before what lets them stay.
 #[must_use]
-pub fn said(node: &Node, settings: &Settings, foreign: &[Pod]) -> Notice {
+pub fn said(node: &Node, settings: &Settings, foreign: &Foreign) -> Notice {
     let (closed, why) = leaving(node, settings)
         .or_else(|| cordoned(node, settings))
         .or_else(|| tainted(node, settings, "NoSchedule").map(|why| (Closed::ToNew, why)))
@@ -46,16 +44,11 @@ pub fn said(node: &Node, settings: &Settings, foreign: &[Pod]) -> Notice {
         .unwrap_or_default();
     Notice {
         closed,
-        why,
+        // The value of a taint may be anything.
+        why: why.chars().take(Notice::WHY_MAX).collect(),
         rack: rack(node, &settings.rack_labels),
+        by: Some(settings.speaker.clone()),
     }
-}
-
-/// Whether it is cordoned, by whomever.
-#[must_use]
-pub fn is_cordoned(node: &Node) -> bool {
-    let spec = node.spec.as_ref();
-    spec.and_then(|spec| spec.unschedulable) == Some(true)
 }
 
 /// Whether the pod holds some of this resource, or is about to, and is none of Muster's.
@@ -72,7 +65,7 @@ pub fn is_foreign(pod: &Pod, resource: &str) -> bool {
 }
 
 /// Extended resources are whole, and their requests are their limits.
-fn held(pod: &Pod, resource: &str) -> u64 {
+pub fn held(pod: &Pod, resource: &str) -> u64 {
     let Some(spec) = &pod.spec else { return 0 };
     let of = |container: &k8s_openapi::api::core::v1::Container| {
         let limits = container.resources.as_ref()?.limits.as_ref()?;
@@ -99,7 +92,8 @@ fn leaving(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
 
 /// A cordon of our own says nothing: Muster has it already.
 fn cordoned(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
-    if !is_cordoned(node) || node.annotations().contains_key(CORDONED) {
+    let is_ours = settings.cordons && is_ours(node, &settings.speaker);
+    if !is_cordoned(node) || is_ours {
         return None;
     }
     let closed = if settings.cordon_drains {
@@ -122,25 +116,14 @@ fn tainted(node: &Node, settings: &Settings, effect: &str) -> Option<String> {
         .map(in_words)
 }
 
-fn taken(foreign: &[Pod], settings: &Settings) -> Option<String> {
-    let resource = settings.foreign.as_ref().filter(|_| !foreign.is_empty())?;
-    let count: u64 = foreign.iter().map(|pod| held(pod, resource)).sum();
-    let mut names: Vec<String> = foreign
-        .iter()
-        .map(|pod| format!("{}/{}", pod.namespace().unwrap_or_default(), pod.name_any()))
-        .collect();
-    names.sort();
-    let more = names.len().saturating_sub(NAMED);
-    names.truncate(NAMED);
-    let others = if more > 0 {
-        format!(" and {more} more")
-    } else {
-        String::new()
+/// Their names are not told: every tenant reads it.
+fn taken(foreign: &Foreign, settings: &Settings) -> Option<String> {
+    let resource = settings.foreign.as_ref().filter(|_| foreign.count > 0)?;
+    let pods = match foreign.pods.len() {
+        1 => "a pod that is not Muster's".to_owned(),
+        many => format!("{many} pods that are not Muster's"),
     };
-    Some(format!(
-        "pods that are not Muster's hold {count} {resource}: {}{others}",
-        names.join(", ")
-    ))
+    Some(format!("{} {resource} held by {pods}", foreign.count))
 }
 
 fn rack(node: &Node, labels: &[String]) -> Option<String> {
@@ -149,7 +132,7 @@ fn rack(node: &Node, labels: &[String]) -> Option<String> {
         .filter_map(|label| node.labels().get(label).map(String::as_str))
         .filter(|value| !value.is_empty())
         .collect();
-    let rack: String = values.join("/").chars().take(RACK_MAX).collect();
+    let rack: String = values.join("/").chars().take(Notice::RACK_MAX).collect();
     (!rack.is_empty()).then_some(rack)
 }
 

@@ -71,7 +71,10 @@ async fn look(
     match study {
         Some(study) => follow(object, context, client, &look, study).await,
         // An id in the status alone proves nothing.
-        None if object.was_submitted() => {
+        None if object.was_submitted()
+            || (before.study_id.is_some() && object.operator_wrote("studyId")) =>
+        {
+            context.mark_submitted(object).await?;
             if before.study_id.is_none() || !before.is_finished() {
                 show(object, context, &look, look.removed()).await?;
             }

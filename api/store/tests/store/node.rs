@@ -174,6 +174,7 @@ async fn what_a_machines_cluster_says_closes_it_beside_a_drain_and_is_told_once(
         closed: Closed::ToNew,
         why: "cordoned in Kubernetes".to_owned(),
         rack: Some("r7".to_owned()),
+        by: Some("kubernetes".to_owned()),
     };
     let say = async |notice: &Notice| -> anyhow::Result<Node> {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
@@ -186,9 +187,19 @@ async fn what_a_machines_cluster_says_closes_it_beside_a_drain_and_is_told_once(
         tx.commit().await?;
         Ok(row.expect("it is there").node)
     };
-    for _ in 0..2 {
+    say(&Notice {
+        by: cordoned.by.clone(),
+        ..Notice::default()
+    })
+    .await?;
+    for why in ["tainted", "cordoned in Kubernetes"] {
+        let _ = say(&Notice {
+            why: why.to_owned(),
+            ..cordoned.clone()
+        })
+        .await?;
         let node = say(&cordoned).await?;
-        assert!(node.is_full() && !node.is_to_be_empty());
+        assert!(node.is_cordoned() && !node.is_to_be_empty());
         assert_eq!(node.rack(), Some("r7"));
     }
     let job = world.submit("where").await?;
@@ -222,13 +233,17 @@ async fn what_a_machines_cluster_says_closes_it_beside_a_drain_and_is_told_once(
         "neither ends the other"
     );
     let open = say(&Notice::default()).await?;
-    assert!(!open.is_full() && open.rack().is_none());
+    assert!(!open.is_cordoned() && open.rack().is_none());
     let mut tx = pool::begin_for(&world.api, world.blue).await?;
     let events = event::page(&mut tx, EventFilter::default(), None, 100).await?;
     let told = events
         .iter()
         .filter(|event| event.event.kind() == "node_noticed");
-    assert_eq!(told.count(), 2, "every tenant is told, once of each");
+    assert_eq!(
+        told.count(),
+        2,
+        "every tenant is told, once of each, neither that it was open from the first nor in other words"
+    );
     Ok(())
 }
 

@@ -126,6 +126,7 @@ impl Pods {
     /// A pod that is there and not over. One that its node cannot start is given up after a while.
     fn waiting(&mut self, entry: &Entry, status: &Status) -> Carrier {
         let id = entry.launch.task_id;
+        let told_to_stop = self.told_to_stop(entry);
         let Some(Waits { why, in_vain }) = &status.waits else {
             self.waiting.remove(&id);
             return Carrier::Holding;
@@ -147,26 +148,40 @@ impl Pods {
             .in_vain_since_ms
             .is_some_and(|since_ms| now_ms >= since_ms + self.stuck_ms);
         let waited_ms = now_ms - waiting.since_ms;
-        let outcome = Outcome::LaunchFailed {
-            message: if is_stuck {
-                format!("its pod does not start: {why}")
-            } else {
-                format!(
-                    "its pod did not start within {} s: {why}",
-                    self.start_ms / 1_000
-                )
-            },
-        };
         if !is_stuck && waited_ms < self.start_ms {
             return Carrier::Holding;
         }
+        let outcome = if told_to_stop {
+            Outcome::NeverStarted
+        } else if status.is_deleted {
+            Outcome::pod_deleted()
+        } else if is_stuck {
+            Outcome::LaunchFailed {
+                message: format!("its pod does not start: {why}"),
+            }
+        } else {
+            let within_s = self.start_ms / 1_000;
+            Outcome::LaunchFailed {
+                message: format!("its pod did not start within {within_s} s: {why}"),
+            }
+        };
+        self.give_up(entry, status, &outcome);
+        Carrier::Holding
+    }
+
+    /// The task holds its GPUs until its pod is gone, since Kubernetes gives them to no other before; its end is in its folder already.
+    fn give_up(&self, entry: &Entry, status: &Status, outcome: &Outcome) {
+        let (id, folder) = (entry.launch.task_id, &entry.folder);
         // Its shim may be about to begin; whoever finds the task's end in its folder does not.
-        match shim::forestall(&entry.folder, &outcome) {
-            Ok(true) => Carrier::Gone(Some(outcome)),
-            Ok(false) => Carrier::Holding,
+        match shim::forestall(folder, outcome) {
+            Ok(done) => {
+                let has_end = done || folder.exit().exists();
+                if has_end && !status.is_deleted && !self.mirror.lock().has_wish(id) {
+                    self.mirror.wish(id, Wish::Delete);
+                }
+            }
             Err(error) => {
                 tracing::warn!(task.id = %id, error = shim::describe(&error), "a pod that does not start cannot be given up");
-                Carrier::Holding
             }
         }
     }

@@ -62,11 +62,7 @@ impl<'s> Checker<'s> {
             told: BTreeMap::new(),
             violations: Vec::new(),
         };
-        for node in snapshot
-            .nodes
-            .iter()
-            .filter(|node| node.up && !node.drained && !node.excluded)
-        {
+        for node in snapshot.nodes.iter().filter(|node| node.is_open()) {
             checker
                 .free
                 .extend((0..node.gpus).map(|gpu| (node.id, gpu)));

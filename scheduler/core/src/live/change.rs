@@ -83,6 +83,7 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
         drained: false,
         rack: None,
         excluded: false,
+        cordoned: false,
         faults: Vec::new(),
         gpus,
         gpu_model: like.map_or_else(|| "gpu".to_owned(), |node| node.gpu_model.clone()),

@@ -181,7 +181,8 @@ impl Remedies<'_, '_> {
         let gaps = self.rest.free.iter().map(|node| node.gpus(When::Now));
         let largest_gap = gaps.max().unwrap_or(0);
         let drained = self.world.snapshot.nodes.iter();
-        let drained = drained.filter(|node| node.up && !node.is_open() && node.gpus > 0);
+        let drained =
+            drained.filter(|node| node.up && !node.is_open() && !node.cordoned && node.gpus > 0);
         let mut candidates: Vec<Change> = drained
             .take(TRIED)
             .map(|node| Change::UncordonNode {

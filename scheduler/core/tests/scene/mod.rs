@@ -204,6 +204,7 @@ pub fn node(number: u32, gpus: u32) -> Node {
         freed: Vec::new(),
         rack: None,
         excluded: false,
+        cordoned: false,
         faults: Vec::new(),
         gpus,
         gpu_model: "gpu".to_owned(),

@@ -40,6 +40,7 @@ impl<'s> Engine<'s> {
                         freed: Vec::new(),
                         rack: None,
                         excluded: false,
+                        cordoned: false,
                         faults: Vec::new(),
                         gpus: node.gpus,
                         gpu_model: "gpu".to_owned(),

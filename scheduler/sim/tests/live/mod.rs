@@ -17,6 +17,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         freed: Vec::new(),
         rack: None,
         excluded: false,
+        cordoned: false,
         faults: Vec::new(),
         gpu_model: "T4".to_owned(),
         gpus: 4,

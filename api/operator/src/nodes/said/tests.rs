@@ -1,8 +1,10 @@
+use super::super::mark::CORDONED;
 use super::*;
 use serde_json::{Value, json};
 
 fn settings() -> Settings {
     Settings {
+        speaker: "here".to_owned(),
         rack_labels: ["topology.kubernetes.io/zone", "example.com/rack"]
             .map(str::to_owned)
             .to_vec(),
@@ -18,7 +20,11 @@ fn node(metadata: &Value, spec: &Value) -> Node {
 }
 
 fn closed(spec: &Value) -> (Closed, String) {
-    let notice = said(&node(&json!({ "name": "a" }), spec), &settings(), &[]);
+    let notice = said(
+        &node(&json!({ "name": "a" }), spec),
+        &settings(),
+        &Foreign::default(),
+    );
     (notice.closed, notice.why)
 }
 
@@ -62,7 +68,7 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
     };
     let metadata = json!({ "name": "a" });
     assert_eq!(
-        said(&node(&metadata, &cordoned), &drains, &[]).closed,
+        said(&node(&metadata, &cordoned), &drains, &Foreign::default()).closed,
         Closed::ToAll
     );
     let everything = Settings {
@@ -70,22 +76,41 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
         ..settings()
     };
     let tainted = node(&metadata, &taint("maintenance", "NoExecute"));
-    assert_eq!(said(&tainted, &everything, &[]).closed, Closed::Open);
+    assert_eq!(
+        said(&tainted, &everything, &Foreign::default()).closed,
+        Closed::Open
+    );
 }
 
 #[test]
 fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
-    let metadata = json!({ "name": "a", "annotations": { CORDONED: "drained" } });
+    let metadata = json!({ "name": "a", "annotations": { CORDONED: "here" } });
     let ours = node(&metadata, &json!({ "unschedulable": true }));
-    assert_eq!(said(&ours, &settings(), &[]).closed, Closed::Open);
-    assert!(is_cordoned(&ours));
+    let closed = |settings: &Settings| said(&ours, settings, &Foreign::default()).closed;
+    let cordons = Settings {
+        cordons: true,
+        ..settings()
+    };
+    assert_eq!(closed(&cordons), Closed::Open);
+    // Another operator's is anybody's, as is what is left of a setting of before.
+    let another = Settings {
+        speaker: "there".to_owned(),
+        ..cordons
+    };
+    assert_eq!(closed(&another), Closed::ToNew);
+    assert_eq!(closed(&settings()), Closed::ToNew);
 }
 
 #[test]
 fn labels_say_where_a_node_stands() {
     let of = |labels: &Value| {
         let metadata = json!({ "name": "a", "labels": labels });
-        said(&node(&metadata, &json!({})), &settings(), &[]).rack
+        said(
+            &node(&metadata, &json!({})),
+            &settings(),
+            &Foreign::default(),
+        )
+        .rack
     };
     let both = json!({ "topology.kubernetes.io/zone": "eu-1", "example.com/rack": "r7" });
     assert_eq!(of(&both).as_deref(), Some("eu-1/r7"));
@@ -118,10 +143,20 @@ fn pods_of_others_that_hold_gpus_close_a_node() {
         "2"
     )));
     let free = node(&json!({ "name": "a" }), &json!({}));
-    let notice = said(&free, &settings(), &[pod(&json!({}), "Running", "2")]);
+    let foreign = Foreign {
+        count: 2,
+        pods: vec!["web/theirs".to_owned()],
+    };
+    let notice = said(&free, &settings(), &foreign);
     assert_eq!(notice.closed, Closed::ToNew);
     assert_eq!(
-        notice.why,
-        "pods that are not Muster's hold 2 nvidia.com/gpu: web/theirs"
+        notice.why, "2 nvidia.com/gpu held by a pod that is not Muster's",
+        "nobody's name"
     );
+    let long = taint(&"k".repeat(600), "NoExecute");
+    let metadata = json!({ "name": "a", "labels": { "example.com/rack": "ö".repeat(300) } });
+    let notice = said(&node(&metadata, &long), &settings(), &foreign);
+    assert_eq!(notice.why.chars().count(), Notice::WHY_MAX);
+    let rack = notice.rack.expect("a rack");
+    assert_eq!(rack.chars().count(), Notice::RACK_MAX);
 }

@@ -73,10 +73,10 @@ impl<'a> World<'a> {
         world
     }
 
-    /// Of an excluded node those who run there keep what they hold; there is no more of it.
+    /// Of an excluded or cordoned node those who run there keep what they hold; there is no more of it.
     pub(crate) fn keep_excluded(&mut self) {
         for (place, node) in self.snapshot.nodes.iter().enumerate() {
-            if !node.excluded || !node.up || node.drained {
+            if !(node.excluded || node.cordoned) || !node.up || node.drained {
                 continue;
             }
             let there = |held: &&Holding| held.node as usize == place;
