@@ -1,4 +1,4 @@
-//! What turns bring short jobs behind a long one, simulated: the figure that `e2e/tests/slicing.rs` holds real processes to.
+//! What turns bring short jobs behind a long one, simulated: beside which `e2e/benches/turns` sets real processes.
 
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
