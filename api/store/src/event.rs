@@ -123,6 +123,35 @@ pub async fn append(conn: &mut PgConnection, events: &[NewEvent]) -> Result<(), 
     Ok(())
 }
 
+struct Row {
+    xid: String,
+    seq: i64,
+    at: OffsetDateTime,
+    tenant_id: Option<Uuid>,
+    job_id: Option<Uuid>,
+    node_id: Option<Uuid>,
+    body: Json<Event>,
+}
+
+impl From<Row> for StoredEvent {
+    fn from(row: Row) -> Self {
+        Self {
+            cursor: Cursor {
+                xid: row
+                    .xid
+                    .parse()
+                    .expect("Postgres writes an xid8 as a number"),
+                seq: row.seq,
+            },
+            at: row.at,
+            tenant_id: row.tenant_id.map(Into::into),
+            job_id: row.job_id.map(Into::into),
+            node_id: row.node_id.map(Into::into),
+            event: row.body.0,
+        }
+    }
+}
+
 /// Events after `after`, oldest first. Those of transactions that may still be overtaken are not shown yet; a stream that
 /// reached the end therefore looks again after a second at most, even if nothing wakes it.
 ///
@@ -135,7 +164,8 @@ pub async fn page(
     limit: u32,
 ) -> Result<Vec<StoredEvent>, StoreError> {
     let after = after.unwrap_or(Cursor { xid: 0, seq: 0 });
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        Row,
         r#"select xid::text as "xid!", seq, at, tenant_id, job_id, node_id, body as "body: Json<Event>"
            from event
            where (xid, seq) > ($1::text::xid8, $2::bigint)
@@ -152,21 +182,7 @@ pub async fn page(
     )
     .fetch_all(conn)
     .await?;
-    let events = rows.into_iter().map(|row| StoredEvent {
-        cursor: Cursor {
-            xid: row
-                .xid
-                .parse()
-                .expect("Postgres writes an xid8 as a number"),
-            seq: row.seq,
-        },
-        at: row.at,
-        tenant_id: row.tenant_id.map(Into::into),
-        job_id: row.job_id.map(Into::into),
-        node_id: row.node_id.map(Into::into),
-        event: row.body.0,
-    });
-    Ok(events.collect())
+    Ok(rows.into_iter().map(StoredEvent::from).collect())
 }
 
 /// Events before `before`, newest first, without those of the kinds in `without`; what every reader may see by now, as in [`page`].
@@ -179,7 +195,8 @@ pub async fn recent(
     before: Option<Cursor>,
     limit: u32,
 ) -> Result<Vec<StoredEvent>, StoreError> {
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        Row,
         r#"select xid::text as "xid!", seq, at, tenant_id, job_id, node_id, body as "body: Json<Event>"
            from event
            where ($1::text is null or (xid, seq) < ($1::text::xid8, $2::bigint))
@@ -194,21 +211,7 @@ pub async fn recent(
     )
     .fetch_all(conn)
     .await?;
-    let events = rows.into_iter().map(|row| StoredEvent {
-        cursor: Cursor {
-            xid: row
-                .xid
-                .parse()
-                .expect("Postgres writes an xid8 as a number"),
-            seq: row.seq,
-        },
-        at: row.at,
-        tenant_id: row.tenant_id.map(Into::into),
-        job_id: row.job_id.map(Into::into),
-        node_id: row.node_id.map(Into::into),
-        event: row.body.0,
-    });
-    Ok(events.collect())
+    Ok(rows.into_iter().map(StoredEvent::from).collect())
 }
 
 /// The cursor of the newest event that readers may see: where a stream begins that wants only what comes from now on.
