@@ -45,6 +45,8 @@ pub struct Told {
     pub long_s: f64,
     /// From submission until each short job worked.
     pub first_s: Vec<f64>,
+    /// When each short job was submitted, after the first of them.
+    pub offsets_ms: Vec<i64>,
 }
 
 /// A short job by itself.
@@ -71,8 +73,15 @@ async fn main() {
     let (_, turning) = measure(QUANTUM_MS).await;
     let long_ms = (f64::from(LONG) * 100.0 * alone.stretch) as i64;
     let ahead_ms = i64::try_from(AHEAD.as_millis()).expect("seconds");
-    let foreseen = |quantum_ms| simulated::run(alone, long_ms, ahead_ms, quantum_ms);
-    let (sim_waiting, sim_turning) = (foreseen(None), foreseen(Some(u64::from(QUANTUM_MS))));
+    let foreseen = |told: &Told, quantum_ms| {
+        let submitted_ms: Vec<i64> = told.offsets_ms.iter().map(|ms| ahead_ms + ms).collect();
+        simulated::run(alone, long_ms, &submitted_ms, quantum_ms)
+    };
+    let quantum_ms = u64::from(QUANTUM_MS);
+    let (sim_waiting, sim_turning) = (
+        foreseen(&waiting, None),
+        foreseen(&turning, Some(quantum_ms)),
+    );
     println!(
         "{SHORT_JOBS} jobs of {:.1} s behind one of {:.0} s on 4 slots, quantum {:.0} s; launch and end take {:.2} s (one job alone)",
         alone.works_ms as f64 / 1e3,
@@ -134,18 +143,22 @@ async fn measure(quantum_ms: u32) -> (Alone, Told) {
         shorts.push(runs.submit(&format!("short-{number}"), 1, SHORT).await);
     }
     let (mut shorts_s, mut first_s) = (Vec::new(), Vec::new());
+    let mut submitted_ms = Vec::new();
     for (number, short) in shorts.iter().enumerate() {
         let view = runs.done(*short).await;
         shorts_s.push(runs.lived_ms(&view) as f64 / 1e3);
         let began_ms = runs.times(&format!("short-{number}"))[0];
         first_s.push((began_ms - unix_ms(view.submitted_at)) as f64 / 1e3);
+        submitted_ms.push(unix_ms(view.submitted_at));
     }
+    let offsets_ms = submitted_ms.iter().map(|ms| ms - submitted_ms[0]).collect();
     let view = runs.done(long).await;
     let long_s = runs.lived_ms(&view) as f64 / 1e3;
     let told = Told {
         shorts_s,
         long_s,
         first_s,
+        offsets_ms,
     };
     (alone, told)
 }

@@ -10,11 +10,12 @@ use muster_sim::simulate;
 /// Finer than a turn, so that rounding to steps is nothing.
 const STEPS_PER_S: i64 = 100;
 
-/// What becomes of the long job and of the short ones that come `ahead_ms` after it, with turns of so many milliseconds or none.
-pub fn run(alone: Alone, long_ms: i64, ahead_ms: i64, quantum_ms: Option<u64>) -> Told {
+/// What becomes of the long job and of the short ones that come so long after it, with turns of so many milliseconds or none.
+pub fn run(alone: Alone, long_ms: i64, submitted_ms: &[i64], quantum_ms: Option<u64>) -> Told {
     let mut jobs = vec![job("long".to_owned(), 0, 4, long_ms)];
-    let short = |number| job(format!("short-{number}"), ahead_ms, 1, alone.works_ms);
-    jobs.extend((0..SHORT_JOBS).map(short));
+    let short =
+        |(number, &at_ms): (usize, &i64)| job(format!("short-{number}"), at_ms, 1, alone.works_ms);
+    jobs.extend(submitted_ms.iter().enumerate().map(short));
     let node = |number| SimNode {
         name: format!("node-{number}"),
         gpus: 2,
@@ -45,12 +46,13 @@ pub fn run(alone: Alone, long_ms: i64, ahead_ms: i64, quantum_ms: Option<u64>) -
     let lived_s = |job: usize| outcome.jobs[job].jct_ms.expect("it has ended") as f64 / 1e3;
     let first_s = |job: usize| {
         let started_ms = outcome.jobs[job].sizes[0].0;
-        (started_ms + scenario.launch_ms - ahead_ms) as f64 / 1e3
+        (started_ms + scenario.launch_ms - submitted_ms[job - 1]) as f64 / 1e3
     };
     Told {
         shorts_s: (1..=SHORT_JOBS).map(lived_s).collect(),
         long_s: lived_s(0),
         first_s: (1..=SHORT_JOBS).map(first_s).collect(),
+        offsets_ms: submitted_ms.iter().map(|ms| ms - submitted_ms[0]).collect(),
     }
 }
 

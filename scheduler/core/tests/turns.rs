@@ -189,6 +189,48 @@ fn a_long_gang_and_eight_short_ones_all_work_within_two_quanta() {
 }
 
 #[test]
+fn short_jobs_that_come_one_after_the_other_each_work_within_a_quantum() {
+    for share in [PolicyName::Fifo, PolicyName::Muster] {
+        let mut course = Course::new(2, 2, share);
+        course.submit("long", 4);
+        course.run(2 * QUANTUM_MS);
+        let mut submitted_ms = Vec::new();
+        for number in 0..8 {
+            submitted_ms.push(course.snapshot.now_ms);
+            course.submit(&format!("short-{number}"), 1);
+            // The long one stands still since the first of them, before the others were there.
+            course.run(TICK_MS);
+        }
+        course.run(9 * QUANTUM_MS);
+        for (number, submitted_ms) in submitted_ms.into_iter().enumerate() {
+            let waited_ms = course.first[&format!("short-{number}")] - submitted_ms;
+            assert!(
+                waited_ms <= QUANTUM_MS,
+                "{share:?}: short-{number} after {waited_ms} ms"
+            );
+        }
+        let worked_ms = course.worked("long") - 2 * QUANTUM_MS;
+        assert!(
+            (2 * QUANTUM_MS..=4 * QUANTUM_MS).contains(&worked_ms),
+            "{share:?}: a third of the time: {worked_ms}"
+        );
+    }
+}
+
+#[test]
+fn newcomers_without_end_do_not_hold_up_who_stands_still() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    course.submit("old", 1);
+    course.run(2 * QUANTUM_MS);
+    for number in 0..20 {
+        course.submit(&format!("new-{number}"), 1);
+        course.run(QUANTUM_MS / 2);
+    }
+    let since = course.worked("old");
+    assert!(since > 2 * QUANTUM_MS, "it had its turn again: {since}");
+}
+
+#[test]
 fn nobody_is_turned_out_while_there_is_room_or_for_a_job_of_its_own_gpus() {
     let mut course = Course::new(1, 2, PolicyName::Fifo);
     course.submit("a", 1);

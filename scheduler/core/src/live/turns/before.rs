@@ -18,8 +18,8 @@ use muster_model::job::RequeueCause;
 pub(crate) fn before(world: &mut World<'_>) {
     let mut line = standing_still(world);
     // Without turns nobody is suspended for them, and they are in nobody's way here.
-    if world.policy.slicing.is_some() {
-        line.extend(queued(world));
+    if let Some(slicing) = world.policy.slicing {
+        line.extend(queued(world, slicing));
     }
     line.sort_unstable();
     let quantum_ms = world.policy.slicing.map(|slicing| slicing.quantum_ms);
@@ -34,12 +34,12 @@ pub(crate) fn before(world: &mut World<'_>) {
     let mut looked = 0;
     for waiter in line {
         let waited_ms = world.now_ms.saturating_sub(waiter.since_ms);
-        if looked == CONSIDERED || !(waiter.stands || waited_ms >= quantum_ms) {
-            break;
-        }
         // Who waits for its tenant's quota is in nobody's way.
         if !quota_has_room(world, waiter.index, needs(world, waiter.index)) {
             continue;
+        }
+        if looked == CONSIDERED || !(waiter.stands || waited_ms >= quantum_ms) {
+            break;
         }
         looked += 1;
         let served = match waiter.stands {

@@ -14,6 +14,7 @@ use super::pass::Rest;
 use super::standing::Standing;
 use super::world::{LiveJob, World};
 use crate::plan::Action;
+use crate::policy::Slicing;
 use crate::snapshot::{Job, Task};
 pub(crate) use before::before;
 use muster_model::job::{Intent, JobState};
@@ -26,9 +27,13 @@ const CONSIDERED: usize = 64;
 /// Bits of GPUs by node.
 type Gpus = BTreeMap<u32, u64>;
 
-/// Who waits for GPUs, and since when.
+/// Who waits for GPUs, and since when; in the order of the line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Waiter {
+    /// Its place in the line. Who never had a slice is a quantum ahead of its time: else whoever is turned out for the first of a few
+    /// newcomers would be ahead of the rest of them, who came a moment later, and keep their GPUs free for itself. One quantum and not
+    /// all of time, so that newcomers without end do not hold up who stands still.
+    place_ms: i64,
     since_ms: i64,
     /// Who waits as long in the queue comes first: somebody was suspended for it.
     stands: bool,
@@ -92,6 +97,7 @@ fn standing_still(world: &World<'_>) -> Vec<Waiter> {
     let mut waiters: Vec<Waiter> = jobs
         .filter(|(_, live)| stands(live))
         .map(|(index, live)| Waiter {
+            place_ms: turned_ms(live.job),
             since_ms: turned_ms(live.job),
             stands: true,
             index,
@@ -102,19 +108,26 @@ fn standing_still(world: &World<'_>) -> Vec<Waiter> {
 }
 
 /// Those in the queue for whom somebody would be suspended: they can be themselves, so that nobody waits for their end.
-fn queued(world: &World<'_>) -> Vec<Waiter> {
+fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
+    let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
     let jobs = world.jobs.iter().enumerate();
     jobs.filter(|(_, live)| live.standing == Standing::Queued)
         .filter(|(_, live)| live.job.suspends && !live.job.exclusive)
         .filter(|(_, live)| live.job.intent == Intent::Run)
-        .map(|(index, live)| Waiter {
+        .map(|(index, live)| {
             // Who came into the queue in this very round waits from now on.
-            since_ms: match live.job.state {
+            let since_ms = match live.job.state {
                 JobState::Queued => turned_ms(live.job),
                 _ => world.now_ms,
-            },
-            stands: false,
-            index,
+            };
+            let is_new = live.job.turned_ms.is_none() && live.job.placed_ms.is_none();
+            let ahead_ms = if is_new { quantum_ms } else { 0 };
+            Waiter {
+                place_ms: since_ms.saturating_sub(ahead_ms),
+                since_ms,
+                stands: false,
+                index,
+            }
         })
         .collect()
 }

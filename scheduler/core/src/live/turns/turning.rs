@@ -60,7 +60,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     }
 
     fn turn(&mut self) {
-        let mut line = queued(self.world);
+        let mut line = queued(self.world, self.slicing);
         line.retain(|waiter| !self.is_served(waiter.index));
         line.extend(standing_still(self.world));
         line.sort_unstable();
