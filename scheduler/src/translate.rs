@@ -225,6 +225,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
             .collect(),
         trained_s: loaded.trained_s,
         placed_ms: loaded.placed_at.map(unix_ms),
+        running_ms: loaded.running_since.map(unix_ms),
         restarts: restarts(loaded.restarts),
         waiting: job.waiting,
     }

@@ -78,7 +78,10 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
             }
         }
         Action::Suspend { .. } => turn(job, &TaskEvent::Suspend, now_ms),
-        Action::Continue { .. } => turn(job, &TaskEvent::Continue, now_ms),
+        Action::Continue { .. } => {
+            turn(job, &TaskEvent::Continue, now_ms);
+            job.running_ms = Some(now_ms);
+        }
         Action::Wait { waiting } => job.waiting = Some(waiting.clone()),
         Action::Judge { .. } => {
             if let Some(watch) = &mut job.watch {
@@ -90,7 +93,8 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
                 watch.suspects.clone_from(suspects);
             }
         }
-        Action::Up | Action::Release | Action::Hold | Action::Resume | Action::Cancel => {}
+        Action::Up => job.running_ms = Some(now_ms),
+        Action::Release | Action::Hold | Action::Resume | Action::Cancel => {}
     }
     Ok(())
 }
@@ -108,7 +112,7 @@ fn turn(job: &mut Job, event: &TaskEvent, now_ms: i64) {
 fn start(job: &mut Job, tasks: &[PlannedTask], now_ms: i64) {
     job.revision += 1;
     job.placed_ms = Some(now_ms);
-    job.turned_ms = None;
+    (job.turned_ms, job.running_ms) = (None, None);
     job.finished = None;
     job.failed = None;
     job.tasks = assigned(job, tasks);

@@ -160,6 +160,9 @@ pub struct Job {
     pub trained_s: f64,
     /// When the present revision was started.
     pub placed_ms: Option<i64>,
+    /// Since when all its tasks have been up, or at work again.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_ms: Option<i64>,
     /// What stops and starts have cost it so far, as far as that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub restarts: Option<Restarts>,
@@ -309,6 +312,14 @@ impl Job {
     #[must_use]
     pub fn may_have(&self, workers: u32) -> bool {
         !self.power_of_two || workers.is_power_of_two()
+    }
+
+    /// When its present turn began: since when it is at work, on its way there, standing still or in the queue.
+    #[must_use]
+    pub fn turn_began_ms(&self) -> i64 {
+        let placed_ms = self.placed_ms.unwrap_or(self.submitted_ms);
+        let since = [self.turned_ms, self.running_ms];
+        since.into_iter().flatten().fold(placed_ms, i64::max)
     }
 
     /// GPUs that its tasks hold.

@@ -36,6 +36,8 @@ struct Course {
     /// When it first was at work.
     first: BTreeMap<String, i64>,
     suspended: u32,
+    /// Whose tasks do not come up.
+    slow: Option<String>,
 }
 
 impl Course {
@@ -46,6 +48,7 @@ impl Course {
             worked: BTreeMap::new(),
             first: BTreeMap::new(),
             suspended: 0,
+            slow: None,
         }
     }
 
@@ -97,7 +100,10 @@ impl Course {
 
     fn obey(&mut self) -> bool {
         let mut any = false;
-        for task in self.snapshot.jobs.iter_mut().flat_map(|job| &mut job.tasks) {
+        let slow = self.slow.as_deref();
+        let jobs = self.snapshot.jobs.iter_mut();
+        let obedient = jobs.filter(|job| Some(job.name.as_str()) != slow);
+        for task in obedient.flat_map(|job| &mut job.tasks) {
             let event = match task.state {
                 TaskState::Assigned => TaskEvent::Up,
                 TaskState::Suspending => TaskEvent::StoodStill,
@@ -215,6 +221,91 @@ fn short_jobs_that_come_one_after_the_other_each_work_within_a_quantum() {
             "{share:?}: a third of the time: {worked_ms}"
         );
     }
+}
+
+#[test]
+fn no_gpu_is_idle_while_a_gang_waits_for_all_of_its_own() {
+    let mut course = Course::new(2, 2, PolicyName::Fifo);
+    course.submit("gang", 4);
+    course.run(2 * QUANTUM_MS);
+    // One after the other, so that their slices end one after the other.
+    for number in 0..4 {
+        course.submit(&format!("early-{number}"), 1);
+        course.submit(&format!("late-{number}"), 1);
+        course.run(QUANTUM_MS / 4);
+    }
+    let at_work = |course: &Course| -> i64 {
+        let singles = (0..4).flat_map(|n| [format!("early-{n}"), format!("late-{n}")]);
+        4 * course.worked("gang") + singles.map(|name| course.worked(&name)).sum::<i64>()
+    };
+    let (before, window_ms) = (at_work(&course), 12 * QUANTUM_MS);
+    course.run(window_ms);
+    let share = (at_work(&course) - before) as f64 / (4 * window_ms) as f64;
+    assert!(share > 0.995, "{share} of the GPUs' time is used");
+    assert!(course.worked("gang") >= 3 * QUANTUM_MS);
+}
+
+#[test]
+fn a_wide_job_has_its_turn_beside_many_single_ones() {
+    let mut course = Course::new(16, 4, PolicyName::Fifo);
+    // Those that have run the longest of all are spread over the nodes.
+    for number in 0..64 {
+        course.submit(&format!("single-{number}"), 1);
+    }
+    course.run(TICK_MS);
+    for round in 0..4 {
+        for node in 0..16 {
+            let at_ms = course.snapshot.now_ms - 10_000_000 + (round * 16 + node) * 1_000;
+            let id = course.snapshot.nodes[usize::try_from(node).expect("few")].id;
+            let gpu = u32::try_from(round).expect("few");
+            let holds = |job: &&mut Job| job.tasks.iter().any(|t| t.node == id && t.gpus == [gpu]);
+            let job = course.snapshot.jobs.iter_mut().find(holds).expect("runs");
+            (job.placed_ms, job.running_ms) = (Some(at_ms), Some(at_ms));
+        }
+    }
+    let wide = course.submit("wide", 1);
+    wide.worker.gpus = 4;
+    course.run(QUANTUM_MS / 2);
+    assert!(course.worked("wide") > 0, "its node is cleared for it");
+}
+
+#[test]
+fn who_takes_turns_on_a_cordoned_node_does_not_freeze_there() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    course.submit("a", 1);
+    course.submit("b", 1);
+    course.run(3 * QUANTUM_MS / 2);
+    course.snapshot.nodes[0].cordoned = true;
+    let before = course.worked("a") + course.worked("b");
+    course.run(4 * QUANTUM_MS);
+    let used_ms = course.worked("a") + course.worked("b") - before;
+    assert!(
+        used_ms >= 4 * QUANTUM_MS - 2 * TICK_MS,
+        "{used_ms} ms at work"
+    );
+    course.snapshot.nodes[0].cordoned = false;
+    let (a, b) = (course.worked("a"), course.worked("b"));
+    course.run(4 * QUANTUM_MS);
+    assert!(course.worked("a") > a && course.worked("b") > b);
+}
+
+#[test]
+fn a_slice_begins_when_the_tasks_are_up() {
+    let mut course = Course::new(1, 1, PolicyName::Fifo);
+    course.submit("old", 1);
+    course.run(2 * QUANTUM_MS);
+    course.submit("slow", 1);
+    // Its start takes longer than a slice.
+    course.slow = Some("slow".to_owned());
+    course.run(2 * QUANTUM_MS);
+    assert_eq!(course.worked("slow"), 0);
+    course.slow = None;
+    course.run(QUANTUM_MS / 2);
+    assert!(
+        course.worked("slow") >= QUANTUM_MS / 2 - 2 * TICK_MS,
+        "{}",
+        course.worked("slow")
+    );
 }
 
 #[test]

@@ -207,6 +207,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         speeds: Vec::new(),
         trained_s: 0.0,
         placed_ms: None,
+        running_ms: None,
         power_of_two: spec.scale.power_of_two,
         restarts: None,
         waiting: None,

@@ -159,6 +159,7 @@ async fn jobs(
             suspects: row.suspects.0,
             placed_at: row.placed_at,
             turned_at: row.turned_at,
+            running_since: row.running_since,
             trial: row.study_id.map(StudyId::from).zip(row.expected_gain),
             trained_s: row.trained_s + running_s,
             restarts: Restarts {

@@ -63,6 +63,8 @@ pub struct LoadedJob {
     pub placed_at: Option<OffsetDateTime>,
     /// When its present revision was last suspended or continued.
     pub turned_at: Option<OffsetDateTime>,
+    /// Since when all its tasks have been up, or at work again.
+    pub running_since: Option<OffsetDateTime>,
     /// What its tasks told of their pace.
     pub paces: BTreeMap<TaskId, Pace>,
     /// Verdicts on its ranks so far.

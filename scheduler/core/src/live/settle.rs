@@ -6,7 +6,7 @@
 use super::world::LiveJob;
 use crate::plan::Action;
 use crate::policy::Policy;
-use crate::snapshot::{Job, Snapshot, Task};
+use crate::snapshot::{Job, Node, Snapshot, Task};
 use muster_model::assignment::exit_code;
 use muster_model::id::{NodeId, TaskId};
 use muster_model::job::{AfterStop, Intent, JobState, RequeueCause};
@@ -34,7 +34,9 @@ pub(crate) fn settle<'a>(snapshot: &'a Snapshot, policy: &Policy) -> Vec<Settled
         .collect();
     let drained = snapshot.nodes.iter().filter(|node| node.drained);
     let drained = drained.map(|node| node.id).collect();
-    let excluded = snapshot.nodes.iter().filter(|node| node.excluded);
+    // Who stands still on one that takes nobody in could not go on there.
+    let shut = |node: &&Node| node.excluded || node.cordoned;
+    let excluded = snapshot.nodes.iter().filter(shut);
     let excluded = excluded.map(|node| node.id).collect();
     let facts = Facts {
         now_ms: snapshot.now_ms,

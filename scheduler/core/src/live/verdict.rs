@@ -82,7 +82,7 @@ fn due<'a>(live: &LiveJob<'a>, nodes: &[Node], now_ms: i64) -> Option<(Found<'a>
     let watch = job.watch.as_ref().filter(|_| is_watched(live))?;
     let found = look(job, watch, nodes, now_ms)?;
     let due = found.into_iter().filter_map(|one| {
-        let since_ms = known(watch, &one)?.since_ms.max(settled_ms(job));
+        let since_ms = known(watch, &one)?.since_ms.max(job.turn_began_ms());
         let for_ms = u64::try_from(now_ms.saturating_sub(since_ms)).unwrap_or(0);
         (for_ms >= patience_ms(watch, one.of)).then_some((one, for_ms))
     });
@@ -121,12 +121,6 @@ fn known<'w>(watch: &'w Watch, found: &Found<'_>) -> Option<&'w Suspect> {
     suspects.find(|known| known.task_id == found.task.id && known.of == found.of)
 }
 
-/// Before that everything was otherwise.
-fn settled_ms(job: &Job) -> i64 {
-    let placed_ms = job.placed_ms.unwrap_or(job.submitted_ms);
-    job.turned_ms.map_or(placed_ms, |at| at.max(placed_ms))
-}
-
 /// Who looks slow or hung; `None` while nobody can tell, because what others wait for may take its time.
 fn look<'j>(job: &'j Job, watch: &Watch, nodes: &[Node], now_ms: i64) -> Option<Vec<Found<'j>>> {
     let told = |task: &'j Task| Some((task, task.pace.as_ref()?));
@@ -161,7 +155,7 @@ fn look<'j>(job: &'j Job, watch: &Watch, nodes: &[Node], now_ms: i64) -> Option<
 fn silence_ms(job: &Job, task: &Task, pace: &Pace, nodes: &[Node], now_ms: i64) -> i64 {
     let node = nodes.iter().find(|node| node.id == task.node);
     let until_ms = node.and_then(|node| node.seen_ms).unwrap_or(now_ms);
-    let since_ms = pace.heard_ms.max(settled_ms(job));
+    let since_ms = pace.heard_ms.max(job.turn_began_ms());
     until_ms.min(now_ms).saturating_sub(since_ms)
 }
 
@@ -177,7 +171,7 @@ fn hung<'j>(
         .iter()
         .map(|(task, pace)| silence_ms(job, task, pace, nodes, now_ms));
     let silences: Vec<i64> = silences.collect();
-    let still_ms = |pace: &Pace| now_ms.saturating_sub(pace.moved_ms.max(settled_ms(job)));
+    let still_ms = |pace: &Pace| now_ms.saturating_sub(pace.moved_ms.max(job.turn_began_ms()));
     let is_patient = |place: usize| {
         let (_, pace) = ranks[place];
         pace.doing == Doing::Waiting || still_ms(pace) < SILENT_MS
@@ -242,7 +236,7 @@ fn hang<'j>(task: &'j Task, pace: &Pace, silent_ms: i64) -> Found<'j> {
 
 fn slow<'j>(job: &'j Job, ranks: &[(&'j Task, &'j Pace)], now_ms: i64) -> Vec<Found<'j>> {
     let is_fresh = |pace: &Pace| {
-        pace.heard_ms > settled_ms(job) && now_ms.saturating_sub(pace.heard_ms) < 2 * SILENT_MS
+        pace.heard_ms > job.turn_began_ms() && now_ms.saturating_sub(pace.heard_ms) < 2 * SILENT_MS
     };
     let rates = ranks.iter().filter(|(_, pace)| is_fresh(pace));
     let rates: Vec<(&Task, f64)> = rates

@@ -97,8 +97,8 @@ fn standing_still(world: &World<'_>) -> Vec<Waiter> {
     let mut waiters: Vec<Waiter> = jobs
         .filter(|(_, live)| stands(live))
         .map(|(index, live)| Waiter {
-            place_ms: turned_ms(live.job),
-            since_ms: turned_ms(live.job),
+            place_ms: live.job.turn_began_ms(),
+            since_ms: live.job.turn_began_ms(),
             stands: true,
             index,
         })
@@ -117,7 +117,7 @@ fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
         .map(|(index, live)| {
             // Who came into the queue in this very round waits from now on.
             let since_ms = match live.job.state {
-                JobState::Queued => turned_ms(live.job),
+                JobState::Queued => live.job.turn_began_ms(),
                 _ => world.now_ms,
             };
             let is_new = live.job.turned_ms.is_none() && live.job.placed_ms.is_none();
@@ -130,12 +130,6 @@ fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
             }
         })
         .collect()
-}
-
-/// When the present turn of a job with tasks began; of one in the queue, since when it is there.
-fn turned_ms(job: &Job) -> i64 {
-    let placed_ms = job.placed_ms.unwrap_or(job.submitted_ms);
-    job.turned_ms.map_or(placed_ms, |at| at.max(placed_ms))
 }
 
 /// The GPUs that a job's workers were given, whether they hold them now or not.

@@ -1,8 +1,8 @@
 //! After the policy: those whose slice is over make room for who waits.
 
 use super::{
-    CONSIDERED, Gpus, each, home, needs, overlaps, queued, standing_by_gpu, standing_still,
-    turned_ms, vacate,
+    CONSIDERED, Gpus, Waiter, each, home, needs, overlaps, queued, standing_by_gpu, standing_still,
+    vacate,
 };
 use crate::live::free::{FreeNode, When};
 use crate::live::gang;
@@ -14,7 +14,7 @@ use crate::live::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::policy::Slicing;
 use muster_model::job::Intent;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The shortest slice as a part of the quantum, whatever the weights: turning must stay cheap beside running.
 const SHORTEST: f64 = 1.0 / 8.0;
@@ -39,6 +39,8 @@ struct Turning<'w, 'a, 'r> {
     taking_turns: Vec<u32>,
     /// The largest weight of any of them.
     heaviest: f64,
+    /// Who goes on with its slice because the first who could not be let in will have all of its places at once.
+    awaited: Option<BTreeSet<usize>>,
 }
 
 impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
@@ -56,6 +58,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             rest,
             slicing,
             idle,
+            awaited: None,
         }
     }
 
@@ -79,12 +82,31 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         for waiter in line {
             let victims = match self.world.jobs[waiter.index].standing {
                 Standing::Suspended => self.at_home(waiter.index, &running),
-                _ => self.for_newcomer(waiter.index, &running),
+                _ => self.for_newcomer(waiter, &running),
             };
             for &victim in &victims {
                 self.turn_out(victim, waiter.index);
             }
-            running.retain(|index| !victims.contains(index));
+            let awaited = self.awaited.as_ref();
+            running.retain(|index| {
+                !victims.contains(index) && awaited.is_none_or(|awaited| !awaited.contains(index))
+            });
+        }
+    }
+
+    /// Of the first in the line who cannot be let in yet: what it needs is left alone until all of it is over, since [`before`] keeps for it
+    /// what of that comes free. Whoever were turned out there for somebody else would stop for nobody.
+    ///
+    /// [`before`]: super::before()
+    fn await_all(&mut self, gpus: &Gpus) {
+        if self.awaited.is_some() {
+            return;
+        }
+        let jobs = self.world.jobs.iter().enumerate();
+        let there = jobs.filter(|(_, live)| overlaps(live, gpus));
+        self.awaited = Some(there.map(|(index, _)| index).collect());
+        for (&node, gpus) in gpus {
+            self.free[node as usize].now &= !gpus;
         }
     }
 
@@ -102,10 +124,10 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             .iter()
             .enumerate()
             .filter(|(_, live)| live.standing == Standing::Running)
-            // Who has just come up may have been on its way for a whole slice.
-            .filter(|(_, live)| live.actions.iter().all(|action| *action == Action::Up))
+            // Who comes up in this round begins its slice now.
+            .filter(|(_, live)| live.actions.is_empty())
             .filter(|(_, live)| is_whole(live.job) && !live.job.exclusive)
-            .map(|(index, live)| (turned_ms(live.job), index))
+            .map(|(index, live)| (live.job.turn_began_ms(), index))
             .filter(|&(since_ms, index)| {
                 let slice_ms = self.slice_ms(&world.jobs[index]);
                 world.now_ms.saturating_sub(since_ms) >= slice_ms
@@ -137,6 +159,14 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let ready = |other: &usize| over.contains(other) && self.has_memory(*other);
         if !blockers.iter().all(ready) {
             self.stands(&home);
+            // Who takes no turns would be awaited for ever.
+            let turns = |&other: &usize| {
+                let live = &self.world.jobs[other];
+                live.job.suspends && !live.job.exclusive
+            };
+            if blockers.iter().all(turns) {
+                self.await_all(&home);
+            }
             return Vec::new();
         }
         for (node, gpus) in home {
@@ -146,26 +176,76 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     }
 
     /// Those who have run the longest, until the smallest gang of a job in the queue fits; without those who would not have been needed.
-    fn for_newcomer(&mut self, index: usize, over: &[usize]) -> Vec<usize> {
+    fn for_newcomer(&mut self, waiter: Waiter, over: &[usize]) -> Vec<usize> {
+        let index = waiter.index;
+        let shape = self.world.jobs[index].shape;
+        let considered = 4 * shape.min_gpus() as usize + 16;
+        let movable: Vec<usize> = over
+            .iter()
+            .copied()
+            .filter(|&victim| self.has_memory(victim))
+            .collect();
+        let oldest = &movable[..considered.min(movable.len())];
+        let found = self.make_room(index, oldest).or_else(|| {
+            // A wide worker needs GPUs of one node, where those who have run the longest of all need not be.
+            let places = self.places(index, &movable)?;
+            let there = movable.iter().copied();
+            let there = there.filter(|&victim| overlaps(&self.world.jobs[victim], &places));
+            self.make_room(index, &there.collect::<Vec<_>>())
+        });
+        let Some((victims, free)) = found else {
+            let waited_ms = self.world.now_ms.saturating_sub(waiter.since_ms);
+            if u64::try_from(waited_ms).is_ok_and(|ms| ms >= self.slicing.quantum_ms) {
+                let running: Vec<usize> = (0..self.world.jobs.len())
+                    .filter(|&other| self.world.jobs[other].standing == Standing::Running)
+                    .filter(|&other| takes_part(&self.world.jobs[other]))
+                    .filter(|&other| self.has_memory(other))
+                    .collect();
+                let places = self.places(index, &running);
+                places.iter().for_each(|places| self.await_all(places));
+            }
+            return Vec::new();
+        };
+        if !self.quota_has_room(index, &victims) {
+            return Vec::new();
+        }
+        self.free = free;
+        victims
+    }
+
+    /// The GPUs on which the smallest gang of a job would be if all of these stood still; `None` if it would not fit then either.
+    fn places(&self, index: usize, victims: &[usize]) -> Option<Gpus> {
+        let shape = self.world.jobs[index].shape;
+        let mut free = self.free.clone();
+        for &victim in victims {
+            vacate(self.world, &mut free, &self.world.jobs[victim]);
+        }
+        let least = (shape.workers.min, shape.ps_shards.min);
+        let mut places = Gpus::new();
+        for share in place::find(&free, &shape, least, When::Later)? {
+            let wanted = share.workers * shape.worker.gpus;
+            *places.entry(share.node).or_default() |=
+                free[share.node as usize].take_gpus(wanted, When::Later);
+        }
+        Some(places)
+    }
+
+    /// The first of these without whom the smallest gang of a job does not fit, and what is free once they have left and it is there.
+    fn make_room(&self, index: usize, candidates: &[usize]) -> Option<(Vec<usize>, Vec<FreeNode>)> {
         let shape = self.world.jobs[index].shape;
         let least = (shape.workers.min, shape.ps_shards.min);
-        let considered = 4 * shape.min_gpus() as usize + 16;
         let mut victims = Vec::new();
         let mut free = self.free.clone();
         let mut found = place::find(&free, &shape, least, When::Later);
-        for &victim in over.iter().take(considered) {
+        for &victim in candidates {
             if found.is_some() {
                 break;
             }
-            if self.has_memory(victim) {
-                vacate(self.world, &mut free, &self.world.jobs[victim]);
-                victims.push(victim);
-                found = place::find(&free, &shape, least, When::Later);
-            }
+            vacate(self.world, &mut free, &self.world.jobs[victim]);
+            victims.push(victim);
+            found = place::find(&free, &shape, least, When::Later);
         }
-        if found.is_none() {
-            return Vec::new();
-        }
+        let mut shares = found?;
         for victim in victims.clone() {
             let others: Vec<usize> = victims
                 .iter()
@@ -176,18 +256,12 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             for &other in &others {
                 vacate(self.world, &mut without, &self.world.jobs[other]);
             }
-            if let Some(shares) = place::find(&without, &shape, least, When::Later) {
-                (victims, free, found) = (others, without, Some(shares));
+            if let Some(fewer) = place::find(&without, &shape, least, When::Later) {
+                (victims, free, shares) = (others, without, fewer);
             }
         }
-        if !self.quota_has_room(index, &victims) {
-            return Vec::new();
-        }
-        if let Some(shares) = found {
-            gang::take(&mut free, &shape, &shares, When::Later);
-            self.free = free;
-        }
-        victims
+        gang::take(&mut free, &shape, &shares, When::Later);
+        Some((victims, free))
     }
 
     /// Whether another job may stand still on each of its GPUs: what stands still keeps its memory.
