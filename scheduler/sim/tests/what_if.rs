@@ -4,7 +4,7 @@ mod live;
 
 use live::{cluster, job};
 use muster_core::policies::name::PolicyName;
-use muster_core::policy::Policy;
+use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::Snapshot;
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::{JobSpec, Range};
@@ -138,5 +138,67 @@ fn who_can_never_start_does_not_keep_a_forecast_going() {
         ahead.snapshot().round < 200,
         "{} rounds",
         ahead.snapshot().round
+    );
+}
+
+/// Two jobs of a year that take turns on one GPU: each turn is decided, and for ninety days there is always a next one.
+#[test]
+fn who_takes_turns_for_months_does_not_keep_a_forecast_going() {
+    let slicing = Some(Slicing {
+        quantum_ms: 60_000,
+        suspended_per_gpu: 3,
+    });
+    let policy = Policy {
+        slicing,
+        ..policy()
+    };
+    let mut snapshot = cluster(1);
+    for number in 0..2 {
+        let mut endless = job(number, 0, u64::MAX / 1_000_000);
+        endless.workers = Range { min: 4, max: 4 };
+        endless.suspends = true;
+        snapshot.jobs.push(endless);
+    }
+    let believed = believed(&snapshot, &policy);
+    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    ahead.run(&policy).expect("the core keeps its own rules");
+    let rounds = ahead.snapshot().round;
+    assert!(rounds < 4_000, "{rounds} rounds");
+    let mut trained = ahead.snapshot().jobs.iter().map(|job| job.trained_s);
+    let (one, other) = (
+        trained.next().expect("endless"),
+        trained.next().expect("endless"),
+    );
+    assert!((one / other).ln().abs() < 0.1, "{one} and {other} s");
+}
+
+/// Rounds that nothing causes come every five minutes in what is foreseen; a slice is over after one.
+#[test]
+fn who_waits_for_a_slice_is_told_that_it_comes_within_a_quantum() {
+    let slicing = Some(Slicing {
+        quantum_ms: 60_000,
+        suspended_per_gpu: 3,
+    });
+    let policy = Policy {
+        slicing,
+        ..policy()
+    };
+    let mut snapshot = cluster(1);
+    for number in 0..2 {
+        let mut long = job(number, 0, 200_000);
+        long.workers = Range { min: 4, max: 4 };
+        long.suspends = true;
+        snapshot.jobs.push(long);
+    }
+    let (now_ms, newcomer) = (snapshot.now_ms, snapshot.jobs[1].id);
+    let believed = believed(&snapshot, &policy);
+    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    ahead.run(&policy).expect("the core keeps its own rules");
+    let fate = ahead.fates().find(|fate| fate.job == newcomer);
+    let start_ms = fate.and_then(|fate| fate.start_ms).expect("it starts");
+    assert!(
+        start_ms - now_ms <= 70_000,
+        "after {} ms",
+        start_ms - now_ms
     );
 }

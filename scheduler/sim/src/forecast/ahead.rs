@@ -7,7 +7,7 @@ use muster_core::policy::Policy;
 use muster_core::snapshot::{Finished, Job, Snapshot, Task};
 use muster_core::{Action, ApplyError, apply, plan};
 use muster_model::id::JobId;
-use muster_model::job::{AfterStop, JobState};
+use muster_model::job::{AfterStop, Intent, JobState};
 use muster_model::task::TaskState;
 use std::collections::BTreeMap;
 
@@ -18,6 +18,11 @@ const SUSPEND_MS: i64 = 100;
 /// owner has stopped it. Rounds to the horizon would be tens of thousands. What depends on time alone, such as how long others may
 /// overtake, has come by then.
 const IDLE_ROUNDS: u32 = 24;
+
+/// What happens so far ahead is foreseen in no finer pieces than this part of the time until then: rounds that nothing causes and slices of
+/// turns both grow with it. So a run is some thousand rounds at most, however long jobs take turns, and a forecast that is off by a
+/// sixty-fourth of its distance is as good as any.
+const FINEST: i64 = 64;
 
 /// How fast the cluster obeys, and how far to look.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -73,7 +78,10 @@ pub struct Ahead {
     arrivals: Vec<Arrival>,
     fates: BTreeMap<JobId, Fate>,
     pace: Pace,
+    from_ms: i64,
     until_ms: i64,
+    /// How long a turn lasts at this distance, if jobs take turns.
+    quantum_ms: Option<i64>,
 }
 
 #[derive(Debug, Clone, Copy, Default)]
@@ -98,7 +106,9 @@ impl Ahead {
     ) -> Self {
         arrivals.sort_by_key(|arrival| std::cmp::Reverse(arrival.job.submitted_ms));
         let mut ahead = Self {
+            from_ms: snapshot.now_ms,
             until_ms: snapshot.now_ms.saturating_add(pace.horizon_ms),
+            quantum_ms: None,
             truths,
             live: BTreeMap::new(),
             arrivals,
@@ -197,17 +207,48 @@ impl Ahead {
             .chain(jobs.iter().filter_map(|job| job.not_before_ms))
             .chain(jobs.iter().filter_map(|job| self.ends_ms(job)))
             .chain(self.arrivals.last().map(|next| next.job.submitted_ms))
+            .chain(self.turn_ms())
             .filter(|&at_ms| at_ms > self.snapshot.now_ms && at_ms < self.until_ms)
             .min()
+    }
+
+    /// When the first slice from now on is over for which somebody waits.
+    fn turn_ms(&self) -> Option<i64> {
+        let quantum_ms = self.quantum_ms?;
+        let jobs = || self.snapshot.jobs.iter();
+        let waits = |job: &Job| {
+            let is_kept = matches!(job.state, JobState::Queued | JobState::Suspended);
+            is_kept && job.intent == Intent::Run && job.suspends && !job.exclusive
+        };
+        if !jobs().any(waits) {
+            return None;
+        }
+        jobs()
+            .filter(|job| job.state == JobState::Running && job.suspends && !job.exclusive)
+            .map(|job| job.turn_began_ms().saturating_add(quantum_ms))
+            .filter(|&over_ms| over_ms > self.snapshot.now_ms)
+            .min()
+    }
+
+    /// The policy as far as it matters at this distance.
+    fn foreseen(&self, policy: &Policy) -> Policy {
+        let mut foreseen = policy.clone();
+        if let Some(slicing) = &mut foreseen.slicing {
+            let ahead_ms = self.snapshot.now_ms.saturating_sub(self.from_ms);
+            let coarse_ms = u64::try_from(ahead_ms / FINEST).unwrap_or(0);
+            slicing.quantum_ms = slicing.quantum_ms.max(coarse_ms);
+        }
+        foreseen
     }
 
     /// Moves to the next instant at which something happens, and lets it happen.
     fn advance(&mut self, until_ms: i64) {
         let now_ms = self.snapshot.now_ms;
+        let round_ms = self.pace.round_ms.max((now_ms - self.from_ms) / FINEST);
         let next_ms = self
             .next_ms()
             .unwrap_or(i64::MAX)
-            .min(now_ms.saturating_add(self.pace.round_ms))
+            .min(now_ms.saturating_add(round_ms))
             .min(until_ms);
         self.train(next_ms - now_ms);
         self.snapshot.now_ms = next_ms;
@@ -290,10 +331,13 @@ impl Ahead {
     /// Whether anything was decided but who waits for what.
     fn round(&mut self, policy: &Policy) -> Result<bool, ApplyError> {
         let now_ms = self.snapshot.now_ms;
-        let (plan, _) = plan(&self.snapshot, policy);
+        let policy = self.foreseen(policy);
+        let (plan, _) = plan(&self.snapshot, &policy);
         let waits = |one: &Decision| matches!(one.action, Action::Wait { .. });
         let decided = !plan.decisions.iter().all(waits);
         apply(&mut self.snapshot, &plan)?;
+        let quantum_ms = policy.slicing.map(|slicing| slicing.quantum_ms);
+        self.quantum_ms = quantum_ms.and_then(|ms| i64::try_from(ms).ok());
         self.snapshot.round += 1;
         for decision in &plan.decisions {
             let live = self.live.entry(decision.job).or_default();
