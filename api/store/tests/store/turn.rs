@@ -91,6 +91,17 @@ async fn a_gpu_is_free_while_its_worker_stands_still_and_only_then() -> anyhow::
         (loaded.trained_s - 7.0).abs() < 0.01,
         "the turn is not counted"
     );
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    let demand = muster_store::demand::demand(&mut tx).await?.waiting;
+    let of = |reason: &str| {
+        let of = demand.iter().find(|waiting| waiting.reason == reason);
+        of.map(|of| (of.jobs, of.gpus))
+    };
+    assert!(
+        of("takes_turns").is_some_and(|(jobs, gpus)| jobs == 1 && gpus >= 1),
+        "{demand:?}"
+    );
+    drop(tx);
 
     assert_eq!(world.commit(&rivals(&rival_start), 14).await?.conflicts, []);
     let refused = world.commit(std::slice::from_ref(&half), 15).await?;
