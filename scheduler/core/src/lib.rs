@@ -19,7 +19,7 @@ pub mod report;
 pub mod snapshot;
 
 pub use apply::{ApplyError, apply};
-pub use check::{Violation, check};
+pub use check::{Violation, check, sound};
 pub use live::{Memory, apply_change};
 pub use plan::{Action, Decision, Plan, PlannedTask, plan, plan_again};
 pub use report::RoundReport;

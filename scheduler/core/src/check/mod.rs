@@ -6,6 +6,7 @@ mod exclude;
 mod gang;
 mod moves;
 mod quota;
+mod sound;
 mod turns;
 mod verdict;
 mod violation;
@@ -15,6 +16,7 @@ use crate::snapshot::{Job, Snapshot};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::job::{AfterStop, JobState};
 use muster_model::task::{Outcome, Role, TaskState};
+pub use sound::sound;
 use std::collections::{BTreeMap, BTreeSet};
 pub use violation::Violation;
 

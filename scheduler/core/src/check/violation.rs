@@ -70,3 +70,33 @@ pub enum Violation {
     #[error("job {job} is resized in place, {what}")]
     ImpossibleResize { job: JobId, what: &'static str },
 }
+
+impl Violation {
+    /// The job that must not be treated so; `None` when it is not one job's doing.
+    #[must_use]
+    pub fn job(&self) -> Option<JobId> {
+        match self {
+            Self::UnknownJob { job }
+            | Self::WrongRevision { job, .. }
+            | Self::IllegalTransition { job, .. }
+            | Self::ReleasedEarly { job }
+            | Self::UpEarly { job }
+            | Self::StartsInBackOff { job, .. }
+            | Self::StartsAgainstIntent { job }
+            | Self::BrokenGang { job, .. }
+            | Self::OutsideRange { job, .. }
+            | Self::WrongGpus { job, .. }
+            | Self::ClosedNode { job, .. }
+            | Self::GpuNotFree { job, .. }
+            | Self::UnjustPreemption { job }
+            | Self::IdleWait { job }
+            | Self::WrongTurn { job, .. }
+            | Self::UnjustVerdict { job, .. }
+            | Self::ImpossibleResize { job, .. } => Some(*job),
+            Self::CpuExceeded { .. }
+            | Self::MemoryExceeded { .. }
+            | Self::QuotaExceeded { .. }
+            | Self::UnjustExclusion { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,57 @@
+//! What becomes of a plan that breaks a rule: the job that it wrongs is left out, and nobody else.
+
+mod scene;
+
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
+use muster_core::{Action, check, plan, sound};
+use muster_model::spec::Range;
+use scene::{Scene, job};
+
+fn two_starts() -> (muster_core::snapshot::Snapshot, muster_core::Plan) {
+    let mut snapshot = Scene::cluster(1, 2).snapshot;
+    for number in 0..2 {
+        let mut new = job(number, &format!("j{number}"), snapshot.now_ms);
+        new.workers = Range { min: 1, max: 1 };
+        new.ps_shards = Range::NONE;
+        snapshot.jobs.push(new);
+    }
+    let (plan, _) = plan(&snapshot, &Policy::named(PolicyName::Fifo));
+    assert_eq!(check(&snapshot, &plan), Vec::new());
+    (snapshot, plan)
+}
+
+#[test]
+fn a_sound_plan_is_left_as_it_is() {
+    let (snapshot, plan) = two_starts();
+    let (kept, broken) = sound(&snapshot, plan.clone());
+    assert_eq!((kept, broken.len()), (plan, 0));
+}
+
+#[test]
+fn who_is_wronged_is_left_out_and_the_others_start() {
+    let (snapshot, mut plan) = two_starts();
+    let wronged = snapshot.jobs[0].id;
+    for decision in plan.decisions.iter_mut().filter(|one| one.job == wronged) {
+        decision.expected_revision += 1;
+    }
+    let (kept, broken) = sound(&snapshot, plan);
+    assert!(!broken.is_empty() && broken.iter().all(|one| one.job() == Some(wronged)));
+    let starts = kept.decisions.iter();
+    let starts = starts.filter(|one| matches!(one.action, Action::Start { .. }));
+    let started: Vec<_> = starts.map(|one| one.job).collect();
+    assert_eq!(started, [snapshot.jobs[1].id]);
+    assert_eq!(check(&snapshot, &kept), Vec::new());
+}
+
+#[test]
+fn where_no_job_is_named_nobody_is_given_anything() {
+    let (mut snapshot, plan) = two_starts();
+    // Each fits alone; which of the two is too much, nobody can say.
+    snapshot.tenants[0].gpu_quota = Some(1);
+    let (kept, broken) = sound(&snapshot, plan);
+    assert!(!broken.is_empty());
+    let gives = |action: &Action| matches!(action, Action::Start { .. });
+    assert!(!kept.decisions.iter().any(|one| gives(&one.action)));
+    assert_eq!(check(&snapshot, &kept), Vec::new());
+}
