@@ -150,8 +150,11 @@ impl Wait {
     #[must_use]
     pub fn is_for_good(&self) -> bool {
         match self {
+            // Where no node takes tasks they may only be away for a moment.
+            Self::NoMatchingNodes {
+                largest_node_gpus, ..
+            } => *largest_node_gpus > 0,
             Self::ExceedsMaxQuota { .. }
-            | Self::NoMatchingNodes { .. }
             | Self::ExceedsCluster { .. }
             | Self::TopologyPlacementFailed { short: Some(_), .. } => true,
             Self::NotConsidered

@@ -85,6 +85,21 @@ fn check(notice: &Notice) -> Result<(), Refusal> {
         let expected = format!("at most {}", Notice::WHY_MAX);
         return Err(invalid("why", why, &expected));
     }
+    let texts = [
+        ("why", Some(&notice.why)),
+        ("rack", notice.rack.as_ref()),
+        ("by", notice.by.as_ref()),
+    ];
+    for (field, text) in texts {
+        if let Some(text) = text.filter(|text| text.contains('\0')) {
+            let error = FieldError {
+                field: field.to_owned(),
+                value: format!("{text:?}"),
+                expected: "text without a NUL".to_owned(),
+            };
+            return Err(refused(error));
+        }
+    }
     let names = [
         ("rack", &notice.rack, Notice::RACK_MAX),
         ("by", &notice.by, BY_MAX),
@@ -104,5 +119,9 @@ fn invalid(field: &str, characters: usize, expected: &str) -> Refusal {
         value: format!("{characters} characters"),
         expected: expected.to_owned(),
     };
+    refused(error)
+}
+
+fn refused(error: FieldError) -> Refusal {
     Refusal::with_errors(Kind::InvalidBody, error.to_string(), vec![error])
 }

@@ -11,7 +11,7 @@ use muster_model::id::{TenantId, TokenId};
 use muster_model::tenant::Access;
 use muster_store::token::{self, Token};
 use muster_store::{PgConnection, StoreError, scope, tenant};
-use time::OffsetDateTime;
+use time::{Duration, OffsetDateTime};
 use uuid::Uuid;
 
 /// Revoke a token
@@ -83,6 +83,9 @@ async fn find_in_scope(conn: &mut PgConnection, id: TokenId) -> Result<Option<To
     Ok(first.filter(|token| token.id == id))
 }
 
+/// An administrator's token that ends sooner may be gone before anybody has noticed that it was the last.
+const LASTING: Duration = Duration::days(1);
+
 /// Without an administrator's token nobody could make one any more, nor manage nodes and tenants.
 async fn must_not_be_the_last(
     conn: &mut PgConnection,
@@ -93,12 +96,12 @@ async fn must_not_be_the_last(
     scope::admin(conn).await?;
     for tenant in tenant::list(conn).await? {
         scope::tenant(conn, tenant.id).await?;
-        if token::administers(conn, id, now).await? {
+        if token::administers(conn, id, now + LASTING).await? {
             return Ok(());
         }
     }
     let detail = format!(
-        "token {id} is the last that administers, and without it nobody could make another; make one first with access admin"
+        "token {id} is the last that administers for longer than a day, and without it nobody could make another; make one first with access admin"
     );
     Err(Refusal::new(Kind::LastAdministrator, detail))
 }

@@ -61,13 +61,20 @@ function gib(bytes: number): string {
 /** Whether no time brings the start: the job, its tenant's quota or the cluster must become another. */
 export function isForGood(why: Wait): boolean {
   switch (why.reason) {
-    case "exceeds_max_quota":
+    // Where no node takes tasks they may only be away for a moment.
     case "no_matching_nodes":
+      return why.largest_node_gpus > 0;
+    case "exceeds_max_quota":
     case "exceeds_cluster":
       return true;
     case "topology_placement_failed":
       return Boolean(why.short);
-    default:
+    case "not_considered":
+    case "suspended":
+    case "waiting_for_quota":
+    case "waiting_for_gpus":
+    case "waiting_for_preempted_workloads":
+    case "backing_off":
       return false;
   }
 }
