@@ -4,6 +4,7 @@
 //! through this process is forgotten at once; one revoked elsewhere is refused after that time at the latest, also on streams
 //! that are open.
 
+use crate::acting;
 use crate::clock;
 use crate::problem::{Kind, Refusal};
 use crate::state::App;
@@ -100,10 +101,15 @@ pub async fn authenticate(
         ));
     };
     app.rate.take(principal.token_id)?;
+    let mut caller = Caller { principal, hash };
+    let acting = acting::principal(&app, &caller, request.method(), request.headers()).await?;
+    if let Some(acting) = acting {
+        caller.principal = Arc::new(acting);
+    }
     tracing::Span::current()
-        .record("tenant", principal.tenant_name.as_str())
-        .record("user", principal.user_name.as_str());
-    request.extensions_mut().insert(Caller { principal, hash });
+        .record("tenant", caller.tenant_name.as_str())
+        .record("user", caller.user_name.as_str());
+    request.extensions_mut().insert(caller);
     Ok(next.run(request).await)
 }
 

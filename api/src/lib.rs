@@ -3,6 +3,7 @@
 //! It writes intent only. It must never place a job, dial an executor, or contain SQL: the store keeps, the scheduler decides.
 //! `routes.rs` lists what is answered, `layers.rs` what happens to every request; each verb has a file of its own.
 
+mod acting;
 pub mod auth;
 mod blame;
 mod body;

@@ -14,7 +14,8 @@ Muster schedules deep-learning training on a cluster of GPU nodes. Users submit 
 decided by the scheduler.
 
 **Requests** carry `Authorization: Bearer <token>`. A token belongs to a user of one tenant, and sees and changes that tenant's jobs
-only; another tenant's job does not exist for it (404). Bodies are JSON, or YAML with `Content-Type: application/yaml`. Unknown
+only; another tenant's job does not exist for it (404). An administrator's request with the header `Muster-Tenant: <name>` acts for that
+tenant instead of its own. Bodies are JSON, or YAML with `Content-Type: application/yaml`. Unknown
 fields and unknown parameters are refused.
 
 **Lists** come in pages: `?limit=` (1 to 500, default 50) and `?continue=` with the `continue` of the page before, which is null on

@@ -4,6 +4,7 @@ import { Route, Routes, useLocation } from "react-router";
 import { me } from "./api/calls";
 import { useResource } from "./api/resource";
 import { useToken } from "./api/session";
+import { useActingTenant } from "./api/tenant";
 import { FeedProvider } from "./live/feed";
 import { JobsPage } from "./pages/jobs/page";
 import { LoginPage } from "./pages/login";
@@ -23,7 +24,9 @@ const SubmitPage = lazy(() => import("./pages/submit/page").then((module) => ({ 
 
 export function App() {
   const token = useToken();
-  return token === null ? <LoginPage /> : <Signed key={token} token={token} />;
+  const tenant = useActingTenant();
+  // Whatever is shown is of one tenant: for another one all of it is asked again.
+  return token === null ? <LoginPage /> : <Signed key={`${token} ${tenant ?? ""}`} token={token} />;
 }
 
 function Signed({ token }: { token: string }) {

@@ -50,6 +50,9 @@ struct Cli {
     /// Bearer token [default: that of the last login].
     #[arg(long, global = true, env = "MUSTER_TOKEN", hide_env_values = true)]
     token: Option<String>,
+    /// Ask for this tenant instead of your own; for administrators.
+    #[arg(long, global = true, env = "MUSTER_TENANT", value_name = "TENANT")]
+    as_tenant: Option<String>,
     /// How to print.
     #[arg(short, long, global = true, value_enum, default_value_t)]
     output: Format,
@@ -108,7 +111,7 @@ async fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         }
         Command::Remote(command) => {
             let context = Store::locate()?.resolve(cli.server, cli.token)?;
-            let session = Session::connect(&context, cli.output)?;
+            let session = Session::connect(&context, cli.as_tenant.as_deref(), cli.output)?;
             return command.run(&session).await;
         }
     }

@@ -16,6 +16,8 @@ const SILENCE: Duration = Duration::from_secs(35);
 pub struct Client {
     http: reqwest::Client,
     base: Url,
+    /// For whom an administrator asks; its own tenant if none.
+    tenant: Option<HeaderValue>,
 }
 
 impl Client {
@@ -55,7 +57,24 @@ impl Client {
                 url: server.to_owned(),
                 source,
             })?;
-        Ok(Self { http, base })
+        let tenant = None;
+        Ok(Self { http, base, tenant })
+    }
+
+    /// The same, asking for another tenant: for administrators.
+    ///
+    /// # Errors
+    /// [`ClientError::Address`] when the name has characters that no tenant's has.
+    pub fn for_tenant(&self, name: &str) -> Result<Self, ClientError> {
+        let value = HeaderValue::from_str(name).map_err(|_| ClientError::Address {
+            what: "the tenant",
+            value: name.to_owned(),
+            expected: "it is one line of visible characters",
+        })?;
+        Ok(Self {
+            tenant: Some(value),
+            ..self.clone()
+        })
     }
 
     /// A request to a path of segments, each of which is escaped.
@@ -65,7 +84,11 @@ impl Client {
             .expect("the base is one")
             .pop_if_empty()
             .extend(segments);
-        self.http.request(method, url)
+        let request = self.http.request(method, url);
+        match &self.tenant {
+            Some(tenant) => request.header("muster-tenant", tenant),
+            None => request,
+        }
     }
 
     pub(crate) async fn get<T: DeserializeOwned>(

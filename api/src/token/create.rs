@@ -115,7 +115,7 @@ fn check(wanted: &NewToken, caller: &Caller, now: OffsetDateTime) -> Result<(), 
 }
 
 /// The user of this name, who is created if need be.
-async fn user_id(
+pub(crate) async fn user_id(
     conn: &mut PgConnection,
     tenant_id: TenantId,
     name: &str,

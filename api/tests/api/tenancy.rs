@@ -48,6 +48,55 @@ async fn a_tenant_sees_its_own_jobs_only() {
     }
 }
 
+/// A request that asks for a tenant by name.
+async fn acting(
+    world: &World,
+    token: &str,
+    tenant: &str,
+    method: Method,
+    path: &str,
+    body: &Value,
+) -> crate::world::Answer {
+    let mut request = json_request(method, token, path, body);
+    let headers = request.headers_mut();
+    headers.insert("muster-tenant", tenant.parse().expect("a header"));
+    world.send(request).await
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_administrator_acts_for_another_tenant_by_its_name() {
+    let world = World::new().await;
+    let made = world
+        .post(BLUE, "/api/v1/jobs", &document("secret"))
+        .await
+        .json::<Value>();
+    let path = format!("/api/v1/jobs/{}", made["id"].as_str().expect("an id"));
+    let none = json!({});
+    assert_eq!(world.get(ADMIN, &path).await.status, 404, "not by itself");
+    let found = acting(&world, ADMIN, "blue", Method::GET, &path, &none).await;
+    assert_eq!(found.json::<Value>()["name"], "secret");
+    let pause = format!("{path}/pause");
+    let paused = acting(&world, ADMIN, "blue", Method::POST, &pause, &none).await;
+    assert_eq!(paused.status, 202, "{}", paused.text());
+    // What it submits there is that tenant's, and says who it was.
+    let made = document("for-blue");
+    let made = acting(&world, ADMIN, "blue", Method::POST, "/api/v1/jobs", &made).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let listed: Value = world.get(BLUE, "/api/v1/jobs?name=for-blue").await.json();
+    let by = listed["items"][0]["submitted_by"].as_str().expect("a user");
+    assert!(by.ends_with("@red"), "{by}");
+    // Nobody else may, and a tenant that is not there is said to be so.
+    for (token, tenant, status) in [
+        (RED, "blue", 403),
+        (BLUE, "blue", 200),
+        (ADMIN, "no-such", 404),
+    ] {
+        let answer = acting(&world, token, tenant, Method::GET, "/api/v1/jobs", &none).await;
+        assert_eq!(answer.status, status, "{tenant}: {}", answer.text());
+        assert_eq!(answer.text().contains("secret"), status == 200);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whose_job_holds_a_gpu_is_told_to_its_tenant_and_administrators() {
     let world = World::new().await;
@@ -109,6 +158,7 @@ async fn administrators_drain_nodes_set_quotas_and_bring_tenants_in() {
         (json!({"closed": "open", "reason": "x"}), "reason"),
         (json!({"closed": "open", "by": ""}), "by"),
         (json!({"closed": "open", "why": "x".repeat(501)}), "why"),
+        (json!({"closed": "open", "why": "a\u{0}b"}), "why"),
     ] {
         let refused = world.send(notice(ADMIN, &wrong)).await;
         assert!((400..=422).contains(&refused.status.as_u16()));
@@ -273,6 +323,17 @@ async fn the_last_token_that_administers_is_not_revoked() {
     assert_eq!(refused.status, 409, "{refused}");
     assert_eq!(refused.kind, "urn:muster:problem:last-administrator");
     assert_eq!(world.get(ADMIN, "/api/v1/me").await.status, 200);
+    // One that ends within the day may be gone before anybody sees that it was the last.
+    let soon = time::OffsetDateTime::now_utc() + time::Duration::hours(1);
+    let soon = soon
+        .format(&time::format_description::well_known::Rfc3339)
+        .expect("a date");
+    let short = json!({"name": "short", "access": "admin", "expires_at": soon});
+    assert_eq!(
+        world.post(ADMIN, "/api/v1/tokens", &short).await.status,
+        201
+    );
+    assert_eq!(world.delete(ADMIN, &first).await.status, 409);
     let second = json!({"name": "spare", "tenant": "blue", "user": "bea", "access": "admin"});
     let second: Value = world.post(ADMIN, "/api/v1/tokens", &second).await.json();
     let secret = second["secret"].as_str().expect("a secret");

@@ -22,6 +22,12 @@ export function me(as: string, signal?: AbortSignal): Promise<Me> {
   return take(client.GET("/api/v1/me", { headers: { authorization: `Bearer ${as}` }, ...cut(signal) }));
 }
 
+/** Names of all tenants; for administrators. */
+export async function tenants(signal?: AbortSignal): Promise<string[]> {
+  const page = await take(client.GET("/api/v1/tenants", { params: { query: { limit: 500 } }, ...cut(signal) }));
+  return page.items.map((tenant) => tenant.name);
+}
+
 export function jobs(query: JobQuery, signal?: AbortSignal): Promise<Page<JobView>> {
   const given = {
     limit: query.limit,

@@ -3,11 +3,14 @@ import createClient, { type Middleware } from "openapi-fetch";
 import { ApiError, fromBody, fromThrown } from "./problem";
 import type { paths } from "./schema";
 import { expire, token } from "./session";
+import { actingTenant, TENANT_HEADER } from "./tenant";
 
 const authorize: Middleware = {
   onRequest({ request }) {
     const used = token();
     if (used !== null && !request.headers.has("authorization")) request.headers.set("authorization", `Bearer ${used}`);
+    const tenant = actingTenant();
+    if (tenant !== null) request.headers.set(TENANT_HEADER, tenant);
   },
   onResponse({ request, response }) {
     if (response.status === 401) expire(request.headers.get("authorization")?.replace(/^Bearer /, "") ?? null);

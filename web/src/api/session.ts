@@ -1,6 +1,7 @@
 // The token this browser acts with. It lives in localStorage so that a reload keeps it; `#token=` in the address, as
 // printed by `muster up`, hands one over and is wiped from the address at once. A fragment never reaches a server's log.
 import { useSyncExternalStore } from "react";
+import { actFor } from "./tenant";
 
 const KEY = "muster.token";
 const listeners = new Set<() => void>();
@@ -51,6 +52,8 @@ export function useToken(): string | null {
 }
 
 function keep(value: string | null): void {
+  // Another token may be nobody's who could look there.
+  actFor(null);
   memory = value;
   try {
     if (value === null) localStorage.removeItem(KEY);

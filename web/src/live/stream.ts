@@ -1,6 +1,7 @@
 // One event stream of the api that heals itself: it reconnects with back-off and tells the server, by Last-Event-ID,
 // where it stopped, so that nothing is lost between.
 import { expire, token } from "../api/session";
+import { actingTenant, TENANT_HEADER } from "../api/tenant";
 import { SseParser, type SseMessage } from "./sse";
 
 export type StreamState = "connecting" | "open" | "retrying" | "refused" | "ended";
@@ -75,6 +76,8 @@ function isAborted(stop: AbortSignal): boolean {
 function headers(used: string | null, lastId: string | null): Headers {
   const all = new Headers({ accept: "text/event-stream" });
   if (used !== null) all.set("authorization", `Bearer ${used}`);
+  const tenant = actingTenant();
+  if (tenant !== null) all.set(TENANT_HEADER, tenant);
   if (lastId !== null && lastId !== "") all.set("last-event-id", lastId);
   return all;
 }

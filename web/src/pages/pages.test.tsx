@@ -2,6 +2,7 @@
 import { fireEvent, screen, waitFor, within } from "@testing-library/react";
 import { beforeEach, describe, expect, it } from "vitest";
 import { adoptFragment, signOut, token } from "../api/session";
+import { actingTenant } from "../api/tenant";
 import { at, job, node, sample, stored } from "../live/test-data";
 import { json, newWorld, open, page, problem } from "./test-world";
 
@@ -39,6 +40,30 @@ describe("signing in", () => {
     expect(token()).toBe("from-up");
     expect(location.pathname + location.search + location.hash).toBe("/jobs?phase=running");
     history.replaceState(null, "", "/");
+  });
+});
+
+describe("an administrator", () => {
+  it("looks at another tenant's jobs, and signing out ends that", async () => {
+    world.routes["GET /api/v1/me"] = (request) => json({ tenant: request.headers.get("muster-tenant") ?? "ops", user: "root", access: "admin" });
+    world.routes["GET /api/v1/tenants"] = () => page({ name: "ops" }, { name: "vision" });
+    world.routes["GET /api/v1/jobs"] = (request) => page(job({ name: request.headers.get("muster-tenant") === "vision" ? "theirs" : "mine" }));
+    open("/jobs");
+    await screen.findByRole("link", { name: "mine" });
+    const choice = await screen.findByRole("combobox", { name: "Tenant" });
+    fireEvent.change(choice, { target: { value: "vision" } });
+    await screen.findByRole("link", { name: "theirs" });
+    const streams = () => world.asked.filter((request) => request.url.includes("/stream")).map((request) => request.headers.get("muster-tenant"));
+    await waitFor(() => expect(streams().at(-1)).toBe("vision"));
+    fireEvent.click(screen.getByRole("button", { name: "Sign out" }));
+    await screen.findByRole("button", { name: "Sign in" });
+    expect(actingTenant()).toBeNull();
+  });
+
+  it("is the only one who is asked which", async () => {
+    open("/jobs");
+    await screen.findByRole("link", { name: "fashion-cnn" });
+    expect(screen.queryByRole("combobox", { name: "Tenant" })).toBeNull();
   });
 });
 

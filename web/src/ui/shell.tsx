@@ -1,7 +1,10 @@
 // The frame around every page: navigation, who is signed in, theme, and whether what is shown is live.
 import { useEffect, type ReactNode } from "react";
 import { NavLink, useLocation } from "react-router";
+import { tenants } from "../api/calls";
+import { useResource } from "../api/resource";
 import { signOut } from "../api/session";
+import { actFor } from "../api/tenant";
 import { useFeedState } from "../live/feed";
 import type { StreamState } from "../live/stream";
 import { Icon, type IconName } from "./icon";
@@ -42,7 +45,7 @@ export function Shell({ children }: { children: ReactNode }) {
           <Live />
           <span className="who" title={me.access === "admin" ? "Administrator" : "Member"}>
             {me.user}
-            <span className="muted"> @ {me.tenant}</span>
+            {me.access === "admin" ? <TenantChoice own={me.tenant} /> : <span className="muted"> @ {me.tenant}</span>}
           </span>
           <ThemeButton />
           <button type="button" className="button button-icon" onClick={signOut} aria-label="Sign out" title="Sign out">
@@ -54,6 +57,23 @@ export function Shell({ children }: { children: ReactNode }) {
         {children}
       </main>
     </div>
+  );
+}
+
+/** Whose jobs are shown: an administrator may look at any tenant's. */
+function TenantChoice({ own }: { own: string }) {
+  const all = useResource("tenants", tenants).data ?? [own];
+  const names = all.includes(own) ? all : [own, ...all];
+  if (names.length === 1) return <span className="muted"> @ {own}</span>;
+  return (
+    <>
+      <span className="muted"> @ </span>
+      <select className="who-tenant" aria-label="Tenant" title="Whose jobs are shown" value={own} onChange={(event) => actFor(event.target.value)}>
+        {names.map((name) => (
+          <option key={name}>{name}</option>
+        ))}
+      </select>
+    </>
   );
 }
 

@@ -5,10 +5,11 @@ use super::{Session, UsageError};
 use crate::clock;
 use crate::output::{age, duration_s, table};
 use clap::Args;
-use muster_client::JobQuery;
+use muster_client::{Client, ClientError, JobQuery};
 use muster_model::job::JobPhase;
 use muster_model::study::TrialPhase;
 use muster_model::view::{Count, JobView, Page};
+use std::cmp::Reverse;
 
 const PAGE: u32 = 200;
 
@@ -23,6 +24,9 @@ pub struct List {
     /// Only jobs of this name.
     #[arg(long)]
     name: Option<String>,
+    /// Jobs of all tenants; for administrators.
+    #[arg(short = 'A', long)]
+    all_tenants: bool,
     /// At most so many.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -35,14 +39,21 @@ impl List {
         if let Some(wrong) = self.label.iter().find(|label| !label.contains('=')) {
             return Err(UsageError(format!("--label is {wrong:?}; expected KEY=VALUE")).into());
         }
+        let jobs = match self.all_tenants {
+            true => self.of_all_tenants(session).await?,
+            false => self.of_tenant(&session.client).await?,
+        };
+        session.output.print(&jobs, |jobs| self.table(jobs))
+    }
+
+    async fn of_tenant(&self, client: &Client) -> Result<Page<JobView>, ClientError> {
         let mut jobs = Page {
             items: Vec::new(),
             next: None,
         };
         loop {
             let left = self.limit as usize - jobs.items.len();
-            let page = session
-                .client
+            let page = client
                 .jobs(&JobQuery {
                     phases: self.phase.clone(),
                     labels: self.label.clone(),
@@ -54,25 +65,57 @@ impl List {
             jobs.items.extend(page.items);
             jobs.next = page.next;
             if jobs.next.is_none() || jobs.items.len() >= self.limit as usize {
-                break;
+                return Ok(jobs);
             }
         }
-        session.output.print(&jobs, |jobs| {
-            if jobs.items.is_empty() {
-                return "no jobs".to_owned();
+    }
+
+    /// The newest of all; ids are in the order of submission over all tenants.
+    async fn of_all_tenants(&self, session: &Session) -> Result<Page<JobView>, ClientError> {
+        let mut all = Page {
+            items: Vec::new(),
+            next: None,
+        };
+        for tenant in session.client.tenants().await? {
+            let page = self
+                .of_tenant(&session.client.for_tenant(&tenant.name)?)
+                .await?;
+            all.items.extend(page.items);
+            all.next = all.next.or(page.next);
+        }
+        all.items.sort_by_key(|job| Reverse(job.id));
+        if all.items.len() > self.limit as usize {
+            all.items.truncate(self.limit as usize);
+            all.next = all.items.last().map(|job| job.id.to_string());
+        }
+        Ok(all)
+    }
+
+    fn table(&self, jobs: &Page<JobView>) -> String {
+        if jobs.items.is_empty() {
+            return "no jobs".to_owned();
+        }
+        let name = if self.all_tenants {
+            "tenant/name"
+        } else {
+            "name"
+        };
+        let header = [
+            name, "phase", "workers", "ps", "progress", "loss", "accuracy", "start", "finish",
+            "age", "id",
+        ];
+        let rows = jobs.items.iter().map(|job| {
+            let mut row = row(job);
+            if self.all_tenants {
+                row[0] = format!("{}/{}", job.tenant, job.name);
             }
-            let mut text = table(
-                [
-                    "name", "phase", "workers", "ps", "progress", "loss", "accuracy", "start",
-                    "finish", "age", "id",
-                ],
-                jobs.items.iter().map(row),
-            );
-            if jobs.next.is_some() {
-                text.push_str("\n(more; raise --limit)");
-            }
-            text
-        })
+            row
+        });
+        let mut text = table(header, rows);
+        if jobs.next.is_some() {
+            text.push_str("\n(more; raise --limit)");
+        }
+        text
     }
 }
 

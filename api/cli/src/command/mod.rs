@@ -151,11 +151,16 @@ impl Remote {
 impl Session {
     /// # Errors
     /// When the server's address is not one.
-    pub fn connect(context: &Context, output: Format) -> anyhow::Result<Self> {
-        Ok(Self {
-            client: Client::new(&context.server, &context.token)?,
-            output,
-        })
+    pub fn connect(
+        context: &Context,
+        tenant: Option<&str>,
+        output: Format,
+    ) -> anyhow::Result<Self> {
+        let mut client = Client::new(&context.server, &context.token)?;
+        if let Some(tenant) = tenant {
+            client = client.for_tenant(tenant)?;
+        }
+        Ok(Self { client, output })
     }
 
     /// The job of this id, or else the newest of this name.

@@ -1,0 +1,59 @@
+//! An administrator's requests on behalf of another tenant: the header `Muster-Tenant: NAME`. Everything that follows sees that tenant's
+//! rows, and nobody else's, as if one of its own users asked.
+
+use crate::auth::Caller;
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::state::App;
+use crate::token::create::user_id;
+use axum::http::{HeaderMap, HeaderName, Method};
+use muster_store::token::Principal;
+use muster_store::{StoreError, scope, tenant};
+
+pub const HEADER: HeaderName = HeaderName::from_static("muster-tenant");
+
+/// Whom the request acts for: the caller's own tenant unless the header names another.
+///
+/// What an administrator makes there is submitted by a user `NAME@TENANT` of that tenant, after the administrator's own name and tenant, so
+/// that its members see who it was.
+///
+/// # Errors
+/// Refused if the caller is no administrator, or there is no such tenant.
+pub async fn principal(
+    app: &App,
+    caller: &Caller,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Option<Principal>, Refusal> {
+    let Some(value) = headers.get(HEADER) else {
+        return Ok(None);
+    };
+    let wrong = || Refusal::parameter("Muster-Tenant", &format!("{value:?}"), "a tenant's name");
+    let name = value.to_str().map_err(|_| wrong())?;
+    if name == caller.tenant_name {
+        return Ok(None);
+    }
+    if !caller.is_admin() {
+        let detail = format!(
+            "Muster-Tenant: {name} needs a token with access admin; this one is of a member of {}",
+            caller.tenant_name
+        );
+        return Err(Refusal::new(Kind::Forbidden, detail));
+    }
+    let mut tx = app.begin(caller).await?;
+    scope::admin(&mut tx).await?;
+    let found = tenant::by_name(&mut tx, name).await?;
+    let found = found.ok_or_else(|| Refusal::not_found(format!("tenant {name}")))?;
+    let mut acting = Principal {
+        tenant_id: found.id,
+        tenant_name: found.name,
+        ..Principal::clone(caller)
+    };
+    // Only what is made names a user.
+    if *method == Method::POST {
+        acting.user_name = format!("{}@{}", caller.user_name, caller.tenant_name);
+        acting.user_id = user_id(&mut tx, found.id, &acting.user_name, clock::now()).await?;
+        tx.commit().await.map_err(StoreError::from)?;
+    }
+    Ok(Some(acting))
+}
