@@ -125,6 +125,23 @@ async fn is_refused_with_field_value_and_remedy() {
     cluster.down();
 }
 
+/// It is right, so it is submitted; that it cannot start there is said at once and not when somebody wonders.
+#[tokio::test]
+async fn a_job_that_never_fits_is_said_so_when_it_is_submitted() {
+    let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
+    let large = format!("{RIGHT}scale: {{ workers: {{ min: 3, max: 3 }} }}\n");
+    let output = submit(&cluster, &large);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{said}");
+    assert!(
+        said.contains("never starts") && said.contains("whole cluster has 1"),
+        "{said}"
+    );
+    let fits = submit(&cluster, &RIGHT.replace("name: right", "name: fits"));
+    assert!(fits.status.success() && fits.stderr.is_empty(), "{fits:?}");
+    cluster.down();
+}
+
 #[tokio::test]
 async fn of_a_stranger_on_the_data_plane_harms_nothing() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;

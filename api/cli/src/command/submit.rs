@@ -5,10 +5,18 @@ use crate::document::{self, read};
 use crate::output::line;
 use anyhow::Context as _;
 use clap::Args;
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
 use muster_model::spec::JobSpec;
+use muster_model::wait::Wait;
 use serde_json::json;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
+
+/// How often, and how long apart, it is asked whether a round has seen the job.
+const LOOKS: u32 = 8;
+const BETWEEN_LOOKS: Duration = Duration::from_millis(150);
 
 #[derive(Debug, Args)]
 pub struct Submit {
@@ -60,13 +68,38 @@ impl Submit {
             .await?;
         if self.wait {
             line(&format!("job {} ({}) submitted", job.name, job.id))?;
+            hint(session, job.id).await?;
             return wait::until_ended(session, job.id, None).await;
         }
         session.output.print(&job, |job| {
             format!("job {} ({}) submitted", job.name, job.id)
         })?;
+        hint(session, job.id).await?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// A job that can never start is worth a word at once; whether it can, the next round knows.
+async fn hint(session: &Session, id: JobId) -> anyhow::Result<()> {
+    for _ in 0..LOOKS {
+        let job = session.client.job(id).await?;
+        let Some(waiting) = job.waiting.filter(|_| job.phase == JobPhase::Queued) else {
+            return Ok(());
+        };
+        if waiting.detail.why != Wait::NotConsidered {
+            if waiting.detail.why.is_for_good() {
+                let helps = waiting.smallest_change;
+                let helps = helps.map_or_else(String::new, |it| format!("; what would help: {it}"));
+                eprintln!(
+                    "muster: as the job and the cluster are, it never starts: {}{helps}",
+                    waiting.message
+                );
+            }
+            return Ok(());
+        }
+        tokio::time::sleep(BETWEEN_LOOKS).await;
+    }
+    Ok(())
 }
 
 impl Submit {
