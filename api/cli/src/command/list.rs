@@ -101,7 +101,7 @@ impl List {
             "name"
         };
         let header = [
-            name, "phase", "workers", "ps", "progress", "loss", "accuracy", "start", "finish",
+            name, "phase", "workers", "ps", "progress", "loss", "accuracy", "starts in", "ends in",
             "age", "id",
         ];
         let rows = jobs.items.iter().map(|job| {

@@ -116,8 +116,9 @@ fn describe(job: &JobView) -> String {
             progress.steps_per_s, progress.examples_per_s
         );
         rows.push(("rate", rate));
-        if let Some(eta_s) = progress.eta_s {
-            rows.push(("eta", duration_s(eta_s)));
+        // A forecast says the same with more behind it.
+        if let Some(eta_s) = progress.eta_s.filter(|_| job.forecast.is_none()) {
+            rows.push(("ends in", duration_s(eta_s)));
         }
     }
     if let Some(expected) = &job.forecast {

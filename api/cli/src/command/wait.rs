@@ -160,7 +160,7 @@ fn bar() -> ProgressBar {
     if !std::io::stderr().is_terminal() {
         return ProgressBar::hidden();
     }
-    let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg} eta {eta}")
+    let style = ProgressStyle::with_template("{prefix} {bar:30} {pos}/{len} {msg} ends in {eta}")
         .expect("the template is right");
     ProgressBar::new(0).with_style(style)
 }

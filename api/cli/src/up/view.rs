@@ -81,7 +81,7 @@ impl View {
             );
             let eta = progress
                 .eta_s
-                .map_or_else(String::new, |eta_s| format!(", eta {}", duration_s(eta_s)));
+                .map_or_else(String::new, |eta_s| format!(", ends in {}", duration_s(eta_s)));
             body = format!(
                 "{:.1} steps/s, loss {:.4}, accuracy {accuracy}{eta}",
                 progress.steps_per_s, progress.loss

@@ -151,7 +151,7 @@ function Facts({ job }: { job: JobView }) {
       {ended ? null : job.forecast?.finish ? (
         <Fact name="Ends in" value={range(job.forecast.finish, now)} title={dates(job.forecast.finish)} />
       ) : (
-        <Fact name="ETA" value={job.phase === "running" ? duration(progress?.eta_s) : NONE} />
+        <Fact name="Ends in" value={job.phase === "running" ? duration(progress?.eta_s) : NONE} />
       )}
       <Fact name={ended ? "Took" : "Since start"} value={duration(ran)} {...(job.started_at === null ? {} : { title: `Started ${instant(job.started_at)}` })} />
       {job.spec.engine ? <Fact name="Model" value={modelText(job.spec.engine.model)} /> : null}
