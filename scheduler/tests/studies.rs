@@ -8,7 +8,7 @@ use muster_model::study::{StudyOrder, StudyPhase, Told, ToldState, TrialPhase};
 use muster_model::view::TrialView;
 use muster_scheduler::clock;
 use muster_scheduler::study::{Memory, once};
-use muster_store::study::{self, StudyRow, trial};
+use muster_store::study::{self, StudyRow, outside, trial};
 use serde_json::{Value, json};
 use support::Store;
 
@@ -90,9 +90,9 @@ async fn trained(store: &Store, document: Value, by: Schedulers, turn: usize) ->
             once(&store.pool, &mut memory).await.expect("a pass");
         }
         let mut tx = store.as_member().await;
-        let asked = trial::ask(&mut tx, id, 10, clock::now()).await;
+        let asked = outside::ask(&mut tx, id, 10, clock::now()).await;
         tx.commit().await.expect("committed");
-        open.extend(asked.expect("asked"));
+        open.extend(asked.expect("asked").expect("a study").trials);
         if open.is_empty() {
             break;
         }

@@ -13,9 +13,9 @@ use axum::http::StatusCode;
 use muster_model::id::StudyId;
 use muster_model::spec::FieldError;
 use muster_model::study::{StudyOrder, StudySpec, Told, ToldState, TrialPhase};
-use muster_model::view::{Ask, Asked, Tell, TellAnswer, TrialResult, TrialView};
+use muster_model::view::{self, Ask, Tell, TellAnswer, TrialResult};
 use muster_store::StoreError;
-use muster_store::study::{self, trial};
+use muster_store::study::outside::{self, Asked, Reached};
 use std::time::Duration;
 
 const MOST: usize = 1000;
@@ -32,7 +32,7 @@ const IDLE: Duration = Duration::from_secs(2);
 #[utoipa::path(
     post, path = "/studies/{id}/ask", operation_id = "askStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")), request_body = Ask,
-    responses((status = 200, description = "The trials, perhaps none", body = Asked)),
+    responses((status = 200, description = "The trials, perhaps none", body = view::Asked)),
 )]
 pub async fn ask(
     State(app): State<App>,
@@ -40,36 +40,40 @@ pub async fn ask(
     Named(id): Named<StudyId>,
     Params(()): Params<()>,
     body: Document<Ask>,
-) -> Result<Json<Asked>, Refusal> {
-    let Ask { count, wait_s } = body.value;
+) -> Result<Json<view::Asked>, Refusal> {
     let mut errors = Vec::new();
-    within(&mut errors, "count", count, 1, MOST as u32);
-    within(&mut errors, "wait_s", wait_s, 0, LONGEST_WAIT_S);
+    bounds(&mut errors, "", body.value);
     if !errors.is_empty() {
         return Err(Refusal::of_fields(Kind::InvalidBody, errors));
     }
+    given(&app, &caller, id, body.value).await.map(Json)
+}
+
+/// Trials, as soon as there are some. When they are given out, whatever was committed before is on the disk with that.
+async fn given(app: &App, caller: &Caller, id: StudyId, ask: Ask) -> Result<view::Asked, Refusal> {
     let began = clock::monotonic();
-    let patience = Duration::from_secs(wait_s.into());
+    let patience = Duration::from_secs(ask.wait_s.into());
     let mut woken = app.wakes.follow();
     let (mut apart_ms, longest_ms) = APART_MS;
-    let mut tx = app.begin(&caller).await?;
-    outside(wire::document(&mut tx, id).await?)?;
     loop {
         // What happens from here on wakes us.
         woken.mark_unchanged();
-        let phase = study::phase_of(&mut tx, id).await?;
-        let phase = phase.ok_or_else(|| wire::missing(id))?;
-        let trials = trial::ask(&mut tx, id, count, clock::now()).await?;
+        let mut tx = app.begin(caller).await?;
+        let asked = outside::ask(&mut tx, id, ask.count, clock::now()).await?;
         tx.commit().await.map_err(StoreError::from)?;
+        let asked = asked.ok_or_else(|| wire::missing(id))?;
+        if asked.has_job {
+            return Err(trained_inside());
+        }
+        let Asked { phase, trials, .. } = asked;
         let left = patience.saturating_sub(began.elapsed());
         if !trials.is_empty() || phase.is_over() || left.is_zero() {
-            return Ok(Json(Asked { trials, phase }));
+            return Ok(view::Asked { trials, phase });
         }
         let apart = Duration::from_millis(apart_ms).min(left);
         tokio::time::sleep(apart).await;
         let _ = tokio::time::timeout(IDLE.min(left - apart), woken.changed()).await;
         apart_ms = (apart_ms * 2).min(longest_ms);
-        tx = app.begin(&caller).await?;
     }
 }
 
@@ -77,7 +81,8 @@ pub async fn ask(
 ///
 /// Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
 /// ended, changes nothing. A trial that is `finished` has trained to its budget: an earlier `step` is refused, unless it is that of a
-/// rung which has ended. The answer names those of the trials that need not be trained on.
+/// rung which has ended. The answer names those of the trials that need not be trained on. With `ask` it brings trials like `ask`, and
+/// comes when there are some.
 #[utoipa::path(
     post, path = "/studies/{id}/tell", operation_id = "tellStudy", tag = "studies",
     params(("id" = StudyId, Path, description = "The study")), request_body = Tell,
@@ -90,44 +95,55 @@ pub async fn tell(
     Params(()): Params<()>,
     body: Document<Tell>,
 ) -> Result<(StatusCode, Json<TellAnswer>), Refusal> {
-    let mut tx = app.begin(&caller).await?;
-    let study = outside(wire::document(&mut tx, id).await?)?;
     let results = &body.value.results;
     let numbers: Vec<u32> = results.iter().map(|result| result.trial).collect();
-    let trials = trial::named(&mut tx, id, &numbers).await?;
-    let told = read(&study, &trials, results)
+    let mut tx = outside::begin(&app.pool, caller.tenant_id, id).await?;
+    let open = outside::look(&mut tx, id, &numbers).await?;
+    let open = open.ok_or_else(|| wire::missing(id))?;
+    if open.document.job.is_some() {
+        return Err(trained_inside());
+    }
+    let told = read(&open.document, &open.trials, &body.value)
         .map_err(|errors| Refusal::of_fields(Kind::InvalidBody, errors))?;
     let orders: Vec<StudyOrder> = told
         .into_iter()
         .map(|told| StudyOrder::Tell { told })
         .collect();
-    wire::order(&mut tx, id, &orders, "tell", "one that was not cancelled").await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    let stopped = trials
+    let done = outside::tell(tx, id, &open, &orders, clock::now()).await?;
+    wire::ordered(done, id, &orders, "tell", "one that was not cancelled")?;
+    let asked = match body.value.ask {
+        Some(ask) => Some(given(&app, &caller, id, ask).await?),
+        None => None,
+    };
+    if asked.as_ref().is_none_or(|asked| asked.trials.is_empty()) {
+        outside::lasting(&app.pool).await?;
+    }
+    let stopped = open
+        .trials
         .iter()
         .filter(|trial| matches!(trial.state, TrialPhase::Stopping | TrialPhase::Stopped))
         .map(|trial| trial.number);
     let answer = TellAnswer {
         stopped: stopped.collect(),
+        asked,
     };
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }
 
-/// The study's document, unless jobs train its trials.
-fn outside(study: StudySpec) -> Result<StudySpec, Refusal> {
-    if study.job.is_some() {
-        let detail = "the study has a job, so the cluster trains its trials; ask and tell are for studies without one";
-        return Err(Refusal::new(Kind::WrongPhase, detail));
-    }
-    Ok(study)
+fn trained_inside() -> Refusal {
+    let detail = "the study has a job, so the cluster trains its trials; ask and tell are for studies without one";
+    Refusal::new(Kind::WrongPhase, detail)
 }
 
 fn read(
     document: &StudySpec,
-    trials: &[TrialView],
-    results: &[TrialResult],
+    trials: &[Reached],
+    Tell { results, ask }: &Tell,
 ) -> Result<Vec<Told>, Vec<FieldError>> {
     let mut errors = Vec::new();
+    if let Some(ask) = ask {
+        bounds(&mut errors, "ask.", *ask);
+    }
     let count = u32::try_from(results.len()).unwrap_or(u32::MAX);
     within(&mut errors, "results", count, 1, MOST as u32);
     let mut told = Vec::with_capacity(results.len());
@@ -169,7 +185,7 @@ fn read(
 
 /// Whether the trial can have come as far as is told; else, what would be right. A result that is sent again, because its answer was
 /// lost, may be about a rung that has ended since then; the search knows it already.
-fn came(trial: &TrialView, result: &TrialResult) -> Result<(), String> {
+fn came(trial: &Reached, result: &TrialResult) -> Result<(), String> {
     let budget = trial.budget;
     match (result.state, result.step) {
         (ToldState::Failed, _) | (ToldState::Running, Some(_)) => Ok(()),
@@ -180,7 +196,7 @@ fn came(trial: &TrialView, result: &TrialResult) -> Result<(), String> {
             "how far the trial has trained, such as {budget}, which it was told to: the same result sent again is known by it"
         )),
         (ToldState::Finished, Some(step)) => {
-            let ended = trial.rungs.last().is_some_and(|rung| step <= rung.step);
+            let ended = trial.ended.is_some_and(|ended| step <= ended);
             let runs = trial.state == TrialPhase::Running;
             if step >= budget || result.exhausted || ended || !runs {
                 return Ok(());
@@ -221,6 +237,18 @@ fn values(
         value.unwrap_or_default()
     });
     found.collect()
+}
+
+/// `at` is where its fields are in the body.
+fn bounds(errors: &mut Vec<FieldError>, at: &str, ask: Ask) {
+    within(errors, &format!("{at}count"), ask.count, 1, MOST as u32);
+    within(
+        errors,
+        &format!("{at}wait_s"),
+        ask.wait_s,
+        0,
+        LONGEST_WAIT_S,
+    );
 }
 
 fn within(errors: &mut Vec<FieldError>, field: &str, value: u32, low: u32, high: u32) {

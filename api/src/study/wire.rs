@@ -69,7 +69,19 @@ pub async fn order(
     verb: &str,
     needed: &str,
 ) -> Result<(), Refusal> {
-    match study::order(conn, id, orders, clock::now()).await? {
+    let done = study::order(conn, id, orders, clock::now()).await?;
+    ordered(done, id, orders, verb, needed)
+}
+
+/// The refusal of what was ordered or told, if it was not taken.
+pub fn ordered(
+    done: Outcome,
+    id: StudyId,
+    orders: &[StudyOrder],
+    verb: &str,
+    needed: &str,
+) -> Result<(), Refusal> {
+    match done {
         Outcome::Done => Ok(()),
         Outcome::Refused { phase } => Err(wrong_phase(phase, verb, needed)),
         Outcome::Busy { waiting } => Err(busy(waiting)),

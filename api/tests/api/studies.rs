@@ -6,6 +6,7 @@ use muster_model::id::StudyId;
 use muster_model::study::TrialPhase;
 use muster_model::view::TrialPoint;
 use muster_store::pool;
+use muster_store::study::save::{Saved, save};
 use muster_store::study::{search, trial_rows};
 use serde_json::{Value, json};
 
@@ -228,7 +229,7 @@ async fn populations_of_jobs_change_only_what_a_copied_state_does_not_depend_on(
 async fn orders(world: &World) -> usize {
     let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
     let due = search::due(&mut tx).await.expect("read");
-    let orders = search::orders(&mut tx, due[0]).await.expect("read");
+    let orders = search::look(&mut tx, due[0]).await.expect("read").orders;
     let numbers: Vec<i64> = orders.iter().map(|(number, _)| *number).collect();
     search::forget(&mut tx, &numbers).await.expect("removed");
     orders.len()
@@ -252,16 +253,30 @@ async fn second_rung(world: &World, study: StudyId) {
         reports: vec![point.clone()],
         rungs: vec![point.clone()],
         outcome: Some(point),
+        best: false,
         fed_step: None,
         end_fed: None,
         failure: None,
         open: true,
     };
-    let mut tx = pool::begin(&world.scheduler).await.expect("a transaction");
-    trial_rows::write_trials(&mut tx, study, world.red, (&[trial], &[]), at(0))
-        .await
-        .expect("written");
-    tx.commit().await.expect("commit");
+    let saved = Saved {
+        phase: "running",
+        cancelled: false,
+        limit: 100,
+        proposed: 0,
+        seq: 0,
+        before: 0,
+        taken: vec![],
+        events: vec![],
+        state: None,
+        created: vec![trial],
+        changed: vec![],
+        has_jobs: false,
+        durable: true,
+    };
+    let mut conn = world.scheduler.acquire().await.expect("a connection");
+    let done = save(&mut conn, study, &saved, at(0)).await;
+    assert!(done.expect("written"));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -296,4 +311,33 @@ async fn a_trial_has_not_finished_before_it_has_trained_as_far_as_it_was_told() 
         let told = world.post(RED, &path, &tell(right.clone())).await;
         assert_eq!(told.status, 202, "{right}: {}", told.text());
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_tells_may_ask_in_the_same_request() {
+    let world = World::new().await;
+    let mut outside = study("outside");
+    outside.as_object_mut().expect("fields").remove("job");
+    let made: Value = world.post(RED, "/api/v1/studies", &outside).await.json();
+    let id = made["id"].as_str().expect("an id").parse().expect("a UUID");
+    second_rung(&world, id).await;
+    let path = place(&made["id"], "/tell");
+    let tell = |ask: Value| {
+        let result = json!({"trial": 0, "step": 3, "values": {"test_loss": 0.4}});
+        json!({"results": [result], "ask": ask})
+    };
+    let refused = world.post(RED, &path, &tell(json!({"count": 0}))).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.problem().errors[0].field, "ask.count");
+    let mut conn = world.scheduler.acquire().await.expect("a connection");
+    let due = search::due(&mut conn).await.expect("read");
+    assert!(due.is_empty(), "nothing was told");
+    let answer = world.post(RED, &path, &tell(json!({}))).await;
+    assert_eq!(answer.status, 202, "{}", answer.text());
+    let answer: Value = answer.json();
+    assert_eq!(answer["asked"]["trials"][0]["number"], 0);
+    assert_eq!(answer["asked"]["phase"], "running");
+    assert_eq!(orders(&world).await, 1);
+    let again: Value = world.post(RED, &path, &tell(json!({}))).await.json();
+    assert_eq!(again["asked"]["trials"], json!([]), "it was given out");
 }

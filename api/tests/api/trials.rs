@@ -7,8 +7,9 @@ use muster_model::id::StudyId;
 use muster_model::study::{StudyOrder, TrialPhase};
 use muster_model::view::TrialPoint;
 use muster_store::pool::{self, Transaction};
-use muster_store::study::search::{self, Saved};
-use muster_store::study::trial_rows::{self, TrialWrite};
+use muster_store::study::save::{Saved, save};
+use muster_store::study::search;
+use muster_store::study::trial_rows::TrialWrite;
 use muster_store::study::{self, Outcome, trial};
 use muster_store::wake::{self, Channel};
 use serde_json::{Value, json};
@@ -58,6 +59,7 @@ fn trial(number: u32) -> TrialWrite {
         fed_step: None,
         end_fed: None,
         failure: None,
+        best: false,
         open: false,
     }
 }
@@ -76,15 +78,12 @@ async fn stands(
     proposed: u32,
 ) {
     let mut tx = pool::begin(&world.scheduler).await.expect("begun");
-    let loaded = search::look(&mut tx, id).await.expect("read");
-    let loaded = loaded.expect("a study");
+    let look = search::look(&mut tx, id).await.expect("read");
+    let loaded = look.study.expect("a study");
     let there = trial::list(&mut tx, id, None, false, None, u32::MAX).await;
     let there = there.expect("read").len() as u32;
     let (changed, created): (Vec<_>, Vec<_>) =
         trials.iter().cloned().partition(|one| one.number < there);
-    trial_rows::write_trials(&mut tx, id, loaded.tenant_id, (&created, &changed), at(1))
-        .await
-        .expect("written");
     let saved = Saved {
         phase,
         cancelled: loaded.cancelled,
@@ -92,13 +91,16 @@ async fn stands(
         proposed,
         seq: loaded.seq,
         before: loaded.seq,
+        taken: vec![],
         events: vec![],
         state: None,
+        created,
+        changed,
         has_jobs: false,
+        durable: true,
     };
-    search::save(&mut tx, id, loaded.tenant_id, &saved, at(1))
-        .await
-        .expect("saved");
+    let done = save(&mut tx, id, &saved, at(1)).await;
+    assert!(done.expect("saved"));
     tx.commit().await.expect("committed");
 }
 
@@ -234,9 +236,8 @@ async fn an_extension_and_a_deletion_never_both_come_about() {
     let found = extended.await.expect("no panic").expect("read");
     assert_eq!(found, Outcome::NotFound);
     let mut tx = pool::begin(&world.scheduler).await.expect("begun");
-    assert!(search::look(&mut tx, other).await.expect("read").is_none());
-    let left = search::orders(&mut tx, other).await.expect("read");
-    assert!(left.is_empty());
+    let look = search::look(&mut tx, other).await.expect("read");
+    assert!(look.study.is_none() && look.orders.is_empty());
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -244,14 +245,12 @@ async fn large_studies_are_shown_in_parts_and_exported_whole() {
     const TRIALS: u32 = 450;
     let world = World::new().await;
     let id = created(&world).await;
-    let trials: Vec<TrialWrite> = (0..TRIALS).map(trial).collect();
+    let of = |number| TrialWrite {
+        best: number < 30,
+        ..trial(number)
+    };
+    let trials: Vec<TrialWrite> = (0..TRIALS).map(of).collect();
     written(&world, id, &trials, "running").await;
-    let mut tx = pool::begin(&world.scheduler).await.expect("begun");
-    let front: Vec<u32> = (0..30).collect();
-    search::mark_best(&mut tx, id, &front)
-        .await
-        .expect("marked");
-    tx.commit().await.expect("committed");
 
     let path = place(id, "/export?format=json");
     let all: Vec<Value> = world.get(RED, &path).await.json();

@@ -2,7 +2,7 @@
 //! Optuna's with its relational storage, on one Postgres with its own settings (every commit is on the disk). `make bench-ask`.
 //!
 //! Both search Hartmann-6 by TPE after as many trials all over the space. A round tells one trial and asks for the next, which is
-//! proposed in between, so nothing is prepared ahead. First one client asks, as one process of Optuna's does; then eight at once, each
+//! proposed in between, so nothing is prepared ahead: in one request, as is quickest, and in two. First one client asks, as one process of Optuna's does; then eight at once, each
 //! three times, against eight processes of Optuna's on its one study: what an ask and tell costs is then the time for all by their number.
 //! Ours has 99 more trials open, which are told nothing of and weigh on the proposal. The sides take turns, so that a noisy machine
 //! disturbs both alike. Beside the wall time stands the CPU time of the processes that search: `muster-api` and `muster-scheduler`, and
@@ -17,7 +17,7 @@ mod ours;
 mod theirs;
 
 use muster_e2e::cluster::{Cluster, Options};
-use ours::Ours;
+use ours::{By, Ours};
 use theirs::Theirs;
 
 const ROUNDS: usize = 21;
@@ -52,44 +52,56 @@ async fn main() {
         theirs.ready();
     }
     println!("ask and tell with {trials} trials in Postgres, TPE on Hartmann-6");
-    println!("                        wall ms: median, least, most      CPU ms");
-    let (mut our_costs, mut their_costs) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS {
-        our_costs.push(ours.round(1, 1).await);
-        their_costs.extend(theirs.as_mut().map(|theirs| theirs.round(1)));
-    }
-    compare("one asker", &our_costs, &their_costs);
+    println!("                                 wall ms: median, least, most   CPU ms");
+    contest(&mut ours, &mut theirs, ("one asker", 1, 1), ROUNDS).await;
     if let Some(theirs) = &mut theirs {
         theirs.are(ASKERS);
     }
-    let (mut our_costs, mut their_costs) = (Vec::new(), Vec::new());
-    for _ in 0..ROUNDS_OF_SEVERAL {
-        our_costs.push(ours.round(ASKERS, EACH).await);
-        their_costs.extend(theirs.as_mut().map(|theirs| theirs.round(EACH)));
-    }
-    compare("eight askers", &our_costs, &their_costs);
+    let several = ("eight askers", ASKERS, EACH);
+    contest(&mut ours, &mut theirs, several, ROUNDS_OF_SEVERAL).await;
     drop(theirs);
     drop(cluster);
 }
 
-fn compare(askers: &str, ours: &[Cost], theirs: &[Cost]) {
-    show(&format!("{askers}: muster"), ours);
+/// So many rounds of so many askers, who ask so often in each; the sides by turns.
+async fn contest(
+    ours: &mut Ours<'_>,
+    theirs: &mut Option<Theirs>,
+    (name, askers, each): (&str, usize, usize),
+    rounds: usize,
+) {
+    let (mut by_one, mut by_two, mut their_costs) = (Vec::new(), Vec::new(), Vec::new());
+    for _ in 0..rounds {
+        by_one.push(ours.round(askers, each, By::One).await);
+        their_costs.extend(theirs.as_mut().map(|theirs| theirs.round(each)));
+        by_two.push(ours.round(askers, each, By::Two).await);
+    }
+    show(&format!("{name}: Optuna"), &their_costs);
+    for (how, costs) in [("by one request", by_one), ("by two", by_two)] {
+        show(&format!("{name} {how}: muster"), &costs);
+        compare(&costs, &their_costs);
+    }
+}
+
+fn compare(ours: &[Cost], theirs: &[Cost]) {
     if theirs.is_empty() {
-        println!("Optuna: not measured; make bench-ask sets MUSTER_OPTUNA_PYTHON");
         return;
     }
-    show(&format!("{askers}: Optuna"), theirs);
     let ratio = |of: fn(&Cost) -> f64| median(theirs.iter().map(of)) / median(ours.iter().map(of));
     let (wall, cpu) = (ratio(|cost| cost.wall), cpu(theirs) / cpu(ours));
-    println!("{askers}: Optuna over muster {wall:.1} wall, {cpu:.1} CPU");
+    println!("  Optuna over muster: {wall:.1} wall, {cpu:.1} CPU");
 }
 
 fn show(name: &str, costs: &[Cost]) {
+    if costs.is_empty() {
+        println!("{name}: not measured; make bench-ask sets MUSTER_OPTUNA_PYTHON");
+        return;
+    }
     let walls = costs.iter().map(|cost| cost.wall);
     let least = walls.clone().fold(f64::INFINITY, f64::min);
     let most = walls.clone().fold(0.0, f64::max);
     let (median, cpu) = (median(walls), cpu(costs));
-    println!("{name:20} {median:20.1} {least:8.1} {most:8.1} {cpu:10.1}");
+    println!("{name:38} {median:8.1} {least:8.1} {most:8.1} {cpu:10.1}");
 }
 
 /// The mean: the kernel counts ours in hundredths of a second, which is more than most rounds take.

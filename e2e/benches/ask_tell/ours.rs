@@ -18,6 +18,15 @@ const TICKS: f64 = 100.0;
 /// Trials that are open at a time. All but one of them stay so while rounds are measured.
 const CONCURRENCY: u32 = 100;
 
+/// How a trial is told of and the next asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum By {
+    /// In one request.
+    One,
+    /// In one request, then another.
+    Two,
+}
+
 pub struct Ours<'a> {
     client: &'a Client,
     study: StudyId,
@@ -67,7 +76,7 @@ impl<'a> Ours<'a> {
 
     /// So many clients at once tell of a trial and ask for the one that takes its place, which nobody can have proposed before, each so
     /// often; what one tell and ask has cost.
-    pub async fn round(&mut self, askers: usize, each: usize) -> Cost {
+    pub async fn round(&mut self, askers: usize, each: usize, by: By) -> Cost {
         let (began, cpu) = (Instant::now(), self.cpu_ms());
         let trials: Vec<TrialView> = self.open.drain(..askers).collect();
         let values: Vec<f64> = (0..askers * each).map(|_| self.noise()).collect();
@@ -75,9 +84,15 @@ impl<'a> Ours<'a> {
         let askers = trials.into_iter().zip(values.chunks(each));
         let askers = askers.map(|(mut trial, values)| async move {
             for value in values {
-                told(client, study, vec![(trial, *value)]).await;
-                let mut asked = asked(client, study, 1).await;
-                trial = asked.pop().expect("there is one");
+                let result = vec![(trial, *value)];
+                let mut next = match by {
+                    By::One => told(client, study, result, Some(ASK)).await,
+                    By::Two => {
+                        told(client, study, result, None).await;
+                        asked(client, study, 1).await
+                    }
+                };
+                trial = next.pop().expect("there is one");
             }
             trial
         });
@@ -94,7 +109,7 @@ impl<'a> Ours<'a> {
         let trials: Vec<TrialView> = self.open.drain(..count).collect();
         let results = trials.into_iter().map(|trial| (trial, self.noise()));
         let results = results.collect();
-        told(self.client, self.study, results).await;
+        told(self.client, self.study, results, None).await;
     }
 
     async fn ask(&mut self, count: u32) {
@@ -124,7 +139,18 @@ impl<'a> Ours<'a> {
     }
 }
 
-async fn told(client: &Client, study: StudyId, results: Vec<(TrialView, f64)>) {
+const ASK: Ask = Ask {
+    count: 1,
+    wait_s: 20,
+};
+
+/// The trials that were asked for, if any were.
+async fn told(
+    client: &Client,
+    study: StudyId,
+    results: Vec<(TrialView, f64)>,
+    ask: Option<Ask>,
+) -> Vec<TrialView> {
     let results = results.into_iter().map(|(trial, value)| TrialResult {
         trial: trial.number,
         step: Some(trial.budget),
@@ -134,13 +160,15 @@ async fn told(client: &Client, study: StudyId, results: Vec<(TrialView, f64)>) {
     });
     let tell = Tell {
         results: results.collect(),
+        ask,
     };
     let told = client.tell(study, &tell).await;
-    told.expect("they are ours to tell");
+    let asked = told.expect("they are ours to tell").asked;
+    asked.map_or_else(Vec::new, |asked| asked.trials)
 }
 
 async fn asked(client: &Client, study: StudyId, count: u32) -> Vec<TrialView> {
-    let ask = Ask { count, wait_s: 20 };
+    let ask = Ask { count, ..ASK };
     let asked = client.ask(study, ask).await.expect("asked");
     assert!(!asked.trials.is_empty(), "there are some within a while");
     asked.trials

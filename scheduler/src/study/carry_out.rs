@@ -8,15 +8,15 @@ use muster_model::job::Intent;
 use muster_model::spec::{JobSpec, Origin};
 use muster_model::study::BudgetUnit;
 use muster_search::{Event, Source, TrialState};
+use muster_store::PgConnection;
 use muster_store::job::{self, NewJob};
 use muster_store::origin;
-use muster_store::pool::Transaction;
 use muster_store::study::search;
 
 impl Step {
     pub(super) async fn create(
         &mut self,
-        tx: &mut Transaction,
+        conn: &mut PgConnection,
         number: u32,
         from: Option<Source>,
     ) -> Result<(), StepError> {
@@ -24,7 +24,7 @@ impl Step {
             return Ok(());
         }
         let copied = match from {
-            Some(from) => self.origin(tx, from).await?.map(Some),
+            Some(from) => self.origin(conn, from).await?.map(Some),
             None => Ok(None),
         };
         let made = copied.and_then(|origin| {
@@ -55,7 +55,7 @@ impl Step {
     /// The checkpoint that a trial is to begin from; or why there is none.
     async fn origin(
         &mut self,
-        tx: &mut Transaction,
+        conn: &mut PgConnection,
         from: Source,
     ) -> Result<Result<Origin, String>, StepError> {
         let parent = match self.job(from.trial) {
@@ -67,9 +67,9 @@ impl Step {
             BudgetUnit::Steps => 1,
         };
         let (first, end) = (from.step * unit, (from.step + 1) * unit);
-        let job = self.job_of(tx, from.trial).await?;
+        let job = self.job_of(conn, from.trial).await?;
         let step = match job {
-            Some(job) => origin::newest_between(tx, job, (first, end)).await?,
+            Some(job) => origin::newest_between(conn, job, (first, end)).await?,
             None => None,
         };
         Ok(job.zip(step).map_or_else(
@@ -107,7 +107,7 @@ impl Step {
 
     pub(super) async fn go_on(
         &mut self,
-        tx: &mut Transaction,
+        conn: &mut PgConnection,
         number: u32,
     ) -> Result<(), StepError> {
         let has_jobs = self.has_jobs();
@@ -117,10 +117,10 @@ impl Step {
             note.open = true;
             return Ok(());
         }
-        let job_id = self.job_of(tx, number).await?;
+        let job_id = self.job_of(conn, number).await?;
         let extended = match (job_id, self.job(number)) {
             (Some(id), Ok(spec)) => {
-                let may = search::may_extend(tx, id).await?;
+                let may = search::may_extend(conn, id).await?;
                 let spec = Box::new(spec);
                 self.writes
                     .extend(may.then_some(Write::Extend { id, spec }));
@@ -142,13 +142,13 @@ impl Step {
 
     pub(super) async fn stop(
         &mut self,
-        tx: &mut Transaction,
+        conn: &mut PgConnection,
         number: u32,
     ) -> Result<(), StepError> {
         if self.study().trials()[number as usize].state != TrialState::Stopping {
             return Ok(());
         }
-        match self.job_of(tx, number).await? {
+        match self.job_of(conn, number).await? {
             // One that has ended in the meantime answers for itself.
             Some(id) => self.writes.push(Write::Cancel { id }),
             None => self.queue.push_back(Event::Stopped { trial: number }),
@@ -158,30 +158,32 @@ impl Step {
 
     async fn job_of(
         &mut self,
-        tx: &mut Transaction,
+        conn: &mut PgConnection,
         number: u32,
     ) -> Result<Option<JobId>, StepError> {
         if let Some(id) = self.notes.get(&number).and_then(|note| note.job_id) {
             return Ok(Some(id));
         }
-        Ok(search::jobs(tx, self.id, &[number]).await?.remove(&number))
+        Ok(search::jobs(conn, self.id, &[number])
+            .await?
+            .remove(&number))
     }
 
     /// Does to the jobs what the search has led to.
-    pub(super) async fn write(&mut self, tx: &mut Transaction) -> Result<(), StepError> {
+    pub(super) async fn write(&mut self, conn: &mut PgConnection) -> Result<(), StepError> {
         for write in std::mem::take(&mut self.writes) {
             match write {
                 Write::Submit { new, number } => {
-                    search::submit(tx, &new, self.id, number, self.now).await?;
+                    search::submit(conn, &new, self.id, number, self.now).await?;
                 }
                 // Somebody has deleted it since it was looked at.
                 Write::Extend { id, spec } => {
-                    if !search::extend(tx, id, &spec, self.now).await? {
+                    if !search::extend(conn, id, &spec, self.now).await? {
                         return Err(StepError::Overtaken);
                     }
                 }
                 Write::Cancel { id } => {
-                    job::set_intent(tx, id, Intent::Cancel, self.now).await?;
+                    job::set_intent(conn, id, Intent::Cancel, self.now).await?;
                 }
             }
         }

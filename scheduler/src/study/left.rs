@@ -1,15 +1,13 @@
 //! What a step leaves in the store of the study and its trials. Worked out by the search alone, without the store.
 
-use super::step::Step;
 use muster_model::id::JobId;
 use muster_model::study::{Goal, TrialPhase};
 use muster_model::view::{TrialPoint, TrialSource};
 use muster_search::{Outcome, Phase, Study, Trial, TrialState};
-use muster_store::StoreError;
-use muster_store::pool::Transaction;
-use muster_store::study::search::{self, Loaded, Saved};
-use muster_store::study::trial_rows::{self, TrialWrite};
-use std::collections::BTreeMap;
+use muster_store::study::save::Saved;
+use muster_store::study::search::Loaded;
+use muster_store::study::trial_rows::TrialWrite;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A state is stored whole after so many events, and an eighth as many as there are trials: events are short, states are not.
 const EVENTS_KEPT_APART: u64 = 32;
@@ -17,12 +15,10 @@ const EVENTS_KEPT_APART: u64 = 32;
 /// All that has changed.
 pub(super) struct Left {
     pub saved: Saved,
-    created: Vec<TrialWrite>,
-    changed: Vec<TrialWrite>,
     /// Numbers of the trials that are the best now.
-    best: Vec<u32>,
+    pub best: BTreeSet<u32>,
     /// What is expected of trials whose jobs train.
-    expectations: Vec<(u32, f64)>,
+    pub expectations: Vec<(u32, f64)>,
 }
 
 /// What the search itself does not know of a trial.
@@ -36,13 +32,14 @@ pub(super) struct Note {
 }
 
 /// What of a trial is written; when it changes, its row does.
-pub(super) type Print = (TrialState, u64, u32, usize, [Option<u64>; 2]);
+pub(super) type Print = (TrialState, bool, u64, u32, usize, [Option<u64>; 2]);
 
-pub(super) fn prints(study: &Study) -> Vec<Print> {
-    study.trials().iter().map(print).collect()
+pub(super) fn prints(study: &Study, best: &BTreeSet<u32>) -> Vec<Print> {
+    let trials = study.trials().iter();
+    trials.map(|trial| print(trial, best)).collect()
 }
 
-fn print(trial: &Trial) -> Print {
+fn print(trial: &Trial, best: &BTreeSet<u32>) -> Print {
     let step = |one: &Outcome| one.step;
     // A long curve is thinned: as many points may be others.
     let ends = [
@@ -51,6 +48,7 @@ fn print(trial: &Trial) -> Print {
     ];
     (
         trial.state,
+        best.contains(&trial.number),
         trial.budget,
         trial.rung,
         trial.reports.len(),
@@ -59,33 +57,40 @@ fn print(trial: &Trial) -> Print {
 }
 
 impl Left {
-    /// `before` is how the trials stood when the step began, `events` the JSON of what was taken in since.
+    /// `before` is how the trials stood when the step began; since then the orders of the numbers `taken` were taken in, and what came
+    /// of them and of jobs, as JSON, are the `events`.
     pub fn of(
         study: &Study,
         loaded: &Loaded,
         before: &[Print],
         mut notes: BTreeMap<u32, Note>,
-        events: Vec<String>,
+        (taken, events): (Vec<i64>, Vec<String>),
     ) -> Self {
+        let best: BTreeSet<u32> = study.best().iter().map(|trial| trial.number).collect();
         let (mut created, mut changed) = (Vec::new(), Vec::new());
         for trial in study.trials() {
             let (stood, note) = (
                 before.get(trial.number as usize),
                 notes.remove(&trial.number),
             );
-            if note.is_none() && stood == Some(&print(trial)) {
+            if note.is_none() && stood == Some(&print(trial, &best)) {
                 continue;
             }
-            let row = row(study, trial, note.unwrap_or_default());
+            let row = row(
+                study,
+                trial,
+                best.contains(&trial.number),
+                note.unwrap_or_default(),
+            );
             match stood {
                 Some(_) => changed.push(row),
                 None => created.push(row),
             }
         }
-        let best = study.best().iter().map(|trial| trial.number).collect();
-        let expectations = match loaded.document.job {
-            Some(_) => study.expectations(),
-            None => Vec::new(),
+        let has_jobs = loaded.document.job.is_some();
+        let expectations = match has_jobs {
+            true => study.expectations(),
+            false => Vec::new(),
         };
         let seq = loaded.seq + events.len() as u64;
         let apart = EVENTS_KEPT_APART + study.trials().len() as u64 / 8;
@@ -98,33 +103,25 @@ impl Left {
             proposed: study.proposed(),
             seq,
             before: loaded.seq,
+            taken,
             events,
             state: whole.then(|| serde_json::to_string(study).expect("a state is JSON")),
-            has_jobs: loaded.document.job.is_some(),
+            created,
+            changed,
+            has_jobs,
+            // Trials that nobody was given yet can be proposed again: who is given one, or tells of one, waits for the disk. That a
+            // study has come to its end may be all that somebody waits for.
+            durable: has_jobs || phase(study.phase()) != loaded.phase,
         };
         Self {
             saved,
-            created,
-            changed,
             best,
             expectations,
         }
     }
-
-    /// Writes it.
-    pub async fn save(&self, tx: &mut Transaction, step: &Step) -> Result<(), StoreError> {
-        let (id, tenant, now) = (step.id, step.loaded.tenant_id, step.now);
-        let rows = (&*self.created, &*self.changed);
-        trial_rows::write_trials(tx, id, tenant, rows, now).await?;
-        search::mark_best(tx, id, &self.best).await?;
-        if !self.expectations.is_empty() {
-            search::expect(tx, id, &self.expectations).await?;
-        }
-        search::save(tx, id, tenant, &self.saved, now).await
-    }
 }
 
-fn row(study: &Study, trial: &Trial, note: Note) -> TrialWrite {
+fn row(study: &Study, trial: &Trial, best: bool, note: Note) -> TrialWrite {
     let points = |outcomes: &[Outcome]| outcomes.iter().map(|one| point(study, one)).collect();
     TrialWrite {
         number: trial.number,
@@ -141,6 +138,7 @@ fn row(study: &Study, trial: &Trial, note: Note) -> TrialWrite {
         reports: points(&trial.reports),
         rungs: points(&trial.rungs),
         outcome: trial.outcome.as_ref().map(|one| point(study, one)),
+        best,
         fed_step: note.fed_step,
         end_fed: note.end_fed,
         failure: note.failure,

@@ -14,9 +14,9 @@ use crate::clock;
 use crate::session::chain;
 use crate::wakes::Wakes;
 use muster_model::id::StudyId;
-use muster_search::{EventError, Study, StudyError};
+use muster_search::{EventError, StudyError};
 use muster_store::StoreError;
-use muster_store::pool::{Pool, begin};
+use muster_store::pool::Pool;
 use muster_store::study::search;
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub enum StepError {
 /// Searches as they stand after so many events, so that most steps need not read them.
 #[derive(Debug, Default)]
 pub struct Memory {
-    studies: BTreeMap<StudyId, (u64, Study)>,
+    studies: BTreeMap<StudyId, step::Known>,
 }
 
 /// Carries all studies on until this process stops leading.
@@ -91,9 +91,9 @@ async fn woken(wakes: &mut Wakes) {
 /// # Errors
 /// When the store does not say which studies there are.
 pub async fn once(pool: &Pool, memory: &mut Memory) -> Result<usize, StoreError> {
-    let mut tx = begin(pool).await?;
-    let due = search::due(&mut tx).await?;
-    tx.commit().await.map_err(StoreError::from)?;
+    let mut conn = pool.acquire().await?;
+    let due = search::due(&mut conn).await?;
+    drop(conn);
     for id in &due {
         if let Err(error) = step(pool, memory, *id).await {
             tracing::warn!(study.id = %id, error = %chain(&error), "the study stands where it stood");
@@ -114,10 +114,10 @@ async fn step(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepE
             done => break done?,
         }
     };
-    if let Some((seq, study)) = done
-        && study.phase() != muster_search::Phase::Finished
+    if let Some(known) = done
+        && known.search.phase() != muster_search::Phase::Finished
     {
-        memory.studies.insert(id, (seq, study));
+        memory.studies.insert(id, known);
     }
     Ok(())
 }

@@ -2,7 +2,8 @@
 //! transaction.
 //!
 //! A proposal may take seconds, and whoever has written in an open transaction holds up the readers of all events. So a step only reads
-//! while the search is asked, and writes once everything is known, if the study stands as it was read; else it begins anew.
+//! while the search is asked, and writes once everything is known, if the study stands as it was read; else it begins anew. Where no
+//! job is concerned, reading is one round trip and writing another.
 
 use super::StepError;
 use super::facts;
@@ -11,11 +12,12 @@ use muster_model::id::{JobId, StudyId};
 use muster_model::spec::JobSpec;
 use muster_model::study::{StudyOrder, Told, ToldState};
 use muster_search::{Action, Event, EventError, Phase, Study};
-use muster_store::StoreError;
 use muster_store::job::NewJob;
-use muster_store::pool::{Pool, Transaction, begin};
-use muster_store::study::search::{self, Loaded};
-use std::collections::{BTreeMap, VecDeque};
+use muster_store::pool::{Pool, begin};
+use muster_store::study::save::save;
+use muster_store::study::search::{self, Loaded, Look};
+use muster_store::{PgConnection, StoreError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use time::OffsetDateTime;
 
 /// A study during its step.
@@ -42,35 +44,40 @@ pub(super) enum Write {
     Cancel { id: JobId },
 }
 
-/// Carries the study on, from `known` if that is how it stands. The number of its events and the search after them; `None` when
-/// the study is gone.
+/// A search as it stands after so many events.
+#[derive(Debug)]
+pub struct Known {
+    pub seq: u64,
+    pub search: Study,
+    /// Numbers of its best trials, which their rows say.
+    pub best: BTreeSet<u32>,
+}
+
+/// Carries the study on, from `known` if that is how it stands. What is known of it then; `None` when the study is gone.
 ///
 /// # Errors
 /// [`StepError`]; nothing was changed then.
 pub async fn take(
     pool: &Pool,
     id: StudyId,
-    known: Option<(u64, Study)>,
+    known: Option<Known>,
     now: OffsetDateTime,
-) -> Result<Option<(u64, Study)>, StepError> {
-    let mut tx = begin(pool).await?;
-    // The study first: had somebody else taken the orders in between, it would not be locked as it was seen.
-    let loaded = search::look(&mut tx, id).await?;
-    let orders = search::orders(&mut tx, id).await?;
+) -> Result<Option<Known>, StepError> {
+    let mut conn = pool.acquire().await.map_err(StoreError::from)?;
+    let Look { study, orders } = search::look(&mut conn, id).await?;
     let taken: Vec<i64> = orders.iter().map(|(number, _)| *number).collect();
-    let Some(loaded) = loaded else {
+    let Some(loaded) = study else {
         // Nobody waits for what was said of a study that was deleted.
-        search::forget(&mut tx, &taken).await?;
-        tx.commit().await.map_err(StoreError::from)?;
+        search::forget(&mut conn, &taken).await?;
         return Ok(None);
     };
-    let study = match known {
-        Some((seq, study)) if seq == loaded.seq => study,
-        _ => load(&mut tx, id, &loaded).await?,
+    let known = match known {
+        Some(known) if known.seq == loaded.seq => known,
+        _ => load(&mut conn, id, &loaded).await?,
     };
     let mut step = Step {
         id,
-        search: Some(study),
+        search: Some(known.search),
         loaded,
         now,
         queue: VecDeque::new(),
@@ -78,43 +85,30 @@ pub async fn take(
         notes: BTreeMap::new(),
         writes: Vec::new(),
     };
-    let before = prints(step.study());
+    let before = step.beside(move |study| prints(study, &known.best)).await?;
     if step.study().phase() == Phase::Created {
-        step.take_in(&mut tx, Event::Started).await?;
+        step.take_in(&mut conn, Event::Started).await?;
     }
     for (_, order) in orders {
-        step.obey(&mut tx, order).await?;
+        step.obey(&mut conn, order).await?;
     }
-    let facts = match step.has_jobs() {
-        true => search::facts(&mut tx, id).await?,
-        false => Vec::new(),
-    };
-    for fact in facts {
-        let trial = &step.study().trials()[fact.number as usize];
-        let told = facts::told(step.study().spec(), trial, &fact);
-        let note = step.notes.entry(fact.number).or_default();
-        note.fed_step = told.fed_step;
-        note.failure = told.failure;
-        note.end_fed = fact.state.phase().is_terminal().then_some(true);
-        for event in told.events {
-            step.take_in(&mut tx, event).await?;
-        }
+    if step.has_jobs() {
+        step.follow_jobs(&mut conn).await?;
     }
-    let left = step.left(before).await?;
-    if !search::lock(&mut tx, id, step.loaded.seq).await? {
-        return Err(StepError::Overtaken);
-    }
-    search::forget(&mut tx, &taken).await?;
-    step.write(&mut tx).await?;
-    left.save(&mut tx, &step).await?;
-    tx.commit().await.map_err(StoreError::from)?;
-    Ok(step.search.map(|study| (left.saved.seq, study)))
+    drop(conn);
+    let left = step.left(before, taken).await?;
+    step.leave(pool, &left).await?;
+    Ok(step.search.map(|search| Known {
+        seq: left.saved.seq,
+        search,
+        best: left.best,
+    }))
 }
 
 /// The newest stored state, with the events after it taken in again.
-async fn load(tx: &mut Transaction, id: StudyId, loaded: &Loaded) -> Result<Study, StepError> {
-    let (state, events) = search::state(tx, id).await?;
-    let (from, spec) = (loaded.state_seq, loaded.document.search.clone());
+async fn load(conn: &mut PgConnection, id: StudyId, loaded: &Loaded) -> Result<Known, StepError> {
+    let (state, events) = search::state(conn, id).await?;
+    let (from, seq, spec) = (loaded.state_seq, loaded.seq, loaded.document.search.clone());
     let again = tokio::task::spawn_blocking(move || {
         let mut study = match state {
             Some(text) => serde_json::from_str(&text).map_err(StepError::State)?,
@@ -127,7 +121,12 @@ async fn load(tx: &mut Transaction, id: StudyId, loaded: &Loaded) -> Result<Stud
                 .apply(event)
                 .map_err(|source| StepError::Event { seq, source })?;
         }
-        Ok(study)
+        let best = study.best().iter().map(|trial| trial.number).collect();
+        Ok(Known {
+            seq,
+            search: study,
+            best,
+        })
     });
     again.await.map_err(StepError::Search)?
 }
@@ -144,7 +143,23 @@ impl Step {
         self.loaded.document.job.is_some()
     }
 
-    async fn obey(&mut self, tx: &mut Transaction, order: StudyOrder) -> Result<(), StepError> {
+    /// Takes in what became of the jobs of trials.
+    async fn follow_jobs(&mut self, conn: &mut PgConnection) -> Result<(), StepError> {
+        for fact in search::facts(conn, self.id).await? {
+            let trial = &self.study().trials()[fact.number as usize];
+            let told = facts::told(self.study().spec(), trial, &fact);
+            let note = self.notes.entry(fact.number).or_default();
+            note.fed_step = told.fed_step;
+            note.failure = told.failure;
+            note.end_fed = fact.state.phase().is_terminal().then_some(true);
+            for event in told.events {
+                self.take_in(conn, event).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn obey(&mut self, conn: &mut PgConnection, order: StudyOrder) -> Result<(), StepError> {
         // A user has ended it; what was on its way comes too late.
         if self.loaded.cancelled {
             return Ok(());
@@ -160,11 +175,11 @@ impl Step {
             StudyOrder::Propose { points } => Event::Proposed { points },
             StudyOrder::Tell { told } => outside(told),
         };
-        self.take_in(tx, event).await
+        self.take_in(conn, event).await
     }
 
     /// Takes an event in, and whatever follows from carrying out what it leads to.
-    async fn take_in(&mut self, tx: &mut Transaction, event: Event) -> Result<(), StepError> {
+    async fn take_in(&mut self, conn: &mut PgConnection, event: Event) -> Result<(), StepError> {
         self.queue.push_back(event);
         while let Some(event) = self.queue.pop_front() {
             let text = serde_json::to_string(&event).expect("an event is JSON");
@@ -176,7 +191,7 @@ impl Step {
                 Ok(actions) => {
                     self.events.push(text);
                     for action in actions {
-                        self.carry_out(tx, action).await?;
+                        self.carry_out(conn, action).await?;
                     }
                 }
                 Err(refused) => {
@@ -197,12 +212,36 @@ impl Step {
     }
 
     /// What the step leaves, in whole; judging a front and writing a state out take long too.
-    async fn left(&mut self, before: Vec<Print>) -> Result<Left, StepError> {
+    async fn left(&mut self, before: Vec<Print>, taken: Vec<i64>) -> Result<Left, StepError> {
         let notes = std::mem::take(&mut self.notes);
         let events = std::mem::take(&mut self.events);
         let loaded = self.loaded.clone();
-        self.beside(move |study| Left::of(study, &loaded, &before, notes, events))
+        self.beside(move |study| Left::of(study, &loaded, &before, notes, (taken, events)))
             .await
+    }
+
+    /// Writes what is left of the step, in one transaction, if the study stands as it was read.
+    async fn leave(&mut self, pool: &Pool, left: &Left) -> Result<(), StepError> {
+        if self.writes.is_empty() && left.expectations.is_empty() {
+            let mut conn = pool.acquire().await.map_err(StoreError::from)?;
+            return match save(&mut conn, self.id, &left.saved, self.now).await? {
+                true => Ok(()),
+                false => Err(StepError::Overtaken),
+            };
+        }
+        let mut tx = begin(pool).await?;
+        // Before the jobs, which somebody else may have given to these trials.
+        if !search::lock(&mut tx, self.id, left.saved.before).await? {
+            return Err(StepError::Overtaken);
+        }
+        self.write(&mut tx).await?;
+        let saved = save(&mut tx, self.id, &left.saved, self.now).await?;
+        assert!(saved, "the row is locked");
+        if !left.expectations.is_empty() {
+            search::expect(&mut tx, self.id, &left.expectations).await?;
+        }
+        tx.commit().await.map_err(StoreError::from)?;
+        Ok(())
     }
 
     /// Works with the search on a thread where nobody else waits.
@@ -220,11 +259,15 @@ impl Step {
         Ok(done)
     }
 
-    async fn carry_out(&mut self, tx: &mut Transaction, action: Action) -> Result<(), StepError> {
+    async fn carry_out(
+        &mut self,
+        conn: &mut PgConnection,
+        action: Action,
+    ) -> Result<(), StepError> {
         match action {
-            Action::Create { trial, from, .. } => self.create(tx, trial, from).await,
-            Action::Continue { trial, .. } => self.go_on(tx, trial).await,
-            Action::Stop { trial } => self.stop(tx, trial).await,
+            Action::Create { trial, from, .. } => self.create(conn, trial, from).await,
+            Action::Continue { trial, .. } => self.go_on(conn, trial).await,
+            Action::Stop { trial } => self.stop(conn, trial).await,
             Action::Finish => {
                 tracing::info!(study.id = %self.id, "the study has finished");
                 Ok(())

@@ -825,7 +825,8 @@ export interface paths {
          * Tell what came of trials that were trained outside
          * @description Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
          *     ended, changes nothing. A trial that is `finished` has trained to its budget: an earlier `step` is refused, unless it is that of a
-         *     rung which has ended. The answer names those of the trials that need not be trained on.
+         *     rung which has ended. The answer names those of the trials that need not be trained on. With `ask` it brings trials like `ask`, and
+         *     comes when there are some.
          */
         post: operations["tellStudy"];
         delete?: never;
@@ -3831,11 +3832,13 @@ export interface components {
         };
         /** @description Results of trials that were trained outside. */
         Tell: {
+            ask?: components["schemas"]["Ask"] | null;
             /** @description 1 to 1000 of them, taken in in this order. */
             results: components["schemas"]["TrialResult"][];
         };
-        /** @description Which of the study's trials should not be trained on. */
+        /** @description Which of the study's trials should not be trained on, and those that were asked for. */
         TellAnswer: {
+            asked?: components["schemas"]["Asked"] | null;
             /** @description Of the trials that were told of, those that the study has stopped by now. */
             stopped: number[];
         };

@@ -101,8 +101,17 @@ impl List {
             "name"
         };
         let header = [
-            name, "phase", "workers", "ps", "progress", "loss", "accuracy", "starts in", "ends in",
-            "age", "id",
+            name,
+            "phase",
+            "workers",
+            "ps",
+            "progress",
+            "loss",
+            "accuracy",
+            "starts in",
+            "ends in",
+            "age",
+            "id",
         ];
         let rows = jobs.items.iter().map(|job| {
             let mut row = row(job);

@@ -79,9 +79,9 @@ impl View {
                 || format!("{:.2}% (training)", progress.accuracy * 100.0),
                 |accuracy| format!("{:.2}% (test)", accuracy * 100.0),
             );
-            let eta = progress
-                .eta_s
-                .map_or_else(String::new, |eta_s| format!(", ends in {}", duration_s(eta_s)));
+            let eta = progress.eta_s.map_or_else(String::new, |eta_s| {
+                format!(", ends in {}", duration_s(eta_s))
+            });
             body = format!(
                 "{:.1} steps/s, loss {:.4}, accuracy {accuracy}{eta}",
                 progress.steps_per_s, progress.loss

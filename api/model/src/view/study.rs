@@ -162,6 +162,9 @@ pub struct Asked {
 pub struct Tell {
     /// 1 to 1000 of them, taken in in this order.
     pub results: Vec<TrialResult>,
+    /// Asks at the same time, and waits for the disk once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ask: Option<Ask>,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -201,12 +204,15 @@ pub struct ProposedTrial {
     pub parameters: Parameters,
 }
 
-/// Which of the study's trials should not be trained on.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+/// Which of the study's trials should not be trained on, and those that were asked for.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TellAnswer {
     /// Of the trials that were told of, those that the study has stopped by now.
     pub stopped: Vec<u32>,
+    /// If any were asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
 }
 
 fn one() -> u32 {

@@ -1,8 +1,11 @@
 //! Studies: searches whose trials are jobs. The api creates them and says what users want of them ([`order`]); the scheduler carries
-//! the search on ([`search`]), and writes what it has come to into rows ([`trial_rows`]) that are read here and in [`trial`].
+//! the search on ([`search`]), and writes what it has come to ([`save`]) into rows ([`trial_rows`]) that are read here and in [`trial`].
+//! Whoever trains trials outside asks for them and tells of them ([`outside`]).
 //!
 //! How a search proceeds is not known here: its state and its events are texts.
 
+pub mod outside;
+pub mod save;
 pub mod search;
 pub mod trial;
 pub mod trial_rows;
@@ -83,6 +86,7 @@ pub enum Outcome {
 }
 
 /// A study and what waits for the scheduler to take it in.
+#[derive(Debug)]
 struct Standing {
     phase: StudyPhase,
     /// A user has told it to end.
@@ -210,8 +214,7 @@ pub async fn order(
     orders: &[StudyOrder],
     now: OffsetDateTime,
 ) -> Result<Outcome, StoreError> {
-    let tells = |order: &StudyOrder| matches!(order, StudyOrder::Tell { .. });
-    in_turn(conn, id, orders.iter().all(tells)).await?;
+    in_turn(conn, id).await?;
     let Some(standing) = standing(conn, id).await? else {
         return Ok(Outcome::NotFound);
     };
@@ -221,21 +224,35 @@ pub async fn order(
     if let Some(refused) = refused(&standing, orders) {
         return Ok(refused);
     }
+    write(conn, id, orders, now).await?;
+    Ok(Outcome::Done)
+}
+
+/// Keeps orders, and wakes the scheduler once they are committed.
+async fn write(
+    conn: &mut PgConnection,
+    id: StudyId,
+    orders: &[StudyOrder],
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
     let text = |order| serde_json::to_string(order).expect("an order is JSON");
     let bodies: Vec<String> = orders.iter().map(text).collect();
     sqlx::query!(
-        "insert into study_order (study_id, tenant_id, at, body)
-         select s.id, s.tenant_id, $2, given.body::json
-         from study s, unnest($3::text[]) with ordinality as given (body, place)
-         where s.id = $1 and s.deleted_at is null order by given.place",
+        "with written as (
+             insert into study_order (study_id, tenant_id, at, body)
+             select s.id, s.tenant_id, $2, given.body::json
+             from study s, unnest($3::text[]) with ordinality as given (body, place)
+             where s.id = $1 and s.deleted_at is null order by given.place
+         )
+         select pg_notify($4, '')",
         id.0,
         now,
-        &bodies
+        &bodies,
+        Channel::Studies.as_str()
     )
-    .execute(&mut *conn)
+    .execute(conn)
     .await?;
-    wake::send(conn, &[Channel::Studies]).await?;
-    Ok(Outcome::Done)
+    Ok(())
 }
 
 fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {
@@ -285,7 +302,7 @@ pub async fn delete(
     id: StudyId,
     now: OffsetDateTime,
 ) -> Result<Outcome, StoreError> {
-    in_turn(conn, id, false).await?;
+    in_turn(conn, id).await?;
     // The scheduler may be in the middle of a step.
     sqlx::query!("select id from study where id = $1 for no key update", id.0)
         .fetch_optional(&mut *conn)
@@ -312,22 +329,13 @@ pub async fn delete(
     Ok(Outcome::Done)
 }
 
-/// Waits until nobody else who orders something of this study is between looking at it and writing; who only tells (`beside`) goes beside
-/// others who tell. Until the transaction ends. The scheduler does not take part: a step may take long, and nobody is to wait for it.
-async fn in_turn(conn: &mut PgConnection, id: StudyId, beside: bool) -> Result<(), StoreError> {
+/// Waits until nobody else who orders something of this study, or tells it something ([`outside`]), is between looking at it and writing.
+/// Until the transaction ends. The scheduler does not take part: a step may take long, and nobody is to wait for it.
+async fn in_turn(conn: &mut PgConnection, id: StudyId) -> Result<(), StoreError> {
     let id = id.to_string();
-    if beside {
-        sqlx::query!(
-            "select pg_advisory_xact_lock_shared(hashtextextended($1, 0))",
-            id
-        )
+    sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", id)
         .execute(conn)
         .await?;
-    } else {
-        sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", id)
-            .execute(conn)
-            .await?;
-    }
     Ok(())
 }
 

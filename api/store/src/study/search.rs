@@ -4,8 +4,7 @@
 use crate::error::StoreError;
 use crate::event::{self, of_job};
 use crate::job::{self, NewJob, not_considered};
-use crate::number::{signed, signed32, unsigned, unsigned32};
-use crate::wake::{self, Channel};
+use crate::number::{signed32, unsigned, unsigned32};
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{JobEvent, JobState};
@@ -46,23 +45,13 @@ pub struct Fact {
     pub evaluations: Vec<(Evaluation, Option<Sample>)>,
 }
 
-/// What a step leaves of the study itself.
+/// A study, and what users have said of it since its last step.
 #[derive(Debug, Clone)]
-pub struct Saved {
-    pub phase: &'static str,
-    pub cancelled: bool,
-    pub limit: u32,
-    /// Proposals that are no trials yet.
-    pub proposed: u32,
-    /// Events taken in by now; the new ones begin after `before`.
-    pub seq: u64,
-    pub before: u64,
-    /// JSON of the new events.
-    pub events: Vec<String>,
-    /// JSON of the state after them, where it is to be kept.
-    pub state: Option<String>,
-    /// Whether its trials are jobs, which rounds have to do with.
-    pub has_jobs: bool,
+pub struct Look {
+    /// `None` when it is gone or was deleted.
+    pub study: Option<Loaded>,
+    /// In the order in which they came, each with its number for [`forget`] and for [`super::save`].
+    pub orders: Vec<(i64, StudyOrder)>,
 }
 
 /// Studies with something to take in, in no order.
@@ -86,27 +75,40 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
     Ok(rows.into_iter().map(StudyId).collect())
 }
 
-/// How the study stands now; `None` when it is gone or was deleted.
+/// How the study stands now, at one instant: had somebody else taken the orders in between, it would not be saved as it was seen.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
-pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Option<Loaded>, StoreError> {
+pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Look, StoreError> {
     let row = sqlx::query!(
-        r#"select tenant_id, created_by, document as "document: Json<StudySpec>", phase, cancelled, seq, state_seq
-           from study where id = $1 and deleted_at is null"#,
+        r#"select s.tenant_id as "tenant_id?", s.created_by as "created_by?", s.document as "document?: Json<StudySpec>",
+                  s.phase as "phase?", s.cancelled as "cancelled?", s.seq as "seq?", s.state_seq as "state_seq?",
+                  o.numbers as "numbers!", o.bodies as "bodies!"
+           from (select coalesce(array_agg(id order by id), '{}') as numbers, coalesce(array_agg(body::text order by id), '{}') as bodies
+                 from study_order where study_id = $1) o
+           left join study s on s.id = $1 and s.deleted_at is null"#,
         id.0
     )
-    .fetch_optional(conn)
+    .fetch_one(conn)
     .await?;
-    Ok(row.map(|row| Loaded {
-        tenant_id: row.tenant_id.into(),
-        created_by: row.created_by.into(),
-        document: row.document.0,
-        phase: row.phase,
-        cancelled: row.cancelled,
-        seq: unsigned(row.seq),
-        state_seq: unsigned(row.state_seq),
-    }))
+    let read = |body: &String| {
+        let what = "an order of a study";
+        serde_json::from_str(body).map_err(|source| StoreError::Decode { what, source })
+    };
+    let bodies: Vec<StudyOrder> = row.bodies.iter().map(read).collect::<Result<_, _>>()?;
+    let study = (|| {
+        Some(Loaded {
+            tenant_id: row.tenant_id?.into(),
+            created_by: row.created_by?.into(),
+            document: row.document?.0,
+            phase: row.phase?,
+            cancelled: row.cancelled?,
+            seq: unsigned(row.seq?),
+            state_seq: unsigned(row.state_seq?),
+        })
+    })();
+    let orders = row.numbers.into_iter().zip(bodies).collect();
+    Ok(Look { study, orders })
 }
 
 /// Locks the study until the transaction ends, if it still stands after so many events. `false` when somebody else has carried it on,
@@ -149,24 +151,7 @@ pub async fn state(
     Ok((state.map(text), events.into_iter().map(text).collect()))
 }
 
-/// The study's orders in the order in which they came, each with its number for [`forget`].
-///
-/// # Errors
-/// [`StoreError::Statement`].
-pub async fn orders(
-    conn: &mut PgConnection,
-    id: StudyId,
-) -> Result<Vec<(i64, StudyOrder)>, StoreError> {
-    let rows = sqlx::query!(
-        r#"select id, body as "body: Json<StudyOrder>" from study_order where study_id = $1 order by id"#,
-        id.0
-    )
-    .fetch_all(conn)
-    .await?;
-    Ok(rows.into_iter().map(|row| (row.id, row.body.0)).collect())
-}
-
-/// Removes orders that were taken in.
+/// Removes orders of a study that is gone.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -394,76 +379,4 @@ pub async fn expect(
     .execute(conn)
     .await?;
     Ok(())
-}
-
-/// Marks which trials are the best now.
-///
-/// # Errors
-/// [`StoreError::Statement`].
-pub async fn mark_best(
-    conn: &mut PgConnection,
-    study: StudyId,
-    numbers: &[u32],
-) -> Result<(), StoreError> {
-    let numbers: Vec<i32> = numbers.iter().copied().map(signed32).collect();
-    sqlx::query!(
-        "update study_trial set is_best = not is_best
-         where study_id = $1 and (is_best or number = any($2)) and is_best <> (number = any($2))",
-        study.0,
-        &numbers
-    )
-    .execute(conn)
-    .await?;
-    Ok(())
-}
-
-/// Writes the step's events and where the study stands after them, and wakes rounds and streams.
-///
-/// # Errors
-/// [`StoreError::Statement`].
-///
-/// # Panics
-/// When somebody else has carried the study on since it was locked.
-pub async fn save(
-    conn: &mut PgConnection,
-    id: StudyId,
-    tenant: TenantId,
-    saved: &Saved,
-    now: OffsetDateTime,
-) -> Result<(), StoreError> {
-    // As texts: the driver would send JSON in Postgres's own form, which does not keep numbers as they were written.
-    sqlx::query!(
-        "insert into study_event (study_id, seq, tenant_id, at, body)
-         select $1, $2 + place, $3, $4, body::json from unnest($5::text[]) with ordinality as given (body, place)",
-        id.0,
-        signed(saved.before),
-        tenant.0,
-        now,
-        &saved.events
-    )
-    .execute(&mut *conn)
-    .await?;
-    let done = sqlx::query!(
-        "update study set phase = $3, cancelled = $4, trials_limit = $5, seq = $6, state = coalesce($7::text::json, state),
-                state_seq = case when $7::text is null then state_seq else $6 end,
-                finished_at = case when $3 = 'finished' then coalesce(finished_at, $8) end, proposed = $9
-         where id = $1 and seq = $2",
-        id.0,
-        signed(saved.before),
-        saved.phase,
-        saved.cancelled,
-        signed32(saved.limit),
-        signed(saved.seq),
-        saved.state.as_deref(),
-        now,
-        signed32(saved.proposed)
-    )
-    .execute(&mut *conn)
-    .await?;
-    assert_eq!(done.rows_affected(), 1, "the row is locked");
-    let woken: &[Channel] = match saved.has_jobs {
-        true => &[Channel::Rounds, Channel::Events],
-        false => &[Channel::Events],
-    };
-    wake::send(conn, woken).await
 }

@@ -144,37 +144,6 @@ pub(super) async fn best(
     Ok(best)
 }
 
-/// Gives out trials that run and were given to nobody yet. Two who ask at once never get the same.
-///
-/// # Errors
-/// [`StoreError::Statement`].
-pub async fn ask(
-    conn: &mut PgConnection,
-    study: StudyId,
-    count: u32,
-    now: OffsetDateTime,
-) -> Result<Vec<TrialView>, StoreError> {
-    let given = sqlx::query_scalar!(
-        "update study_trial set asked_at = $3
-         where study_id = $1 and number in (
-             select number from study_trial
-             where study_id = $1 and state = 'running' and asked_at is null and job_id is null
-             order by number limit $2 for update skip locked
-         )
-         returning number",
-        study.0,
-        i64::from(count),
-        now
-    )
-    .fetch_all(&mut *conn)
-    .await?;
-    if given.is_empty() {
-        return Ok(Vec::new());
-    }
-    let given: Vec<u32> = given.into_iter().map(unsigned32).collect();
-    named(conn, study, &given).await
-}
-
 pub(crate) fn phase(name: &str) -> TrialPhase {
     let mut all = TrialPhase::ALL.into_iter();
     let found = all.find(|phase| phase.as_str() == name);

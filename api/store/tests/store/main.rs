@@ -12,6 +12,7 @@ mod question;
 mod report;
 mod resize;
 mod round;
+mod study;
 mod tenancy;
 mod turn;
 mod verdict;

@@ -1,0 +1,215 @@
+//! Trials that somebody outside trains: given out, and told of.
+//!
+//! Whoever trains small things waits for nothing but this, so both are few round trips. What is told is there for the scheduler at
+//! once, which proposes meanwhile, and is acknowledged when it is on the disk ([`lasting`]).
+
+use super::{Outcome, Standing, phase, refused, trial, write};
+use crate::error::StoreError;
+use crate::number::{signed32, unsigned, unsigned32};
+use crate::pool::{Pool, Transaction};
+use muster_model::id::{StudyId, TenantId};
+use muster_model::study::{Parameters, StudyOrder, StudyPhase, StudySpec, TrialPhase};
+use muster_model::view::{TrialPoint, TrialSource, TrialView};
+use sqlx::types::Json;
+use sqlx::{AssertSqlSafe, PgConnection};
+use time::OffsetDateTime;
+
+/// What became of asking.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Asked {
+    pub phase: StudyPhase,
+    /// Its trials are jobs; nobody is given any.
+    pub has_job: bool,
+    pub trials: Vec<TrialView>,
+}
+
+/// A study that is told something.
+#[derive(Debug)]
+pub struct Open {
+    pub document: StudySpec,
+    /// Those that are told of.
+    pub trials: Vec<Reached>,
+    standing: Standing,
+}
+
+/// How far a trial has come, as the search knows it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Reached {
+    pub number: u32,
+    pub state: TrialPhase,
+    pub budget: u64,
+    /// The end of its last rung that has ended.
+    pub ended: Option<u64>,
+}
+
+/// Gives out trials that run and were given to nobody yet. Two who ask at once never get the same. `None` when there is no such study
+/// in scope.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn ask(
+    conn: &mut PgConnection,
+    id: StudyId,
+    count: u32,
+    now: OffsetDateTime,
+) -> Result<Option<Asked>, StoreError> {
+    let rows = sqlx::query!(
+        r#"with given as (
+               update study_trial set asked_at = $3
+               where study_id = $1 and number in (
+                   select number from study_trial
+                   where study_id = $1 and state = 'running' and asked_at is null and job_id is null
+                     and exists (select from study s where s.id = $1 and s.deleted_at is null and s.document -> 'job' is null)
+                   order by number limit $2 for update skip locked
+               )
+               returning number, state, parameters, seed, budget, rung, from_trial, from_step, reports, rungs, outcome, is_best,
+                         failure, created_at, ended_at
+           )
+           select s.phase, s.cancelled, s.document -> 'job' is not null as "has_job!", g.number as "number?", g.state as "state?",
+                  g.parameters as "parameters?: Json<Parameters>", g.seed as "seed?", g.budget as "budget?", g.rung as "rung?",
+                  g.from_trial, g.from_step, g.reports as "reports?: Json<Vec<TrialPoint>>", g.rungs as "rungs?: Json<Vec<TrialPoint>>",
+                  g.outcome as "outcome: Json<TrialPoint>", g.is_best as "is_best?", g.failure, g.created_at as "created_at?", g.ended_at
+           from study s left join given g on true
+           where s.id = $1 and s.deleted_at is null
+           order by g.number"#,
+        id.0,
+        i64::from(count),
+        now
+    )
+    .fetch_all(conn)
+    .await?;
+    let Some(first) = rows.first() else {
+        return Ok(None);
+    };
+    let (phase, has_job) = (phase(&first.phase, first.cancelled), first.has_job);
+    let shown = rows.into_iter().filter_map(|row| {
+        let from = row.from_trial.zip(row.from_step);
+        Some(TrialView {
+            number: unsigned32(row.number?),
+            state: trial::phase(&row.state?),
+            parameters: row.parameters?.0,
+            seed: unsigned(row.seed?),
+            budget: unsigned(row.budget?),
+            rung: unsigned32(row.rung?),
+            from: from.map(|(trial, step)| TrialSource {
+                trial: unsigned32(trial),
+                step: unsigned(step),
+            }),
+            job_id: None,
+            job_phase: None,
+            outcome: row.outcome.map(|outcome| outcome.0),
+            rungs: row.rungs?.0,
+            curve: row.reports?.0,
+            best: row.is_best?,
+            failure: row.failure,
+            created_at: row.created_at?,
+            ended_at: row.ended_at,
+        })
+    });
+    let trials = shown.collect();
+    Ok(Some(Asked {
+        phase,
+        has_job,
+        trials,
+    }))
+}
+
+/// Begins a transaction in which the study is told something, beside others who tell and never beside one who orders, in the round trip
+/// of its `BEGIN`. Its commit does not wait for the disk.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn begin(pool: &Pool, tenant: TenantId, id: StudyId) -> Result<Transaction, StoreError> {
+    // UUIDs need no quoting beyond their quotes. The lock comes first: a statement that waited for it would not see what it waited for.
+    let (tenant, id) = (tenant.0, id.0);
+    let statement = format!(
+        "begin; set local muster.tenant = '{tenant}'; set local synchronous_commit = off; \
+         select pg_advisory_xact_lock_shared(hashtextextended('{id}', 0))"
+    );
+    Ok(pool.begin_with(AssertSqlSafe(statement)).await?)
+}
+
+/// What there is to know to tell of these trials; `None` when there is no such study in scope. In a transaction of [`begin`].
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn look(
+    conn: &mut PgConnection,
+    id: StudyId,
+    numbers: &[u32],
+) -> Result<Option<Open>, StoreError> {
+    let numbers: Vec<i32> = numbers.iter().copied().map(signed32).collect();
+    let row = sqlx::query!(
+        r#"select s.document as "document: Json<StudySpec>", s.phase, s.cancelled, s.trials_limit, s.proposed,
+                  o.waiting as "waiting!", o.ends as "ends!", t.numbers as "numbers!", t.states as "states!", t.budgets as "budgets!",
+                  t.ended as "ended!: Vec<Option<i64>>"
+           from study s
+           cross join lateral (
+               select count(*) as waiting, coalesce(bool_or(body ->> 'kind' = 'cancel'), false) as ends
+               from study_order where study_id = s.id
+           ) o
+           cross join lateral (
+               select coalesce(array_agg(number), '{}') as numbers, coalesce(array_agg(state), '{}') as states,
+                      coalesce(array_agg(budget), '{}') as budgets,
+                      coalesce(array_agg((rungs -> -1 ->> 'step')::bigint), '{}') as ended
+               from study_trial where study_id = s.id and number = any($2)
+           ) t
+           where s.id = $1 and s.deleted_at is null"#,
+        id.0,
+        &numbers
+    )
+    .fetch_optional(conn)
+    .await?;
+    let Some(row) = row else { return Ok(None) };
+    let standing = Standing {
+        phase: phase(&row.phase, row.cancelled),
+        ended: row.cancelled || row.ends,
+        limit: unsigned32(row.trials_limit),
+        waiting: unsigned(row.waiting),
+        proposed: unsigned32(row.proposed).into(),
+    };
+    let trials = row.numbers.into_iter().zip(row.states);
+    let trials = trials.zip(row.budgets).zip(row.ended);
+    let trials = trials.map(|(((number, state), budget), ended)| Reached {
+        number: unsigned32(number),
+        state: trial::phase(&state),
+        budget: unsigned(budget),
+        ended: ended.map(unsigned),
+    });
+    Ok(Some(Open {
+        trials: trials.collect(),
+        document: row.document.0,
+        standing,
+    }))
+}
+
+/// Commits what is told of the study as it was seen, and wakes the scheduler; to be acknowledged only after [`lasting`].
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn tell(
+    mut tx: Transaction,
+    id: StudyId,
+    open: &Open,
+    told: &[StudyOrder],
+    now: OffsetDateTime,
+) -> Result<Outcome, StoreError> {
+    if let Some(refused) = refused(&open.standing, told) {
+        return Ok(refused);
+    }
+    write(&mut tx, id, told, now).await?;
+    tx.commit().await?;
+    Ok(Outcome::Done)
+}
+
+/// Waits until everything that was committed before is on the disk: a transaction that writes nothing but a word into the log, and
+/// whose commit waits. Those of many who tell at once share one write to the disk, which commits that wake somebody cannot.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn lasting(pool: &Pool) -> Result<(), StoreError> {
+    sqlx::query!(r#"select pg_logical_emit_message(true, 'muster', '')::text as "place!""#)
+        .fetch_one(pool)
+        .await?;
+    Ok(())
+}
