@@ -86,7 +86,7 @@ async fn woken(wakes: &mut Wakes) {
     }
 }
 
-/// One step of every study that has something to take in; how many. A study whose step fails keeps none of the others waiting.
+/// Carries on every study that has something to take in; how many. A study whose step fails keeps none of the others waiting.
 ///
 /// # Errors
 /// When the store does not say which studies there are.
@@ -105,12 +105,15 @@ pub async fn once(pool: &Pool, memory: &mut Memory) -> Result<usize, StoreError>
 #[tracing::instrument(name = "scheduler.study", skip_all, fields(study.id = %id))]
 async fn step(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepError> {
     let mut known = memory.studies.remove(&id);
+    // Orders that come meanwhile wait for other studies' turns.
+    let mut until = None;
     let done = loop {
         match step::take(pool, id, known.take(), clock::now()).await {
             Err(StepError::Store(error)) if error.is_retryable() => {
                 tracing::debug!(%error, "begun anew after a conflict");
             }
             Err(error @ StepError::Overtaken) => tracing::debug!(%error, "begun anew"),
+            Ok(Some(left)) if left.taken < *until.get_or_insert(left.seen) => known = Some(left),
             done => break done?,
         }
     };

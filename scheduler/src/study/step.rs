@@ -8,6 +8,7 @@
 use super::StepError;
 use super::facts;
 use super::left::{Left, Note, Print, prints};
+use crate::clock;
 use muster_model::id::{JobId, StudyId};
 use muster_model::spec::JobSpec;
 use muster_model::study::{StudyOrder, Told, ToldState};
@@ -51,7 +52,13 @@ pub struct Known {
     pub search: Study,
     /// Numbers of its best trials, which their rows say.
     pub best: BTreeSet<u32>,
+    /// Numbers of the last order that was taken in, and of the last that waited; 0 of none.
+    pub taken: i64,
+    pub seen: i64,
 }
+
+/// After so long a step leaves further orders to the next one: who told first is not to wait until trials were proposed for all.
+const LONG_MS: u64 = 5;
 
 /// Carries the study on, from `known` if that is how it stands. What is known of it then; `None` when the study is gone.
 ///
@@ -65,10 +72,10 @@ pub async fn take(
 ) -> Result<Option<Known>, StepError> {
     let mut conn = pool.acquire().await.map_err(StoreError::from)?;
     let Look { study, orders } = search::look(&mut conn, id).await?;
-    let taken: Vec<i64> = orders.iter().map(|(number, _)| *number).collect();
     let Some(loaded) = study else {
         // Nobody waits for what was said of a study that was deleted.
-        search::forget(&mut conn, &taken).await?;
+        let all: Vec<i64> = orders.iter().map(|(number, _)| *number).collect();
+        search::forget(&mut conn, &all).await?;
         return Ok(None);
     };
     let known = match known {
@@ -89,10 +96,18 @@ pub async fn take(
     if step.study().phase() == Phase::Created {
         step.take_in(&mut conn, Event::Started).await?;
     }
-    for (_, order) in orders {
+    let last = |number: Option<&i64>| number.copied().unwrap_or(0);
+    let seen = last(orders.last().map(|(number, _)| number));
+    let (began, mut taken) = (clock::instant(), Vec::new());
+    for (number, order) in orders {
         step.obey(&mut conn, order).await?;
+        taken.push(number);
+        if clock::elapsed_ms(began) >= LONG_MS {
+            break;
+        }
     }
-    if step.has_jobs() {
+    let last_taken = last(taken.last());
+    if last_taken == seen && step.has_jobs() {
         step.follow_jobs(&mut conn).await?;
     }
     drop(conn);
@@ -102,6 +117,8 @@ pub async fn take(
         seq: left.saved.seq,
         search,
         best: left.best,
+        taken: last_taken,
+        seen,
     }))
 }
 
@@ -126,6 +143,8 @@ async fn load(conn: &mut PgConnection, id: StudyId, loaded: &Loaded) -> Result<K
             seq,
             search: study,
             best,
+            taken: 0,
+            seen: 0,
         })
     });
     again.await.map_err(StepError::Search)?
