@@ -26,6 +26,8 @@ pub(super) struct Normals {
     sharpness: Vec<f64>,
     /// The logarithm of what is left between 0 and 1, times the deviation.
     log_scales: Vec<f64>,
+    /// The newest deviation and its logarithm: of many trials most kernels are as narrow as may be.
+    newest: (f64, f64),
 }
 
 impl Axis {
@@ -119,6 +121,7 @@ impl Normals {
             deviations: Vec::with_capacity(count),
             sharpness: Vec::with_capacity(count),
             log_scales: Vec::with_capacity(count),
+            newest: (1.0, 0.0),
         }
     }
 
@@ -132,10 +135,13 @@ impl Normals {
             log_between(-below, above)
         };
         let root = 0.5 * (2.0 * std::f64::consts::PI).ln();
+        if deviation.to_bits() != self.newest.0.to_bits() {
+            self.newest = (deviation, deviation.ln());
+        }
         self.means.push(mean);
         self.deviations.push(deviation);
         self.sharpness.push(1.0 / deviation);
-        self.log_scales.push(inside + deviation.ln() + root);
+        self.log_scales.push(inside + self.newest.1 + root);
     }
 
     fn push_uniform(&mut self) {
