@@ -19,7 +19,7 @@ const REPLAYED: HeaderName = HeaderName::from_static("idempotency-replayed");
 const KEPT: Duration = Duration::hours(24);
 
 /// What the client chose; unique within its tenant.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub struct Key(String);
 
 /// Whether the request is to be carried out.
@@ -102,12 +102,17 @@ impl Once {
 }
 
 impl Answered {
+    /// What was answered.
+    pub fn read<View: DeserializeOwned>(&self) -> Option<View> {
+        serde_json::from_str(&self.body).ok()
+    }
+
     /// The answer again; `place` is the path of what it shows, if the first answer named one.
     pub fn answer<View: DeserializeOwned>(
         self,
         place: impl Fn(View) -> Option<String>,
     ) -> Response {
-        let place = serde_json::from_str(&self.body).ok().and_then(place);
+        let place = self.read().and_then(place);
         let status = StatusCode::from_u16(self.status).expect("as it was kept");
         let mut response = answer(status, place.as_deref(), self.body);
         response

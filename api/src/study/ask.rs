@@ -4,12 +4,13 @@ use super::wire;
 use crate::auth::Caller;
 use crate::body::Document;
 use crate::clock;
+use crate::idempotency::{self, Key, Turn};
 use crate::problem::{Kind, Refusal};
 use crate::query::{Named, Params};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use muster_model::id::StudyId;
 use muster_model::spec::FieldError;
 use muster_model::study::{StudyOrder, StudySpec, Told, ToldState, TrialPhase};
@@ -28,10 +29,15 @@ const IDLE: Duration = Duration::from_secs(2);
 /// Ask for trials to train outside
 ///
 /// Of a study without a `job`. Nobody else is given the same trial; one that was lost is told as failed. There are as many at a time
-/// as the study's `concurrency` allows, so there may be none until results are told.
+/// as the study's `concurrency` allows, so there may be none until results are told. An `Idempotency-Key` that comes again within 24
+/// hours gets the same trials, so that an answer that was lost loses none.
 #[utoipa::path(
     post, path = "/studies/{id}/ask", operation_id = "askStudy", tag = "studies",
-    params(("id" = StudyId, Path, description = "The study")), request_body = Ask,
+    params(
+        ("id" = StudyId, Path, description = "The study"),
+        ("Idempotency-Key" = Option<String>, Header, description = "1 to 255 visible ASCII characters, chosen by the client; one for each time it asks"),
+    ),
+    request_body = Ask,
     responses((status = 200, description = "The trials, perhaps none", body = view::Asked)),
 )]
 pub async fn ask(
@@ -39,18 +45,34 @@ pub async fn ask(
     caller: Caller,
     Named(id): Named<StudyId>,
     Params(()): Params<()>,
+    headers: HeaderMap,
     body: Document<Ask>,
 ) -> Result<Json<view::Asked>, Refusal> {
+    let key = idempotency::key(&headers)?;
     let mut errors = Vec::new();
     bounds(&mut errors, "", body.value);
     if !errors.is_empty() {
         return Err(Refusal::of_fields(Kind::InvalidBody, errors));
     }
-    given(&app, &caller, id, body.value).await.map(Json)
+    let given = given(&app, &caller, id, body.value, key).await?;
+    Ok(Json(given.asked))
 }
 
-/// Trials, as soon as there are some. When they are given out, whatever was committed before is on the disk with that.
-async fn given(app: &App, caller: &Caller, id: StudyId, ask: Ask) -> Result<view::Asked, Refusal> {
+struct Given {
+    asked: view::Asked,
+    /// Trials were given out by this request, so whatever was committed before is on the disk with that.
+    now: bool,
+}
+
+/// Trials, as soon as there are some; under a key that was given some before, those.
+async fn given(
+    app: &App,
+    caller: &Caller,
+    id: StudyId,
+    ask: Ask,
+    key: Option<Key>,
+) -> Result<Given, Refusal> {
+    let request: [&[u8]; 3] = [b"ask", id.0.as_bytes(), &ask.count.to_le_bytes()];
     let began = clock::monotonic();
     let patience = Duration::from_secs(ask.wait_s.into());
     let mut woken = app.wakes.follow();
@@ -59,16 +81,32 @@ async fn given(app: &App, caller: &Caller, id: StudyId, ask: Ask) -> Result<view
         // What happens from here on wakes us.
         woken.mark_unchanged();
         let mut tx = app.begin(caller).await?;
+        let what = "request for trials";
+        let once = match idempotency::claim(&mut tx, caller, key.clone(), &request, what).await? {
+            Turn::First(once) => once,
+            Turn::Again(answered) => {
+                let asked = answered.read().expect("as it was kept");
+                return Ok(Given { asked, now: false });
+            }
+        };
         let asked = outside::ask(&mut tx, id, ask.count, clock::now()).await?;
-        tx.commit().await.map_err(StoreError::from)?;
         let asked = asked.ok_or_else(|| wire::missing(id))?;
         if asked.has_job {
             return Err(trained_inside());
         }
         let Asked { phase, trials, .. } = asked;
+        let (asked, now) = (view::Asked { trials, phase }, true);
+        if !asked.trials.is_empty() {
+            let kept = wire::written(&asked);
+            once.keep(&mut tx, caller, StatusCode::OK, &kept).await?;
+            tx.commit().await.map_err(StoreError::from)?;
+            return Ok(Given { asked, now });
+        }
+        // Nothing was given, so nothing is kept: the same key may be given something yet.
+        drop(tx);
         let left = patience.saturating_sub(began.elapsed());
-        if !trials.is_empty() || phase.is_over() || left.is_zero() {
-            return Ok(view::Asked { trials, phase });
+        if phase.is_over() || left.is_zero() {
+            return Ok(Given { asked, now: false });
         }
         let apart = Duration::from_millis(apart_ms).min(left);
         tokio::time::sleep(apart).await;
@@ -82,10 +120,14 @@ async fn given(app: &App, caller: &Caller, id: StudyId, ask: Ask) -> Result<view
 /// Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
 /// ended, changes nothing. A trial that is `finished` has trained to its budget: an earlier `step` is refused, unless it is that of a
 /// rung which has ended. The answer names those of the trials that need not be trained on. With `ask` it brings trials like `ask`, and
-/// comes when there are some.
+/// comes when there are some; an `Idempotency-Key` is that of asking, since what is told again changes nothing anyway.
 #[utoipa::path(
     post, path = "/studies/{id}/tell", operation_id = "tellStudy", tag = "studies",
-    params(("id" = StudyId, Path, description = "The study")), request_body = Tell,
+    params(
+        ("id" = StudyId, Path, description = "The study"),
+        ("Idempotency-Key" = Option<String>, Header, description = "With `ask`: 1 to 255 visible ASCII characters, chosen by the client; one for each time it asks"),
+    ),
+    request_body = Tell,
     responses((status = 202, description = "Kept; the scheduler takes it in", body = TellAnswer)),
 )]
 pub async fn tell(
@@ -93,8 +135,10 @@ pub async fn tell(
     caller: Caller,
     Named(id): Named<StudyId>,
     Params(()): Params<()>,
+    headers: HeaderMap,
     body: Document<Tell>,
 ) -> Result<(StatusCode, Json<TellAnswer>), Refusal> {
+    let key = idempotency::key(&headers)?;
     let results = &body.value.results;
     let numbers: Vec<u32> = results.iter().map(|result| result.trial).collect();
     let mut tx = outside::begin(&app.pool, caller.tenant_id, id).await?;
@@ -111,11 +155,11 @@ pub async fn tell(
         .collect();
     let done = outside::tell(tx, id, &open, &orders, clock::now()).await?;
     wire::ordered(done, id, &orders, "tell", "one that was not cancelled")?;
-    let asked = match body.value.ask {
-        Some(ask) => Some(given(&app, &caller, id, ask).await?),
+    let given = match body.value.ask {
+        Some(ask) => Some(given(&app, &caller, id, ask, key).await?),
         None => None,
     };
-    if asked.as_ref().is_none_or(|asked| asked.trials.is_empty()) {
+    if given.as_ref().is_none_or(|given| !given.now) {
         outside::lasting(&app.pool).await?;
     }
     let stopped = open
@@ -125,7 +169,7 @@ pub async fn tell(
         .map(|trial| trial.number);
     let answer = TellAnswer {
         stopped: stopped.collect(),
-        asked,
+        asked: given.map(|given| given.asked),
     };
     Ok((StatusCode::ACCEPTED, Json(answer)))
 }

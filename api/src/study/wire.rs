@@ -9,6 +9,7 @@ use muster_model::study::{MAX_TRIALS, StudyOrder, StudyPhase, StudySpec};
 use muster_model::view::StudyView;
 use muster_store::PgConnection;
 use muster_store::study::{self, MAX_PROPOSED, Outcome, StudyRow};
+use serde::Serialize;
 
 /// `tenant` is the name of the one that owns it.
 pub fn view(row: StudyRow, tenant: &str) -> StudyView {
@@ -140,6 +141,6 @@ pub async fn shown(
     Ok(view(find(conn, id).await?, &caller.tenant_name))
 }
 
-pub fn written(study: &StudyView) -> String {
-    serde_json::to_string(study).expect("a study is JSON")
+pub fn written(view: &impl Serialize) -> String {
+    serde_json::to_string(view).expect("a view is JSON")
 }

@@ -304,6 +304,62 @@ async fn who_waits_for_a_trial_is_given_the_one_that_comes() {
     assert_eq!(asked["phase"], "running");
 }
 
+/// Asks, or tells and asks, under a key.
+async fn under(world: &World, key: &str, path: &str, body: &Value) -> Value {
+    let mut request = json_request(Method::POST, RED, path, body);
+    let key = key.parse().expect("a header");
+    request.headers_mut().insert("idempotency-key", key);
+    let answer = world.send(request).await;
+    assert!(answer.status.is_success(), "{}", answer.text());
+    answer.json()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_lost_the_answer_gets_the_same_trials_again_under_its_key() {
+    let world = World::new().await;
+    let id = created(&world).await;
+    let (ask, now) = (place(id, "/ask"), json!({"count": 2, "wait_s": 0}));
+    let early = under(&world, "a", &ask, &now).await;
+    assert_eq!(early["trials"], json!([]), "which uses up no key");
+    written(&world, id, &[trial(0), trial(1), trial(2)], "running").await;
+    let first = under(&world, "a", &ask, &now).await;
+    let numbers = |given: &Value| -> Vec<u64> {
+        let trials = given["trials"].as_array().expect("a list").iter();
+        trials
+            .map(|one| one["number"].as_u64().expect("a number"))
+            .collect()
+    };
+    assert_eq!(numbers(&first), [0, 1]);
+    assert_eq!(under(&world, "a", &ask, &now).await, first);
+    let tell = json!({
+        "results": [{"trial": 0, "step": 1, "values": {"loss": 0.4}}], "ask": {"count": 1},
+    });
+    let told = under(&world, "b", &place(id, "/tell"), &tell).await;
+    assert_eq!(numbers(&told["asked"]), [2]);
+    let again = under(&world, "b", &place(id, "/tell"), &tell).await;
+    assert_eq!(again["asked"], told["asked"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_told_of_a_trial_that_nobody_was_given() {
+    let world = World::new().await;
+    let id = created(&world).await;
+    written(&world, id, &[trial(0)], "running").await;
+    let tell = json!({"results": [{"trial": 0, "step": 1, "values": {"loss": 0.4}}]});
+    let refused = world.post(RED, &place(id, "/tell"), &tell).await;
+    assert_eq!(
+        refused.status, 422,
+        "it may be proposed anew, with other parameters"
+    );
+    assert_eq!(refused.problem().errors[0].field, "results[0].trial");
+    let ask = json!({"count": 1});
+    assert_eq!(world.post(RED, &place(id, "/ask"), &ask).await.status, 200);
+    assert_eq!(
+        world.post(RED, &place(id, "/tell"), &tell).await.status,
+        202
+    );
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn so_many_proposals_wait_and_each_is_kept_once_under_its_key() {
     let world = World::new().await;

@@ -27,7 +27,7 @@ pub struct Asked {
 #[derive(Debug)]
 pub struct Open {
     pub document: StudySpec,
-    /// Those that are told of.
+    /// Those that are told of and were given out: what nobody was given may not be on the disk yet, and be proposed otherwise anew.
     pub trials: Vec<Reached>,
     standing: Standing,
 }
@@ -152,7 +152,7 @@ pub async fn look(
                select coalesce(array_agg(number), '{}') as numbers, coalesce(array_agg(state), '{}') as states,
                       coalesce(array_agg(budget), '{}') as budgets,
                       coalesce(array_agg((rungs -> -1 ->> 'step')::bigint), '{}') as ended
-               from study_trial where study_id = s.id and number = any($2)
+               from study_trial where study_id = s.id and number = any($2) and (asked_at is not null or json_array_length(rungs) > 0)
            ) t
            where s.id = $1 and s.deleted_at is null"#,
         id.0,
