@@ -6,7 +6,7 @@ use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
 use muster_core::snapshot::{Job, Snapshot};
 use muster_core::{Action, apply, check, plan};
-use muster_model::job::{Intent, JobPhase, JobState};
+use muster_model::job::{AfterStop, Intent, JobPhase, JobState};
 use muster_model::spec::{Ends, Range};
 use muster_model::task::{Outcome, TaskEvent, TaskState};
 use proptest::prelude::*;
@@ -36,6 +36,8 @@ struct Course {
     /// When it first was at work.
     first: BTreeMap<String, i64>,
     suspended: u32,
+    /// Stops of running jobs that are to start again.
+    stopped: u32,
     /// Whose tasks do not come up.
     slow: Option<String>,
 }
@@ -48,6 +50,7 @@ impl Course {
             worked: BTreeMap::new(),
             first: BTreeMap::new(),
             suspended: 0,
+            stopped: 0,
             slow: None,
         }
     }
@@ -81,6 +84,15 @@ impl Course {
                 .iter()
                 .filter(|one| is_suspension(&one.action));
             self.suspended += u32::try_from(suspensions.count()).expect("few");
+            let is_stop = |action: &Action| {
+                let then = match action {
+                    Action::Stop { then, .. } => then,
+                    _ => return false,
+                };
+                matches!(then, AfterStop::Requeue { .. })
+            };
+            let stops = plan.decisions.iter().filter(|one| is_stop(&one.action));
+            self.stopped += u32::try_from(stops.count()).expect("few");
             let quiet = plan
                 .decisions
                 .iter()
@@ -306,6 +318,29 @@ fn a_slice_begins_when_the_tasks_are_up() {
         "{}",
         course.worked("slow")
     );
+}
+
+/// A program without checkpoints would begin anew.
+#[test]
+fn nobody_who_can_stand_still_is_stopped_for_a_shorter_job() {
+    for share in PolicyName::ALL {
+        let mut course = Course::new(2, 2, share);
+        let long = course.submit("long", 4);
+        long.progress.max_steps = Some(900);
+        long.command = Some(Ends::All);
+        course.run(QUANTUM_MS / 2);
+        course.find("long").progress.step = 230;
+        course.find("long").trained_s = 30.0;
+        let short = course.submit("short", 1);
+        short.progress.max_steps = Some(6);
+        short.command = Some(Ends::All);
+        course.run(2 * QUANTUM_MS);
+        assert_eq!(course.stopped, 0, "{share:?}");
+        assert!(
+            course.worked("short") > 0 && course.suspended > 0,
+            "{share:?}"
+        );
+    }
 }
 
 #[test]

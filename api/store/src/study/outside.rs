@@ -54,14 +54,14 @@ pub async fn ask(
     now: OffsetDateTime,
 ) -> Result<Option<Asked>, StoreError> {
     let rows = sqlx::query!(
-        r#"with given as (
+        r#"with free as materialized (
+               select number from study_trial
+               where study_id = $1 and state = 'running' and asked_at is null and job_id is null
+                 and exists (select from study s where s.id = $1 and s.deleted_at is null and s.document -> 'job' is null)
+               order by number limit $2 for update skip locked
+           ), given as (
                update study_trial set asked_at = $3
-               where study_id = $1 and number in (
-                   select number from study_trial
-                   where study_id = $1 and state = 'running' and asked_at is null and job_id is null
-                     and exists (select from study s where s.id = $1 and s.deleted_at is null and s.document -> 'job' is null)
-                   order by number limit $2 for update skip locked
-               )
+               where study_id = $1 and number in (select number from free)
                returning number, state, parameters, seed, budget, rung, from_trial, from_step, reports, rungs, outcome, is_best,
                          failure, created_at, ended_at
            )

@@ -126,6 +126,7 @@ impl<'w, 'a> Choosing<'w, 'a> {
 
     /// Leaves running jobs as they are where a change does not pay, unless somebody could not start without it.
     fn only_what_pays(&mut self, first: Decision) -> Decision {
+        let first = self.let_stand_still(first);
         if self.world.promises.restarts_pay || self.moved(&first).is_empty() {
             return first;
         }
@@ -170,16 +171,41 @@ impl<'w, 'a> Choosing<'w, 'a> {
         base
     }
 
-    /// Running members that a decision stops although nobody of higher priority gets anything, by a policy that does not mean to.
-    fn unjust(&self, decision: &Decision) -> Vec<usize> {
-        if self.world.promises.takes_turns {
-            return Vec::new();
+    /// A policy that means to stop running jobs for others of their priority leaves those to turns that can stand still: with their
+    /// processes kept they lose nothing.
+    fn let_stand_still(&mut self, first: Decision) -> Decision {
+        let (mut fixed, mut decision) = (Vec::new(), first);
+        if !self.world.promises.takes_turns {
+            return decision;
         }
+        for _ in 0..MOST_QUESTIONS {
+            let unjust = self.unjust(&decision);
+            if unjust.is_empty() {
+                return decision;
+            }
+            fixed.extend(unjust);
+            decision = self.ask(&fixed);
+        }
+        let running = self.running();
+        self.ask(&running)
+    }
+
+    /// Whether a policy may stop it for others of its priority because it means to.
+    fn is_stopped_in_turn(&self, member: usize) -> bool {
+        let job = self.world.jobs[self.world.members[member]].job;
+        let stands_still = self.world.policy.slicing.is_some() && job.suspends && !job.exclusive;
+        self.world.promises.takes_turns && !stands_still
+    }
+
+    /// Running members that a decision stops although nobody of higher priority gets anything, by a policy that does not mean to, or
+    /// that could stand still instead.
+    fn unjust(&self, decision: &Decision) -> Vec<usize> {
         let jobs = &self.world.problem.jobs;
         let given = self.given(decision);
         let highest = given.iter().map(|&member| jobs[member].priority).max();
         let stopped = self.moved(decision).into_iter().filter(|&member| {
             decision.holds(&self.world.problem, member).is_empty()
+                && !self.is_stopped_in_turn(member)
                 && highest.is_none_or(|highest| highest <= jobs[member].priority)
         });
         stopped.collect()
