@@ -6,6 +6,7 @@ use crate::error::ExecutorError;
 use crate::launch::Launcher;
 use crate::ledger::Ledger;
 use crate::limits::Limits;
+use crate::meter::Meter;
 use crate::node::{Node, Order};
 use crate::runtime::{Pods, Processes, Runtime};
 use crate::session::{Dialer, Known};
@@ -59,7 +60,12 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         RuntimeKind::Pod => Box::new(Pods::start(&config, has_gpus).await?),
     };
     let launcher = Launcher::new(config.clone(), capacity.clone(), reports_to, runtime);
-    let node = Node::new(config.clone(), ledger, launcher);
+    let meter = Meter::default();
+    // In pods processes have numbers of their own, which say nothing here: nothing is told of them.
+    if config.runtime == RuntimeKind::Process {
+        meter.run(&capacity);
+    }
+    let node = Node::new(config.clone(), ledger, launcher, meter.clone());
     let (orders, taken) = mpsc::channel();
     let stop_tasks = config.stop_tasks_on_exit;
     let health = Health::default();
@@ -70,6 +76,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         generation: node.generation(),
         identity,
         health,
+        meter,
     };
     let dialer = Dialer::new(config, &capacity, orders.clone(), known);
     let (ended, mut node_ended) = oneshot::channel::<()>();

@@ -5,6 +5,7 @@ use crate::disk;
 use crate::error::ExecutorError;
 use crate::events::Position;
 use crate::folder::TaskFolder;
+use crate::meter::Watched;
 use crate::reconcile::{Seen, SeenLife, SeenTask};
 use crate::runtime::Carrier;
 use crate::shim::{self, ShimRecord};
@@ -168,6 +169,22 @@ impl Ledger {
             generation: self.generation,
             tasks: tasks.collect(),
         }
+    }
+
+    /// Tasks whose use of their GPUs can be measured from here: they run as processes of this machine.
+    #[must_use]
+    pub fn watched(&self) -> Vec<Watched> {
+        let entries = self.entries.iter();
+        let running = entries.filter_map(|(id, entry)| match &entry.life {
+            Life::Running(record) => Some(Watched {
+                task: *id,
+                shim: record.shim,
+                gpus: entry.launch.gpus.clone(),
+                stands_still: entry.stands_still(),
+            }),
+            Life::Prepared | Life::Starting | Life::Ended(_) => None,
+        });
+        running.filter(|one| !one.gpus.is_empty()).collect()
     }
 
     /// Removes folders of forgotten tasks, the oldest first, until at most `keep` are left and they take at most `bytes`.

@@ -20,6 +20,7 @@ pub mod lease;
 pub mod ledger;
 pub mod limits;
 pub mod log;
+pub mod meter;
 pub mod node;
 pub mod process;
 pub mod reconcile;

@@ -5,6 +5,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::launch::Launcher;
 use crate::ledger::Ledger;
+use crate::meter::Meter;
 use crate::reconcile::{Desired, DesiredTask, Step, steps};
 use crate::report::Outbox;
 use muster_model::assignment::{Peers, TaskLaunch};
@@ -55,6 +56,7 @@ pub struct Node {
     config: Config,
     ledger: Ledger,
     launcher: Launcher,
+    meter: Meter,
     outbox: Outbox,
     desired: Option<Desired>,
     launches: BTreeMap<TaskId, TaskLaunch>,
@@ -68,12 +70,13 @@ pub struct Node {
 
 impl Node {
     #[must_use]
-    pub fn new(config: Config, ledger: Ledger, launcher: Launcher) -> Self {
+    pub fn new(config: Config, ledger: Ledger, launcher: Launcher, meter: Meter) -> Self {
         let generation = Arc::new(AtomicU64::new(ledger.generation));
         Self {
             config,
             ledger,
             launcher,
+            meter,
             outbox: Outbox::default(),
             desired: None,
             launches: BTreeMap::new(),
@@ -185,6 +188,9 @@ impl Node {
             entry.refresh(carrier);
         }
         self.launcher.tidy(&self.ledger);
+        if self.meter.is_asked() {
+            self.meter.watch(self.ledger.watched());
+        }
     }
 
     fn act(&mut self) {

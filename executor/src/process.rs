@@ -24,6 +24,8 @@ pub struct Stat {
     pub state: char,
     pub parent: i32,
     pub session: i32,
+    /// Time on processors so far, that of children which were waited for included; in hundredths of a second.
+    pub cpu_ticks: u64,
 }
 
 impl ProcessId {
@@ -66,6 +68,15 @@ pub fn stat(pid: i32) -> Option<Stat> {
     parse(pid, &fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
+/// Memory of a process that is in RAM, what it shares with others included; 0 of one that is gone.
+#[must_use]
+pub fn resident_bytes(pid: i32) -> u64 {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
+    kib.unwrap_or(0).saturating_mul(1_024)
+}
+
 /// Every process of the machine that is not a zombie.
 #[must_use]
 pub fn all() -> Vec<Stat> {
@@ -83,7 +94,13 @@ pub fn all() -> Vec<Stat> {
 /// Children, their children and so on, of the process itself nothing.
 #[must_use]
 pub fn descendants(root: i32) -> Vec<Stat> {
-    let mut rest = all();
+    descendants_among(&all(), root)
+}
+
+/// The same, of processes that were looked at before.
+#[must_use]
+pub fn descendants_among(all: &[Stat], root: i32) -> Vec<Stat> {
+    let mut rest = all.to_vec();
     let mut found = Vec::new();
     let mut parents = vec![root];
     while let Some(parent) = parents.pop() {
@@ -126,6 +143,13 @@ fn parse(pid: i32, text: &str) -> Option<Stat> {
         state: fields.first()?.chars().next()?,
         parent: fields.get(1)?.parse().ok()?,
         session: fields.get(3)?.parse().ok()?,
+        cpu_ticks: {
+            let times = fields.get(11..15)?;
+            times
+                .iter()
+                .filter_map(|time| time.parse::<u64>().ok())
+                .sum()
+        },
         id: ProcessId {
             pid,
             start_ticks: fields.get(19)?.parse().ok()?,
@@ -139,7 +163,7 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_and_blanks_is_no_obstacle() {
-        let text = "7 (a) R 1 (b) S 3 4 5 0 -1 0 0 0 0 0 0 0 0 0 20 0 1 0 987 0 0";
+        let text = "7 (a) R 1 (b) S 3 4 5 0 -1 0 0 0 0 0 40 2 300 1 20 0 1 0 987 0 0";
         let stat = parse(7, text).expect("well-formed");
         assert_eq!(
             stat,
@@ -150,7 +174,8 @@ mod tests {
                 },
                 state: 'S',
                 parent: 3,
-                session: 5
+                session: 5,
+                cpu_ticks: 343
             }
         );
     }

@@ -2,7 +2,7 @@
 
 use clap::Parser;
 use muster_core::policies::name::{PolicyName, UnknownPolicy};
-use muster_core::policy::Slicing;
+use muster_core::policy::{Packing, Slicing};
 use serde::Deserialize;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -36,6 +36,8 @@ pub struct Config {
     pub policy: PolicyName,
     /// How jobs that do not fit beside each other take turns; `None`: each waits for the others' end.
     pub slicing: Option<Slicing>,
+    /// When jobs that take turns share a GPU instead; `None`: never.
+    pub packing: Option<Packing>,
 }
 
 /// Flags and environment; each overrides the file.
@@ -88,6 +90,9 @@ pub struct Flags {
     /// Jobs that may stand still on one GPU, as they keep their memory of the host [default: 3].
     #[arg(long, env = "MUSTER_SCHEDULER_SUSPENDED_PER_GPU")]
     pub suspended_per_gpu: Option<u32>,
+    /// Lets two jobs that take turns be at work on one GPU at once, while that is faster than turns [default: false].
+    #[arg(long, env = "MUSTER_SCHEDULER_PACKING")]
+    pub packing: Option<bool>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -106,6 +111,7 @@ struct File {
     policy: Option<String>,
     quantum_ms: Option<u64>,
     suspended_per_gpu: Option<u32>,
+    packing: Option<bool>,
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -163,8 +169,10 @@ impl Config {
         };
         let quantum_ms = flags.quantum_ms.or(file.quantum_ms).unwrap_or(60_000);
         let suspended_per_gpu = flags.suspended_per_gpu.or(file.suspended_per_gpu);
+        let packs = flags.packing.or(file.packing).unwrap_or(false);
         let config = Self {
             policy,
+            packing: packs.then(Packing::default),
             slicing: (quantum_ms > 0).then_some(Slicing {
                 quantum_ms,
                 suspended_per_gpu: suspended_per_gpu.unwrap_or(3),
@@ -249,6 +257,13 @@ impl Config {
             self.grace_ms,
             "100 to 600000",
         )?;
+        if self.packing.is_some() && self.slicing.is_none() {
+            return Err(ConfigError::Invalid {
+                field: "packing",
+                value: "true".to_owned(),
+                expected: "false where quantum_ms is 0: who takes no turns was never measured alone",
+            });
+        }
         if let Some(slicing) = self.slicing {
             check(
                 (100..=86_400_000).contains(&slicing.quantum_ms),

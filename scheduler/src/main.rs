@@ -56,6 +56,7 @@ async fn lead(
 ) {
     let policy = Policy {
         slicing: config.slicing,
+        packing: config.packing,
         ..Policy::named(config.policy)
     };
     while leader.wait_for(|leads| *leads).await.is_ok() {

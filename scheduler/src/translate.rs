@@ -8,7 +8,7 @@ use muster_model::pace::{Pace, Watch};
 use muster_model::spec::BatchRule;
 use muster_store::fault::Charge;
 use muster_store::plan as store;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 
 /// The snapshot that the core plans on.
@@ -64,7 +64,10 @@ fn action(planned: &Planned) -> store::Action {
         },
         Planned::Up => store::Action::Up,
         Planned::Suspend { why } => store::Action::Suspend { why: why.clone() },
-        Planned::Continue { why } => store::Action::Continue { why: why.clone() },
+        Planned::Continue { why, beside } => store::Action::Continue {
+            why: why.clone(),
+            beside: *beside,
+        },
         Planned::Stop {
             then,
             why,
@@ -101,9 +104,16 @@ fn new_task(task: &PlannedTask) -> store::NewTask {
     }
 }
 
-fn task(task: muster_model::task::Task, paces: &BTreeMap<TaskId, Pace>) -> core::Task {
+/// What is known of a job's tasks beside their rows.
+struct Told {
+    paces: BTreeMap<TaskId, Pace>,
+    guests: BTreeSet<TaskId>,
+}
+
+fn task(task: muster_model::task::Task, told: &Told) -> core::Task {
     core::Task {
-        pace: paces.get(&task.id).copied(),
+        pace: told.paces.get(&task.id).copied(),
+        lane: u32::from(told.guests.contains(&task.id)),
         id: task.id,
         role: task.role,
         node: task.node_id,
@@ -143,6 +153,10 @@ fn node(
             .gpus
             .first()
             .map_or_else(String::new, |gpu| gpu.model.clone()),
+        gpu_memory_bytes: {
+            let memory = node.capacity.gpus.iter().map(|gpu| gpu.memory_bytes);
+            memory.min().unwrap_or(0)
+        },
         cpu_milli: node.capacity.cpu_milli,
         memory_bytes: node.capacity.memory_bytes,
     }
@@ -162,9 +176,12 @@ fn job(loaded: store::LoadedJob) -> core::Job {
     let adaptive = adaptive(&loaded);
     let job = loaded.job;
     let ps_shards = job.spec.ps_shards();
-    let paces = loaded.paces;
+    let told = Told {
+        paces: loaded.paces,
+        guests: loaded.guests,
+    };
     let tasks = |tasks: Vec<muster_model::task::Task>| {
-        let tasks = tasks.into_iter().map(|one| task(one, &paces));
+        let tasks = tasks.into_iter().map(|one| task(one, &told));
         tasks.collect()
     };
     core::Job {
@@ -223,6 +240,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
                 samples: point.samples,
             })
             .collect(),
+        measured: loaded.measured.map(Box::new),
         trained_s: loaded.trained_s,
         placed_ms: loaded.placed_at.map(unix_ms),
         running_ms: loaded.running_since.map(unix_ms),

@@ -12,6 +12,7 @@ pub mod id;
 pub mod job;
 pub mod node;
 pub mod pace;
+pub mod packing;
 pub mod place;
 pub mod progress;
 pub mod question;

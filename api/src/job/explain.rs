@@ -187,7 +187,10 @@ fn obstacles(nodes: Vec<NodeRow>, gpus_per_worker: u32) -> Vec<BlockingNode> {
         .into_iter()
         .map(|row| {
             let gpus = count(row.node.capacity.gpus.len());
-            let free_gpus = gpus.saturating_sub(count(row.held.len()));
+            let free_gpus = {
+                let held = row.held.iter().filter(|held| !held.is_guest);
+                gpus.saturating_sub(count(held.count()))
+            };
             let why = if row.node.state != NodeState::Up {
                 NodeObstacle::Down
             } else if row.node.is_to_be_empty()

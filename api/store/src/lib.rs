@@ -22,6 +22,7 @@ pub mod migrate;
 pub mod node;
 mod number;
 pub mod origin;
+pub mod packing;
 pub mod plan;
 pub mod pool;
 pub mod progress;

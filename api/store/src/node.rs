@@ -28,6 +28,8 @@ pub struct NodeRow {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct HeldGpu {
     pub gpu_index: u32,
+    /// Beside the holder of that GPU, whom it shares it with.
+    pub is_guest: bool,
     pub job_id: JobId,
     pub task_id: TaskId,
     /// `None` when it is neither the tenant's in scope nor an administrator asks.
@@ -372,8 +374,8 @@ async fn held_gpus(
 ) -> Result<BTreeMap<NodeId, Vec<HeldGpu>>, StoreError> {
     let rows = sqlx::query!(
         r#"select node_id as "node_id!", gpu_index as "gpu_index!", task_id as "task_id!", job_id as "job_id!",
-                  tenant_id, tenant_name, job_name
-           from muster_held_gpus() where $1::uuid is null or node_id = $1 order by node_id, gpu_index"#,
+                  tenant_id, tenant_name, job_name, lane > 0 as "is_guest!"
+           from muster_held_gpus() where $1::uuid is null or node_id = $1 order by node_id, gpu_index, lane"#,
         node.map(Uuid::from)
     )
     .fetch_all(conn)
@@ -390,6 +392,7 @@ async fn held_gpus(
         };
         held.entry(row.node_id.into()).or_default().push(HeldGpu {
             gpu_index: unsigned32(row.gpu_index),
+            is_guest: row.is_guest,
             job_id: row.job_id.into(),
             task_id: row.task_id.into(),
             owner,

@@ -3,6 +3,7 @@
 use crate::error::StoreError;
 use crate::number::{signed, signed32, unsigned, unsigned32};
 use muster_model::id::{JobId, TenantId};
+use muster_model::packing::{Company, Measured};
 use muster_model::progress::{Evaluation, Sample};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -11,7 +12,8 @@ use time::OffsetDateTime;
 
 /// Records samples of the job's present revision: the series, the job's newest sample, its speeds and its epochs' losses. The
 /// first sample after a start measures the start and not the speed, so it leaves the speeds alone. `false`, and nothing done,
-/// when the job has another revision by now.
+/// when the job has another revision by now. `company` is the job with which it shares its GPU, and `now` the time of the store: how fast
+/// it is beside others, or was told right after, is none of its speeds.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -20,9 +22,11 @@ pub async fn record(
     job: JobId,
     revision: u64,
     samples: &[(OffsetDateTime, Sample)],
+    company: Option<Company>,
+    now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let row = sqlx::query!(
-        "select tenant_id, revision_samples from job where id = $1 and revision = $2 for no key update",
+        r#"select tenant_id, revision_samples, measured as "measured: Json<Measured>" from job where id = $1 and revision = $2 for no key update"#,
         job.0,
         signed(revision)
     )
@@ -35,26 +39,38 @@ pub async fn record(
     let tenant = row.tenant_id.into();
     series(conn, tenant, job, revision, samples).await?;
     let skip = usize::from(row.revision_samples == 0);
-    speeds(
-        conn,
-        tenant,
-        job,
-        samples.iter().skip(skip).map(|(_, sample)| sample),
-    )
-    .await?;
+    let counted = || samples.iter().skip(skip).map(|(_, sample)| sample);
+    let mut known = row.measured.map(|known| known.0.in_revision(revision));
+    let parted = known.as_ref().is_some_and(|known| known.company.is_some());
+    if company.is_none() && !parted {
+        speeds(conn, tenant, job, counted()).await?;
+    }
+    // Where nobody measures what is used, nobody asks how fast it is beside others.
+    if let Some(known) = &mut known {
+        for sample in counted().filter(|sample| (sample.workers, sample.ps_shards) == (1, 0)) {
+            known.take_rate(sample.updates_per_s(), company, unix_ms(now));
+        }
+    }
     losses(conn, tenant, job, samples.iter().map(|(_, sample)| sample)).await?;
     let done = sqlx::query!(
-        "update job set latest = $3, sample_at = $4, revision_samples = revision_samples + $5 where id = $1 and revision = $2",
+        "update job set latest = $3, sample_at = $4, revision_samples = revision_samples + $5, measured = coalesce($6, measured)
+         where id = $1 and revision = $2",
         job.0,
         signed(revision),
         Json(newest) as _,
         *newest_at,
-        signed(samples.len() as u64)
+        signed(samples.len() as u64),
+        known.map(Json) as _
     )
     .execute(conn)
     .await?;
     assert_eq!(done.rows_affected(), 1, "the row is locked");
     Ok(true)
+}
+
+/// Milliseconds since 1970.
+pub(crate) fn unix_ms(at: OffsetDateTime) -> i64 {
+    i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("dates of this era fit")
 }
 
 async fn series(

@@ -11,8 +11,9 @@ use crate::fault::{self, Charge};
 use crate::log::{self, Appended};
 use crate::node;
 use crate::number::{signed, unsigned, unsigned32};
+use crate::packing;
 use crate::plan::{FailedReport, Finished};
-use crate::progress;
+use crate::progress::{self, unix_ms};
 use crate::task::{self, Locked, role};
 use crate::wake::{self, Channel};
 use muster_model::assignment::{Observed, TaskReport};
@@ -20,6 +21,7 @@ use muster_model::event::Event;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::pace::Pace;
+use muster_model::packing::Company;
 use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
@@ -70,6 +72,8 @@ struct Known {
     events_seen: u64,
     log_end: u64,
     pace: Option<Pace>,
+    /// The other job on its GPU.
+    company: Option<Company>,
 }
 
 impl Known {
@@ -164,9 +168,11 @@ async fn lock(
         .map(|row| (row.id, (unsigned(row.revision), unsigned(row.turn))))
         .collect();
     let rows = sqlx::query!(
-        r#"select id, tenant_id, job_id, revision, role, role_index, node_id, gpus, state as "state: Json<TaskState>", address,
-                  events_seen, log_end, pace as "pace: Json<Pace>"
-           from task where id = any($1) and node_id = $2 order by id for no key update"#,
+        r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
+                  t.address, t.events_seen, t.log_end, t.pace as "pace: Json<Pace>",
+                  company.job_id as "beside?", company.since as "since?"
+           from task t left join lateral muster_company(t.id) company on true
+           where t.id = any($1) and t.node_id = $2 order by t.id for no key update of t"#,
         &ids,
         node.0
     )
@@ -189,6 +195,7 @@ async fn lock(
             events_seen: unsigned(row.events_seen),
             log_end: unsigned(row.log_end),
             pace: row.pace.map(|pace| pace.0),
+            company: packing::company(row.beside, row.since),
             locked: Locked {
                 tenant_id: row.tenant_id.into(),
                 task,
@@ -258,7 +265,7 @@ async fn facts(
         match report {
             TaskReport::Progress { sample } => samples.push((*at, sample.clone())),
             TaskReport::Ready { from_step } => {
-                flush(conn, job, known.job_revision, &mut samples, sum).await?;
+                flush(conn, known, &mut samples, sum).await?;
                 if known.locked.task.role == (Role::Worker { rank: 0 }) {
                     // By the clock that wrote down when it was started.
                     progress::started(conn, job, *from_step, now).await?;
@@ -268,18 +275,19 @@ async fn facts(
             other => fact(conn, known, *at, other, sum).await?,
         }
     }
-    flush(conn, job, known.job_revision, &mut samples, sum).await
+    flush(conn, known, &mut samples, sum).await
 }
 
 async fn flush(
     conn: &mut PgConnection,
-    job: JobId,
-    revision: u64,
+    known: &Known,
     samples: &mut Vec<(OffsetDateTime, Sample)>,
     sum: &mut Sum,
 ) -> Result<(), StoreError> {
     if !samples.is_empty() {
-        let current = progress::record(conn, job, revision, samples).await?;
+        let (job, revision) = (known.locked.task.job_id, known.job_revision);
+        let (company, now) = (known.company, sum.now);
+        let current = progress::record(conn, job, revision, samples, company, now).await?;
         assert!(current, "the job's row is locked");
         samples.clear();
         sum.sampled = true;
@@ -350,8 +358,11 @@ async fn fact(
             }
             return Ok(());
         }
-        // It was told to; what there is to know is known.
-        TaskReport::Continued { .. } => None,
+        // It was told to; what there is to know is known. Its next sample may count the time in which it stood still.
+        TaskReport::Continued { .. } => {
+            packing::unsettle(conn, job, sum.now).await?;
+            None
+        }
         TaskReport::PeerGone { task_id, step } => Some(Event::PeerGone {
             task_id: *task_id,
             step: *step,
@@ -387,6 +398,7 @@ async fn fact(
                 },
             )
             .await?;
+            packing::failed(conn, job, known.job_revision, known.company, sum.now).await?;
             sum.outcome.round_due = true;
             Some(Event::TaskFailed {
                 task_id: task.id,
@@ -533,6 +545,13 @@ async fn statuses(
     }
     for (id, observed) in &newest {
         let task = &known[id].locked.task;
+        if has_failed(&task.state, observed) && known[id].is_current(task.revision) {
+            let (revision, company) = (known[id].job_revision, known[id].company);
+            if packing::failed(conn, task.job_id, revision, company, now).await? {
+                // The other may have done it, and the machine did not.
+                continue;
+            }
+        }
         let Some(fault) = killed(&task.state, observed) else {
             continue;
         };
@@ -564,9 +583,18 @@ async fn statuses(
     Ok(())
 }
 
-/// Milliseconds since 1970.
-fn unix_ms(at: OffsetDateTime) -> i64 {
-    i64::try_from(at.unix_timestamp_nanos() / 1_000_000).expect("dates of this era fit")
+/// An end of its own that is none in order: neither told to, nor with its node.
+fn has_failed(state: &TaskState, observed: &Observed) -> bool {
+    let Observed::Gone { outcome } = observed else {
+        return false;
+    };
+    let is_told = match state {
+        TaskState::Assigned | TaskState::Running | TaskState::Suspending | TaskState::Suspended => {
+            false
+        }
+        TaskState::Stopping | TaskState::Ending | TaskState::Released { .. } => true,
+    };
+    !is_told && !outcome.is_clean() && !outcome.is_node_fault()
 }
 
 /// A signal that nobody of ours has sent: the task was not told to stop.

@@ -3,8 +3,10 @@
 use crate::error::StoreError;
 use crate::event::{NewEvent, of_job};
 use crate::number::{unsigned, unsigned32};
+use crate::packing;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId, TenantId};
+use muster_model::packing::{Measured, Usage};
 use muster_model::task::{Role, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -18,6 +20,12 @@ pub struct TaskRow {
     pub node_name: String,
     pub created_at: OffsetDateTime,
     pub released_at: Option<OffsetDateTime>,
+    /// The other job on its GPU.
+    pub shared_with: Option<JobId>,
+    /// Its job's rate beside that one, as a part of its rate alone.
+    pub rate_beside: Option<f64>,
+    /// What it was measured to use.
+    pub usage: Option<Usage>,
 }
 
 /// Which tasks of a job.
@@ -38,8 +46,10 @@ pub async fn list(
 ) -> Result<Vec<TaskRow>, StoreError> {
     let rows = sqlx::query!(
         r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus,
-                  t.state as "state: Json<TaskState>", t.address, t.created_at, t.released_at, n.name as node_name
+                  t.state as "state: Json<TaskState>", t.address, t.created_at, t.released_at, n.name as node_name,
+                  company.job_id as "shared_with?"
            from task t
+           left join lateral muster_company(t.id) company on t.released_at is null
            join node n on n.id = t.node_id
            join job j on j.id = t.job_id
            where t.job_id = $1 and j.deleted_at is null and ($2 or t.revision = j.revision)
@@ -47,8 +57,9 @@ pub async fn list(
         job.0,
         revisions == Revisions::All
     )
-    .fetch_all(conn)
+    .fetch_all(&mut *conn)
     .await?;
+    let known = packing::measured(conn, job).await?;
     let tasks = rows.into_iter().map(|row| TaskRow {
         task: Task {
             id: row.id.into(),
@@ -63,6 +74,14 @@ pub async fn list(
         node_name: row.node_name,
         created_at: row.created_at,
         released_at: row.released_at,
+        shared_with: row.shared_with.map(JobId::from),
+        rate_beside: row
+            .shared_with
+            .and_then(|other| known.as_ref()?.part_beside(other.into())),
+        usage: known
+            .as_ref()
+            .filter(|known| known.revision == unsigned(row.revision) && row.released_at.is_none())
+            .map(Measured::usage),
     });
     Ok(tasks.collect())
 }

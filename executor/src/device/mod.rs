@@ -3,8 +3,10 @@
 mod cpu;
 mod health;
 mod nvml;
+mod share;
 
 pub use health::Health;
+pub use share::{OfProcesses, Share, Used};
 
 use muster_model::node::{Capacity, Gpu, GpuKind};
 use std::num::NonZero;

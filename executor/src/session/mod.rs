@@ -10,13 +10,14 @@ use crate::clock;
 use crate::config::Config;
 use crate::device::Health;
 use crate::lease::Lease;
+use crate::meter::Meter;
 use crate::node::Order;
 use crate::shim::boot_id;
 use muster_model::node::Capacity;
 use muster_proto::MAX_MESSAGE_BYTES;
 use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_proto::session::{
-    FromNode, Heartbeat, Hello, NodeFault, Report, ToNode, Welcome, from_node, to_node,
+    FromNode, Heartbeat, Hello, NodeFault, Report, TaskUsage, ToNode, Welcome, from_node, to_node,
 };
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -87,6 +88,7 @@ pub struct Known {
     /// Of the data folder.
     pub identity: String,
     pub health: Health,
+    pub meter: Meter,
 }
 
 /// Heartbeats sent and not acknowledged, and what the Welcome laid down.
@@ -159,6 +161,7 @@ impl Dialer {
         // The Hello counts as a heartbeat, so there is a lease before the first task.
         let pulse = Pulse::new(&welcome, hello_ms);
         self.known.health.restart();
+        self.known.meter.ask(welcome.usage_ms);
         self.grant(&pulse);
         let (reports, pending) = mpsc::unbounded_channel();
         let _ = self.orders.send(Order::Connected(reports));
@@ -183,6 +186,7 @@ impl Dialer {
                     }
                     let mut heartbeat = pulse.beat(clock::boottime_ms());
                     heartbeat.faults = self.faults(heartbeat.number);
+                    heartbeat.usages = self.usages();
                     send(outgoing, from_node::Message::Heartbeat(heartbeat)).await?;
                 }
                 Some(report) = reports.recv() => send(outgoing, from_node::Message::Report(report)).await?,
@@ -221,6 +225,15 @@ impl Dialer {
             fault_json: serde_json::to_string(&fault).expect("a fault is JSON"),
         });
         faults.collect()
+    }
+
+    fn usages(&self) -> Vec<TaskUsage> {
+        let usages = self.known.meter.take().into_iter();
+        let usages = usages.map(|(task, usage)| TaskUsage {
+            task_id: task.to_string(),
+            usage_json: serde_json::to_string(&usage).expect("a usage is JSON"),
+        });
+        usages.collect()
     }
 
     fn grant(&self, pulse: &Pulse) {
@@ -290,6 +303,7 @@ impl Pulse {
         Heartbeat {
             number: self.number,
             faults: Vec::new(),
+            usages: Vec::new(),
         }
     }
 
@@ -368,6 +382,7 @@ mod tests {
             node_id: String::new(),
             lease_ms: 1_000,
             heartbeat_ms: 100,
+            usage_ms: 0,
         };
         let mut pulse = Pulse::new(&welcome, 50);
         assert_eq!(pulse.acknowledged_ms, 50, "the Hello counts");

@@ -230,6 +230,7 @@ impl Service {
                     has_begun = true;
                     self.heard.lock().expect("not poisoned").hellos.push(hello);
                     let welcome = Welcome {
+                        usage_ms: 0,
                         node_id: String::new(),
                         lease_ms: self.lease_ms,
                         heartbeat_ms: self.lease_ms / 5,

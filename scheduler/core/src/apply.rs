@@ -5,7 +5,7 @@ use crate::snapshot::{Job, Snapshot, Task};
 use muster_model::id::{JobId, TaskId};
 use muster_model::job::{InvalidTransition, JobState};
 use muster_model::task::{TaskEvent, TaskState};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use uuid::Uuid;
 
 /// A decision that the snapshot does not bear.
@@ -33,6 +33,26 @@ pub fn apply(snapshot: &mut Snapshot, plan: &Plan) -> Result<(), ApplyError> {
         node.excluded |= plan.excluded.iter().any(|one| one.node == node.id);
     }
     Ok(())
+}
+
+/// Lets guests take the place of those who have left a GPU to them, as the store does in the transaction that releases it.
+pub fn move_up(snapshot: &mut Snapshot) {
+    let tasks = |jobs: &[Job]| {
+        let held = jobs.iter().flat_map(Job::held_tasks);
+        let held = held.filter(|task| task.state.holds_gpus() && task.lane == 0);
+        let gpus = held.flat_map(|task| task.gpus.iter().map(|&gpu| (task.node, gpu)));
+        gpus.collect::<BTreeSet<_>>()
+    };
+    let hosted = tasks(&snapshot.jobs);
+    for task in snapshot.jobs.iter_mut().flat_map(|job| &mut job.tasks) {
+        let is_hosted = task
+            .gpus
+            .iter()
+            .any(|&gpu| hosted.contains(&(task.node, gpu)));
+        if task.lane > 0 && !is_hosted {
+            task.lane = 0;
+        }
+    }
 }
 
 fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), ApplyError> {
@@ -78,9 +98,11 @@ fn apply_one(job: &mut Job, decision: &Decision, now_ms: i64) -> Result<(), Appl
             }
         }
         Action::Suspend { .. } => turn(job, &TaskEvent::Suspend, now_ms),
-        Action::Continue { .. } => {
+        Action::Continue { beside, .. } => {
             turn(job, &TaskEvent::Continue, now_ms);
             job.running_ms = Some(now_ms);
+            let lane = u32::from(beside.is_some());
+            job.tasks.iter_mut().for_each(|task| task.lane = lane);
         }
         Action::Wait { waiting } => job.waiting = Some(waiting.clone()),
         Action::Judge { .. } => {
@@ -149,6 +171,7 @@ fn assigned(job: &Job, tasks: &[PlannedTask]) -> Vec<Task> {
             gpus: task.gpus.clone(),
             state: TaskState::Assigned,
             pace: None,
+            lane: 0,
         }
     });
     tasks.collect()

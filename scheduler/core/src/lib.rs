@@ -18,7 +18,7 @@ pub mod problem;
 pub mod report;
 pub mod snapshot;
 
-pub use apply::{ApplyError, apply};
+pub use apply::{ApplyError, apply, move_up};
 pub use check::{Violation, check, sound};
 pub use live::{Memory, apply_change};
 pub use plan::{Action, Decision, Plan, PlannedTask, plan, plan_again};

@@ -65,6 +65,9 @@ pub enum Action {
     /// All workers get the GPUs again that they had, and go on.
     Continue {
         why: String,
+        /// The job that holds them, beside which this one goes on as a guest.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        beside: Option<JobId>,
     },
     Stop {
         then: AfterStop,

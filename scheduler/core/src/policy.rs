@@ -60,6 +60,46 @@ pub struct Policy {
     /// Whether jobs that do not fit beside each other take turns; `None`: they wait for each other's end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub slicing: Option<Slicing>,
+    /// Whether jobs that take turns on a GPU may be at work there at once where that is faster; `None`: never. Without turns nobody is
+    /// measured alone, and nothing is packed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub packing: Option<Packing>,
+}
+
+/// When two jobs share a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Packing {
+    /// They stay together while their rates, each as a part of what it is alone, add up to more than 1, which is what turns give, and this.
+    pub margin: f64,
+    /// And while neither is slower than this part of what it is alone, of which turns give each a half.
+    pub least_part: f64,
+    /// This share of the GPU's memory stays free of what both were measured to use at most, and of what others keep who stand still there.
+    pub spare_memory: f64,
+    /// So long they may be together before their rates must be known.
+    pub trial_ms: u64,
+    /// A pair that did not stay together is not tried again before.
+    pub again_ms: u64,
+    /// Samples that make a rate known.
+    pub samples: u32,
+    /// What was told of memory counts so long.
+    pub stale_ms: u64,
+}
+
+/// A tenth more than turns give, as rates are noisy; a fifth of the memory, as a peak that was measured is not the last. A trial of a minute is
+/// no longer than a slice.
+impl Default for Packing {
+    fn default() -> Self {
+        Self {
+            margin: 0.1,
+            least_part: 0.4,
+            spare_memory: 0.2,
+            trial_ms: 60_000,
+            again_ms: 900_000,
+            samples: 3,
+            stale_ms: 30_000,
+        }
+    }
 }
 
 /// When a node is closed for new tasks.
@@ -74,7 +114,7 @@ pub struct BadNodes {
     pub most_share: f64,
 }
 
-/// Three jobs within an hour, and never more than a third of the cluster. The one part of a policy with a default, so that rounds of before can
+/// Three jobs within an hour, and never more than a third of the cluster. With a default, so that rounds of before can
 /// be replayed.
 impl Default for BadNodes {
     fn default() -> Self {
@@ -145,6 +185,7 @@ impl Policy {
             suspend_limit_ms: suspend_limit_ms(),
             bad_nodes: BadNodes::default(),
             slicing: None,
+            packing: None,
         }
     }
 

@@ -7,6 +7,7 @@ use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::pace::{Pace, Watch};
+use muster_model::packing::Measured;
 use muster_model::spec::{
     Consistency, Convergence, Ends, PsShardResources, Range, WorkerResources,
 };
@@ -55,6 +56,9 @@ pub struct Node {
     pub freed: Vec<Freed>,
     /// The model of its GPUs, as the driver names it: jobs are not spread over different ones.
     pub gpu_model: String,
+    /// Memory of the smallest of its GPUs or CPU slots; 0 where nobody keeps that.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub gpu_memory_bytes: u64,
     pub cpu_milli: u64,
     pub memory_bytes: u64,
     /// When it was heard last; `None` where nobody keeps that.
@@ -171,6 +175,9 @@ pub struct Job {
     /// How its ranks are watched, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<Watch>,
+    /// Of a job of one worker: what it uses of its GPU, and how fast it is there, alone and beside others. Only where packing is asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Box<Measured>>,
 }
 
 /// A job that a study has made.
@@ -189,6 +196,9 @@ pub struct Task {
     pub role: Role,
     pub node: NodeId,
     pub gpus: Vec<u32>,
+    /// Its place on its GPUs: 0, and 1 of a guest beside a job that was there before.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub lane: u32,
     pub state: TaskState,
     /// What it told of its pace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -391,4 +401,12 @@ fn size<'t>(tasks: impl Iterator<Item = &'t Task>) -> (u32, u32) {
 
 fn is_false(flag: &bool) -> bool {
     !flag
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
+}
+
+fn is_first(lane: &u32) -> bool {
+    *lane == 0
 }

@@ -31,6 +31,7 @@ fn runs(scene: &mut Scene, name: &str, node: usize, gpu: u32) {
         gpus: vec![gpu],
         state: TaskState::Running,
         pace: None,
+        lane: 0,
     }];
     scene.measured(name, 1, 10.0);
 }

@@ -158,7 +158,7 @@ fn action(snapshot: &Snapshot, action: &Action) -> String {
         } => format!("{} tasks leave, {} join: {why}", leave.len(), join.len()),
         Action::Up => "all tasks are up".to_owned(),
         Action::Suspend { why } => format!("stands still: {why}"),
-        Action::Continue { why } => format!("goes on: {why}"),
+        Action::Continue { why, .. } => format!("goes on: {why}"),
         Action::Stop { why, .. } => format!("stop: {why}"),
         Action::Release => "all tasks are gone".to_owned(),
         Action::Judge { verdict } => verdict.to_string(),

@@ -212,6 +212,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         restarts: None,
         waiting: None,
         watch: None,
+        measured: None,
     }
 }
 

@@ -3,6 +3,7 @@
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::fault::NodeFault;
 use muster_model::id::TaskId;
+use muster_model::packing::UsageReport;
 use muster_model::report::UnfitReport;
 use muster_proto::session as proto;
 use muster_store::report::{NodeReport, TaskEvents};
@@ -73,6 +74,22 @@ pub fn faults(faults: &[proto::NodeFault]) -> Vec<(OffsetDateTime, NodeFault)> {
         }
     };
     faults.iter().filter_map(known).collect()
+}
+
+/// Those that can be read, as with faults.
+pub fn usages(usages: &[proto::TaskUsage]) -> Vec<(TaskId, UsageReport)> {
+    let read = |told: &proto::TaskUsage| -> Result<_, DecodeError> {
+        let id = task_id("usages.task_id", &told.task_id)?;
+        Ok((id, json("usages.usage_json", &told.usage_json)?))
+    };
+    let known = |told| match read(told) {
+        Ok(known) => Some(known),
+        Err(error) => {
+            tracing::warn!(%error, "what a task uses is told in words that are not known here");
+            None
+        }
+    };
+    usages.iter().filter_map(known).collect()
 }
 
 /// A report with a number that cannot be kept becomes a note in its place: refused, its node would send it again for ever, and with it

@@ -12,8 +12,9 @@ use crate::config::Config;
 use crate::retry;
 use crate::wakes::Wakes;
 use decode::DecodeError;
-use muster_model::id::NodeId;
+use muster_model::id::{NodeId, TaskId};
 use muster_model::node::Capacity;
+use muster_model::packing::UsageReport;
 use muster_model::spec::is_dns_label;
 use muster_proto::session as proto;
 use muster_proto::session::from_node::Message as From;
@@ -31,6 +32,8 @@ use tracing::Instrument as _;
 /// Messages waiting for one node; a node that does not read stalls only its own session.
 const OUTBOX: usize = 16;
 const MAX_GPUS: usize = 64;
+/// Between two looks at what a task uses: some of them make a trial's first figures, and a look costs a node a moment.
+const USAGE_MS: u64 = 2_000;
 
 /// The gRPC service.
 #[derive(Debug, Clone)]
@@ -224,6 +227,7 @@ impl Session {
             node_id: self.node.to_string(),
             lease_ms: config.lease_ms,
             heartbeat_ms: config.heartbeat_ms,
+            usage_ms: config.packing.map_or(0, |_| USAGE_MS),
         }))
         .await?;
         let silence = std::time::Duration::from_millis(config.lease_ms);
@@ -253,6 +257,11 @@ impl Session {
                     muster_store::fault::charge_hardware(&mut tx, self.node, &faults, now).await?;
                 }
                 tx.commit().await.map_err(StoreError::from)?;
+                let used = decode::usages(&heartbeat.usages);
+                if !used.is_empty() {
+                    // In a transaction of its own: the node's row is locked after jobs', never before.
+                    retry::on_conflict(|| keep_usages(&self.pool, self.node, &used)).await?;
+                }
                 self.send(To::HeartbeatAck(proto::HeartbeatAck {
                     number: heartbeat.number,
                 }))
@@ -336,6 +345,17 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
         source = inner.source();
     }
     text
+}
+
+async fn keep_usages(
+    pool: &Pool,
+    node: NodeId,
+    used: &[(TaskId, UsageReport)],
+) -> Result<(), StoreError> {
+    let mut tx = muster_store::pool::begin(pool).await?;
+    muster_store::packing::record(&mut tx, node, used, clock::now()).await?;
+    tx.commit().await.map_err(StoreError::from)?;
+    Ok(())
 }
 
 async fn record(

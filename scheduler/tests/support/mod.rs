@@ -220,6 +220,7 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
         round_max_interval_ms: 200,
         keep_rounds_s: 7 * 86_400,
         keep_deleted_jobs_s: 30 * 86_400,
+        packing: None,
         slicing: None,
         policy: muster_core::policies::name::PolicyName::Optimus,
     }
@@ -392,6 +393,7 @@ impl Node {
         let heartbeat = From::Heartbeat(proto::Heartbeat {
             number: self.number,
             faults: Vec::new(),
+            usages: Vec::new(),
         });
         self.outbox
             .send(proto::FromNode {

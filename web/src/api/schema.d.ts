@@ -2000,6 +2000,7 @@ export interface components {
         GpuKind: "cuda" | "cpu_slot";
         /** @description A GPU, or the CPU slot that stands for one. */
         GpuView: {
+            guest?: components["schemas"]["Occupant"] | null;
             /** Format: int32 */
             index: number;
             job: components["schemas"]["Occupant"] | null;
@@ -3821,6 +3822,11 @@ export interface components {
             node: string;
             node_id: components["schemas"]["NodeId"];
             /**
+             * Format: double
+             * @description Its job's rate beside that one, as a part of its rate alone; absent before it was measured. Turns give both together 1.
+             */
+            rate_beside?: number | null;
+            /**
              * Format: date-time
              * @description When it was known to be gone; null while it may hold anything.
              */
@@ -3828,7 +3834,9 @@ export interface components {
             /** Format: int64 */
             revision: number;
             role: components["schemas"]["Role"];
+            shared_with?: components["schemas"]["JobId"] | null;
             state: components["schemas"]["TaskState"];
+            usage?: components["schemas"]["Usage"] | null;
         };
         /** @description Results of trials that were trained outside. */
         Tell: {
@@ -4030,6 +4038,24 @@ export interface components {
             /** Format: int64 */
             seed: number;
             state: components["schemas"]["TrialPhase"];
+        };
+        /** @description What is known of a job's use of its GPU, for people. */
+        Usage: {
+            /**
+             * Format: double
+             * @description Share of its GPU's time while it was alone there.
+             */
+            busy_alone?: number | null;
+            /**
+             * Format: int64
+             * @description As last measured; absent where its node cannot tell.
+             */
+            memory_bytes?: number | null;
+            /**
+             * Format: int64
+             * @description The most so far, earlier starts of the job included.
+             */
+            peak_bytes?: number | null;
         };
         /**
          * Format: uuid

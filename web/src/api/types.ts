@@ -31,6 +31,7 @@ export type Verdict = Schemas["Verdict"];
 export type NodeFault = Schemas["NodeFault"];
 export type NodeView = Schemas["NodeView"];
 export type GpuView = Schemas["GpuView"];
+export type Occupant = Schemas["Occupant"];
 export type Explanation = Schemas["ExplainView"];
 export type Forecast = Schemas["Forecast"];
 export type Interval = Schemas["Interval"];

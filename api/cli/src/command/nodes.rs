@@ -98,7 +98,7 @@ fn row(node: &NodeView) -> [String; 7] {
     let mut jobs: Vec<String> = node
         .gpus
         .iter()
-        .filter_map(|gpu| gpu.job.as_ref())
+        .flat_map(|gpu| gpu.job.iter().chain(&gpu.guest))
         .map(|job| {
             job.name
                 .clone()

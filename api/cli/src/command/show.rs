@@ -173,7 +173,10 @@ fn row(task: &TaskView) -> [String; 5] {
     let gpus: Vec<_> = task.gpus.iter().map(u32::to_string).collect();
     let state = match &task.state {
         TaskState::Released { outcome } => outcome.to_string(),
-        other => other.phase().to_owned(),
+        other => match task.shared_with {
+            Some(_) => format!("{}, {}", other.phase(), shared(task)),
+            None => other.phase().to_owned(),
+        },
     };
     [
         task.name.clone(),
@@ -182,6 +185,16 @@ fn row(task: &TaskView) -> [String; 5] {
         state,
         age(task.created_at, clock::now()),
     ]
+}
+
+/// With whom a task shares its GPU, and how fast it is there.
+fn shared(task: &TaskView) -> String {
+    let other = task.shared_with.map(|job| job.to_string());
+    let other = other.unwrap_or_default();
+    match task.rate_beside {
+        Some(part) => format!("beside {other} at {:.0} % of its rate alone", 100.0 * part),
+        None => format!("beside {other}"),
+    }
 }
 
 #[cfg(test)]

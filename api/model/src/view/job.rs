@@ -5,6 +5,7 @@ use crate::event::Event;
 use crate::forecast::Forecast;
 use crate::id::{CheckpointId, JobId, NodeId, StudyId, TaskId, TenantId};
 use crate::job::{Intent, JobPhase, JobState};
+use crate::packing::Usage;
 use crate::progress::{Evaluation, Sample};
 use crate::spec::JobSpec;
 use crate::study::TrialPhase;
@@ -135,7 +136,7 @@ pub struct ProgressView {
 }
 
 /// One process of a job.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct TaskView {
     pub id: TaskId,
@@ -149,6 +150,15 @@ pub struct TaskView {
     /// Indices of the node's GPUs or CPU slots that it was given.
     pub gpus: Vec<u32>,
     pub state: TaskState,
+    /// The job with which it shares its GPU now, because both together are faster than in turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub shared_with: Option<JobId>,
+    /// Its job's rate beside that one, as a part of its rate alone; absent before it was measured. Turns give both together 1.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rate_beside: Option<f64>,
+    /// What it was measured to use of its GPU; absent before it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub usage: Option<Usage>,
     /// `host:port` of its data plane, once it listens.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub address: Option<String>,

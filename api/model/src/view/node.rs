@@ -42,6 +42,9 @@ pub struct GpuView {
     /// Who holds it; null when it is free.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub job: Option<Occupant>,
+    /// Who shares it with that job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest: Option<Occupant>,
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub task_id: Option<TaskId>,
 }

@@ -52,7 +52,10 @@ pub(super) struct Draft {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Turned {
     StandStill,
-    GoOn,
+    GoOn {
+        /// As a guest of this job's, which has their GPU.
+        beside: Option<JobId>,
+    },
 }
 
 /// The new revision.
@@ -122,10 +125,10 @@ impl Draft {
                 self.end_running(now);
                 self.turn(Turned::StandStill, why, now);
             }
-            Action::Continue { why } => {
+            Action::Continue { why, beside } => {
                 self.move_on(JobEvent::Continue, now)?;
                 self.running_since = Some(now);
-                self.turn(Turned::GoOn, why, now);
+                self.turn(Turned::GoOn { beside: *beside }, why, now);
             }
             Action::Up => {
                 self.move_on(JobEvent::AllRunning, now)?;

@@ -11,6 +11,7 @@ use muster_model::id::{JobId, NodeId, StudyId};
 use muster_model::job::{Job, JobState};
 use muster_model::node::{Capacity, Node, Notice};
 use muster_model::pace::{Pace, Suspect};
+use muster_model::packing::Measured;
 use muster_model::progress::Sample;
 use muster_model::spec::{JobSpec, same_place};
 use muster_model::task::{Task, TaskState};
@@ -18,7 +19,7 @@ use muster_model::tenant::Tenant;
 use muster_model::wait::Waiting;
 use sqlx::PgConnection;
 use sqlx::types::Json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use time::{Duration, OffsetDateTime};
 
 /// What was given back is told so long.
@@ -107,7 +108,7 @@ async fn jobs(
                   j.latest as "latest: Json<Sample>", newest.step as "resume_step?",
                   parent.spec as "parent?: Json<JobSpec>", j.origin_step,
                   t.study_id as "study_id?", t.expected_gain as "expected_gain?",
-                  j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>"
+                  j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>", j.measured as "measured: Json<Measured>"
            from job j
            left join study_trial t on t.job_id = j.id
            left join job parent on parent.id = j.origin_job and j.latest is null
@@ -155,6 +156,10 @@ async fn jobs(
             epoch_losses: Vec::new(),
             resume_step: resume_step.or(begins),
             paces: BTreeMap::new(),
+            guests: BTreeSet::new(),
+            measured: row
+                .measured
+                .map(|known| known.0.in_revision(unsigned(row.revision))),
             verdicts: unsigned32(row.verdicts),
             suspects: row.suspects.0,
             placed_at: row.placed_at,
@@ -183,7 +188,8 @@ async fn tasks(
 ) -> Result<(), StoreError> {
     let rows = sqlx::query!(
         r#"select t.id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
-                  t.address, t.pace as "pace: Json<Pace>"
+                  t.address, t.pace as "pace: Json<Pace>",
+                  exists (select from allocation a where a.task_id = t.id and a.released_at is null and a.lane > 0) as "is_guest!"
            from job j join task t on t.job_id = j.id and (t.revision = j.revision or t.released_at is null)
            where j.phase not in ('succeeded', 'failed', 'cancelled')
            order by t.job_id, t.role, t.role_index"#
@@ -206,6 +212,9 @@ async fn tasks(
         };
         if let Some(pace) = row.pace {
             loaded.paces.insert(task.id, pace.0);
+        }
+        if row.is_guest {
+            loaded.guests.insert(task.id);
         }
         if task.revision == loaded.job.revision {
             loaded.tasks.push(task);

@@ -15,13 +15,14 @@ use muster_model::id::{JobId, NodeId, StudyId, TaskId};
 use muster_model::job::{AfterStop, Job, JobPhase};
 use muster_model::node::Node;
 use muster_model::pace::{Pace, Suspect};
+use muster_model::packing::Measured;
 use muster_model::progress::Sample;
 use muster_model::task::{Role, Task};
 use muster_model::tenant::Tenant;
 use muster_model::verdict::Verdict;
 use muster_model::wait::Waiting;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 
 /// Everything that a round plans on.
@@ -67,6 +68,10 @@ pub struct LoadedJob {
     pub running_since: Option<OffsetDateTime>,
     /// What its tasks told of their pace.
     pub paces: BTreeMap<TaskId, Pace>,
+    /// Those that are the second on a GPU.
+    pub guests: BTreeSet<TaskId>,
+    /// What its one worker uses of its GPU, and how fast it is there, alone and beside others.
+    pub measured: Option<Measured>,
     /// Verdicts on its ranks so far.
     pub verdicts: u32,
     /// Ranks that may come to one.
@@ -153,6 +158,8 @@ pub enum Action {
     /// Its workers have their GPUs again and go on.
     Continue {
         why: String,
+        /// The job that holds them, beside which it goes on as a guest.
+        beside: Option<JobId>,
     },
     /// Its tasks shall end.
     Stop {
@@ -223,6 +230,8 @@ pub enum Refusal {
     NoSuchTask { task: TaskId },
     #[error("a GPU that it was given is held, or a task of its new revision exists")]
     GpuHeld,
+    #[error("job {host}, beside which it was to go on, does not hold its GPU alone")]
+    HostGone { host: JobId },
     #[error("the nodes {names:?} take no tasks now")]
     NodesUnavailable { names: Vec<String> },
     #[error("a task is placed on a node that does not exist")]

@@ -36,7 +36,7 @@ pub(super) async fn write(
         .tasks
         .iter()
         .map(|task| (task.id, task.node_id, task.gpus.as_slice()));
-    hold(conn, draft, held, now).await?;
+    hold(conn, draft, held, Lane::Holder, now).await?;
     let roles = || {
         let new = start.tasks.iter().map(|task| task.role);
         new.chain(kept.iter().map(|(role, ..)| *role))
@@ -196,11 +196,20 @@ async fn tasks(
     Ok(())
 }
 
-/// The partial unique index decides: however wrong the plan is, no GPU is held twice.
+/// A place on a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Lane {
+    Holder,
+    /// Beside the holder.
+    Guest,
+}
+
+/// The partial unique index decides: however wrong the plan is, no lane of a GPU is held twice.
 pub(super) async fn hold(
     conn: &mut PgConnection,
     draft: &Draft,
     held: impl Iterator<Item = (TaskId, NodeId, &[u32])>,
+    lane: Lane,
     now: OffsetDateTime,
 ) -> Result<(), Failure> {
     let (mut tasks, mut nodes, mut gpus) = (Vec::new(), Vec::new(), Vec::new());
@@ -212,8 +221,8 @@ pub(super) async fn hold(
         }
     }
     let done = sqlx::query!(
-        "insert into allocation (task_id, gpu_index, node_id, job_id, tenant_id, allocated_at)
-         select task_id, gpu_index, node_id, $4, $5, $6
+        "insert into allocation (task_id, gpu_index, node_id, job_id, tenant_id, allocated_at, lane)
+         select task_id, gpu_index, node_id, $4, $5, $6, $7
          from unnest($1::uuid[], $2::integer[], $3::uuid[]) as given (task_id, gpu_index, node_id)
          on conflict do nothing",
         &tasks,
@@ -221,7 +230,11 @@ pub(super) async fn hold(
         &nodes,
         draft.id.0,
         draft.tenant_id.0,
-        now
+        now,
+        match lane {
+            Lane::Holder => 0_i16,
+            Lane::Guest => 1,
+        }
     )
     .execute(conn)
     .await

@@ -3,12 +3,15 @@
 use super::Refusal;
 use super::commit::Failure;
 use super::draft::{Draft, Turned};
-use super::start::{admit, hold};
+use super::start::{Lane, admit, hold};
+use crate::error::StoreError;
+use crate::number::signed32;
 use crate::task::{self, Locked, Transitions};
-use muster_model::id::{NodeId, TaskId};
+use muster_model::id::{JobId, NodeId, TaskId};
 use muster_model::task::{Role, TaskEvent};
 use sqlx::PgConnection;
 use time::OffsetDateTime;
+use uuid::Uuid;
 
 /// All workers or none: a gang turns together. PS shards hold no GPU, and stand still when the workers do.
 pub(super) async fn write(
@@ -21,7 +24,11 @@ pub(super) async fn write(
     let workers = || draft.held.iter().filter(is_worker);
     let event = match turned {
         Turned::StandStill => TaskEvent::Suspend,
-        Turned::GoOn => {
+        Turned::GoOn { beside } => {
+            // Before its node, as whoever releases it takes them in this order.
+            if let Some(host) = beside {
+                stays(conn, draft, host).await?;
+            }
             let nodes: Vec<NodeId> = workers().map(|held| held.task.node_id).collect();
             admit(conn, &nodes).await?;
             TaskEvent::Continue
@@ -38,10 +45,41 @@ pub(super) async fn write(
         let tasks = out_of_turn;
         return Err(Refusal::NotInTurn { tasks }.into());
     }
-    if turned == Turned::GoOn {
+    if let Turned::GoOn { beside } = turned {
         let held =
             workers().map(|held| (held.task.id, held.task.node_id, held.task.gpus.as_slice()));
-        hold(conn, draft, held, now).await?;
+        let lane = match beside {
+            None => Lane::Holder,
+            Some(_) => Lane::Guest,
+        };
+        hold(conn, draft, held, lane, now).await?;
     }
     Ok(done)
+}
+
+/// Sees to it that the host has all GPUs of the guest, and keeps them until this transaction ends: a guest alone in its lane would be one on a
+/// GPU that counts as free.
+async fn stays(conn: &mut PgConnection, draft: &Draft, host: JobId) -> Result<(), Failure> {
+    let gpus = draft.held.iter().flat_map(|held| {
+        let node = held.task.node_id.0;
+        let gpus = held.task.gpus.iter();
+        gpus.map(move |gpu| (node, signed32(*gpu)))
+    });
+    let (nodes, gpus): (Vec<Uuid>, Vec<i32>) = gpus.unzip();
+    let held = sqlx::query_scalar!(
+        "select a.gpu_index from allocation a
+         where a.job_id = $1 and a.lane = 0 and a.released_at is null
+           and (a.node_id, a.gpu_index) in (select * from unnest($2::uuid[], $3::integer[]))
+         for share",
+        host.0,
+        &nodes,
+        &gpus
+    )
+    .fetch_all(conn)
+    .await
+    .map_err(StoreError::from)?;
+    if held.len() != nodes.len() {
+        return Err(Refusal::HostGone { host }.into());
+    }
+    Ok(())
 }

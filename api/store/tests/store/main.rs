@@ -7,6 +7,7 @@ mod job;
 mod log;
 mod migration;
 mod node;
+mod packing;
 mod plan;
 mod question;
 mod report;

@@ -5,6 +5,7 @@
 mod exclude;
 mod gang;
 mod moves;
+mod packing;
 mod quota;
 mod sound;
 mod turns;
@@ -29,6 +30,7 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     for decision in &plan.decisions {
         checker.decision(decision);
     }
+    checker.pairs(plan);
     checker.quotas();
     checker.lowered_quotas();
     checker.violations
@@ -43,6 +45,8 @@ struct Checker<'s> {
     memory_bytes: BTreeMap<NodeId, i128>,
     /// GPUs started by this plan.
     started: BTreeMap<TenantId, u32>,
+    /// GPUs that this plan has given a tenant a second lane of.
+    seated: BTreeSet<(TenantId, NodeId, u32)>,
     /// Tasks that resizes in place have told to leave.
     told: BTreeMap<JobId, BTreeSet<TaskId>>,
     violations: Vec<Violation>,
@@ -61,6 +65,7 @@ impl<'s> Checker<'s> {
             cpu_milli: BTreeMap::new(),
             memory_bytes: BTreeMap::new(),
             started: BTreeMap::new(),
+            seated: BTreeSet::new(),
             told: BTreeMap::new(),
             violations: Vec::new(),
         };
@@ -149,7 +154,10 @@ impl<'s> Checker<'s> {
             } => self.moves(job, to),
             Action::Resize { leave, join, .. } => self.resize(job, leave, join),
             Action::Suspend { .. } => self.suspend(job),
-            Action::Continue { .. } => self.go_on(job),
+            Action::Continue { beside: None, .. } => self.go_on(job),
+            Action::Continue {
+                beside: Some(host), ..
+            } => self.go_on_beside(job, *host),
             Action::Release
                 if job
                     .tasks

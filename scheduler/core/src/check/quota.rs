@@ -3,9 +3,9 @@
 use super::violation::Violation;
 use super::{Checker, holds, is_gone};
 use crate::snapshot::{Job, Task};
-use muster_model::id::TenantId;
+use muster_model::id::{NodeId, TenantId};
 use muster_model::job::JobState;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Checker<'_> {
     /// A job may be displaced wholly only for a job of strictly higher priority that waits.
@@ -37,16 +37,17 @@ impl Checker<'_> {
                 .iter()
                 .find(|one| one.id == tenant)
                 .and_then(|one| one.gpu_quota);
-            let held: usize = self
+            // Two of a tenant's jobs on one GPU are one GPU of its quota; jobs of two tenants are one of each.
+            let held: BTreeSet<(NodeId, u32)> = self
                 .snapshot
                 .jobs
                 .iter()
                 .filter(|job| job.tenant == tenant)
                 .flat_map(|job| job.tasks.iter().chain(&job.leaving))
                 .filter(|task| holds(&task.state))
-                .map(|task| task.gpus.len())
-                .sum();
-            let held = u32::try_from(held)
+                .flat_map(gpus_of)
+                .collect();
+            let held = u32::try_from(held.len())
                 .unwrap_or(u32::MAX)
                 .saturating_add(started);
             if let Some(quota) = quota.filter(|&quota| started > 0 && held > quota) {
@@ -61,7 +62,7 @@ impl Checker<'_> {
 
     /// Who keeps running after the plan stays within the quota, also where it was lowered since.
     pub(super) fn lowered_quotas(&mut self) {
-        let mut kept: BTreeMap<TenantId, u32> = BTreeMap::new();
+        let mut kept: BTreeMap<TenantId, BTreeSet<(NodeId, u32)>> = BTreeMap::new();
         for (job, state, _) in self.states.values() {
             if matches!(state, JobState::Starting | JobState::Running) {
                 // Who is told to leave is on the way out already.
@@ -69,12 +70,13 @@ impl Checker<'_> {
                 let stays = |task: &&Task| {
                     !is_gone(&task.state) && told.is_none_or(|told| !told.contains(&task.id))
                 };
-                let gpus: usize = job.tasks.iter().filter(stays).map(|t| t.gpus.len()).sum();
-                *kept.entry(job.tenant).or_default() += u32::try_from(gpus).unwrap_or(u32::MAX);
+                let gpus = job.tasks.iter().filter(stays).flat_map(gpus_of);
+                kept.entry(job.tenant).or_default().extend(gpus);
             }
         }
         for tenant in &self.snapshot.tenants {
-            let held = kept.get(&tenant.id).copied().unwrap_or(0);
+            let held = kept.get(&tenant.id).map_or(0, BTreeSet::len);
+            let held = u32::try_from(held).unwrap_or(u32::MAX);
             if let Some(quota) = tenant.gpu_quota.filter(|&quota| held > quota) {
                 self.violations.push(Violation::QuotaExceeded {
                     tenant: tenant.id,
@@ -84,4 +86,8 @@ impl Checker<'_> {
             }
         }
     }
+}
+
+fn gpus_of(task: &Task) -> impl Iterator<Item = (NodeId, u32)> + use<'_> {
+    task.gpus.iter().map(|&gpu| (task.node, gpu))
 }

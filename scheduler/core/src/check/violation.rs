@@ -63,6 +63,8 @@ pub enum Violation {
     IdleWait { job: JobId },
     #[error("job {job} is turned, {what}")]
     WrongTurn { job: JobId, what: &'static str },
+    #[error("job {job} is packed, {what}")]
+    UnjustPacking { job: JobId, what: &'static str },
     #[error("a rank of job {job} is judged, {what}")]
     UnjustVerdict { job: JobId, what: &'static str },
     #[error("node {node} is excluded, {what}")]
@@ -91,6 +93,7 @@ impl Violation {
             | Self::UnjustPreemption { job }
             | Self::IdleWait { job }
             | Self::WrongTurn { job, .. }
+            | Self::UnjustPacking { job, .. }
             | Self::UnjustVerdict { job, .. }
             | Self::ImpossibleResize { job, .. } => Some(*job),
             Self::CpuExceeded { .. }

@@ -89,6 +89,7 @@ fn added(gpus: u32, like: Option<&Node>) -> Node {
         gpu_model: like.map_or_else(|| "gpu".to_owned(), |node| node.gpu_model.clone()),
         seen_ms: None,
         freed: Vec::new(),
+        gpu_memory_bytes: 0,
         cpu_milli: u64::MAX / 4,
         memory_bytes: u64::MAX / 4,
     }

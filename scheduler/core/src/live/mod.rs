@@ -3,7 +3,7 @@
 //! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
 //! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
 //! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world), `cost`,
-//! `moving` and `defragment` (who goes on elsewhere, so that others fit), `turns` (who stands still for whom), `verdict` (whose ranks hold
+//! `moving` and `defragment` (who goes on elsewhere, so that others fit), `turns` (who stands still for whom), `packing` (who shares a GPU with whom), `verdict` (whose ranks hold
 //! the others up), `bad_nodes` (which take no new tasks),
 //! `explain`, `remedy`, `change` and `rehearse` (why not, and what would help), `words` (the report).
 
@@ -21,6 +21,7 @@ mod memory;
 mod moving;
 mod outlook;
 mod over_quota;
+mod packing;
 mod pass;
 mod place;
 mod rehearse;
@@ -72,7 +73,9 @@ fn decide(snapshot: &Snapshot, policy: &Policy, memory: &mut Memory) -> (Plan, R
     if turns::go_on_with_the_rest(&mut world, &mut rest) {
         rest = pass::settle_again(&mut world);
     }
+    packing::pack(&mut world);
     turns::after(&mut world, &rest);
+    packing::follow(&mut world);
     verdict::suspect(&mut world);
     let waiting = explain::waiting(&mut world, &rest);
     let report = words::report(&world, &rest, &waiting);

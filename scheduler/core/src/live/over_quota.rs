@@ -3,7 +3,7 @@
 
 use super::in_place;
 use super::pass::requeue;
-use super::standing::{Turn, gpus_of};
+use super::standing::Turn;
 use super::world::World;
 use muster_model::job::RequeueCause;
 use std::cmp::Reverse;
@@ -54,7 +54,7 @@ fn holders(world: &World<'_>, tenant: usize) -> Vec<(usize, u32)> {
             let live = &world.jobs[index];
             live.tenant as usize == tenant && live.standing.stays()
         })
-        .map(|index| (index, gpus_of(&world.jobs[index].holdings)))
+        .map(|index| (index, world.jobs[index].charged()))
         .collect();
     holders.sort_by_key(|&(index, _)| Reverse(Turn::of(&world.jobs[index])));
     holders

@@ -8,9 +8,10 @@ use super::gang::{self, Share};
 use super::in_place::{self, InPlace};
 use super::moving;
 use super::over_quota;
+use super::packing;
 use super::place;
 use super::settle::done_workers;
-use super::standing::{Standing, gpus_of as gpus_held};
+use super::standing::Standing;
 use super::turns;
 use super::verdict;
 use super::world::{LiveJob, World};
@@ -40,6 +41,7 @@ pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     over_quota::obey(world);
     restore(world);
     verdict::judge(world);
+    packing::unpack(world);
     moving::arrive(world);
     turns::before(world);
     settle_again(world)
@@ -221,7 +223,7 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
     fn kept(&self, tenant: u32) -> u32 {
         let jobs = self.world.jobs.iter();
         jobs.filter(|live| live.tenant == tenant && live.standing.stays())
-            .map(|live| gpus_held(&live.holdings))
+            .map(LiveJob::charged)
             .sum()
     }
 

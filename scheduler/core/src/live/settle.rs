@@ -198,7 +198,10 @@ impl Facts<'_> {
         if let Some(why) = done(job) {
             return stop(AfterStop::Succeed, why);
         }
-        if let Some(failed) = job.failed.as_ref().filter(|failed| !failed.retryable) {
+        let hurt = hurt_beside_another(job);
+        let failed = job.failed.as_ref();
+        let for_good = failed.filter(|failed| !failed.retryable && hurt.is_none());
+        if let Some(failed) = for_good {
             return stop(
                 AfterStop::Fail {
                     reason: failed.message.clone(),
@@ -210,6 +213,10 @@ impl Facts<'_> {
             Intent::Cancel => return stop(AfterStop::Cancel, "cancelled by its owner".to_owned()),
             Intent::Pause => return stop(AfterStop::Pause, "paused by its owner".to_owned()),
             Intent::Run | Intent::Suspend => {}
+        }
+        if let Some(why) = hurt {
+            let cause = RequeueCause::TaskFailed;
+            return stop(AfterStop::Requeue { cause }, why);
         }
         if let Some(failed) = &job.failed {
             return Some(Ending::Failure {
@@ -473,12 +480,16 @@ fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
     let ends = matches!(then, AfterStop::Succeed | AfterStop::Fail { .. });
     match (done(job), &job.failed, job.intent) {
         (Some(why), _, _) if *then != AfterStop::Succeed => Some((AfterStop::Succeed, why)),
-        (None, Some(failed), _) if !failed.retryable && !ends => Some((
-            AfterStop::Fail {
-                reason: failed.message.clone(),
-            },
-            failed.message.clone(),
-        )),
+        (None, Some(failed), _)
+            if !failed.retryable && !ends && hurt_beside_another(job).is_none() =>
+        {
+            Some((
+                AfterStop::Fail {
+                    reason: failed.message.clone(),
+                },
+                failed.message.clone(),
+            ))
+        }
         (None, _, Intent::Cancel) if !ends && *then != AfterStop::Cancel => {
             Some((AfterStop::Cancel, "cancelled by its owner".to_owned()))
         }
@@ -520,6 +531,26 @@ fn gone(job: &Job) -> impl Iterator<Item = (&Task, &Outcome)> {
         | TaskState::Stopping
         | TaskState::Ending => None,
     })
+}
+
+/// What became of a job of one task while it shared its GPU: that may have been for want of memory, or the other's doing, so it is not
+/// charged. It shares no more, hence what it does to itself is charged the next time.
+fn hurt_beside_another(job: &Job) -> Option<String> {
+    let hurt = job.measured.as_ref()?.hurt?;
+    if hurt.revision != job.revision {
+        return None;
+    }
+    let what = match (
+        &job.failed,
+        gone(job).find(|(_, outcome)| is_own_fault(outcome)),
+    ) {
+        (Some(failed), _) => failed.message.clone(),
+        (None, Some((task, outcome))) => format!("{} {outcome}", task.role),
+        (None, None) => return None,
+    };
+    Some(format!(
+        "{what}, while it shared its GPU: that is not charged, and it shares no more"
+    ))
 }
 
 /// Whether the task failed by itself: not in order, not with its node, and not because a peer went away.

@@ -1,5 +1,6 @@
 //! Puts a round into words, for people and for the record; no decision reads it.
 
+use super::packing;
 use super::pass::Rest;
 use super::standing::{Standing, gpus_of};
 use super::world::{LiveJob, World};
@@ -18,7 +19,15 @@ pub(crate) fn report(world: &World<'_>, rest: &Rest, waiting: &[Option<Waiting>]
         totals: totals(world),
         runner_up,
         jobs: jobs
-            .map(|(live, waiting)| job(world, rest, live, waiting.as_ref(), runner_up))
+            .enumerate()
+            .map(|(index, (live, waiting))| {
+                let mut report = job(world, rest, live, waiting.as_ref(), runner_up);
+                // Whatever its size comes from, this is why it is as fast as it is.
+                if let Some(pair) = packing::told(world, index) {
+                    report.why = format!("{}; {pair}", report.why);
+                }
+                report
+            })
             .collect(),
         moves: world.moves.clone(),
     }
@@ -128,7 +137,7 @@ fn why(
         Action::Stop { why, .. }
         | Action::Start { why, .. }
         | Action::Suspend { why }
-        | Action::Continue { why } => Some(why.clone()),
+        | Action::Continue { why, .. } => Some(why.clone()),
         _ => None,
     });
     if let Some(why) = moves {

@@ -202,6 +202,7 @@ pub fn node(number: u32, gpus: u32) -> Node {
         drained: false,
         seen_ms: None,
         freed: Vec::new(),
+        gpu_memory_bytes: 0,
         rack: None,
         excluded: false,
         cordoned: false,
@@ -276,5 +277,6 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         restarts: None,
         waiting: None,
         watch: None,
+        measured: None,
     }
 }

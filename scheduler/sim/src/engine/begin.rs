@@ -38,6 +38,7 @@ impl<'s> Engine<'s> {
                         drained: false,
                         seen_ms: None,
                         freed: Vec::new(),
+                        gpu_memory_bytes: 0,
                         rack: None,
                         excluded: false,
                         cordoned: false,
@@ -125,5 +126,6 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
         restarts: None,
         waiting: None,
         watch: None,
+        measured: None,
     }
 }

@@ -15,6 +15,7 @@ pub fn cluster(nodes: u128) -> Snapshot {
         drained: false,
         seen_ms: None,
         freed: Vec::new(),
+        gpu_memory_bytes: 0,
         rack: None,
         excluded: false,
         cordoned: false,
@@ -94,5 +95,6 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         restarts: None,
         waiting: None,
         watch: None,
+        measured: None,
     }
 }

@@ -48,3 +48,24 @@ it("tells the pace of a task that holds up the others, the newest finding, and o
   const other = screen.getByRole("rowheader", { name: "worker 0" }).closest("tr");
   expect(other?.textContent).not.toContain("straggler");
 });
+
+it("tells who shares the GPU of a task, how fast it is there, and what it uses", () => {
+  const shared: TaskView = {
+    ...task(0),
+    shared_with: "job-2",
+    rate_beside: 0.655,
+    usage: { peak_bytes: 1.5 * 2 ** 30, busy_alone: 0.5 },
+  };
+  const reload = () => undefined;
+  const resource = { data: [shared, task(1)], error: null, loading: false, reload, update: reload };
+  render(
+    <MemoryRouter>
+      <Tasks resource={resource} revision={1} events={[]} />
+    </MemoryRouter>,
+  );
+  const [, first, second] = screen.getAllByRole("row");
+  expect(first?.textContent).toContain("beside another job, at 66 % of its rate alone");
+  expect(within(first as HTMLElement).getByRole("link", { name: "another job" }).getAttribute("href")).toBe("/jobs/job-2");
+  expect(within(first as HTMLElement).getByTitle(/1.5.GiB of memory at most, busy 50 % of the time alone/)).toBeTruthy();
+  expect(second?.textContent).not.toContain("beside");
+});

@@ -6,6 +6,7 @@ import type { StoredEvent, TaskView, Verdict } from "../../api/types";
 import { useNow } from "../../ui/now";
 import { Empty, Failure, Loading } from "../../ui/states";
 import { REMEDIES, capital, finding, isClean, outcome, roleName } from "../../words/event";
+import { bytes } from "../../words/number";
 import { isLeaving } from "../../words/resize";
 import { clock, duration, instant } from "../../words/time";
 
@@ -94,6 +95,12 @@ function TaskRow({ task, verdict, leaving, now }: { task: TaskView; verdict: Ver
           <span className="phase-dot" aria-hidden="true" />
           {leaving ? "leaving" : state.phase}
         </span>
+        {task.shared_with === undefined || task.shared_with === null ? null : (
+          <p className="note" title={use(task)}>
+            beside <Link to={`/jobs/${task.shared_with}`}>another job</Link>
+            {typeof task.rate_beside === "number" ? `, at ${Math.round(100 * task.rate_beside)} % of its rate alone` : null}
+          </p>
+        )}
         {verdict === undefined ? null : (
           <p className="note note-bad" title={REMEDIES[verdict.remedy]}>
             {capital(finding(verdict.finding))}
@@ -116,6 +123,15 @@ function TaskRow({ task, verdict, leaving, now }: { task: TaskView; verdict: Ver
       </td>
     </tr>
   );
+}
+
+/** What a task was measured to use of its GPU or slot. */
+function use({ usage }: TaskView): string {
+  const parts = [
+    typeof usage?.peak_bytes === "number" ? `${bytes(usage.peak_bytes)} of memory at most` : null,
+    typeof usage?.busy_alone === "number" ? `busy ${Math.round(100 * usage.busy_alone)} % of the time alone` : null,
+  ];
+  return parts.filter((part) => part !== null).join(", ");
 }
 
 /** The newest revision first, in it workers before shards, each by number. */

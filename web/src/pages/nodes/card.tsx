@@ -1,7 +1,7 @@
 // One node: its state, what it offers, and a square for each of its GPUs.
 import { useState } from "react";
 import { Link } from "react-router";
-import type { GpuView, NodeView } from "../../api/types";
+import type { GpuView, NodeView, Occupant } from "../../api/types";
 import { slotName } from "../../live/cluster";
 import { useNow } from "../../ui/now";
 import { bytes, count, plural } from "../../words/number";
@@ -77,7 +77,12 @@ function Slot({ gpu, colour, onShow }: { gpu: GpuView; colour: number | undefine
 function describe(gpu: GpuView): string {
   const what = gpu.kind === "cuda" ? `GPU ${gpu.index}, ${gpu.model}, ${bytes(gpu.memory_bytes)}` : `CPU slot ${gpu.index}`;
   if (gpu.job === null) return `${what}: ${gpu.task_id === null ? "free" : "held"}`;
-  return `${what}: ${gpu.job.name ?? "another tenant's job"}${gpu.job.tenant === null ? "" : ` (${gpu.job.tenant})`}`;
+  const guest = gpu.guest === undefined || gpu.guest === null ? "" : `, and beside it ${named(gpu.guest)}`;
+  return `${what}: ${named(gpu.job)}${guest}`;
+}
+
+function named(job: Occupant): string {
+  return `${job.name ?? "another tenant's job"}${job.tenant === null ? "" : ` (${job.tenant})`}`;
 }
 
 function Facts({ node, used }: { node: NodeView; used: number }) {

@@ -335,6 +335,7 @@ fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
 fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     live.standing == Standing::Running
         && !live.is_resizing
+        && live.host.is_none()
         && !live.job.exclusive
         && live.job.intent == Intent::Run
         && is_up(live.job)

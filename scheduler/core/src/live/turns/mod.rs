@@ -85,6 +85,23 @@ pub(crate) fn go_on_with_the_rest(world: &mut World<'_>, rest: &mut Rest) -> boo
     !went_on.is_empty()
 }
 
+/// Those whom only their turn is awaited of, the longest first.
+pub(crate) fn in_line(world: &World<'_>) -> Vec<usize> {
+    let standing = standing_still(world).into_iter();
+    standing.map(|waiter| waiter.index).collect()
+}
+
+/// Whether anybody in the queue waits for a first turn.
+pub(crate) fn has_newcomers(world: &World<'_>) -> bool {
+    let slicing = world.policy.slicing;
+    slicing.is_some_and(|slicing| !queued(world, slicing).is_empty())
+}
+
+/// How long a job has been at work in its present turn.
+pub(crate) fn has_had(world: &World<'_>, live: &LiveJob<'_>) -> i64 {
+    world.now_ms.saturating_sub(live.job.turn_began_ms())
+}
+
 /// Those whose whole gang stands still and whose owner wants it to go on, the longest first.
 fn standing_still(world: &World<'_>) -> Vec<Waiter> {
     let stands = |live: &LiveJob<'_>| {
@@ -188,8 +205,8 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
         held.room.cpu_milli += cpu_milli.get(&held.node).copied().unwrap_or(0);
     }
     world.held[live.tenant as usize] += gpus;
-    let why = why.to_owned();
-    live.take(Action::Continue { why }, now_ms);
+    let (why, beside) = (why.to_owned(), None);
+    live.take(Action::Continue { why, beside }, now_ms);
     true
 }
 

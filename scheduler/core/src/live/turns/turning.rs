@@ -6,10 +6,11 @@ use super::{
 };
 use crate::live::free::{FreeNode, When};
 use crate::live::gang;
+use crate::live::packing;
 use crate::live::pass::Rest;
 use crate::live::place;
 use crate::live::settle::is_whole;
-use crate::live::standing::{Standing, gpus_of};
+use crate::live::standing::Standing;
 use crate::live::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::policy::Slicing;
@@ -127,6 +128,8 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             // Who comes up in this round begins its slice now.
             .filter(|(_, live)| live.actions.is_empty())
             .filter(|(_, live)| is_whole(live.job) && !live.job.exclusive)
+            // Not in the round in which it got a guest. A guest's is over with its host's too.
+            .filter(|(_, live)| !self.has_just_met(live))
             .map(|(index, live)| (live.job.turn_began_ms(), index))
             .filter(|&(since_ms, index)| {
                 let slice_ms = self.slice_ms(&world.jobs[index]);
@@ -135,6 +138,11 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             .collect();
         over.sort_unstable();
         over.into_iter().map(|(_, index)| index).collect()
+    }
+
+    fn has_just_met(&self, live: &LiveJob<'_>) -> bool {
+        let guest = live.guest.map(|guest| &self.world.jobs[guest]);
+        guest.is_some_and(|guest| !guest.actions.is_empty())
     }
 
     /// The heaviest has the whole quantum, others less by their weight: so a newcomer waits for one quantum at most.
@@ -151,9 +159,9 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let blockers: Vec<usize> = (0..self.world.jobs.len())
             .filter(|&other| other != index && overlaps(&self.world.jobs[other], &home))
             .collect();
-        if !self.quota_has_room(index, &blockers) {
+        let Some(guests) = self.guests_for_quota(index, &blockers, over) else {
             return Vec::new();
-        }
+        };
         // They change places: it stands still there no longer.
         self.leaves(&home);
         let ready = |other: &usize| over.contains(other) && self.has_memory(*other);
@@ -172,7 +180,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         for (node, gpus) in home {
             self.free[node as usize].now &= !gpus;
         }
-        blockers
+        blockers.into_iter().chain(guests).collect()
     }
 
     /// Those who have run the longest, until the smallest gang of a job in the queue fits; without those who would not have been needed.
@@ -180,11 +188,17 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let index = waiter.index;
         let shape = self.world.jobs[index].shape;
         let considered = 4 * shape.min_gpus() as usize + 16;
-        let movable: Vec<usize> = over
+        // A guest leaves no GPU.
+        let jobs = &self.world.jobs;
+        let mut movable: Vec<usize> = over
             .iter()
             .copied()
-            .filter(|&victim| self.has_memory(victim))
+            .filter(|&victim| jobs[victim].host.is_none() && self.has_memory(victim))
             .collect();
+        if !self.quota_has_room(index, &[]) {
+            // Whoever else left would leave it no quota.
+            movable.sort_by_key(|&victim| jobs[victim].tenant != jobs[index].tenant);
+        }
         let oldest = &movable[..considered.min(movable.len())];
         let found = self.make_room(index, oldest).or_else(|| {
             // A wide worker needs GPUs of one node, where those who have run the longest of all need not be.
@@ -193,7 +207,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             let there = there.filter(|&victim| overlaps(&self.world.jobs[victim], &places));
             self.make_room(index, &there.collect::<Vec<_>>())
         });
-        let Some((victims, free)) = found else {
+        let Some((mut victims, free)) = found else {
             let waited_ms = self.world.now_ms.saturating_sub(waiter.since_ms);
             if u64::try_from(waited_ms).is_ok_and(|ms| ms >= self.slicing.quantum_ms) {
                 let running: Vec<usize> = (0..self.world.jobs.len())
@@ -206,9 +220,10 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             }
             return Vec::new();
         };
-        if !self.quota_has_room(index, &victims) {
+        let Some(guests) = self.guests_for_quota(index, &victims, over) else {
             return Vec::new();
-        }
+        };
+        victims.extend(guests);
         self.free = free;
         victims
     }
@@ -266,20 +281,60 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
 
     /// Whether another job may stand still on each of its GPUs: what stands still keeps its memory.
     fn has_memory(&self, index: usize) -> bool {
+        // Its guest would stand still there too.
+        let guests = u32::from(self.world.jobs[index].guest.is_some());
         let idle = |gpu| self.idle.get(&gpu).copied().unwrap_or(0);
-        each(&home(self.world, index)).all(|gpu| idle(gpu) < self.slicing.suspended_per_gpu)
+        each(&home(self.world, index))
+            .all(|gpu| idle(gpu) + guests < self.slicing.suspended_per_gpu)
     }
 
     fn quota_has_room(&self, index: usize, victims: &[usize]) -> bool {
-        let live = &self.world.jobs[index];
-        let of_tenant = victims.iter().map(|&victim| &self.world.jobs[victim]);
-        let leave: u32 = of_tenant
-            .filter(|victim| victim.tenant == live.tenant)
-            .map(|victim| gpus_of(&victim.holdings))
+        let jobs = &self.world.jobs;
+        let live = &jobs[index];
+        let Some(quota) = self.world.quota(live) else {
+            return true;
+        };
+        // A guest leaves with its host.
+        let guests = victims.iter().filter_map(|&victim| jobs[victim].guest);
+        let guests = guests.filter(|guest| !victims.contains(guest));
+        let leave: u32 = victims
+            .iter()
+            .copied()
+            .chain(guests)
+            .map(|one| &jobs[one])
+            .filter(|one| one.tenant == live.tenant)
+            .map(LiveJob::charged)
             .sum();
         let held = self.world.held[live.tenant as usize].saturating_sub(leave);
-        let quota = self.world.quota(live);
-        quota.is_none_or(|quota| held.saturating_add(needs(self.world, index)) <= quota)
+        held.saturating_add(needs(self.world, index)) <= quota
+    }
+
+    /// Guests of its own tenant that must leave, beside these, for its quota to have room: a guest is on no GPU that anybody waits for, and its
+    /// tenant's others would wait for its end. `None` if all of them are not enough.
+    fn guests_for_quota(
+        &self,
+        index: usize,
+        victims: &[usize],
+        over: &[usize],
+    ) -> Option<Vec<usize>> {
+        let tenant = self.world.jobs[index].tenant;
+        let mut all = victims.to_vec();
+        for &guest in over {
+            if self.quota_has_room(index, &all) {
+                break;
+            }
+            let live = &self.world.jobs[guest];
+            let Some(host) = live.host else { continue };
+            if live.tenant == tenant
+                && live.shared > 0
+                && !all.contains(&host)
+                && self.has_memory(guest)
+            {
+                all.push(guest);
+            }
+        }
+        self.quota_has_room(index, &all)
+            .then(|| all.split_off(victims.len()))
     }
 
     fn stands(&mut self, home: &Gpus) {
@@ -301,6 +356,7 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         let whose = other.named_to(live.tenant);
         let why = format!("its slice is over, and it is the turn of {whose}");
         self.world.remember(index);
+        packing::leave(self.world, index);
         let now_ms = self.world.now_ms;
         self.world.jobs[index].take(Action::Suspend { why }, now_ms);
     }

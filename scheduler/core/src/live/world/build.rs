@@ -8,6 +8,7 @@ use crate::live::free::{FreeNode, Holding, Room, bits, first_bits};
 use crate::live::gang::{Shape, add};
 use crate::live::memory::Memory;
 use crate::live::moving;
+use crate::live::packing::{self, Pairs, Second};
 use crate::live::resize::gone_workers;
 use crate::live::settle::{Settled, done_workers, settle};
 use crate::live::standing::{Standing, gpus_of};
@@ -18,7 +19,7 @@ use crate::problem::{self, Problem};
 use crate::snapshot::{Job, Node, Snapshot, Task};
 use muster_model::id::{StudyId, TenantId};
 use muster_model::spec::Range;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl<'a> World<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy, memory: &mut Memory) -> Self {
@@ -50,6 +51,8 @@ impl<'a> World<'a> {
             reserved: None,
             journal: None,
             moves: Vec::new(),
+            inherited: BTreeMap::new(),
+            seats: packing::Seats::default(),
         };
         for (free, node) in world.free.iter_mut().zip(&snapshot.nodes) {
             free.fresh = calm::fresh(node, snapshot.now_ms, policy);
@@ -63,11 +66,16 @@ impl<'a> World<'a> {
         let tenants = world.tenants();
         let nodes = NodeIndex::of(snapshot);
         memory.begin(policy);
-        for settled in settle(snapshot, policy) {
+        let settled = settle(snapshot, policy);
+        let pairs = Pairs::of(&settled, snapshot.now_ms);
+        for settled in settled {
             let tenant = tenants.find(&mut world, settled.job.tenant);
-            world.add(settled, tenant, &nodes, memory);
+            let place = (tenant, pairs.second(settled.job.id));
+            world.add(settled, place, &nodes, memory);
         }
         memory.end();
+        packing::join(&mut world, &pairs);
+        world.seats = packing::Seats::of(&world, |id| nodes.find(id));
         moving::expect(&mut world);
         world.keep_excluded();
         world
@@ -103,7 +111,14 @@ impl<'a> World<'a> {
         TenantIndex(index)
     }
 
-    fn add(&mut self, settled: Settled<'a>, tenant: u32, nodes: &NodeIndex, memory: &mut Memory) {
+    /// A second on a GPU holds room, and the GPU is the other's.
+    fn add(
+        &mut self,
+        settled: Settled<'a>,
+        (tenant, second): (u32, Option<&Second>),
+        nodes: &NodeIndex,
+        memory: &mut Memory,
+    ) {
         let job = settled.job;
         let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
         let left = left_of_a_command(job, standing);
@@ -122,13 +137,20 @@ impl<'a> World<'a> {
             _ => (Vec::new(), false),
         };
         let stays = |task: &&Task| !leave.contains(&task.id);
-        let kept = holdings(job, nodes, job.tasks.iter().filter(stays));
+        let theirs = |tasks: Vec<&Task>| {
+            let mut held = holdings(job, nodes, tasks.into_iter());
+            if let Some(second) = second {
+                second.yields(&mut held, |id| nodes.find(id));
+            }
+            held
+        };
+        let kept = theirs(job.tasks.iter().filter(stays).collect());
         let told = job.tasks.iter().filter(|task| !stays(task));
-        let leaving = holdings(job, nodes, job.leaving.iter().chain(told));
+        let leaving = theirs(job.leaving.iter().chain(told).collect());
         self.held[tenant as usize] += gpus_of(&kept) + gpus_of(&leaving);
         self.hold(standing, &kept, &leaving);
         if standing == Standing::Suspended {
-            let idle = holdings(job, nodes, turns::goes_later(job, &settled.state));
+            let idle = theirs(turns::goes_later(job, &settled.state).collect());
             self.keep_memory_of(idle);
         }
         let (workers, shards) = job.size();
@@ -144,7 +166,7 @@ impl<'a> World<'a> {
         };
         let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, kinds);
         let index = self.jobs.len();
-        let is_member = standing.stays() || standing.waits();
+        let is_member = (standing.stays() && second.is_none()) || standing.waits();
         self.jobs.push(LiveJob {
             job,
             tenant,
@@ -172,6 +194,9 @@ impl<'a> World<'a> {
             places: places.map(|node| node.unwrap_or(u32::MAX)).collect(),
             size,
             member: is_member.then_some(self.members.len()),
+            host: None,
+            guest: None,
+            shared: 0,
         });
         if is_member {
             let dense = self.dense(index);

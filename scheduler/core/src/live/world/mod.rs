@@ -9,6 +9,7 @@ mod index;
 use super::free::{FreeNode, Holding, Room, first_bits};
 use super::gang::{Placed, Shape};
 use super::outlook::Sizing;
+use super::packing::{self, Seats};
 use super::settle::once_gone;
 use super::standing::{Standing, gpus_of};
 use crate::estimate::Estimate;
@@ -48,6 +49,10 @@ pub(crate) struct World<'a> {
     pub journal: Option<Vec<(usize, LiveJob<'a>, Option<problem::Job>)>>,
     /// Moves that this round has begun, for the record.
     pub moves: Vec<MoveReport>,
+    /// GPUs that are a guest's once its host has left, by node.
+    pub inherited: BTreeMap<u32, u64>,
+    /// Who is on the GPUs that are shared, or may be.
+    pub seats: Seats,
 }
 
 /// A job during the round.
@@ -84,6 +89,12 @@ pub(crate) struct LiveJob<'a> {
     pub size: (u32, u32),
     /// Its place in the problem.
     pub member: Option<usize>,
+    /// The job whose GPU it shares as a guest. It holds no GPU itself then, and is no affair of the policy's, which knows whole GPUs.
+    pub host: Option<usize>,
+    /// The job that shares its GPU as a guest.
+    pub guest: Option<usize>,
+    /// GPUs that count against its tenant's quota beside those that it holds itself.
+    pub shared: u32,
 }
 
 impl<'a> World<'a> {
@@ -143,6 +154,7 @@ impl<'a> World<'a> {
         if let Action::Stop { charge_failure, .. } = &mut action {
             *charge_failure |= was_charged;
         }
+        packing::leave(self, index);
         let now_ms = self.now_ms;
         let live = &mut self.jobs[index];
         live.take(action, now_ms);
@@ -165,6 +177,7 @@ impl<'a> World<'a> {
         (live.state, live.not_before_ms) = once_gone(live, policy, now_ms);
         live.standing = Standing::of(&live.state, live.not_before_ms, now_ms);
         let holdings = std::mem::take(&mut live.holdings);
+        self.held[live.tenant as usize] -= std::mem::take(&mut live.shared);
         self.give_back(index, &holdings);
         self.part_with(index);
         if self.jobs[index].member.is_none() && self.jobs[index].standing.waits() {
@@ -180,7 +193,9 @@ impl<'a> World<'a> {
         self.held[self.jobs[index].tenant as usize] -= gpus_of(holdings);
         for held in holdings {
             let gpus = self.problem.nodes[held.node as usize].gpus;
-            self.free[held.node as usize].give_back(held, first_bits(gpus));
+            let inherited = self.inherited.get(&held.node).copied().unwrap_or(0);
+            let all = first_bits(gpus) & !inherited;
+            self.free[held.node as usize].give_back(held, all);
         }
     }
 
@@ -212,6 +227,11 @@ impl<'a> World<'a> {
 }
 
 impl LiveJob<'_> {
+    /// GPUs that count against its tenant's quota.
+    pub(crate) fn charged(&self) -> u32 {
+        gpus_of(&self.holdings) + self.shared
+    }
+
     /// What the owner of a job of that tenant may read of this one: others' names are theirs.
     pub(crate) fn named_to(&self, tenant: u32) -> &str {
         match self.tenant == tenant {

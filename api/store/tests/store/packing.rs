@@ -1,0 +1,239 @@
+//! Two jobs on a GPU: who may be the second, who has it when the first leaves, and what is measured alone and together.
+
+use crate::world::{World, at, sample, start};
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::id::{JobId, TaskId};
+use muster_model::packing::{Hurt, UsageReport};
+use muster_model::task::{Outcome, TaskState};
+use muster_store::plan::{Action, NewTask, Refusal, Step};
+use muster_store::task::{self, Revisions};
+use muster_store::{node, packing, pool};
+
+fn suspend() -> Action {
+    Action::Suspend {
+        why: "its slice is over".to_owned(),
+    }
+}
+
+fn go_on(beside: Option<JobId>) -> Action {
+    Action::Continue {
+        why: "both are faster".to_owned(),
+        beside,
+    }
+}
+
+fn rate(step: u64, steps_per_s: f64) -> TaskReport {
+    let mut sample = sample(step, 1.0, 1.0, steps_per_s);
+    (sample.workers, sample.ps_shards) = (1, 0);
+    TaskReport::Progress { sample }
+}
+
+fn gone() -> Observed {
+    let outcome = Outcome::Exited { code: 0 };
+    Observed::Gone { outcome }
+}
+
+/// A job of one worker on the first slot.
+async fn one(world: &World, name: &str, at: u64) -> anyhow::Result<(JobId, TaskId)> {
+    let job = world.submit(name).await?;
+    let worker: Vec<NewTask> = world.tasks(&[0]).into_iter().take(1).collect();
+    let task = worker[0].id;
+    world.step(job, 0, start(worker), at).await?;
+    world.observe(1, &[(task, Observed::Running)], at).await?;
+    world.step(job, 1, Action::Up, at).await?;
+    Ok((job, task))
+}
+
+async fn refused(world: &World, job: JobId, beside: JobId, at: u64) -> anyhow::Result<Refusal> {
+    let step = Step {
+        job_id: job,
+        expected_revision: 1,
+        action: go_on(Some(beside)),
+    };
+    let mut outcome = world.commit(&[step], at).await?;
+    Ok(outcome.conflicts.remove(0).why)
+}
+
+async fn company(world: &World, job: JobId) -> anyhow::Result<Option<JobId>> {
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let tasks = task::list(&mut tx, job, Revisions::Current).await?;
+    Ok(tasks[0].shared_with)
+}
+
+/// A guest that stood still goes on beside the host.
+async fn packed(world: &World) -> anyhow::Result<[(JobId, TaskId); 2]> {
+    let guest = one(world, "guest", 1).await?;
+    world.step(guest.0, 1, suspend(), 5).await?;
+    let stands = TaskReport::Suspended {
+        turn: 1,
+        step: None,
+    };
+    world.tell(guest.1, 1, 0, &[stands]).await?;
+    let host = one(world, "host", 6).await?;
+    world.step(guest.0, 1, go_on(Some(host.0)), 60).await?;
+    Ok([host, guest])
+}
+
+#[tokio::test]
+async fn a_gpu_has_two_lanes_and_no_third() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let third = one(&world, "third", 1).await?;
+    world.step(third.0, 1, suspend(), 2).await?;
+    let stands = TaskReport::Suspended {
+        turn: 1,
+        step: None,
+    };
+    world.tell(third.1, 1, 0, &[stands]).await?;
+    let nobody = refused(&world, third.0, third.0, 3).await?;
+    assert_eq!(nobody, Refusal::HostGone { host: third.0 });
+
+    let [host, guest] = packed(&world).await?;
+    assert_eq!(company(&world, host.0).await?, Some(guest.0));
+    assert_eq!(company(&world, guest.0).await?, Some(host.0));
+    let loaded = world.loaded(guest.0, 61).await?;
+    assert!(loaded.guests.contains(&guest.1));
+    assert_eq!(
+        refused(&world, third.0, host.0, 62).await?,
+        Refusal::GpuHeld,
+        "the other lane is held"
+    );
+    assert_eq!(
+        refused(&world, third.0, guest.0, 63).await?,
+        Refusal::HostGone { host: guest.0 },
+        "a guest has no guests"
+    );
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let held = node::list(&mut tx).await?.remove(0).held;
+    let there: Vec<(JobId, bool)> = held.iter().map(|one| (one.job_id, one.is_guest)).collect();
+    assert_eq!(there, [(host.0, false), (guest.0, true)]);
+    Ok(())
+}
+
+#[tokio::test]
+async fn the_guest_has_the_gpu_when_its_host_is_gone() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let [host, guest] = packed(&world).await?;
+    world.observe(1, &[(host.1, gone())], 70).await?;
+    assert_eq!(company(&world, guest.0).await?, None);
+    let loaded = world.loaded(guest.0, 71).await?;
+    assert!(loaded.guests.is_empty(), "it is nobody's guest");
+    assert_eq!(loaded.tasks[0].state, TaskState::Running);
+    let rival = world.submit("rival").await?;
+    let step = Step {
+        job_id: rival,
+        expected_revision: 0,
+        action: start(world.tasks(&[0]).into_iter().take(1).collect()),
+    };
+    let outcome = world.commit(&[step], 72).await?;
+    assert_eq!(outcome.conflicts[0].why, Refusal::GpuHeld);
+    Ok(())
+}
+
+#[tokio::test]
+async fn whoever_releases_the_holder_leaves_no_orphan() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let [host, guest] = packed(&world).await?;
+    // As the release before writes it, which knows nothing of lanes.
+    let mut tx = pool::begin(&world.scheduler).await?;
+    sqlx::query(
+        "update allocation set released_at = $2 where task_id = $1 and released_at is null",
+    )
+    .bind(host.1.0)
+    .bind(at(70))
+    .execute(&mut *tx)
+    .await?;
+    let lanes: Vec<i16> = sqlx::query_scalar(
+        "select lane from allocation where task_id = $1 and released_at is null",
+    )
+    .bind(guest.1.0)
+    .fetch_all(&mut *tx)
+    .await?;
+    assert_eq!(lanes, [0], "the GPU is its own");
+    tx.commit().await?;
+    let loaded = world.loaded(guest.0, 71).await?;
+    assert!(loaded.guests.is_empty());
+    Ok(())
+}
+
+fn used(memory: u64, busy: f64) -> UsageReport {
+    UsageReport {
+        memory_bytes: Some(memory),
+        busy,
+        over_ms: 2_000,
+        ..UsageReport::default()
+    }
+}
+
+async fn uses(world: &World, task: TaskId, report: UsageReport, at_s: u64) -> anyhow::Result<()> {
+    let mut tx = pool::begin(&world.scheduler).await?;
+    packing::record(&mut tx, world.node, &[(task, report)], at(at_s)).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+#[tokio::test]
+async fn rates_and_use_are_kept_apart_by_the_company() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let [host, guest] = packed(&world).await?;
+    world.tell(host.1, 1, 0, &[rate(1, 9.0)]).await?;
+    let nothing = world.loaded(host.0, 61).await?.measured;
+    assert_eq!(nothing, None, "nobody asked for it");
+    uses(&world, host.1, used(700, 0.5), 62).await?;
+    world.tell(host.1, 1, 1, &[rate(2, 9.0)]).await?;
+    let loaded = world.loaded(host.0, 71).await?;
+    let known = loaded.measured.expect("measured");
+    assert_eq!(known.company.map(|one| one.job), Some(guest.0));
+    assert_eq!((known.alone.samples, known.alone_ms), (0, 0));
+    assert!(
+        loaded.speeds.is_empty(),
+        "no speed of its own: {:?}",
+        loaded.speeds
+    );
+    assert_eq!((known.busy_alone, known.peak_bytes), (None, Some(700)));
+
+    world.observe(1, &[(guest.1, gone())], 72).await?;
+    uses(&world, host.1, used(300, 0.25), 73).await?;
+    uses(&world, host.1, used(300, 0.25), 90).await?;
+    let known = world.loaded(host.0, 91).await?.measured.expect("measured");
+    assert_eq!(known.company, None);
+    assert_eq!((known.alone_ms, known.busy_alone), (2_000, Some(0.25)));
+    assert_eq!(
+        (known.memory_bytes, known.peak_bytes),
+        (Some(300), Some(700))
+    );
+    assert!(known.beside(guest.0).is_some(), "they met");
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let tasks = task::list(&mut tx, host.0, Revisions::Current).await?;
+    assert_eq!(tasks[0].usage.and_then(|usage| usage.peak_bytes), Some(700));
+    Ok(())
+}
+
+#[tokio::test]
+async fn an_end_beside_another_is_remembered_and_not_the_machines() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let [host, guest] = packed(&world).await?;
+    for task in [host.1, guest.1] {
+        uses(&world, task, used(700, 0.5), 62).await?;
+    }
+    let killed = Observed::Gone {
+        outcome: Outcome::Signalled { signal: 9 },
+    };
+    world.observe(1, &[(guest.1, killed.clone())], 70).await?;
+    let hurt = |loaded: muster_store::plan::LoadedJob| loaded.measured.and_then(|it| it.hurt);
+    let expected = Hurt {
+        revision: 1,
+        beside: host.0,
+    };
+    assert_eq!(hurt(world.loaded(guest.0, 71).await?), Some(expected));
+    assert_eq!(hurt(world.loaded(host.0, 71).await?), None);
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let charged: i64 = sqlx::query_scalar("select count(*) from node_fault")
+        .fetch_one(&mut *tx)
+        .await?;
+    assert_eq!(charged, 0, "the other may have done it");
+    tx.commit().await?;
+    // Long after they have parted it is its own affair.
+    world.observe(1, &[(host.1, killed)], 600).await?;
+    assert_eq!(hurt(world.loaded(host.0, 601).await?), None);
+    Ok(())
+}

@@ -1,0 +1,386 @@
+//! What the node's tasks use of their GPUs or slots, measured where the scheduler asks for it: by it two jobs may share a GPU.
+//!
+//! It has a thread of its own, because the driver answers when it likes, and never for a GPU that has fallen off the bus: the node's loop and
+//! the session only leave and take what lies here. What stands still is measured too: what it keeps is not free.
+
+use crate::clock;
+use crate::device::{self, OfProcesses, Share, Used};
+use crate::process::{self, ProcessId, Stat};
+use muster_model::id::TaskId;
+use muster_model::node::Capacity;
+use muster_model::packing::UsageReport;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+/// Between two looks whether anybody asks.
+const IDLE: Duration = Duration::from_millis(500);
+const SHORTEST_MS: u64 = 100;
+/// Of the times in `/proc`: USER_HZ, which is part of the kernel's interface.
+const TICKS_PER_S: f64 = 100.0;
+
+/// One task as the node's loop sees it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Watched {
+    pub task: TaskId,
+    /// Whose descendants are the task's processes.
+    pub shim: ProcessId,
+    pub gpus: Vec<u32>,
+    pub stands_still: bool,
+}
+
+/// Shared by the thread that measures, the node's loop and the session.
+#[derive(Debug, Clone, Default)]
+pub struct Meter(Arc<Inner>);
+
+#[derive(Debug, Default)]
+struct Inner {
+    /// 0: nobody asks.
+    every_ms: AtomicU64,
+    watched: Mutex<Vec<Watched>>,
+    measured: Mutex<BTreeMap<TaskId, UsageReport>>,
+}
+
+/// What the thread remembers of a task between two looks.
+#[derive(Debug, Clone, Copy)]
+struct Last {
+    at_ms: u64,
+    ticks: u64,
+    stood_still: bool,
+    peak_bytes: Option<u64>,
+}
+
+/// How GPUs or slots of this node are measured.
+enum Means {
+    /// Cores of each slot.
+    Slots {
+        cores: f64,
+    },
+    Gpus(Share),
+}
+
+impl Meter {
+    /// Measures from a thread of its own, while it is asked to.
+    pub fn run(&self, capacity: &Capacity) {
+        let (meter, has_cuda) = (self.clone(), device::has_cuda(capacity));
+        let slots = u32::try_from(capacity.gpus.len()).unwrap_or(u32::MAX);
+        let cores = f64::from(device::cores()) / f64::from(slots.max(1));
+        let running = thread::Builder::new()
+            .name("meter".to_owned())
+            .spawn(move || {
+                let mut means = None;
+                let mut known = BTreeMap::new();
+                loop {
+                    let every_ms = meter.0.every_ms.load(Ordering::Relaxed);
+                    if every_ms == 0 {
+                        known.clear();
+                        thread::sleep(IDLE);
+                        continue;
+                    }
+                    let means = means.get_or_insert_with(|| match has_cuda {
+                        true => Means::Gpus(Share::open()),
+                        false => Means::Slots { cores },
+                    });
+                    meter.look(means, &mut known, clock::boottime_ms());
+                    thread::sleep(Duration::from_millis(every_ms.max(SHORTEST_MS)));
+                }
+            });
+        if let Err(error) = running {
+            tracing::warn!(%error, "what tasks use is not measured");
+        }
+    }
+
+    /// A session begins, in which the scheduler asks for a measurement every so often; 0: never.
+    pub fn ask(&self, every_ms: u64) {
+        self.0.every_ms.store(every_ms, Ordering::Relaxed);
+        lock(&self.0.measured).clear();
+    }
+
+    /// Whether anybody asks.
+    #[must_use]
+    pub fn is_asked(&self) -> bool {
+        self.0.every_ms.load(Ordering::Relaxed) > 0
+    }
+
+    /// The tasks that there are now.
+    pub fn watch(&self, tasks: Vec<Watched>) {
+        *lock(&self.0.watched) = tasks;
+    }
+
+    /// What was measured since it was taken last.
+    #[must_use]
+    pub fn take(&self) -> BTreeMap<TaskId, UsageReport> {
+        std::mem::take(&mut *lock(&self.0.measured))
+    }
+
+    fn look(&self, means: &mut Means, known: &mut BTreeMap<TaskId, Last>, now_ms: u64) {
+        let watched = lock(&self.0.watched).clone();
+        known.retain(|task, _| watched.iter().any(|one| one.task == *task));
+        if watched.is_empty() {
+            return;
+        }
+        // Without a lock: this may take for ever.
+        let on_gpus = match means {
+            Means::Slots { .. } => None,
+            Means::Gpus(share) => {
+                let gpus: BTreeSet<u32> = watched
+                    .iter()
+                    .flat_map(|one| one.gpus.iter().copied())
+                    .collect();
+                Some(share.look(&gpus))
+            }
+        };
+        let all = process::all();
+        for one in &watched {
+            let Some(shim) = all.iter().find(|stat| stat.id == one.shim) else {
+                continue;
+            };
+            let tree = process::descendants_among(&all, one.shim.pid);
+            let before = known.get(&one.task).copied();
+            let memory_bytes = match &on_gpus {
+                Some(used) => gpu_memory(used, one, &tree, before),
+                None => {
+                    let resident = tree.iter().map(|stat| process::resident_bytes(stat.id.pid));
+                    Some(resident.sum())
+                }
+            };
+            // The shim has waited for whatever the task left behind, so its time is the task's.
+            let ticks = tree.iter().chain([shim]).map(|stat| stat.cpu_ticks).sum();
+            let last = Last {
+                at_ms: now_ms,
+                ticks,
+                stood_still: one.stands_still,
+                peak_bytes: before.and_then(|last| last.peak_bytes).max(memory_bytes),
+            };
+            known.insert(one.task, last);
+            // A share of time needs two looks.
+            let Some(before) = before else { continue };
+            let busy = match (&*means, &on_gpus) {
+                (Means::Slots { cores }, _) => cpu_busy(*cores, one, before, last),
+                (Means::Gpus(_), used) => {
+                    used.as_ref().map_or(0.0, |used| gpu_busy(used, one, &tree))
+                }
+            };
+            let was_at_work = !one.stands_still && !before.stood_still;
+            let report = UsageReport {
+                memory_bytes,
+                peak_bytes: last.peak_bytes,
+                busy: if was_at_work { busy } else { 0.0 },
+                over_ms: if was_at_work {
+                    now_ms.saturating_sub(before.at_ms)
+                } else {
+                    0
+                },
+                stands: one.stands_still,
+            };
+            let mut measured = lock(&self.0.measured);
+            let untold = measured.get(&one.task).copied();
+            measured.insert(one.task, added(untold, report));
+        }
+    }
+}
+
+/// What no heartbeat has taken along yet, and what was measured since.
+fn added(untold: Option<UsageReport>, new: UsageReport) -> UsageReport {
+    let Some(untold) = untold.filter(|untold| !untold.stands && !new.stands) else {
+        return new;
+    };
+    let over_ms = untold.over_ms.saturating_add(new.over_ms);
+    let busy_ms = untold.busy * untold.over_ms as f64 + new.busy * new.over_ms as f64;
+    UsageReport {
+        busy: busy_ms / (over_ms.max(1) as f64),
+        over_ms,
+        ..new
+    }
+}
+
+/// `None` where the driver tells of none of the task's processes: they may have numbers that it does not know. But whoever it knew at work and
+/// does not know standing still has had its memory taken off the GPU.
+fn gpu_memory(
+    used: &OfProcesses,
+    one: &Watched,
+    tree: &[Stat],
+    before: Option<Last>,
+) -> Option<u64> {
+    let has_answered = one.gpus.iter().all(|gpu| used.contains_key(gpu));
+    let of_task = of_task(used, one, tree).filter_map(|of| of.memory_bytes);
+    let was_seen = before.is_some_and(|last| last.peak_bytes.is_some());
+    let found = of_task.reduce(|sum, bytes| sum + bytes);
+    let found = found.or((one.stands_still && was_seen).then_some(0));
+    found.filter(|_| has_answered)
+}
+
+fn gpu_busy(used: &OfProcesses, one: &Watched, tree: &[Stat]) -> f64 {
+    let busy: f64 = of_task(used, one, tree).map(|of| of.busy).sum();
+    busy / one.gpus.len().max(1) as f64
+}
+
+fn of_task<'u>(
+    used: &'u OfProcesses,
+    one: &Watched,
+    tree: &[Stat],
+) -> impl Iterator<Item = &'u Used> {
+    let of_gpus = one.gpus.iter().filter_map(|gpu| used.get(gpu));
+    let pids = tree.iter().map(|stat| stat.id.pid);
+    let pids: BTreeSet<u32> = pids.filter_map(|pid| u32::try_from(pid).ok()).collect();
+    let found = of_gpus.flat_map(|of| of.iter().filter(|(pid, _)| pids.contains(pid)));
+    found.map(|(_, of)| of).collect::<Vec<_>>().into_iter()
+}
+
+fn cpu_busy(cores: f64, one: &Watched, before: Last, now: Last) -> f64 {
+    let used_s = now.ticks.saturating_sub(before.ticks) as f64 / TICKS_PER_S;
+    let over_s = now.at_ms.saturating_sub(before.at_ms).max(1) as f64 / 1_000.0;
+    used_s / over_s / (cores * one.gpus.len().max(1) as f64)
+}
+
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Child, Command, Stdio};
+    use uuid::Uuid;
+
+    const SLOT: fn() -> Means = || Means::Slots { cores: 1.0 };
+
+    fn shell(script: &str) -> Child {
+        // The shell is the shim here, and what it starts the task.
+        let script = format!("sh -c '{script}' & wait");
+        let mut command = Command::new("sh");
+        let command = command.args(["-c", &script]).stdout(Stdio::null());
+        command.spawn().expect("a shell")
+    }
+
+    fn watched(number: u128, shim: &Child, stands_still: bool) -> Watched {
+        Watched {
+            task: TaskId(Uuid::from_u128(number)),
+            shim: ProcessId::of(i32::try_from(shim.id()).expect("a number")).expect("it runs"),
+            gpus: vec![0],
+            stands_still,
+        }
+    }
+
+    fn end(mut shim: Child) {
+        for stat in process::descendants(i32::try_from(shim.id()).expect("a number")) {
+            let _ = stat.id.signal(rustix::process::Signal::KILL);
+        }
+        shim.wait().expect("it ended");
+    }
+
+    #[test]
+    fn a_process_that_works_is_told_from_one_that_waits() {
+        let (works, waits) = (shell("while :; do :; done"), shell("sleep 60"));
+        let meter = Meter::default();
+        let (mut means, mut known) = (SLOT(), BTreeMap::new());
+        let start_ms = clock::boottime_ms();
+        meter.watch(vec![watched(1, &works, false), watched(2, &waits, false)]);
+        meter.look(&mut means, &mut known, start_ms);
+        assert!(meter.take().is_empty(), "a share of time needs two looks");
+        // Until it had some of the processor, however busy the machine is.
+        let used = |shim: &Child| {
+            let tree = process::descendants(i32::try_from(shim.id()).expect("a number"));
+            tree.iter().map(|stat| stat.cpu_ticks).sum::<u64>()
+        };
+        let before = used(&works);
+        while used(&works) < before + 10 {
+            thread::sleep(Duration::from_millis(10));
+        }
+        meter.look(&mut means, &mut known, clock::boottime_ms() + 1);
+        let told = meter.take();
+        let of = |number| told[&TaskId(Uuid::from_u128(number))];
+        assert!(of(1).busy > of(2).busy, "{told:?}");
+        assert!(of(2).memory_bytes > Some(100 << 10), "{told:?}");
+        assert!(of(1).over_ms > 0 && of(1).peak_bytes >= of(1).memory_bytes);
+        assert!(meter.take().is_empty(), "told once");
+        end(works);
+        end(waits);
+    }
+
+    #[test]
+    fn of_a_gpu_only_what_the_driver_tells_is_known() {
+        let stat = |pid| Stat {
+            id: ProcessId {
+                pid,
+                start_ticks: 1,
+            },
+            state: 'S',
+            parent: 1,
+            session: 1,
+            cpu_ticks: 0,
+        };
+        let used = |bytes, busy| Used {
+            memory_bytes: bytes,
+            busy,
+        };
+        let of_gpu = BTreeMap::from([
+            (7, used(Some(10), 0.25)),
+            (8, used(Some(5), 0.5)),
+            (9, used(Some(90), 0.1)),
+        ]);
+        let driver = OfProcesses::from([(0, of_gpu), (1, BTreeMap::new())]);
+        let task = |gpus: &[u32], stands_still| Watched {
+            task: TaskId(Uuid::from_u128(1)),
+            shim: ProcessId {
+                pid: 6,
+                start_ticks: 1,
+            },
+            gpus: gpus.to_vec(),
+            stands_still,
+        };
+        let tree = [stat(7), stat(8)];
+        let seen = Some(Last {
+            at_ms: 0,
+            ticks: 0,
+            stood_still: false,
+            peak_bytes: Some(15),
+        });
+        for (gpus, stands, tree, before, expected) in [
+            (&[0][..], false, &tree[..], None, Some(15)),
+            (&[0, 1], false, &tree, None, Some(15)),
+            (&[1], false, &tree, None, None),
+            (&[1], true, &tree, None, None),
+            (&[1], true, &tree, seen, Some(0)),
+            (&[1], false, &tree, seen, None),
+            (&[2], true, &tree, seen, None),
+            (&[0, 2], false, &tree, None, None),
+            (&[0], false, &[stat(6)], None, None),
+        ] {
+            let found = gpu_memory(&driver, &task(gpus, stands), tree, before);
+            assert_eq!(found, expected, "{gpus:?} {stands} {before:?}");
+        }
+        assert_eq!(gpu_busy(&driver, &task(&[0], false), &tree), 0.75);
+        assert_eq!(gpu_busy(&driver, &task(&[0, 1], false), &tree), 0.375);
+    }
+
+    #[test]
+    fn who_stands_still_is_told_with_what_it_keeps_and_no_time() {
+        let shim = shell("sleep 60");
+        let meter = Meter::default();
+        let (mut means, mut known) = (SLOT(), BTreeMap::new());
+        for (at_ms, stands) in [(0, false), (1_000, true), (2_000, true), (3_000, false)] {
+            meter.watch(vec![watched(1, &shim, stands)]);
+            meter.look(&mut means, &mut known, at_ms);
+            let told = meter.take();
+            let told = told.values().next();
+            assert_eq!(told.map(|told| told.stands), (at_ms > 0).then_some(stands));
+            assert_eq!(
+                told.map_or(0, |told| told.over_ms),
+                0,
+                "at work at both looks"
+            );
+            assert!(told.is_none_or(|told| told.memory_bytes > Some(0)));
+        }
+        meter.look(&mut means, &mut known, 4_000);
+        meter.look(&mut means, &mut known, 6_000);
+        let told = meter.take();
+        assert_eq!(told.values().next().map(|told| told.over_ms), Some(3_000));
+        meter.watch(Vec::new());
+        meter.look(&mut means, &mut known, 7_000);
+        assert!(known.is_empty(), "nobody is remembered who is gone");
+        end(shim);
+    }
+}

@@ -1,0 +1,199 @@
+//! Who shares a GPU with whom, over the whole cluster as the plan leaves it.
+
+use super::violation::Violation;
+use super::{Checker, holds, is_gone};
+use crate::plan::{Action, Plan};
+use crate::snapshot::{Job, Task};
+use muster_model::id::{JobId, NodeId};
+use muster_model::job::{Intent, JobState};
+use muster_model::task::TaskState;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// A GPU, and those on it: the job, its task, and its lane.
+type Seats<'s> = BTreeMap<(NodeId, u32), Vec<(&'s Job, &'s Task, u32)>>;
+
+impl<'s> Checker<'s> {
+    /// A job that stands still goes on beside the one job at work on its GPU.
+    pub(super) fn go_on_beside(&mut self, job: &'s Job, host: JobId) {
+        let Some(host) = self.snapshot.jobs.iter().find(|other| other.id == host) else {
+            return self.unjust(job, "with a job that the snapshot does not have");
+        };
+        let (Some((task, gpu)), Some(other)) = (only(job), only(host)) else {
+            return self.unjust(job, "and one of the two is more than a task on a GPU");
+        };
+        let node = task.node;
+        if other.0.node != node || other.1 != gpu {
+            self.unjust(job, "on a GPU that is not its own and its host's");
+        }
+        if job.intent != Intent::Run || task.state != TaskState::Suspended {
+            self.unjust(job, "and it does not wait for its turn");
+        }
+        if host.intent != Intent::Run || other.0.state != TaskState::Running || other.0.lane != 0 {
+            self.unjust(job, "beside one that is not at work");
+        }
+        let measured = |job: &Job| {
+            let known = job.measured.as_ref();
+            known.is_some_and(|it| it.alone.samples > 0 && it.alone_ms > 0 && it.hurt.is_none())
+        };
+        if !measured(job) || !measured(host) {
+            self.unjust(
+                job,
+                "and one of the two was never measured alone, or came to harm",
+            );
+        }
+        self.go_on_at(job, task);
+        let pays = !self.has(job, node, gpu) && self.seated.insert((job.tenant, node, gpu));
+        *self.started.entry(job.tenant).or_default() += u32::from(pays);
+    }
+
+    /// What a task that goes on needs beside its GPU.
+    fn go_on_at(&mut self, job: &'s Job, task: &Task) {
+        let node = task.node;
+        match self.cpu_milli.get_mut(&node) {
+            None => {
+                let job = job.id;
+                self.violations.push(Violation::ClosedNode { job, node });
+            }
+            Some(left) => {
+                *left -= i128::from(job.worker.cpu_milli);
+                if *left < 0 && job.worker.cpu_milli > 0 {
+                    self.violations.push(Violation::CpuExceeded { node });
+                }
+            }
+        }
+    }
+
+    /// Every GPU with more than one on it, whether the plan has put them there or left them: no lane is held twice, and two that stay at work
+    /// are equals for whom there is memory.
+    pub(super) fn pairs(&mut self, plan: &Plan) {
+        let guests: BTreeSet<JobId> = plan
+            .decisions
+            .iter()
+            .filter(|one| {
+                matches!(
+                    &one.action,
+                    Action::Continue {
+                        beside: Some(_),
+                        ..
+                    }
+                )
+            })
+            .map(|one| one.job)
+            .collect();
+        if guests.is_empty() && !self.snapshot.jobs.iter().any(has_guest) {
+            return;
+        }
+        let (mut seats, mut standing) = (Seats::new(), Seats::new());
+        for job in &self.snapshot.jobs {
+            for task in job.tasks.iter().chain(&job.leaving) {
+                let goes_on = guests.contains(&job.id);
+                let lane = if goes_on { 1 } else { task.lane };
+                let there = match (holds(&task.state) || goes_on, is_gone(&task.state)) {
+                    (_, true) => continue,
+                    (true, false) => &mut seats,
+                    (false, false) => &mut standing,
+                };
+                for &gpu in &task.gpus {
+                    let at = there.entry((task.node, gpu)).or_default();
+                    at.push((job, task, lane));
+                }
+            }
+        }
+        for (at, both) in &seats {
+            let keep = standing.get(at).map_or(&[][..], Vec::as_slice);
+            match both.as_slice() {
+                [_] | [] => {}
+                [one, two] => {
+                    if one.2 == two.2 {
+                        self.unjust(one.0, "in the lane that another has");
+                    }
+                    self.pair(*at, (one.0, two.0), keep);
+                }
+                [one, ..] => self.unjust(one.0, "with more than one other"),
+            }
+        }
+    }
+
+    fn pair(
+        &mut self,
+        at: (NodeId, u32),
+        (one, two): (&'s Job, &'s Job),
+        keep: &[(&Job, &Task, u32)],
+    ) {
+        let stays = |checker: &Self, job: &Job| {
+            let state = checker.states.get(&job.id).map(|(_, state, _)| state);
+            state == Some(&JobState::Running)
+        };
+        if !stays(self, one) || !stays(self, two) {
+            return;
+        }
+        if only(one).is_none() || only(two).is_none() || self.grows(one) || self.grows(two) {
+            self.unjust(
+                one,
+                "and one of the two is, or becomes, more than a task on a GPU",
+            );
+        }
+        if one.exclusive || two.exclusive {
+            self.unjust(one, "and one of the two is exclusive");
+        }
+        if one.priority != two.priority {
+            self.unjust(one, "with one of another priority");
+        }
+        let peak = |job: &Job| Some(u128::from(job.measured.as_ref()?.peak_bytes?));
+        let left = |job: &Job| {
+            let known = job.measured.as_ref()?;
+            let bytes = if known.stands {
+                known.memory_bytes
+            } else {
+                known.peak_bytes
+            };
+            bytes.map(u128::from)
+        };
+        let mut sum = peak(one).zip(peak(two)).map(|(one, two)| one + two);
+        for (job, ..) in keep {
+            sum = sum.zip(left(job)).map(|(sum, more)| sum + more);
+        }
+        let mut nodes = self.snapshot.nodes.iter();
+        let has = nodes.find(|node| node.id == at.0);
+        let has = has.map_or(0, |node| u128::from(node.gpu_memory_bytes));
+        if sum.is_none_or(|sum| sum > has) {
+            self.unjust(
+                one,
+                "without memory that is known to hold all who are there",
+            );
+        }
+    }
+
+    fn grows(&self, job: &Job) -> bool {
+        self.told.contains_key(&job.id)
+    }
+
+    /// Whether the job's tenant has this GPU already, by another job.
+    fn has(&self, job: &Job, node: NodeId, gpu: u32) -> bool {
+        let jobs = self.snapshot.jobs.iter();
+        let own = jobs.filter(|other| other.tenant == job.tenant);
+        let mut tasks = own.flat_map(Job::held_tasks);
+        tasks.any(|task| holds(&task.state) && task.node == node && task.gpus.contains(&gpu))
+    }
+
+    fn unjust(&mut self, job: &Job, what: &'static str) {
+        let job = job.id;
+        self.violations.push(Violation::UnjustPacking { job, what });
+    }
+}
+
+fn has_guest(job: &Job) -> bool {
+    let mut tasks = job.tasks.iter().chain(&job.leaving);
+    tasks.any(|task| task.lane > 0 && holds(&task.state))
+}
+
+/// The one task of a job, and its one GPU.
+fn only(job: &Job) -> Option<(&Task, u32)> {
+    match (job.tasks.as_slice(), job.leaving.as_slice()) {
+        ([task], []) => match task.gpus.as_slice() {
+            &[gpu] => Some((task, gpu)),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,106 @@
+//! Which jobs are two on a GPU, and whose it counts as.
+
+use crate::live::free::Holding;
+use crate::live::settle::Settled;
+use crate::live::standing::Standing;
+use crate::live::world::World;
+use muster_model::id::{JobId, NodeId};
+use std::collections::BTreeMap;
+
+/// The second of every two that hold a GPU, by job.
+pub(crate) struct Pairs(BTreeMap<JobId, Second>);
+
+/// A job that has a GPU together with another, which counts as its holder.
+pub(crate) struct Second {
+    holder: JobId,
+    node: NodeId,
+    gpus: u64,
+}
+
+impl Pairs {
+    /// A GPU is the host's while it stays there, and the guest's once it does not: so it is never given away under a guest.
+    pub fn of(settled: &[Settled<'_>], now_ms: i64) -> Self {
+        let mut holders: BTreeMap<(NodeId, u32), Vec<(u32, usize)>> = BTreeMap::new();
+        let each = |lanes: fn(u32) -> bool| {
+            let jobs = (0..).zip(settled);
+            jobs.flat_map(move |(place, one): (usize, &Settled<'_>)| {
+                let held = one.job.held_tasks();
+                let held = held.filter(move |task| task.state.holds_gpus() && lanes(task.lane));
+                held.flat_map(move |task| {
+                    let gpus = task.gpus.iter();
+                    gpus.map(move |&gpu| ((task.node, gpu), (task.lane, place)))
+                })
+            })
+        };
+        for (gpu, guest) in each(|lane| lane > 0) {
+            holders.entry(gpu).or_default().push(guest);
+        }
+        if holders.is_empty() {
+            return Self(BTreeMap::new());
+        }
+        for (gpu, host) in each(|lane| lane == 0) {
+            if let Some(of) = holders.get_mut(&gpu) {
+                of.insert(0, host);
+            }
+        }
+        let stays = |place: usize| {
+            let one = &settled[place];
+            Standing::of(&one.state, one.not_before_ms, now_ms).stays()
+        };
+        let mut pairs = BTreeMap::new();
+        for ((node, gpu), of) in holders {
+            let &[(_, host), (_, guest)] = of.as_slice() else {
+                continue;
+            };
+            let (holder, second) = match !stays(host) && stays(guest) {
+                true => (guest, host),
+                false => (host, guest),
+            };
+            let holder = settled[holder].job.id;
+            let second_of = Second {
+                holder,
+                node,
+                gpus: 1 << gpu,
+            };
+            pairs.insert(settled[second].job.id, second_of);
+        }
+        Self(pairs)
+    }
+
+    pub fn second(&self, job: JobId) -> Option<&Second> {
+        self.0.get(&job)
+    }
+}
+
+impl Second {
+    /// Leaves the GPU to the other.
+    pub fn yields(&self, held: &mut [Holding], find: impl Fn(NodeId) -> Option<u32>) {
+        let node = find(self.node);
+        let there = held.iter_mut().filter(|held| Some(held.node) == node);
+        there.for_each(|held| held.gpus &= !self.gpus);
+    }
+}
+
+/// Once all jobs are known: who is whose guest, and whose quota pays for it. A tenant pays for each GPU that any of its jobs has, once.
+pub(crate) fn join(world: &mut World<'_>, pairs: &Pairs) {
+    if pairs.0.is_empty() {
+        return;
+    }
+    let ids = world.jobs.iter().map(|live| live.job.id);
+    let places: BTreeMap<JobId, usize> = ids.zip(0..).collect();
+    for (job, second) in &pairs.0 {
+        let (index, holder) = (places[job], places[&second.holder]);
+        let pays = u32::from(world.jobs[index].tenant != world.jobs[holder].tenant);
+        let live = &mut world.jobs[index];
+        live.shared = pays;
+        world.held[live.tenant as usize] += pays;
+        if !live.standing.stays() {
+            continue;
+        }
+        live.host = Some(holder);
+        if let Some(&node) = live.places.first() {
+            *world.inherited.entry(node).or_default() |= second.gpus;
+        }
+        world.jobs[holder].guest = Some(index);
+    }
+}

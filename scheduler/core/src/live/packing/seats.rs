@@ -1,0 +1,55 @@
+//! Who is where: the jobs on each GPU that somebody stands still on or shares.
+
+use crate::live::standing::Standing;
+use crate::live::world::{LiveJob, World};
+use muster_model::id::NodeId;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Jobs with a process on a GPU, at work or not, by node and index. Only GPUs that packing has to look at.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Seats(BTreeMap<(u32, u32), Vec<usize>>);
+
+impl Seats {
+    /// One look at every job, and none where nothing is to be packed or parted.
+    pub fn of(world: &World<'_>, find: impl Fn(NodeId) -> Option<u32>) -> Self {
+        if world.policy.packing.is_none() {
+            return Self::default();
+        }
+        let is_looked_at =
+            |live: &&LiveJob<'_>| live.standing == Standing::Suspended || live.host.is_some();
+        let wanted = world.jobs.iter().filter(is_looked_at).filter_map(seat);
+        let wanted: BTreeSet<(u32, u32)> = wanted.collect();
+        let mut seats: BTreeMap<_, Vec<usize>> = BTreeMap::new();
+        if wanted.is_empty() {
+            return Self(seats);
+        }
+        for (index, live) in world.jobs.iter().enumerate() {
+            let own = live.job.tasks.iter().zip(live.places.iter().copied());
+            let leaving = live.job.leaving.iter();
+            let leaving = leaving.filter_map(|task| Some((task, find(task.node)?)));
+            let there = own.chain(leaving);
+            let there = there.filter(|(task, _)| !task.state.is_released());
+            let gpus = there.flat_map(|(task, node)| task.gpus.iter().map(move |&gpu| (node, gpu)));
+            let gpus: BTreeSet<(u32, u32)> = gpus.collect();
+            for at in gpus.intersection(&wanted) {
+                seats.entry(*at).or_default().push(index);
+            }
+        }
+        Self(seats)
+    }
+
+    pub fn there(&self, at: (u32, u32)) -> &[usize] {
+        self.0.get(&at).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// The node and GPU of a job that has one task on one GPU.
+pub(super) fn seat(live: &LiveJob<'_>) -> Option<(u32, u32)> {
+    let [task] = live.job.tasks.as_slice() else {
+        return None;
+    };
+    match (task.gpus.as_slice(), live.places.as_slice()) {
+        (&[gpu], &[node]) if live.job.leaving.is_empty() => Some((node, gpu)),
+        _ => None,
+    }
+}

@@ -1,0 +1,751 @@
+//! Jobs that share a GPU: who is put beside whom, when they part, and that nothing else changes by it.
+
+mod scene;
+
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::{Packing, Policy, Slicing};
+use muster_core::snapshot::{Job, Snapshot, Tenant};
+use muster_core::{Action, apply, check, move_up, plan};
+use muster_model::job::{Intent, JobPhase, JobState};
+use muster_model::packing::{Company, Hurt, Rate, UsageReport};
+use muster_model::spec::Range;
+use muster_model::task::{Outcome, TaskEvent, TaskState};
+use proptest::prelude::*;
+use scene::{Scene, job, tenant};
+use std::collections::{BTreeMap, BTreeSet};
+
+const QUANTUM_MS: i64 = 10_000;
+const TICK_MS: i64 = 1_000;
+const GIB: u64 = 1 << 30;
+
+/// A cluster with a clock, on which jobs slow each other down and are measured.
+struct Course {
+    snapshot: Snapshot,
+    policy: Policy,
+    /// What is left of its rate of each of two jobs on a GPU.
+    together: f64,
+    /// Bytes of each job, by name.
+    memory: BTreeMap<String, u64>,
+    /// Milliseconds at work, by name, and of these beside another.
+    worked: BTreeMap<String, i64>,
+    shared: BTreeMap<String, i64>,
+    packed: u32,
+    /// What was said of turns and packing, in order.
+    said: Vec<String>,
+    /// Where above 0, tasks take a random number of rounds to obey.
+    slowness: u64,
+    /// Whether nodes tell what is used.
+    tells: bool,
+    /// Quarters of its memory that a job keeps while it stands still.
+    keeps: u64,
+}
+
+impl Course {
+    fn new(gpus: u32) -> Self {
+        let mut snapshot = Scene::cluster(1, gpus).snapshot;
+        snapshot.nodes[0].gpu_memory_bytes = 4 * GIB;
+        Self {
+            snapshot,
+            policy: Policy {
+                slicing: Some(Slicing {
+                    quantum_ms: QUANTUM_MS as u64,
+                    suspended_per_gpu: 3,
+                }),
+                packing: Some(Packing::default()),
+                ..Policy::named(PolicyName::Fifo)
+            },
+            together: 0.7,
+            memory: BTreeMap::new(),
+            worked: BTreeMap::new(),
+            shared: BTreeMap::new(),
+            packed: 0,
+            said: Vec::new(),
+            slowness: 0,
+            tells: true,
+            keeps: 0,
+        }
+    }
+
+    fn submit(&mut self, name: &str) -> &mut Job {
+        let number = u32::try_from(self.memory.len()).expect("few");
+        let mut new = job(number, name, self.snapshot.now_ms + i64::from(number));
+        new.workers = Range { min: 1, max: 1 };
+        new.ps_shards = Range::NONE;
+        new.progress.max_steps = None;
+        self.memory.insert(name.to_owned(), GIB);
+        self.snapshot.jobs.push(new);
+        self.snapshot.jobs.last_mut().expect("just added")
+    }
+
+    fn find(&mut self, name: &str) -> &mut Job {
+        let mut jobs = self.snapshot.jobs.iter_mut();
+        jobs.find(|job| job.name == name).expect("is there")
+    }
+
+    fn settle(&mut self) {
+        for _ in 0..20 {
+            if self.round() {
+                return;
+            }
+        }
+        panic!("twenty rounds did not settle {:#?}", self.snapshot.jobs);
+    }
+
+    /// One round; whether nothing is to be done any more.
+    fn round(&mut self) -> bool {
+        let (plan, _) = plan(&self.snapshot, &self.policy);
+        let wrong = check(&self.snapshot, &plan);
+        assert_eq!(wrong, Vec::new(), "{plan:#?} {:#?}", self.snapshot.jobs);
+        for decision in &plan.decisions {
+            match &decision.action {
+                Action::Continue { why, beside } => {
+                    self.packed += u32::from(beside.is_some());
+                    self.said.push(why.clone());
+                }
+                Action::Suspend { why } | Action::Stop { why, .. } => self.said.push(why.clone()),
+                _ => {}
+            }
+        }
+        let quiet = plan
+            .decisions
+            .iter()
+            .all(|one| matches!(one.action, Action::Wait { .. }));
+        apply(&mut self.snapshot, &plan).expect("a checked plan");
+        let jobs = &mut self.snapshot.jobs;
+        jobs.retain(|job| !job.state.phase().is_terminal());
+        lanes_are_held_once(&self.snapshot);
+        let obeyed = self.obey();
+        move_up(&mut self.snapshot);
+        lanes_are_held_once(&self.snapshot);
+        quiet && !obeyed
+    }
+
+    /// Whether a task does what it was told in this round.
+    fn is_prompt(slowness: &mut u64) -> bool {
+        if *slowness == 0 {
+            return true;
+        }
+        // Knuth's linear congruential generator; its high bits are random enough.
+        let next = slowness.wrapping_mul(6_364_136_223_846_793_005);
+        *slowness = next.wrapping_add(1_442_695_040_888_963_407).max(1);
+        (*slowness >> 60) < 6
+    }
+
+    fn obey(&mut self) -> bool {
+        let mut any = false;
+        for task in self.snapshot.jobs.iter_mut().flat_map(|job| &mut job.tasks) {
+            let event = match task.state {
+                TaskState::Assigned => TaskEvent::Up,
+                TaskState::Suspending => TaskEvent::StoodStill,
+                TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
+                    outcome: Outcome::Exited { code: 0 },
+                },
+                _ => continue,
+            };
+            any = true;
+            if !Self::is_prompt(&mut self.slowness) {
+                continue;
+            }
+            task.state = task.state.clone().apply(event).expect("it obeys");
+        }
+        any
+    }
+
+    /// Who is on the same GPU, and since when both are.
+    fn company(&self, job: &Job) -> Option<Company> {
+        let [task] = job.tasks.as_slice() else {
+            return None;
+        };
+        let there = |other: &&Job| {
+            let mut tasks = other.held_tasks().filter(|it| it.state.holds_gpus());
+            other.id != job.id && tasks.any(|it| it.node == task.node && it.gpus == task.gpus)
+        };
+        let other = self.snapshot.jobs.iter().find(there)?;
+        let came_ms = |job: &Job| job.turned_ms.max(job.placed_ms).unwrap_or(0);
+        Some(Company {
+            job: other.id,
+            since_ms: came_ms(job).max(came_ms(other)),
+        })
+    }
+
+    fn measure(&mut self) {
+        let now_ms = self.snapshot.now_ms;
+        let company: Vec<Option<Company>> = {
+            let jobs = self.snapshot.jobs.iter();
+            jobs.map(|job| self.company(job)).collect()
+        };
+        for (job, company) in self.snapshot.jobs.iter_mut().zip(company) {
+            if job.state == JobState::Suspended && job.stands_still() && self.tells {
+                let report = UsageReport {
+                    memory_bytes: Some(self.memory[&job.name] / 4 * self.keeps),
+                    stands: true,
+                    ..UsageReport::default()
+                };
+                let known = std::mem::take(job.measured.get_or_insert_default());
+                let mut known = known.in_revision(job.revision);
+                known.take_usage(&report, company, now_ms);
+                job.measured = Some(Box::new(known));
+            }
+            if job.state != JobState::Running || job.size().0 != 1 {
+                continue;
+            }
+            *self.worked.entry(job.name.clone()).or_default() += TICK_MS;
+            let rate = match company {
+                Some(_) => {
+                    *self.shared.entry(job.name.clone()).or_default() += TICK_MS;
+                    10.0 * self.together
+                }
+                None => 10.0,
+            };
+            let known = std::mem::take(job.measured.get_or_insert_default());
+            let mut known = known.in_revision(job.revision);
+            known.take_rate(rate, company, now_ms);
+            let report = UsageReport {
+                memory_bytes: Some(self.memory[&job.name]),
+                busy: 0.4,
+                over_ms: TICK_MS as u64,
+                ..UsageReport::default()
+            };
+            if self.tells {
+                known.take_usage(&report, company, now_ms);
+            }
+            job.measured = Some(Box::new(known));
+        }
+    }
+
+    fn run(&mut self, ms: i64) {
+        let until_ms = self.snapshot.now_ms + ms;
+        while self.snapshot.now_ms < until_ms {
+            match self.slowness {
+                0 => self.settle(),
+                _ => drop(self.round()),
+            }
+            self.measure();
+            self.snapshot.now_ms += TICK_MS;
+        }
+    }
+
+    fn worked(&self, name: &str) -> i64 {
+        self.worked.get(name).copied().unwrap_or(0)
+    }
+
+    fn shared(&self, name: &str) -> i64 {
+        self.shared.get(name).copied().unwrap_or(0)
+    }
+
+    fn is_shared(&self) -> bool {
+        let mut jobs = self.snapshot.jobs.iter();
+        jobs.any(|job| job.state == JobState::Running && self.company(job).is_some())
+    }
+}
+
+fn lanes_are_held_once(snapshot: &Snapshot) {
+    let mut held = BTreeSet::new();
+    for task in snapshot.jobs.iter().flat_map(Job::held_tasks) {
+        for &gpu in task.gpus.iter().filter(|_| task.state.holds_gpus()) {
+            let lane = (task.node, gpu, task.lane);
+            assert!(task.lane <= 1 && held.insert(lane), "{:#?}", snapshot.jobs);
+        }
+    }
+}
+
+fn pair(course: &mut Course) {
+    course.submit("a");
+    course.submit("b");
+    course.run(6 * QUANTUM_MS);
+}
+
+/// The one that holds the GPU of two, and the other.
+fn lanes(course: &Course) -> [String; 2] {
+    let mut jobs: Vec<&Job> = course.snapshot.jobs.iter().collect();
+    jobs.sort_by_key(|job| job.tasks[0].lane);
+    let [host, guest] = jobs.as_slice() else {
+        panic!("not two: {jobs:#?}");
+    };
+    [host.name.clone(), guest.name.clone()]
+}
+
+#[test]
+fn two_that_are_faster_together_stay_together() {
+    let mut course = Course::new(1);
+    pair(&mut course);
+    assert!(course.is_shared(), "{:#?}", course.said);
+    assert_eq!(course.packed, 1, "{:#?}", course.said);
+    let before = (course.worked("a"), course.worked("b"));
+    course.run(10 * QUANTUM_MS);
+    let after = (course.worked("a"), course.worked("b"));
+    let all = 10 * QUANTUM_MS;
+    assert_eq!((after.0 - before.0, after.1 - before.1), (all, all));
+    let (_, report) = plan(&course.snapshot, &course.policy);
+    for job in &report.jobs {
+        assert!(job.why.contains("together 1.40 of alone"), "{}", job.why);
+        assert!(job.why.contains("1.00 + 1.00 of 4.00 GiB"), "{}", job.why);
+    }
+}
+
+#[test]
+fn nobody_is_packed_before_both_were_measured_alone() {
+    let mut course = Course::new(1);
+    pair(&mut course);
+    let first = course.said.iter().position(|why| why.contains("beside"));
+    assert!(
+        first.expect("packed") >= 1,
+        "a turn before: {:#?}",
+        course.said
+    );
+    assert!(course.worked("a") - course.shared("a") >= QUANTUM_MS);
+    assert!(course.worked("b") - course.shared("b") >= QUANTUM_MS);
+}
+
+#[test]
+fn two_that_hinder_each_other_part_and_are_not_tried_again_soon() {
+    let mut course = Course::new(1);
+    course.together = 0.5;
+    pair(&mut course);
+    let parted = course.said.iter().find(|why| why.contains("no longer"));
+    let parted = parted.expect("they were tried");
+    assert!(parted.contains("together 1.00 of alone"), "{parted}");
+    let again_ms = Packing::default().again_ms as i64;
+    course.run(again_ms - 10 * QUANTUM_MS);
+    assert_eq!(course.packed, 1, "{:#?}", course.said);
+    let shared = course.shared("a");
+    assert!(shared <= 10 * TICK_MS, "a trial is short: {shared}");
+    let (a, b) = (course.worked("a"), course.worked("b"));
+    assert!((a - b).abs() <= 2 * QUANTUM_MS, "turns go on: {a} and {b}");
+    course.together = 0.8;
+    course.run(12 * QUANTUM_MS);
+    assert_eq!(course.packed, 2, "what was true then may not be now");
+    assert!(course.is_shared());
+}
+
+#[test]
+fn they_part_when_they_become_slower_together() {
+    let mut course = Course::new(1);
+    pair(&mut course);
+    assert!(course.is_shared());
+    course.together = 0.45;
+    course.run(3 * QUANTUM_MS);
+    assert!(!course.is_shared(), "{:#?}", course.said);
+    course.run(20 * QUANTUM_MS);
+    assert_eq!(course.packed, 1, "nothing flaps: {:#?}", course.said);
+}
+
+#[test]
+fn memory_comes_first() {
+    let mut course = Course::new(1);
+    course.submit("a");
+    course.submit("b");
+    *course.memory.get_mut("a").expect("there") = 3 * GIB;
+    course.run(20 * QUANTUM_MS);
+    assert_eq!(course.packed, 0, "3 + 1 of 4 GiB leave nothing to spare");
+
+    let mut course = Course::new(1);
+    pair(&mut course);
+    assert!(course.is_shared());
+    *course.memory.get_mut("b").expect("there") = 5 * GIB / 2;
+    course.run(2 * TICK_MS);
+    assert!(!course.is_shared(), "{:#?}", course.said);
+    course.run(20 * QUANTUM_MS);
+    assert_eq!(course.packed, 1, "what it once needed it may need again");
+
+    let mut course = Course::new(1);
+    course.snapshot.nodes[0].gpu_memory_bytes = 0;
+    pair(&mut course);
+    assert_eq!(course.packed, 0, "nobody knows how much there is");
+}
+
+#[test]
+fn who_is_exclusive_or_weighs_more_shares_with_nobody() {
+    // Each on a cluster on which the same jobs without the change are packed.
+    for (change, gpus, turns) in [
+        ((|job: &mut Job| job.priority = 10) as fn(&mut Job), 1, true),
+        (|job| job.exclusive = true, 1, false),
+        (|job| job.workers = Range { min: 2, max: 2 }, 2, true),
+    ] {
+        let mut course = Course::new(gpus);
+        course.submit("a");
+        course.submit("b");
+        if gpus == 2 {
+            course.submit("c");
+        }
+        course.run(20 * QUANTUM_MS);
+        assert!(course.packed > 0, "{:#?}", course.said);
+
+        let mut course = Course::new(gpus);
+        change(course.submit("a"));
+        change(course.submit("b"));
+        if gpus == 1 {
+            course.find("b").priority = 0;
+        }
+        course.run(20 * QUANTUM_MS);
+        assert_eq!(course.packed, 0, "{:#?}", course.said);
+        assert_eq!(!course.said.is_empty(), turns, "{:#?}", course.said);
+    }
+    // And who comes to be one of these is parted.
+    for change in [(|job: &mut Job| job.priority = 10) as fn(&mut Job), |job| {
+        job.exclusive = true
+    }] {
+        let mut course = Course::new(1);
+        pair(&mut course);
+        assert!(course.is_shared());
+        change(course.find("a"));
+        course.settle();
+        assert!(!course.is_shared());
+    }
+    let mut course = Course::new(1);
+    course.policy.packing = None;
+    pair(&mut course);
+    assert_eq!(course.packed, 0, "it was not asked for");
+}
+
+#[test]
+fn the_guest_has_the_gpu_when_its_host_ends() {
+    let mut course = Course::new(1);
+    pair(&mut course);
+    assert!(course.is_shared());
+    let [host, guest] = lanes(&course);
+    let guest = guest.as_str();
+    course.find(&host).intent = Intent::Cancel;
+    let before = course.worked(guest);
+    course.run(QUANTUM_MS / 2);
+    assert_eq!(
+        course.worked(guest) - before,
+        QUANTUM_MS / 2,
+        "no step is lost"
+    );
+    assert_eq!(course.find(guest).tasks[0].lane, 0);
+    course.submit("late");
+    course.run(10 * QUANTUM_MS);
+    assert!(course.worked("late") > 0);
+    assert!(course.is_shared(), "and may be packed in its time");
+}
+
+#[test]
+fn a_third_has_its_turn() {
+    let mut course = Course::new(1);
+    pair(&mut course);
+    course.submit("c");
+    course.run(30 * QUANTUM_MS);
+    let third = 30 * QUANTUM_MS / 3;
+    assert!(course.worked("c") >= third, "{}", course.worked("c"));
+    for name in ["a", "b", "c"] {
+        assert!(course.shared(name) > 0, "{name}: {:#?}", course.said);
+    }
+}
+
+#[test]
+fn a_tenant_pays_for_a_gpu_once_and_each_of_two_tenants_for_one() {
+    let quota = |course: &mut Course, number: u32, gpu_quota: Option<u32>| {
+        course
+            .snapshot
+            .tenants
+            .retain(|one| one.id != tenant(number));
+        course.snapshot.tenants.push(Tenant {
+            id: tenant(number),
+            name: format!("t{number}"),
+            gpu_quota,
+            weight: 1.0,
+        });
+        course.snapshot.tenants.sort_by_key(|one| one.id);
+    };
+    let mut course = Course::new(1);
+    quota(&mut course, 0, Some(1));
+    pair(&mut course);
+    assert!(course.is_shared(), "one GPU is one GPU: {:#?}", course.said);
+
+    let mut course = Course::new(1);
+    quota(&mut course, 1, Some(1));
+    course.submit("a");
+    course.submit("b").tenant = tenant(1);
+    course.run(6 * QUANTUM_MS);
+    assert!(course.is_shared(), "{:#?}", course.said);
+    let beside = course.said.iter().find(|why| why.contains("beside"));
+    let beside = beside.expect("packed");
+    let told = "goes on beside another tenant's job: memory 2.00 of 4.00 GiB";
+    assert_eq!(beside, told, "the other's figures are its own");
+    quota(&mut course, 1, Some(0));
+    course.run(2 * TICK_MS);
+    assert!(!course.is_shared());
+    assert_ne!(course.find("b").state, JobState::Running);
+}
+
+#[test]
+fn everybody_leaves_a_drained_node_and_a_policy_that_packs_no_more() {
+    let mut course = Course::new(1);
+    pair(&mut course);
+    course.policy.packing = None;
+    course.run(2 * TICK_MS);
+    assert!(!course.is_shared());
+    course.policy.packing = Some(Packing::default());
+    course.run(2 * TICK_MS);
+    assert!(course.is_shared(), "a pair that paid is put together again");
+    course.snapshot.nodes[0].drained = true;
+    course.settle();
+    for name in ["a", "b"] {
+        assert_eq!(course.find(name).state.phase(), JobPhase::Queued);
+    }
+}
+
+#[test]
+fn who_never_tells_its_rate_beside_another_is_parted_in_time() {
+    let mut course = Course::new(1);
+    pair(&mut course);
+    for job in &mut course.snapshot.jobs {
+        let known = job.measured.as_mut().expect("measured");
+        for met in &mut known.together {
+            met.rate = Rate::default();
+        }
+    }
+    let trial_ms = Packing::default().trial_ms as i64;
+    for _ in 0..=trial_ms / TICK_MS {
+        course.settle();
+        course.snapshot.now_ms += TICK_MS;
+        for job in &mut course.snapshot.jobs {
+            let known = job.measured.as_mut().expect("measured");
+            known.told_ms = Some(course.snapshot.now_ms);
+            for met in &mut known.together {
+                met.last_ms = course.snapshot.now_ms;
+            }
+        }
+    }
+    course.settle();
+    assert!(!course.is_shared(), "{:#?}", course.said);
+}
+
+#[test]
+fn the_peak_of_an_earlier_start_counts_and_a_quantum_alone_comes_first() {
+    let mut course = Course::new(1);
+    course.submit("a");
+    course.submit("b");
+    for name in ["a", "b"] {
+        let known = course.find(name).measured.get_or_insert_default();
+        known.peak_bytes = Some(2 * GIB);
+    }
+    course.run(20 * QUANTUM_MS);
+    assert_eq!(course.packed, 0, "2 + 2 of 4 GiB: {:#?}", course.said);
+
+    let mut course = Course::new(1);
+    course.policy.slicing = Some(Slicing {
+        quantum_ms: 4 * QUANTUM_MS as u64,
+        suspended_per_gpu: 3,
+    });
+    course.submit("a");
+    course.submit("b");
+    // Both tell their steps often, but each was alone for no quantum: the second's turn has just come.
+    course.run(4 * QUANTUM_MS + 8 * TICK_MS);
+    assert!(course.worked("b") >= 5 * TICK_MS, "{}", course.worked("b"));
+    assert_eq!(course.packed, 0, "{:#?}", course.said);
+}
+
+#[test]
+fn what_stands_still_keeps_its_memory() {
+    let scene = |keeps: u64| {
+        let mut course = Course::new(1);
+        course.keeps = keeps;
+        for name in ["a", "b", "c"] {
+            course.submit(name);
+            *course.memory.get_mut(name).expect("there") = 3 * GIB / 2;
+        }
+        course.run(30 * QUANTUM_MS);
+        course
+    };
+    assert!(
+        scene(0).packed > 0,
+        "1.5 + 1.5 of 4 GiB, and the third's was released"
+    );
+    let course = scene(4);
+    assert_eq!(course.packed, 0, "4.5 of 4 GiB: {:#?}", course.said);
+    assert!(course.worked("c") > 0, "turns go on");
+}
+
+#[test]
+fn nobody_is_packed_where_nodes_do_not_tell_what_is_used() {
+    let mut course = Course::new(1);
+    course.tells = false;
+    pair(&mut course);
+    assert_eq!(course.packed, 0, "{:#?}", course.said);
+    assert!(course.worked("a") > 0 && course.worked("b") > 0);
+
+    let mut course = Course::new(1);
+    pair(&mut course);
+    assert!(course.is_shared());
+    course.tells = false;
+    course.run(Packing::default().stale_ms as i64 + 3 * TICK_MS);
+    assert!(!course.is_shared(), "{:#?}", course.said);
+}
+
+#[test]
+fn one_of_two_may_not_starve_for_the_others_good() {
+    let mut course = Course::new(1);
+    pair(&mut course);
+    assert!(course.is_shared());
+    let [host, guest] = lanes(&course);
+    for (name, other, rate) in [(&host, &guest, 9.9), (&guest, &host, 2.0)] {
+        let other = course.find(other).id;
+        let known = course.find(name).measured.as_mut().expect("measured");
+        let mut pairs = known.together.iter_mut();
+        let pair = pairs.find(|pair| pair.job == other).expect("they met");
+        pair.rate.steps_per_s = rate;
+    }
+    course.settle();
+    assert!(!course.is_shared());
+    let mut said = course.said.iter();
+    let why = said.find(|why| why.contains("no longer")).expect("parted");
+    assert!(why.contains("together 1.19 of alone"), "{why}");
+}
+
+#[test]
+fn who_comes_to_harm_beside_another_is_not_charged_and_shares_no_more() {
+    for (which, failure) in [(0, false), (1, false), (0, true), (1, true)] {
+        let mut course = Course::new(1);
+        pair(&mut course);
+        let name = lanes(&course)[which].clone();
+        let company = course.company(
+            course
+                .snapshot
+                .jobs
+                .iter()
+                .find(|job| job.name == name)
+                .expect("there"),
+        );
+        let beside = company.expect("shared").job;
+        let job = course.find(&name);
+        let (revision, before) = (job.revision, job.failures);
+        job.retries = 0;
+        job.measured.as_mut().expect("measured").hurt = Some(Hurt { revision, beside });
+        if failure {
+            job.failed = Some(muster_core::snapshot::FailedReport {
+                message: "out of memory".to_owned(),
+                retryable: false,
+            });
+        } else {
+            let outcome = Outcome::Signalled { signal: 9 };
+            job.tasks[0].state = TaskState::Released { outcome };
+            move_up(&mut course.snapshot);
+        }
+        course.run(2 * TICK_MS);
+        // The shell forgets what the last revision told, as the store does.
+        course.find(&name).failed = None;
+        let packed = course.packed;
+        course.run(20 * QUANTUM_MS);
+        let job = course.find(&name);
+        assert_eq!((job.failures, job.revision), (before, revision + 1));
+        assert_eq!(course.packed, packed, "{:#?}", course.said);
+        assert!(
+            course
+                .said
+                .iter()
+                .any(|why| why.contains("that is not charged"))
+        );
+        // What it does to itself afterwards is charged.
+        let job = course.find(&name);
+        let outcome = Outcome::Signalled { signal: 9 };
+        job.tasks[0].state = TaskState::Released { outcome };
+        course.round();
+        let mut jobs = course.snapshot.jobs.iter();
+        assert!(!jobs.any(|job| job.name == name), "no retry was allowed");
+    }
+}
+
+#[test]
+fn a_guest_makes_room_for_its_own_tenants_others() {
+    let mut course = Course::new(2);
+    course.snapshot.tenants.push(Tenant {
+        id: tenant(1),
+        name: "t1".to_owned(),
+        gpu_quota: Some(1),
+        weight: 1.0,
+    });
+    // Both GPUs are another tenant's; of this one's two jobs only one is let in at once.
+    course.submit("a");
+    course.submit("b");
+    course.submit("mine").tenant = tenant(1);
+    course.run(8 * QUANTUM_MS);
+    assert!(course.shared("mine") > 0, "{:#?}", course.said);
+    course.submit("late").tenant = tenant(1);
+    course.run(20 * QUANTUM_MS);
+    let worked = course.worked("late");
+    assert!(worked >= 5 * QUANTUM_MS, "{worked}: {:#?}", course.said);
+}
+
+#[test]
+fn an_orphan_in_the_second_lane_is_a_holder_as_any_other() {
+    let mut course = Course::new(1);
+    pair(&mut course);
+    let [host, guest] = lanes(&course);
+    // As an older release leaves it, which knows nothing of lanes.
+    let gone = course.find(&host).id;
+    course.snapshot.jobs.retain(|job| job.id != gone);
+    assert_eq!(course.find(&guest).tasks[0].lane, 1);
+    course.submit("late");
+    let (plan, _) = plan(&course.snapshot, &course.policy);
+    assert_eq!(check(&course.snapshot, &plan), Vec::new(), "{plan:#?}");
+    course.run(10 * QUANTUM_MS);
+    assert!(course.worked("late") > 0, "{:#?}", course.said);
+    assert!(course.is_shared(), "{:#?}", course.said);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Whatever happens to jobs, tenants and nodes: plans are right, lanes are held once, and rounds settle.
+    #[test]
+    fn plans_are_right_whatever_happens(
+        steps in prop::collection::vec((0u8..15, 0usize..8, 1u32..40), 8..40),
+        gpus in 1u32..4, share in 0usize..3, slowness in prop_oneof![Just(0u64), 1u64..u64::MAX], keeps in 0u64..5,
+    ) {
+        let mut course = Course::new(gpus);
+        (course.slowness, course.keeps) = (slowness, keeps);
+        let share = [PolicyName::Fifo, PolicyName::Muster, PolicyName::Drf][share];
+        course.policy = Policy { slicing: course.policy.slicing, packing: course.policy.packing, ..Policy::named(share) };
+        course.snapshot.tenants = (0..2).map(|number| Tenant {
+            id: tenant(number), name: format!("t{number}"), gpu_quota: None, weight: 1.0,
+        }).collect();
+        for number in 0..3 {
+            course.submit(&format!("first-{number}"));
+        }
+        for (number, (what, which, ticks)) in steps.into_iter().enumerate() {
+            course.tells = what != 12 || which % 2 == 0;
+            let jobs = course.snapshot.jobs.len();
+            let at = which % jobs.max(1);
+            match what {
+                0 | 1 => {
+                    let job = course.submit(&format!("j{number}"));
+                    job.tenant = tenant((which % 2) as u32);
+                    job.workers = Range { min: 1, max: 1 + (which % 3) as u32 };
+                    job.in_place = which % 2 == 0;
+                }
+                2 if jobs > 0 => course.snapshot.jobs[at].intent = Intent::Cancel,
+                3 if jobs > 0 => course.snapshot.jobs[at].intent = Intent::Pause,
+                4 if jobs > 0 => course.snapshot.jobs[at].intent = Intent::Suspend,
+                5 => course.snapshot.jobs.iter_mut().for_each(|job| job.intent = Intent::Run),
+                6 => course.snapshot.tenants[which % 2].gpu_quota = Some((which / 2) as u32),
+                7 => course.snapshot.tenants.iter_mut().for_each(|one| one.gpu_quota = None),
+                8 => course.snapshot.nodes[0].drained ^= true,
+                9 if jobs > 0 => {
+                    let beside = course.company(&course.snapshot.jobs[at]);
+                    let job = &mut course.snapshot.jobs[at];
+                    let revision = job.revision;
+                    if let (Some(known), Some(one)) = (&mut job.measured, beside) {
+                        known.hurt = Some(Hurt { revision, beside: one.job });
+                    }
+                    for task in &mut course.snapshot.jobs[at].tasks {
+                        if !task.state.is_released() {
+                            task.state = TaskState::Released { outcome: Outcome::Signalled { signal: 9 } };
+                        }
+                    }
+                    move_up(&mut course.snapshot);
+                }
+                10 => course.together = 0.3 + 0.1 * which as f64,
+                11 if jobs > 0 => {
+                    let name = course.snapshot.jobs[at].name.clone();
+                    *course.memory.get_mut(&name).expect("there") = GIB / 2 * which as u64;
+                }
+                13 if jobs > 0 => course.snapshot.jobs[at].priority = (which % 3) as i32,
+                14 if jobs > 0 => course.snapshot.jobs[at].exclusive ^= true,
+                _ => {}
+            }
+            course.run(i64::from(ticks) * TICK_MS);
+        }
+    }
+}
