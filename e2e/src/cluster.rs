@@ -33,6 +33,8 @@ pub struct Cluster {
     lease_ms: u32,
     quantum_ms: u32,
     policy: Option<&'static str>,
+    packs: bool,
+    memory_bytes: Option<u64>,
     server: String,
     client: Option<Client>,
     bucket: Option<Bucket>,
@@ -92,6 +94,21 @@ impl Cluster {
         Self::start_turning(options, LEASE_MS, quantum_ms, None).await
     }
 
+    /// As [`Self::start_slicing`], and who takes turns may be packed; on nodes with so much memory, or all that there is.
+    ///
+    /// # Panics
+    /// When it does not come up; the logs are printed.
+    pub async fn start_packing(
+        options: Options,
+        quantum_ms: u32,
+        memory_bytes: Option<u64>,
+    ) -> Self {
+        let mut cluster = Self::new(options, LEASE_MS, quantum_ms, None);
+        (cluster.packs, cluster.memory_bytes) = (true, memory_bytes);
+        cluster.up_again().await;
+        cluster
+    }
+
     /// As [`Self::start`], under another policy, with turns of so many milliseconds; 0: none.
     ///
     /// # Panics
@@ -135,6 +152,8 @@ impl Cluster {
             lease_ms,
             quantum_ms,
             policy: None,
+            packs: false,
+            memory_bytes: None,
             server,
             client: None,
             bucket,
@@ -226,11 +245,15 @@ impl Cluster {
         if let Some(policy) = self.policy {
             command.env("MUSTER_SCHEDULER_POLICY", policy);
         }
+        if let Some(bytes) = self.memory_bytes {
+            command.env("MUSTER_EXECUTOR_MEMORY_BYTES", bytes.to_string());
+        }
         let child = command
             .env("MUSTER_SCHEDULER_LEASE_MS", self.lease_ms.to_string())
             .env("MUSTER_SCHEDULER_HEARTBEAT_MS", "500")
             .env("MUSTER_SCHEDULER_GRACE_MS", "5000")
             .env("MUSTER_SCHEDULER_QUANTUM_MS", self.quantum_ms.to_string())
+            .env("MUSTER_SCHEDULER_PACKING", self.packs.to_string())
             .stdin(Stdio::null())
             .stdout(log.try_clone().expect("the same log"))
             .stderr(log)

@@ -1,0 +1,192 @@
+//! Two users' programs that take turns on a slot are put to work there at once: they stay where that is faster, part where it is not, and
+//! whoever is killed meanwhile, nothing is lost and no lane is held twice.
+
+use muster_e2e::cluster::{Cluster, Options};
+use muster_e2e::story::every_round_replays;
+use muster_model::event::Event;
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
+use muster_model::view::{JobView, TaskView};
+use std::time::Duration;
+
+const QUANTUM_MS: u32 = 5_000;
+const SLOT: Options = Options { nodes: 1, slots: 1 };
+
+/// It waits for its data most of the time, as those do that packing is for.
+const WAITS: &str = r#"version: muster/v1
+name: @NAME@
+command:
+  argv: ["sh", "-c", "i=0; while [ $i -lt 500 ]; do i=$((i+1)); sleep 0.1; echo muster: step=$i loss=1; done"]
+"#;
+
+/// It computes all the time, and needs what the other needs too: beside it a step takes four times the work.
+const HOGS: &str = r#"version: muster/v1
+name: @NAME@
+command:
+  argv: ["sh", "-c", "burn() { n=0; while [ $n -lt 75000 ]; do n=$((n+1)); done; }; i=0; while [ $i -lt 400 ]; do i=$((i+1)); touch $OUT/@NAME@; burn; if [ -n \"$(find $OUT/@OTHER@ -newermt '1 second ago' 2>/dev/null)\" ]; then burn; burn; burn; fi; echo muster: step=$i loss=1; done"]
+  env: { OUT: "@OUT@" }
+"#;
+
+/// It waits as well, with more than two fifths of the node's memory in hand.
+const HEAVY: &str = r#"version: muster/v1
+name: @NAME@
+command:
+  argv: ["sh", "-c", "(head -c 96000000 /dev/zero; exec sleep 3600) | tail -c 96000000 > /dev/null & i=0; while [ $i -lt 200 ]; do i=$((i+1)); sleep 0.1; echo muster: step=$i loss=1; done"]
+resources:
+  worker: { gpus: 1, cpu_milli: 100, memory_bytes: 109051904 }
+"#;
+const SMALL_BYTES: u64 = 224 << 20;
+
+#[tokio::test]
+async fn two_that_wait_for_data_share_a_slot_whoever_is_killed() {
+    let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, None).await;
+    let jobs = [
+        submit(&cluster, WAITS, "first", "second").await,
+        submit(&cluster, WAITS, "second", "first").await,
+    ];
+    let shared = loop {
+        let tasks = both(&cluster, jobs).await;
+        if let [Some(one), Some(two)] = tasks.clone().map(|task| task.rate_beside) {
+            break (one, two);
+        }
+        assert!(!has_ended(&cluster, jobs).await, "they were never packed");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert!(shared.0 + shared.1 > 1.1, "{shared:?}");
+    let [one, two] = both(&cluster, jobs).await;
+    assert_eq!(one.shared_with, Some(jobs[1]));
+    assert_eq!(two.shared_with, Some(jobs[0]));
+    assert!(one.usage.is_some_and(|usage| usage.peak_bytes > Some(0)));
+    let why = turned(&cluster, jobs, "beside").await;
+    assert!(why.iter().any(|why| why.contains("memory 0.")), "{why:?}");
+
+    let daemon = cluster.running("muster-executor").pop().expect("a daemon");
+    cluster.kill(&daemon);
+    cluster
+        .until(jobs[0], "another daemon", |_| {
+            let daemons = cluster.running("muster-executor");
+            daemons.iter().any(|found| found.pid != daemon.pid)
+        })
+        .await;
+    for job in jobs {
+        let done = succeeds(&cluster, job).await;
+        assert_eq!((done.failures, done.revision), (0, 1), "{}", done.name);
+    }
+    let parted = turned(&cluster, jobs, "no longer").await;
+    assert!(parted.is_empty(), "they paid to the end: {parted:?}");
+    every_round_replays(&cluster);
+    cluster.down();
+}
+
+#[tokio::test]
+async fn two_that_hinder_each_other_are_parted_by_what_was_measured() {
+    let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, None).await;
+    let jobs = [
+        submit(&cluster, HOGS, "first", "second").await,
+        submit(&cluster, HOGS, "second", "first").await,
+    ];
+    let why = loop {
+        if let Some(why) = turned(&cluster, jobs, "no longer").await.pop() {
+            break why;
+        }
+        assert!(!has_ended(&cluster, jobs).await, "they were never parted");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert!(why.contains("together 0."), "{why}");
+    for job in jobs {
+        let done = succeeds(&cluster, job).await;
+        assert_eq!((done.failures, done.revision), (0, 1), "{}", done.name);
+    }
+    let packed = turned(&cluster, jobs, "goes on beside").await;
+    assert_eq!(packed.len(), 1, "nothing flaps: {packed:?}");
+    every_round_replays(&cluster);
+    cluster.down();
+}
+
+#[tokio::test]
+async fn two_whose_memory_would_not_fit_take_turns_and_no_more() {
+    let mut cluster = Cluster::start_packing(SLOT, QUANTUM_MS, Some(SMALL_BYTES)).await;
+    let jobs = [
+        submit(&cluster, HEAVY, "first", "second").await,
+        submit(&cluster, HEAVY, "second", "first").await,
+    ];
+    let mut measured = 0;
+    loop {
+        for task in both(&cluster, jobs).await {
+            assert_eq!(task.shared_with, None);
+            let peak_bytes = task.usage.and_then(|usage| usage.peak_bytes);
+            measured = measured.max(peak_bytes.unwrap_or(0));
+        }
+        if has_ended(&cluster, jobs).await {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert!(
+        measured > 96_000_000,
+        "what it holds was measured: {measured}"
+    );
+    for job in jobs {
+        let done = succeeds(&cluster, job).await;
+        assert_eq!((done.failures, done.revision), (0, 1), "{}", done.name);
+    }
+    assert!(turned(&cluster, jobs, "beside").await.is_empty());
+    let turns = turned(&cluster, jobs, "its slice is over").await;
+    assert!(turns.len() > 1, "they took turns: {turns:?}");
+    every_round_replays(&cluster);
+    cluster.down();
+}
+
+async fn submit(cluster: &Cluster, text: &str, name: &str, other: &str) -> JobId {
+    let out = cluster.data().to_string_lossy().into_owned();
+    let text = text
+        .replace("@NAME@", name)
+        .replace("@OTHER@", other)
+        .replace("@OUT@", &out);
+    cluster.submit(&text).await.id
+}
+
+/// The task of each; both have one from their first turn on.
+async fn both(cluster: &Cluster, jobs: [JobId; 2]) -> [TaskView; 2] {
+    let mut found = Vec::new();
+    for job in jobs {
+        loop {
+            let tasks = cluster.client().tasks(job).await.expect("tasks");
+            if let Some(task) = tasks.into_iter().next() {
+                found.push(task);
+                break;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    }
+    found.try_into().expect("two")
+}
+
+async fn has_ended(cluster: &Cluster, jobs: [JobId; 2]) -> bool {
+    for job in jobs {
+        let view = cluster.client().job(job).await.expect("there");
+        if view.phase.is_terminal() {
+            return true;
+        }
+    }
+    false
+}
+
+/// Why they were turned, as far as it is about this.
+async fn turned(cluster: &Cluster, jobs: [JobId; 2], about: &str) -> Vec<String> {
+    let mut found = Vec::new();
+    for job in jobs {
+        for entry in cluster.history(job).await {
+            match entry.event {
+                Event::JobTurned { why, .. } if why.contains(about) => found.push(why),
+                _ => {}
+            }
+        }
+    }
+    found
+}
+
+async fn succeeds(cluster: &Cluster, job: JobId) -> JobView {
+    let succeeded = |job: &JobView| job.phase == JobPhase::Succeeded;
+    cluster.until(job, "success", succeeded).await
+}
