@@ -4,9 +4,9 @@ mod scene;
 
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
-use muster_core::{Action, check, plan, sound};
+use muster_core::{Action, apply, check, plan, sound};
 use muster_model::spec::Range;
-use scene::{Scene, job};
+use scene::{Scene, job, tenant};
 
 fn two_starts() -> (muster_core::snapshot::Snapshot, muster_core::Plan) {
     let mut snapshot = Scene::cluster(1, 2).snapshot;
@@ -54,4 +54,30 @@ fn where_no_job_is_named_nobody_is_given_anything() {
     let gives = |action: &Action| matches!(action, Action::Start { .. });
     assert!(!kept.decisions.iter().any(|one| gives(&one.action)));
     assert_eq!(check(&snapshot, &kept), Vec::new());
+}
+
+#[test]
+fn what_is_wrong_without_a_plan_stops_nobody() {
+    let (mut snapshot, begun) = two_starts();
+    snapshot.nodes[0].gpus = 3;
+    apply(&mut snapshot, &begun).expect("a checked plan");
+    snapshot.tenants[0].gpu_quota = Some(1);
+    let mut other = snapshot.tenants[0].clone();
+    (other.id, other.gpu_quota) = (tenant(1), None);
+    snapshot.tenants.push(other);
+    let mut new = job(2, "new", snapshot.now_ms);
+    (new.tenant, new.workers, new.ps_shards) = (tenant(1), Range { min: 1, max: 1 }, Range::NONE);
+    let id = new.id;
+    snapshot.jobs.push(new);
+    // As a planner would that did not see to the lowered quota.
+    let (mut plan, _) = plan(&snapshot, &Policy::named(PolicyName::Fifo));
+    plan.decisions.retain(|one| one.job == id);
+    assert!(
+        plan.decisions
+            .iter()
+            .any(|one| matches!(one.action, Action::Start { .. }))
+    );
+    let (kept, broken) = sound(&snapshot, plan.clone());
+    assert!(!broken.is_empty());
+    assert_eq!(kept, plan);
 }
