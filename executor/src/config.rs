@@ -76,6 +76,9 @@ pub struct Settings {
     /// What carries tasks: processes of this machine, or pods of Kubernetes on this node [default: process]
     #[arg(long, env = "MUSTER_EXECUTOR_RUNTIME")]
     pub runtime: Option<RuntimeKind>,
+    /// What the GPUs' driver may take to move a suspended program's memory to the host, or back; 0: it is not asked [default: 20000]
+    #[arg(long, env = "MUSTER_EXECUTOR_DRIVER_PATIENCE_MS")]
+    pub driver_patience_ms: Option<u64>,
     /// For pods: a pod in YAML with one container, which names the image, volumes and all that tasks have in common
     #[arg(long, env = "MUSTER_EXECUTOR_POD_TEMPLATE")]
     pub pod_template: Option<PathBuf>,
@@ -135,6 +138,7 @@ pub struct Config {
     pub report_interval_ms: u64,
     pub pass_environment: Vec<String>,
     pub runtime: RuntimeKind,
+    pub driver_patience_ms: u64,
     pub pod_template: Option<PathBuf>,
     pub pod_namespace: Option<String>,
     pub pod_node: String,
@@ -184,6 +188,7 @@ impl Settings {
             report_interval_ms: self.report_interval_ms.or(weaker.report_interval_ms),
             pass_environment: self.pass_environment.or(weaker.pass_environment),
             runtime: self.runtime.or(weaker.runtime),
+            driver_patience_ms: self.driver_patience_ms.or(weaker.driver_patience_ms),
             pod_template: self.pod_template.or(weaker.pod_template),
             pod_namespace: self.pod_namespace.or(weaker.pod_namespace),
             pod_node: self.pod_node.or(weaker.pod_node),
@@ -230,6 +235,7 @@ impl Settings {
                 .pass_environment
                 .unwrap_or_else(|| ["PATH", "HOME", "LANG", "TZ"].map(str::to_owned).to_vec()),
             runtime: self.runtime.unwrap_or(RuntimeKind::Process),
+            driver_patience_ms: self.driver_patience_ms.unwrap_or(20_000),
             pod_template: self.pod_template.map(absolute).transpose()?,
             pod_namespace: self.pod_namespace,
             pod_group: self.pod_group.unwrap_or_else(|| "muster".to_owned()),
@@ -275,6 +281,12 @@ impl Config {
         }
         if self.runtime == RuntimeKind::Pod {
             self.check_pods()?;
+        }
+        if self.driver_patience_ms > 20_000 {
+            return wrong(
+                "driver_patience_ms",
+                "must be 0 to 20000: the scheduler waits for a minute until a task stands still, mending included",
+            );
         }
         if !(1..=10_000).contains(&self.report_interval_ms) {
             return wrong("report_interval_ms", "must be 1 to 10000");

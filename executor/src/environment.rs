@@ -91,6 +91,7 @@ mod tests {
             cpu_milli: 0,
             memory_bytes: 0,
             rack: None,
+            driver_suspend: None,
         }
     }
 

@@ -41,6 +41,12 @@ impl TaskFolder {
         self.0.join(muster_model::assignment::STANDING)
     }
 
+    /// `driver::Answer`: what came of the newest order to the driver.
+    #[must_use]
+    pub fn driver(&self) -> PathBuf {
+        self.0.join("driver.json")
+    }
+
     /// What the task reports, a JSON object a line.
     #[must_use]
     pub fn events(&self) -> PathBuf {

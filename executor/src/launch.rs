@@ -9,7 +9,7 @@ use crate::error::ExecutorError;
 use crate::ledger::{Entry, Ledger, Life};
 use crate::runtime::{Carrier, Runtime, Start};
 use muster_model::assignment::Peers;
-use muster_model::node::Capacity;
+use muster_model::node::{Capacity, DriverSuspend};
 use muster_model::task::Outcome;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -160,8 +160,18 @@ impl Launcher {
             ("--log-part-bytes", config.log_part_bytes.to_string().into()),
             ("--log-parts", config.log_parts.to_string().into()),
         ];
+        let is_able = matches!(
+            self.capacity.driver_suspend,
+            Some(DriverSuspend::Able { .. })
+        );
+        // Only who was given GPUs has anything on them.
+        let patience = (is_able && !entry.launch.gpus.is_empty()).then(|| {
+            let patience_ms = config.driver_patience_ms.to_string();
+            ("--driver-patience-ms", patience_ms.into())
+        });
         let pairs = pairs
             .into_iter()
+            .chain(patience)
             .flat_map(|(name, value)| [name.into(), value]);
         std::iter::once("shim".into()).chain(pairs).collect()
     }

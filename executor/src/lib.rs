@@ -11,6 +11,7 @@ pub mod config;
 pub mod daemon;
 pub mod device;
 mod disk;
+pub mod driver;
 pub mod environment;
 pub mod error;
 pub mod events;

@@ -1,10 +1,11 @@
-//! `muster-executor`: the node daemon, or with the hidden subcommands `shim` the parent of one task, and `command` what becomes a
-//! user's own program.
+//! `muster-executor`: the node daemon, or with the hidden subcommands `shim` the parent of one task, `command` what becomes a user's own
+//! program, and `driver` what speaks to the GPUs' driver for a shim.
 
 use anyhow::Context;
 use clap::{Parser, Subcommand};
 use muster_executor::command::CommandArguments;
 use muster_executor::config::Settings;
+use muster_executor::driver::{self, DriverArguments};
 use muster_executor::shim::{self, ShimArguments};
 use std::path::PathBuf;
 use tracing_subscriber::EnvFilter;
@@ -32,6 +33,8 @@ enum Command {
     Shim(ShimArguments),
     #[command(hide = true)]
     Command(CommandArguments),
+    #[command(hide = true)]
+    Driver(DriverArguments),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -40,6 +43,7 @@ fn main() -> anyhow::Result<()> {
         // On the main thread, and without a runtime: see `shim::child`.
         Some(Command::Shim(shim)) => return Ok(shim::run(&shim)?),
         Some(Command::Command(task)) => std::process::exit(muster_executor::command::run(&task)),
+        Some(Command::Driver(order)) => std::process::exit(driver::run(&order)),
         None => {}
     }
     log_to_stderr()?;

@@ -120,6 +120,23 @@ pub struct Capacity {
     /// Nodes with the same name here are nearer to each other than to others; `None`: nobody said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+    /// Whether a user's program leaves its GPUs when it is suspended; `None`: there are none, or its executor is too old to say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver_suspend: Option<DriverSuspend>,
+}
+
+/// Whether the GPUs' driver moves the memory of a program that knows nothing of it to the host, and back.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub enum DriverSuspend {
+    /// As far as one can see before it is tried.
+    Able {
+        /// The version of CUDA that the driver is for.
+        cuda: String,
+    },
+    /// Programs that are suspended keep their memory on the GPUs.
+    Unable { why: String },
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]

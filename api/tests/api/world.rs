@@ -116,6 +116,7 @@ impl World {
             cpu_milli: 8_000,
             memory_bytes: 8 << 30,
             rack: None,
+            driver_suspend: None,
         };
         let node = node::hello(&mut tx, id(), "node-a", &capacity, at(0))
             .await

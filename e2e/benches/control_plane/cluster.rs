@@ -215,6 +215,7 @@ fn slots(count: u32) -> Capacity {
         cpu_milli: 8_000,
         memory_bytes: 8 << 30,
         rack: None,
+        driver_suspend: None,
     }
 }
 

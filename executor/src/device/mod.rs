@@ -41,6 +41,7 @@ pub fn discover(wanted: Wanted) -> Capacity {
         cpu_milli: wanted.cpu_milli.unwrap_or(u64::from(cores) * 1_000),
         memory_bytes,
         rack: None,
+        driver_suspend: None,
     }
 }
 

@@ -57,14 +57,9 @@ pub(super) fn spawn(
         .stdout(writer.try_clone().map_err(failed)?)
         .stderr(writer);
     let cgroup = open_cgroup(arguments);
-    let shim = getpid();
+    bind_to_us(&mut command);
     let prepare = move || {
         setsid()?;
-        set_parent_process_death_signal(Some(Signal::KILL))?;
-        // The shim may have died before the line above: then nobody will ever send the signal.
-        if getppid() != Some(shim) {
-            return Err(io::ErrorKind::BrokenPipe.into());
-        }
         if let Some(cgroup) = &cgroup {
             // Never fails a task: it then runs without limits.
             let _ = rustix::io::write(cgroup, b"0");
@@ -92,6 +87,22 @@ pub(super) fn spawn(
         id,
         log: log.map_err(ExecutorError::Thread)?,
     })
+}
+
+/// What is started so dies with the shim.
+pub(super) fn bind_to_us(command: &mut Command) {
+    let shim = getpid();
+    let prepare = move || {
+        set_parent_process_death_signal(Some(Signal::KILL))?;
+        // The shim may have died before the line above: then nobody will ever send the signal.
+        if getppid() != Some(shim) {
+            return Err(io::ErrorKind::BrokenPipe.into());
+        }
+        Ok(())
+    };
+    // SAFETY: between fork and exec only async-signal-safe calls are allowed. `prepare` makes plain system calls, without allocation or
+    // locks, on values made before the fork; its errors are plain codes.
+    unsafe { command.pre_exec(prepare) };
 }
 
 /// The built-in engine is a program beside this one; a user's own is what this one becomes.

@@ -1,16 +1,19 @@
 //! Turns of a user's program, which knows nothing of them: the kernel stops all of its processes (SIGSTOP) and lets them go on (SIGCONT).
-//! Their memory stays.
+//! On GPUs the driver moves their device memory to the host before, and back afterwards, where it can (`driver`); where not, it stays.
 //!
 //! What is wanted lies in `peers.json`, what is so in `standing` and in the task's events, so that it does not matter whether a daemon is
 //! there at the moment.
 
+use super::aide::{Aide, End};
 use super::child::own_id;
 use crate::disk;
+use crate::driver::{Answer, Order};
 use crate::events;
 use crate::folder::TaskFolder;
 use crate::process::{self, Stat};
 use muster_model::assignment::{Peers, TaskReport};
 use rustix::process::Signal;
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::thread;
@@ -21,23 +24,116 @@ const ROUNDS: u32 = 8;
 
 pub(super) struct Hold {
     folder: TaskFolder,
+    /// What the driver may take for each order; `None`: it is not asked.
+    patience_ms: Option<u64>,
     /// By which a new `peers.json` is known, which replaces the older one by a rename.
     read: Option<(u64, i64, i64)>,
-    /// The turn in which the program stands still.
-    held: Option<u64>,
+    /// The newest turn, and whether the program is to stand still in it.
+    turn: u64,
+    is_wanted: bool,
+    stand: Stand,
+    /// What was said of the driver last: it is said once.
+    said: Option<String>,
+    /// The task was told to stop, and has so long.
+    ends: Option<u64>,
+}
+
+enum Stand {
+    Goes,
+    /// The driver takes it off its GPUs.
+    Leaves {
+        turn: u64,
+        aide: Aide,
+    },
+    /// Nobody knows how far the driver came, so all of it is undone. Then it stands still in this turn, or goes on.
+    Mended {
+        turn: Option<u64>,
+        aide: Aide,
+    },
+    /// `moved` was on its GPUs and is on the host.
+    Stands {
+        turn: u64,
+        moved: Option<BTreeMap<u32, u64>>,
+    },
+    /// The driver brings it back.
+    Returns {
+        aide: Aide,
+    },
+    /// Nothing does.
+    Lost,
+}
+
+/// What is left to do with the program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Fate {
+    Lives,
+    /// The driver has it and does not give it back: only its end frees it.
+    Lost,
 }
 
 impl Hold {
-    pub fn new(folder: &TaskFolder) -> Self {
+    pub fn new(folder: &TaskFolder, patience_ms: Option<u64>) -> Self {
         Self {
             folder: folder.clone(),
+            patience_ms,
             read: None,
-            held: None,
+            turn: 0,
+            is_wanted: false,
+            stand: Stand::Goes,
+            said: None,
+            ends: None,
         }
     }
 
-    /// Does what the newest turn asks for.
-    pub fn follow(&mut self) {
+    /// Does what the newest turn asks for, as far as that goes at once.
+    pub fn follow(&mut self) -> Fate {
+        if self.ends.is_none() {
+            self.read_turn();
+        }
+        match std::mem::replace(&mut self.stand, Stand::Goes) {
+            Stand::Goes if self.is_wanted => self.leave(self.turn),
+            Stand::Goes => Fate::Lives,
+            Stand::Leaves { turn, aide } => match aide.look() {
+                None => self.be(Stand::Leaves { turn, aide }),
+                Some(end) => self.has_left(turn, end),
+            },
+            Stand::Mended { turn, aide } => match aide.look() {
+                None => self.be(Stand::Mended { turn, aide }),
+                Some(End::Answered(Answer::Back)) => match turn {
+                    Some(turn) => self.stand_still(turn, None),
+                    None => self.has_returned(),
+                },
+                Some(end) => self.lose(end),
+            },
+            Stand::Stands { turn, moved } if self.is_wanted => {
+                if turn != self.turn {
+                    self.tell(self.turn);
+                }
+                self.be(Stand::Stands {
+                    turn: self.turn,
+                    moved,
+                })
+            }
+            Stand::Stands { moved, .. } => self.go_on(moved),
+            Stand::Lost => {
+                self.stand = Stand::Lost;
+                Fate::Lost
+            }
+            Stand::Returns { aide } => match aide.look() {
+                None => self.be(Stand::Returns { aide }),
+                Some(end) => self.has_come(end),
+            },
+        }
+    }
+
+    /// The task is told to end, within this time: the program goes on, if it stands still, and is followed until it does.
+    pub fn end(&mut self, within_ms: u64) -> Fate {
+        self.ends = Some(within_ms);
+        self.is_wanted = false;
+        self.follow()
+    }
+
+    fn read_turn(&mut self) {
         let path = self.folder.peers();
         let Ok(metadata) = fs::metadata(&path) else {
             return;
@@ -46,32 +142,131 @@ impl Hold {
         if self.read == Some(version) {
             return;
         }
-        let Ok(Some(peers)) = disk::read::<Peers>(&path) else {
-            return;
-        };
-        self.read = Some(version);
-        match (self.held, peers.held_turn()) {
-            (held, Some(turn)) if held != Some(turn) => {
-                stop();
-                self.held = Some(turn);
-                self.tell(turn);
-            }
-            (Some(_), None) => {
-                self.let_go();
-                let turn = peers.turn;
-                self.report(&TaskReport::Continued { turn, step: None });
-            }
-            _ => {}
+        if let Ok(Some(peers)) = disk::read::<Peers>(&path) {
+            self.read = Some(version);
+            self.turn = peers.turn;
+            self.is_wanted = peers.held_turn().is_some();
         }
     }
 
-    /// Lets the program go on, if it stands still.
-    pub fn let_go(&mut self) {
-        if self.held.take().is_some() {
-            let _ = fs::remove_file(self.folder.standing());
-            // Whatever state it is in: one that was in the kernel's hands when it was told to stop does so when it comes back, unless this
-            // comes before.
-            signal_all(Signal::CONT, |_| true);
+    fn leave(&mut self, turn: u64) -> Fate {
+        let Some(patience_ms) = self.patience_ms else {
+            return self.stand_still(turn, None);
+        };
+        match Aide::send(&self.folder, Order::TakeOff, &BTreeMap::new(), patience_ms) {
+            Ok(aide) => self.be(Stand::Leaves { turn, aide }),
+            Err(error) => {
+                self.say(&error.to_string());
+                self.stand_still(turn, None)
+            }
+        }
+    }
+
+    fn has_left(&mut self, turn: u64, end: End) -> Fate {
+        match end {
+            End::Answered(Answer::Moved { processes: 0, .. }) => self.stand_still(turn, None),
+            End::Answered(Answer::Moved { gpus, .. }) => {
+                self.said = None;
+                self.stand_still(turn, Some(gpus))
+            }
+            End::Answered(Answer::Unchanged { why }) => {
+                self.say(&why);
+                self.stand_still(turn, None)
+            }
+            End::Vanished { why } => {
+                self.say(&why);
+                self.mend(Some(turn))
+            }
+            End::Answered(Answer::Back | Answer::Lost { .. }) => self.lose(end),
+        }
+    }
+
+    /// The kernel stops it, which frees the GPUs as far as it computes there; their memory only where the driver has moved it before.
+    fn stand_still(&mut self, turn: u64, moved: Option<BTreeMap<u32, u64>>) -> Fate {
+        if self.ends.is_some() {
+            return self.go_on(moved);
+        }
+        stop();
+        self.tell(turn);
+        self.be(Stand::Stands { turn, moved })
+    }
+
+    fn go_on(&mut self, moved: Option<BTreeMap<u32, u64>>) -> Fate {
+        let _ = fs::remove_file(self.folder.standing());
+        // Whatever state it is in: one that was in the kernel's hands when it was told to stop does so when it comes back, unless this
+        // comes before.
+        signal_all(Signal::CONT, |_| true);
+        let Some(needed) = moved else {
+            return self.has_returned();
+        };
+        let patience_ms = self.patience_ms.unwrap_or_default();
+        let (order, patience_ms) = match self.ends {
+            Some(within_ms) => (Order::BringBackToEnd, patience_ms.min(within_ms)),
+            None => (Order::BringBack, patience_ms),
+        };
+        match Aide::send(&self.folder, order, &needed, patience_ms) {
+            Ok(aide) => self.be(Stand::Returns { aide }),
+            Err(error) => self.lose(End::Vanished {
+                why: error.to_string(),
+            }),
+        }
+    }
+
+    fn has_come(&mut self, end: End) -> Fate {
+        match end {
+            End::Answered(Answer::Back) => self.has_returned(),
+            End::Vanished { .. } => self.mend(None),
+            End::Answered(_) => self.lose(end),
+        }
+    }
+
+    fn has_returned(&mut self) -> Fate {
+        if self.ends.is_none() {
+            self.report(&TaskReport::Continued {
+                turn: self.turn,
+                step: None,
+            });
+        }
+        self.be(Stand::Goes)
+    }
+
+    fn mend(&mut self, turn: Option<u64>) -> Fate {
+        let patience_ms = self.patience_ms.unwrap_or_default();
+        match Aide::send(&self.folder, Order::Mend, &BTreeMap::new(), patience_ms) {
+            Ok(aide) => self.be(Stand::Mended { turn, aide }),
+            Err(error) => self.lose(End::Vanished {
+                why: error.to_string(),
+            }),
+        }
+    }
+
+    fn be(&mut self, stand: Stand) -> Fate {
+        self.stand = stand;
+        Fate::Lives
+    }
+
+    fn lose(&mut self, end: End) -> Fate {
+        let why = match end {
+            End::Answered(Answer::Lost { why } | Answer::Unchanged { why })
+            | End::Vanished { why } => why,
+            End::Answered(Answer::Moved { .. } | Answer::Back) => {
+                "an answer to another order".to_owned()
+            }
+        };
+        let message = format!(
+            "ended, as the driver does not give it back to the GPUs: {why}; it goes on from its own checkpoint"
+        );
+        self.report(&TaskReport::Note { message });
+        self.stand = Stand::Lost;
+        Fate::Lost
+    }
+
+    /// That its memory stays where it is, and why; once, not in each turn.
+    fn say(&mut self, why: &str) {
+        if self.said.as_deref() != Some(why) {
+            self.said = Some(why.to_owned());
+            let message = format!("its memory stays on the GPUs while it is suspended: {why}");
+            self.report(&TaskReport::Note { message });
         }
     }
 

@@ -3,6 +3,7 @@
 //! It captures the task's output, enforces the node's lease, passes a stop on, and writes how the task ended once no process of the task
 //! is left. It must never talk to the network, and needs nothing from the daemon but two files: `task.json` and the lease.
 
+mod aide;
 mod child;
 mod hold;
 mod supervise;
@@ -50,6 +51,9 @@ pub struct ShimArguments {
     /// The task joins it before it runs.
     #[arg(long)]
     pub cgroup: Option<PathBuf>,
+    /// The GPUs' driver is asked to take a user's program off them while it stands still, and has so long for each order.
+    #[arg(long)]
+    pub driver_patience_ms: Option<u64>,
 }
 
 /// `shim.json`: who runs the task.
@@ -147,7 +151,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
         .spec
         .command
         .is_some()
-        .then(|| hold::Hold::new(folder));
+        .then(|| hold::Hold::new(folder, arguments.driver_patience_ms));
     let orders = supervise::Orders {
         grace_ms: launch.grace_ms,
         notice: launch.spec.command.is_some().then(|| folder.stopping()),

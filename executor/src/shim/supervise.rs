@@ -1,7 +1,7 @@
 //! Watching over a started task until no process of it is left.
 
 use super::child::{Task, own_id};
-use super::hold::Hold;
+use super::hold::{Fate, Hold};
 use super::{PodRecord, StopNotice};
 use crate::clock;
 use crate::disk;
@@ -72,6 +72,15 @@ enum Phase {
     Killed { is_lease: bool },
 }
 
+impl Phase {
+    fn is_lease(&self) -> bool {
+        match self {
+            Self::Running => false,
+            Self::Stopping { is_lease, .. } | Self::Killed { is_lease } => *is_lease,
+        }
+    }
+}
+
 impl Signals {
     pub(super) fn register() -> Result<Self, ExecutorError> {
         let stop = Arc::new(AtomicBool::new(false));
@@ -109,9 +118,7 @@ pub(super) fn to_the_end(
         if let Some(status) = reap(task.id.pid) {
             break status;
         }
-        if let (Phase::Running, Some(hold)) = (&phase, hold.as_mut()) {
-            hold.follow();
-        }
+        let mut fate = hold.as_mut().map_or(Fate::Lives, Hold::follow);
         let was_running = matches!(phase, Phase::Running);
         phase = advance(phase, &task, signals, lease, orders);
         let is_told_now = was_running && !matches!(phase, Phase::Running);
@@ -120,7 +127,13 @@ pub(super) fn to_the_end(
         }
         if let (true, Some(hold)) = (is_told_now, hold.as_mut()) {
             // Who is stopped by the kernel hears no signal before it goes on.
-            hold.let_go();
+            fate = hold.end(orders.grace_ms);
+        }
+        if fate == Fate::Lost {
+            kill_group(&task);
+            phase = Phase::Killed {
+                is_lease: phase.is_lease(),
+            };
         }
         signals.wait();
     };

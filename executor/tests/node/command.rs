@@ -10,7 +10,7 @@ use std::fs;
 use uuid::Uuid;
 
 /// What a task has told, oldest first.
-fn told(site: &Site, task: &Wanted) -> Vec<TaskReport> {
+pub fn told(site: &Site, task: &Wanted) -> Vec<TaskReport> {
     let heard = site.scheduler.heard();
     let lines = heard.events.get(&task.id()).into_iter().flatten();
     lines
@@ -28,7 +28,7 @@ fn address(site: &Site, task: &Wanted) -> Option<String> {
 }
 
 /// Tells every task where the others are, as the scheduler does, and returns their addresses.
-fn introduce(site: &Site, tasks: &mut [Wanted]) -> Vec<String> {
+pub fn introduce(site: &Site, tasks: &mut [Wanted]) -> Vec<String> {
     let known = tasks.to_vec();
     site.until_it("all have a port", || {
         known.iter().all(|task| address(site, task).is_some())

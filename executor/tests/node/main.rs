@@ -3,6 +3,7 @@
 
 mod command;
 mod crash;
+mod driver;
 mod lease;
 mod life;
 mod scheduler;

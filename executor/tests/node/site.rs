@@ -26,6 +26,8 @@ pub struct Site {
     folder: tempfile::TempDir,
     daemon: Option<Child>,
     flags: Vec<String>,
+    /// Offers a GPU of the stand-in's instead of CPU slots.
+    has_gpu: bool,
 }
 
 impl Site {
@@ -46,7 +48,41 @@ impl Site {
             folder,
             daemon: None,
             flags,
+            has_gpu: false,
         }
+    }
+
+    /// With one GPU, which there is none of: libraries that stand in for NVIDIA's, compiled now, tell of it.
+    pub fn with_gpu(flags: &[&str]) -> Self {
+        let passed = "PATH,HOME,LD_LIBRARY_PATH,STAND_IN";
+        let flags: Vec<&str> = flags
+            .iter()
+            .copied()
+            .chain(["--pass-environment", passed])
+            .collect();
+        let mut site = Self::new(10_000, &flags);
+        site.has_gpu = true;
+        let (libraries, state) = (site.path().join("libraries"), site.stand_in());
+        fs::create_dir(&libraries).expect("made");
+        fs::create_dir(state).expect("made");
+        for name in ["libcuda.so.1", "libnvidia-ml.so.1"] {
+            let compiled = Command::new("cc")
+                .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
+                .arg(libraries.join(name))
+                .arg(concat!(
+                    env!("CARGO_MANIFEST_DIR"),
+                    "/tests/node/stand_in.c"
+                ))
+                .status();
+            assert!(compiled.expect("there is a C compiler").success());
+        }
+        site.start();
+        site
+    }
+
+    /// Where the stand-in keeps its state, and is told to fail.
+    pub fn stand_in(&self) -> PathBuf {
+        self.folder.path().join("stand-in")
     }
 
     /// The same, with the daemon started.
@@ -69,14 +105,20 @@ impl Site {
             .append(true)
             .open(path.join("daemon.log"))
             .expect("opened");
-        Command::new(env!("CARGO_BIN_EXE_muster-executor"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_muster-executor"));
+        if self.has_gpu {
+            command
+                .env("LD_LIBRARY_PATH", path.join("libraries"))
+                .env("STAND_IN", self.stand_in());
+        } else {
+            command.args(["--cpu-slots", "4"]);
+        }
+        command
             .args([
                 "--scheduler-url",
                 &self.scheduler.url,
                 "--node-name",
                 "node-a",
-                "--cpu-slots",
-                "4",
             ])
             .arg("--data-dir")
             .arg(path.join("data"))

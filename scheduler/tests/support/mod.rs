@@ -335,6 +335,7 @@ impl Node {
             cpu_milli: 8_000,
             memory_bytes: 64 << 30,
             rack: None,
+            driver_suspend: None,
         };
         let hello = From::Hello(proto::Hello {
             node_name: name.into(),

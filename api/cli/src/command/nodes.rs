@@ -4,7 +4,7 @@ use super::Session;
 use crate::clock;
 use crate::output::{age, bytes, fields, table};
 use clap::Args;
-use muster_model::node::{Closed, NodeState};
+use muster_model::node::{Closed, DriverSuspend, NodeState};
 use muster_model::view::NodeView;
 use std::fmt::Write as _;
 
@@ -40,6 +40,13 @@ impl Nodes {
                         shown,
                         "\n{}: excluded {since} ago: {}",
                         node.name, excluded.why
+                    );
+                }
+                if let Some(DriverSuspend::Unable { why }) = &node.capacity.driver_suspend {
+                    let _ = write!(
+                        shown,
+                        "\n{}: suspended programs keep their memory on the GPUs: {why}",
+                        node.name
                     );
                 }
                 if let Some(notice) = node

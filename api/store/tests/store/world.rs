@@ -66,6 +66,7 @@ pub fn slots(count: u32) -> Capacity {
         cpu_milli: 8_000,
         memory_bytes: 8 << 30,
         rack: None,
+        driver_suspend: None,
     }
 }
 

@@ -20,6 +20,7 @@ export function NodeCard({ node, colours, onDrain }: Props) {
   const isClosed = node.drained || node.excluded !== null;
   const status = statusOf(node);
   const said = node.notice !== null && node.notice.closed !== "open" ? node.notice.why : undefined;
+  const suspend = suspendOf(node);
   const detail = node.gpus.find((gpu) => gpu.index === shown);
   return (
     <section className="node" data-status={status} aria-label={`Node ${node.name}`}>
@@ -43,11 +44,19 @@ export function NodeCard({ node, colours, onDrain }: Props) {
       </ul>
       {node.excluded === null ? null : <p className="node-detail">Takes no new work: {node.excluded.why}</p>}
       {said === undefined ? null : <p className="node-detail">Closed by its cluster: {said}</p>}
+      {suspend === undefined ? null : <p className="node-detail">{suspend}</p>}
       <p className="node-detail" aria-live="polite">
         {detail === undefined ? <Facts node={node} used={used} /> : describe(detail)}
       </p>
     </section>
   );
+}
+
+/** What becomes of a suspended program's memory on the GPUs, where the node has any. */
+function suspendOf({ capacity }: NodeView): string | undefined {
+  const able = capacity.driver_suspend;
+  if (able === undefined || able === null) return undefined;
+  return able.kind === "able" ? "Suspended programs leave the GPUs" : `Suspended programs keep their memory on the GPUs: ${able.why}`;
 }
 
 function statusOf({ state, drained, excluded, notice }: NodeView): "lost" | "drained" | "excluded" | "cordoned" | "up" {

@@ -1,0 +1,237 @@
+//! A user's program off its GPUs while it stands still, without its knowledge: the driver moves its device memory to the host and back
+//! (`cuCheckpointProcess...`).
+//!
+//! It is a process of its own that does so for the shim (`muster-executor driver`), one for each time: the driver's calls can take long
+//! or hang, and a shim that waits for one would keep no lease. Whoever is killed in the middle is followed by one that mends. This has run
+//! on no GPU yet, but against a stand-in of the library (`executor/tests/node/stand_in.c`).
+
+mod library;
+mod probe;
+mod room;
+mod sequence;
+
+pub use probe::{ability, probe};
+
+use crate::clock;
+use crate::disk;
+use crate::folder::TaskFolder;
+use crate::process;
+use library::Cuda;
+pub use library::State;
+use muster_model::assignment::TaskLaunch;
+use room::Machine;
+use sequence::{Sequence, Time};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration;
+
+/// The part of a GPU that is left to whoever computes there when a program comes back only to be ended.
+const SPARED: f64 = 0.1;
+
+/// What is asked of the driver; the shim gives the arguments.
+#[derive(Debug, Clone, clap::Args)]
+pub struct DriverArguments {
+    #[arg(long)]
+    pub order: Order,
+    /// The task's [default: there is none]
+    #[arg(long)]
+    pub folder: Option<PathBuf>,
+    #[arg(long, default_value_t = 10_000)]
+    pub patience_ms: u64,
+    /// What was on each of the task's GPUs, as JSON of an [`Answer::Moved`].
+    #[arg(long, default_value = "{}")]
+    pub needed: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "snake_case")]
+pub enum Order {
+    /// Can the driver do it at all?
+    Probe,
+    /// Off the GPUs.
+    TakeOff,
+    /// Back, as it is the task's turn.
+    BringBack,
+    /// Back only where there is room beside others, for a task that is to end.
+    BringBackToEnd,
+    /// Whatever was begun is undone.
+    Mend,
+}
+
+/// `driver.json`: what came of the newest order. The name stands outside, as a tag inside would not let the numbers of GPUs be read.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Answer {
+    /// So many processes have nothing on the GPUs any more; this was there.
+    Moved {
+        processes: usize,
+        gpus: BTreeMap<u32, u64>,
+    },
+    /// All are as they were when the order came.
+    Unchanged { why: String },
+    /// All are as if no order had ever come.
+    Back,
+    /// Some of them have no way back.
+    Lost { why: String },
+}
+
+/// Why the driver did not do it.
+#[derive(Debug, thiserror::Error)]
+pub enum DriverError {
+    #[error("cannot load the driver's library {name}")]
+    Load {
+        name: &'static str,
+        #[source]
+        source: libloading::Error,
+    },
+    #[error(
+        "the driver is for CUDA {version}; {least} or newer can take a program's memory off the GPU"
+    )]
+    Old { version: String, least: String },
+    #[error("the driver lacks {call}")]
+    Lacks {
+        call: &'static str,
+        #[source]
+        source: libloading::Error,
+    },
+    #[error("{call}{} gives {code}{}", of_process(*pid), name_of(*code))]
+    Refused {
+        call: &'static str,
+        pid: Option<i32>,
+        code: i32,
+    },
+    #[error("process {pid} is {state:?} to the driver, where Running was expected")]
+    Astray { pid: i32, state: State },
+    #[error("the time was over before it was the turn of process {pid}")]
+    Late { pid: i32 },
+    #[error("the task has started new processes in each of {rounds} looks")]
+    Breeding { rounds: u32 },
+    #[error(
+        "{needed} bytes of device memory would have to go to the host, which has {free} left for the task"
+    )]
+    NoRoomOnHost { needed: u64, free: u64 },
+    #[error("{needed} bytes would have to go back to GPU {gpu}, which has {free} free")]
+    NoRoomOnGpu { gpu: u32, needed: u64, free: u64 },
+    #[error("NVML does not tell the memory of the GPUs")]
+    Nvml(#[source] nvml_wrapper::error::NvmlError),
+    #[error("cannot read {}", path.display())]
+    Unreadable { path: PathBuf },
+}
+
+impl DriverError {
+    /// With its causes, on one line.
+    pub(super) fn in_words(&self) -> String {
+        crate::shim::describe(self)
+    }
+}
+
+/// Those that are met most often, by NVIDIA's names.
+fn name_of(code: i32) -> &'static str {
+    match code {
+        1 => " (invalid value)",
+        2 => " (out of memory)",
+        3 => " (not initialized)",
+        100 => " (no device)",
+        304 => " (operating system)",
+        401 => " (illegal state)",
+        600 => " (not ready)",
+        801 => " (not supported)",
+        _ => "",
+    }
+}
+
+fn of_process(pid: Option<i32>) -> String {
+    pid.map_or_else(String::new, |pid| format!(" of process {pid}"))
+}
+
+/// Carries out an order and writes what came of it; the exit code says only whether that could be written.
+#[must_use]
+pub fn run(arguments: &DriverArguments) -> i32 {
+    let Some(folder) = arguments.folder.as_ref().map(TaskFolder::at) else {
+        return probe::tell();
+    };
+    let answer = carry_out(arguments, &folder).unwrap_or_else(|why| Answer::Unchanged { why });
+    match disk::write_atomically(&folder.driver(), &answer) {
+        Ok(()) => 0,
+        Err(error) => {
+            eprintln!("cannot write what the driver did: {error}");
+            1
+        }
+    }
+}
+
+/// An error is one before anything was done.
+fn carry_out(arguments: &DriverArguments, folder: &TaskFolder) -> Result<Answer, String> {
+    let until_ms = clock::boottime_ms().saturating_add(arguments.patience_ms);
+    let launch: Option<TaskLaunch> =
+        disk::read(&folder.task()).map_err(|error| format!("task.json: {error}"))?;
+    let gpus = launch.ok_or("there is no task.json")?.gpus;
+    let cuda = Cuda::load().map_err(|error| error.in_words())?;
+    let machine = Machine::new(gpus).map_err(|error| error.in_words())?;
+    let (own, shim) = (own_id(), parent_id());
+    let processes = || {
+        let all = process::descendants(shim).into_iter();
+        let all = all.map(|stat| stat.id.pid).filter(|pid| *pid != own);
+        all.collect()
+    };
+    let sequence = Sequence {
+        driver: &cuda,
+        room: &machine,
+        time: &Until(until_ms),
+        processes: &processes,
+    };
+    let needed: BTreeMap<u32, u64> = serde_json::from_str(&arguments.needed)
+        .map_err(|error| format!("needed is {:?}: {error}", arguments.needed))?;
+    Ok(match arguments.order {
+        Order::Probe => return Err("a probe needs no task".to_owned()),
+        Order::TakeOff => sequence.take_off(),
+        Order::BringBack => sequence.bring_back(&needed, 0.0),
+        Order::BringBackToEnd => sequence.bring_back(&needed, SPARED),
+        Order::Mend => sequence.mend(),
+    })
+}
+
+struct Until(u64);
+
+impl Time for Until {
+    fn left_ms(&self) -> u64 {
+        self.0.saturating_sub(clock::boottime_ms())
+    }
+
+    fn pause(&self, for_ms: u64) {
+        thread::sleep(Duration::from_millis(for_ms));
+    }
+}
+
+fn own_id() -> i32 {
+    i32::try_from(std::process::id()).expect("process ids are small")
+}
+
+fn parent_id() -> i32 {
+    rustix::process::getppid().map_or(0, |pid| pid.as_raw_nonzero().get())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Answer;
+    use std::collections::BTreeMap;
+
+    #[test]
+    fn an_answer_is_read_as_it_was_written() {
+        let gpus = BTreeMap::from([(0, 5), (7, 1 << 40)]);
+        let processes = 2;
+        let why = "full".to_owned();
+        for answer in [
+            Answer::Moved { processes, gpus },
+            Answer::Unchanged { why: why.clone() },
+            Answer::Back,
+            Answer::Lost { why },
+        ] {
+            let text = serde_json::to_vec(&answer).expect("JSON");
+            let read: Answer = serde_json::from_slice(&text).expect("an answer");
+            assert_eq!(read, answer);
+        }
+    }
+}

@@ -1,0 +1,248 @@
+use super::*;
+use std::cell::{Cell, RefCell};
+
+/// A driver that keeps states by itself, refuses what is out of order as NVIDIA's does, and fails where it is told to.
+struct Fake {
+    states: RefCell<BTreeMap<i32, State>>,
+    calls: RefCell<Vec<(&'static str, i32)>>,
+    /// This call of a process fails, each time.
+    fails: Option<(&'static str, i32)>,
+    /// A lock that fails leaves the process locked all the same.
+    half: bool,
+}
+
+impl Fake {
+    fn new(processes: &[i32]) -> Self {
+        let states = processes.iter().map(|pid| (*pid, State::Running));
+        Self {
+            states: RefCell::new(states.collect()),
+            calls: RefCell::default(),
+            fails: None,
+            half: false,
+        }
+    }
+
+    fn act(
+        &self,
+        call: &'static str,
+        pid: i32,
+        (from, to): (State, State),
+    ) -> Result<(), DriverError> {
+        self.calls.borrow_mut().push((call, pid));
+        let mut states = self.states.borrow_mut();
+        let state = states.get_mut(&pid).expect("a process of the task");
+        let refused = |code| {
+            Err(DriverError::Refused {
+                call,
+                pid: Some(pid),
+                code,
+            })
+        };
+        if *state != from {
+            return refused(401);
+        }
+        if self.fails == Some((call, pid)) {
+            if self.half {
+                *state = to;
+            }
+            return refused(999);
+        }
+        *state = to;
+        Ok(())
+    }
+
+    fn all(&self, wanted: State) -> bool {
+        self.states.borrow().values().all(|state| *state == wanted)
+    }
+
+    fn calls(&self) -> Vec<(&'static str, i32)> {
+        self.calls.borrow().clone()
+    }
+}
+
+impl Driver for Fake {
+    fn state(&self, pid: i32) -> Result<Option<State>, DriverError> {
+        Ok(self.states.borrow().get(&pid).copied())
+    }
+
+    fn lock(&self, pid: i32, _: u32) -> Result<(), DriverError> {
+        self.act("lock", pid, (State::Running, State::Locked))
+    }
+
+    fn checkpoint(&self, pid: i32) -> Result<(), DriverError> {
+        self.act("checkpoint", pid, (State::Locked, State::Moved))
+    }
+
+    fn restore(&self, pid: i32) -> Result<(), DriverError> {
+        self.act("restore", pid, (State::Moved, State::Locked))
+    }
+
+    fn unlock(&self, pid: i32) -> Result<(), DriverError> {
+        self.act("unlock", pid, (State::Locked, State::Running))
+    }
+}
+
+/// Each process has a gigabyte on GPU 0.
+struct Place {
+    host: u64,
+    gpu: Cell<u64>,
+}
+
+const GB: u64 = 1 << 30;
+
+impl Room for Place {
+    fn on_gpus(&self, processes: &[i32]) -> Result<Bytes, DriverError> {
+        Ok(Bytes::from([(0, processes.len() as u64 * GB)]))
+    }
+
+    fn on_host(&self, _: &[i32]) -> Result<u64, DriverError> {
+        Ok(self.host)
+    }
+
+    fn lacking(&self, needed: &Bytes, _: f64) -> Result<Option<(u32, u64)>, DriverError> {
+        let free = self.gpu.get();
+        // Whoever leaves does so little by little.
+        self.gpu.set(free + GB / 4);
+        Ok((free < needed[&0]).then_some((0, free)))
+    }
+}
+
+struct Clock(Cell<u64>);
+
+impl Time for Clock {
+    fn left_ms(&self) -> u64 {
+        self.0.get()
+    }
+
+    fn pause(&self, for_ms: u64) {
+        self.0.set(self.0.get().saturating_sub(for_ms));
+    }
+}
+
+fn with<T>(driver: &Fake, host: u64, gpu: u64, act: impl FnOnce(&Sequence<'_>) -> T) -> T {
+    let room = Place {
+        host,
+        gpu: Cell::new(gpu),
+    };
+    let time = Clock(Cell::new(1_000));
+    // One of them has nothing on a GPU, and the driver knows nothing of it.
+    let processes = || vec![1, 2, 3, 9];
+    act(&Sequence {
+        driver,
+        room: &room,
+        time: &time,
+        processes: &processes,
+    })
+}
+
+#[test]
+fn all_are_locked_before_the_first_is_moved_and_all_come_back_before_the_first_is_unlocked() {
+    let driver = Fake::new(&[1, 2, 3]);
+    let answer = with(&driver, 8 * GB, 8 * GB, |sequence| sequence.take_off());
+    let gpus = Bytes::from([(0, 3 * GB)]);
+    assert_eq!(
+        answer,
+        Answer::Moved {
+            processes: 3,
+            gpus: gpus.clone()
+        }
+    );
+    assert!(driver.all(State::Moved));
+    let answer = with(&driver, 0, 8 * GB, |sequence| {
+        sequence.bring_back(&gpus, 0.0)
+    });
+    assert_eq!(answer, Answer::Back);
+    assert!(driver.all(State::Running));
+    let order: Vec<&str> = driver.calls().into_iter().map(|(call, _)| call).collect();
+    let thrice = ["lock", "checkpoint", "restore", "unlock"].map(|call| [call; 3]);
+    assert_eq!(order, thrice.concat());
+}
+
+#[test]
+fn whatever_fails_nobody_is_left_between() {
+    for call in ["lock", "checkpoint", "restore", "unlock"] {
+        for pid in 1..=3 {
+            for half in [false, true] {
+                let mut driver = Fake::new(&[1, 2, 3]);
+                (driver.fails, driver.half) = (Some((call, pid)), half);
+                let answer = with(&driver, 8 * GB, 8 * GB, |sequence| sequence.take_off());
+                let what = format!("{call} of {pid}, half {half}: {answer:?}");
+                match call {
+                    "lock" | "checkpoint" => {
+                        assert!(matches!(answer, Answer::Unchanged { .. }), "{what}");
+                        assert!(driver.all(State::Running), "{what}");
+                        continue;
+                    }
+                    // Nothing of these is called on the way.
+                    _ => assert!(driver.all(State::Moved), "{what}"),
+                }
+                let needed = Bytes::from([(0, 3 * GB)]);
+                let answer = with(&driver, 0, 8 * GB, |sequence| {
+                    sequence.bring_back(&needed, 0.0)
+                });
+                let what = format!("{call} of {pid}, half {half}: {answer:?}");
+                if half {
+                    // It says that it failed, but it did not.
+                    assert_eq!(answer, Answer::Back, "{what}");
+                    assert!(driver.all(State::Running), "{what}");
+                } else {
+                    assert!(matches!(answer, Answer::Lost { .. }), "{what}");
+                    let tried = driver.calls();
+                    let tries = tried.iter().filter(|one| **one == (call, pid)).count();
+                    assert!(call != "restore" || tries == 1, "{what}: {tries} tries");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn what_has_no_room_on_the_host_stays_where_it_is() {
+    let driver = Fake::new(&[1, 2, 3]);
+    let answer = with(&driver, 3 * GB - 1, 0, |sequence| sequence.take_off());
+    assert!(
+        matches!(&answer, Answer::Unchanged { why } if why.contains(&(3 * GB).to_string())),
+        "{answer:?}"
+    );
+    assert!(driver.all(State::Running));
+    assert!(driver.calls().iter().all(|(call, _)| *call != "checkpoint"));
+}
+
+#[test]
+fn nothing_comes_back_before_there_is_room_for_all_of_it() {
+    let driver = Fake::new(&[1, 2, 3]);
+    with(&driver, 8 * GB, 0, |sequence| sequence.take_off());
+    let needed = Bytes::from([(0, 3 * GB)]);
+    let calls = driver.calls().len();
+    let never = Bytes::from([(0, 1_000 * GB)]);
+    let answer = with(&driver, 0, 0, |sequence| sequence.bring_back(&never, 0.0));
+    assert!(matches!(answer, Answer::Unchanged { .. }), "{answer:?}");
+    assert_eq!(driver.calls().len(), calls, "nothing was tried");
+    let answer = with(&driver, 0, 0, |sequence| sequence.bring_back(&needed, 0.0));
+    assert_eq!(answer, Answer::Back);
+}
+
+#[test]
+fn a_driver_that_will_not_answer_for_a_process_costs_it_nothing() {
+    let driver = Fake::new(&[]);
+    driver.states.borrow_mut().insert(1, State::Other(7));
+    let answer = with(&driver, 8 * GB, 0, |sequence| sequence.take_off());
+    assert!(matches!(answer, Answer::Unchanged { .. }), "{answer:?}");
+    assert_eq!(driver.calls(), []);
+}
+
+#[test]
+fn who_mends_waits_for_what_is_on_its_way_but_not_for_ever() {
+    let driver = Fake::new(&[1, 2]);
+    driver.states.borrow_mut().insert(2, State::Other(4));
+    let answer = with(&driver, 0, 0, |sequence| sequence.mend());
+    assert!(matches!(answer, Answer::Lost { .. }), "{answer:?}");
+    driver.states.borrow_mut().insert(2, State::Moved);
+    driver.states.borrow_mut().insert(1, State::Locked);
+    let answer = with(&driver, 0, 0, |sequence| sequence.mend());
+    assert_eq!(answer, Answer::Back);
+    assert!(driver.all(State::Running));
+    driver.states.borrow_mut().insert(1, State::Failed);
+    let answer = with(&driver, 0, 0, |sequence| sequence.mend());
+    assert!(matches!(answer, Answer::Lost { .. }), "{answer:?}");
+}

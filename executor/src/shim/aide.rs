@@ -1,0 +1,92 @@
+//! A process that speaks to the GPUs' driver for the shim, which must not wait: one for each order, killed when it takes too long.
+
+use super::child::bind_to_us;
+use crate::clock;
+use crate::disk;
+use crate::driver::{Answer, Order};
+use crate::folder::TaskFolder;
+use crate::process::{self, ProcessId};
+use rustix::process::Signal;
+use std::collections::BTreeMap;
+use std::fs;
+use std::io;
+use std::process::{Command, Stdio};
+
+/// For the aide itself to come up and to write, beside the time that the driver has.
+const BESIDE_MS: u64 = 2_000;
+
+pub(super) struct Aide {
+    id: ProcessId,
+    folder: TaskFolder,
+    until_ms: u64,
+}
+
+/// What became of an order.
+pub(super) enum End {
+    Answered(Answer),
+    /// It was killed, by us for being late or by somebody else, and nobody knows how far it came.
+    Vanished {
+        why: String,
+    },
+}
+
+impl Aide {
+    /// On the main thread, like every start of a process here.
+    pub fn send(
+        folder: &TaskFolder,
+        order: Order,
+        needed: &BTreeMap<u32, u64>,
+        patience_ms: u64,
+    ) -> io::Result<Self> {
+        match fs::remove_file(folder.driver()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        let order = match order {
+            Order::Probe => "probe",
+            Order::TakeOff => "take-off",
+            Order::BringBack => "bring-back",
+            Order::BringBackToEnd => "bring-back-to-end",
+            Order::Mend => "mend",
+        };
+        // Not by its path: an upgrade may have put another program there, or none.
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .args(["driver", "--order", order, "--folder"])
+            .arg(folder.path())
+            .args(["--needed", &serde_json::to_string(needed)?])
+            .args(["--patience-ms", &patience_ms.to_string()])
+            .stdin(Stdio::null())
+            .stdout(Stdio::null());
+        bind_to_us(&mut command);
+        let child = command.spawn()?;
+        let pid = i32::try_from(child.id()).expect("process ids are small");
+        // Until it is reaped, which the shim's loop does, the number is its own.
+        let id = ProcessId::of(pid).ok_or(io::ErrorKind::NotFound)?;
+        Ok(Self {
+            id,
+            folder: folder.clone(),
+            until_ms: clock::boottime_ms() + patience_ms + BESIDE_MS,
+        })
+    }
+
+    /// `None` while it is at work. One that is too late is killed; if it lies in a call to the kernel it goes with that.
+    pub fn look(&self) -> Option<End> {
+        if process::stat(self.id.pid).is_some_and(|stat| stat.id == self.id && !stat.is_dead()) {
+            if clock::boottime_ms() < self.until_ms {
+                return None;
+            }
+            let _ = self.id.signal(Signal::KILL);
+            return Some(End::Vanished {
+                why: "the driver took too long".to_owned(),
+            });
+        }
+        let answer = disk::read(&self.folder.driver()).ok().flatten();
+        Some(answer.map_or_else(
+            || End::Vanished {
+                why: "who spoke to the driver has died".to_owned(),
+            },
+            End::Answered,
+        ))
+    }
+}

@@ -1,0 +1,320 @@
+//! Programs off their GPUs while they stand still, by a stand-in of the driver's library (`stand_in.c`): real processes, real signals, no GPU.
+
+use crate::command::{introduce, told};
+use crate::scheduler::Wanted;
+use crate::site::Site;
+use muster_executor::process::{self, ProcessId};
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::node::{Capacity, DriverSuspend};
+use muster_model::task::Outcome;
+use rustix::process::Signal;
+use serde_json::json;
+use std::fs;
+
+/// Two processes with something on the GPU and one without, each of which counts; told to stop, the first says that it keeps its work.
+const PROGRAM: &str = r#"
+mb=1048576
+count() { n=0; while :; do n=$((n + 1)); echo $n > $STAND_IN/count.$1; sleep 0.01; done; }
+(me=$(exec sh -c 'echo $PPID'); echo $mb > $STAND_IN/uses.$me; count second) &
+(count plain) &
+trap 'until [ "$(cat $STAND_IN/state.$$ 2>/dev/null || echo 0)" = 0 ]; do sleep 0.01; done; echo saved; exit 3' TERM
+echo $mb > $STAND_IN/uses.$$
+echo up
+count first
+"#;
+
+/// A program at work on the GPU.
+fn at_work(site: &Site) -> Wanted {
+    let mut tasks = [site.command(0, json!({ "argv": ["sh", "-c", PROGRAM] }))];
+    tasks[0].launch.gpus = vec![0];
+    // Nothing here waits for its end.
+    tasks[0].launch.grace_ms = 60_000;
+    site.scheduler.assign(1, &tasks);
+    introduce(site, &mut tasks);
+    let [task] = tasks;
+    for name in ["first", "second", "plain"] {
+        site.until_it("it counts", || counted(site, name) > 0);
+    }
+    task
+}
+
+fn counted(site: &Site, name: &str) -> u64 {
+    let text = fs::read_to_string(site.stand_in().join(format!("count.{name}")));
+    text.ok()
+        .and_then(|text| text.trim().parse().ok())
+        .unwrap_or(0)
+}
+
+/// How both processes with something on the GPU stand with the driver.
+fn states(site: &Site) -> Vec<String> {
+    let entries = fs::read_dir(site.stand_in()).expect("there");
+    let names = entries.map(|entry| {
+        entry
+            .expect("there")
+            .file_name()
+            .into_string()
+            .expect("ours")
+    });
+    let users: Vec<String> = names
+        .filter_map(|name| Some(name.strip_prefix("uses.")?.to_owned()))
+        .collect();
+    assert_eq!(users.len(), 2);
+    let state = |pid: &String| {
+        let text = fs::read_to_string(site.stand_in().join(format!("state.{pid}")));
+        text.unwrap_or_else(|_| "0".to_owned())
+    };
+    users.iter().map(state).collect()
+}
+
+fn calls(site: &Site) -> Vec<String> {
+    let text = fs::read_to_string(site.stand_in().join("calls")).unwrap_or_default();
+    let calls = text.lines().filter_map(|line| line.split(' ').next());
+    calls.map(str::to_owned).collect()
+}
+
+fn tell(site: &Site, name: &str, text: &str) {
+    fs::write(site.stand_in().join(name), text).expect("written");
+}
+
+/// The next turn, in which it is to stand still or to go on.
+fn turn(site: &Site, task: &mut Wanted, number: u64) {
+    task.peers.turn = number;
+    site.scheduler
+        .assign(2 + number, std::slice::from_ref(task));
+}
+
+fn until_told(site: &Site, task: &Wanted, wanted: &TaskReport) {
+    site.until_it(&format!("{wanted:?}"), || told(site, task).contains(wanted));
+}
+
+fn until_suspended(site: &Site, task: &Wanted, turn: u64) {
+    until_told(site, task, &TaskReport::Suspended { turn, step: None });
+    let mut all = of_task(site, task);
+    // One that waits in the kernel for a child that stands still (a fork on its way) does so too.
+    all.retain(|stat| !matches!(stat.state, 'T' | 'D') && !is_aide(stat.id.pid));
+    assert!(all.is_empty(), "they do not stand still: {all:?}");
+}
+
+fn until_continued(site: &Site, task: &Wanted, turn: u64) {
+    until_told(site, task, &TaskReport::Continued { turn, step: None });
+    assert_eq!(states(site), ["0", "0"]);
+    for name in ["first", "second", "plain"] {
+        let before = counted(site, name);
+        site.until_it("it counts on", || counted(site, name) > before);
+    }
+}
+
+/// The program's processes.
+fn of_task(site: &Site, task: &Wanted) -> Vec<process::Stat> {
+    process::descendants(site.record(task).shim.pid)
+}
+
+fn is_aide(pid: i32) -> bool {
+    fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("--order"))
+}
+
+fn notes(site: &Site, task: &Wanted) -> Vec<String> {
+    let reports = told(site, task).into_iter();
+    let notes = reports.filter_map(|report| match report {
+        TaskReport::Note { message } => Some(message),
+        _ => None,
+    });
+    notes.collect()
+}
+
+fn end(site: Site, task: &Wanted) {
+    site.scheduler.assign(99, &[task.stopped()]);
+    assert_eq!(site.until_gone(task), Outcome::Stopped { killed: false });
+    site.until_log_has(task, "saved");
+    site.finish();
+}
+
+#[test]
+fn a_program_leaves_the_gpu_when_it_is_suspended_and_comes_back_to_it() {
+    let site = Site::with_gpu(&[]);
+    site.until("it is heard", |heard| !heard.hellos.is_empty());
+    let capacity: Capacity =
+        serde_json::from_str(&site.scheduler.heard().hellos[0].capacity_json).expect("a capacity");
+    assert_eq!(capacity.gpus[0].model, "Stand-in");
+    let cuda = "12.8".to_owned();
+    assert_eq!(capacity.driver_suspend, Some(DriverSuspend::Able { cuda }));
+    let mut task = at_work(&site);
+    for round in 0..2 {
+        turn(&site, &mut task, 2 * round + 1);
+        until_suspended(&site, &task, 2 * round + 1);
+        assert_eq!(states(&site), ["2", "2"], "{:?}", notes(&site, &task));
+        turn(&site, &mut task, 2 * round + 2);
+        until_continued(&site, &task, 2 * round + 2);
+    }
+    let of_a_round = ["lock", "checkpoint", "restore", "unlock"].map(|call| [call; 2]);
+    assert_eq!(calls(&site), of_a_round.concat().repeat(2));
+    assert_eq!(notes(&site, &task), Vec::<String>::new());
+    end(site, &task);
+}
+
+#[test]
+fn what_the_driver_refuses_is_undone_and_the_memory_stays() {
+    let site = Site::with_gpu(&[]);
+    let mut task = at_work(&site);
+    tell(&site, "fail.checkpoint", "");
+    turn(&site, &mut task, 1);
+    until_suspended(&site, &task, 1);
+    assert_eq!(states(&site), ["0", "0"]);
+    turn(&site, &mut task, 2);
+    until_continued(&site, &task, 2);
+    turn(&site, &mut task, 3);
+    until_suspended(&site, &task, 3);
+    let notes = notes(&site, &task);
+    assert_eq!(notes.len(), 1, "it is said once: {notes:?}");
+    assert!(
+        notes[0].contains("stays on the GPUs")
+            && notes[0].contains("cuCheckpointProcessCheckpoint")
+            && notes[0].contains("801"),
+        "{notes:?}"
+    );
+    assert!(!calls(&site).contains(&"restore".to_owned()));
+    // Told to stop while it stands still, it goes on and keeps its work.
+    end(site, &task);
+}
+
+#[test]
+fn a_driver_that_hangs_is_given_up_and_whatever_it_did_is_undone() {
+    for (call, text) in [
+        ("lock", ""),
+        ("lock", "done"),
+        ("checkpoint", ""),
+        ("checkpoint", "done"),
+    ] {
+        let site = Site::with_gpu(&["--driver-patience-ms", "1500"]);
+        let mut task = at_work(&site);
+        tell(&site, &format!("hang.{call}"), text);
+        turn(&site, &mut task, 1);
+        until_suspended(&site, &task, 1);
+        assert_eq!(states(&site), ["0", "0"], "{call} {text}");
+        assert!(notes(&site, &task)[0].contains("took too long"));
+        turn(&site, &mut task, 2);
+        until_continued(&site, &task, 2);
+        end(site, &task);
+    }
+}
+
+/// The one that speaks to the driver, once it does.
+fn aide_in(site: &Site, task: &Wanted, call: &str) -> ProcessId {
+    site.until_it("the driver is asked", || {
+        calls(site).contains(&call.to_owned())
+    });
+    let aides = of_task(site, task).into_iter();
+    let mut aides = aides.filter(|stat| is_aide(stat.id.pid));
+    aides.next().expect("it hangs").id
+}
+
+#[test]
+fn who_speaks_to_the_driver_may_be_killed_in_the_middle() {
+    for (call, text) in [("lock", "done"), ("checkpoint", ""), ("checkpoint", "done")] {
+        let site = Site::with_gpu(&[]);
+        let mut task = at_work(&site);
+        let hang = format!("hang.{call}");
+        tell(&site, &hang, text);
+        turn(&site, &mut task, 1);
+        assert!(aide_in(&site, &task, call).signal(Signal::KILL));
+        until_suspended(&site, &task, 1);
+        assert_eq!(states(&site), ["0", "0"], "{call} {text}");
+        fs::remove_file(site.stand_in().join(hang)).expect("there");
+        turn(&site, &mut task, 2);
+        until_continued(&site, &task, 2);
+        // On the way back too.
+        turn(&site, &mut task, 3);
+        until_suspended(&site, &task, 3);
+        assert_eq!(states(&site), ["2", "2"]);
+        tell(&site, "hang.unlock", "");
+        tell(&site, "calls", "");
+        turn(&site, &mut task, 4);
+        let aide = aide_in(&site, &task, "unlock");
+        // Whoever mends does not hang.
+        fs::remove_file(site.stand_in().join("hang.unlock")).expect("there");
+        assert!(aide.signal(Signal::KILL));
+        until_continued(&site, &task, 4);
+        end(site, &task);
+    }
+}
+
+#[test]
+fn an_executor_that_is_killed_in_the_middle_changes_nothing() {
+    let mut site = Site::with_gpu(&["--driver-patience-ms", "1500"]);
+    let mut task = at_work(&site);
+    tell(&site, "hang.checkpoint", "done");
+    turn(&site, &mut task, 1);
+    aide_in(&site, &task, "checkpoint");
+    site.kill();
+    fs::remove_file(site.stand_in().join("hang.checkpoint")).expect("there");
+    site.until_it("it stands still without a daemon", || {
+        site.task_folder(&task).join("standing").exists()
+    });
+    assert_eq!(states(&site), ["0", "0"]);
+    site.start();
+    until_suspended(&site, &task, 1);
+    turn(&site, &mut task, 2);
+    until_continued(&site, &task, 2);
+    end(site, &task);
+}
+
+#[test]
+fn with_its_shim_everything_goes_whatever_the_driver_was_doing() {
+    for (name, text) in [
+        ("hang.checkpoint", "done"),
+        ("hang.lock", "done"),
+        ("none", ""),
+    ] {
+        let site = Site::with_gpu(&[]);
+        let mut task = at_work(&site);
+        tell(&site, name, text);
+        turn(&site, &mut task, 1);
+        match name.strip_prefix("hang.") {
+            Some(call) => assert!(aide_in(&site, &task, call).is_alive()),
+            None => until_suspended(&site, &task, 1),
+        }
+        let all = of_task(&site, &task);
+        assert!(all.len() >= 3, "{all:?}");
+        assert!(site.record(&task).shim.signal(Signal::KILL));
+        assert_eq!(site.until_gone(&task), Outcome::NodeLost);
+        let left = all.iter().filter(|stat| stat.id.is_alive());
+        assert_eq!(left.count(), 0, "with {name}");
+        site.finish();
+    }
+}
+
+#[test]
+fn a_program_that_does_not_come_back_is_ended_and_says_why() {
+    let site = Site::with_gpu(&[]);
+    let mut task = at_work(&site);
+    turn(&site, &mut task, 1);
+    until_suspended(&site, &task, 1);
+    tell(&site, "fail.restore", "");
+    turn(&site, &mut task, 2);
+    assert_eq!(site.until_gone(&task), Outcome::Stopped { killed: true });
+    let notes = notes(&site, &task);
+    assert!(notes[0].contains("cuCheckpointProcessRestore"), "{notes:?}");
+    site.finish();
+}
+
+#[test]
+fn who_is_to_end_comes_back_only_where_there_is_room() {
+    for (other_gb, killed) in [(4_u64, false), (15, true)] {
+        let site = Site::with_gpu(&["--driver-patience-ms", "300"]);
+        let mut task = at_work(&site);
+        turn(&site, &mut task, 1);
+        until_suspended(&site, &task, 1);
+        assert_eq!(states(&site), ["2", "2"]);
+        // Another job has its turn.
+        tell(&site, "other", &(other_gb << 30).to_string());
+        site.scheduler.assign(99, &[task.stopped()]);
+        assert_eq!(site.until_gone(&task), Outcome::Stopped { killed });
+        let restored = calls(&site).contains(&"restore".to_owned());
+        assert_eq!(restored, !killed);
+        assert_eq!(notes(&site, &task).len(), usize::from(killed));
+        assert!(!site.processes().is_empty(), "the daemon lives");
+        let observed = site.scheduler.heard().last(task.id()).cloned();
+        assert!(matches!(observed, Some(Observed::Gone { .. })));
+        site.finish();
+    }
+}
