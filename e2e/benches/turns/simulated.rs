@@ -19,6 +19,7 @@ pub fn run(alone: Alone, long_ms: i64, submitted_ms: &[i64], quantum_ms: Option<
     let node = |number| SimNode {
         name: format!("node-{number}"),
         gpus: 2,
+        rack: None,
     };
     let scenario = Scenario {
         nodes: (0..2).map(node).collect(),
@@ -29,6 +30,7 @@ pub fn run(alone: Alone, long_ms: i64, submitted_ms: &[i64], quantum_ms: Option<
         jobs,
         incidents: Vec::new(),
         launch_ms: alone.around_ms,
+        across_racks: 1.0,
         suspend_ms: 50,
         stop_ms: 0,
         round_ms: 1_000,

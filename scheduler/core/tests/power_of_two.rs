@@ -9,6 +9,7 @@ use muster_core::policy::Policy;
 use muster_core::problem::gpus_of;
 use muster_core::{Violation, apply, check, plan};
 use muster_model::job::JobPhase;
+use muster_model::spec::Ends;
 use muster_model::task::Outcome;
 use proptest::prelude::*;
 use scene::{Scene, gone};
@@ -114,16 +115,20 @@ proptest! {
 
 #[test]
 fn a_job_grows_past_the_sizes_that_it_may_not_have() {
-    for share in [PolicyName::Muster, PolicyName::Optimus] {
+    let shares = [PolicyName::Muster, PolicyName::Optimus];
+    let both = |share| [(share, None), (share, Some(Ends::AllWorkers))];
+    for (share, command) in shares.into_iter().flat_map(both) {
         let mut scene = Scene::cluster(1, 8);
         scene.policy = Policy::named(share);
         scene.job("a").workers(1, 8).ps_shards(0, 0).0.power_of_two = true;
         for workers in [1, 2, 4, 8] {
             scene.measured("a", workers, 10.0 * f64::from(workers));
         }
+        scene.find("a").command = command;
         scene.job("b").workers(2, 2).ps_shards(0, 0);
         scene.settle();
-        assert_eq!(scene.workers("a"), 4, "{share:?}: six are free");
+        let what = format!("{share:?}, {command:?}: six are free");
+        assert_eq!(scene.workers("a"), 4, "{what}");
     }
 }
 

@@ -18,6 +18,9 @@ pub struct Scenario {
     /// From an order to stand still until all workers do.
     #[serde(default = "suspend_ms")]
     pub suspend_ms: i64,
+    /// What a job on several racks keeps of its speed; 0 to 1.
+    #[serde(default = "all")]
+    pub across_racks: f64,
     /// Between rounds that nothing else causes.
     pub round_ms: i64,
     /// The simulation gives up here.
@@ -29,6 +32,9 @@ pub struct Scenario {
 pub struct SimNode {
     pub name: String,
     pub gpus: u32,
+    /// Where it stands; `None`: nobody said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rack: Option<String>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -115,6 +121,10 @@ pub enum What {
 
 fn suspend_ms() -> i64 {
     100
+}
+
+fn all() -> f64 {
+    1.0
 }
 
 impl TrueSpeed {

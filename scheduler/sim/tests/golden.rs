@@ -12,6 +12,7 @@ fn cluster(nodes: usize, gpus: u32) -> Scenario {
             .map(|n| SimNode {
                 name: format!("node-{n}"),
                 gpus,
+                rack: None,
             })
             .collect(),
         tenants: vec![SimTenant {
@@ -21,6 +22,7 @@ fn cluster(nodes: usize, gpus: u32) -> Scenario {
         jobs: Vec::new(),
         incidents: Vec::new(),
         launch_ms: 1_500,
+        across_racks: 1.0,
         suspend_ms: 100,
         stop_ms: 800,
         round_ms: 5_000,

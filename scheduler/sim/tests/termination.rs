@@ -83,6 +83,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                     .map(|n| SimNode {
                         name: format!("node-{n}"),
                         gpus,
+                        rack: None,
                     })
                     .collect(),
                 tenants: vec![
@@ -98,6 +99,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 jobs,
                 incidents,
                 launch_ms: 2_000,
+                across_racks: 1.0,
                 suspend_ms: 100,
                 stop_ms: 1_000,
                 round_ms: 30_000,

@@ -42,6 +42,7 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
             .map(|n| SimNode {
                 name: format!("node-{n}"),
                 gpus: 2,
+                rack: None,
             })
             .collect(),
         tenants: vec![SimTenant {
@@ -51,6 +52,7 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
         jobs,
         incidents: Vec::new(),
         launch_ms: 1_000,
+        across_racks: 1.0,
         suspend_ms: 100,
         stop_ms: 500,
         round_ms: 1_000,

@@ -177,9 +177,10 @@ fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
         Change::AddGpus { gpus } => {
             let node = added(*gpus, world.snapshot.nodes.first());
             let kind = kind_of(&world.problem.kinds, &node);
-            world.free.push(FreeNode::empty(&node, kind));
-            world.empty.push(FreeNode::empty(&node, kind));
-            world.problem.nodes.push(dense_node(&node, kind));
+            let at = (kind, 0);
+            world.free.push(FreeNode::empty(&node, at));
+            world.empty.push(FreeNode::empty(&node, at));
+            world.problem.nodes.push(dense_node(&node, at));
         }
         Change::RaisePriority { to } => {
             world.jobs[index].priority = *to;
@@ -229,8 +230,8 @@ fn reshape(world: &mut World<'_>, index: usize, job: &Job) {
 
 /// Opens a node, less what tasks that have not gone yet hold of it.
 fn open(world: &mut World<'_>, at: usize, node: &Node) {
-    let kind = world.free[at].kind;
-    let mut free = FreeNode::empty(node, kind);
+    let place = (world.free[at].kind, world.free[at].rack);
+    let mut free = FreeNode::empty(node, place);
     for live in &world.jobs {
         for held in live.holdings.iter().filter(|held| held.node as usize == at) {
             free.hold(held);
@@ -249,6 +250,6 @@ fn open(world: &mut World<'_>, at: usize, node: &Node) {
         }
     }
     world.free[at] = free;
-    world.empty[at] = FreeNode::empty(node, kind);
-    world.problem.nodes[at] = dense_node(node, kind);
+    world.empty[at] = FreeNode::empty(node, place);
+    world.problem.nodes[at] = dense_node(node, place);
 }

@@ -9,6 +9,8 @@ use muster_model::spec::{PsShardResources, WorkerResources};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FreeNode {
     pub kind: u16,
+    /// As in the problem: 0 is where nobody said.
+    pub rack: u32,
     pub open: bool,
     /// Held by nobody.
     pub now: u64,
@@ -45,7 +47,7 @@ pub(crate) enum When {
 
 impl FreeNode {
     /// The whole node, or nothing if it takes no tasks.
-    pub(crate) fn empty(node: &Node, kind: u16) -> Self {
+    pub(crate) fn empty(node: &Node, (kind, rack): (u16, u32)) -> Self {
         let open = node.is_open();
         let room = Room {
             cpu_milli: signed(node.cpu_milli),
@@ -54,6 +56,7 @@ impl FreeNode {
         let room = if open { room } else { Room::default() };
         Self {
             kind,
+            rack,
             open,
             now: if open { first_bits(node.gpus) } else { 0 },
             later: 0,

@@ -3,6 +3,7 @@
 use super::free::{FreeNode, Room, When};
 use super::gang::{self, Shape, Share};
 use super::world::{LiveJob, World};
+use crate::policies::place::{Gap, in_one_rack, tight};
 use crate::problem::Part;
 use std::cmp::Reverse;
 
@@ -41,7 +42,8 @@ pub(crate) fn fits_empty(world: &World<'_>, shape: &Shape) -> bool {
     find(&world.empty, shape, least, When::Now).is_some()
 }
 
-/// The fullest node that holds all workers, so that larger gaps stay whole; else the emptiest nodes, and the rest on the fullest.
+/// The fullest node that holds all workers, so that larger gaps stay whole; else the emptiest nodes, in one rack where it takes no more of
+/// them, and the rest on the fullest.
 fn fill(
     free: &[FreeNode],
     shape: &Shape,
@@ -49,33 +51,19 @@ fn fill(
     workers: u32,
     when: When,
 ) -> Option<Vec<Part>> {
-    let per_worker = shape.worker.gpus.max(1);
-    let mut nodes: Vec<(u32, u32)> = (0_u32..)
+    let mut nodes: Vec<Gap> = (0_u32..)
         .zip(free)
         .filter(|(_, node)| node.kind == kind)
         .map(|(index, node)| (index, units(node, shape, when)))
         .filter(|&(_, units)| units > 0)
         .collect();
     nodes.sort_by_key(|&(index, units)| (Reverse(units), index));
-    let mut parts = Vec::new();
-    let mut left = workers;
-    for (at, &(node, units)) in nodes.iter().enumerate() {
-        if units >= left {
-            let whole = nodes[at..].iter().filter(|&&(_, units)| units >= left);
-            let (node, _) = *whole.min_by_key(|&&(node, units)| (units, node))?;
-            parts.push(Part {
-                node,
-                gpus: left * per_worker,
-            });
-            return Some(parts);
-        }
-        parts.push(Part {
-            node,
-            gpus: units * per_worker,
-        });
-        left -= units;
+    let rack = |node: u32| free[node as usize].rack;
+    let mut parts = in_one_rack(&nodes, rack, workers, tight)?;
+    for part in &mut parts {
+        part.gpus *= shape.worker.gpus.max(1);
     }
-    None
+    Some(parts)
 }
 
 /// Workers that a node has room for.

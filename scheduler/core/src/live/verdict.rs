@@ -14,7 +14,7 @@ use super::world::{LiveJob, World};
 use crate::plan::Action;
 use crate::snapshot::{Job, Node, Task};
 use muster_model::job::{JobState, RequeueCause};
-use muster_model::pace::{Doing, Pace, Suspect, Suspicion, Watch};
+use muster_model::pace::{Doing, Pace, Suspect, Suspicion, Watch, median};
 use muster_model::task::Role;
 use muster_model::verdict::{Finding, Remedy, Verdict};
 use std::cmp::Reverse;
@@ -264,15 +264,6 @@ fn step_us(steps_per_s: f64) -> u64 {
     (1e6 / steps_per_s) as u64
 }
 
-fn median(mut rates: Vec<f64>) -> f64 {
-    rates.sort_unstable_by(f64::total_cmp);
-    let half = rates.len() / 2;
-    match rates.len() % 2 {
-        0 => f64::midpoint(rates[half - 1], rates[half]),
-        _ => rates[half],
-    }
-}
-
 /// What to do about a rank, if there is anything that helps.
 enum Cure {
     InPlace(Change, Remedy),
@@ -327,7 +318,7 @@ fn may_restart_again(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     verdicts < if forgets { 1 } else { MOST_DOUBLINGS }
 }
 
-/// Free GPUs for one worker on another node of the same kind, beside others of the job where there are any.
+/// Free GPUs for one worker on another node of the same kind, beside others of the job where there are any, else in a rack of theirs.
 fn elsewhere(world: &World<'_>, live: &LiveJob<'_>, own: u32) -> Option<(u32, u64)> {
     let gpus = live.shape.worker.gpus;
     let held = world.held[live.tenant as usize];
@@ -348,7 +339,12 @@ fn elsewhere(world: &World<'_>, live: &LiveJob<'_>, own: u32) -> Option<(u32, u6
             && there.room(When::Now).holds(room)
     };
     let nodes = (0..u32::try_from(world.free.len()).unwrap_or(u32::MAX)).filter(has_room);
-    let node = nodes.min_by_key(|node| (!live.places.contains(node), *node))?;
+    let rack = |node: u32| world.free[node as usize].rack;
+    let is_near = |node: u32| live.places.iter().any(|place| rack(*place) == rack(node));
+    let node = nodes.min_by_key(|node| {
+        let is_beside = live.places.contains(node);
+        (!is_beside, !is_near(*node), *node)
+    })?;
     let mut there = world.free[node as usize];
     Some((node, there.take_gpus(gpus, When::Now)))
 }

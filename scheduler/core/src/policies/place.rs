@@ -2,9 +2,11 @@
 
 use crate::problem::{Demand, Part, Problem, Tally};
 use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 /// On as few nodes of one kind as can be: the fullest node that holds all of it; else the emptiest first and the rest on the fullest
-/// that holds it. `None`, and nothing taken, when it does not fit.
+/// that holds it. Of the places on so few nodes one in a single rack, where there is one: racks come after nodes, because what is
+/// measured of a job's speed, and expected of a size, is by nodes. `None`, and nothing taken, when it does not fit.
 pub fn packed(
     tally: &mut Tally,
     problem: &Problem,
@@ -34,6 +36,14 @@ pub fn pack(
         return Some(vec![Part { node, gpus }]);
     }
     let nodes = emptiest_first(tally, problem, kind, unit, gpus);
+    in_one_rack(&nodes, |node| rack(problem, node), gpus, tight)
+}
+
+/// What is free of a node.
+pub(crate) type Gap = (u32, u32);
+
+/// Fills these nodes in their order with a gang, and the rest of it goes to the fullest that holds it.
+pub(crate) fn tight(nodes: &[Gap], gpus: u32) -> Option<Vec<Part>> {
     let mut parts = fill(nodes.iter().copied(), gpus)?;
     if let Some(last) = parts.last_mut() {
         // The nodes taken whole stand first, so the rest may go to any node behind them.
@@ -46,8 +56,48 @@ pub fn pack(
     Some(parts)
 }
 
+/// Where `place` puts a gang on these nodes, or on as many of a single rack: the one of which the least is left then, so that larger gaps
+/// stay whole.
+pub(crate) fn in_one_rack(
+    nodes: &[Gap],
+    rack: impl Fn(u32) -> u32,
+    gpus: u32,
+    place: impl Fn(&[Gap], u32) -> Option<Vec<Part>>,
+) -> Option<Vec<Part>> {
+    let parts = place(nodes, gpus)?;
+    if are_together(&parts, &rack) {
+        return Some(parts);
+    }
+    let mut racks: BTreeMap<u32, Vec<Gap>> = BTreeMap::new();
+    for &(node, free) in nodes {
+        racks.entry(rack(node)).or_default().push((node, free));
+    }
+    let free = |nodes: &[Gap]| nodes.iter().map(|(_, free)| free).sum::<u32>();
+    let mut racks: Vec<(u32, Vec<Gap>)> = racks
+        .into_values()
+        .map(|nodes| (free(&nodes), nodes))
+        .filter(|(free, _)| *free >= gpus)
+        .collect();
+    // Stable: the first of equals.
+    racks.sort_by_key(|(free, _)| *free);
+    let mut near = racks.iter().filter_map(|(_, nodes)| place(nodes, gpus));
+    let near = near.find(|near| near.len() <= parts.len());
+    Some(near.unwrap_or(parts))
+}
+
+/// Whether all of it is in one rack.
+pub(crate) fn are_together(parts: &[Part], rack: impl Fn(u32) -> u32) -> bool {
+    parts
+        .windows(2)
+        .all(|pair| rack(pair[0].node) == rack(pair[1].node))
+}
+
+pub(crate) fn rack(problem: &Problem, node: u32) -> u32 {
+    problem.nodes[node as usize].rack
+}
+
 /// The node of a kind with the most free GPUs first, the first of equals, and so on until the gang is complete, as the peers' simulators
-/// place jobs anew.
+/// place jobs anew; they know of no racks, and where racks are known as many nodes of one are taken instead.
 pub fn emptiest(
     tally: &Tally,
     problem: &Problem,
@@ -65,10 +115,9 @@ pub fn emptiest(
         Some((free, Reverse(node))) if free >= gpus => return Some(vec![Part { node, gpus }]),
         _ => {}
     }
-    fill(
-        emptiest_first(tally, problem, kind, unit, gpus).into_iter(),
-        gpus,
-    )
+    let nodes = emptiest_first(tally, problem, kind, unit, gpus);
+    let in_order = |nodes: &[Gap], gpus| fill(nodes.iter().copied(), gpus);
+    in_one_rack(&nodes, |node| rack(problem, node), gpus, in_order)
 }
 
 fn ids(problem: &Problem) -> impl Iterator<Item = u32> {
@@ -93,14 +142,14 @@ fn available(
 
 /// The nodes of a kind on which there is room for the unit, and the GPUs that it may take there; none if all of them are too few,
 /// which in a full cluster is the rule and not worth sorting for.
-fn emptiest_first(
+pub(crate) fn emptiest_first(
     tally: &Tally,
     problem: &Problem,
     kind: u16,
     unit: &Demand,
     gpus: u32,
-) -> Vec<(u32, u32)> {
-    let mut nodes: Vec<(u32, u32)> = (0..)
+) -> Vec<Gap> {
+    let mut nodes: Vec<Gap> = (0..)
         .zip(problem.nodes.iter().enumerate())
         .filter(|(_, (_, node))| node.kind == kind)
         .map(|(node, (index, _))| (node, tally.available(index, unit)))
@@ -114,7 +163,7 @@ fn emptiest_first(
 }
 
 /// Takes from the nodes in their order until the gang is complete.
-fn fill(nodes: impl Iterator<Item = (u32, u32)>, gpus: u32) -> Option<Vec<Part>> {
+fn fill(nodes: impl Iterator<Item = Gap>, gpus: u32) -> Option<Vec<Part>> {
     let mut parts = Vec::new();
     let mut left = gpus;
     for (node, free) in nodes {

@@ -39,7 +39,7 @@ impl<'s> Engine<'s> {
                         seen_ms: None,
                         freed: Vec::new(),
                         gpu_memory_bytes: 0,
-                        rack: None,
+                        rack: node.rack.clone(),
                         excluded: false,
                         cordoned: false,
                         faults: Vec::new(),

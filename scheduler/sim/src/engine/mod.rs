@@ -172,7 +172,23 @@ impl<'s> Engine<'s> {
             // Who has still to come does not hold up the others of a job that is resized in place.
             && (job.in_place || job.tasks.iter().all(Task::is_up));
         let (workers, ps_shards) = job.up_size();
-        trains.then(|| self.spec(job).speed.steps_per_s(workers, ps_shards))
+        let across = self.scenario.across_racks;
+        let kept = || match across < 1.0 && self.is_across_racks(job) {
+            true => across,
+            false => 1.0,
+        };
+        trains.then(|| self.spec(job).speed.steps_per_s(workers, ps_shards) * kept())
+    }
+
+    fn is_across_racks(&self, job: &Job) -> bool {
+        let nodes = &self.snapshot.nodes;
+        let rack = |task: &Task| {
+            let node = nodes.iter().find(|node| node.id == task.node);
+            node.and_then(|node| node.rack.as_deref())
+        };
+        let mut racks = job.tasks.iter().filter(|task| task.is_up()).map(rack);
+        let first = racks.next();
+        racks.any(|rack| Some(rack) != first)
     }
 
     fn spec(&self, job: &Job) -> &'s SimJob {

@@ -133,6 +133,7 @@ pub fn run(
             .map(|node| SimNode {
                 name: node.name.clone(),
                 gpus: node.gpus,
+                rack: None,
             })
             .collect(),
         tenants: tenants
@@ -145,6 +146,7 @@ pub fn run(
         jobs,
         incidents: Vec::new(),
         launch_ms: LAUNCH_MS,
+        across_racks: 1.0,
         suspend_ms: 100,
         stop_ms: STOP_MS,
         round_ms,

@@ -25,10 +25,11 @@ impl<'a> World<'a> {
     pub(crate) fn new(snapshot: &'a Snapshot, policy: &'a Policy, memory: &mut Memory) -> Self {
         let share = policy.share.share();
         let kinds = kinds(&snapshot.nodes);
+        let racks = racks(&snapshot.nodes);
         let free: Vec<FreeNode> = snapshot
             .nodes
             .iter()
-            .map(|node| FreeNode::empty(node, kind_of(&kinds, node)))
+            .map(|node| FreeNode::empty(node, (kind_of(&kinds, node), rack_of(&racks, node))))
             .collect();
         let mut world = Self {
             snapshot,
@@ -61,7 +62,7 @@ impl<'a> World<'a> {
             .nodes
             .iter()
             .zip(&world.free)
-            .map(|(node, free)| dense_node(node, free.kind))
+            .map(|(node, free)| dense_node(node, (free.kind, free.rack)))
             .collect();
         let tenants = world.tenants();
         let nodes = NodeIndex::of(snapshot);
@@ -279,6 +280,20 @@ fn kinds(nodes: &[Node]) -> Vec<String> {
     kinds.sort_unstable();
     kinds.dedup();
     kinds.into_iter().map(str::to_owned).collect()
+}
+
+/// By name. All nodes of which nobody said where they stand are as near to each other as those of one rack.
+fn racks(nodes: &[Node]) -> BTreeMap<&str, u32> {
+    let names: BTreeSet<&str> = nodes
+        .iter()
+        .filter_map(|node| node.rack.as_deref())
+        .collect();
+    names.into_iter().zip(1..).collect()
+}
+
+fn rack_of(racks: &BTreeMap<&str, u32>, node: &Node) -> u32 {
+    let rack = node.rack.as_deref();
+    rack.and_then(|name| racks.get(name).copied()).unwrap_or(0)
 }
 
 fn studies(snapshot: &Snapshot) -> Vec<StudyId> {

@@ -1,5 +1,6 @@
 //! The nodes of the cluster by kind and free GPUs, so that a place is found without looking at every node.
 
+use crate::policies::place;
 use crate::problem::{Demand, Part, Problem, Tally};
 
 /// Candidates looked at for one node before the next larger gap is tried: CPU or memory may be what lacks.
@@ -77,7 +78,8 @@ impl<'a> Floor<'a> {
         }
     }
 
-    /// A gang on exactly so many nodes: whole nodes, and the rest on the fullest that holds it.
+    /// A gang on exactly so many nodes: whole nodes, and the rest on the fullest that holds it; in one rack, where as many nodes of one
+    /// hold it.
     pub(super) fn find(
         &mut self,
         kind: u16,
@@ -85,6 +87,18 @@ impl<'a> Floor<'a> {
         nodes: u32,
         unit: &Demand,
     ) -> Option<Vec<Part>> {
+        let parts = self.anywhere(kind, gpus, nodes, unit)?;
+        let rack = |node| place::rack(self.problem, node);
+        if place::are_together(&parts, rack) {
+            return Some(parts);
+        }
+        let nodes = place::emptiest_first(&self.tally, self.problem, kind, unit, gpus);
+        let near = place::in_one_rack(&nodes, rack, gpus, place::tight);
+        let near = near.filter(|near| near.len() == parts.len() && place::are_together(near, rack));
+        Some(near.unwrap_or(parts))
+    }
+
+    fn anywhere(&mut self, kind: u16, gpus: u32, nodes: u32, unit: &Demand) -> Option<Vec<Part>> {
         let each = unit.gpus.max(1);
         let mut parts: Vec<Part> = Vec::with_capacity(nodes as usize);
         let mut left = gpus;

@@ -1,0 +1,127 @@
+//! A gang that needs several nodes lies in one rack wherever that takes no more of them, whoever decides.
+
+mod dense;
+mod scene;
+
+use dense::random::Dice;
+use muster_core::policies::name::PolicyName;
+use muster_core::policies::place;
+use muster_core::policy::Policy;
+use muster_core::problem::{Demand, Part, Problem, Tally, nodes_of};
+use muster_model::job::JobPhase;
+use proptest::prelude::*;
+use scene::Scene;
+use std::collections::BTreeSet;
+
+/// Racks in which a job's workers are.
+fn racks_of(scene: &mut Scene, name: &str) -> BTreeSet<Option<String>> {
+    let nodes: Vec<_> = scene
+        .find(name)
+        .tasks
+        .iter()
+        .map(|task| task.node)
+        .collect();
+    let all = scene.snapshot.nodes.iter();
+    let own = all.filter(|node| nodes.contains(&node.id));
+    own.map(|node| node.rack.clone()).collect()
+}
+
+/// Nodes of two GPUs in these racks, all of them free but for the first GPU of some.
+fn cluster(share: PolicyName, racks: &[&str]) -> Scene {
+    let mut scene = Scene::cluster(u32::try_from(racks.len()).expect("few"), 2);
+    scene.policy = Policy::named(share);
+    for (node, rack) in scene.snapshot.nodes.iter_mut().zip(racks) {
+        node.rack = (!rack.is_empty()).then(|| (*rack).to_owned());
+    }
+    scene
+}
+
+#[test]
+fn a_gang_goes_into_the_rack_that_holds_it() {
+    for &share in PolicyName::ALL {
+        // In the order of their names the first two nodes would be taken, which are in two racks.
+        for racks in [
+            ["a", "b", "c", "b"],
+            ["", "b", "a", "b"],
+            ["a", "", "b", ""],
+        ] {
+            let mut scene = cluster(share, &racks);
+            scene.job("gang").workers(4, 4).ps_shards(0, 0);
+            scene.round();
+            assert_ne!(scene.phase("gang"), JobPhase::Queued, "{share:?}");
+            let racks = racks_of(&mut scene, "gang");
+            assert_eq!(racks.len(), 1, "{share:?} takes {racks:?}");
+        }
+    }
+}
+
+#[test]
+fn a_gang_that_no_rack_holds_starts_all_the_same() {
+    for &share in PolicyName::ALL {
+        let mut scene = cluster(share, &["a", "b", "c", "d"]);
+        scene.job("gang").workers(8, 8).ps_shards(0, 0);
+        scene.round();
+        assert_ne!(scene.phase("gang"), JobPhase::Queued, "{share:?}");
+        assert_eq!(racks_of(&mut scene, "gang").len(), 4, "{share:?}");
+    }
+}
+
+#[test]
+fn the_rack_that_is_left_fullest_is_taken() {
+    let mut problem = dense::cluster(7, 4);
+    for (node, rack) in problem.nodes.iter_mut().zip([1, 2, 2, 2, 3, 3, 4]) {
+        node.rack = rack;
+    }
+    let tally = Tally::empty(&problem);
+    let parts = place::pack(&tally, &problem, 0, &Demand::GPU, 8).expect("it fits");
+    let nodes: Vec<u32> = parts.iter().map(|part| part.node).collect();
+    assert_eq!(nodes, [4, 5], "another gang of twelve finds its rack still");
+}
+
+/// A cluster whose nodes are partly taken.
+fn fragmented(dice: &mut Dice) -> (Problem, Tally) {
+    let mut problem = dense::cluster(2 + dice.roll(10) as usize, 8);
+    let mut tally = Tally::empty(&problem);
+    for (number, node) in problem.nodes.iter_mut().enumerate() {
+        node.rack = dice.roll(4);
+        let gpus = dice.roll(9);
+        let node = u32::try_from(number).expect("few");
+        tally.take(&[Part { node, gpus }], &Demand::GPU);
+    }
+    (problem, tally)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(2_000) })]
+
+    /// Racks cost a gang neither its place nor a node more, and it lies in one of them if any holds it on as few nodes.
+    #[test]
+    fn racks_only_break_ties(seed: u64) {
+        let mut dice = Dice(seed);
+        let (problem, tally) = fragmented(&mut dice);
+        let gpus = dice.between(1, 24);
+        let mut plain = problem.clone();
+        plain.nodes.iter_mut().for_each(|node| node.rack = 0);
+        for way in [place::pack, place::emptiest] {
+            let near = way(&tally, &problem, 0, &Demand::GPU, gpus);
+            let far = way(&tally, &plain, 0, &Demand::GPU, gpus);
+            prop_assert_eq!(near.is_some(), far.is_some());
+            let (Some(near), Some(far)) = (near, far) else { continue };
+            prop_assert_eq!(nodes_of(&near), nodes_of(&far));
+            prop_assert!(tally.holds(&near, &Demand::GPU));
+            prop_assert_eq!(near.iter().map(|part| part.gpus).sum::<u32>(), gpus);
+            let racks: BTreeSet<u32> = near.iter().map(|part| problem.nodes[part.node as usize].rack).collect();
+            if racks.len() > 1 {
+                for rack in 0..4 {
+                    // The largest gaps of a rack, as many as were taken.
+                    let of_rack = |node: &usize| problem.nodes[*node].rack == rack;
+                    let nodes = (0..problem.nodes.len()).filter(of_rack);
+                    let mut gaps: Vec<u32> = nodes.map(|node| tally.free[node]).collect();
+                    gaps.sort_unstable_by(|a, b| b.cmp(a));
+                    let most: u32 = gaps.iter().take(near.len()).sum();
+                    prop_assert!(most < gpus, "rack {rack} holds it on as few nodes");
+                }
+            }
+        }
+    }
+}

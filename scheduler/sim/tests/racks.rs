@@ -1,0 +1,93 @@
+//! What it brings that gangs stay in one rack: a whole day of a cluster whose racks are joined by a slow network.
+
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
+use muster_model::spec::{Consistency, Range};
+use muster_sim::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
+use muster_sim::simulate;
+
+/// Twelve nodes of two GPUs, in the order of whose names every other one is of the other rack, and a stream of gangs of two nodes beside
+/// jobs of a single GPU that come and go between them.
+fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
+    let job = |name: String, submitted_s: i64, workers: u32, seconds: u64| SimJob {
+        name,
+        tenant: 0,
+        priority: 0,
+        submitted_ms: submitted_s * 1_000,
+        workers: Range {
+            min: workers,
+            max: workers,
+        },
+        ps_shards: Range { min: 0, max: 0 },
+        gpus_per_worker: 1,
+        retries: 0,
+        in_place: false,
+        consistency: Consistency::default(),
+        batch: 128,
+        steps: seconds * 10,
+        checkpoint_steps: 100,
+        speed: TrueSpeed {
+            parallel_s: 0.1,
+            serial_s: 0.0,
+            exchange_s: 0.0,
+            per_worker_s: 0.0,
+            useful_workers: 1,
+        },
+    };
+    let gangs = (0..40).map(|n| job(format!("gang-{n:02}"), 300 * n, 4, 900));
+    let singles = (0..60).map(|n| {
+        job(
+            format!("one-{n:02}"),
+            200 * n + 50,
+            1,
+            400 + 37 * (n as u64 % 7),
+        )
+    });
+    Scenario {
+        nodes: (0..12)
+            .map(|n| SimNode {
+                name: format!("node-{n:02}"),
+                gpus: 2,
+                rack: Some(racks[n % racks.len()].to_owned()),
+            })
+            .collect(),
+        tenants: vec![SimTenant {
+            name: "t".to_owned(),
+            gpu_quota: None,
+        }],
+        jobs: gangs.chain(singles).collect(),
+        incidents: Vec::new(),
+        launch_ms: 1_500,
+        suspend_ms: 100,
+        stop_ms: 800,
+        across_racks,
+        round_ms: 5_000,
+        until_ms: 48 * 3_600_000,
+    }
+}
+
+/// Mean seconds from submission to end of the gangs.
+fn gangs_s(scenario: &Scenario, share: PolicyName) -> f64 {
+    let policy = Policy {
+        slicing: None,
+        ..Policy::named(share)
+    };
+    let outcome = simulate(scenario, &policy).expect("every plan passes the check");
+    let gangs = outcome.jobs.iter().take(40);
+    let sum_ms: i64 = gangs.map(|job| job.jct_ms.expect("it has ended")).sum();
+    sum_ms as f64 / 40.0 / 1e3
+}
+
+#[test]
+fn a_slow_network_between_racks_costs_gangs_next_to_nothing() {
+    for share in [PolicyName::Muster, PolicyName::Fifo, PolicyName::Tiresias] {
+        let near = gangs_s(&scenario(&["a"], 0.5), share);
+        let known = gangs_s(&scenario(&["a", "b"], 0.5), share);
+        println!("{share:?}: {near:.0} s in one rack, {known:.0} s in two");
+        // Were each gang where the order of names puts it, all of them would lie across both and take twice as long.
+        assert!(
+            known < 1.15 * near,
+            "{share:?}: {near:.0} s in one rack, {known:.0} s in two"
+        );
+    }
+}
