@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 /// What a rank does at the moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Doing {
     /// Its own part of a step.
     Working,
@@ -115,9 +116,45 @@ pub struct Suspect {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Suspicion {
     Hang,
     Straggler,
+}
+
+/// Who was not heard for longer than this, while others were, says nothing of how fast it is.
+const FRESH_MS: i64 = 20_000;
+
+/// Each rank's rate as a part of the median of all of them, in the order in which they are given; `None` of those who do not tell, of
+/// all where fewer than two do, and of who was heard long before the others.
+#[must_use]
+pub fn of_median(paces: &[Pace]) -> Vec<Option<f64>> {
+    let newest_ms = paces.iter().map(|pace| pace.heard_ms).max().unwrap_or(0);
+    let rate = |pace: &Pace| {
+        let is_fresh = newest_ms.saturating_sub(pace.heard_ms) < FRESH_MS;
+        pace.own_ms
+            .filter(|_| is_fresh)
+            .map(|own_ms| 1_000.0 / own_ms)
+    };
+    let rates: Vec<Option<f64>> = paces.iter().map(rate).collect();
+    let told: Vec<f64> = rates.iter().copied().flatten().collect();
+    if told.len() < 2 {
+        return vec![None; paces.len()];
+    }
+    let median = median(told);
+    let parts = rates.into_iter().map(|rate| rate.map(|rate| rate / median));
+    parts.collect()
+}
+
+/// Of at least one number; between the two in the middle where there are two.
+#[must_use]
+pub fn median(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_unstable_by(f64::total_cmp);
+    let half = numbers.len() / 2;
+    match numbers.len() % 2 {
+        0 => f64::midpoint(numbers[half - 1], numbers[half]),
+        _ => numbers[half],
+    }
 }
 
 #[cfg(test)]
@@ -142,6 +179,25 @@ mod tests {
         assert_eq!((still.heard_ms, still.moved_ms), (9_000, 3_000));
         assert_eq!((still.own_ms, still.longest_gap_ms), (Some(12.0), 2_000));
         assert_eq!(still.reports, 3);
+    }
+
+    #[test]
+    fn a_rank_at_half_of_the_others_rate_is_seen() {
+        let pace = |own_ms: Option<f64>, heard_ms: i64| Pace {
+            heard_ms,
+            ..Pace::after(None, &report(1, own_ms), 0)
+        };
+        let (now_ms, long_ago_ms) = (100_000, 70_000);
+        let paces = [
+            pace(Some(10.0), now_ms),
+            pace(Some(10.0), now_ms - 5_000),
+            pace(Some(25.0), now_ms),
+            pace(None, now_ms),
+            pace(Some(1.0), long_ago_ms),
+        ];
+        let parts = [Some(1.0), Some(1.0), Some(0.4), None, None];
+        assert_eq!(of_median(&paces), parts);
+        assert_eq!(of_median(&paces[..1]), [None], "beside nobody");
     }
 
     #[test]

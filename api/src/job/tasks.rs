@@ -52,8 +52,9 @@ pub async fn tasks(
         Revisions::Current
     };
     let rows = task::list(&mut tx, id, revisions).await?;
+    let paces = task::paces(&mut tx, id).await?;
     Ok(Json(Page {
-        items: rows.into_iter().map(wire::task).collect(),
+        items: wire::tasks(rows, &paces),
         next: None,
     }))
 }

@@ -1,18 +1,20 @@
 //! How rows of the store are shown.
 
 use muster_model::checkpoint::{Candidate, Checkpoint, Kept};
+use muster_model::id::TaskId;
 use muster_model::job::{Job, JobPhase, JobState};
+use muster_model::pace::{self, Pace};
 use muster_model::progress::{Evaluation, Sample};
 use muster_model::spec::CheckpointPolicy;
 use muster_model::view::{
-    CheckpointView, Count, EvaluationView, EventView, JobView, ProgressView, SampleView, TaskView,
-    TrialRef, WaitingView,
+    CheckpointView, Count, EvaluationView, EventView, JobView, PaceView, ProgressView, SampleView,
+    SuspectedView, TaskView, TrialRef, WaitingView,
 };
 use muster_model::wait::Waiting;
 use muster_store::event::StoredEvent;
 use muster_store::job::JobRow;
-use muster_store::task::TaskRow;
-use std::collections::BTreeSet;
+use muster_store::task::{RankPace, TaskRow};
+use std::collections::{BTreeMap, BTreeSet};
 use time::OffsetDateTime;
 
 /// `tenant` is the name of the one that owns it.
@@ -102,7 +104,42 @@ pub fn event(event: StoredEvent) -> EventView {
     }
 }
 
-pub fn task(row: TaskRow) -> TaskView {
+/// The tasks of a job, and what some of them have told of their pace.
+pub fn tasks(rows: Vec<TaskRow>, paces: &[RankPace]) -> Vec<TaskView> {
+    let told: Vec<Pace> = paces.iter().map(|rank| rank.pace).collect();
+    let views = paces.iter().zip(pace::of_median(&told));
+    let views = views.map(|(rank, of_median)| (rank.task_id, pace_of(rank, of_median)));
+    let mut views: BTreeMap<TaskId, PaceView> = views.collect();
+    let tasks = rows.into_iter().map(|row| {
+        let pace = views.remove(&row.task.id);
+        task(row, pace)
+    });
+    tasks.collect()
+}
+
+fn pace_of(rank: &RankPace, of_median: Option<f64>) -> PaceView {
+    let pace = &rank.pace;
+    PaceView {
+        step: pace.step,
+        doing: pace.doing,
+        own_ms: pace.own_ms,
+        of_median,
+        heard_at: at(pace.heard_ms),
+        moved_at: at(pace.moved_ms),
+        suspected: rank.suspect.map(|suspect| SuspectedView {
+            of: suspect.of,
+            since: at(suspect.since_ms),
+        }),
+    }
+}
+
+/// A time that is not one counts as the beginning of them.
+fn at(unix_ms: i64) -> OffsetDateTime {
+    let at = OffsetDateTime::from_unix_timestamp_nanos(i128::from(unix_ms) * 1_000_000);
+    at.unwrap_or(OffsetDateTime::UNIX_EPOCH)
+}
+
+fn task(row: TaskRow, pace: Option<PaceView>) -> TaskView {
     TaskView {
         id: row.task.id,
         job_id: row.task.job_id,
@@ -119,6 +156,7 @@ pub fn task(row: TaskRow) -> TaskView {
         address: row.task.address,
         created_at: row.created_at,
         released_at: row.released_at,
+        pace,
     }
 }
 

@@ -7,6 +7,7 @@ use crate::packing;
 use muster_model::event::Event;
 use muster_model::id::{JobId, TaskId, TenantId};
 use muster_model::packing::{Measured, Usage};
+use muster_model::pace::{Pace, Suspect};
 use muster_model::task::{Role, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use sqlx::types::Json;
@@ -84,6 +85,42 @@ pub async fn list(
             .map(Measured::usage),
     });
     Ok(tasks.collect())
+}
+
+/// What a worker has told of its pace, and as what the newest round sees it, if it holds the others up.
+#[derive(Debug, Clone, PartialEq)]
+pub struct RankPace {
+    pub task_id: TaskId,
+    pub pace: Pace,
+    pub suspect: Option<Suspect>,
+}
+
+/// Of a job's present workers, those that have told any; by their rank.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn paces(conn: &mut PgConnection, job: JobId) -> Result<Vec<RankPace>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select t.id, t.pace as "pace!: Json<Pace>", j.suspects as "suspects: Json<Vec<Suspect>>"
+           from task t
+           join job j on j.id = t.job_id
+           where t.job_id = $1 and j.deleted_at is null and t.revision = j.revision and t.released_at is null
+             and t.role = 'worker' and t.pace is not null
+           order by t.role_index"#,
+        job.0
+    )
+    .fetch_all(conn)
+    .await?;
+    let paces = rows.into_iter().map(|row| {
+        let task_id = row.id.into();
+        let mut suspects = row.suspects.0.into_iter();
+        RankPace {
+            task_id,
+            pace: row.pace.0,
+            suspect: suspects.find(|suspect| suspect.task_id == task_id),
+        }
+    });
+    Ok(paces.collect())
 }
 
 /// A task whose row the transaction has locked, and its owner.

@@ -1212,6 +1212,7 @@ export interface components {
         Capacity: {
             /** Format: int64 */
             cpu_milli: number;
+            driver_suspend?: components["schemas"]["DriverSuspend"] | null;
             /** @description GPUs, or CPU slots that stand for them; index is the position. */
             gpus: components["schemas"]["Gpu"][];
             /** Format: int64 */
@@ -1669,6 +1670,19 @@ export interface components {
          * @enum {string}
          */
         DenseNetVariant: "d121" | "bc100";
+        /** @description What a rank does at the moment. */
+        Doing: "working" | "waiting" | "busy" | "standing";
+        /** @description Whether the GPUs' driver moves the memory of a program that knows nothing of it to the host, and back. */
+        DriverSuspend: {
+            /** @description The version of CUDA that the driver is for. */
+            cuda: string;
+            /** @enum {string} */
+            kind: "able";
+        } | {
+            /** @enum {string} */
+            kind: "unable";
+            why: string;
+        };
         /**
          * @description With whom a job that runs a command is done.
          * @enum {string}
@@ -2809,6 +2823,36 @@ export interface components {
             message: string;
             reason: string;
         };
+        /** @description How fast a worker is by its own word, beside the others of its job: what verdicts on stragglers and hangs go by. */
+        PaceView: {
+            doing: components["schemas"]["Doing"];
+            /**
+             * Format: date-time
+             * @description When it was heard last.
+             */
+            heard_at: string;
+            /**
+             * Format: date-time
+             * @description When its step last changed.
+             */
+            moved_at: string;
+            /**
+             * Format: double
+             * @description Its rate as a part of the median of the job's workers; null where fewer than two tell theirs.
+             */
+            of_median: number | null;
+            /**
+             * Format: double
+             * @description Milliseconds that a step takes it, waiting for others not counted; null where it does not tell.
+             */
+            own_ms: number | null;
+            /**
+             * Format: int64
+             * @description Steps done, over the job's whole life.
+             */
+            step: number;
+            suspected: components["schemas"]["SuspectedView"] | null;
+        };
         /** @description One page of a list. */
         Page_BestTrialView: {
             /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
@@ -3772,6 +3816,14 @@ export interface components {
             tenant: string;
             trials: components["schemas"]["TrialCounts"];
         };
+        /** @description That a worker looks as if it held the others up. It becomes a verdict when it has for as long as the job's document says. */
+        SuspectedView: {
+            of: components["schemas"]["Suspicion"];
+            /** Format: date-time */
+            since: string;
+        };
+        /** @enum {string} */
+        Suspicion: "hang" | "straggler";
         /** @description Stop once an evaluation reaches `value`. */
         Target: {
             metric: components["schemas"]["Metric"];
@@ -3821,6 +3873,7 @@ export interface components {
             name: string;
             node: string;
             node_id: components["schemas"]["NodeId"];
+            pace?: components["schemas"]["PaceView"] | null;
             /**
              * Format: double
              * @description Its job's rate beside that one, as a part of its rate alone; absent before it was measured. Turns give both together 1.

@@ -6,8 +6,9 @@ use super::list::{count, phase_and_reason};
 use crate::clock;
 use crate::output::{age, duration_s, fields, table};
 use clap::Args;
+use muster_model::pace::Suspicion;
 use muster_model::task::TaskState;
-use muster_model::view::{JobView, TaskView};
+use muster_model::view::{JobView, PaceView, TaskView};
 use serde::Serialize;
 
 #[derive(Debug, Args)]
@@ -39,7 +40,7 @@ impl Show {
             if !live.is_empty() {
                 text.push_str("\n\n");
                 text.push_str(&table(
-                    ["task", "node", "gpus", "state", "age"],
+                    ["task", "node", "gpus", "state", "own step", "pace", "age"],
                     live.into_iter().map(row),
                 ));
             }
@@ -169,7 +170,7 @@ fn what(job: &JobView) -> (&'static str, String) {
     }
 }
 
-fn row(task: &TaskView) -> [String; 5] {
+fn row(task: &TaskView) -> [String; 7] {
     let gpus: Vec<_> = task.gpus.iter().map(u32::to_string).collect();
     let state = match &task.state {
         TaskState::Released { outcome } => outcome.to_string(),
@@ -183,6 +184,8 @@ fn row(task: &TaskView) -> [String; 5] {
         task.node.clone(),
         gpus.join(","),
         state,
+        task.pace.as_ref().map_or_else(nothing, own_step),
+        task.pace.as_ref().map_or_else(nothing, pace),
         age(task.created_at, clock::now()),
     ]
 }
@@ -197,9 +200,71 @@ fn shared(task: &TaskView) -> String {
     }
 }
 
+fn nothing() -> String {
+    "-".to_owned()
+}
+
+/// What a step takes a worker by itself.
+fn own_step(pace: &PaceView) -> String {
+    let own = pace.own_ms.map(|ms| format!("{ms:.1} ms"));
+    own.unwrap_or_else(nothing)
+}
+
+/// Beside the others of its job, and what that looks like.
+fn pace(pace: &PaceView) -> String {
+    let part = pace
+        .of_median
+        .map(|part| format!("{:.0}% of the median", 100.0 * part));
+    let suspected = pace.suspected.as_ref().map(|suspected| {
+        let what = match suspected.of {
+            Suspicion::Straggler => "like a straggler",
+            Suspicion::Hang => "hung",
+        };
+        format!("looks {what} for {}", age(suspected.since, clock::now()))
+    });
+    let said: Vec<String> = part.into_iter().chain(suspected).collect();
+    match said.is_empty() {
+        true => nothing(),
+        false => said.join(", "),
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::failures;
+    use super::{failures, pace};
+    use muster_model::pace::{Doing, Suspicion};
+    use muster_model::view::{PaceView, SuspectedView};
+    use time::OffsetDateTime;
+
+    #[test]
+    fn a_straggler_is_seen_in_its_row() {
+        let at = OffsetDateTime::UNIX_EPOCH;
+        let fast = PaceView {
+            step: 7,
+            doing: Doing::Working,
+            own_ms: Some(12.5),
+            of_median: Some(1.0),
+            heard_at: at,
+            moved_at: at,
+            suspected: None,
+        };
+        assert_eq!(super::own_step(&fast), "12.5 ms");
+        assert_eq!(pace(&fast), "100% of the median");
+        let slow = PaceView {
+            of_median: Some(0.41),
+            suspected: Some(SuspectedView {
+                of: Suspicion::Straggler,
+                since: at,
+            }),
+            ..fast.clone()
+        };
+        assert!(pace(&slow).starts_with("41% of the median, looks like a straggler for "));
+        let silent = PaceView {
+            of_median: None,
+            ..fast
+        };
+        assert_eq!(pace(&silent), "-");
+    }
 
     #[test]
     fn failures_are_told_beside_what_was_allowed() {

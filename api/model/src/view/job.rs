@@ -6,6 +6,7 @@ use crate::forecast::Forecast;
 use crate::id::{CheckpointId, JobId, NodeId, StudyId, TaskId, TenantId};
 use crate::job::{Intent, JobPhase, JobState};
 use crate::packing::Usage;
+use crate::pace::{Doing, Suspicion};
 use crate::progress::{Evaluation, Sample};
 use crate::spec::JobSpec;
 use crate::study::TrialPhase;
@@ -168,6 +169,42 @@ pub struct TaskView {
     #[serde(with = "time::serde::rfc3339::option")]
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub released_at: Option<OffsetDateTime>,
+    /// How fast it is by itself; absent of PS shards, of who has not told yet, and of those who are gone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pace: Option<PaceView>,
+}
+
+/// How fast a worker is by its own word, beside the others of its job: what verdicts on stragglers and hangs go by.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct PaceView {
+    /// Steps done, over the job's whole life.
+    pub step: u64,
+    pub doing: Doing,
+    /// Milliseconds that a step takes it, waiting for others not counted; null where it does not tell.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub own_ms: Option<f64>,
+    /// Its rate as a part of the median of the job's workers; null where fewer than two tell theirs.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub of_median: Option<f64>,
+    /// When it was heard last.
+    #[serde(with = "time::serde::rfc3339")]
+    pub heard_at: OffsetDateTime,
+    /// When its step last changed.
+    #[serde(with = "time::serde::rfc3339")]
+    pub moved_at: OffsetDateTime,
+    /// As what it looks in every round since then; null of one that holds nobody up.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub suspected: Option<SuspectedView>,
+}
+
+/// That a worker looks as if it held the others up. It becomes a verdict when it has for as long as the job's document says.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct SuspectedView {
+    pub of: Suspicion,
+    #[serde(with = "time::serde::rfc3339")]
+    pub since: OffsetDateTime,
 }
 
 /// One entry of the history.

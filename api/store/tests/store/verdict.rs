@@ -10,6 +10,7 @@ use muster_model::verdict::{Finding, Remedy, Verdict};
 use muster_store::event::{self, EventFilter};
 use muster_store::plan::Action;
 use muster_store::pool;
+use muster_store::task;
 
 async fn running(world: &World) -> anyhow::Result<(JobId, [TaskId; 3])> {
     let job = world.submit("watched").await?;
@@ -51,7 +52,7 @@ async fn a_ranks_newest_rate_and_last_step_are_kept_with_its_task() -> anyhow::R
 async fn a_verdict_is_an_event_and_suspects_are_forgotten_with_the_task_set() -> anyhow::Result<()>
 {
     let world = World::new().await?;
-    let (job, [_, other, _]) = running(&world).await?;
+    let (job, [chief, other, _]) = running(&world).await?;
     let suspects = vec![Suspect {
         task_id: other,
         of: Suspicion::Straggler,
@@ -62,7 +63,22 @@ async fn a_verdict_is_an_event_and_suspects_are_forgotten_with_the_task_set() ->
     };
     world.step(job, 1, action, 4).await?;
     let loaded = world.loaded(job, 5).await?;
-    assert_eq!((loaded.suspects, loaded.verdicts), (suspects, 0));
+    assert_eq!((loaded.suspects, loaded.verdicts), (suspects.clone(), 0));
+    world.tell(other, 1, 0, &[pace(4, Some(30.0))]).await?;
+    world.tell(chief, 1, 0, &[pace(4, Some(10.0))]).await?;
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let shown = task::paces(&mut tx, job).await?;
+    let shown: Vec<_> = shown
+        .iter()
+        .map(|rank| (rank.task_id, rank.pace.own_ms, rank.suspect))
+        .collect();
+    let wanted = [
+        (chief, Some(10.0), None),
+        (other, Some(30.0), Some(suspects[0])),
+    ];
+    assert_eq!(shown, wanted, "by rank");
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    assert_eq!(task::paces(&mut tx, job).await?, [], "of another tenant");
 
     let verdict = Verdict {
         task_id: other,

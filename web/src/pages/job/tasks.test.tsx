@@ -22,6 +22,24 @@ const task = (rank: number): TaskView => ({
   released_at: null,
 });
 
+it("shows how fast each worker is by itself, and which of them holds the others up", () => {
+  const pace = { step: 40, doing: "working" as const, heard_at: at(9), moved_at: at(9) };
+  const even: TaskView = { ...task(0), pace: { ...pace, own_ms: 12.5, of_median: 1, suspected: null } };
+  const slow: TaskView = { ...task(1), pace: { ...pace, own_ms: 31, of_median: 0.4, suspected: { of: "straggler", since: at(5) } } };
+  const reload = () => undefined;
+  const resource = { data: [even, slow, task(2)], error: null, loading: false, reload, update: reload };
+  render(
+    <MemoryRouter>
+      <Tasks resource={resource} revision={1} events={[]} />
+    </MemoryRouter>,
+  );
+  const [, first, second, third] = screen.getAllByRole("row");
+  expect(first?.textContent).toContain("12.5 ms100 % of the median rate");
+  expect(first?.textContent).not.toContain("straggler");
+  expect(second?.textContent).toContain("31.0 ms40 % of the median rateLooks like a straggler for");
+  expect(third?.textContent).not.toContain("median");
+});
+
 const verdict = (rank: number, finding: Verdict["finding"]): Verdict => ({
   task_id: `task-${rank}`,
   role: { kind: "worker", rank },

@@ -47,6 +47,9 @@ export function Tasks({ resource, revision, events }: Props) {
               <th scope="col">Node</th>
               <th scope="col">GPUs</th>
               <th scope="col">State</th>
+              <th scope="col" className="right" title="What a step takes it by itself, waiting for others not counted">
+                Own step
+              </th>
               <th scope="col">Outcome</th>
               <th scope="col" className="right">
                 Since
@@ -107,6 +110,9 @@ function TaskRow({ task, verdict, leaving, now }: { task: TaskView; verdict: Ver
           </p>
         )}
       </td>
+      <td className="right num" data-label="Own step">
+        <Pace task={task} now={now} />
+      </td>
       <td data-label="Outcome">
         {state.phase === "released" ? <span className={isClean(state.outcome) ? "muted" : "bad"}>{outcome(state.outcome)}</span> : <span className="muted">–</span>}
       </td>
@@ -132,6 +138,23 @@ function use({ usage }: TaskView): string {
     typeof usage?.busy_alone === "number" ? `busy ${Math.round(100 * usage.busy_alone)} % of the time alone` : null,
   ];
   return parts.filter((part) => part !== null).join(", ");
+}
+
+/** How fast a worker is by its own word, and whether it holds the others up. */
+function Pace({ task: { pace }, now }: { task: TaskView; now: number }) {
+  if (pace === undefined || pace === null) return <span className="muted">–</span>;
+  const heard = `Step ${pace.step}, ${pace.doing}; heard ${duration((now - Date.parse(pace.heard_at)) / 1000)} ago`;
+  return (
+    <>
+      <span title={heard}>{pace.own_ms === null ? "not told" : `${pace.own_ms.toFixed(1)} ms`}</span>
+      {pace.of_median === null ? null : <p className={pace.suspected === null ? "note" : "note note-bad"}>{Math.round(100 * pace.of_median)} % of the median rate</p>}
+      {pace.suspected === null ? null : (
+        <p className="note note-bad">
+          Looks {pace.suspected.of === "hang" ? "hung" : "like a straggler"} for {duration((now - Date.parse(pace.suspected.since)) / 1000)}
+        </p>
+      )}
+    </>
+  );
 }
 
 /** The newest revision first, in it workers before shards, each by number. */
