@@ -1670,7 +1670,10 @@ export interface components {
          * @enum {string}
          */
         DenseNetVariant: "d121" | "bc100";
-        /** @description What a rank does at the moment. */
+        /**
+         * @description What a rank does at the moment.
+         * @enum {string}
+         */
         Doing: "working" | "waiting" | "busy" | "standing";
         /** @description Whether the GPUs' driver moves the memory of a program that knows nothing of it to the host, and back. */
         DriverSuspend: {
@@ -3041,6 +3044,7 @@ export interface components {
                 name: string;
                 node: string;
                 node_id: components["schemas"]["NodeId"];
+                pace?: components["schemas"]["PaceView"] | null;
                 /**
                  * Format: date-time
                  * @description When it was known to be gone; null while it may hold anything.
