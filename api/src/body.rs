@@ -40,6 +40,7 @@ impl Invalid for muster_model::view::Ask {}
 impl Invalid for muster_model::view::Tell {}
 impl Invalid for muster_model::view::NewTenant {}
 impl Invalid for muster_model::view::TenantChange {}
+impl Invalid for muster_model::view::JobChange {}
 impl Invalid for muster_model::view::NewToken {}
 impl Invalid for crate::node::notice::Said {}
 impl Invalid for muster_model::view::WhatIf {}

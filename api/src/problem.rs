@@ -29,6 +29,7 @@ pub enum Kind {
     NotFound,
     MethodNotAllowed,
     WrongPhase,
+    EditedMeanwhile,
     NameTaken,
     LastAdministrator,
     KeyReused,
@@ -48,7 +49,7 @@ pub struct Refusal {
 }
 
 impl Kind {
-    pub const ALL: [Self; 19] = [
+    pub const ALL: [Self; 20] = [
         Self::MalformedBody,
         Self::UnsupportedMediaType,
         Self::BodyTooLarge,
@@ -61,6 +62,7 @@ impl Kind {
         Self::NotFound,
         Self::MethodNotAllowed,
         Self::WrongPhase,
+        Self::EditedMeanwhile,
         Self::NameTaken,
         Self::LastAdministrator,
         Self::KeyReused,
@@ -129,6 +131,11 @@ impl Kind {
                 "wrong-phase",
                 StatusCode::CONFLICT,
                 "The phase of the job or study does not allow this",
+            ),
+            Self::EditedMeanwhile => (
+                "edited-meanwhile",
+                StatusCode::CONFLICT,
+                "Somebody else has changed it since it was read",
             ),
             Self::NameTaken => ("name-taken", StatusCode::CONFLICT, "The name is taken"),
             Self::LastAdministrator => (

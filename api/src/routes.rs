@@ -43,7 +43,7 @@ pub fn described() -> Document {
 fn users() -> OpenApiRouter<App> {
     OpenApiRouter::new()
         .routes(routes!(job::submit::submit, job::list::list))
-        .routes(routes!(job::get::get, job::delete::delete))
+        .routes(routes!(job::get::get, job::edit::edit, job::delete::delete))
         .routes(routes!(job::cancel::cancel))
         .routes(routes!(job::suspend::suspend))
         .routes(routes!(job::go_on::go_on))

@@ -6,9 +6,9 @@ use crate::request::{Client, answer, send, unreachable};
 use muster_model::id::{JobId, TaskId, TokenId};
 use muster_model::node::Notice;
 use muster_model::view::{
-    AccuracyView, CheckpointView, CreatedToken, EventView, ExplainView, JobView, Me, NewTenant,
-    NewToken, NodeView, Page, PlanView, RoundSummaryView, RoundView, SeriesView, TaskView,
-    TenantChange, TenantView, TokenView, WhatIf, WhatIfView,
+    AccuracyView, CheckpointView, CreatedToken, EventView, ExplainView, JobChange, JobView, Me,
+    NewTenant, NewToken, NodeView, Page, PlanView, RoundSummaryView, RoundView, SeriesView,
+    TaskView, TenantChange, TenantView, TokenView, WhatIf, WhatIfView,
 };
 use reqwest::{Method, Response};
 use serde::Serialize;
@@ -106,6 +106,12 @@ impl Client {
 
     pub async fn resume(&self, id: JobId) -> Result<JobView, ClientError> {
         self.post(&["jobs", &id.to_string(), "resume"]).await
+    }
+
+    /// Changes its range of workers or its priority.
+    pub async fn edit(&self, id: JobId, change: &JobChange) -> Result<JobView, ClientError> {
+        let request = self.request(Method::PATCH, &["jobs", &id.to_string()]);
+        answer(send(request.json(change)).await?).await
     }
 
     pub async fn delete(&self, id: JobId) -> Result<(), ClientError> {

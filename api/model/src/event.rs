@@ -5,6 +5,7 @@ use crate::fault::NodeFault;
 use crate::id::{JobId, NodeId, TaskId};
 use crate::job::{AfterStop, Intent, JobState};
 use crate::node::{NodeState, Notice};
+use crate::spec::Range;
 use crate::task::{Role, TaskState};
 use crate::verdict::Verdict;
 use crate::wait::Waiting;
@@ -21,6 +22,12 @@ pub enum Event {
     /// A user asked for it; the state follows in the next round.
     IntentChanged {
         intent: Intent,
+    },
+    /// Its owner has changed it; this is what holds now.
+    JobEdited {
+        edits: u64,
+        workers: Range,
+        priority: i32,
     },
     JobStateChanged {
         state: JobState,
@@ -148,6 +155,7 @@ impl Event {
         match self {
             Self::JobSubmitted { .. } => "job_submitted",
             Self::IntentChanged { .. } => "intent_changed",
+            Self::JobEdited { .. } => "job_edited",
             Self::JobStateChanged { .. } => "job_state_changed",
             Self::JobPlaced { .. } => "job_placed",
             Self::JobStopRequested { .. } => "job_stop_requested",

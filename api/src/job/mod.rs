@@ -4,6 +4,7 @@ pub mod cancel;
 pub mod checkpoints;
 pub mod delete;
 pub mod download;
+pub mod edit;
 pub mod events;
 pub mod explain;
 pub mod follow_logs;

@@ -47,6 +47,7 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         state,
         intent,
         revision,
+        edits: row.edits,
         failures,
         waiting: waiting.map(waiting_view),
         workers: Count {
@@ -87,6 +88,7 @@ pub fn submitted(job: Job, user: &str) -> JobRow {
         ps_shards: 0,
         model_path: None,
         submitted_by: user.to_owned(),
+        edits: 0,
         forecast: None,
         resume_step: None,
         trial: None,

@@ -52,6 +52,8 @@ pub struct JobRow {
     pub forecast: Option<Forecast>,
     /// Newest step that it can continue from.
     pub resume_step: Option<u64>,
+    /// How often its owner has changed it.
+    pub edits: u64,
     /// The study that made it, its number there, and where that has it.
     pub trial: Option<(StudyId, u32, TrialPhase)>,
 }
@@ -101,6 +103,7 @@ struct Row {
     intent: String,
     state: Json<JobState>,
     revision: i64,
+    edits: i64,
     failures: i32,
     waiting: Option<Json<Waiting>>,
     not_before: Option<OffsetDateTime>,
@@ -134,7 +137,7 @@ macro_rules! select_jobs {
         sqlx::query_as!(
             Row,
             r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
-                   j.state as "state: Json<JobState>", j.revision, j.failures,
+                   j.state as "state: Json<JobState>", j.revision, j.edits, j.failures,
                    j.waiting as "waiting: Json<Waiting>", j.not_before, j.submitted_at, j.started_at, j.finished_at,
                    j.latest as "latest: Json<Sample>", j.sample_at,
                    j.latest_evaluation as "latest_evaluation: Json<Evaluation>",
@@ -501,6 +504,7 @@ impl From<Row> for JobRow {
             ps_shards: u32::try_from(row.ps_shards).expect("a job has at most 2048 tasks"),
             model_path: row.model_path,
             submitted_by: row.user_name,
+            edits: unsigned(row.edits),
             resume_step: row.resume_step.map(unsigned),
             trial: row.study_id.zip(row.trial).zip(row.trial_state).map(
                 |((study, number), state)| (study.into(), unsigned32(number), trial::phase(&state)),

@@ -10,6 +10,7 @@
 pub mod assignment;
 pub mod checkpoint;
 pub mod demand;
+pub mod edit;
 mod error;
 pub mod event;
 pub mod fault;

@@ -4,6 +4,7 @@ mod bad_input;
 mod client;
 mod commands;
 mod document;
+mod edits;
 mod explain;
 mod files;
 mod idempotency;

@@ -81,7 +81,13 @@ export interface paths {
         delete: operations["deleteJob"];
         options?: never;
         head?: never;
-        patch?: never;
+        /**
+         * Change a job's range of workers and its priority
+         * @description While it waits or runs. Above a new maximum it shrinks with the next round; below a new minimum it goes on as it is, and grows as soon
+         *     as there is room that nobody waits for. With `edits` only if nobody has changed it since. A trial's size is its study's, and with
+         *     `batch_rule` `adascale` the minimum stays. Asking for what is so already changes nothing.
+         */
+        patch: operations["editJob"];
         trace?: never;
     };
     "/api/v1/jobs/{id}/cancel": {
@@ -1761,6 +1767,14 @@ export interface components {
             /** @enum {string} */
             kind: "intent_changed";
         } | {
+            /** Format: int64 */
+            edits: number;
+            /** @enum {string} */
+            kind: "job_edited";
+            /** Format: int32 */
+            priority: number;
+            workers: components["schemas"]["Range"];
+        } | {
             /** @enum {string} */
             kind: "job_state_changed";
             /** Format: int64 */
@@ -2104,6 +2118,20 @@ export interface components {
             /** Format: date-time */
             p90: string;
         };
+        /** @description What is to become of a job's size and priority; what is left out stays. */
+        JobChange: {
+            /**
+             * Format: int64
+             * @description The job's `edits` as they were read: refused if it was changed since.
+             */
+            edits?: number | null;
+            /**
+             * Format: int32
+             * @description -100 to 100; higher comes first within its tenant.
+             */
+            priority?: number | null;
+            workers?: components["schemas"]["Range"] | null;
+        };
         /**
          * Format: uuid
          * @description What was submitted.
@@ -2202,6 +2230,11 @@ export interface components {
         };
         /** @description A job as its users see it. */
         JobView: {
+            /**
+             * Format: int64
+             * @description How often its owner has changed it.
+             */
+            edits?: number;
             /** @description Why it failed; null unless it did. */
             failure: string | null;
             /**
@@ -2237,7 +2270,7 @@ export interface components {
              * @description Of its task set: 0 before the first start, one more at every start.
              */
             revision: number;
-            /** @description The document as submitted, defaults filled in. */
+            /** @description The document as submitted, defaults filled in and later changes made. */
             spec: components["schemas"]["JobSpec"];
             /** Format: date-time */
             started_at: string | null;
@@ -2280,6 +2313,16 @@ export interface components {
              * @description Use only the first so many training examples; at least `batch`.
              */
             train_limit?: number | null;
+        };
+        /** @description GPUs as the cluster's labels have them, all of one kind: the product, or a profile into which it is divided. */
+        Labelled: {
+            /**
+             * Format: int64
+             * @description Of one of them; 0 is not known.
+             */
+            memory_bytes: number;
+            /** @description Such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`. */
+            model: string;
         };
         /** @description One layer. Images are height × width × channels, sequences positions × features. */
         Layer: {
@@ -2672,6 +2715,7 @@ export interface components {
             /** @description Who says so: only that speaker says something else later. Whoever says nothing here is an administrator. */
             by?: string | null;
             closed: components["schemas"]["Closed"];
+            gpus?: components["schemas"]["Labelled"] | null;
             /** @description Where it stands; counts before what its executor says of that. */
             rack?: string | null;
             /** @description Why it is closed, in words. */
@@ -2899,6 +2943,11 @@ export interface components {
             /** @description Give it back as the query parameter `continue` to get the next page; null on the last one. Opaque. */
             continue: string | null;
             items: {
+                /**
+                 * Format: int64
+                 * @description How often its owner has changed it.
+                 */
+                edits?: number;
                 /** @description Why it failed; null unless it did. */
                 failure: string | null;
                 /**
@@ -2934,7 +2983,7 @@ export interface components {
                  * @description Of its task set: 0 before the first start, one more at every start.
                  */
                 revision: number;
-                /** @description The document as submitted, defaults filled in. */
+                /** @description The document as submitted, defaults filled in and later changes made. */
                 spec: components["schemas"]["JobSpec"];
                 /** Format: date-time */
                 started_at: string | null;
@@ -3384,11 +3433,22 @@ export interface components {
             /** @description Null for another tenant's job. */
             name: string | null;
         };
+        /** @description All of one kind. */
+        SaidOfGpus: {
+            /**
+             * Format: int64
+             * @description Of one of them; 0 is not known.
+             */
+            memory_bytes: number;
+            /** @description Such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`: 1 to 253 characters. */
+            model: string;
+        };
         /** @description A notice as it is sent. Here alone unknown fields are refused: what is stored is also read by daemons of another release. */
         SaidOfNode: {
             /** @description Who says so: an operator leaves alone what another has said, or an administrator, who says nothing here. */
             by?: string | null;
             closed: components["schemas"]["Closed"];
+            gpus?: components["schemas"]["SaidOfGpus"] | null;
             /** @description Where it stands; counts before what its executor says of that. */
             rack?: string | null;
             /** @description Why it is closed, in words: at most 500 characters. */
@@ -4528,6 +4588,42 @@ export interface operations {
                     [name: string]: unknown;
                 };
                 content?: never;
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    editJob: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description The job */
+                id: components["schemas"]["JobId"];
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["JobChange"];
+            };
+        };
+        responses: {
+            /** @description Changed; the next round obeys */
+            202: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["JobView"];
+                };
             };
             /** @description A refusal */
             default: {

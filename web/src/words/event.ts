@@ -18,6 +18,8 @@ export function eventSentence(event: MusterEvent): Sentence {
       return say(`Submitted as ${event.name}`, "info");
     case "intent_changed":
       return say(INTENTS[event.intent], "info");
+    case "job_edited":
+      return say(`Changed by its owner: ${event.workers.min} to ${event.workers.max} workers, priority ${event.priority}`, "info");
     case "job_state_changed":
       return stateSentence(event.state);
     case "job_placed":

@@ -150,6 +150,12 @@ pub fn words(event: &Event) -> String {
     match event {
         Event::JobSubmitted { name } => format!("job {name} submitted"),
         Event::IntentChanged { intent } => format!("asked to {}", intent.as_str()),
+        Event::JobEdited {
+            workers, priority, ..
+        } => format!(
+            "its owner changed it: {} to {} workers, priority {priority}",
+            workers.min, workers.max
+        ),
         Event::JobStateChanged { state, revision } => match state {
             JobState::Failed { reason } => format!("job failed: {reason}"),
             JobState::Stopping { then } => format!(

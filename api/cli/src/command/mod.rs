@@ -3,6 +3,7 @@
 pub mod checkpoints;
 pub mod compare;
 mod contest;
+pub mod edit;
 pub mod events;
 pub mod explain;
 pub mod export;
@@ -66,6 +67,10 @@ pub enum Remote {
     Pause(verbs::OnJob),
     /// Let a paused job run again
     Resume(verbs::OnJob),
+    /// Change a job's range of workers or its priority
+    Edit(edit::Edit),
+    /// Give a job another number of workers
+    Scale(edit::Scale),
     /// End a job
     Cancel(verbs::OnJob),
     /// Forget a job that has ended
@@ -127,6 +132,8 @@ impl Remote {
             Self::Continue(job) => job.run(session, verbs::Verb::Continue).await?,
             Self::Pause(job) => job.run(session, verbs::Verb::Pause).await?,
             Self::Resume(job) => job.run(session, verbs::Verb::Resume).await?,
+            Self::Edit(options) => options.run(session).await?,
+            Self::Scale(options) => options.run(session).await?,
             Self::Cancel(job) => job.run(session, verbs::Verb::Cancel).await?,
             Self::Delete(options) => options.run(session).await?,
             Self::Checkpoints(options) => options.run(session).await?,

@@ -4,6 +4,7 @@
 
 mod command;
 mod compression;
+mod edit;
 mod engine;
 mod exchange;
 mod origin;

@@ -8,7 +8,7 @@ use crate::job::{Intent, JobPhase, JobState};
 use crate::packing::Usage;
 use crate::pace::{Doing, Suspicion};
 use crate::progress::{Evaluation, Sample};
-use crate::spec::JobSpec;
+use crate::spec::{JobSpec, Range};
 use crate::study::TrialPhase;
 use crate::task::{Role, TaskState};
 use crate::wait::Waiting;
@@ -33,6 +33,9 @@ pub struct JobView {
     pub intent: Intent,
     /// Of its task set: 0 before the first start, one more at every start.
     pub revision: u64,
+    /// How often its owner has changed it.
+    #[serde(default)]
+    pub edits: u64,
     /// Restarts charged to `spec.retries`.
     pub failures: u32,
     /// Why it does not run; null unless it waits.
@@ -70,8 +73,25 @@ pub struct JobView {
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]
     pub trial: Option<TrialRef>,
-    /// The document as submitted, defaults filled in.
+    /// The document as submitted, defaults filled in and later changes made.
     pub spec: JobSpec,
+}
+
+/// What is to become of a job's size and priority; what is left out stays.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct JobChange {
+    /// The new `scale.workers`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub workers: Option<Range>,
+    /// -100 to 100; higher comes first within its tenant.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = -100, maximum = 100))]
+    pub priority: Option<i32>,
+    /// The job's `edits` as they were read: refused if it was changed since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub edits: Option<u64>,
 }
 
 /// A trial of a study.

@@ -21,8 +21,8 @@ pub use explain::{
 };
 pub use forecast::{AccuracyView, HitRate};
 pub use job::{
-    CheckpointView, Count, EvaluationView, EventView, JobView, PaceView, ProgressView, SampleView,
-    SeriesView, SuspectedView, TaskView, TrialRef, WaitingView,
+    CheckpointView, Count, EvaluationView, EventView, JobChange, JobView, PaceView, ProgressView,
+    SampleView, SeriesView, SuspectedView, TaskView, TrialRef, WaitingView,
 };
 pub use node::{GpuView, NodeView, Occupant};
 pub use problem::Problem;

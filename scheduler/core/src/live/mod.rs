@@ -1,7 +1,7 @@
 //! A live round: from a snapshot of rows to a plan of decisions, through the dense problem that every policy decides on.
 //!
 //! The stages, one module each: `settle` (facts to transitions), `world` and `outlook` (the snapshot as a problem), `over_quota` (a
-//! quota lowered under running jobs), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
+//! quota lowered under running jobs), `out_of_range` (a range changed under one), `choose` (the policy's answer, held to what live rounds promise), `pass`, `gang`, `place` and
 //! `in_place` (who stops, who starts and who goes on in another size, task by task), `resize` (what that changes in the dense world), `cost`,
 //! `moving` and `defragment` (who goes on elsewhere, so that others fit), `turns` (who stands still for whom), `packing` (who shares a GPU with whom), `verdict` (whose ranks hold
 //! the others up), `bad_nodes` (which take no new tasks),
@@ -19,6 +19,7 @@ mod gang;
 mod in_place;
 mod memory;
 mod moving;
+mod out_of_range;
 mod outlook;
 mod over_quota;
 mod packing;
@@ -71,6 +72,9 @@ fn decide(snapshot: &Snapshot, policy: &Policy, memory: &mut Memory) -> (Plan, R
         rest = pass::settle_again(&mut world);
     }
     if turns::go_on_with_the_rest(&mut world, &mut rest) {
+        rest = pass::settle_again(&mut world);
+    }
+    if out_of_range::grow(&mut world, &rest) {
         rest = pass::settle_again(&mut world);
     }
     packing::pack(&mut world);

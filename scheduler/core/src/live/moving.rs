@@ -46,13 +46,19 @@ pub(crate) fn expect(world: &mut World<'_>) {
             let node = &world.free[held.node as usize];
             node.open && node.now & held.gpus == held.gpus
         };
-        if held.iter().all(is_free) && live.standing.waits() {
+        let fits = takes(live.job, placed.size().0);
+        if fits && held.iter().all(is_free) && live.standing.waits() {
             held.iter()
                 .for_each(|held| world.free[held.node as usize].hold(held));
         } else {
             give_up(world, index);
         }
     }
+}
+
+/// Whether it is of a size that its owner lets it have by now.
+pub(crate) fn takes(job: &Job, workers: u32) -> bool {
+    (job.workers.min..=job.workers.max).contains(&workers)
 }
 
 /// Says so once and for all: a node that comes back has other guests by then.
@@ -101,8 +107,15 @@ pub(crate) fn arrive(world: &mut World<'_>) {
 }
 
 impl World<'_> {
-    /// Tells a job to stop and to go on elsewhere, on what is free now.
+    /// Tells a job to stop and to go on elsewhere, on what is free now. One whose owner wants another size by now has no place there.
     pub(crate) fn relocate(&mut self, index: usize, placed: Placed, why: String) {
+        if !takes(self.jobs[index].job, placed.size().0) {
+            self.stop(index, requeue(RequeueCause::Resize, why));
+            if self.jobs[index].member.is_none() && self.journal.is_none() {
+                self.enlist(index);
+            }
+            return;
+        }
         self.remember(index);
         let was_charged = self.uninvite(index);
         let now_ms = self.now_ms;

@@ -7,6 +7,7 @@ use super::free::{FreeNode, When};
 use super::gang::{self, Share};
 use super::in_place::{self, InPlace};
 use super::moving;
+use super::out_of_range;
 use super::over_quota;
 use super::packing;
 use super::place;
@@ -39,6 +40,7 @@ pub(crate) fn settle_down(world: &mut World<'_>) -> Rest {
     evict(world);
     // First, since a job that is being resized already could only be stopped for its quota.
     over_quota::obey(world);
+    out_of_range::obey(world);
     restore(world);
     verdict::judge(world);
     packing::unpack(world);

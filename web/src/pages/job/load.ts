@@ -78,6 +78,7 @@ function onEvent(data: JobData, event: StoredEvent): void {
       data.explanation.reload();
       break;
     case "job_deleted":
+    case "job_edited":
       data.job.reload();
       break;
     case "checkpoint_written":

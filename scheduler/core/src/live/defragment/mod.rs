@@ -12,6 +12,7 @@ use super::change::{WAVES, would_start_after};
 use super::cost;
 use super::free::{FreeNode, Holding, Room, When, first_bits};
 use super::gang::{self, Placed, Shape};
+use super::moving;
 use super::pass::Rest;
 use super::place;
 use super::settle::{done_workers, is_up};
@@ -334,6 +335,7 @@ fn wait_s(world: &World<'_>, rest: &Rest, shape: &Shape) -> f64 {
 /// A whole gang at work that has been where it is for long enough, and takes turns with others.
 fn is_movable(world: &World<'_>, live: &LiveJob<'_>) -> bool {
     live.standing == Standing::Running
+        && moving::takes(live.job, live.size.0)
         && !live.is_resizing
         && live.host.is_none()
         && !live.job.exclusive

@@ -124,10 +124,13 @@ impl<'a> World<'a> {
         let standing = Standing::of(&settled.state, settled.not_before_ms, self.now_ms);
         let left = left_of_a_command(job, standing);
         let shape = Shape {
-            workers: left.map_or(job.workers, |left| Range {
-                min: left,
-                max: left,
-            }),
+            workers: left.map_or_else(
+                || range(job, standing),
+                |left| Range {
+                    min: left,
+                    max: left,
+                },
+            ),
             ps_shards: job.ps_shards,
             power_of_two: job.power_of_two,
             worker: job.worker,
@@ -226,6 +229,18 @@ impl<'a> World<'a> {
             let gpus = self.snapshot.nodes[held.node as usize].gpus;
             self.free[held.node as usize].release_later(&held, first_bits(gpus));
         }
+    }
+}
+
+/// Of workers. Below a minimum that its owner has raised since, a job may stay as it is; the stage `out_of_range` sees to the rest.
+fn range(job: &Job, standing: Standing) -> Range {
+    let (has, _) = job.size();
+    match standing.stays() && has > 0 {
+        true => Range {
+            min: job.workers.min.min(has),
+            max: job.workers.max,
+        },
+        false => job.workers,
     }
 }
 

@@ -159,6 +159,8 @@ impl<'a> World<'a> {
         let live = &mut self.jobs[index];
         live.take(action, now_ms);
         live.is_resizing = false;
+        // What it comes back with is its owner's range again, however few it went on with.
+        live.shape.workers = live.job.workers;
         for held in &live.holdings {
             let gpus = self.problem.nodes[held.node as usize].gpus;
             self.free[held.node as usize].release_later(held, first_bits(gpus));

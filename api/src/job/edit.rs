@@ -1,0 +1,92 @@
+//! `PATCH /jobs/{id}`.
+
+use super::wire;
+use crate::auth::Caller;
+use crate::body::Document;
+use crate::clock;
+use crate::problem::{Kind, Refusal};
+use crate::query::{Named, Params};
+use crate::state::App;
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use muster_model::id::JobId;
+use muster_model::job::Intent;
+use muster_model::spec::FieldError;
+use muster_model::view::{JobChange, JobView};
+use muster_store::edit::{self, Editing};
+use muster_store::{StoreError, job};
+
+/// Change a job's range of workers and its priority
+///
+/// While it waits or runs. Above a new maximum it shrinks with the next round; below a new minimum it goes on as it is, and grows as soon
+/// as there is room that nobody waits for. With `edits` only if nobody has changed it since. A trial's size is its study's, and with
+/// `batch_rule` `adascale` the minimum stays. Asking for what is so already changes nothing.
+#[utoipa::path(
+    patch, path = "/jobs/{id}", operation_id = "editJob", tag = "jobs", params(("id" = JobId, Path, description = "The job")),
+    request_body = JobChange,
+    responses((status = 202, description = "Changed; the next round obeys", body = JobView)),
+)]
+#[tracing::instrument(name = "api.job.edit", skip_all, fields(job.id = %id))]
+pub async fn edit(
+    State(app): State<App>,
+    caller: Caller,
+    Named(id): Named<JobId>,
+    Params(()): Params<()>,
+    document: Document<JobChange>,
+) -> Result<(StatusCode, Json<JobView>), Refusal> {
+    let change = document.value;
+    if change.workers.is_none() && change.priority.is_none() {
+        let error = FieldError {
+            field: "workers".to_owned(),
+            value: "nothing".to_owned(),
+            expected: "required: workers or priority".to_owned(),
+        };
+        return Err(Refusal::of_fields(Kind::InvalidBody, vec![error]));
+    }
+    let missing = || Refusal::not_found(format!("job {id}"));
+    let mut tx = app.begin(&caller).await?;
+    let editing = edit::begin(&mut tx, id).await?.ok_or_else(missing)?;
+    is_open(&editing, &change)?;
+    let spec = editing
+        .spec
+        .changed(&change)
+        .map_err(|errors| Refusal::of_fields(Kind::InvalidJob, errors))?;
+    if spec != editing.spec {
+        edit::write(&mut tx, &editing, &spec, clock::now()).await?;
+    }
+    let row = job::get(&mut tx, id).await?.ok_or_else(missing)?;
+    tx.commit().await.map_err(StoreError::from)?;
+    let view = wire::job(row, &caller.tenant_name);
+    Ok((StatusCode::ACCEPTED, Json(view)))
+}
+
+/// Whether the job can be changed at all, and is the one that the caller has read.
+fn is_open(editing: &Editing, change: &JobChange) -> Result<(), Refusal> {
+    let phase = editing.phase.as_str();
+    if editing.phase.is_terminal() {
+        let detail = format!("the job is {phase}; a change needs one that has not ended");
+        return Err(Refusal::new(Kind::WrongPhase, detail));
+    }
+    if editing.intent == Intent::Cancel {
+        let detail = format!(
+            "the job is {phase} and being cancelled, which is final; the change comes too late"
+        );
+        return Err(Refusal::new(Kind::WrongPhase, detail));
+    }
+    if let Some(study) = editing.study {
+        let detail =
+            format!("the job is a trial of study {study}, which says how large its trials are");
+        return Err(Refusal::new(Kind::WrongPhase, detail));
+    }
+    match change.edits {
+        Some(read) if read != editing.edits => {
+            let detail = format!(
+                "the job was changed {} times by now and {read} times when it was read; read it again",
+                editing.edits
+            );
+            Err(Refusal::new(Kind::EditedMeanwhile, detail))
+        }
+        _ => Ok(()),
+    }
+}

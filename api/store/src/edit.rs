@@ -1,0 +1,79 @@
+//! A job's document changed by its owner: read under a lock, judged by the caller, written with its event.
+
+use crate::error::StoreError;
+use crate::event::{self, of_job};
+use crate::job::intent;
+use crate::number::unsigned;
+use crate::wake::{self, Channel};
+use muster_model::event::Event;
+use muster_model::id::{JobId, StudyId, TenantId};
+use muster_model::job::{Intent, JobPhase, JobState};
+use muster_model::spec::JobSpec;
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+
+/// A job whose row nobody else writes until the transaction ends.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Editing {
+    pub id: JobId,
+    pub tenant_id: TenantId,
+    pub spec: JobSpec,
+    pub intent: Intent,
+    pub phase: JobPhase,
+    /// How often it was changed until now.
+    pub edits: u64,
+    /// The study whose trial it is.
+    pub study: Option<StudyId>,
+}
+
+/// `None` when there is none in scope, or it was deleted.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn begin(conn: &mut PgConnection, id: JobId) -> Result<Option<Editing>, StoreError> {
+    let row = sqlx::query!(
+        r#"select tenant_id, spec as "spec: Json<JobSpec>", intent, state as "state: Json<JobState>", edits, study_id from job
+           where id = $1 and deleted_at is null for no key update"#,
+        id.0
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(|row| Editing {
+        id,
+        tenant_id: row.tenant_id.into(),
+        spec: row.spec.0,
+        intent: intent(&row.intent),
+        phase: row.state.phase(),
+        edits: unsigned(row.edits),
+        study: row.study_id.map(StudyId::from),
+    }))
+}
+
+/// Writes the changed document; the next round, which this wakes, obeys.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn write(
+    conn: &mut PgConnection,
+    editing: &Editing,
+    spec: &JobSpec,
+    now: OffsetDateTime,
+) -> Result<(), StoreError> {
+    let done = sqlx::query!(
+        "update job set spec = $2, priority = $3, edits = edits + 1 where id = $1",
+        editing.id.0,
+        Json(spec) as _,
+        spec.priority
+    )
+    .execute(&mut *conn)
+    .await?;
+    assert_eq!(done.rows_affected(), 1, "the row is locked");
+    let edited = Event::JobEdited {
+        edits: editing.edits + 1,
+        workers: spec.scale.workers,
+        priority: spec.priority,
+    };
+    event::append(conn, &[of_job(now, editing.tenant_id, editing.id, edited)]).await?;
+    wake::send(conn, &[Channel::Rounds, Channel::Events]).await
+}

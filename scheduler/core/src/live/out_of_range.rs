@@ -1,0 +1,130 @@
+//! A range of workers that its owner changed under a running job. Above its new maximum it shrinks at once, as under a lowered quota: no
+//! policy weighs what the owner does not want. Below its new minimum it goes on with what it has, for a policy as if that were its minimum, and
+//! grows into what the round leaves: stopping would take from its owner what is there already, and coming before those who wait would let
+//! whoever asks for little first overtake them.
+
+use super::free::{FreeNode, When, first_bits};
+use super::in_place::{self, InPlace};
+use super::pass::{Rest, requeue};
+use super::place;
+use super::settle::done_workers;
+use super::standing::Standing;
+use super::world::{LiveJob, World};
+use crate::problem::Part;
+use muster_model::job::RequeueCause;
+use std::cmp::Reverse;
+
+/// Lets those above their maximum go on with as many workers as they may have, by a restart where their tasks cannot.
+pub(crate) fn obey(world: &mut World<'_>) {
+    for index in 0..world.jobs.len() {
+        let live = &world.jobs[index];
+        let (had, most) = (live.size.0, live.job.workers.max);
+        if !is_settled(live) || had <= most {
+            continue;
+        }
+        let surplus = live.shape.gpus(had - most);
+        let why = format!("from {had} workers to the {most} that its owner lets it have now");
+        match in_place::shrink(live, surplus) {
+            Some(change) => world.resize(index, &change, why),
+            None => world.stop(index, requeue(RequeueCause::Resize, why)),
+        }
+    }
+}
+
+/// Lets those below their minimum grow into what is free and promised to nobody: in place as far as it reaches, by a restart only to all of
+/// it. Whether anybody does.
+pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
+    let mut free = rest.free.clone();
+    let mut any = false;
+    for index in 0..world.jobs.len() {
+        let live = &world.jobs[index];
+        let (had, wanted) = (live.size.0, live.job.workers.min);
+        if !is_settled(live) || had >= wanted || done_workers(live.job) > 0 {
+            continue;
+        }
+        let why =
+            |gets: u32| format!("from {had} to {gets} workers: its owner wants {wanted} at least");
+        let sizes = (had + 1..=wanted).rev();
+        let mut sizes = sizes.filter(|&workers| live.shape.takes(workers));
+        if live.job.in_place {
+            let found =
+                sizes.find_map(|workers| Some((workers, larger(world, index, &free, workers)?)));
+            if let Some((workers, change)) = found {
+                world.resize(index, &change, why(workers));
+                free.clone_from(&world.free);
+                any = true;
+            }
+        } else if fits_anew(world, index, &free, wanted) {
+            world.stop(index, requeue(RequeueCause::Resize, why(wanted)));
+            // What is free now may be its own next.
+            return true;
+        }
+    }
+    any
+}
+
+fn is_settled(live: &LiveJob<'_>) -> bool {
+    live.standing == Standing::Running && !live.is_resizing && live.destination.is_none()
+}
+
+/// How the job gets so many workers without a restart: the new ones beside those that it has, then where most is free.
+fn larger(
+    world: &World<'_>,
+    index: usize,
+    free: &[FreeNode],
+    workers: u32,
+) -> Option<in_place::Change> {
+    let live = &world.jobs[index];
+    let per_worker = live.shape.worker.gpus.max(1);
+    let mut parts: Vec<Part> = world.dense(index).present;
+    let kind = free[parts.first()?.node as usize].kind;
+    let mut nodes: Vec<(bool, u32, u32)> = (0_u32..)
+        .zip(free)
+        .filter(|(_, node)| node.kind == kind)
+        .map(|(at, node)| (at, place::units(node, &live.shape, When::Now)))
+        .map(|(at, units)| (parts.iter().any(|part| part.node == at), units, at))
+        .collect();
+    nodes.sort_by_key(|&(has_some, units, at)| (Reverse(has_some), Reverse(units), at));
+    let mut missing = workers - live.size.0;
+    for (_, units, node) in nodes {
+        let more = units.min(missing);
+        let gpus = more * per_worker;
+        if more == 0 || free[node as usize].needs_fresh(gpus) {
+            continue;
+        }
+        missing -= more;
+        match parts.iter_mut().find(|part| part.node == node) {
+            Some(part) => part.gpus += gpus,
+            None => parts.push(Part { node, gpus }),
+        }
+    }
+    let gpus = live.shape.gpus(workers - live.size.0);
+    if missing > 0 || !has_quota(world, live, gpus) {
+        return None;
+    }
+    match in_place::resize(live, free, &parts, live.size.1) {
+        InPlace::Now(change) => Some(change),
+        InPlace::Later | InPlace::Never => None,
+    }
+}
+
+/// Whether the whole gang fits once the job's own tasks are gone.
+fn fits_anew(world: &World<'_>, index: usize, free: &[FreeNode], workers: u32) -> bool {
+    let live = &world.jobs[index];
+    let mut free = free.to_vec();
+    for held in &live.holdings {
+        let all = first_bits(world.problem.nodes[held.node as usize].gpus);
+        let node = &mut free[held.node as usize];
+        node.release_later(held, all);
+        node.give_back(held, all);
+    }
+    let size = (workers, live.job.ps_shards.min);
+    has_quota(world, live, live.shape.gpus(workers - live.size.0))
+        && place::find(&free, &live.shape, size, When::Now).is_some()
+}
+
+fn has_quota(world: &World<'_>, live: &LiveJob<'_>, gpus: u32) -> bool {
+    let held = world.held[live.tenant as usize];
+    let quota = world.quota(live);
+    quota.is_none_or(|quota| held.saturating_add(gpus) <= quota)
+}
