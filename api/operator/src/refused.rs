@@ -9,11 +9,11 @@ pub struct Refused {
 impl Refused {
     /// The spec no longer says what was carried out. `goes_on`: what does so, and as what.
     #[must_use]
-    pub fn spec_changed(goes_on: &str) -> Self {
+    pub fn spec_changed(goes_on: &str, changeable: &str) -> Self {
         Self {
             reason: "SpecChanged",
             message: format!(
-                "{goes_on}: only spec.suspend can change after that; take the change back, or create another object"
+                "{goes_on}: only {changeable} can change after that; take the change back, or create another object"
             ),
         }
     }

@@ -52,12 +52,20 @@ struct Kind {
     columns: Value,
     spec: Value,
     status: Value,
+    /// Whether `kubectl scale` sets `spec.replicas`.
+    scales: bool,
     /// Rules in CEL over the whole object.
     rules: Value,
 }
 
 impl Kind {
     fn definition(self) -> Value {
+        let mut subresources = json!({ "status": {} });
+        if self.scales {
+            let (wanted, there) = (".spec.replicas", ".status.replicas");
+            subresources["scale"] =
+                json!({ "specReplicasPath": wanted, "statusReplicasPath": there });
+        }
         json!({
             "apiVersion": "apiextensions.k8s.io/v1",
             "kind": "CustomResourceDefinition",
@@ -80,7 +88,7 @@ impl Kind {
                     "name": VERSION,
                     "served": true,
                     "storage": true,
-                    "subresources": { "status": {} },
+                    "subresources": subresources,
                     "additionalPrinterColumns": self.columns,
                     "schema": { "openAPIV3Schema": {
                         "type": "object",
@@ -113,14 +121,22 @@ fn short_name(most: u32) -> Value {
 }
 
 /// A field of the spec that may not change once the status names the id. One that was refused may be corrected. CEL only; the operator
-/// shows the condition `Misconfigured` on older servers.
-fn fixed(field: &str, id: &str) -> Value {
+/// shows the condition `Misconfigured` on older servers. `changeable`: what can.
+fn fixed(field: &str, id: &str, changeable: &str) -> Value {
+    let (mut has, mut has_had, mut path) = (Vec::new(), Vec::new(), String::new());
+    // Each field on the way may be missing.
+    for part in field.split('.') {
+        path = format!("{path}.{part}");
+        has.push(format!("has(self.spec{path})"));
+        has_had.push(format!("has(oldSelf.spec{path})"));
+    }
+    let (has, has_had) = (has.join(" && "), has_had.join(" && "));
     json!({
         "rule": format!(
             "!has(oldSelf.status) || !has(oldSelf.status.{id}) || \
-             (has(oldSelf.spec.{field}) ? has(self.spec.{field}) && self.spec.{field} == oldSelf.spec.{field} : !has(self.spec.{field}))"
+             ({has_had} ? {has} && self.spec{path} == oldSelf.spec{path} : !({has}))"
         ),
-        "message": format!("spec.{field}: it cannot change any more; only spec.suspend can"),
+        "message": format!("spec.{field}: it cannot change any more; only {changeable} can"),
     })
 }
 

@@ -27,6 +27,7 @@ pub(super) fn definition(openapi: &Value) -> Value {
             wide("Study", "string", ".status.studyId", "Its id in Muster."),
         ]),
         spec: spec(openapi),
+        scales: false,
         status: status(),
         rules: whole_rules(),
     }
@@ -51,7 +52,7 @@ fn spec(openapi: &Value) -> Value {
 fn whole_rules() -> Value {
     let mut rules = short_name(55);
     let list = rules.as_array_mut().expect("a list of rules");
-    list.extend(["job", "labels", "search"].map(|field| fixed(field, "studyId")));
+    list.extend(["job", "labels", "search"].map(|field| fixed(field, "studyId", "spec.suspend")));
     rules
 }
 

@@ -46,6 +46,7 @@ pub(super) fn definition() -> Value {
                 },
             },
         }),
+        scales: false,
         status: json!({
             "type": "object",
             "description": "What became of it; written by the operator alone.",

@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// Fields of the job document that Kubernetes says in another place.
 const ELSEWHERE: [&str; 2] = ["version", "name"];
+const CHANGEABLE: &str = "spec.suspend, spec.replicas, spec.scale.workers and spec.priority";
+
 pub(super) fn definition(openapi: &Value) -> Value {
     let spec = spec(openapi);
     Kind {
@@ -18,6 +20,7 @@ pub(super) fn definition(openapi: &Value) -> Value {
         about: "A training job of Muster's: what the built-in engine shall train, or a program of the user's own. Its name is the object's. \
                 Deleting the object cancels the job.",
         columns: columns(),
+        scales: true,
         status: status(),
         rules: whole_rules(&spec),
         spec,
@@ -81,6 +84,7 @@ fn spec(openapi: &Value) -> Value {
     let suspend = "Hold the job: one that was not submitted yet is not submitted, one that was is paused, and gives its GPUs back after a \
                    checkpoint. Without it, the job goes on.";
     fields.insert("suspend".to_owned(), flag(suspend));
+    fields.insert("replicas".to_owned(), replicas());
     let document = spec.as_object_mut().expect("a schema");
     document.remove("required");
     // What a server of any version understands comes first; CEL adds what only a comparison of two fields says.
@@ -96,6 +100,14 @@ fn spec(openapi: &Value) -> Value {
     spec
 }
 
+/// What `kubectl scale` writes.
+fn replicas() -> Value {
+    json!({
+        "type": "integer", "format": "int32", "minimum": 1, "maximum": 1024,
+        "description": "Exactly so many workers, in place of scale.workers; kubectl scale sets it. Taken away, scale.workers holds again.",
+    })
+}
+
 /// Of the spec alone.
 fn rules() -> Value {
     json!([{
@@ -104,13 +116,21 @@ fn rules() -> Value {
     }])
 }
 
-/// Of the whole object. The REST interface takes no changes of a job once it is submitted.
+/// Of the whole object. Of a job that was submitted the REST interface changes its range of workers and its priority.
 fn whole_rules(spec: &Value) -> Value {
     let mut rules = short_name(63);
     let list = rules.as_array_mut().expect("a list of rules");
     let fields = spec["properties"].as_object().into_iter().flatten();
-    let fixed_ones = fields.filter(|(field, _)| *field != "suspend");
-    list.extend(fixed_ones.map(|(field, _)| fixed(field, "jobId")));
+    let fixed_ones = fields.flat_map(|(field, of)| match field.as_str() {
+        "suspend" | "replicas" | "priority" => Vec::new(),
+        "scale" => {
+            let parts = of["properties"].as_object().into_iter().flatten();
+            let parts = parts.filter(|(part, _)| *part != "workers");
+            parts.map(|(part, _)| format!("scale.{part}")).collect()
+        }
+        _ => vec![field.clone()],
+    });
+    list.extend(fixed_ones.map(|field| fixed(&field, "jobId", CHANGEABLE)));
     rules
 }
 

@@ -5,7 +5,7 @@ use crate::resource::{Object, Status};
 use kube::ResourceExt as _;
 use muster_client::ClientError;
 use muster_model::spec::FieldError;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// Labels by which the jobs of this operator's objects are known in Muster.
 pub mod label {
@@ -16,12 +16,22 @@ pub mod label {
     pub const UID: &str = "muster.dev/uid";
 }
 
+pub const VERSION: (&str, &str) = ("version", "muster/v1");
+
 /// `spec` without what is Kubernetes' alone, with the name of the object, and labels by which it is found again. `fixed` are fields
 /// that every such document has.
 #[must_use]
 pub fn document<S: Status>(object: &Object<S>, operator: &str, fixed: &[(&str, &str)]) -> Value {
     let mut document = object.spec.as_object().cloned().unwrap_or_default();
     document.remove("suspend");
+    // What `kubectl scale` writes: so many, whatever the range beside it says.
+    if let Some(replicas) = document.remove("replicas") {
+        let scale = document.entry("scale").or_insert_with(|| Map::new().into());
+        if let Some(scale) = scale.as_object_mut() {
+            let exactly = json!({ "min": replicas, "max": replicas });
+            scale.insert("workers".to_owned(), exactly);
+        }
+    }
     for (field, value) in fixed {
         document.insert((*field).to_owned(), (*value).into());
     }
@@ -75,6 +85,8 @@ fn in_object(error: &FieldError) -> String {
             "metadata.name is {}; expected {}",
             error.value, error.expected
         ),
+        // Of a change; in the document it stands within `scale`.
+        field if field.starts_with("workers") => format!("spec.scale.{error}"),
         _ => format!("spec.{error}"),
     }
 }

@@ -1,6 +1,7 @@
 //! `TrainingJob`: from the object to the job, and back.
 
 pub mod document;
+mod edit;
 mod known;
 mod reconcile;
 pub mod status;

@@ -3,7 +3,8 @@
 //! A job is submitted once for each object, whatever happens in between: it is looked for by the object's uid first, and submitted under
 //! a key that is the object's own. So the operator may die between any two lines, and two of them may run.
 
-use super::document::{document, idempotency_key, label, refusal};
+use super::document::{VERSION, document, idempotency_key, label, refusal};
+use super::edit::edit;
 use super::status::JobStatus;
 use crate::clock;
 use crate::error::Error;
@@ -14,7 +15,6 @@ use crate::resource::TrainingJob;
 use kube::runtime::controller::Action;
 use muster_client::Client;
 use muster_model::job::Intent;
-use muster_model::spec::JobSpec;
 use muster_model::view::JobView;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +25,6 @@ const LIVING: Duration = Duration::from_millis(700);
 const PROGRESS: Duration = Duration::from_secs(2);
 /// What was refused is tried again: a tenant may have come.
 const REFUSED: Duration = Duration::from_secs(20);
-const VERSION: (&str, &str) = ("version", "muster/v1");
 
 /// # Errors
 /// When Kubernetes or Muster does not answer; nothing is lost by it.
@@ -156,7 +155,7 @@ async fn follow(
     job: JobView,
 ) -> Result<Action, Error> {
     context.mark_submitted(object).await?;
-    let changed = changed(object, context, look, &job);
+    let (job, changed) = edit(object, context, look, client, job).await?;
     let (job, suspended) = steer(object, context, look, client, job, changed.as_ref()).await?;
     let status = look.of(&job, suspended, changed.as_ref());
     let ended = job.phase.is_terminal();
@@ -207,21 +206,6 @@ async fn steer(
         Err(error) if error.status() == Some(409) => Ok((job, held || before)),
         Err(error) => Err(Error::muster("the job was not paused or resumed")(error)),
     }
-}
-
-/// Whether the spec says something else than what was submitted. Newer servers do not let it come to that.
-fn changed(
-    object: &TrainingJob,
-    context: &Context,
-    look: &Look<'_, JobStatus>,
-    job: &JobView,
-) -> Option<Refused> {
-    if look.has_compared() {
-        return None;
-    }
-    let document = document(object, context.known.operator(), &[VERSION]);
-    let same = serde_json::from_value::<JobSpec>(document).is_ok_and(|spec| spec == job.spec);
-    (!same).then(|| Refused::spec_changed("the job goes on as it was submitted"))
 }
 
 /// The object goes: its job is cancelled, and the object stays until nothing runs any more.

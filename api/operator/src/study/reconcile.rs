@@ -206,7 +206,7 @@ fn changed(
     let document = document(object, context.known.operator(), &FIXED);
     let same =
         serde_json::from_value::<StudySpec>(document).is_ok_and(|spec| spec == study.document);
-    (!same).then(|| Refused::spec_changed("the study goes on as it was created"))
+    (!same).then(|| Refused::spec_changed("the study goes on as it was created", "spec.suspend"))
 }
 
 /// `spec.suspend` pauses; taken away, it resumes what it has paused, and nothing that somebody else has. A study's orders wait for the

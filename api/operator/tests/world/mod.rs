@@ -23,6 +23,8 @@ pub struct State {
     pub tenants: BTreeSet<String>,
     pub jobs: Vec<Value>,
     pub studies: Vec<Value>,
+    /// The field for which every change of a job is refused.
+    pub unwilling: Option<&'static str>,
     /// Tokens that are good for nothing any more.
     pub revoked: BTreeSet<String>,
     /// Whose token (`-` for Kubernetes), method and path of all that changes something.
@@ -274,6 +276,27 @@ impl State {
             ("POST", ["studies"]) => {
                 all.push(study("01890000-0000-7000-8000-000000000009", tenant, body));
                 (201, all[all.len() - 1].clone())
+            }
+            ("PATCH", ["jobs", id]) => {
+                if let Some(field) = self.unwilling {
+                    return problem(422, field);
+                }
+                let found = all
+                    .iter_mut()
+                    .find(|one| one["id"] == *id && one["tenant"] == tenant);
+                let Some(one) = found else {
+                    return problem(404, "");
+                };
+                if let Some(workers) = body.get("workers") {
+                    one["spec"]["scale"]["workers"] = workers.clone();
+                    for end in ["min", "max"] {
+                        one["workers"][end] = workers[end].clone();
+                    }
+                }
+                if let Some(priority) = body.get("priority") {
+                    one["spec"]["priority"] = priority.clone();
+                }
+                (200, one.clone())
             }
             (_, [kind, id, verb @ ..]) => {
                 let Some(one) = all

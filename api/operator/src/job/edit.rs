@@ -1,0 +1,94 @@
+//! What was changed of an object after its job was submitted: the number of workers and the priority go to Muster, all else cannot.
+
+use super::document::{VERSION, document, refusal};
+use super::status::JobStatus;
+use crate::error::Error;
+use crate::look::Look;
+use crate::operator::Context;
+use crate::refused::Refused;
+use crate::resource::TrainingJob;
+use muster_client::Client;
+use muster_model::spec::JobSpec;
+use muster_model::view::{JobChange, JobView};
+
+const REFUSED: &str = "ChangeRefused";
+const CHANGEABLE: &str = "spec.suspend, spec.replicas, spec.scale.workers and spec.priority";
+
+/// The job as the object wants it by now, and what of that cannot be. An object whose spec has not changed since it was compared says
+/// nothing new: what somebody has changed in Muster meanwhile is left alone.
+///
+/// # Errors
+/// When Muster does not answer.
+pub(super) async fn edit(
+    object: &TrainingJob,
+    context: &Context,
+    look: &Look<'_, JobStatus>,
+    client: &Client,
+    job: JobView,
+) -> Result<(JobView, Option<Refused>), Error> {
+    if look.has_compared() {
+        return Ok((job, None));
+    }
+    let document = document(object, context.known.operator(), &[VERSION]);
+    let Ok(wanted) = serde_json::from_value::<JobSpec>(document) else {
+        return Ok((job, Some(goes_on())));
+    };
+    let elsewhere = (!is_same_but_for_size(&wanted, &job.spec)).then(goes_on);
+    let change = change(&wanted, &job.spec);
+    if change == JobChange::default() || job.phase.is_terminal() {
+        return Ok((job, elsewhere));
+    }
+    if let Some(refused) = was_refused(look) {
+        return Ok((job, Some(refused)));
+    }
+    match client.edit(job.id, &change).await {
+        Ok(job) => {
+            tracing::info!(object = %object.name(), job.id = %job.id, "changed");
+            context.known.note(&job).await;
+            Ok((job, elsewhere))
+        }
+        // It has ended meanwhile, or is being cancelled.
+        Err(error) if error.status() == Some(409) => Ok((job, elsewhere)),
+        Err(error) => match refusal(&error) {
+            Some(refused) => {
+                let reason = REFUSED;
+                Ok((job, Some(Refused { reason, ..refused })))
+            }
+            None => Err(Error::muster("the job was not changed")(error)),
+        },
+    }
+}
+
+fn goes_on() -> Refused {
+    Refused::spec_changed("the job goes on as it was submitted", CHANGEABLE)
+}
+
+fn change(wanted: &JobSpec, is: &JobSpec) -> JobChange {
+    let (workers, priority) = (wanted.scale.workers, wanted.priority);
+    JobChange {
+        workers: (workers != is.scale.workers).then_some(workers),
+        priority: (priority != is.priority).then_some(priority),
+        edits: None,
+    }
+}
+
+fn is_same_but_for_size(wanted: &JobSpec, is: &JobSpec) -> bool {
+    let mut wanted = wanted.clone();
+    wanted.scale.workers = is.scale.workers;
+    wanted.priority = is.priority;
+    wanted == *is
+}
+
+/// What Muster said to this very spec: it would say it again.
+fn was_refused(look: &Look<'_, JobStatus>) -> Option<Refused> {
+    let before = look.before;
+    let of_this = |found: &&crate::condition::Condition| {
+        found.kind == "Misconfigured" && found.status == "True" && found.reason == REFUSED
+    };
+    let said = before.conditions.iter().find(of_this);
+    said.filter(|_| before.observed_generation == look.generation)
+        .map(|said| Refused {
+            reason: REFUSED,
+            message: said.message.clone(),
+        })
+}

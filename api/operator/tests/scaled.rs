@@ -1,0 +1,130 @@
+//! What `kubectl scale` and other changes of an object do to its job, against a Kubernetes and a Muster of the tests' own.
+
+#[allow(dead_code, reason = "every test binary uses another part of it")]
+mod world;
+
+use serde_json::{Value, json};
+use world::{UID, World, job};
+
+const OURS: &str = "01890000-0000-7000-8000-000000000001";
+
+/// An object with a job of one worker.
+async fn with_job() -> World {
+    let spec = json!({ "command": { "argv": ["true"] } });
+    let world = World::with("TrainingJob", spec).await;
+    let labels = json!({ "muster.dev/operator": "here", "muster.dev/namespace": "vision", "muster.dev/uid": UID });
+    let document = json!({
+        "version": "muster/v1", "name": "mine", "labels": labels, "command": { "argv": ["true"] },
+    });
+    world.state().jobs.push(job(OURS, "vision", &document));
+    world.job_look().await.expect("a look");
+    world.told("");
+    world
+}
+
+/// As Kubernetes does it: another spec has another generation.
+fn write(world: &World, field: &str, value: Value) {
+    world.change(|object| {
+        object["spec"][field] = value;
+        let metadata = &mut object["metadata"];
+        let generation = metadata["generation"].as_i64().expect("it is there");
+        metadata["generation"] = (generation + 1).into();
+    });
+}
+
+fn misconfigured(world: &World) -> Option<Value> {
+    let status = world.status();
+    let conditions = status["conditions"].as_array().expect("conditions").iter();
+    let mut found = conditions.filter(|one| one["type"] == "Misconfigured");
+    found.next().filter(|one| one["status"] == "True").cloned()
+}
+
+#[tokio::test]
+async fn a_number_of_replicas_is_handed_on_once_and_taken_back() {
+    let world = with_job().await;
+    write(&world, "replicas", 3.into());
+    for _ in 0..3 {
+        world.job_look().await.expect("a look");
+    }
+    let patch = format!("vision PATCH /muster/api/v1/jobs/{OURS}");
+    assert_eq!(world.told("vision "), [patch.clone()]);
+    let exactly = json!({ "min": 3, "max": 3 });
+    let workers = world.state().jobs[0]["spec"]["scale"]["workers"].clone();
+    assert_eq!(workers, exactly);
+    assert_eq!(world.status()["workers"], "1/3..3");
+    assert_eq!(misconfigured(&world), None);
+
+    world.change(|object| {
+        let spec = object["spec"].as_object_mut().expect("a spec");
+        spec.remove("replicas");
+    });
+    let range = json!({ "min": 1, "max": 4 });
+    write(&world, "scale", json!({ "workers": range }));
+    write(&world, "priority", 7.into());
+    world.job_look().await.expect("a look");
+    assert_eq!(world.told("vision "), [patch]);
+    let spec = world.state().jobs[0]["spec"].clone();
+    assert_eq!(spec["scale"]["workers"], range);
+    assert_eq!(spec["priority"], 7);
+}
+
+#[tokio::test]
+async fn an_object_is_submitted_with_its_replicas() {
+    let spec = json!({ "command": { "argv": ["true"] }, "replicas": 2, "scale": { "power_of_two": true } });
+    let world = World::with("TrainingJob", spec).await;
+    world.job_look().await.expect("a look");
+    let spec = world.state().jobs[0]["spec"].clone();
+    let workers = json!({ "min": 2, "max": 2 });
+    assert_eq!(
+        spec["scale"],
+        json!({ "power_of_two": true, "workers": workers })
+    );
+    assert_eq!(spec.get("replicas"), None);
+}
+
+#[tokio::test]
+async fn what_was_changed_in_muster_stays_until_the_object_changes() {
+    let world = with_job().await;
+    let changed = json!({ "workers": { "min": 5, "max": 5 } });
+    world.state().jobs[0]["spec"]["scale"] = changed;
+    for _ in 0..2 {
+        world.job_look().await.expect("a look");
+    }
+    assert_eq!(world.told("vision "), Vec::<String>::new());
+    write(&world, "priority", 1.into());
+    world.job_look().await.expect("a look");
+    assert_eq!(world.told("vision ").len(), 1);
+    let workers = world.state().jobs[0]["spec"]["scale"]["workers"].clone();
+    assert_eq!(workers, json!({ "min": 1, "max": 1 }));
+}
+
+#[tokio::test]
+async fn a_change_that_muster_refuses_is_asked_for_once_and_shown() {
+    let world = with_job().await;
+    world.state().unwilling = Some("workers.min");
+    write(&world, "replicas", 3.into());
+    for _ in 0..4 {
+        world.job_look().await.expect("a look");
+        let shown = misconfigured(&world).expect("it is shown");
+        assert_eq!(shown["reason"], "ChangeRefused");
+        let message = shown["message"].as_str().expect("a message");
+        assert!(message.contains("spec.scale.workers.min"), "{message}");
+    }
+    assert_eq!(world.told("vision PATCH").len(), 1);
+    world.state().unwilling = None;
+    write(&world, "replicas", 2.into());
+    world.job_look().await.expect("a look");
+    assert_eq!(world.told("vision PATCH").len(), 1, "another is tried");
+    assert_eq!(misconfigured(&world), None);
+}
+
+#[tokio::test]
+async fn what_else_was_changed_is_shown_and_keeps_nothing_else_from_being_done() {
+    let world = with_job().await;
+    write(&world, "retries", 9.into());
+    write(&world, "replicas", 2.into());
+    world.job_look().await.expect("a look");
+    let shown = misconfigured(&world).expect("it is shown");
+    assert_eq!(shown["reason"], "SpecChanged");
+    assert_eq!(world.told("vision PATCH").len(), 1);
+}
