@@ -21,6 +21,8 @@ pub struct State {
     pub is_complete: bool,
     pods: BTreeMap<TaskId, Known>,
     wishes: BTreeMap<TaskId, Wish>,
+    /// Why wishes did not come true when they were last tried.
+    in_vain: BTreeMap<TaskId, String>,
 }
 
 /// What is known of the pod of one task.
@@ -48,7 +50,10 @@ impl Mirror {
     }
 
     pub fn wish(&self, task: TaskId, wish: Wish) {
-        self.lock().wishes.insert(task, wish);
+        let mut state = self.lock();
+        state.wishes.insert(task, wish);
+        state.in_vain.remove(&task);
+        drop(state);
         self.bell.notify_one();
     }
 }
@@ -94,7 +99,23 @@ impl State {
     pub fn fulfil(&mut self, task: TaskId, wish: &Wish) {
         if self.wishes.get(&task) == Some(wish) {
             self.wishes.remove(&task);
+            self.in_vain.remove(&task);
         }
+    }
+
+    /// The wish was tried, and did not come true.
+    pub fn fail(&mut self, task: TaskId, wish: &Wish, why: String) {
+        if self.wishes.get(&task) == Some(wish) {
+            self.in_vain.insert(task, why);
+        }
+    }
+
+    /// Why no pod can be made, if one is wished for and that was tried.
+    #[must_use]
+    pub fn not_made(&self, task: TaskId) -> Option<&str> {
+        let is_wished = matches!(self.wishes.get(&task), Some(Wish::Create(_)));
+        let why = self.in_vain.get(&task).filter(|_| is_wished)?;
+        Some(why)
     }
 
     /// All pods that there are. One that is missing from them may have been made while they were listed, so nothing is known of it now.

@@ -45,6 +45,8 @@ pub struct Pods {
     stuck_ms: u64,
     start_ms: u64,
     waiting: BTreeMap<TaskId, Waiting>,
+    /// Since when no pod can be made for a task.
+    unmade: BTreeMap<TaskId, u64>,
     records: BTreeMap<TaskId, PodRecord>,
     tidied_at_ms: u64,
     /// When the API server's silence is complained of (again).
@@ -101,6 +103,7 @@ impl Pods {
             stuck_ms: config.pod_stuck_ms,
             start_ms: config.pod_start_ms,
             waiting: BTreeMap::new(),
+            unmade: BTreeMap::new(),
             records: BTreeMap::new(),
             tidied_at_ms: 0,
             complains_at_ms: clock::boottime_ms() + COMPLAIN_EVERY_MS,
@@ -166,6 +169,36 @@ impl Pods {
             }
         };
         self.give_up(entry, status, &outcome);
+        Carrier::Holding
+    }
+
+    /// A task whose pod is not there yet. One that cannot be made, whatever the API server has against it, is given up after a while; where the
+    /// server is not heard at all, the task may as well wait here as elsewhere.
+    fn unmade(&mut self, entry: &Entry) -> Carrier {
+        let id = entry.launch.task_id;
+        let why = self.mirror.lock().not_made(id).map(str::to_owned);
+        let Some(why) = why else {
+            self.unmade.remove(&id);
+            return Carrier::Holding;
+        };
+        let now_ms = clock::boottime_ms();
+        let since_ms = *self.unmade.entry(id).or_insert(now_ms);
+        if now_ms >= since_ms + self.start_ms {
+            let within_s = self.start_ms / 1_000;
+            let outcome = Outcome::LaunchFailed {
+                message: format!("no pod could be made for it within {within_s} s: {why}"),
+            };
+            // It may have been made all the same, and the answer was lost: its shim then finds the end.
+            match shim::forestall(&entry.folder, &outcome) {
+                Ok(_) => {
+                    self.mirror.wish(id, Wish::Delete);
+                    self.unmade.remove(&id);
+                }
+                Err(error) => {
+                    tracing::warn!(task.id = %id, error = shim::describe(&error), "a task without a pod cannot be given up");
+                }
+            }
+        }
         Carrier::Holding
     }
 
@@ -283,7 +316,10 @@ impl Runtime for Pods {
                 if is_complete && !has_wish {
                     self.mirror.wish(id, Wish::Look);
                 }
-                Carrier::Holding
+                match entry.life {
+                    Life::Starting if is_complete => self.unmade(entry),
+                    _ => Carrier::Holding,
+                }
             }
         }
     }
@@ -310,6 +346,7 @@ impl Runtime for Pods {
             if !is_needed(&id) && !state.has_wish(id) {
                 state.forget(id);
                 self.waiting.remove(&id);
+                self.unmade.remove(&id);
                 self.records.remove(&id);
             }
         }
@@ -332,4 +369,86 @@ impl Runtime for Pods {
 /// Whether there is a shim, whatever the API server says.
 fn is_held(entry: &Entry) -> bool {
     shim::is_locked(&entry.folder).unwrap_or(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use muster_model::assignment::{Peers, TaskLaunch};
+    use serde_json::json;
+
+    const TEMPLATE: &str = "spec: { containers: [{ name: task, image: b }] }";
+
+    fn launch() -> TaskLaunch {
+        let id = "00000000-0000-7000-8000-000000000001";
+        serde_json::from_value(json!({
+            "task_id": id, "job_id": id, "tenant_id": id, "revision": 1, "role": { "kind": "worker", "rank": 0 },
+            "workers": 1, "ps_shards": 0, "gpus": [0], "cpu_milli": 0, "memory_bytes": 0, "secret": "00",
+            "spec": { "version": "muster/v1", "name": "x", "command": { "argv": ["true"] } },
+            "resume_step": null, "trained_s": 0.0, "grace_ms": 1_000,
+        }))
+        .expect("a launch")
+    }
+
+    fn pods(start_ms: u64) -> Pods {
+        Pods {
+            template: Template::new(Template::parse(TEMPLATE).expect("a template")),
+            mirror: Arc::new(Mirror::default()),
+            stuck_ms: 0,
+            start_ms,
+            waiting: BTreeMap::new(),
+            unmade: BTreeMap::new(),
+            records: BTreeMap::new(),
+            tidied_at_ms: 0,
+            complains_at_ms: 0,
+        }
+    }
+
+    /// A task that has begun to start, and whose pod was asked for in vain.
+    fn refused(pods: &Pods, ledger: &mut Ledger) -> TaskId {
+        let launch = launch();
+        let peers = Peers::default();
+        ledger.prepare(&launch, &peers).expect("our own folder");
+        let id = launch.task_id;
+        let entry = ledger.entries.get_mut(&id).expect("just made");
+        entry.life = Life::Starting;
+        pods.mirror.lock().learn_all(BTreeMap::new());
+        let wish = Wish::Create(Box::new(pods.template.pod(&launch, &[])));
+        pods.mirror.wish(id, wish.clone());
+        pods.mirror
+            .lock()
+            .fail(id, &wish, "a webhook is away".to_owned());
+        id
+    }
+
+    #[test]
+    fn a_task_for_which_no_pod_can_be_made_is_given_up_after_a_while() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        let mut patient = pods(60_000);
+        let id = refused(&patient, &mut ledger);
+        let entry = &ledger.entries[&id];
+        assert_eq!(patient.carrier(entry), Carrier::Holding);
+        assert!(!entry.folder.exit().exists(), "it is asked for again");
+        assert!(patient.mirror.lock().not_made(id).is_some());
+
+        let mut hasty = pods(0);
+        let _ = refused(&hasty, &mut ledger);
+        let entry = ledger.entries.get_mut(&id).expect("it is there");
+        assert_eq!(
+            hasty.carrier(entry),
+            Carrier::Holding,
+            "it may be there after all"
+        );
+        let wishes = hasty.mirror.lock().wishes();
+        assert_eq!(wishes, [(id, Wish::Delete)]);
+        hasty.mirror.lock().learn_answer(id, Known::Absent);
+        hasty.mirror.lock().fulfil(id, &Wish::Delete);
+        let carrier = hasty.carrier(entry);
+        entry.refresh(carrier);
+        let Life::Ended(Outcome::LaunchFailed { message }) = &entry.life else {
+            panic!("{:?}", entry.life);
+        };
+        assert!(message.contains("a webhook is away"), "{message}");
+    }
 }

@@ -3,6 +3,7 @@
 use super::mirror::{Known, Mirror, Wish};
 use super::status::Status;
 use super::template::{TASK_LABEL, name};
+use crate::clock;
 use futures::{StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -19,6 +20,10 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(15);
 /// Between two tries at what has failed.
 const AGAIN: Duration = Duration::from_secs(1);
+/// What a server forbids for so long it will forbid again: one that has just started does not know all its rights yet, and a quota may be
+/// raised.
+const FORBIDDEN_FOR: Duration = Duration::from_secs(30);
+const FORBIDDEN: u16 = 403;
 const CONFLICT: u16 = 409;
 const NOT_FOUND: u16 = 404;
 /// Answers of the 400s that mean "later".
@@ -46,11 +51,14 @@ impl Server {
 
     async fn work(&self) {
         let mut owner = None;
+        let mut forbidden = Forbidden::default();
         loop {
             let mut has_failed = false;
             let wishes = self.mirror.lock().wishes();
+            forbidden.retain(&wishes);
             for (task, wish) in wishes {
-                match self.carry_out(task, &wish, &mut owner).await {
+                let done = self.carry_out(task, &wish, &mut owner).await;
+                match forbidden.judge(task, done, clock::boottime_ms()) {
                     Ok(known) => {
                         let mut state = self.mirror.lock();
                         if let Some(known) = known {
@@ -60,6 +68,7 @@ impl Server {
                     }
                     Err(error) => {
                         tracing::warn!(task.id = %task, error, "the API server was asked in vain; asked again");
+                        self.mirror.lock().fail(task, &wish, error);
                         has_failed = true;
                     }
                 }
@@ -78,7 +87,7 @@ impl Server {
         task: TaskId,
         wish: &Wish,
         owner: &mut Option<OwnerReference>,
-    ) -> Result<Option<Known>, String> {
+    ) -> Result<Option<Known>, Failure> {
         let (api, name) = (&self.api, name(task));
         match wish {
             Wish::Create(pod) => {
@@ -94,10 +103,10 @@ impl Server {
                 match answered(api.delete(&name, &parameters)).await? {
                     Ok(_) => Ok(None),
                     Err(refusal) if refusal.code == NOT_FOUND => Ok(Some(Known::Absent)),
-                    Err(refusal) => Err(refusal.message),
+                    Err(refusal) => Err(refusal.message.into()),
                 }
             }
-            Wish::Look => look(api, &name).await.map(Some),
+            Wish::Look => Ok(Some(look(api, &name).await?)),
         }
     }
 }
@@ -134,14 +143,15 @@ async fn watch(api: Api<Pod>, selector: &str, mirror: &Mirror) {
     }
 }
 
-async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, String> {
+async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure> {
     match answered(api.create(&PostParams::default(), pod)).await? {
         Ok(pod) => Ok(present(&pod)),
         // An earlier daemon has made it, and died before it knew; or many were made at once, and a quota could not be counted.
         Err(refusal) if refusal.code == CONFLICT => match look(api, name).await? {
-            Known::Absent => Err(refusal.message),
+            Known::Absent => Err(refusal.message.into()),
             known => Ok(known),
         },
+        Err(refusal) if refusal.code == FORBIDDEN => Err(Failure::Forbidden(refusal.message)),
         Err(refusal) => Ok(Known::Refused(refusal.message)),
     }
 }
@@ -194,6 +204,54 @@ fn task_of(pod: &Pod) -> Option<TaskId> {
     pod.labels().get(TASK_LABEL)?.parse().ok()
 }
 
+/// Why a wish did not come true, in words.
+#[derive(Debug, PartialEq, Eq)]
+enum Failure {
+    /// It may the next time.
+    Again(String),
+    /// The server will not let us, or not yet.
+    Forbidden(String),
+}
+
+impl From<String> for Failure {
+    fn from(words: String) -> Self {
+        Self::Again(words)
+    }
+}
+
+/// Since when pods are forbidden that are to be made.
+#[derive(Debug, Default)]
+struct Forbidden(BTreeMap<TaskId, u64>);
+
+impl Forbidden {
+    /// Those for which nothing is wished any more are forgotten.
+    fn retain(&mut self, wishes: &[(TaskId, Wish)]) {
+        self.0
+            .retain(|task, _| wishes.iter().any(|(wished, _)| wished == task));
+    }
+
+    /// What was forbidden for long enough was refused.
+    fn judge(
+        &mut self,
+        task: TaskId,
+        done: Result<Option<Known>, Failure>,
+        now_ms: u64,
+    ) -> Result<Option<Known>, String> {
+        match done {
+            Ok(known) => Ok(known),
+            Err(Failure::Again(words)) => Err(words),
+            Err(Failure::Forbidden(words)) => {
+                let since_ms = *self.0.entry(task).or_insert(now_ms);
+                let is_final = u128::from(now_ms - since_ms) >= FORBIDDEN_FOR.as_millis();
+                match is_final {
+                    true => Ok(Some(Known::Refused(words))),
+                    false => Err(words),
+                }
+            }
+        }
+    }
+}
+
 /// An answer that the server will give again.
 struct Refusal {
     code: u16,
@@ -217,5 +275,30 @@ async fn answered<T>(
             }))
         }
         Ok(Err(error)) => Err(crate::shim::describe(&error)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_forbidden_is_refused_once_it_was_so_for_a_while() {
+        let task = TaskId(uuid::Uuid::from_u128(1));
+        let mut forbidden = Forbidden::default();
+        let mut said = |forbidden: &mut Forbidden, now_ms| {
+            let done = Err(Failure::Forbidden("no".to_owned()));
+            forbidden.judge(task, done, now_ms)
+        };
+        let later = Err("no".to_owned());
+        assert_eq!(said(&mut forbidden, 5_000), later);
+        assert_eq!(said(&mut forbidden, 34_999), later);
+        let refused = Ok(Some(Known::Refused("no".to_owned())));
+        assert_eq!(said(&mut forbidden, 35_000), refused);
+        forbidden.retain(&[]);
+        assert_eq!(said(&mut forbidden, 36_000), later, "another time");
+        let away = Err(Failure::Again("away".to_owned()));
+        let again = forbidden.judge(task, away, 99_000);
+        assert_eq!(again, Err("away".to_owned()));
     }
 }
