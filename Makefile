@@ -80,9 +80,10 @@ story-kubernetes: ## 200 jobs by kubectl while the operator is killed, its conne
 	@scripts/ensure-toolchain
 	@MUSTER_POSTGRES_BIN=$$(scripts/ensure-postgres) && MUSTER_HELM=$$(scripts/ensure-helm) && MUSTER_KUBERNETES=$$(scripts/ensure-kubernetes) && \
 	export MUSTER_POSTGRES_BIN MUSTER_HELM MUSTER_KUBERNETES && cargo build --locked --workspace --bins && \
-	cargo nextest run --locked -p muster-e2e --test kubernetes_jobs --run-ignored only --no-capture
+	cargo nextest run --locked -p muster-e2e --test kubernetes_chaos --run-ignored only --no-capture
 
-story-upgrade: FROM ?= HEAD~1
+# Before the newest migration: without one there would be nothing to upgrade.
+story-upgrade: FROM ?= $(shell git log -1 --diff-filter=A --format=%h -- migrations)~1
 story-upgrade: ## from another revision (FROM=HEAD~20) to this one while a job trains, with the migrations between them
 	@scripts/ensure-toolchain
 	cargo build --locked --workspace --bins

@@ -97,6 +97,10 @@ pub struct Settings {
     /// For pods: what Kubernetes counts GPUs as, such as nvidia.com/gpu [default: it does not count them]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_GPU_RESOURCE")]
     pub pod_gpu_resource: Option<String>,
+    /// For pods: so many of these has the node, and its device plugin chooses which a pod gets, as with MIG profiles; 1 to 64 [default: the driver
+    /// is asked, and the plan chooses]
+    #[arg(long, env = "MUSTER_EXECUTOR_POD_GPUS")]
+    pub pod_gpus: Option<u32>,
     /// For pods: how long one may wait for an image that cannot be had, or the like [default: 120000]
     #[arg(long, env = "MUSTER_EXECUTOR_POD_STUCK_MS")]
     pub pod_stuck_ms: Option<u64>,
@@ -145,6 +149,7 @@ pub struct Config {
     pub pod_group: String,
     pub pod_name: Option<String>,
     pub pod_gpu_resource: Option<String>,
+    pub pod_gpus: Option<u32>,
     pub pod_stuck_ms: u64,
     pub pod_start_ms: u64,
 }
@@ -195,6 +200,7 @@ impl Settings {
             pod_group: self.pod_group.or(weaker.pod_group),
             pod_name: self.pod_name.or(weaker.pod_name),
             pod_gpu_resource: self.pod_gpu_resource.or(weaker.pod_gpu_resource),
+            pod_gpus: self.pod_gpus.or(weaker.pod_gpus),
             pod_stuck_ms: self.pod_stuck_ms.or(weaker.pod_stuck_ms),
             pod_start_ms: self.pod_start_ms.or(weaker.pod_start_ms),
         }
@@ -241,6 +247,7 @@ impl Settings {
             pod_group: self.pod_group.unwrap_or_else(|| "muster".to_owned()),
             pod_name: self.pod_name,
             pod_gpu_resource: self.pod_gpu_resource,
+            pod_gpus: self.pod_gpus,
             pod_stuck_ms: self.pod_stuck_ms.unwrap_or(120_000),
             pod_start_ms: self.pod_start_ms.unwrap_or(1_800_000),
         };
@@ -281,6 +288,8 @@ impl Config {
         }
         if self.runtime == RuntimeKind::Pod {
             self.check_pods()?;
+        } else if self.pod_gpus.is_some() {
+            return wrong("pod_gpus", "is for runtime pod only");
         }
         if self.driver_patience_ms > 20_000 {
             return wrong(
@@ -302,6 +311,17 @@ impl Config {
                 "pod_template",
                 "is required where the runtime is pod".to_owned(),
             );
+        }
+        if self
+            .pod_gpus
+            .is_some_and(|count| !(1..=64).contains(&count))
+        {
+            return wrong("pod_gpus", "must be 1 to 64".to_owned());
+        }
+        if self.pod_gpus.is_some() && (self.pod_gpu_resource.is_none() || self.cpu_slots.is_some())
+        {
+            let problem = "needs pod_gpu_resource, of which there are so many, and no cpu_slots";
+            return wrong("pod_gpus", problem.to_owned());
         }
         for (name, value) in [
             ("node_name", &self.node_name),

@@ -33,6 +33,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         cpu_slots: config.cpu_slots,
         cpu_milli: config.cpu_milli,
         memory_bytes: config.memory_bytes,
+        counted: config.pod_gpus.zip(config.pod_gpu_resource.as_deref()),
     };
     let mut capacity = device::discover(wanted);
     capacity.rack.clone_from(&config.rack);
@@ -63,7 +64,8 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
         reports_at.unwrap_or(Ipv4Addr::LOCALHOST.into()),
     )?;
     let reports_to = tracking.address()?;
-    let has_gpus = device::has_cuda(&capacity);
+    // Which GPUs a pod gets is then the device plugin's choice, and what it sees of them too.
+    let has_gpus = device::has_cuda(&capacity) && config.pod_gpus.is_none();
     let runtime: Box<dyn Runtime> = match config.runtime {
         RuntimeKind::Process => Box::new(Processes::new(config.listen_host.clone(), limits)?),
         RuntimeKind::Pod => Box::new(Pods::start(&config, has_gpus).await?),

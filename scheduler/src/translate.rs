@@ -136,6 +136,11 @@ fn node(
         what: charge.fault,
         at_ms: unix_ms(charge.at),
     };
+    let gpus = node.gpus();
+    let gpu_memory_bytes = gpus.iter().map(|gpu| gpu.memory_bytes).min();
+    let gpu_model = gpus
+        .first()
+        .map_or_else(String::new, |gpu| gpu.model.clone());
     core::Node {
         excluded: node.excluded.is_some(),
         cordoned: node.is_cordoned(),
@@ -148,15 +153,8 @@ fn node(
         seen_ms: Some(unix_ms(node.last_seen_at)),
         freed: freed.iter().map(given_back).collect(),
         gpus: u32::try_from(node.capacity.gpus.len()).expect("a session admits at most 64 GPUs"),
-        gpu_model: node
-            .capacity
-            .gpus
-            .first()
-            .map_or_else(String::new, |gpu| gpu.model.clone()),
-        gpu_memory_bytes: {
-            let memory = node.capacity.gpus.iter().map(|gpu| gpu.memory_bytes);
-            memory.min().unwrap_or(0)
-        },
+        gpu_model,
+        gpu_memory_bytes: gpu_memory_bytes.unwrap_or(0),
         cpu_milli: node.capacity.cpu_milli,
         memory_bytes: node.capacity.memory_bytes,
     }

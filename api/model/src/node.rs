@@ -44,12 +44,27 @@ pub struct Notice {
     /// Where it stands; counts before what its executor says of that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rack: Option<String>,
+    /// What its labels say of its GPUs; counts where its executor has not looked at them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub gpus: Option<Labelled>,
     /// Who says so: only that speaker says something else later. Whoever says nothing here is an administrator.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub by: Option<String>,
 }
 
+/// GPUs as the cluster's labels have them, all of one kind: the product, or a profile into which it is divided.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
+pub struct Labelled {
+    /// Such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`.
+    pub model: String,
+    /// Of one of them; 0 is not known.
+    pub memory_bytes: u64,
+}
+
 impl Notice {
+    /// Characters of `gpus.model`.
+    pub const MODEL_MAX: usize = 253;
     /// Characters of `why`.
     pub const WHY_MAX: usize = 500;
     /// Characters of `rack`.
@@ -60,7 +75,7 @@ impl Notice {
     pub fn yields_to(&self, speaker: &str) -> bool {
         match &self.by {
             Some(by) => by == speaker,
-            None => self.closed == Closed::Open && self.rack.is_none(),
+            None => self.closed == Closed::Open && self.rack.is_none() && self.gpus.is_none(),
         }
     }
 }
@@ -100,6 +115,20 @@ impl Node {
             .as_ref()
             .and_then(|notice| notice.rack.as_deref());
         said.or(self.capacity.rack.as_deref())
+    }
+
+    /// What it offers, by the best that is known of it: an executor that only counts GPUs tells no memory, and labels do.
+    #[must_use]
+    pub fn gpus(&self) -> Vec<Gpu> {
+        let mut gpus = self.capacity.gpus.clone();
+        let labelled = self.notice.as_ref().and_then(|notice| notice.gpus.as_ref());
+        if let Some(labelled) = labelled {
+            for gpu in gpus.iter_mut().filter(|gpu| gpu.memory_bytes == 0) {
+                gpu.model.clone_from(&labelled.model);
+                gpu.memory_bytes = labelled.memory_bytes;
+            }
+        }
+        gpus
     }
 
     fn closed(&self) -> Closed {
@@ -175,5 +204,55 @@ impl NodeState {
             Self::Up => "up",
             Self::Lost => "lost",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(memory_bytes: u64, gpus: Option<Labelled>) -> Node {
+        let gpu = Gpu {
+            index: 0,
+            kind: GpuKind::Cuda,
+            model: "nvidia.com/mig-1g.10gb".to_owned(),
+            memory_bytes,
+        };
+        Node {
+            id: NodeId(uuid::Uuid::nil()),
+            name: "a".to_owned(),
+            state: NodeState::Up,
+            drained: false,
+            excluded: None,
+            notice: Some(Notice {
+                gpus,
+                ..Notice::default()
+            }),
+            capacity: Capacity {
+                gpus: vec![gpu],
+                cpu_milli: 0,
+                memory_bytes: 0,
+                rack: None,
+            },
+            generation: 0,
+            last_seen_at: OffsetDateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn labels_count_where_the_executor_has_not_looked() {
+        let labelled = Labelled {
+            model: "H100-MIG-1g.10gb".to_owned(),
+            memory_bytes: 10 << 30,
+        };
+        let of = |node: &Node| {
+            let gpu = node.gpus().remove(0);
+            (gpu.model, gpu.memory_bytes)
+        };
+        let counted = "nvidia.com/mig-1g.10gb".to_owned();
+        assert_eq!(of(&node(0, None)), (counted.clone(), 0));
+        let named = (labelled.model.clone(), labelled.memory_bytes);
+        assert_eq!(of(&node(0, Some(labelled.clone()))), named);
+        assert_eq!(of(&node(7, Some(labelled))), (counted, 7));
     }
 }

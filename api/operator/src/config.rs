@@ -74,13 +74,20 @@ pub struct Run {
         default_value = "topology.kubernetes.io/zone"
     )]
     pub rack_labels: Vec<String>,
-    /// Keys of taints that executors tolerate, which therefore close no node; * is every one
+    /// What Kubernetes counts GPUs as, such as nvidia.com/gpu or nvidia.com/mig-1g.10gb: of the first that a node has its labels tell the kind
+    #[arg(
+        long = "gpu-resources",
+        env = "MUSTER_OPERATOR_GPU_RESOURCES",
+        value_delimiter = ','
+    )]
+    pub gpu_resources: Vec<String>,
+    /// Taints that executors tolerate, which therefore close no node: KEY or KEY=VALUE, with :EFFECT or for any; * is every key
     #[arg(
         long = "tolerated",
         env = "MUSTER_OPERATOR_TOLERATED",
         value_delimiter = ','
     )]
-    pub tolerated: Vec<String>,
+    pub tolerated: Vec<nodes::Tolerated>,
     /// Whether kubectl cordon moves a node's tasks away too, as kubectl drain leaves pods of DaemonSets alone
     #[arg(long = "cordon-drains", env = "MUSTER_OPERATOR_CORDON_DRAINS", default_value_t = false, action = clap::ArgAction::Set)]
     pub cordon_drains: bool,
@@ -90,6 +97,9 @@ pub struct Run {
     /// A resource, such as nvidia.com/gpu: a node takes no new tasks while pods that are not Muster's hold some of it [default: they are not looked at]
     #[arg(long = "foreign-resource", env = "MUSTER_OPERATOR_FOREIGN_RESOURCE")]
     pub foreign_resource: Option<String>,
+    /// The release of the chart whose pods are Muster's own, NAMESPACE/NAME; those of others are foreign [default: all are own]
+    #[arg(long = "release", env = "MUSTER_OPERATOR_RELEASE")]
+    pub release: Option<nodes::Release>,
     /// Where probes may connect
     #[arg(long, env = "MUSTER_OPERATOR_LISTEN", default_value = "127.0.0.1:7072")]
     pub listen: SocketAddr,
@@ -105,10 +115,12 @@ impl Run {
             nodes: self.nodes.then(|| nodes::Settings {
                 speaker: self.name.clone(),
                 rack_labels: self.rack_labels.clone(),
+                gpu_resources: self.gpu_resources.clone(),
                 tolerated: self.tolerated.clone(),
                 cordon_drains: self.cordon_drains,
                 cordons: self.cordon_nodes,
                 foreign: self.foreign_resource.clone(),
+                release: self.release.clone(),
             }),
         }
     }

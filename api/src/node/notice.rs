@@ -10,7 +10,7 @@ use crate::state::App;
 use axum::Json;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use muster_model::node::{Closed, Notice};
+use muster_model::node::{Closed, Labelled, Notice};
 use muster_model::spec::FieldError;
 use muster_model::view::NodeView;
 use muster_store::{StoreError, node};
@@ -29,9 +29,22 @@ pub struct Said {
     /// Where it stands; counts before what its executor says of that.
     #[serde(default)]
     rack: Option<String>,
+    /// What its labels say of its GPUs; counts where its executor has not looked at them.
+    #[serde(default)]
+    gpus: Option<SaidOfGpus>,
     /// Who says so: an operator leaves alone what another has said, or an administrator, who says nothing here.
     #[serde(default)]
     by: Option<String>,
+}
+
+/// All of one kind.
+#[derive(Debug, serde::Deserialize, utoipa::ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct SaidOfGpus {
+    /// Such as `NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`: 1 to 253 characters.
+    model: String,
+    /// Of one of them; 0 is not known.
+    memory_bytes: u64,
 }
 
 impl From<Said> for Notice {
@@ -40,6 +53,7 @@ impl From<Said> for Notice {
             closed,
             why,
             rack,
+            gpus,
             by,
         }: Said,
     ) -> Self {
@@ -47,6 +61,10 @@ impl From<Said> for Notice {
             closed,
             why,
             rack,
+            gpus: gpus.map(|gpus| Labelled {
+                model: gpus.model,
+                memory_bytes: gpus.memory_bytes,
+            }),
             by,
         }
     }
@@ -85,9 +103,11 @@ fn check(notice: &Notice) -> Result<(), Refusal> {
         let expected = format!("at most {}", Notice::WHY_MAX);
         return Err(invalid("why", why, &expected));
     }
+    let model = notice.gpus.as_ref().map(|gpus| gpus.model.clone());
     let texts = [
         ("why", Some(&notice.why)),
         ("rack", notice.rack.as_ref()),
+        ("gpus.model", model.as_ref()),
         ("by", notice.by.as_ref()),
     ];
     for (field, text) in texts {
@@ -101,6 +121,7 @@ fn check(notice: &Notice) -> Result<(), Refusal> {
         }
     }
     let names = [
+        ("gpus.model", &model, Notice::MODEL_MAX),
         ("rack", &notice.rack, Notice::RACK_MAX),
         ("by", &notice.by, BY_MAX),
     ];

@@ -10,23 +10,24 @@ use muster_store::scope;
 
 pub fn node(row: NodeRow) -> NodeView {
     let NodeRow { node, held } = row;
-    let gpus = node.capacity.gpus.iter().map(|gpu| {
+    let gpus = node.gpus().into_iter().map(|gpu| {
         let mut there = held.iter().filter(|held| held.gpu_index == gpu.index);
         let holder = there.clone().find(|held| !held.is_guest);
         let guest = there.find(|held| held.is_guest);
         GpuView {
             index: gpu.index,
             kind: gpu.kind,
-            model: gpu.model.clone(),
+            model: gpu.model,
             memory_bytes: gpu.memory_bytes,
             job: holder.map(occupant),
             guest: guest.map(occupant),
             task_id: holder.map(|held| held.task_id),
         }
     });
+    let gpus = gpus.collect();
     NodeView {
         id: node.id,
-        gpus: gpus.collect(),
+        gpus,
         name: node.name,
         state: node.state,
         drained: node.drained,

@@ -3,9 +3,6 @@
 
 use super::{Follower, in_muster};
 use crate::error::Error;
-use k8s_openapi::api::core::v1::Node;
-use kube::ResourceExt as _;
-use kube::runtime::reflector::Store;
 use muster_model::node::{Closed, NodeState, Notice};
 use muster_model::view::NodeView;
 use std::collections::BTreeSet;
@@ -14,32 +11,41 @@ use std::time::Duration;
 const LOOK: Duration = Duration::from_secs(5);
 
 /// Runs until the process ends.
-pub(super) async fn follow(follower: &Follower, there: Store<Node>) {
-    if there.wait_until_ready().await.is_err() {
+pub(super) async fn follow(follower: &Follower) {
+    if follower.there.wait_until_ready().await.is_err() {
         return;
     }
+    // Of what was deleted before this operator began the executors have gone meanwhile, and other clusters' nodes were never here, also
+    // where their operator has the same name.
+    let mut seen = BTreeSet::new();
     loop {
-        tokio::time::sleep(LOOK).await;
-        let names = there
-            .state()
+        let there: BTreeSet<String> = follower
+            .names()
             .iter()
-            .map(|node| in_muster(&node.name_any()))
+            .map(|name| in_muster(name))
             .collect();
-        crate::operator::told("Node", close(follower, &names).await);
+        seen.extend(there.iter().cloned());
+        let gone: BTreeSet<String> = seen.difference(&there).cloned().collect();
+        crate::operator::told("Node", close(follower, &gone).await);
+        tokio::time::sleep(LOOK).await;
     }
 }
 
 /// # Errors
 /// When Muster does not answer; nothing is lost by it.
-async fn close(follower: &Follower, there: &BTreeSet<String>) -> Result<(), Error> {
+async fn close(follower: &Follower, gone: &BTreeSet<String>) -> Result<(), Error> {
+    if gone.is_empty() {
+        return Ok(());
+    }
     let client = follower.context.tenants.admin()?;
     for view in follower.known.all(&client).await? {
-        if is_gone(&view, &follower.settings.speaker, there) {
+        if is_gone(&view, &follower.settings.speaker, gone) {
             let rack = view.notice.as_ref().and_then(|notice| notice.rack.clone());
             let notice = Notice {
                 closed: Closed::ToAll,
                 why: "its node was deleted in Kubernetes".to_owned(),
                 rack,
+                gpus: view.notice.as_ref().and_then(|notice| notice.gpus.clone()),
                 by: Some(follower.settings.speaker.clone()),
             };
             follower.tell(&view, notice).await?;
@@ -48,12 +54,12 @@ async fn close(follower: &Follower, there: &BTreeSet<String>) -> Result<(), Erro
     Ok(())
 }
 
-/// This operator has spoken of it once, and its Kubernetes has it no more. Machines that were never Kubernetes' have no notice or an
+/// This operator has spoken of it, and its Kubernetes had it and has it no more. Machines that were never Kubernetes' have no notice or an
 /// administrator's, and those of another cluster one of its own operator's.
-fn is_gone(view: &NodeView, speaker: &str, there: &BTreeSet<String>) -> bool {
+fn is_gone(view: &NodeView, speaker: &str, gone: &BTreeSet<String>) -> bool {
     let notice = view.notice.as_ref();
     let is_ours = notice.is_some_and(|notice| notice.by.as_deref() == Some(speaker));
-    view.state == NodeState::Up && is_ours && !there.contains(&view.name)
+    view.state == NodeState::Up && is_ours && gone.contains(&view.name)
 }
 
 #[cfg(test)]
@@ -72,10 +78,11 @@ mod tests {
             });
             serde_json::from_value(node).expect("a node")
         };
-        let (none, there) = (BTreeSet::new(), BTreeSet::from(["a".to_owned()]));
-        assert!(is_gone(&node(Some("here")), "here", &none));
-        assert!(!is_gone(&node(Some("here")), "here", &there));
-        assert!(!is_gone(&node(Some("elsewhere")), "here", &none));
-        assert!(!is_gone(&node(None), "here", &none));
+        let (none, gone) = (BTreeSet::new(), BTreeSet::from(["a".to_owned()]));
+        assert!(is_gone(&node(Some("here")), "here", &gone));
+        // As a node of another cluster whose operator has the same name.
+        assert!(!is_gone(&node(Some("here")), "here", &none));
+        assert!(!is_gone(&node(Some("elsewhere")), "here", &gone));
+        assert!(!is_gone(&node(None), "here", &gone));
     }
 }

@@ -1,6 +1,6 @@
 //! Pods that hold GPUs and are none of Muster's: one list for all nodes, a few seconds old at most.
 
-use super::said::{held, is_foreign};
+use super::said::{Release, held, is_foreign};
 use crate::clock;
 use crate::error::Error;
 use k8s_openapi::api::core::v1::Pod;
@@ -42,6 +42,7 @@ impl Pods {
         kubernetes: &kube::Client,
         node: &str,
         resource: &str,
+        own: Option<&Release>,
     ) -> Result<Foreign, Error> {
         let mut list = self.list.lock().await;
         let now = clock::monotonic();
@@ -50,16 +51,16 @@ impl Pods {
             let all = ListParams::default().match_any();
             let pods = Api::<Pod>::all(kubernetes.clone()).list(&all).await;
             let pods = pods.map_err(Error::kubernetes("the pods of all nodes were not listed"))?;
-            list.there = by_node(&pods.items, resource);
+            list.there = by_node(&pods.items, resource, own);
             list.until = Some(clock::monotonic() + FRESH);
         }
         Ok(list.there.get(node).cloned().unwrap_or_default())
     }
 }
 
-fn by_node(pods: &[Pod], resource: &str) -> BTreeMap<String, Foreign> {
+fn by_node(pods: &[Pod], resource: &str, own: Option<&Release>) -> BTreeMap<String, Foreign> {
     let mut there: BTreeMap<String, Foreign> = BTreeMap::new();
-    for pod in pods.iter().filter(|pod| is_foreign(pod, resource)) {
+    for pod in pods.iter().filter(|pod| is_foreign(pod, resource, own)) {
         let node = pod.spec.as_ref().and_then(|spec| spec.node_name.as_ref());
         if let Some(node) = node {
             let foreign = there.entry(node.clone()).or_default();

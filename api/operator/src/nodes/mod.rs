@@ -8,9 +8,11 @@ mod foreign;
 mod known;
 mod mark;
 mod said;
+mod tolerated;
 
 pub use foreign::Foreign;
-pub use said::{Settings, said};
+pub use said::{Release, Settings, said};
+pub use tolerated::Tolerated;
 
 use self::foreign::Pods;
 use self::known::Known;
@@ -21,9 +23,10 @@ use k8s_openapi::api::core::v1::Node;
 use kube::api::{Api, Patch, PatchParams};
 use kube::runtime::Controller;
 use kube::runtime::controller::Action;
+use kube::runtime::reflector::Store;
 use kube::runtime::watcher;
 use kube::{Resource as _, ResourceExt as _};
-use muster_model::node::Notice;
+use muster_model::node::{Closed, Notice};
 use muster_model::view::NodeView;
 use serde_json::Value;
 use std::sync::Arc;
@@ -38,19 +41,20 @@ pub struct Follower {
     settings: Settings,
     known: Known,
     pods: Pods,
+    /// All nodes of Kubernetes, as the watch has them.
+    there: Store<Node>,
 }
 
 /// Runs until the process ends.
 pub async fn run(context: Arc<Context>, settings: Settings) {
     let nodes = Api::<Node>::all(context.kubernetes.clone());
-    let follower = Arc::new(Follower::new(context, settings));
     let controller =
         Controller::new(nodes, watcher::Config::default()).with_config(crate::operator::settings());
-    let there = controller.store();
+    let follower = Arc::new(Follower::new(context, settings, controller.store()));
     let following = controller
         .run(reconcile, again, Arc::clone(&follower))
         .for_each(|done| async { crate::operator::told("Node", done) });
-    tokio::join!(following, deleted::follow(&follower, there));
+    tokio::join!(following, deleted::follow(&follower));
 }
 
 fn again(node: Arc<Node>, _: &Error, follower: Arc<Follower>) -> Action {
@@ -80,12 +84,28 @@ pub fn in_muster(name: &str) -> String {
     name.replace('.', "-")
 }
 
+/// Two machines of one name in Muster: its executors drive each other away, and what is said of the one would be taken for the other's. Why
+/// it takes no tasks then.
+fn namesake(name: &str, all: &[String]) -> Option<String> {
+    let is_other = |other: &&String| *other != name && in_muster(other) == in_muster(name);
+    let other = all.iter().find(is_other)?;
+    let mut both = [name, other];
+    both.sort_unstable();
+    Some(format!(
+        "Kubernetes has two nodes that are called {} here, {} and {}; rename one of them",
+        in_muster(name),
+        both[0],
+        both[1]
+    ))
+}
+
 impl Follower {
     #[must_use]
-    pub fn new(context: Arc<Context>, settings: Settings) -> Self {
+    pub fn new(context: Arc<Context>, settings: Settings, there: Store<Node>) -> Self {
         Self {
             context,
             settings,
+            there,
             known: Known::default(),
             pods: Pods::default(),
         }
@@ -98,11 +118,20 @@ impl Follower {
 
     async fn hear(&self, node: &Node, view: &NodeView) -> Result<(), Error> {
         let foreign = self.foreign(node).await?;
-        let notice = said(node, &self.settings, &foreign);
+        let mut notice = said(node, &self.settings, &foreign);
+        if let Some(why) = namesake(&node.name_any(), &self.names()) {
+            (notice.closed, notice.why) = (Closed::ToNew, why);
+        }
         if view.notice.as_ref() != Some(&notice) && foreign.count > 0 {
             tracing::info!(node.name = view.name, pods = ?foreign.pods, "pods that are not Muster's are there");
         }
         self.tell(view, notice).await
+    }
+
+    /// Names of all nodes of Kubernetes.
+    fn names(&self) -> Vec<String> {
+        let there = self.there.state();
+        there.iter().map(|node| node.name_any()).collect()
     }
 
     /// What Kubernetes says, if Muster has heard something else, and not from somebody else: of another cluster, or an administrator.
@@ -157,7 +186,10 @@ impl Follower {
         match &self.settings.foreign {
             Some(resource) => {
                 let kubernetes = &self.context.kubernetes;
-                self.pods.on(kubernetes, &node.name_any(), resource).await
+                let own = self.settings.release.as_ref();
+                self.pods
+                    .on(kubernetes, &node.name_any(), resource, own)
+                    .await
             }
             None => Ok(Foreign::default()),
         }
@@ -169,5 +201,20 @@ impl std::fmt::Debug for Follower {
         f.debug_struct("Follower")
             .field("settings", &self.settings)
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::namesake;
+
+    #[test]
+    fn two_nodes_that_differ_in_dots_alone_are_told_of() {
+        let all = ["gpu.1", "gpu-1", "gpu-2"].map(str::to_owned);
+        for name in ["gpu.1", "gpu-1"] {
+            let why = namesake(name, &all).expect("there is another");
+            assert!(why.contains("called gpu-1 here, gpu-1 and gpu.1"), "{why}");
+        }
+        assert_eq!(namesake("gpu-2", &all), None);
     }
 }

@@ -2,11 +2,15 @@
 
 use super::foreign::Foreign;
 use super::mark::{is_cordoned, is_ours};
+use super::tolerated::Tolerated;
 use k8s_openapi::api::core::v1::{Node, Pod, Taint};
 use kube::ResourceExt as _;
-use muster_model::node::{Closed, Notice};
+use muster_model::node::{Closed, Labelled, Notice};
+use std::str::FromStr;
 
-/// Of tasks' pods and of executors' pods.
+/// On all pods of a release.
+const INSTANCE: &str = "app.kubernetes.io/instance";
+/// Of tasks' pods and of executors' pods, of whichever release.
 const OWN_PODS: [&str; 2] = ["muster.dev/group", "muster-pool"];
 /// Kubernetes' own taints say what Muster sees by itself: a node that is not ready loses its lease.
 const OF_KUBERNETES: &str = "node.kubernetes.io/";
@@ -24,14 +28,39 @@ pub struct Settings {
     pub speaker: String,
     /// Labels that say where a node stands, the widest first.
     pub rack_labels: Vec<String>,
-    /// Keys of taints that the executors' pods tolerate; `*` is every one.
-    pub tolerated: Vec<String>,
+    /// What executors have Kubernetes count; of the first that a node has, its labels tell what that is.
+    pub gpu_resources: Vec<String>,
+    /// Which taints the executors' pods tolerate.
+    pub tolerated: Vec<Tolerated>,
     /// A cordon moves tasks away too.
     pub cordon_drains: bool,
     /// What is drained in Muster is cordoned in Kubernetes.
     pub cordons: bool,
     /// The resource whose use by others' pods closes a node.
     pub foreign: Option<String>,
+    /// Whose pods are Muster's own; those of all releases where nobody says.
+    pub release: Option<Release>,
+}
+
+/// A release of the chart, by its namespace and name.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Release {
+    pub namespace: String,
+    pub name: String,
+}
+
+impl FromStr for Release {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.split_once('/') {
+            Some((namespace, name)) if !namespace.is_empty() && !name.is_empty() => Ok(Self {
+                namespace: namespace.to_owned(),
+                name: name.to_owned(),
+            }),
+            _ => Err(format!("{text:?}: expected NAMESPACE/NAME of a release")),
+        }
+    }
 }
 
 /// All that Kubernetes says of the node. What moves its tasks away comes before what lets them stay.
@@ -47,20 +76,27 @@ pub fn said(node: &Node, settings: &Settings, foreign: &Foreign) -> Notice {
         // The value of a taint may be anything.
         why: why.chars().take(Notice::WHY_MAX).collect(),
         rack: rack(node, &settings.rack_labels),
+        gpus: labelled(node, &settings.gpu_resources),
         by: Some(settings.speaker.clone()),
     }
 }
 
 /// Whether the pod holds some of this resource, or is about to, and is none of Muster's.
 #[must_use]
-pub fn is_foreign(pod: &Pod, resource: &str) -> bool {
+pub fn is_foreign(pod: &Pod, resource: &str, own: Option<&Release>) -> bool {
     let phase = pod
         .status
         .as_ref()
         .and_then(|status| status.phase.as_deref());
-    let is_own = OWN_PODS
+    let is_ours = OWN_PODS
         .iter()
         .any(|label| pod.labels().contains_key(*label));
+    let of_this = |own: &Release| {
+        pod.metadata.namespace.as_ref() == Some(&own.namespace)
+            && pod.labels().get(INSTANCE) == Some(&own.name)
+    };
+    // Another release gives out what it holds to jobs that this one knows nothing of.
+    let is_own = is_ours && own.is_none_or(of_this);
     !matches!(phase, Some("Succeeded" | "Failed")) && !is_own && held(pod, resource) > 0
 }
 
@@ -106,10 +142,7 @@ fn cordoned(node: &Node, settings: &Settings) -> Option<(Closed, String)> {
 
 /// By a taint of this effect that the executors' pods do not tolerate.
 fn tainted(node: &Node, settings: &Settings, effect: &str) -> Option<String> {
-    let is_tolerated = |taint: &&Taint| {
-        let mut keys = settings.tolerated.iter();
-        keys.any(|key| key == "*" || *key == taint.key)
-    };
+    let is_tolerated = |taint: &&Taint| settings.tolerated.iter().any(|one| one.covers(taint));
     let mut taints = taints(node).filter(|taint| taint.effect == effect);
     taints
         .find(|taint| !taint.key.starts_with(OF_KUBERNETES) && !is_tolerated(taint))
@@ -134,6 +167,24 @@ fn rack(node: &Node, labels: &[String]) -> Option<String> {
         .collect();
     let rack: String = values.join("/").chars().take(Notice::RACK_MAX).collect();
     (!rack.is_empty()).then_some(rack)
+}
+
+/// By the labels of NVIDIA's feature discovery, `nvidia.com/gpu.product` and `.memory` in MiB, or those of a MIG profile that is a resource of
+/// its own, `nvidia.com/mig-1g.10gb.product`.
+fn labelled(node: &Node, resources: &[String]) -> Option<Labelled> {
+    let capacity = node.status.as_ref()?.capacity.as_ref()?;
+    let is_there = |resource: &&String| {
+        let there = capacity.get(*resource);
+        there.is_some_and(|count| count.0.parse::<u64>().is_ok_and(|count| count > 0))
+    };
+    let resource = resources.iter().find(is_there)?;
+    let label = |what: &str| node.labels().get(&format!("{resource}.{what}"));
+    let model: String = label("product")?.chars().take(Notice::MODEL_MAX).collect();
+    let mib = label("memory").and_then(|text| text.parse::<u64>().ok());
+    (!model.is_empty()).then(|| Labelled {
+        model,
+        memory_bytes: mib.unwrap_or(0).saturating_mul(1 << 20),
+    })
 }
 
 fn taints(node: &Node) -> impl Iterator<Item = &Taint> {

@@ -174,6 +174,7 @@ async fn what_a_machines_cluster_says_closes_it_beside_a_drain_and_is_told_once(
         closed: Closed::ToNew,
         why: "cordoned in Kubernetes".to_owned(),
         rack: Some("r7".to_owned()),
+        gpus: None,
         by: Some("kubernetes".to_owned()),
     };
     let say = async |notice: &Notice| -> anyhow::Result<Node> {

@@ -8,10 +8,14 @@ fn settings() -> Settings {
         rack_labels: ["topology.kubernetes.io/zone", "example.com/rack"]
             .map(str::to_owned)
             .to_vec(),
-        tolerated: vec!["nvidia.com/gpu".to_owned()],
+        tolerated: vec!["nvidia.com/gpu".parse().expect("a key")],
         cordon_drains: false,
         cordons: false,
         foreign: Some("nvidia.com/gpu".to_owned()),
+        release: None,
+        gpu_resources: ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu"]
+            .map(str::to_owned)
+            .to_vec(),
     }
 }
 
@@ -72,7 +76,7 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
         Closed::ToAll
     );
     let everything = Settings {
-        tolerated: vec!["*".to_owned()],
+        tolerated: vec!["*".parse().expect("every key")],
         ..settings()
     };
     let tainted = node(&metadata, &taint("maintenance", "NoExecute"));
@@ -133,7 +137,14 @@ fn pods_of_others_that_hold_gpus_close_a_node() {
         });
         serde_json::from_value(pod).expect("a pod")
     };
-    let is_foreign = |pod: &Pod| is_foreign(pod, "nvidia.com/gpu");
+    let own: Release = "web/muster".parse().expect("a release");
+    let of = |instance: &str| {
+        let labels = json!({ "muster.dev/group": "g", "app.kubernetes.io/instance": instance });
+        is_foreign(&pod(&labels, "Running", "1"), "nvidia.com/gpu", Some(&own))
+    };
+    assert!(!of("muster"));
+    assert!(of("another"), "of another release");
+    let is_foreign = |pod: &Pod| is_foreign(pod, "nvidia.com/gpu", None);
     assert!(is_foreign(&pod(&json!({}), "Running", "2")));
     assert!(!is_foreign(&pod(&json!({}), "Succeeded", "2")));
     assert!(!is_foreign(&pod(&json!({}), "Running", "0")));
@@ -159,4 +170,30 @@ fn pods_of_others_that_hold_gpus_close_a_node() {
     assert_eq!(notice.why.chars().count(), Notice::WHY_MAX);
     let rack = notice.rack.expect("a rack");
     assert_eq!(rack.chars().count(), Notice::RACK_MAX);
+}
+
+#[test]
+fn labels_say_what_its_gpus_are() {
+    let of = |capacity: &Value, labels: &Value| {
+        let node = json!({ "metadata": { "name": "a", "labels": labels }, "status": { "capacity": capacity } });
+        let node = serde_json::from_value(node).expect("a node");
+        let notice = said(&node, &settings(), &Foreign::default());
+        notice
+            .gpus
+            .map(|gpus| (gpus.model, gpus.memory_bytes >> 20))
+    };
+    let is = |model: &str, mib| Some((model.to_owned(), mib));
+    let labels = json!({
+        "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
+        "nvidia.com/mig-1g.10gb.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "nvidia.com/mig-1g.10gb.memory": "9856",
+    });
+    let whole = of(&json!({ "nvidia.com/gpu": "8" }), &labels);
+    assert_eq!(whole, is("NVIDIA-H100-80GB-HBM3", 81_559));
+    let divided = json!({ "nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "7" });
+    let profile = is("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", 9_856);
+    assert_eq!(of(&divided, &labels), profile);
+    let bare = json!({ "nvidia.com/gpu.product": "T4" });
+    assert_eq!(of(&json!({ "nvidia.com/gpu": "1" }), &bare), is("T4", 0));
+    assert_eq!(of(&json!({ "nvidia.com/gpu": "1" }), &json!({})), None);
+    assert_eq!(of(&json!({}), &labels), None);
 }

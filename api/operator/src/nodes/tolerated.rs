@@ -1,0 +1,98 @@
+//! What the executors' pods tolerate, as the setting says it: `KEY`, `KEY=VALUE`, either with `:EFFECT` behind it, and `*` for every key.
+//! Pure.
+
+use k8s_openapi::api::core::v1::Taint;
+use std::str::FromStr;
+
+const EFFECTS: [&str; 3] = ["NoSchedule", "PreferNoSchedule", "NoExecute"];
+
+/// What is left out is any.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Tolerated {
+    key: Option<String>,
+    value: Option<String>,
+    effect: Option<String>,
+}
+
+impl Tolerated {
+    #[must_use]
+    pub fn covers(&self, taint: &Taint) -> bool {
+        let is = |wanted: &Option<String>, there: &str| {
+            wanted.as_deref().is_none_or(|wanted| wanted == there)
+        };
+        is(&self.key, &taint.key)
+            && is(&self.value, taint.value.as_deref().unwrap_or_default())
+            && is(&self.effect, &taint.effect)
+    }
+}
+
+impl FromStr for Tolerated {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let (rest, effect) = match text.split_once(':') {
+            Some((rest, effect)) => (rest, Some(effect)),
+            None => (text, None),
+        };
+        let (key, value) = match rest.split_once('=') {
+            Some((key, value)) => (key, Some(value)),
+            None => (rest, None),
+        };
+        if key.is_empty() {
+            return Err(format!("{text:?}: expected a key, or * for every one"));
+        }
+        if let Some(effect) = effect.filter(|effect| !EFFECTS.contains(effect)) {
+            let known = EFFECTS.join(", ");
+            return Err(format!("the effect is {effect:?}; expected one of {known}"));
+        }
+        Ok(Self {
+            key: Some(key.to_owned()).filter(|key| key != "*"),
+            value: value.map(str::to_owned),
+            effect: effect.map(str::to_owned),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn covers(tolerated: &str, (key, value, effect): (&str, &str, &str)) -> bool {
+        let taint = Taint {
+            key: key.to_owned(),
+            value: Some(value.to_owned()).filter(|value| !value.is_empty()),
+            effect: effect.to_owned(),
+            time_added: None,
+        };
+        let tolerated: Tolerated = tolerated.parse().expect("right");
+        tolerated.covers(&taint)
+    }
+
+    #[test]
+    fn a_taint_is_tolerated_as_kubernetes_has_it() {
+        let taint = ("team", "vision", "NoSchedule");
+        for tolerated in [
+            "team",
+            "team=vision",
+            "team:NoSchedule",
+            "team=vision:NoSchedule",
+            "*",
+            "*:NoSchedule",
+        ] {
+            assert!(covers(tolerated, taint), "{tolerated}");
+        }
+        for tolerated in [
+            "other",
+            "team=speech",
+            "team:NoExecute",
+            "team=",
+            "*:NoExecute",
+        ] {
+            assert!(!covers(tolerated, taint), "{tolerated}");
+        }
+        assert!(covers("team=", ("team", "", "NoSchedule")));
+        for wrong in ["", "=vision", "team:Never", ":NoSchedule"] {
+            assert!(wrong.parse::<Tolerated>().is_err(), "{wrong}");
+        }
+    }
+}
