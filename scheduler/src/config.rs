@@ -15,6 +15,8 @@ const DEFAULT_POLICY: PolicyName = PolicyName::Muster;
 pub struct Config {
     /// Where node sessions are accepted (gRPC).
     pub listen: SocketAddr,
+    /// With what node sessions are encrypted; in the clear where there is nothing.
+    pub tls: Option<TlsFiles>,
     /// Postgres, as the role `muster_scheduler`.
     pub database_url: String,
     /// What an executor must know to join.
@@ -40,6 +42,14 @@ pub struct Config {
     pub packing: Option<Packing>,
 }
 
+/// Files in PEM, read once when the daemon starts.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TlsFiles {
+    /// The certificate, and those between it and its authority.
+    pub certificate: PathBuf,
+    pub key: PathBuf,
+}
+
 /// Flags and environment; each overrides the file.
 #[derive(Debug, Parser)]
 #[command(
@@ -54,6 +64,12 @@ pub struct Flags {
     /// Address for node sessions [default: 127.0.0.1:7071].
     #[arg(long, env = "MUSTER_SCHEDULER_LISTEN")]
     pub listen: Option<SocketAddr>,
+    /// Certificate (PEM) by which executors know this scheduler; node sessions are then TLS and nothing else [default: in the clear].
+    #[arg(long, env = "MUSTER_SCHEDULER_TLS_CERT_FILE")]
+    pub tls_cert_file: Option<PathBuf>,
+    /// Its private key (PEM).
+    #[arg(long, env = "MUSTER_SCHEDULER_TLS_KEY_FILE")]
+    pub tls_key_file: Option<PathBuf>,
     /// Postgres URL, as the role muster_scheduler.
     #[arg(long, env = "MUSTER_SCHEDULER_DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
@@ -99,6 +115,8 @@ pub struct Flags {
 #[serde(deny_unknown_fields, default)]
 struct File {
     listen: Option<SocketAddr>,
+    tls_cert_file: Option<PathBuf>,
+    tls_key_file: Option<PathBuf>,
     database_url: Option<String>,
     join_token: Option<String>,
     lease_ms: Option<u64>,
@@ -167,10 +185,19 @@ impl Config {
             None => DEFAULT_POLICY,
             Some(name) => name.parse().map_err(ConfigError::Policy)?,
         };
+        let certificate = flags.tls_cert_file.or(file.tls_cert_file);
+        let key = flags.tls_key_file.or(file.tls_key_file);
+        let tls = match (certificate, key) {
+            (None, None) => None,
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (None, Some(_)) => return Err(missing("tls_cert_file", "TLS_CERT_FILE")),
+            (Some(_), None) => return Err(missing("tls_key_file", "TLS_KEY_FILE")),
+        };
         let quantum_ms = flags.quantum_ms.or(file.quantum_ms).unwrap_or(60_000);
         let suspended_per_gpu = flags.suspended_per_gpu.or(file.suspended_per_gpu);
         let packs = flags.packing.or(file.packing).unwrap_or(false);
         let config = Self {
+            tls,
             policy,
             packing: packs.then(Packing::default),
             slicing: (quantum_ms > 0).then_some(Slicing {

@@ -14,5 +14,6 @@ pub mod retry;
 pub mod round;
 pub mod session;
 pub mod study;
+pub mod tls;
 pub mod translate;
 pub mod wakes;

@@ -6,7 +6,7 @@ use muster_core::policy::Policy;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_scheduler::config::{Config, Flags};
 use muster_scheduler::session::{Registry, Sessions};
-use muster_scheduler::{forecast, leader, lease, question, retention, round, study, wakes};
+use muster_scheduler::{forecast, leader, lease, question, retention, round, study, tls, wakes};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::watch;
@@ -76,7 +76,9 @@ async fn serve(config: &Config, sessions: Sessions) -> anyhow::Result<()> {
     let service = NodeSessionsServer::new(sessions)
         .max_decoding_message_size(muster_proto::MAX_MESSAGE_BYTES)
         .max_encoding_message_size(muster_proto::MAX_MESSAGE_BYTES);
-    tonic::transport::Server::builder()
+    let server = tonic::transport::Server::builder();
+    tls::encrypted(server, config.tls.as_ref())
+        .context("encrypt node sessions")?
         .tcp_nodelay(true)
         .http2_keepalive_interval(Some(Duration::from_millis(config.lease_ms)))
         .initial_stream_window_size(4 << 20)

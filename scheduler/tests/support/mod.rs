@@ -210,6 +210,7 @@ impl Store {
 /// Settings for tests: quick rounds, a short grace.
 pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
     Config {
+        tls: None,
         listen,
         database_url: store.database.scheduler_url.clone(),
         join_token: TOKEN.into(),
