@@ -1,8 +1,8 @@
 //! Nodes that Kubernetes and Muster both know: who closes one on either side is obeyed on the other, labels say where they stand, and
 //! pods of others that hold GPUs are respected. A real API server, a real Muster, and the operator with the chart's role and no other right.
 
-use muster_e2e::cluster::{Cluster, Options, PATIENCE};
-use muster_e2e::kubernetes::{Kubernetes, Line, Operator};
+use muster_e2e::cluster::{Options, PATIENCE};
+use muster_e2e::kubernetes::Stage;
 use muster_model::id::JobId;
 use muster_model::job::JobPhase;
 use muster_model::node::Closed;
@@ -22,50 +22,33 @@ const FLAGS: [&str; 6] = [
     "nvidia.com/gpu",
 ];
 
-struct Stage {
-    cluster: Cluster,
-    kubernetes: Kubernetes,
-    line: Line,
-    operator: Operator,
-    allowed: BTreeSet<(String, String, String)>,
+/// The stage, and what is looked at of nodes.
+struct Story {
+    stage: Stage,
 }
 
-impl Stage {
+impl Story {
     async fn set() -> Self {
-        let cluster = Cluster::start(NODES).await;
-        let kubernetes = Kubernetes::start().await;
-        kubernetes.define();
-        for name in ["node-1", "node-2"] {
-            kubernetes.add_node(name);
-        }
-        let allowed = kubernetes.admit_operator_with(VALUES);
-        let line = Line::to(kubernetes.port()).await;
-        let operator = Operator::start_with(
-            kubernetes.operator_config(line.port),
-            kubernetes.folder().join("operator.log"),
-            cluster.server(),
-            &cluster.token().expect("the first user's token"),
-            &FLAGS,
-        );
-        Self {
-            cluster,
-            kubernetes,
-            line,
-            operator,
-            allowed,
-        }
+        let stage = Stage::set(NODES, &["node-1", "node-2"], VALUES, &FLAGS).await;
+        Self { stage }
     }
 
     /// Waits until Muster's view of the node is as `right` says.
     async fn until(&self, node: &str, what: &str, right: impl Fn(&NodeView) -> bool) {
         let mut waited = Duration::ZERO;
         loop {
-            let view = self.cluster.client().node(node).await.expect("a node");
+            let view = self
+                .stage
+                .cluster
+                .client()
+                .node(node)
+                .await
+                .expect("a node");
             if right(&view) {
                 return;
             }
             if waited > PATIENCE {
-                self.operator.print_log();
+                self.stage.operator.print_log();
                 panic!("{node}: waiting for {what:?} was in vain: {view:?}");
             }
             tokio::time::sleep(STEP).await;
@@ -91,7 +74,7 @@ impl Stage {
                 return;
             }
             if waited > PATIENCE {
-                self.operator.print_log();
+                self.stage.operator.print_log();
                 panic!("{node} {field} is {said:?}, not {expected:?}");
             }
             tokio::time::sleep(STEP).await;
@@ -100,21 +83,28 @@ impl Stage {
     }
 
     fn kubectl(&self, arguments: &[&str]) -> String {
-        self.kubernetes.says(arguments)
+        self.stage.kubernetes.says(arguments)
     }
 
     async fn sleeper(&self, name: &str) -> JobId {
         let document =
             format!("version: muster/v1\nname: {name}\ncommand: {{ argv: [sleep, '600'] }}\n");
-        self.cluster.submit(&document).await.id
+        self.stage.cluster.submit(&document).await.id
     }
 
     async fn until_on(&self, job: JobId, node: &str) {
         let mut waited = Duration::ZERO;
         loop {
-            let tasks = self.cluster.client().tasks(job).await.expect("tasks");
+            let tasks = self.stage.cluster.client().tasks(job).await.expect("tasks");
             let newest = tasks.iter().max_by_key(|task| task.revision);
-            let phase = self.cluster.client().job(job).await.expect("a job").phase;
+            let phase = self
+                .stage
+                .cluster
+                .client()
+                .job(job)
+                .await
+                .expect("a job")
+                .phase;
             if phase == JobPhase::Running && newest.is_some_and(|task| task.node == node) {
                 return;
             }
@@ -127,32 +117,32 @@ impl Stage {
 
 #[tokio::test]
 async fn what_either_side_says_of_a_node_holds_on_both() {
-    let mut stage = Stage::set().await;
-    labels_say_where_it_stands(&stage).await;
-    a_cordon_lets_stay_and_a_taint_moves_away(&stage).await;
-    what_is_drained_in_muster_is_cordoned_and_no_more(&stage).await;
-    pods_of_others_are_respected(&stage).await;
-    a_deleted_node_is_left(&stage).await;
-    stage.operator.kill();
-    stage.line.cut();
-    stage.cluster.down();
-    let of_nodes = stage.allowed.iter().filter(|(group, resource, _)| {
+    let mut story = Story::set().await;
+    labels_say_where_it_stands(&story).await;
+    a_cordon_lets_stay_and_a_taint_moves_away(&story).await;
+    what_is_drained_in_muster_is_cordoned_and_no_more(&story).await;
+    pods_of_others_are_respected(&story).await;
+    a_deleted_node_is_left(&story).await;
+    story.stage.operator.kill();
+    story.stage.line.cut();
+    story.stage.cluster.down();
+    let of_nodes = story.stage.allowed.iter().filter(|(group, resource, _)| {
         group.is_empty() && (resource == "nodes" || resource == "pods")
     });
     let of_nodes: BTreeSet<_> = of_nodes.cloned().collect();
     assert_eq!(of_nodes.len(), 4, "list, watch and patch nodes; list pods");
-    stage.kubernetes.used_exactly(&of_nodes, &[]).await;
+    story.stage.kubernetes.used_exactly(&of_nodes, &[]).await;
 }
 
-async fn labels_say_where_it_stands(stage: &Stage) {
-    let _ = stage.kubectl(&[
+async fn labels_say_where_it_stands(story: &Story) {
+    let _ = story.kubectl(&[
         "label",
         "node",
         "node-1",
         "topology.kubernetes.io/zone=eu-1",
         "example.com/rack=r7",
     ]);
-    stage
+    story
         .until("node-1", "its rack", |view| {
             let rack = view
                 .notice
@@ -161,85 +151,88 @@ async fn labels_say_where_it_stands(stage: &Stage) {
             rack == Some("eu-1/r7")
         })
         .await;
-    stage.until_closed("node-2", Closed::Open, "").await;
+    story.until_closed("node-2", Closed::Open, "").await;
 }
 
-async fn a_cordon_lets_stay_and_a_taint_moves_away(stage: &Stage) {
-    let _ = stage.kubectl(&["cordon", "node-2"]);
-    stage
+async fn a_cordon_lets_stay_and_a_taint_moves_away(story: &Story) {
+    let _ = story.kubectl(&["cordon", "node-2"]);
+    story
         .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
         .await;
-    let first = stage.sleeper("first").await;
-    stage.until_on(first, "node-1").await;
-    let second = stage.sleeper("second").await;
-    stage
+    let first = story.sleeper("first").await;
+    story.until_on(first, "node-1").await;
+    let second = story.sleeper("second").await;
+    story
+        .stage
         .cluster
         .until(second, "a reason to wait", |job| job.waiting.is_some())
         .await;
-    let _ = stage.kubectl(&["uncordon", "node-2"]);
-    stage.until_on(second, "node-2").await;
+    let _ = story.kubectl(&["uncordon", "node-2"]);
+    story.until_on(second, "node-2").await;
     // A cordon lets stay who is there.
-    let _ = stage.kubectl(&["cordon", "node-1"]);
-    stage
+    let _ = story.kubectl(&["cordon", "node-1"]);
+    story
         .until_closed("node-1", Closed::ToNew, "cordoned in Kubernetes")
         .await;
-    let client = stage.cluster.client();
+    let client = story.stage.cluster.client();
     client.cancel(second).await.expect("cancelled");
-    stage
+    story
+        .stage
         .cluster
         .until(second, "its end", |job| job.phase == JobPhase::Cancelled)
         .await;
     // A round has passed since.
-    let third = stage.sleeper("third").await;
-    stage.until_on(third, "node-2").await;
+    let third = story.sleeper("third").await;
+    story.until_on(third, "node-2").await;
     let tasks = client.tasks(first).await.expect("tasks");
     assert!(tasks.iter().all(|task| task.node == "node-1"), "{tasks:?}");
     client.cancel(third).await.expect("cancelled");
-    stage
+    story
+        .stage
         .cluster
         .until(third, "its end", |job| job.phase == JobPhase::Cancelled)
         .await;
     // The executors tolerate the taint of GPU nodes, and no other.
-    let _ = stage.kubectl(&["uncordon", "node-1"]);
-    let _ = stage.kubectl(&["taint", "node", "node-1", "nvidia.com/gpu=:NoSchedule"]);
-    let _ = stage.kubectl(&["taint", "node", "node-1", "maintenance=now:NoExecute"]);
-    stage
+    let _ = story.kubectl(&["uncordon", "node-1"]);
+    let _ = story.kubectl(&["taint", "node", "node-1", "nvidia.com/gpu=:NoSchedule"]);
+    let _ = story.kubectl(&["taint", "node", "node-1", "maintenance=now:NoExecute"]);
+    story
         .until_closed("node-1", Closed::ToAll, "tainted maintenance=now:NoExecute")
         .await;
-    stage.until_on(first, "node-2").await;
+    story.until_on(first, "node-2").await;
     let moved = client.job(first).await.expect("a job");
     assert_eq!(moved.failures, 0, "nobody is to blame");
-    let _ = stage.kubectl(&["taint", "node", "node-1", "maintenance-"]);
-    stage.until_closed("node-1", Closed::Open, "").await;
+    let _ = story.kubectl(&["taint", "node", "node-1", "maintenance-"]);
+    story.until_closed("node-1", Closed::Open, "").await;
     client.cancel(first).await.expect("cancelled");
 }
 
-async fn what_is_drained_in_muster_is_cordoned_and_no_more(stage: &Stage) {
-    let client = stage.cluster.client();
+async fn what_is_drained_in_muster_is_cordoned_and_no_more(story: &Story) {
+    let client = story.stage.cluster.client();
     let ours = r".metadata.annotations.muster\.dev/cordoned";
     client.drain("node-2").await.expect("drained");
-    stage
+    story
         .until_kubernetes_says("node-2", ".spec.unschedulable", "true")
         .await;
-    stage
+    story
         .until_kubernetes_says("node-2", ours, "kubernetes")
         .await;
     // Its own cordon is not heard as Kubernetes', or it would never end.
     client.uncordon("node-2").await.expect("uncordoned");
-    stage.until_kubernetes_says("node-2", ours, "").await;
-    stage
+    story.until_kubernetes_says("node-2", ours, "").await;
+    story
         .until_kubernetes_says("node-2", ".spec.unschedulable", "")
         .await;
-    stage.until_closed("node-2", Closed::Open, "").await;
+    story.until_closed("node-2", Closed::Open, "").await;
 
     // One that somebody has cordoned in Kubernetes stays so when Muster takes it back.
-    let _ = stage.kubectl(&["cordon", "node-2"]);
-    stage
+    let _ = story.kubectl(&["cordon", "node-2"]);
+    story
         .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
         .await;
     client.drain("node-2").await.expect("drained");
     let yielded = "kubernetes:yielded";
-    stage.until_kubernetes_says("node-2", ours, yielded).await;
+    story.until_kubernetes_says("node-2", ours, yielded).await;
     let view = client.uncordon("node-2").await.expect("uncordoned");
     assert!(
         !view.drained
@@ -247,49 +240,55 @@ async fn what_is_drained_in_muster_is_cordoned_and_no_more(stage: &Stage) {
                 .notice
                 .is_some_and(|notice| notice.closed == Closed::ToNew)
     );
-    stage.until_kubernetes_says("node-2", ours, "").await;
-    stage
+    story.until_kubernetes_says("node-2", ours, "").await;
+    story
         .until_kubernetes_says("node-2", ".spec.unschedulable", "true")
         .await;
-    let _ = stage.kubectl(&["uncordon", "node-2"]);
-    stage.until_closed("node-2", Closed::Open, "").await;
+    let _ = story.kubectl(&["uncordon", "node-2"]);
+    story.until_closed("node-2", Closed::Open, "").await;
 }
 
-async fn pods_of_others_are_respected(stage: &Stage) {
+async fn pods_of_others_are_respected(story: &Story) {
     let limits = "{limits: {nvidia.com/gpu: 1}}";
-    stage.kubernetes.applied(&format!(
+    story.stage.kubernetes.applied(&format!(
         "{{apiVersion: v1, kind: Pod, metadata: {{name: theirs}}, spec: {{nodeName: node-1, containers: [{{name: a, image: b, resources: {limits}}}]}}}}"
     ));
-    stage
+    story
         .until_closed(
             "node-1",
             Closed::ToNew,
             "1 nvidia.com/gpu held by a pod that is not Muster's",
         )
         .await;
-    let _ = stage.kubectl(&["delete", "pod", "theirs", "--force", "--grace-period=0"]);
-    stage.until_closed("node-1", Closed::Open, "").await;
+    let _ = story.kubectl(&["delete", "pod", "theirs", "--force", "--grace-period=0"]);
+    story.until_closed("node-1", Closed::Open, "").await;
 }
 
 /// Its executor still speaks to Muster, as it does while a machine is being taken away.
-async fn a_deleted_node_is_left(stage: &Stage) {
-    let _ = stage.kubectl(&["cordon", "node-2"]);
-    stage
+async fn a_deleted_node_is_left(story: &Story) {
+    let _ = story.kubectl(&["cordon", "node-2"]);
+    story
         .until_closed("node-2", Closed::ToNew, "cordoned in Kubernetes")
         .await;
-    let job = stage.sleeper("left").await;
-    stage.until_on(job, "node-1").await;
-    let _ = stage.kubectl(&["uncordon", "node-2"]);
-    let _ = stage.kubectl(&["delete", "node", "node-1"]);
-    stage
+    let job = story.sleeper("left").await;
+    story.until_on(job, "node-1").await;
+    let _ = story.kubectl(&["uncordon", "node-2"]);
+    let _ = story.kubectl(&["delete", "node", "node-1"]);
+    story
         .until_closed(
             "node-1",
             Closed::ToAll,
             "its node was deleted in Kubernetes",
         )
         .await;
-    stage.until_on(job, "node-2").await;
-    stage.kubernetes.add_node("node-1");
-    stage.until_closed("node-1", Closed::Open, "").await;
-    stage.cluster.client().cancel(job).await.expect("cancelled");
+    story.until_on(job, "node-2").await;
+    story.stage.kubernetes.add_node("node-1");
+    story.until_closed("node-1", Closed::Open, "").await;
+    story
+        .stage
+        .cluster
+        .client()
+        .cancel(job)
+        .await
+        .expect("cancelled");
 }

@@ -1,0 +1,233 @@
+//! Two hundred jobs by kubectl on a real API server and a real Muster: whatever breaks, and how soon each change is shown.
+
+use muster_e2e::cluster::{Options, PATIENCE};
+use muster_e2e::kubernetes::{History, Seen, Stage, sleeper};
+use muster_model::event::Event;
+use muster_model::job::JobPhase;
+use muster_model::view::EventView;
+use serde_json::Value;
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::time::Duration;
+use time::OffsetDateTime;
+
+const STEP: Duration = Duration::from_millis(200);
+const NODES: Options = Options { nodes: 2, slots: 8 };
+const JOBS: usize = 200;
+/// Of one object, by the operator, through all that breaks.
+const PATCHES: u64 = 40;
+
+/// The operator is killed at any instant, its connections are cut, the API server is restarted, another manager writes nonsense: each
+/// object has had one job, and each has ended as its job has.
+#[tokio::test]
+#[ignore = "two hundred jobs and everything that breaks under them take longer than a test run should: make story-kubernetes"]
+async fn whatever_breaks_each_object_is_submitted_once_and_none_is_lost() {
+    let mut stage = Stage::set(NODES, &[], "", &[]).await;
+    let mut documents = String::new();
+    for number in 0..JOBS {
+        let script = match number % 20 {
+            7 => "exit 3",
+            _ => "sleep 4",
+        };
+        writeln!(
+            documents,
+            "{}  retries: 0",
+            sleeper(&format!("job-{number}"), &format!("[sh, -c, '{script}']"))
+        )
+        .expect("a string takes all");
+    }
+    stage.kubernetes.applied(&documents);
+    let mut chance = Chance(20_261_122);
+    let (mut kills, mut cuts, mut restarts, mut waited) = (0, 0, 0, Duration::ZERO);
+    loop {
+        let pause = Duration::from_millis(200 + chance.below(1_500));
+        tokio::time::sleep(pause).await;
+        waited += pause;
+        match chance.below(8) {
+            0..3 => {
+                stage.operator.kill();
+                tokio::time::sleep(Duration::from_millis(chance.below(400))).await;
+                stage.operator.start_again();
+                kills += 1;
+            }
+            3..5 => {
+                stage.line.cut();
+                cuts += 1;
+            }
+            5 if restarts < 3 => {
+                stage.kubernetes.restart_server().await;
+                restarts += 1;
+            }
+            _ => meddle(&stage, chance.below(JOBS as u64)),
+        }
+        let Some(statuses) = stage.statuses("mj") else {
+            continue;
+        };
+        let ended = statuses.values().filter(|status| is_over(status)).count();
+        if ended == JOBS && kills >= 15 {
+            break;
+        }
+        if waited > 3 * PATIENCE {
+            stage.operator.print_log();
+            panic!(
+                "{ended} of {JOBS} have ended after {kills} kills, {cuts} cuts and {restarts} restarts"
+            );
+        }
+    }
+    eprintln!(
+        "{JOBS} jobs have ended through {kills} kills, {cuts} cuts and {restarts} restarts of the server"
+    );
+    assert_eq!(stage.statuses("mj").map(|all| all.len()), Some(JOBS));
+    for number in 0..JOBS {
+        let phase = if number % 20 == 7 {
+            "Failed"
+        } else {
+            "Succeeded"
+        };
+        stage.until_phase(&format!("job-{number}"), phase).await;
+    }
+    let mut uids = BTreeSet::new();
+    let jobs = stage.jobs().await;
+    for job in &jobs {
+        let uid = job
+            .labels
+            .get("muster.dev/uid")
+            .expect("the operator's label");
+        assert!(uids.insert(uid), "{} was submitted twice", job.name);
+    }
+    assert_eq!(jobs.len(), JOBS);
+    stage.operator.kill();
+    stage.line.cut();
+    // A finalizer, a mark and a handful of phases, and what others wrote is written over; whatever broke, nothing was tried without end.
+    let patches = stage.kubernetes.times_asked("trainingjobs", "patch");
+    let most = patches.values().max().copied().unwrap_or_default();
+    let all: u64 = patches.values().sum();
+    eprintln!("the operator has patched {all} times, one object {most} times at most");
+    assert!(most <= PATCHES, "{patches:?}");
+    stage.cluster.down();
+}
+
+/// Without anything that breaks: what kubectl's watch shows of each job is compared with the job's own history. Prints how late it was; two
+/// seconds are promised for a machine that has the time.
+#[tokio::test]
+#[ignore = "two hundred jobs take longer than a test run should: make story-kubernetes"]
+async fn kubectl_shows_each_change_soon_and_never_an_older_one_after_it() {
+    let mut stage = Stage::set(NODES, &[], "", &[]).await;
+    let shown = History::of(&stage.kubernetes, "mj");
+    let mut documents = String::new();
+    for number in 0..JOBS {
+        let name = format!("job-{number}");
+        write!(documents, "{}", sleeper(&name, "[sleep, '3']")).expect("a string takes all");
+    }
+    stage.kubernetes.applied(&documents);
+    let mut waited = Duration::ZERO;
+    while !stage
+        .statuses("mj")
+        .is_some_and(|all| all.len() == JOBS && all.values().all(is_over))
+    {
+        assert!(waited < 5 * PATIENCE, "they do not end");
+        tokio::time::sleep(STEP).await;
+        waited += STEP;
+    }
+    let mut late_ms = Vec::new();
+    for job in stage.jobs().await {
+        let seen: Vec<Seen> = shown
+            .all()
+            .into_iter()
+            .filter(|seen| seen.name == job.name && seen.status["phase"].is_string())
+            .collect();
+        let changes = phases(&stage.cluster.history(job.id).await);
+        let places = places(&changes, &seen);
+        assert!(
+            places.is_sorted(),
+            "{}: {changes:?} shown as {seen:?}",
+            job.name
+        );
+        for (at, (when, _)) in changes.iter().enumerate() {
+            let first = places.iter().position(|place| *place >= at);
+            let first = first.expect("the last one is shown");
+            late_ms.push((seen[first].at - *when).whole_milliseconds());
+        }
+    }
+    late_ms.sort_unstable();
+    let share = |percent: usize| late_ms[(late_ms.len() - 1) * percent / 100];
+    let within = late_ms.partition_point(|late| *late <= 2_000);
+    eprintln!(
+        "{} changes of {JOBS} jobs: shown after {} ms in the middle, {} ms at the 99th percentile, {} ms at most; {within} within two seconds",
+        late_ms.len(),
+        share(50),
+        share(99),
+        share(100)
+    );
+    stage.operator.kill();
+    stage.cluster.down();
+}
+
+/// When the job came into which phase.
+fn phases(history: &[EventView]) -> Vec<(OffsetDateTime, JobPhase)> {
+    let changes = history.iter().filter_map(|entry| match &entry.event {
+        Event::JobSubmitted { .. } => Some((entry.at, JobPhase::Queued)),
+        Event::JobStateChanged { state, .. } => Some((entry.at, state.phase())),
+        _ => None,
+    });
+    changes.collect()
+}
+
+/// Which of the changes each status shows: the first of its phase that is no older than what was shown before it.
+fn places(changes: &[(OffsetDateTime, JobPhase)], seen: &[Seen]) -> Vec<usize> {
+    let mut places: Vec<usize> = Vec::new();
+    for one in seen {
+        let from = places.last().copied().unwrap_or(0);
+        let shown = one.status["phase"].as_str().unwrap_or_default();
+        let of_phase =
+            |(_, phase): &(OffsetDateTime, JobPhase)| shown.eq_ignore_ascii_case(phase.as_str());
+        let later = changes[from..]
+            .iter()
+            .position(of_phase)
+            .map(|at| from + at);
+        // One that comes only earlier makes the places unsorted.
+        let place = later.or_else(|| changes.iter().position(of_phase));
+        places.push(place.unwrap_or_else(|| panic!("{one:?} is in no history: {changes:?}")));
+    }
+    places
+}
+
+fn meddle(stage: &Stage, number: u64) {
+    let name = format!("job-{number}");
+    // The server may be away, or the object not there yet.
+    let _ = stage
+        .kubernetes
+        .kubectl(&[
+            "patch",
+            "mj",
+            &name,
+            "--type=merge",
+            "--subresource=status",
+            "--field-manager=meddler",
+        ])
+        .args([
+            "-p",
+            r#"{"status":{"phase":"Nonsense","position":7,"reason":"Because"}}"#,
+        ])
+        .output();
+}
+
+fn is_over(status: &Value) -> bool {
+    matches!(
+        status["phase"].as_str(),
+        Some("Succeeded" | "Failed" | "Cancelled")
+    )
+}
+
+/// Knuth's multiplicative generator: the same story every time, as far as what is broken when.
+struct Chance(u64);
+
+impl Chance {
+    fn below(&mut self, limit: u64) -> u64 {
+        self.0 = self
+            .0
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % limit
+    }
+}
