@@ -23,7 +23,7 @@ EXTERNAL = {
         "Secret/mirror-login", "Secret/muster-example-com", "PersistentVolumeClaim/imagenet-and-more", "ServiceAccount/scheduler-of-ours",
     },
     "openshift": {"Secret/muster-postgres", "Secret/training-join", "ServiceAccount/default"},
-    "bucket": {"Secret/muster-postgres", "Secret/muster-join", "Secret/bucket-login", "Secret/muster-operator-token", "PersistentVolumeClaim/datasets"},
+    "bucket": {"Secret/muster-postgres", "Secret/muster-join", "Secret/bucket-login", "Secret/sessions-tls", "Secret/muster-operator-token", "PersistentVolumeClaim/datasets"},
     "pods": {"Secret/muster-postgres", "PersistentVolumeClaim/models", "ServiceAccount/trainers"},
     "trial": set(),
     "trial-upgrade": set(),

@@ -43,6 +43,7 @@ BAD = [
     ({"executor": {"pools": {"cpu": {**POOL, "image": {"tag": "1.2"}}}}}, ["/executor/pools/cpu/image", "'repository'"]),
     ({"executor": {"data": {"kind": "hostPath"}}, "security": {"runAsUser": None}}, ["executor.data.prepare is true", "security.runAsUser"]),
     ({"executor": {"runtime": "vm"}}, ["/executor/runtime", "'process', 'pod'"]),
+    ({"executor": {"pools": {"gpu": {"resource": "nvidia.com/mig-1g.10gb"}}}}, ["executor.pools.gpu", "nvidia.com/mig-1g.10gb", "expected pod"]),
     ({"executor": {"runtime": "pod"}}, ["executor.data.kind is emptyDir", "expected hostPath"]),
     ({"images": {"registry": "https://mirror.example.com"}}, ["/images/registry"]),
     ({"images": {"pullPolicy": "Sometimes"}}, ["/images/pullPolicy", "'IfNotPresent'"]),
@@ -155,6 +156,8 @@ class Values(unittest.TestCase):
         json.loads(text)
         for metric in set(re.findall(r"muster_[a-z_]+", text)):
             self.assertIn(re.sub(r"_(bucket|count|sum)$", "", metric), source("api/src/metrics.rs"))
+        for gauge in set(re.findall(r'"(muster_[a-z_]+)"', source("api/src/metrics.rs"))):
+            self.assertIn(gauge + "{", text)
         for path in ("/healthz", "/readyz", "/metrics"):
             self.assertIn(f'"{path}"', source("api/src/routes.rs"))
             self.assertIn(path, render(arguments=["--set", "monitoring.serviceMonitor.enabled=true"]))
