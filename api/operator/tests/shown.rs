@@ -137,7 +137,7 @@ fn a_failed_job_says_why_and_a_paused_one_that_it_is_held() {
 #[test]
 fn the_definitions_know_every_field_of_every_status() {
     let before = JobStatus::default();
-    let changed = Refused::spec_changed("it goes on");
+    let changed = Refused::spec_changed("it goes on", "spec.suspend");
     let everything = json!({
         "phase": "failed", "state": { "phase": "failed", "reason": "code 3" }, "failure": "code 3", "progress": progress(1.0),
         "model_path": "a/b", "started_at": "2026-01-01T00:00:00Z", "finished_at": "2026-01-01T00:00:00Z",
