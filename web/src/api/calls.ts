@@ -1,6 +1,6 @@
 // Every call that the page makes, by what it is for.
 import { client, take, takeAnswer } from "./client";
-import type { Accuracy, CheckpointView, Explanation, JobPhase, JobView, Me, NodeView, PlanView, Progress, StoredEvent, TaskView } from "./types";
+import type { Accuracy, CheckpointView, Explanation, JobChange, JobPhase, JobView, Me, NodeView, PlanView, Progress, StoredEvent, TaskView } from "./types";
 
 export interface Page<T> {
   items: T[];
@@ -61,6 +61,11 @@ export async function act(id: string, verb: Verb): Promise<void> {
   else if (verb === "resume") await take(client.POST("/api/v1/jobs/{id}/resume", { params }));
   else if (verb === "cancel") await take(client.POST("/api/v1/jobs/{id}/cancel", { params }));
   else await take(client.DELETE("/api/v1/jobs/{id}", { params }));
+}
+
+/** What is left out stays; with `edits` only if nobody has changed it since. */
+export function editJob(id: string, change: JobChange): Promise<JobView> {
+  return take(client.PATCH("/api/v1/jobs/{id}", { params: { path: { id } }, body: change }));
 }
 
 export function submit(document: string, dryRun: boolean, idempotencyKey: string): Promise<JobView> {

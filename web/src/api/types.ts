@@ -8,6 +8,7 @@ export type Intent = Schemas["Intent"];
 export type JobState = Schemas["JobState"];
 export type AfterStop = Schemas["AfterStop"];
 export type RequeueCause = Schemas["RequeueCause"];
+export type JobChange = Schemas["JobChange"];
 export type JobView = Schemas["JobView"];
 export type JobSpec = Schemas["JobSpec"];
 export type ProgressView = Schemas["ProgressView"];

@@ -28,6 +28,11 @@ export function canPause(job: JobView): boolean {
   return job.intent === "run" && ["queued", "starting", "running", "suspended", "stopping"].includes(job.phase);
 }
 
+/** A trial's size is its study's. */
+export function canEdit(job: JobView): boolean {
+  return job.intent !== "cancel" && job.trial === null && !["succeeded", "failed", "cancelled"].includes(job.phase);
+}
+
 export function canResume(job: JobView): boolean {
   return job.intent === "pause" && !["succeeded", "failed", "cancelled"].includes(job.phase);
 }

@@ -7,12 +7,13 @@ import { isTerminal } from "../../live/job";
 import { Confirm, type Question } from "../../ui/confirm";
 import { Icon, type IconName } from "../../ui/icon";
 import { useNow } from "../../ui/now";
-import { PhaseChip, canCancel, canContinue, canDelete, canPause, canResume, canSuspend } from "../../ui/phase";
+import { PhaseChip, canCancel, canContinue, canDelete, canEdit, canPause, canResume, canSuspend } from "../../ui/phase";
 import { ProgressBar } from "../../ui/progress";
 import { dataText, modelText } from "../../words/engine";
 import { dates, range } from "../../words/forecast";
 import { NONE, loss, percent, rate } from "../../words/number";
 import { age, duration, instant } from "../../words/time";
+import { Edit } from "./edit";
 
 interface Props {
   job: JobView;
@@ -22,6 +23,7 @@ interface Props {
 
 export function JobHead({ job, onChanged, onDeleted }: Props) {
   const [asked, setAsked] = useState<Question | null>(null);
+  const [editing, setEditing] = useState(false);
   const ask = (verb: Verb) => {
     setAsked({
       ...QUESTIONS[verb](job.name),
@@ -67,6 +69,11 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
           {canContinue(job) ? <VerbButton verb="continue" icon="resume" onAsk={ask} /> : null}
           {canPause(job) ? <VerbButton verb="pause" icon="pause" onAsk={ask} /> : null}
           {canResume(job) ? <VerbButton verb="resume" icon="resume" onAsk={ask} /> : null}
+          {canEdit(job) ? (
+            <button type="button" className="button" onClick={() => setEditing(true)}>
+              <Icon name="submit" /> Change
+            </button>
+          ) : null}
           {canCancel(job) ? <VerbButton verb="cancel" icon="cancel" onAsk={ask} /> : null}
           {job.resume_step === null || job.spec.engine === undefined ? null : (
             <Link className="button" to={`/submit?from=${job.id}`} title="Begin a new job from its newest checkpoint">
@@ -84,6 +91,7 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
       )}
       <Facts job={job} />
       {asked === null ? null : <Confirm question={asked} onClose={() => setAsked(null)} />}
+      {editing ? <Edit job={job} onDone={onChanged} onClose={() => setEditing(false)} /> : null}
     </header>
   );
 }
