@@ -39,7 +39,7 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
         let (had, wanted) = (live.size.0, live.job.workers.min);
-        if !is_settled(live) || had >= wanted || done_workers(live.job) > 0 {
+        if !is_settled(live) || had >= wanted {
             continue;
         }
         let why =
@@ -63,8 +63,10 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
     any
 }
 
+/// Whether nothing is under way, and a restart would not begin anew what is done: of a command some of whose workers have ended.
 fn is_settled(live: &LiveJob<'_>) -> bool {
-    live.standing == Standing::Running && !live.is_resizing && live.destination.is_none()
+    let moves = live.is_resizing || live.destination.is_some();
+    live.standing == Standing::Running && !moves && done_workers(live.job) == 0
 }
 
 /// How the job gets so many workers without a restart: the new ones beside those that it has, then where most is free.
