@@ -58,7 +58,7 @@ enum Means {
     Slots {
         cores: f64,
     },
-    Gpus(Share),
+    Gpus(Box<Share>),
 }
 
 impl Meter {
