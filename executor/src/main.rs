@@ -24,11 +24,11 @@ struct Arguments {
     #[command(flatten)]
     settings: Settings,
     #[command(subcommand)]
-    command: Option<Command>,
+    command: Option<Hidden>,
 }
 
 #[derive(Debug, Subcommand)]
-enum Command {
+enum Hidden {
     #[command(hide = true)]
     Shim(ShimArguments),
     #[command(hide = true)]
@@ -41,9 +41,9 @@ fn main() -> anyhow::Result<()> {
     let arguments = Arguments::parse();
     match arguments.command {
         // On the main thread, and without a runtime: see `shim::child`.
-        Some(Command::Shim(shim)) => return Ok(shim::run(&shim)?),
-        Some(Command::Command(task)) => std::process::exit(muster_executor::command::run(&task)),
-        Some(Command::Driver(order)) => std::process::exit(driver::run(&order)),
+        Some(Hidden::Shim(shim)) => return Ok(shim::run(&shim)?),
+        Some(Hidden::Command(task)) => std::process::exit(muster_executor::command::run(&task)),
+        Some(Hidden::Driver(order)) => std::process::exit(driver::run(&order)),
         None => {}
     }
     log_to_stderr()?;
