@@ -4,7 +4,7 @@ mod scene;
 
 use muster_core::policies::name::PolicyName;
 use muster_core::{Action, Plan, policy::Policy};
-use muster_model::job::JobPhase;
+use muster_model::job::{Intent, JobPhase};
 use muster_model::spec::Range;
 use scene::Scene;
 
@@ -30,8 +30,8 @@ fn running(share: PolicyName, in_place: bool) -> Scene {
     scene
 }
 
-fn want(scene: &mut Scene, min: u32, max: u32) {
-    scene.find("a").workers = Range { min, max };
+fn want(scene: &mut Scene, name: &str, min: u32, max: u32) {
+    scene.find(name).workers = Range { min, max };
 }
 
 fn stops(plan: &Plan) -> usize {
@@ -46,7 +46,7 @@ fn stops(plan: &Plan) -> usize {
 fn above_its_new_maximum_a_job_shrinks_in_the_next_round_however_lately_it_was_placed() {
     for share in POLICIES {
         let mut scene = running(share, true);
-        want(&mut scene, 1, 2);
+        want(&mut scene, "a", 1, 2);
         let plan = scene.round();
         assert_eq!(stops(&plan), 0, "{share}: {plan:#?}");
         scene.obey();
@@ -59,7 +59,7 @@ fn above_its_new_maximum_a_job_shrinks_in_the_next_round_however_lately_it_was_p
 fn a_job_that_cannot_shrink_in_place_comes_back_smaller() {
     for share in POLICIES {
         let mut scene = running(share, false);
-        want(&mut scene, 2, 2);
+        want(&mut scene, "a", 2, 2);
         let plan = scene.round();
         assert_eq!(stops(&plan), 1, "{share}: {plan:#?}");
         scene.obey();
@@ -74,7 +74,7 @@ fn below_its_new_minimum_a_job_grows_into_free_gpus_though_it_is_no_faster_there
         let mut scene = running(share, true);
         scene.measured("a", 6, 20.0);
         scene.later(120_000);
-        want(&mut scene, 6, 6);
+        want(&mut scene, "a", 6, 6);
         let plan = scene.round();
         assert_eq!(stops(&plan), 0, "{share}: {plan:#?}");
         scene.settle();
@@ -89,7 +89,7 @@ fn where_there_is_no_room_for_its_new_minimum_a_job_goes_on_as_it_is_until_there
         scene.job("b").workers(4, 4).in_place();
         scene.settle();
         scene.measured("b", 4, 20.0);
-        want(&mut scene, 6, 6);
+        want(&mut scene, "a", 6, 6);
         scene.later(120_000);
         let plan = scene.round();
         assert_eq!(stops(&plan), 0, "{share}: {plan:#?}");
@@ -99,7 +99,7 @@ fn where_there_is_no_room_for_its_new_minimum_a_job_goes_on_as_it_is_until_there
     let mut scene = running(PolicyName::Muster, true);
     scene.job("b").workers(4, 4).in_place();
     scene.settle();
-    want(&mut scene, 6, 6);
+    want(&mut scene, "a", 6, 6);
     scene.settle();
     scene.snapshot.jobs.retain(|job| job.name != "b");
     scene.later(120_000);
@@ -117,10 +117,10 @@ fn a_job_that_cannot_grow_in_place_restarts_only_where_all_of_it_fits() {
         for workers in [5, 6, 7] {
             scene.measured("a", workers, 20.0);
         }
-        want(&mut scene, 7, 7);
+        want(&mut scene, "a", 7, 7);
         scene.later(120_000);
         assert_eq!(stops(&scene.round()), 0, "{share}");
-        want(&mut scene, 6, 6);
+        want(&mut scene, "a", 6, 6);
         assert_eq!(stops(&scene.round()), 1, "{share}");
         scene.obey();
         scene.settle();
@@ -135,9 +135,85 @@ fn who_asked_for_little_first_does_not_overtake_who_waits() {
     scene.settle();
     scene.job("c").workers(4, 4).in_place();
     scene.settle();
-    want(&mut scene, 8, 8);
+    want(&mut scene, "a", 8, 8);
     scene.snapshot.jobs.retain(|job| job.name != "b");
     scene.later(120_000);
     scene.settle();
     assert_eq!((scene.workers("a"), scene.workers("c")), (4, 4));
+}
+
+#[test]
+fn what_is_collected_for_a_gang_that_does_not_fit_yet_is_not_grown_into() {
+    let mut scene = Scene::cluster(1, 8);
+    // Whose policy grows nobody: elastic ones decide by themselves who is worth it.
+    scene.policy = Policy::named(PolicyName::Fifo);
+    scene.job("b").workers(2, 2).in_place();
+    scene.job("c").workers(6, 6).in_place();
+    scene.settle();
+    scene.job("a").workers(7, 7).in_place();
+    scene.settle();
+    assert_eq!((scene.workers("b"), scene.workers("c")), (2, 6));
+    scene.snapshot.jobs.retain(|job| job.name != "c");
+    want(&mut scene, "b", 8, 8);
+    scene.later(120_000);
+    let plan = scene.round();
+    assert_eq!(stops(&plan), 0, "{plan:#?}");
+    assert_eq!(scene.find("b").size().0, 2, "{plan:#?}");
+    // Of a lower priority than its own nobody is waited for.
+    scene.find("b").priority = 1;
+    scene.settle();
+    assert_eq!(scene.workers("b"), 8);
+}
+
+#[test]
+fn the_second_who_grows_does_not_take_what_is_promised() {
+    let mut scene = Scene::cluster(1, 18);
+    scene.policy = Policy::named(PolicyName::Fifo);
+    for name in ["a", "b", "d"] {
+        scene.job(name).workers(4, 4).in_place();
+    }
+    scene.settle();
+    scene.job("c").workers(8, 8).in_place();
+    scene.find("d").intent = Intent::Pause;
+    scene.round();
+    want(&mut scene, "a", 6, 6);
+    want(&mut scene, "b", 6, 6);
+    scene.later(120_000);
+    scene.round();
+    let sizes = (scene.find("a").size().0, scene.find("b").size().0);
+    assert_eq!(sizes, (6, 4), "of six free ones four are c's");
+    scene.settle();
+    assert_eq!(scene.workers("c"), 8);
+}
+
+#[test]
+fn nobody_is_stopped_for_another_size_whose_place_another_would_get() {
+    for share in POLICIES {
+        let mut scene = Scene::cluster(1, 6);
+        scene.policy = Policy::named(share);
+        scene.job("a").workers(4, 4);
+        scene.settle();
+        scene.job("c").workers(5, 5);
+        scene.settle();
+        want(&mut scene, "a", 6, 6);
+        scene.later(120_000);
+        assert_eq!(stops(&scene.round()), 0, "{share}: larger");
+        scene.obey();
+        assert_eq!(scene.workers("a"), 4, "{share}");
+    }
+    let mut scene = Scene::cluster(1, 8);
+    scene.policy = Policy::named(PolicyName::Fifo);
+    for name in ["a", "b"] {
+        scene.job(name).workers(4, 4);
+    }
+    scene.settle();
+    scene.job("c").workers(4, 4);
+    scene.find("c").submitted_ms = 0;
+    want(&mut scene, "a", 2, 2);
+    scene.later(120_000);
+    assert_eq!(stops(&scene.round()), 0, "smaller");
+    // Where there is a place for what is left of it, it comes back there.
+    scene.snapshot.jobs.retain(|job| job.name != "b");
+    scene.settle();
+    assert_eq!((scene.workers("a"), scene.workers("c")), (2, 4));
 }

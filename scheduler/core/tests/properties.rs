@@ -17,6 +17,7 @@ use muster_model::wait::{Change, Wait};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use scene::{Scene, gone, job, tenant};
+use std::collections::BTreeMap;
 
 /// SplitMix64: small, and the same everywhere.
 struct Dice(u64);
@@ -336,8 +337,19 @@ fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bo
         .any(|one| one.job == job && is_start(one))
 }
 
+/// What owners have wanted of their jobs so far: the least and the most workers. Of most jobs that is their range.
+type Ranges = BTreeMap<JobId, Range>;
+
+fn widen(ranges: &mut Ranges, snapshot: &Snapshot) {
+    for job in &snapshot.jobs {
+        let range = ranges.entry(job.id).or_insert(job.workers);
+        range.min = range.min.min(job.workers.min);
+        range.max = range.max.max(job.workers.max);
+    }
+}
+
 /// Gangs are whole while they are up, whatever happened.
-fn gangs_are_whole(snapshot: &Snapshot) -> Result<(), TestCaseError> {
+fn gangs_are_whole(snapshot: &Snapshot, ranges: &Ranges) -> Result<(), TestCaseError> {
     for job in snapshot
         .jobs
         .iter()
@@ -352,8 +364,8 @@ fn gangs_are_whole(snapshot: &Snapshot) -> Result<(), TestCaseError> {
             prop_assert_eq!(ranks.len(), job.tasks.len());
             let chief = Role::Worker { rank: 0 };
             prop_assert!(ranks.contains(&chief));
-            // Its owner may have changed the range under it, which tales of their own are about.
-            prop_assert!(workers > 0);
+            let range = ranges[&job.id];
+            prop_assert!(workers >= range.min && workers <= range.max);
             // A lost shard's copy stands in for it until another one does.
             let least = if job.replicated { 1 } else { job.ps_shards.min };
             prop_assert!(ps_shards >= least && ps_shards <= job.ps_shards.max);
@@ -424,6 +436,7 @@ fn walk_where(
     let mut snapshot = world(&mut dice);
     let mut submitted = 0;
     let mut memory = muster_core::Memory::default();
+    let mut ranges = Ranges::new();
     for round in 0..rounds {
         for _ in 0..dice.roll(4) {
             submit(&mut snapshot, &mut dice, submitted);
@@ -431,12 +444,13 @@ fn walk_where(
         }
         snapshot.round = u64::from(round);
         snapshot.sort();
+        widen(&mut ranges, &snapshot);
         remembers(&snapshot, policy, &mut memory)?;
         snapshot = match policy.slicing {
             None => examine(&snapshot, policy)?,
             Some(_) => carried_out(&snapshot, policy)?,
         };
-        gangs_are_whole(&snapshot)?;
+        gangs_are_whole(&snapshot, &ranges)?;
         happen(&mut snapshot, &mut dice);
         also(&mut snapshot);
     }

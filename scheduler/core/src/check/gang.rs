@@ -95,16 +95,16 @@ impl<'s> Checker<'s> {
                 .iter()
                 .filter(|role| matches!(role, Role::Worker { .. }) == is_worker);
             let count = u32::try_from(of_role.count()).unwrap_or(u32::MAX);
-            // Its owner may have changed the range under it: it need not be within at once, and must not go further out.
-            let had = match is_worker {
-                true => job.size().0,
-                false => job.size().1,
+            // Their owner may have changed the range of workers under them: they need not be within at once, and must not go further out.
+            let (least, most) = match is_worker {
+                true => {
+                    let (had, _) = job.size();
+                    (range.min.min(had), range.max.max(had))
+                }
+                false if job.replicated => (self.fewest_shards(job, leave), range.max),
+                false => (range.min, range.max),
             };
-            let least = match !is_worker && job.replicated {
-                true => self.fewest_shards(job, leave),
-                false => range.min.min(had),
-            };
-            if count < least || count > range.max.max(had) || (is_worker && !job.may_have(count)) {
+            if count < least || count > most || (is_worker && !job.may_have(count)) {
                 self.violations.push(Violation::OutsideRange {
                     job: job.id,
                     role,

@@ -1,17 +1,18 @@
-//! A range of workers that its owner changed under a running job. Above its new maximum it shrinks at once, as under a lowered quota: no
-//! policy weighs what the owner does not want. Below its new minimum it goes on with what it has, for a policy as if that were its minimum, and
-//! grows into what the round leaves: stopping would take from its owner what is there already, and coming before those who wait would let
-//! whoever asks for little first overtake them.
+//! A range of workers that its owner changed under a running job. Above its new maximum it shrinks, in place at once, however lately it was
+//! placed: no policy weighs what the owner does not want. Below its new minimum it goes on with what it has, for a policy as if that were its
+//! minimum, and grows into what nobody waits for: stopping would take from its owner what is there already, and coming before those who
+//! wait would let whoever asks for little first overtake them. Neither way is it stopped before there is a place for it.
 
+use super::change::would_start_after;
 use super::free::{FreeNode, When, first_bits};
 use super::in_place::{self, InPlace};
 use super::pass::{Rest, requeue};
 use super::place;
 use super::settle::done_workers;
-use super::standing::Standing;
+use super::standing::{Standing, gpus_of};
 use super::world::{LiveJob, World};
 use crate::problem::Part;
-use muster_model::job::RequeueCause;
+use muster_model::job::{Intent, RequeueCause};
 use std::cmp::Reverse;
 
 /// Lets those above their maximum go on with as many workers as they may have, by a restart where their tasks cannot.
@@ -26,12 +27,15 @@ pub(crate) fn obey(world: &mut World<'_>) {
         let why = format!("from {had} workers to the {most} that its owner lets it have now");
         match in_place::shrink(live, surplus) {
             Some(change) => world.resize(index, &change, why),
-            None => world.stop(index, requeue(RequeueCause::Resize, why)),
+            None if comes_back(world, index) => {
+                world.stop(index, requeue(RequeueCause::Resize, why));
+            }
+            None => {}
         }
     }
 }
 
-/// Lets those below their minimum grow into what is free and promised to nobody: in place as far as it reaches, by a restart only to all of
+/// Lets those below their minimum grow into what is free and nobody waits for: in place as far as it reaches, by a restart only to all of
 /// it. Whether anybody does.
 pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
     let mut free = rest.free.clone();
@@ -39,7 +43,7 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
     for index in 0..world.jobs.len() {
         let live = &world.jobs[index];
         let (had, wanted) = (live.size.0, live.job.workers.min);
-        if !is_settled(live) || had >= wanted {
+        if !is_settled(live) || had >= wanted || is_waited_for(world, rest, live) {
             continue;
         }
         let why =
@@ -51,16 +55,59 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
                 sizes.find_map(|workers| Some((workers, larger(world, index, &free, workers)?)));
             if let Some((workers, change)) = found {
                 world.resize(index, &change, why(workers));
-                free.clone_from(&world.free);
+                // What is promised to others is still not there for the next one.
+                for held in &world.jobs[index].joining {
+                    free[held.node as usize].hold(held);
+                }
                 any = true;
             }
-        } else if fits_anew(world, index, &free, wanted) {
+        } else if fits_anew(world, index, &free, wanted) && comes_back(world, index) {
             world.stop(index, requeue(RequeueCause::Resize, why(wanted)));
             // What is free now may be its own next.
             return true;
         }
     }
     any
+}
+
+/// Whether the job starts again as soon as its tasks are gone, if it is stopped now.
+fn comes_back(world: &mut World<'_>, index: usize) -> bool {
+    would_start_after(world, index, 1, |world| {
+        let action = requeue(RequeueCause::Resize, String::new());
+        world.stop(index, action);
+        true
+    })
+}
+
+/// Whether somebody waits for GPUs whom this job may not overtake: nobody of lower priority; whoever waits for its own tenant's quota only
+/// where that is this job's too. To whom the policy gives no parts yet, FIFO's first or who has waited too long, GPUs may be kept all the same.
+fn is_waited_for(world: &World<'_>, rest: &Rest, live: &LiveJob<'_>) -> bool {
+    let quota = world.quota(live);
+    world.jobs.iter().any(|other| {
+        let waits = other.standing.waits() || other.standing == Standing::Suspended;
+        if !waits || other.job.intent != Intent::Run || other.priority < live.priority {
+            return false;
+        }
+        let is_own = other.tenant == live.tenant;
+        let is_served = other
+            .member
+            .is_some_and(|member| rest.promised.contains_key(&member));
+        if is_served {
+            return is_own && quota.is_some();
+        }
+        (is_own || !quota_is_short(world, other)) && place::could_ever_run(world, other)
+    })
+}
+
+/// Whether what its tenant's other jobs keep leaves no room for a job's minimum.
+fn quota_is_short(world: &World<'_>, waits: &LiveJob<'_>) -> bool {
+    let of_tenant = world.jobs.iter().filter(|live| live.tenant == waits.tenant);
+    let kept: u32 = of_tenant
+        .filter(|live| live.standing.stays())
+        .map(|live| gpus_of(&live.holdings))
+        .sum();
+    let quota = world.quota(waits);
+    quota.is_some_and(|quota| kept.saturating_add(waits.shape.min_gpus()) > quota)
 }
 
 /// Whether nothing is under way, and a restart would not begin anew what is done: of a command some of whose workers have ended.

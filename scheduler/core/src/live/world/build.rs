@@ -232,13 +232,13 @@ impl<'a> World<'a> {
     }
 }
 
-/// Of workers. Below a minimum that its owner has raised since, a job may stay as it is; the stage `out_of_range` sees to the rest.
+/// Of workers. Outside a range that its owner has changed since, a job may stay as it is; the stage `out_of_range` sees to the rest.
 fn range(job: &Job, standing: Standing) -> Range {
     let (has, _) = job.size();
     match standing.stays() && has > 0 {
         true => Range {
             min: job.workers.min.min(has),
-            max: job.workers.max,
+            max: job.workers.max.max(has),
         },
         false => job.workers,
     }
