@@ -54,6 +54,8 @@ BAD = [
     ({"ingress": {"enabled": True, "host": "https://x.example.com/"}}, ["/ingress/host"]),
     ({"executor": {"updateStrategy": "Recreate"}}, ["/executor/updateStrategy", "'OnDelete', 'RollingUpdate'"]),
     ({"executor": {"schedulerUrl": "scheduler:7071"}}, ["/executor/schedulerUrl"]),
+    ({"executor": {"schedulerCa": {"secret": "authority"}}}, ["executor.schedulerCa.secret is authority", "expected scheduler.tls.secret"]),
+    ({"scheduler": {"tls": {"required": True}}}, ["scheduler.tls.required is true", "scheduler.tls.secret"]),
     ({"executor": {"data": {"kind": "pvc"}}}, ["/executor/data/kind", "'emptyDir', 'hostPath'"]),
     ({"executor": {"pools": {"gpu": {"gpus": "some"}}}}, ["/executor/pools/gpu/gpus", "'devices', 'runtime', 'none'"]),
     ({"executor": {"pools": {"gpu": {"gpus": "runtime"}}}}, ["/executor/pools/gpu/runtimeClassName"]),

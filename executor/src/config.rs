@@ -269,6 +269,14 @@ impl Config {
         if self.join_token.is_empty() {
             return wrong("join_token", "must not be empty");
         }
+        // The scheme alone says whether a session is encrypted, and the token would go over the wire in the clear.
+        if self.scheduler_ca_file.is_some() && !self.scheduler_url.starts_with("https://") {
+            let problem = format!(
+                "is {:?}, but must begin with https:// where there is a scheduler_ca_file to check it against",
+                self.scheduler_url
+            );
+            return wrong("scheduler_url", &problem);
+        }
         if self.cpu_slots == Some(0) {
             return wrong("cpu_slots", "must be at least 1");
         }
@@ -450,6 +458,12 @@ mod tests {
             .to_string();
             assert!(error.contains("listen_host is"), "{error}");
         }
+        let in_the_clear = Settings {
+            scheduler_ca_file: Some("/ca.crt".into()),
+            ..complete()
+        };
+        let error = in_the_clear.resolve().expect_err("no TLS").to_string();
+        assert!(error.contains("scheduler_url is"), "{error}");
         let error = Settings {
             log_parts: Some(1),
             ..complete()

@@ -16,7 +16,7 @@ pub struct Config {
     /// Where node sessions are accepted (gRPC).
     pub listen: SocketAddr,
     /// With what node sessions are encrypted; in the clear where there is nothing.
-    pub tls: Option<TlsFiles>,
+    pub tls: Option<Tls>,
     /// Postgres, as the role `muster_scheduler`.
     pub database_url: String,
     /// What an executor must know to join.
@@ -42,12 +42,14 @@ pub struct Config {
     pub packing: Option<Packing>,
 }
 
-/// Files in PEM, read once when the daemon starts.
+/// Files in PEM, read again when they change.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TlsFiles {
+pub struct Tls {
     /// The certificate, and those between it and its authority.
     pub certificate: PathBuf,
     pub key: PathBuf,
+    /// Whether sessions in the clear are refused; until then executors of both kinds get through.
+    pub required: bool,
 }
 
 /// Flags and environment; each overrides the file.
@@ -64,12 +66,15 @@ pub struct Flags {
     /// Address for node sessions [default: 127.0.0.1:7071].
     #[arg(long, env = "MUSTER_SCHEDULER_LISTEN")]
     pub listen: Option<SocketAddr>,
-    /// Certificate (PEM) by which executors know this scheduler; node sessions are then TLS and nothing else [default: in the clear].
+    /// Certificate (PEM) by which executors know this scheduler; node sessions may then be TLS [default: in the clear only].
     #[arg(long, env = "MUSTER_SCHEDULER_TLS_CERT_FILE")]
     pub tls_cert_file: Option<PathBuf>,
     /// Its private key (PEM).
     #[arg(long, env = "MUSTER_SCHEDULER_TLS_KEY_FILE")]
     pub tls_key_file: Option<PathBuf>,
+    /// Whether node sessions in the clear are refused: once all executors have an https address [default: false].
+    #[arg(long, env = "MUSTER_SCHEDULER_TLS_REQUIRED")]
+    pub tls_required: Option<bool>,
     /// Postgres URL, as the role muster_scheduler.
     #[arg(long, env = "MUSTER_SCHEDULER_DATABASE_URL", hide_env_values = true)]
     pub database_url: Option<String>,
@@ -117,6 +122,7 @@ struct File {
     listen: Option<SocketAddr>,
     tls_cert_file: Option<PathBuf>,
     tls_key_file: Option<PathBuf>,
+    tls_required: Option<bool>,
     database_url: Option<String>,
     join_token: Option<String>,
     lease_ms: Option<u64>,
@@ -187,9 +193,15 @@ impl Config {
         };
         let certificate = flags.tls_cert_file.or(file.tls_cert_file);
         let key = flags.tls_key_file.or(file.tls_key_file);
+        let required = flags.tls_required.or(file.tls_required).unwrap_or(false);
         let tls = match (certificate, key) {
+            (None, None) if required => return Err(missing("tls_cert_file", "TLS_CERT_FILE")),
             (None, None) => None,
-            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (Some(certificate), Some(key)) => Some(Tls {
+                certificate,
+                key,
+                required,
+            }),
             (None, Some(_)) => return Err(missing("tls_cert_file", "TLS_CERT_FILE")),
             (Some(_), None) => return Err(missing("tls_key_file", "TLS_KEY_FILE")),
         };

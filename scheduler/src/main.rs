@@ -76,17 +76,18 @@ async fn serve(config: &Config, sessions: Sessions) -> anyhow::Result<()> {
     let service = NodeSessionsServer::new(sessions)
         .max_decoding_message_size(muster_proto::MAX_MESSAGE_BYTES)
         .max_encoding_message_size(muster_proto::MAX_MESSAGE_BYTES);
-    let server = tonic::transport::Server::builder();
-    tls::encrypted(server, config.tls.as_ref())
-        .context("encrypt node sessions")?
-        .tcp_nodelay(true)
+    let encryption = config.tls.as_ref().map(tls::Encryption::read).transpose();
+    let encryption = encryption.context("encrypt node sessions")?;
+    let listener = tokio::net::TcpListener::bind(config.listen).await;
+    let listener = listener.with_context(|| format!("listen on {}", config.listen))?;
+    tonic::transport::Server::builder()
         .http2_keepalive_interval(Some(Duration::from_millis(config.lease_ms)))
         .initial_stream_window_size(4 << 20)
         .initial_connection_window_size(8 << 20)
         .add_service(service)
-        .serve(config.listen)
+        .serve_with_incoming(tls::sessions(listener, encryption, tls::PATIENCE))
         .await
-        .with_context(|| format!("listen on {}", config.listen))
+        .context("serve node sessions")
 }
 
 /// Returns at SIGTERM or SIGINT. Node sessions just break: the nodes keep their tasks and dial in again.

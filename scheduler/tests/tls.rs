@@ -1,19 +1,22 @@
-//! Node sessions in TLS: whoever trusts the authority gets through, and nobody in the clear.
+//! Node sessions in TLS: whoever trusts the authority gets through, and whoever is in the clear as long as that may be.
 
-use muster_scheduler::config::TlsFiles;
-use muster_scheduler::tls::{TlsError, encrypted};
+use muster_proto::session::node_sessions_client::NodeSessionsClient;
+use muster_scheduler::config::Tls;
+use muster_scheduler::tls::{Encryption, PATIENCE, TlsError, sessions};
 use std::path::Path;
 use std::process::Command;
-use tokio::net::TcpListener;
+use std::time::Duration;
+use tokio::io::AsyncReadExt as _;
+use tokio::net::{TcpListener, TcpStream};
 use tonic::service::Routes;
-use tonic::transport::server::TcpIncoming;
-use tonic::transport::{Certificate, ClientTlsConfig, Endpoint, Server};
+use tonic::transport::{Certificate, Channel, ClientTlsConfig, Endpoint, Server};
 
 /// A certificate for `localhost` that is its own authority.
-fn certificate(folder: &Path) -> TlsFiles {
-    let files = TlsFiles {
+fn certificate(folder: &Path) -> Tls {
+    let files = Tls {
         certificate: folder.join("tls.crt"),
         key: folder.join("tls.key"),
+        required: false,
     };
     let made = Command::new("openssl")
         .args([
@@ -47,46 +50,106 @@ fn certificate(folder: &Path) -> TlsFiles {
     files
 }
 
-#[tokio::test]
-async fn sessions_are_for_those_who_trust_the_authority() {
-    let folder = tempfile::tempdir().expect("a folder");
-    let files = certificate(folder.path());
+/// The port of a server.
+async fn serve(tls: &Tls, patience: Duration) -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).await.expect("a port");
     let port = listener.local_addr().expect("an address").port();
-    let mut server = encrypted(Server::builder(), Some(&files)).expect("right");
-    let incoming = TcpIncoming::from(listener);
+    let incoming = sessions(
+        listener,
+        Some(Encryption::read(tls).expect("right")),
+        patience,
+    );
     tokio::spawn(async move {
-        server
+        Server::builder()
             .add_routes(Routes::default())
             .serve_with_incoming(incoming)
             .await
     });
-    let dial = |scheme: &str| {
-        Endpoint::from_shared(format!("{scheme}://localhost:{port}")).expect("an address")
-    };
-    let pem = std::fs::read(&files.certificate).expect("it was made");
-    let trusting = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
-    let endpoint = dial("https").tls_config(trusting).expect("right");
-    endpoint.connect().await.expect("a session");
+    port
+}
 
-    let other = tempfile::tempdir().expect("a folder");
-    let pem = std::fs::read(certificate(other.path()).certificate).expect("it was made");
-    let wary = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(pem));
-    let endpoint = dial("https").tls_config(wary).expect("right");
-    endpoint.connect().await.expect_err("another authority");
+/// Whether a call gets an answer, of whatever kind: a connection in the clear stands before anybody has looked at it.
+async fn answers(channel: Result<Channel, tonic::transport::Error>) -> bool {
+    let Ok(channel) = channel else { return false };
+    let mut client = NodeSessionsClient::new(channel);
+    let answer = client.session(tokio_stream::empty()).await;
+    // The server of this test offers nothing.
+    answer.is_err_and(|status| status.code() == tonic::Code::Unimplemented)
+}
+
+async fn in_the_clear(port: u16) -> bool {
+    let endpoint = Endpoint::from_shared(format!("http://localhost:{port}")).expect("an address");
+    answers(endpoint.connect().await).await
+}
+
+async fn trusting(port: u16, authority: &[u8]) -> bool {
+    let tls = ClientTlsConfig::new().ca_certificate(Certificate::from_pem(authority));
+    let endpoint = Endpoint::from_shared(format!("https://localhost:{port}")).expect("an address");
+    answers(endpoint.tls_config(tls).expect("right").connect().await).await
+}
+
+fn pem(tls: &Tls) -> Vec<u8> {
+    std::fs::read(&tls.certificate).expect("it was made")
+}
+
+#[tokio::test]
+async fn sessions_are_for_those_who_trust_the_authority_and_in_the_clear_until_tls_is_required() {
+    let (folder, other) = (tempfile::tempdir(), tempfile::tempdir());
+    let (folder, other) = (folder.expect("a folder"), other.expect("a folder"));
+    let (tls, stranger) = (certificate(folder.path()), certificate(other.path()));
+    for required in [false, true] {
+        let tls = Tls {
+            required,
+            ..tls.clone()
+        };
+        let port = serve(&tls, PATIENCE).await;
+        assert!(trusting(port, &pem(&tls)).await);
+        assert!(!trusting(port, &pem(&stranger)).await, "another authority");
+        assert_eq!(in_the_clear(port).await, !required, "{required}");
+    }
+}
+
+#[tokio::test]
+async fn a_renewed_certificate_counts_at_once_and_a_half_written_one_does_not() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let tls = certificate(folder.path());
+    let (before, port) = (pem(&tls), serve(&tls, PATIENCE).await);
+    assert!(trusting(port, &before).await);
+    std::fs::write(&tls.certificate, &before[..before.len() / 2]).expect("our own folder");
+    assert!(trusting(port, &before).await, "half of one");
+    certificate(folder.path());
+    assert!(trusting(port, &pem(&tls)).await, "the new one");
+    assert!(!trusting(port, &before).await, "the old one");
+}
+
+#[tokio::test]
+async fn who_says_nothing_is_let_go() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let port = serve(&certificate(folder.path()), Duration::from_millis(50)).await;
+    let mut silent = TcpStream::connect(("127.0.0.1", port)).await.expect("up");
+    let left = silent.read(&mut [0; 1]).await.expect("an end");
+    assert_eq!(left, 0);
 }
 
 #[test]
 fn files_that_are_not_there_or_no_certificates_are_named() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("nothing");
-    let files = TlsFiles {
+    let tls = Tls {
         certificate: path.clone(),
         key: path.clone(),
+        required: true,
     };
-    let missing = encrypted(Server::builder(), Some(&files)).expect_err("nothing is there");
+    let missing = Encryption::read(&tls).err().expect("nothing is there");
     assert!(matches!(missing, TlsError::Read { .. }), "{missing}");
     std::fs::write(&path, "no PEM").expect("our own folder");
-    let unfit = encrypted(Server::builder(), Some(&files)).expect_err("that is no certificate");
+    let unfit = Encryption::read(&tls)
+        .err()
+        .expect("that is no certificate");
+    assert!(matches!(unfit, TlsError::Pem { .. }), "{unfit}");
+    let mut mixed = certificate(folder.path());
+    let other = tempfile::tempdir().expect("a folder");
+    mixed.key = certificate(other.path()).key;
+    let unfit = Encryption::read(&mixed).err().expect("another's key");
     assert!(matches!(unfit, TlsError::Unfit { .. }), "{unfit}");
 }
