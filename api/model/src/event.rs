@@ -9,11 +9,15 @@ use crate::spec::Range;
 use crate::task::{Role, TaskState};
 use crate::verdict::Verdict;
 use crate::wait::Waiting;
-use serde::{Deserialize, Serialize};
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::{Map, Value};
 
 /// What happened. Stored as JSON with the tenant, the job, the time and a sequence beside it.
+// Whoever reads one of a kind that it does not know, or of another shape, has it as `Unknown`: while a release is replaced pod by pod, the old
+// ones read what the new ones write, and one such event must not end a stream or make a listing fail.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "snake_case")]
+#[serde(tag = "kind", rename_all = "snake_case", remote = "Self")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub enum Event {
     JobSubmitted {
@@ -132,6 +136,31 @@ pub enum Event {
     JobDeleted {
         job_id: JobId,
     },
+    /// Of a kind that only another release knows, as it stands there. Never written.
+    Unknown {
+        of: String,
+        #[cfg_attr(feature = "schema", schema(value_type = Object))]
+        body: Map<String, Value>,
+    },
+}
+
+impl Serialize for Event {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Self::serialize(self, serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Event {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let mut body = Map::deserialize(deserializer)?;
+        if let Ok(known) = Self::deserialize(Value::Object(body.clone())) {
+            return Ok(known);
+        }
+        match body.remove("kind") {
+            Some(Value::String(of)) => Ok(Self::Unknown { of, body }),
+            _ => Err(D::Error::missing_field("kind")),
+        }
+    }
 }
 
 /// Kinds of which a long job has hundreds, and which decide nothing: they would push out of sight what does.
@@ -178,6 +207,43 @@ impl Event {
             Self::NodeExcluded { .. } => "node_excluded",
             Self::NodeNoticed { .. } => "node_noticed",
             Self::JobDeleted { .. } => "job_deleted",
+            Self::Unknown { .. } => "unknown",
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn an_event_of_a_later_release_is_read_with_its_kind_and_body() {
+        let later = json!({ "kind": "job_cloned", "into": 3 });
+        let event: Event = serde_json::from_value(later).expect("readers take it");
+        let Value::Object(body) = json!({ "into": 3 }) else {
+            unreachable!("it is written so");
+        };
+        let of = "job_cloned".to_owned();
+        assert_eq!(event, Event::Unknown { of, body });
+        let told = serde_json::to_value(&event).expect("JSON");
+        assert_eq!(
+            told,
+            json!({ "kind": "unknown", "of": "job_cloned", "body": { "into": 3 } })
+        );
+        let again: Event = serde_json::from_value(told).expect("a client reads it");
+        assert_eq!(again, event);
+        serde_json::from_value::<Event>(json!({ "into": 3 })).expect_err("it has no kind");
+    }
+
+    #[test]
+    fn what_is_known_is_written_and_read_as_it_is() {
+        let event = Event::Note {
+            message: "x".to_owned(),
+        };
+        let told = serde_json::to_value(&event).expect("JSON");
+        assert_eq!(told, json!({ "kind": "note", "message": "x" }));
+        let again: Event = serde_json::from_value(told).expect("it was written so");
+        assert_eq!(again, event);
     }
 }

@@ -19,7 +19,7 @@ use muster_store::{StoreError, job};
 
 /// Change a job's range of workers and its priority
 ///
-/// While it waits or runs. Above a new maximum it shrinks with the next round; below a new minimum it goes on as it is, and grows as soon
+/// While it waits or runs. Above a new maximum it shrinks with the next round, or where it must restart once it would come back; below a new minimum it goes on as it is, and grows as soon
 /// as there is room that nobody waits for. With `edits` only if nobody has changed it since. A trial's size is its study's, and with
 /// `batch_rule` `adascale` the minimum stays. Asking for what is so already changes nothing.
 #[utoipa::path(

@@ -83,7 +83,7 @@ export interface paths {
         head?: never;
         /**
          * Change a job's range of workers and its priority
-         * @description While it waits or runs. Above a new maximum it shrinks with the next round; below a new minimum it goes on as it is, and grows as soon
+         * @description While it waits or runs. Above a new maximum it shrinks with the next round, or where it must restart once it would come back; below a new minimum it goes on as it is, and grows as soon
          *     as there is room that nobody waits for. With `edits` only if nobody has changed it since. A trial's size is its study's, and with
          *     `batch_rule` `adascale` the minimum stays. Asking for what is so already changes nothing.
          */
@@ -1905,6 +1905,11 @@ export interface components {
             job_id: components["schemas"]["JobId"];
             /** @enum {string} */
             kind: "job_deleted";
+        } | {
+            body: Record<string, never>;
+            /** @enum {string} */
+            kind: "unknown";
+            of: string;
         };
         /** @description One entry of the history. */
         EventView: {

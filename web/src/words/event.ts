@@ -68,6 +68,8 @@ export function eventSentence(event: MusterEvent): Sentence {
       return say(`Node ${event.name} ${event.notice.closed === "to_all" ? "drained" : "cordoned"} by its cluster`, "warn", event.notice.why);
     case "job_deleted":
       return say("Job deleted", "info");
+    case "unknown":
+      return say(`An event of another release: ${event.of}`, "quiet", JSON.stringify(event.body));
   }
 }
 

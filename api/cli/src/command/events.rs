@@ -261,6 +261,10 @@ pub fn words(event: &Event) -> String {
             Closed::ToAll => format!("node {name} is drained by its cluster: {}", notice.why),
         },
         Event::JobDeleted { job_id } => format!("job {job_id} deleted"),
+        Event::Unknown { of, body } => match serde_json::to_string(body) {
+            Ok(body) => format!("an event of another release: {of} {body}"),
+            Err(_) => format!("an event of another release: {of}"),
+        },
     }
 }
 
