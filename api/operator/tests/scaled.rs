@@ -128,3 +128,33 @@ async fn what_else_was_changed_is_shown_and_keeps_nothing_else_from_being_done()
     assert_eq!(shown["reason"], "SpecChanged");
     assert_eq!(world.told("vision PATCH").len(), 1);
 }
+
+#[tokio::test]
+async fn a_spec_that_is_shown_as_changed_does_not_undo_what_was_changed_in_muster() {
+    let world = with_job().await;
+    write(&world, "retries", 9.into());
+    world.job_look().await.expect("a look");
+    let changed = json!({ "workers": { "min": 5, "max": 5 } });
+    world.state().jobs[0]["spec"]["scale"] = changed.clone();
+    for _ in 0..3 {
+        world.job_look().await.expect("a look");
+        assert!(misconfigured(&world).is_some());
+    }
+    assert_eq!(world.told("vision PATCH").len(), 0);
+    assert_eq!(world.state().jobs[0]["spec"]["scale"], changed);
+}
+
+#[tokio::test]
+async fn the_step_that_muster_has_named_is_no_change() {
+    let world = with_job().await;
+    let from = json!({ "job": OURS, "step": 7 });
+    world.state().jobs[0]["spec"]["from"] = from;
+    write(&world, "from", json!({ "job": OURS }));
+    write(&world, "replicas", 2.into());
+    world.job_look().await.expect("a look");
+    assert_eq!(misconfigured(&world), None);
+    write(&world, "from", json!({ "job": OURS, "step": 8 }));
+    world.job_look().await.expect("a look");
+    let shown = misconfigured(&world).expect("another step");
+    assert_eq!(shown["reason"], "SpecChanged");
+}

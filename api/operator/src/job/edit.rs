@@ -41,6 +41,10 @@ pub(super) async fn edit(
     if let Some(refused) = was_refused(look) {
         return Ok((job, Some(refused)));
     }
+    // It was handed on when the object changed: this is what somebody has changed in Muster since.
+    if look.before.observed_generation == look.generation {
+        return Ok((job, elsewhere));
+    }
     match client.edit(job.id, &change).await {
         Ok(job) => {
             tracing::info!(object = %object.name(), job.id = %job.id, "changed");
@@ -76,6 +80,10 @@ fn is_same_but_for_size(wanted: &JobSpec, is: &JobSpec) -> bool {
     let mut wanted = wanted.clone();
     wanted.scale.workers = is.scale.workers;
     wanted.priority = is.priority;
+    // Muster has named the step where the object leaves it out.
+    if let (Some(from), Some(named)) = (&mut wanted.from, is.from) {
+        from.step = from.step.or(named.step);
+    }
     wanted == *is
 }
 

@@ -99,6 +99,24 @@ fn namesake(name: &str, all: &[String]) -> Option<String> {
     ))
 }
 
+/// The same for both, whichever is looked at: each would replace what was said of the other for ever.
+fn of_namesakes(why: String, notice: Notice) -> Notice {
+    Notice {
+        closed: Closed::ToNew,
+        why,
+        rack: None,
+        gpus: None,
+        ..notice
+    }
+}
+
+/// Whether its executor has only counted its GPUs, so that what labels say of them counts, as it does once it was told. Nothing else is told: an
+/// api of before would refuse a notice with GPUs, cordon and all.
+fn is_counted(view: &NodeView) -> bool {
+    let was_told = view.notice.as_ref().is_some_and(|told| told.gpus.is_some());
+    was_told || view.gpus.iter().any(|gpu| gpu.memory_bytes == 0)
+}
+
 impl Follower {
     #[must_use]
     pub fn new(context: Arc<Context>, settings: Settings, there: Store<Node>) -> Self {
@@ -120,7 +138,10 @@ impl Follower {
         let foreign = self.foreign(node).await?;
         let mut notice = said(node, &self.settings, &foreign);
         if let Some(why) = namesake(&node.name_any(), &self.names()) {
-            (notice.closed, notice.why) = (Closed::ToNew, why);
+            notice = of_namesakes(why, notice);
+        }
+        if !is_counted(view) {
+            notice.gpus = None;
         }
         if view.notice.as_ref() != Some(&notice) && foreign.count > 0 {
             tracing::info!(node.name = view.name, pods = ?foreign.pods, "pods that are not Muster's are there");
@@ -206,7 +227,10 @@ impl std::fmt::Debug for Follower {
 
 #[cfg(test)]
 mod tests {
-    use super::namesake;
+    use super::{is_counted, namesake, of_namesakes};
+    use muster_model::node::{Labelled, Notice};
+    use muster_model::view::NodeView;
+    use serde_json::json;
 
     #[test]
     fn two_nodes_that_differ_in_dots_alone_are_told_of() {
@@ -216,5 +240,41 @@ mod tests {
             assert!(why.contains("called gpu-1 here, gpu-1 and gpu.1"), "{why}");
         }
         assert_eq!(namesake("gpu-2", &all), None);
+    }
+
+    #[test]
+    fn of_both_the_same_is_told_wherever_they_stand() {
+        let told = |rack: &str, why: &str| {
+            let notice = Notice {
+                why: why.to_owned(),
+                rack: Some(rack.to_owned()),
+                gpus: Some(Labelled {
+                    model: rack.to_owned(),
+                    memory_bytes: 1,
+                }),
+                by: Some("here".to_owned()),
+                ..Notice::default()
+            };
+            of_namesakes("two of a name".to_owned(), notice)
+        };
+        assert_eq!(told("a", "taken"), told("b", ""));
+        assert_eq!(told("a", "").by.as_deref(), Some("here"));
+    }
+
+    #[test]
+    fn labels_are_told_of_gpus_that_were_only_counted() {
+        let view = |memory_bytes: u64, notice: serde_json::Value| -> NodeView {
+            serde_json::from_value(json!({
+                "id": "01890000-0000-7000-8000-000000000001", "name": "a", "state": "up", "drained": false, "notice": notice,
+                "generation": 1, "last_seen_at": "2026-01-01T00:00:00Z",
+                "capacity": { "gpus": [], "cpu_milli": 1, "memory_bytes": 1 },
+                "gpus": [{ "index": 0, "kind": "cuda", "model": "x", "memory_bytes": memory_bytes, "job": null, "task_id": null }],
+            }))
+            .expect("a node")
+        };
+        assert!(is_counted(&view(0, json!(null))));
+        assert!(!is_counted(&view(7, json!(null))));
+        let told = json!({ "closed": "open", "gpus": { "model": "x", "memory_bytes": 7 } });
+        assert!(is_counted(&view(7, told)), "by what was told");
     }
 }
