@@ -172,8 +172,8 @@ impl Pods {
         Carrier::Holding
     }
 
-    /// A task whose pod is not there yet. One that cannot be made, whatever the API server has against it, is given up after a while; where the
-    /// server is not heard at all, the task may as well wait here as elsewhere.
+    /// A task whose pod is not there yet. One that cannot be made, as when a webhook is away, is given up after a while, and its job is charged
+    /// nothing: it did not do that. Where the server is not heard at all, the task may as well wait here as elsewhere.
     fn unmade(&mut self, entry: &Entry) -> Carrier {
         let id = entry.launch.task_id;
         let why = self.mirror.lock().not_made(id).map(str::to_owned);
@@ -185,7 +185,8 @@ impl Pods {
         let since_ms = *self.unmade.entry(id).or_insert(now_ms);
         if now_ms >= since_ms + self.start_ms {
             let within_s = self.start_ms / 1_000;
-            let outcome = Outcome::LaunchFailed {
+            let outcome = Outcome::Evicted {
+                reason: "NotMade".to_owned(),
                 message: format!("no pod could be made for it within {within_s} s: {why}"),
             };
             // It may have been made all the same, and the answer was lost: its shim then finds the end.
@@ -446,9 +447,11 @@ mod tests {
         hasty.mirror.lock().fulfil(id, &Wish::Delete);
         let carrier = hasty.carrier(entry);
         entry.refresh(carrier);
-        let Life::Ended(Outcome::LaunchFailed { message }) = &entry.life else {
+        let Life::Ended(outcome) = &entry.life else {
             panic!("{:?}", entry.life);
         };
-        assert!(message.contains("a webhook is away"), "{message}");
+        let text = outcome.to_string();
+        assert!(text.contains("a webhook is away"), "{text}");
+        assert!(outcome.is_node_fault(), "no retry of the job's is charged");
     }
 }

@@ -286,7 +286,7 @@ mod tests {
     fn what_is_forbidden_is_refused_once_it_was_so_for_a_while() {
         let task = TaskId(uuid::Uuid::from_u128(1));
         let mut forbidden = Forbidden::default();
-        let mut said = |forbidden: &mut Forbidden, now_ms| {
+        let said = |forbidden: &mut Forbidden, now_ms| {
             let done = Err(Failure::Forbidden("no".to_owned()));
             forbidden.judge(task, done, now_ms)
         };
