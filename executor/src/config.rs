@@ -76,7 +76,7 @@ pub struct Settings {
     /// What carries tasks: processes of this machine, or pods of Kubernetes on this node [default: process]
     #[arg(long, env = "MUSTER_EXECUTOR_RUNTIME")]
     pub runtime: Option<RuntimeKind>,
-    /// What the GPUs' driver may take to move a suspended program's memory to the host, or back; 0: it is not asked [default: 20000]
+    /// What the GPUs' driver may take to move a suspended program's memory to the host, or back, at most 20000; 0: it is not asked [default: 0]
     #[arg(long, env = "MUSTER_EXECUTOR_DRIVER_PATIENCE_MS")]
     pub driver_patience_ms: Option<u64>,
     /// For pods: a pod in YAML with one container, which names the image, volumes and all that tasks have in common
@@ -241,7 +241,7 @@ impl Settings {
                 .pass_environment
                 .unwrap_or_else(|| ["PATH", "HOME", "LANG", "TZ"].map(str::to_owned).to_vec()),
             runtime: self.runtime.unwrap_or(RuntimeKind::Process),
-            driver_patience_ms: self.driver_patience_ms.unwrap_or(20_000),
+            driver_patience_ms: self.driver_patience_ms.unwrap_or(0),
             pod_template: self.pod_template.map(absolute).transpose()?,
             pod_namespace: self.pod_namespace,
             pod_group: self.pod_group.unwrap_or_else(|| "muster".to_owned()),

@@ -80,7 +80,7 @@ impl Meter {
                         continue;
                     }
                     let means = means.get_or_insert_with(|| match has_cuda {
-                        true => Means::Gpus(Share::open()),
+                        true => Means::Gpus(Box::new(Share::open())),
                         false => Means::Slots { cores },
                     });
                     meter.look(means, &mut known, clock::boottime_ms());

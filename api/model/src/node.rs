@@ -233,6 +233,7 @@ mod tests {
                 cpu_milli: 0,
                 memory_bytes: 0,
                 rack: None,
+                driver_suspend: None,
             },
             generation: 0,
             last_seen_at: OffsetDateTime::UNIX_EPOCH,

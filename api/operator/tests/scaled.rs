@@ -47,7 +47,7 @@ async fn a_number_of_replicas_is_handed_on_once_and_taken_back() {
         world.job_look().await.expect("a look");
     }
     let patch = format!("vision PATCH /muster/api/v1/jobs/{OURS}");
-    assert_eq!(world.told("vision "), [patch.clone()]);
+    assert_eq!(world.told("vision "), std::slice::from_ref(&patch));
     let exactly = json!({ "min": 3, "max": 3 });
     let workers = world.state().jobs[0]["spec"]["scale"]["workers"].clone();
     assert_eq!(workers, exactly);

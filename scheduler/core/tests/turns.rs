@@ -323,17 +323,17 @@ fn a_slice_begins_when_the_tasks_are_up() {
 /// A program without checkpoints would begin anew.
 #[test]
 fn nobody_who_can_stand_still_is_stopped_for_a_shorter_job() {
-    for share in PolicyName::ALL {
+    for &share in PolicyName::ALL {
         let mut course = Course::new(2, 2, share);
         let long = course.submit("long", 4);
         long.progress.max_steps = Some(900);
-        long.command = Some(Ends::All);
+        long.command = Some(Ends::AllWorkers);
         course.run(QUANTUM_MS / 2);
         course.find("long").progress.step = 230;
         course.find("long").trained_s = 30.0;
         let short = course.submit("short", 1);
         short.progress.max_steps = Some(6);
-        short.command = Some(Ends::All);
+        short.command = Some(Ends::AllWorkers);
         course.run(2 * QUANTUM_MS);
         assert_eq!(course.stopped, 0, "{share:?}");
         assert!(
