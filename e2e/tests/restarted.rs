@@ -113,6 +113,10 @@ async fn the_command_line_sees_a_job_through() {
     assert!(muster(&["whoami", "-o", "yaml"]).contains("access: admin"));
     muster(&["tenants", "create", "vision", "--quota", "3"]);
     assert!(muster(&["tenants", "quota", "vision", "5"]).contains("5 GPUs"));
+    for _ in 0..2 {
+        let asked = muster(&["tenants", "quota", "vision"]);
+        assert!(asked.contains("5 GPUs"), "to ask changes nothing: {asked}");
+    }
     assert!(muster(&["tenants"]).contains("vision"));
     let secret = muster(&[
         "tokens", "create", "ci", "--tenant", "vision", "--user", "bob",

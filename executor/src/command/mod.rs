@@ -49,13 +49,13 @@ pub fn run(arguments: &CommandArguments) -> i32 {
     let folder = TaskFolder::at(&arguments.folder);
     let Err(error) = become_program(arguments, &folder);
     let message = crate::shim::describe(&error);
-    eprintln!("muster: {message}");
+    eprintln!("muster-task: {message}");
     let report = TaskReport::Failed {
         message,
         retryable: error.is_retryable(),
     };
     if let Err(error) = events::append(&folder.events(), &[report]) {
-        eprintln!("muster: cannot report it: {error}");
+        eprintln!("muster-task: cannot report it: {error}");
     }
     exit_code::FAILED
 }

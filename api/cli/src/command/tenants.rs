@@ -1,6 +1,6 @@
 //! `muster tenants` and `muster tokens`: who shares the cluster, how much of it each may hold and claim, and with which tokens they ask.
 
-use super::{Session, UsageError};
+use super::{NotFound, Session, UsageError};
 use crate::clock;
 use crate::output::{age, line, table};
 use clap::{Args, Subcommand};
@@ -29,11 +29,12 @@ enum TenantVerb {
         #[arg(long, default_value_t = EQUAL_WEIGHT)]
         weight: f64,
     },
-    /// Set or lift a tenant's quota
+    /// Show, set or lift a tenant's quota
     Quota {
         name: String,
-        /// GPUs that its jobs may hold at once; without it the limit is lifted.
-        gpus: Option<u32>,
+        /// GPUs that its jobs may hold at once, or `none` for no limit; without it nothing is changed.
+        #[arg(value_name = "GPUS|none", value_parser = limit)]
+        gpus: Option<Limit>,
     },
     /// Set a tenant's share of the cluster: twice the weight, twice the share
     Weight {
@@ -41,6 +42,20 @@ enum TenantVerb {
         /// 0.001 to 1000; an ordinary tenant has 1.
         weight: f64,
     },
+}
+
+/// A quota, or none.
+#[derive(Debug, Clone, Copy)]
+struct Limit(Option<u32>);
+
+fn limit(text: &str) -> Result<Limit, String> {
+    match text {
+        "none" => Ok(Limit(None)),
+        _ => match text.parse() {
+            Ok(gpus) => Ok(Limit(Some(gpus))),
+            Err(_) => Err("expected a number of GPUs, or none".to_owned()),
+        },
+    }
 }
 
 #[derive(Debug, Args)]
@@ -122,11 +137,20 @@ impl Tenants {
                     .print(&tenant, |tenant| format!("tenant {} made", tenant.name))
             }
             TenantVerb::Quota { name, gpus } => {
-                let change = TenantChange {
-                    gpu_quota: Some(gpus),
-                    weight: None,
+                let tenant = match gpus {
+                    Some(Limit(gpus)) => {
+                        let change = TenantChange {
+                            gpu_quota: Some(gpus),
+                            weight: None,
+                        };
+                        session.client.change_tenant(&name, &change).await?
+                    }
+                    None => {
+                        let mut all = session.client.tenants().await?.into_iter();
+                        let found = all.find(|tenant| tenant.name == name);
+                        found.ok_or_else(|| NotFound(format!("no tenant has the name {name:?}")))?
+                    }
                 };
-                let tenant = session.client.change_tenant(&name, &change).await?;
                 session.output.print(&tenant, |tenant| {
                     format!("quota of {}: {}", tenant.name, quota(tenant))
                 })
