@@ -670,7 +670,8 @@ export interface paths {
         /**
          * Ask for trials to train outside
          * @description Of a study without a `job`. Nobody else is given the same trial; one that was lost is told as failed. There are as many at a time
-         *     as the study's `concurrency` allows, so there may be none until results are told.
+         *     as the study's `concurrency` allows, so there may be none until results are told. An `Idempotency-Key` that comes again within 24
+         *     hours gets the same trials, so that an answer that was lost loses none.
          */
         post: operations["askStudy"];
         delete?: never;
@@ -832,7 +833,7 @@ export interface paths {
          * @description Points of a curve (`running`), results (`finished`) and failures. What was told before, and what is told of a trial that has
          *     ended, changes nothing. A trial that is `finished` has trained to its budget: an earlier `step` is refused, unless it is that of a
          *     rung which has ended. The answer names those of the trials that need not be trained on. With `ask` it brings trials like `ask`, and
-         *     comes when there are some.
+         *     comes when there are some; an `Idempotency-Key` is that of asking, since what is told again changes nothing anyway.
          */
         post: operations["tellStudy"];
         delete?: never;
@@ -3100,6 +3101,11 @@ export interface components {
                 node_id: components["schemas"]["NodeId"];
                 pace?: components["schemas"]["PaceView"] | null;
                 /**
+                 * Format: double
+                 * @description Its job's rate beside that one, as a part of its rate alone; absent before it was measured. Turns give both together 1.
+                 */
+                rate_beside?: number | null;
+                /**
                  * Format: date-time
                  * @description When it was known to be gone; null while it may hold anything.
                  */
@@ -3107,7 +3113,9 @@ export interface components {
                 /** Format: int64 */
                 revision: number;
                 role: components["schemas"]["Role"];
+                shared_with?: components["schemas"]["JobId"] | null;
                 state: components["schemas"]["TaskState"];
+                usage?: components["schemas"]["Usage"] | null;
             }[];
         };
         /** @description One page of a list. */
@@ -5696,7 +5704,10 @@ export interface operations {
     askStudy: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description 1 to 255 visible ASCII characters, chosen by the client; one for each time it asks */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The study */
                 id: components["schemas"]["StudyId"];
@@ -5979,7 +5990,10 @@ export interface operations {
     tellStudy: {
         parameters: {
             query?: never;
-            header?: never;
+            header?: {
+                /** @description With `ask`: 1 to 255 visible ASCII characters, chosen by the client; one for each time it asks */
+                "Idempotency-Key"?: string | null;
+            };
             path: {
                 /** @description The study */
                 id: components["schemas"]["StudyId"];
