@@ -5,6 +5,7 @@
 //! A policy is never told of these rules. It is asked again, with more jobs fixed in the problem, until its answer keeps them.
 
 use super::calm::{is_hasty, is_quiet, rests};
+use super::out_of_range::is_outside;
 use super::settle::done_workers;
 use super::standing::{Standing, Turn};
 use super::world::World;
@@ -49,8 +50,10 @@ impl<'w, 'a> Choosing<'w, 'a> {
                 let live = &world.jobs[index];
                 // What is left of a command would begin anew, with those who are done.
                 let is_partly_done = done_workers(live.job) > 0;
+                // A restart outside its range needs a place for all of it, which no policy promises.
+                let is_stuck = !live.job.in_place && is_outside(live);
                 live.standing == Standing::Running
-                    && (!quiet || is_partly_done || rests(world, live))
+                    && (!quiet || is_partly_done || is_stuck || rests(world, live))
             })
             .collect();
         Self {

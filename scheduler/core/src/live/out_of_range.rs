@@ -6,6 +6,7 @@
 use super::change::would_start_after;
 use super::free::{FreeNode, When, first_bits};
 use super::in_place::{self, InPlace};
+use super::moving;
 use super::pass::{Rest, requeue};
 use super::place;
 use super::settle::done_workers;
@@ -108,6 +109,14 @@ fn quota_is_short(world: &World<'_>, waits: &LiveJob<'_>) -> bool {
         .sum();
     let quota = world.quota(waits);
     quota.is_some_and(|quota| kept.saturating_add(waits.shape.min_gpus()) > quota)
+}
+
+/// Whether a running job has a size that its owner does not let it have any more. A command some of whose workers are done is as large as
+/// what is left of it.
+pub(crate) fn is_outside(live: &LiveJob<'_>) -> bool {
+    live.standing == Standing::Running
+        && done_workers(live.job) == 0
+        && !moving::takes(live.job, live.size.0)
 }
 
 /// Whether nothing is under way, and a restart would not begin anew what is done: of a command some of whose workers have ended.

@@ -162,8 +162,8 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
                 InPlace::Now(change) => self.world.resize(index, &change, why),
                 // The GPUs that it is to grow into are not free yet; it trains on until they are.
                 InPlace::Later => continue,
-                // A policy may keep it outside its range, or bring it nearer; stopped, it would be given no place of that size.
-                InPlace::Never if !self.comes_back(member) => continue,
+                // Outside its owner's range it restarts only where it is sure of a place, which `out_of_range` sees to.
+                InPlace::Never if self.is_out_of_range(member) => continue,
                 InPlace::Never => match self.elsewhere(member) {
                     Some(placed) => {
                         let way = defragment::way(self.world, index, &placed);
@@ -198,13 +198,11 @@ impl<'w, 'a, 'd> Carrying<'w, 'a, 'd> {
         }
     }
 
-    /// Whether a member is displaced, or is given a size that its owner lets it have by now.
-    fn comes_back(&self, member: usize) -> bool {
+    /// Whether a member that is not displaced has a size that its owner does not let it have any more.
+    fn is_out_of_range(&self, member: usize) -> bool {
         let live = &self.world.jobs[self.world.members[member]];
-        let gets = gpus_of(self.decision.holds(&self.world.problem, member));
-        let workers = gets / live.shape.worker.gpus.max(1);
-        // A command some of whose workers are done is as large as what is left of it.
-        workers == 0 || done_workers(live.job) > 0 || moving::takes(live.job, workers)
+        let is_displaced = self.decision.holds(&self.world.problem, member).is_empty();
+        !is_displaced && out_of_range::is_outside(live)
     }
 
     /// Where a member goes that keeps its size, if that is free: it has its place there until it has stopped here.
