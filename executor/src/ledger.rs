@@ -17,6 +17,9 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+/// The reason of an eviction from a node where no pod could be made for the task.
+pub const NOT_MADE: &str = "NotMade";
+
 /// All tasks of the node and the newest generation it has taken on.
 #[derive(Debug)]
 pub struct Ledger {
@@ -308,11 +311,14 @@ impl Entry {
         let is_told = self.read_exit();
         let better = match (&self.life, carrier) {
             (Life::Ended(told), Carrier::Gone(Some(why))) => {
-                let is_better = matches!(
-                    (told, why),
-                    (Outcome::Evicted { .. }, Outcome::Evicted { .. })
-                        | (Outcome::Signalled { signal: 9 }, Outcome::OutOfMemory)
-                );
+                let is_better = match (told, why) {
+                    // That there never was a pod is what was told; that there is none is only its consequence.
+                    (Outcome::Evicted { reason, .. }, Outcome::Evicted { .. }) => {
+                        reason != NOT_MADE
+                    }
+                    (Outcome::Signalled { signal: 9 }, Outcome::OutOfMemory) => true,
+                    _ => false,
+                };
                 is_better.then(|| why.clone())
             }
             _ => None,

@@ -23,6 +23,9 @@ echo up
 count first
 "#;
 
+/// The driver is left alone unless it is asked for.
+const ASKED: &[&str] = &["--driver-patience-ms", "20000"];
+
 /// A program at work on the GPU.
 fn at_work(site: &Site) -> Wanted {
     let mut tasks = [site.command(0, json!({ "argv": ["sh", "-c", PROGRAM] }))];
@@ -131,7 +134,7 @@ fn end(site: Site, task: &Wanted) {
 
 #[test]
 fn a_program_leaves_the_gpu_when_it_is_suspended_and_comes_back_to_it() {
-    let site = Site::with_gpu(&[]);
+    let site = Site::with_gpu(ASKED);
     site.until("it is heard", |heard| !heard.hellos.is_empty());
     let capacity: Capacity =
         serde_json::from_str(&site.scheduler.heard().hellos[0].capacity_json).expect("a capacity");
@@ -154,7 +157,7 @@ fn a_program_leaves_the_gpu_when_it_is_suspended_and_comes_back_to_it() {
 
 #[test]
 fn what_the_driver_refuses_is_undone_and_the_memory_stays() {
-    let site = Site::with_gpu(&[]);
+    let site = Site::with_gpu(ASKED);
     let mut task = at_work(&site);
     tell(&site, "fail.checkpoint", "");
     turn(&site, &mut task, 1);
@@ -211,7 +214,7 @@ fn aide_in(site: &Site, task: &Wanted, call: &str) -> ProcessId {
 #[test]
 fn who_speaks_to_the_driver_may_be_killed_in_the_middle() {
     for (call, text) in [("lock", "done"), ("checkpoint", ""), ("checkpoint", "done")] {
-        let site = Site::with_gpu(&[]);
+        let site = Site::with_gpu(ASKED);
         let mut task = at_work(&site);
         let hang = format!("hang.{call}");
         tell(&site, &hang, text);
@@ -265,7 +268,7 @@ fn with_its_shim_everything_goes_whatever_the_driver_was_doing() {
         ("hang.lock", "done"),
         ("none", ""),
     ] {
-        let site = Site::with_gpu(&[]);
+        let site = Site::with_gpu(ASKED);
         let mut task = at_work(&site);
         tell(&site, name, text);
         turn(&site, &mut task, 1);
@@ -285,7 +288,7 @@ fn with_its_shim_everything_goes_whatever_the_driver_was_doing() {
 
 #[test]
 fn a_program_that_does_not_come_back_is_ended_and_says_why() {
-    let site = Site::with_gpu(&[]);
+    let site = Site::with_gpu(ASKED);
     let mut task = at_work(&site);
     turn(&site, &mut task, 1);
     until_suspended(&site, &task, 1);

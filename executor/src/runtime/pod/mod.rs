@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::disk;
 use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
-use crate::ledger::{Entry, Ledger, Life};
+use crate::ledger::{Entry, Ledger, Life, NOT_MADE};
 use crate::shim::{self, PodRecord};
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::Api;
@@ -186,7 +186,7 @@ impl Pods {
         if now_ms >= since_ms + self.start_ms {
             let within_s = self.start_ms / 1_000;
             let outcome = Outcome::Evicted {
-                reason: "NotMade".to_owned(),
+                reason: NOT_MADE.to_owned(),
                 message: format!("no pod could be made for it within {within_s} s: {why}"),
             };
             // It may have been made all the same, and the answer was lost: its shim then finds the end.
@@ -433,6 +433,8 @@ mod tests {
         assert!(!entry.folder.exit().exists(), "it is asked for again");
         assert!(patient.mirror.lock().not_made(id).is_some());
 
+        let place = tempfile::tempdir().expect("a folder");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
         let mut hasty = pods(0);
         let _ = refused(&hasty, &mut ledger);
         let entry = ledger.entries.get_mut(&id).expect("it is there");
