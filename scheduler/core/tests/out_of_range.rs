@@ -217,3 +217,28 @@ fn nobody_is_stopped_for_another_size_whose_place_another_would_get() {
     scene.settle();
     assert_eq!((scene.workers("a"), scene.workers("c")), (2, 4));
 }
+
+/// A user's program that nobody has measured at any size, and that has just begun.
+#[test]
+fn a_command_that_was_never_measured_restarts_with_the_minimum_its_owner_wants() {
+    for share in POLICIES {
+        for slicing in [false, true] {
+            let mut scene = Scene::cluster(2, 8);
+            scene.policy = Policy::named(share);
+            scene.policy.slicing = slicing.then_some(muster_core::policy::Slicing {
+                quantum_ms: 60_000,
+                suspended_per_gpu: 3,
+            });
+            scene.job("a").workers(1, 1);
+            scene.find("a").command = Some(muster_model::spec::Ends::AllWorkers);
+            scene.find("a").ps_shards = Range::NONE;
+            scene.find("a").progress.max_steps = None;
+            scene.settle();
+            want(&mut scene, "a", 3, 3);
+            scene.settle();
+            scene.later(120_000);
+            scene.settle();
+            assert_eq!(scene.workers("a"), 3, "{share} {slicing}");
+        }
+    }
+}

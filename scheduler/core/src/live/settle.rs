@@ -73,7 +73,7 @@ pub(crate) fn once_gone(
         .iter_mut()
         .filter(|task| !task.state.is_released())
     {
-        let outcome = Outcome::Exited { code: 0 };
+        let outcome = Outcome::Stopped { killed: false };
         task.state = TaskState::Released { outcome };
     }
     let up = BTreeSet::new();
