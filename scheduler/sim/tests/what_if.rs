@@ -22,6 +22,18 @@ fn policy() -> Policy {
     Policy::named(PolicyName::Optimus)
 }
 
+/// The same, with turns of a minute.
+fn in_turns() -> Policy {
+    let slicing = Some(Slicing {
+        quantum_ms: 60_000,
+        suspended_per_gpu: 3,
+    });
+    Policy {
+        slicing,
+        ..policy()
+    }
+}
+
 /// One node of four GPUs; four jobs that want it whole, three of which wait.
 fn full() -> Snapshot {
     let mut snapshot = cluster(1);
@@ -144,14 +156,7 @@ fn who_can_never_start_does_not_keep_a_forecast_going() {
 /// Two jobs of a year that take turns on one GPU: each turn is decided, and for ninety days there is always a next one.
 #[test]
 fn who_takes_turns_for_months_does_not_keep_a_forecast_going() {
-    let slicing = Some(Slicing {
-        quantum_ms: 60_000,
-        suspended_per_gpu: 3,
-    });
-    let policy = Policy {
-        slicing,
-        ..policy()
-    };
+    let policy = in_turns();
     let mut snapshot = cluster(1);
     for number in 0..2 {
         let mut endless = job(number, 0, u64::MAX / 1_000_000);
@@ -175,14 +180,7 @@ fn who_takes_turns_for_months_does_not_keep_a_forecast_going() {
 /// Rounds that nothing causes come every five minutes in what is foreseen; a slice is over after one.
 #[test]
 fn who_waits_for_a_slice_is_told_that_it_comes_within_a_quantum() {
-    let slicing = Some(Slicing {
-        quantum_ms: 60_000,
-        suspended_per_gpu: 3,
-    });
-    let policy = Policy {
-        slicing,
-        ..policy()
-    };
+    let policy = in_turns();
     let mut snapshot = cluster(1);
     for number in 0..2 {
         let mut long = job(number, 0, 200_000);
