@@ -1,0 +1,262 @@
+//! What a task told, line by line.
+
+use super::{Known, Sum};
+use crate::checkpoint;
+use crate::error::StoreError;
+use crate::event::{NewEvent, of_job};
+use crate::packing;
+use crate::plan::{FailedReport, Finished};
+use crate::progress;
+use crate::task::{self, Locked};
+use muster_model::assignment::TaskReport;
+use muster_model::event::Event;
+use muster_model::id::{JobId, NodeId};
+use muster_model::progress::Sample;
+use muster_model::task::{Role, Task, TaskEvent};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use time::OffsetDateTime;
+
+/// Samples are written together, but never across a line that may rewind the series.
+pub(super) async fn facts(
+    conn: &mut PgConnection,
+    known: &mut Known,
+    new: &[(OffsetDateTime, TaskReport)],
+    now: OffsetDateTime,
+    sum: &mut Sum,
+) -> Result<(), StoreError> {
+    let job = known.locked.task.job_id;
+    let mut samples: Vec<(OffsetDateTime, Sample)> = Vec::new();
+    for (at, report) in new {
+        match report {
+            TaskReport::Progress { sample } => samples.push((*at, sample.clone())),
+            TaskReport::Ready { from_step } => {
+                flush(conn, known, &mut samples, sum).await?;
+                if known.locked.task.role == (Role::Worker { rank: 0 }) {
+                    // By the clock that wrote down when it was started.
+                    progress::started(conn, job, *from_step, now).await?;
+                }
+                fact(conn, known, *at, report, sum).await?;
+            }
+            other => fact(conn, known, *at, other, sum).await?,
+        }
+    }
+    flush(conn, known, &mut samples, sum).await
+}
+
+async fn flush(
+    conn: &mut PgConnection,
+    known: &Known,
+    samples: &mut Vec<(OffsetDateTime, Sample)>,
+    sum: &mut Sum,
+) -> Result<(), StoreError> {
+    if !samples.is_empty() {
+        let (job, revision) = (known.locked.task.job_id, known.job_revision);
+        let (company, now) = (known.company, sum.now);
+        let current = progress::record(conn, job, revision, samples, company, now).await?;
+        assert!(current, "the job's row is locked");
+        samples.clear();
+        sum.sampled = true;
+    }
+    Ok(())
+}
+
+/// One line that is not a sample.
+async fn fact(
+    conn: &mut PgConnection,
+    known: &mut Known,
+    at: OffsetDateTime,
+    report: &TaskReport,
+    sum: &mut Sum,
+) -> Result<(), StoreError> {
+    let Locked { tenant_id, task } = &mut known.locked;
+    let (tenant, job, revision) = (*tenant_id, task.job_id, task.revision);
+    let event = match report {
+        TaskReport::Progress { .. } => unreachable!("samples are written together"),
+        // Kept with the task.
+        TaskReport::Pace { .. } => return Ok(()),
+        TaskReport::Listening { address } => {
+            listening(conn, task, address, sum).await?;
+            None
+        }
+        TaskReport::Ready { from_step } => {
+            let is_chief = task.role == Role::Worker { rank: 0 };
+            if is_chief {
+                progress::rewind(conn, job, *from_step).await?;
+            }
+            (is_chief && *from_step > 0).then_some(Event::Resumed {
+                from_step: *from_step,
+            })
+        }
+        TaskReport::Evaluated { evaluation } => {
+            progress::evaluated(conn, tenant, job, revision, at, evaluation).await?;
+            Some(Event::Evaluated {
+                step: evaluation.step,
+                epoch: evaluation.epoch,
+                loss: evaluation.loss,
+                accuracy: evaluation.accuracy,
+            })
+        }
+        TaskReport::CheckpointWritten { checkpoint } => {
+            checkpoint::record(conn, tenant, job, checkpoint, at).await?;
+            Some(Event::CheckpointWritten {
+                checkpoint: checkpoint.clone(),
+            })
+        }
+        TaskReport::CheckpointPruned { step } => {
+            checkpoint::prune(conn, job, *step).await?;
+            Some(Event::CheckpointPruned { step: *step })
+        }
+        TaskReport::Resized {
+            step,
+            workers,
+            ps_shards,
+            pause_ms,
+        } => Some(Event::Resized {
+            step: *step,
+            workers: *workers,
+            ps_shards: *ps_shards,
+            pause_ms: *pause_ms,
+        }),
+        TaskReport::Suspended { turn, .. } => {
+            if *turn == known.job_turn {
+                stood_still(conn, &mut known.locked, sum).await?;
+            }
+            return Ok(());
+        }
+        // It was told to; what there is to know is known. Its next sample may count the time in which it stood still.
+        TaskReport::Continued { .. } => {
+            packing::unsettle(conn, job, sum.now).await?;
+            None
+        }
+        TaskReport::PeerGone { task_id, step } => Some(Event::PeerGone {
+            task_id: *task_id,
+            step: *step,
+        }),
+        TaskReport::Interrupted { step } => Some(Event::Note {
+            message: format!("{} stopped in order at step {step}", task.role),
+        }),
+        TaskReport::Finished {
+            step,
+            reason,
+            model_path,
+        } => {
+            let finished = Finished {
+                step: *step,
+                reason: reason.clone(),
+                model_path: model_path.clone(),
+            };
+            finish(conn, job, &finished).await?;
+            sum.outcome.round_due = true;
+            Some(Event::TrainingFinished {
+                step: *step,
+                reason: reason.clone(),
+                model_path: model_path.clone(),
+            })
+        }
+        TaskReport::Failed { message, retryable } => {
+            fail(
+                conn,
+                job,
+                &FailedReport {
+                    message: message.clone(),
+                    retryable: *retryable,
+                },
+            )
+            .await?;
+            packing::failed(conn, job, known.job_revision, known.company, sum.now).await?;
+            sum.outcome.round_due = true;
+            Some(Event::TaskFailed {
+                task_id: task.id,
+                role: task.role,
+                message: message.clone(),
+            })
+        }
+        TaskReport::Note { message } => Some(Event::Note {
+            message: message.clone(),
+        }),
+    };
+    let node_id = Some(task.node_id);
+    sum.events.extend(event.map(|event| NewEvent {
+        node_id,
+        ..of_job(at, tenant, job, event)
+    }));
+    Ok(())
+}
+
+/// The worker uses its GPUs no more, which another job may have now.
+async fn stood_still(
+    conn: &mut PgConnection,
+    locked: &mut Locked,
+    sum: &mut Sum,
+) -> Result<(), StoreError> {
+    let step = (locked.clone(), TaskEvent::StoodStill);
+    let done = task::transition(conn, vec![step], sum.now).await?;
+    sum.outcome.round_due |= !done.changed.is_empty();
+    sum.events.extend(done.events);
+    if let Some(task) = done.changed.into_iter().next() {
+        locked.task = task;
+    }
+    Ok(())
+}
+
+/// A shard's address goes to every task of its job.
+async fn listening(
+    conn: &mut PgConnection,
+    task: &mut Task,
+    address: &str,
+    sum: &mut Sum,
+) -> Result<(), StoreError> {
+    if task.address.as_deref() == Some(address) {
+        return Ok(());
+    }
+    task.address = Some(address.to_owned());
+    sqlx::query!(
+        "update task set address = $2 where id = $1",
+        task.id.0,
+        address
+    )
+    .execute(&mut *conn)
+    .await?;
+    let nodes = sqlx::query_scalar!(
+        "select distinct node_id from task where job_id = $1 and released_at is null",
+        task.job_id.0
+    )
+    .fetch_all(conn)
+    .await?;
+    sum.touched.extend(nodes.into_iter().map(NodeId));
+    Ok(())
+}
+
+async fn finish(
+    conn: &mut PgConnection,
+    job: JobId,
+    finished: &Finished,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update job set finished = coalesce(finished, $2) where id = $1",
+        job.0,
+        Json(finished) as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+/// The first failure is the cause and the others follow from it, but one that no restart can help outweighs those that it can.
+async fn fail(
+    conn: &mut PgConnection,
+    job: JobId,
+    failed: &FailedReport,
+) -> Result<(), StoreError> {
+    sqlx::query!(
+        "update job set failed = $2
+         where id = $1 and (failed is null or ((failed -> 'retryable')::boolean and not $3))",
+        job.0,
+        Json(failed) as _,
+        failed.retryable
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}

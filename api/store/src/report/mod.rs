@@ -1,0 +1,283 @@
+//! Reports of nodes become facts: which tasks are up or gone, what they told, what they logged. Nothing is decided here; the
+//! next round does, and is woken when a fact asks for it.
+//!
+//! Everything may come twice. Events are recognised by (task, number of the line), logs by (task, offset), states by the
+//! transitions themselves. What a task of an older revision tells changes nothing of its job; its log is kept all the same.
+
+mod facts;
+mod statuses;
+
+use crate::error::StoreError;
+use crate::event::{self, NewEvent, of_job};
+use crate::log::{self, Appended};
+use crate::node;
+use crate::number::{signed, unsigned, unsigned32};
+use crate::packing;
+use crate::progress::unix_ms;
+use crate::task::{Locked, role};
+use crate::wake::{self, Channel};
+use facts::facts;
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::event::Event;
+use muster_model::id::{NodeId, TaskId};
+use muster_model::pace::Pace;
+use muster_model::packing::Company;
+use muster_model::task::{Task, TaskState};
+use sqlx::PgConnection;
+use sqlx::types::Json;
+use statuses::statuses;
+use std::collections::{BTreeMap, BTreeSet};
+use time::OffsetDateTime;
+use uuid::Uuid;
+
+/// What a node observed since its last report, or all of it after it dialled in anew.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct NodeReport {
+    /// Task, its revision, what its node sees of it.
+    pub statuses: Vec<(TaskId, u64, Observed)>,
+    pub events: Vec<TaskEvents>,
+    /// Task, offset of the first byte, bytes.
+    pub logs: Vec<(TaskId, u64, Vec<u8>)>,
+}
+
+/// A run of lines of a task's events file.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TaskEvents {
+    pub task_id: TaskId,
+    pub revision: u64,
+    /// Number of the first line, from 0.
+    pub first_seq: u64,
+    /// Each with the time at which the node read it.
+    pub events: Vec<(OffsetDateTime, TaskReport)>,
+}
+
+/// What came of a report.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ReportOutcome {
+    /// Lines that were new and were recorded.
+    pub recorded: u64,
+    /// Lines of tasks whose job has a newer revision; not recorded.
+    pub stale: u64,
+    /// Tasks that are not of this node.
+    pub unknown: BTreeSet<TaskId>,
+    /// Whether a round has something to act on.
+    pub round_due: bool,
+}
+
+/// A task of the report, locked, and what its job has come to.
+struct Known {
+    locked: Locked,
+    job_revision: u64,
+    job_turn: u64,
+    events_seen: u64,
+    log_end: u64,
+    pace: Option<Pace>,
+    /// The other job on its GPU.
+    company: Option<Company>,
+}
+
+impl Known {
+    /// A task that goes on while others join or leave reports the revision of its own start and belongs to the newest.
+    fn is_current(&self, reported: u64) -> bool {
+        self.locked.task.revision == self.job_revision && reported <= self.job_revision
+    }
+}
+
+/// What the report adds up to, written at its end.
+struct Sum {
+    /// When it is recorded. States are stamped with it, and not with the clock of a node.
+    now: OffsetDateTime,
+    outcome: ReportOutcome,
+    events: Vec<NewEvent>,
+    /// Nodes whose assignment changed.
+    touched: BTreeSet<NodeId>,
+    sampled: bool,
+}
+
+/// Records a report of `node`. When the transaction has committed it may be acknowledged.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn record(
+    conn: &mut PgConnection,
+    node: NodeId,
+    report: &NodeReport,
+    now: OffsetDateTime,
+) -> Result<ReportOutcome, StoreError> {
+    let mut known = lock(conn, node, report).await?;
+    let mut sum = Sum {
+        now,
+        outcome: ReportOutcome::default(),
+        events: Vec::new(),
+        touched: BTreeSet::new(),
+        sampled: false,
+    };
+    // Before the states: a task that is gone has told all that it ever will.
+    for run in &report.events {
+        match known.get_mut(&run.task_id) {
+            Some(task) => lines(conn, task, run, now, &mut sum).await?,
+            None => drop(sum.outcome.unknown.insert(run.task_id)),
+        }
+    }
+    logs(conn, &mut known, report, now, &mut sum).await?;
+    statuses(conn, &known, report, now, &mut sum).await?;
+    event::append(conn, &sum.events).await?;
+    node::bump(conn, &sum.touched).await?;
+    let mut woken = Vec::new();
+    if !sum.events.is_empty() || sum.sampled {
+        woken.push(Channel::Events);
+    }
+    if sum.outcome.round_due {
+        woken.push(Channel::Rounds);
+    }
+    if !woken.is_empty() {
+        wake::send(conn, &woken).await?;
+    }
+    Ok(sum.outcome)
+}
+
+/// Locks the jobs, then the tasks, each in order of id, as every writer does.
+async fn lock(
+    conn: &mut PgConnection,
+    node: NodeId,
+    report: &NodeReport,
+) -> Result<BTreeMap<TaskId, Known>, StoreError> {
+    let named = report.statuses.iter().map(|(id, ..)| *id);
+    let named = named
+        .chain(report.events.iter().map(|run| run.task_id))
+        .chain(report.logs.iter().map(|(id, ..)| *id));
+    let ids: Vec<Uuid> = named
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .map(Uuid::from)
+        .collect();
+    if ids.is_empty() {
+        return Ok(BTreeMap::new());
+    }
+    let jobs = sqlx::query!(
+        "select id, revision, turn from job
+         where id in (select job_id from task where id = any($1) and node_id = $2)
+         order by id for no key update",
+        &ids,
+        node.0
+    )
+    .fetch_all(&mut *conn)
+    .await?;
+    let jobs: BTreeMap<Uuid, (u64, u64)> = jobs
+        .into_iter()
+        .map(|row| (row.id, (unsigned(row.revision), unsigned(row.turn))))
+        .collect();
+    let rows = sqlx::query!(
+        r#"select t.id, t.tenant_id, t.job_id, t.revision, t.role, t.role_index, t.node_id, t.gpus, t.state as "state: Json<TaskState>",
+                  t.address, t.events_seen, t.log_end, t.pace as "pace: Json<Pace>",
+                  company.job_id as "beside?", company.since as "since?"
+           from task t left join lateral muster_company(t.id) company on true
+           where t.id = any($1) and t.node_id = $2 order by t.id for no key update of t"#,
+        &ids,
+        node.0
+    )
+    .fetch_all(conn)
+    .await?;
+    let known = rows.into_iter().map(|row| {
+        let task = Task {
+            id: row.id.into(),
+            job_id: row.job_id.into(),
+            revision: unsigned(row.revision),
+            role: role(&row.role, row.role_index),
+            node_id: row.node_id.into(),
+            gpus: row.gpus.into_iter().map(unsigned32).collect(),
+            state: row.state.0,
+            address: row.address,
+        };
+        let known = Known {
+            job_revision: jobs[&row.job_id].0,
+            job_turn: jobs[&row.job_id].1,
+            events_seen: unsigned(row.events_seen),
+            log_end: unsigned(row.log_end),
+            pace: row.pace.map(|pace| pace.0),
+            company: packing::company(row.beside, row.since),
+            locked: Locked {
+                tenant_id: row.tenant_id.into(),
+                task,
+            },
+        };
+        (known.locked.task.id, known)
+    });
+    Ok(known.collect())
+}
+
+/// The new lines of one task's events file.
+async fn lines(
+    conn: &mut PgConnection,
+    known: &mut Known,
+    run: &TaskEvents,
+    now: OffsetDateTime,
+    sum: &mut Sum,
+) -> Result<(), StoreError> {
+    let end = run.first_seq + run.events.len() as u64;
+    if end <= known.events_seen {
+        return Ok(());
+    }
+    if run.first_seq > known.events_seen {
+        tracing::warn!(task.id = %run.task_id, from = known.events_seen, to = run.first_seq, "lines of a task never arrived");
+    }
+    let repeated = usize::try_from(known.events_seen.saturating_sub(run.first_seq))
+        .expect("less than the run");
+    let new = &run.events[repeated..];
+    if known.is_current(run.revision) {
+        // By the store's time, as silence is: nodes' clocks differ.
+        known.pace = new
+            .iter()
+            .fold(known.pace, |pace, (_, report)| match report {
+                TaskReport::Pace { pace: told } => {
+                    Some(Pace::after(pace.as_ref(), told, unix_ms(now)))
+                }
+                _ => pace,
+            });
+        facts(conn, known, new, now, sum).await?;
+        sum.outcome.recorded += new.len() as u64;
+    } else {
+        sum.outcome.stale += new.len() as u64;
+    }
+    known.events_seen = end;
+    sqlx::query!(
+        "update task set events_seen = $2, pace = $3 where id = $1",
+        run.task_id.0,
+        signed(end),
+        known.pace.map(Json) as _
+    )
+    .execute(conn)
+    .await?;
+    Ok(())
+}
+
+async fn logs(
+    conn: &mut PgConnection,
+    known: &mut BTreeMap<TaskId, Known>,
+    report: &NodeReport,
+    now: OffsetDateTime,
+    sum: &mut Sum,
+) -> Result<(), StoreError> {
+    for (id, offset, bytes) in &report.logs {
+        let Some(known) = known.get_mut(id) else {
+            sum.outcome.unknown.insert(*id);
+            continue;
+        };
+        let Locked { tenant_id, task } = &known.locked;
+        let appended = log::store(conn, *tenant_id, *id, known.log_end, *offset, bytes).await?;
+        known.log_end = known.log_end.max(offset + bytes.len() as u64);
+        if appended == Appended::Capped {
+            let message = format!(
+                "the log of {} has passed {} MiB; its oldest part is dropped",
+                task.role,
+                log::CAP_BYTES >> 20
+            );
+            let event = of_job(now, *tenant_id, task.job_id, Event::Note { message });
+            sum.events.push(NewEvent {
+                node_id: Some(task.node_id),
+                ..event
+            });
+        }
+    }
+    Ok(())
+}

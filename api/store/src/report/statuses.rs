@@ -1,0 +1,102 @@
+//! Which tasks are up or gone, and whose fault an end was.
+
+use super::{Known, NodeReport, Sum};
+use crate::error::StoreError;
+use crate::fault::{self, Charge};
+use crate::packing;
+use crate::task;
+use muster_model::assignment::Observed;
+use muster_model::fault::NodeFault;
+use muster_model::id::TaskId;
+use muster_model::task::{Outcome, TaskEvent, TaskState};
+use sqlx::PgConnection;
+use std::collections::BTreeMap;
+use time::OffsetDateTime;
+
+pub(super) async fn statuses(
+    conn: &mut PgConnection,
+    known: &BTreeMap<TaskId, Known>,
+    report: &NodeReport,
+    now: OffsetDateTime,
+    sum: &mut Sum,
+) -> Result<(), StoreError> {
+    let mut newest: BTreeMap<TaskId, &Observed> = BTreeMap::new();
+    for (id, revision, observed) in &report.statuses {
+        match known.get(id) {
+            Some(known) if *revision <= known.locked.task.revision => {
+                newest.insert(*id, observed);
+            }
+            Some(_) => {}
+            None => drop(sum.outcome.unknown.insert(*id)),
+        }
+    }
+    for (id, observed) in &newest {
+        let task = &known[id].locked.task;
+        if has_failed(&task.state, observed) && known[id].is_current(task.revision) {
+            let (revision, company) = (known[id].job_revision, known[id].company);
+            if packing::failed(conn, task.job_id, revision, company, now).await? {
+                // The other may have done it, and the machine did not.
+                continue;
+            }
+        }
+        let Some(fault) = killed(&task.state, observed) else {
+            continue;
+        };
+        let charge = Charge {
+            node_id: task.node_id,
+            of: Some((task.job_id, task.id)),
+            fault,
+            at: now,
+        };
+        sum.events.extend(fault::charge(conn, &charge).await?);
+    }
+    let steps = newest.into_iter().map(|(id, observed)| {
+        let event = match observed {
+            Observed::Running => TaskEvent::Up,
+            Observed::Gone { outcome } => TaskEvent::Gone {
+                outcome: outcome.clone(),
+            },
+        };
+        (known[&id].locked.clone(), event)
+    });
+    let done = task::transition(conn, steps.collect(), now).await?;
+    for id in &done.refused {
+        tracing::warn!(task.id = %id, node.id = %known[id].locked.task.node_id, "a released task is reported as running");
+    }
+    sum.outcome.round_due |= !done.changed.is_empty();
+    let released = done.changed.iter().filter(|task| task.state.is_released());
+    sum.touched.extend(released.map(|task| task.node_id));
+    sum.events.extend(done.events);
+    Ok(())
+}
+
+/// An end of its own that is none in order: neither told to, nor with its node.
+fn has_failed(state: &TaskState, observed: &Observed) -> bool {
+    let Observed::Gone { outcome } = observed else {
+        return false;
+    };
+    let is_told = match state {
+        TaskState::Assigned | TaskState::Running | TaskState::Suspending | TaskState::Suspended => {
+            false
+        }
+        TaskState::Stopping | TaskState::Ending | TaskState::Released { .. } => true,
+    };
+    !is_told && !outcome.is_clean() && !outcome.is_node_fault()
+}
+
+/// A signal that nobody of ours has sent: the task was not told to stop.
+fn killed(state: &TaskState, observed: &Observed) -> Option<NodeFault> {
+    let Observed::Gone {
+        outcome: Outcome::Signalled { signal },
+    } = observed
+    else {
+        return None;
+    };
+    let signal = *signal;
+    match state {
+        TaskState::Assigned | TaskState::Running | TaskState::Suspending | TaskState::Suspended => {
+            Some(NodeFault::Killed { signal })
+        }
+        TaskState::Stopping | TaskState::Ending | TaskState::Released { .. } => None,
+    }
+}
