@@ -1,5 +1,6 @@
-// A question before a verb that cannot be taken back. The browser's own dialog element keeps focus inside and closes on Escape.
-import { useEffect, useId, useRef, useState } from "react";
+// A question before a verb that cannot be taken back, or that needs a figure or two, which are asked for as children. The browser's own
+// dialog element keeps focus inside and closes on Escape.
+import { useEffect, useId, useRef, useState, type ReactNode, type SyntheticEvent } from "react";
 import { fromThrown, type ApiError } from "../api/problem";
 import { Failure } from "./states";
 
@@ -11,7 +12,7 @@ export interface Question {
   act: () => Promise<void>;
 }
 
-export function Confirm({ question, onClose }: { question: Question; onClose: () => void }) {
+export function Confirm({ question, onClose, children }: { question: Question; onClose: () => void; children?: ReactNode }) {
   const dialog = useRef<HTMLDialogElement>(null);
   const [busy, setBusy] = useState(false);
   const [error, setError] = useState<ApiError | null>(null);
@@ -20,7 +21,8 @@ export function Confirm({ question, onClose }: { question: Question; onClose: ()
     dialog.current?.showModal();
   }, []);
 
-  const go = () => {
+  const go = (event: SyntheticEvent) => {
+    event.preventDefault();
     setBusy(true);
     question.act().then(onClose, (thrown: unknown) => {
       setBusy(false);
@@ -30,17 +32,20 @@ export function Confirm({ question, onClose }: { question: Question; onClose: ()
 
   return (
     <dialog ref={dialog} className="dialog" aria-labelledby={title} onClose={onClose}>
-      <h2 id={title}>{question.title}</h2>
-      <p>{question.text}</p>
-      {error === null ? null : <Failure error={error} />}
-      <div className="dialog-actions">
-        <button type="button" className="button" onClick={onClose} disabled={busy}>
-          Keep it
-        </button>
-        <button type="button" className={question.danger ? "button button-danger" : "button button-primary"} onClick={go} disabled={busy}>
-          {busy ? "Working…" : question.verb}
-        </button>
-      </div>
+      <form onSubmit={go}>
+        <h2 id={title}>{question.title}</h2>
+        <p>{question.text}</p>
+        {children}
+        {error === null ? null : <Failure error={error} />}
+        <div className="dialog-actions">
+          <button type="button" className="button" onClick={onClose} disabled={busy}>
+            Keep it
+          </button>
+          <button type="submit" className={question.danger ? "button button-danger" : "button button-primary"} disabled={busy}>
+            {busy ? "Working…" : question.verb}
+          </button>
+        </div>
+      </form>
     </dialog>
   );
 }
