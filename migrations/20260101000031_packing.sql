@@ -1,5 +1,9 @@
 -- Two jobs may share a GPU: the second holds its other lane. What they use and how fast they are decides whether they do.
 
+-- First, as everybody who writes locks jobs before their allocations.
+alter table job add column measured jsonb;
+comment on column job.measured is 'JSON of muster_model::packing::Measured: what its one worker uses of its GPU, and how fast it is alone and beside others; null where nobody asked for it.';
+
 alter table allocation add column lane smallint not null default 0 check (lane in (0, 1));
 comment on column allocation.lane is 'Place on the GPU: 0 of its holder; 1 of a guest beside the holder, who moves to 0 when that has gone.';
 -- Whoever knows nothing of lanes, as the release before, writes lane 0 only, and is held to one holder a GPU as before.
@@ -24,9 +28,6 @@ comment on function muster_move_up() is 'Gives a GPU to its guest when its holde
 create trigger allocation_moves_up after update on allocation
     referencing new table as gone
     for each statement when (pg_trigger_depth() = 0) execute function muster_move_up();
-
-alter table job add column measured jsonb;
-comment on column job.measured is 'JSON of muster_model::packing::Measured: what its one worker uses of its GPU, and how fast it is alone and beside others; null where nobody asked for it.';
 
 -- The same with the lane, for all who see it: a GPU may have two holders.
 drop function muster_held_gpus();

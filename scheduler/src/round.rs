@@ -79,10 +79,11 @@ pub async fn once(pool: &Pool, policy: &Policy, memory: &mut Memory) -> Result<R
     let snapshot = translate::snapshot(number, loaded);
     let (plan, report) = muster_core::plan_again(&snapshot, policy, memory);
     let (plan, broken) = muster_core::sound(&snapshot, plan);
-    for broken in broken {
+    for broken in &broken {
         tracing::error!(round.number = number, %broken, "a defect of the planner; what breaks a rule is not carried out");
     }
-    if plan.is_empty() {
+    // A round of which nothing is left is kept all the same: it is the one to be looked into.
+    if plan.is_empty() && broken.is_empty() {
         return Ok(Round {
             plan,
             report,

@@ -34,7 +34,7 @@ pub async fn demand(conn: &mut PgConnection) -> Result<Demand, StoreError> {
     .await?;
     let there = sqlx::query!(
         r#"select coalesce(sum(jsonb_array_length(capacity -> 'gpus')), 0)::bigint as "gpus!",
-                  (select count(*) from muster_held_gpus() held join node at on at.id = held.node_id where at.state = 'up') as "held!",
+                  (select count(*) from muster_held_gpus() held join node at on at.id = held.node_id where at.state = 'up' and held.lane = 0) as "held!",
                   coalesce(sum(jsonb_array_length(capacity -> 'gpus')) filter (
                       where drained or excluded_at is not null or coalesce(notice ->> 'closed', 'open') <> 'open'), 0)::bigint as "closed!"
            from node where state = 'up'"#

@@ -55,6 +55,30 @@ fn above_its_new_maximum_a_job_shrinks_in_the_next_round_however_lately_it_was_p
     }
 }
 
+/// A tenant may change thousands of ranges at once, and everybody waits for the round.
+#[test]
+fn of_many_who_can_only_restart_a_few_do_in_each_round_and_all_in_the_end() {
+    let mut scene = Scene::cluster(12, 8);
+    scene.policy = Policy::named(PolicyName::Muster);
+    let names: Vec<String> = (0..48).map(|number| format!("j{number:02}")).collect();
+    for name in &names {
+        scene.job(name).workers(2, 2);
+    }
+    scene.settle();
+    for name in &names {
+        want(&mut scene, name, 1, 1);
+    }
+    let first = stops(&scene.round());
+    assert!((1..=16).contains(&first), "{first}");
+    scene.obey();
+    for _ in 0..8 {
+        scene.settle();
+    }
+    for name in &names {
+        assert_eq!(scene.workers(name), 1, "{name}");
+    }
+}
+
 #[test]
 fn a_job_that_cannot_shrink_in_place_comes_back_smaller() {
     for share in POLICIES {

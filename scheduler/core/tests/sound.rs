@@ -45,14 +45,16 @@ fn who_is_wronged_is_left_out_and_the_others_start() {
 }
 
 #[test]
-fn where_no_job_is_named_nobody_is_given_anything() {
+fn where_no_job_is_named_the_one_with_whom_the_rule_breaks_is_left_out() {
     let (mut snapshot, plan) = two_starts();
-    // Each fits alone; which of the two is too much, nobody can say.
+    // Each fits alone; the second is too much.
     snapshot.tenants[0].gpu_quota = Some(1);
     let (kept, broken) = sound(&snapshot, plan);
-    assert!(!broken.is_empty());
-    let gives = |action: &Action| matches!(action, Action::Start { .. });
-    assert!(!kept.decisions.iter().any(|one| gives(&one.action)));
+    assert!(!broken.is_empty() && broken.iter().all(|one| one.job().is_none()));
+    let starts = kept.decisions.iter();
+    let starts = starts.filter(|one| matches!(one.action, Action::Start { .. }));
+    let started: Vec<_> = starts.map(|one| one.job).collect();
+    assert_eq!(started, [snapshot.jobs[0].id]);
     assert_eq!(check(&snapshot, &kept), Vec::new());
 }
 

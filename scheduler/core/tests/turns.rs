@@ -320,6 +320,27 @@ fn a_slice_begins_when_the_tasks_are_up() {
     );
 }
 
+/// Whoever comes first takes GPUs that are free, and not what another has just been given back.
+#[test]
+fn nobody_is_given_a_turn_that_somebody_more_urgent_takes_in_the_same_round() {
+    for &share in PolicyName::ALL {
+        let mut course = Course::new(1, 1, share);
+        course.submit("one", 1);
+        course.submit("other", 1);
+        course.run(3 * QUANTUM_MS / 2);
+        let urgent = course.submit("urgent", 1);
+        (urgent.priority, urgent.exclusive) = (50, true);
+        course.run(QUANTUM_MS);
+        assert!(course.worked("urgent") > 0, "{share:?}");
+        course.find("urgent").intent = Intent::Cancel;
+        let before = ["one", "other"].map(|name| course.worked(name));
+        course.run(4 * QUANTUM_MS);
+        for (name, before) in ["one", "other"].into_iter().zip(before) {
+            assert!(course.worked(name) > before, "{share:?}: {name}");
+        }
+    }
+}
+
 /// A program without checkpoints would begin anew.
 #[test]
 fn nobody_who_can_stand_still_is_stopped_for_a_shorter_job() {

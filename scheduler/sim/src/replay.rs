@@ -77,6 +77,8 @@ pub fn replay(recorded: Recorded<'_>, other: Option<&Policy>) -> Result<Replay, 
         (None, None) => return Err(ReplayError::NoPolicy { round }),
     };
     let (plan, report) = muster_core::plan(&snapshot, policy);
+    // What broke a rule was left out of what was kept.
+    let (plan, _) = muster_core::sound(&snapshot, plan);
     Ok(Replay {
         round,
         same_plan: same(&plan, recorded.plan),

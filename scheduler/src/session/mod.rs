@@ -257,15 +257,12 @@ impl Session {
                     muster_store::fault::charge_hardware(&mut tx, self.node, &faults, now).await?;
                 }
                 tx.commit().await.map_err(StoreError::from)?;
-                let used = decode::usages(&heartbeat.usages);
-                if !used.is_empty() {
-                    // In a transaction of its own: the node's row is locked after jobs', never before.
-                    retry::on_conflict(|| keep_usages(&self.pool, self.node, &used)).await?;
-                }
                 self.send(To::HeartbeatAck(proto::HeartbeatAck {
                     number: heartbeat.number,
                 }))
-                .await
+                .await?;
+                self.keep_usages(&heartbeat.usages).await;
+                Ok(())
             }
             Some(From::Report(report)) => {
                 let number = report.number;
@@ -276,6 +273,17 @@ impl Session {
             Some(From::Hello(_)) | None => {
                 Err(Status::invalid_argument("after Hello come heartbeats and reports").into())
             }
+        }
+    }
+
+    /// What tasks use is told again with the next heartbeat: it may be lost, and is not worth the session.
+    async fn keep_usages(&self, told: &[proto::TaskUsage]) {
+        let used = decode::usages(told);
+        if used.is_empty() {
+            return;
+        }
+        if let Err(error) = retry::on_conflict(|| keep_usages(&self.pool, self.node, &used)).await {
+            tracing::warn!(node.id = %self.node, error = %chain(&error), "what the node's tasks use is not kept");
         }
     }
 
@@ -347,6 +355,7 @@ pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     text
 }
 
+/// In a transaction of its own: the node's row is locked after jobs', never before.
 async fn keep_usages(
     pool: &Pool,
     node: NodeId,

@@ -113,7 +113,10 @@ async fn step(pool: &Pool, memory: &mut Memory, id: StudyId) -> Result<(), StepE
                 tracing::debug!(%error, "begun anew after a conflict");
             }
             Err(error @ StepError::Overtaken) => tracing::debug!(%error, "begun anew"),
-            Ok(Some(left)) if left.taken < *until.get_or_insert(left.seen) => known = Some(left),
+            // With none taken the rest of them are another leader's by now.
+            Ok(Some(left)) if left.taken > 0 && left.taken < *until.get_or_insert(left.seen) => {
+                known = Some(left);
+            }
             done => break done?,
         }
     };

@@ -1,5 +1,6 @@
 //! What a task told, line by line.
 
+use super::statuses::is_told;
 use super::{Known, Sum};
 use crate::checkpoint;
 use crate::error::StoreError;
@@ -164,7 +165,9 @@ async fn fact(
                 },
             )
             .await?;
-            packing::failed(conn, job, known.job_revision, known.company, sum.now).await?;
+            if !is_told(&task.state) {
+                packing::failed(conn, job, known.job_revision, known.company, sum.now).await?;
+            }
             sum.outcome.round_due = true;
             Some(Event::TaskFailed {
                 task_id: task.id,

@@ -75,13 +75,7 @@ fn has_failed(state: &TaskState, observed: &Observed) -> bool {
     let Observed::Gone { outcome } = observed else {
         return false;
     };
-    let is_told = match state {
-        TaskState::Assigned | TaskState::Running | TaskState::Suspending | TaskState::Suspended => {
-            false
-        }
-        TaskState::Stopping | TaskState::Ending | TaskState::Released { .. } => true,
-    };
-    !is_told && !outcome.is_clean() && !outcome.is_node_fault()
+    !is_told(state) && !outcome.is_clean() && !outcome.is_node_fault()
 }
 
 /// A signal that nobody of ours has sent: the task was not told to stop.
@@ -93,10 +87,15 @@ fn killed(state: &TaskState, observed: &Observed) -> Option<NodeFault> {
         return None;
     };
     let signal = *signal;
+    (!is_told(state)).then_some(NodeFault::Killed { signal })
+}
+
+/// Whether it was told to stop: what becomes of it then says nothing of it.
+pub(super) fn is_told(state: &TaskState) -> bool {
     match state {
         TaskState::Assigned | TaskState::Running | TaskState::Suspending | TaskState::Suspended => {
-            Some(NodeFault::Killed { signal })
+            false
         }
-        TaskState::Stopping | TaskState::Ending | TaskState::Released { .. } => None,
+        TaskState::Stopping | TaskState::Ending | TaskState::Released { .. } => true,
     }
 }

@@ -30,6 +30,7 @@ pub fn check(snapshot: &Snapshot, plan: &Plan) -> Vec<Violation> {
     for decision in &plan.decisions {
         checker.decision(decision);
     }
+    checker.turned_once(plan);
     checker.pairs(plan);
     checker.quotas();
     checker.lowered_quotas();

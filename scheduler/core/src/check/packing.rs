@@ -104,12 +104,23 @@ impl<'s> Checker<'s> {
             match both.as_slice() {
                 [_] | [] => {}
                 [one, two] => {
+                    // The guest is named: its host was there before, and nothing need be decided about it.
+                    let (guest, host) = if one.2 > two.2 {
+                        (one, two)
+                    } else {
+                        (two, one)
+                    };
                     if one.2 == two.2 {
-                        self.unjust(one.0, "in the lane that another has");
+                        self.unjust(guest.0, "in the lane that another has");
                     }
-                    self.pair(*at, (one.0, two.0), keep);
+                    self.pair(*at, (guest.0, host.0), keep);
                 }
-                [one, ..] => self.unjust(one.0, "with more than one other"),
+                all => {
+                    let guest = all.iter().max_by_key(|(.., lane)| *lane);
+                    guest
+                        .into_iter()
+                        .for_each(|one| self.unjust(one.0, "with more than one other"));
+                }
             }
         }
     }
@@ -117,27 +128,30 @@ impl<'s> Checker<'s> {
     fn pair(
         &mut self,
         at: (NodeId, u32),
-        (one, two): (&'s Job, &'s Job),
+        (guest, host): (&'s Job, &'s Job),
         keep: &[(&Job, &Task, u32)],
     ) {
         let stays = |checker: &Self, job: &Job| {
             let state = checker.states.get(&job.id).map(|(_, state, _)| state);
             state == Some(&JobState::Running)
         };
-        if !stays(self, one) || !stays(self, two) {
+        if !stays(self, guest) || !stays(self, host) {
             return;
         }
-        if only(one).is_none() || only(two).is_none() || self.grows(one) || self.grows(two) {
+        if [guest, host]
+            .iter()
+            .any(|one| only(one).is_none() || self.grows(one))
+        {
             self.unjust(
-                one,
+                guest,
                 "and one of the two is, or becomes, more than a task on a GPU",
             );
         }
-        if one.exclusive || two.exclusive {
-            self.unjust(one, "and one of the two is exclusive");
+        if guest.exclusive || host.exclusive {
+            self.unjust(guest, "and one of the two is exclusive");
         }
-        if one.priority != two.priority {
-            self.unjust(one, "with one of another priority");
+        if guest.priority != host.priority {
+            self.unjust(guest, "with one of another priority");
         }
         let peak = |job: &Job| Some(u128::from(job.measured.as_ref()?.peak_bytes?));
         let left = |job: &Job| {
@@ -149,7 +163,7 @@ impl<'s> Checker<'s> {
             };
             bytes.map(u128::from)
         };
-        let mut sum = peak(one).zip(peak(two)).map(|(one, two)| one + two);
+        let mut sum = peak(guest).zip(peak(host)).map(|(one, two)| one + two);
         for (job, ..) in keep {
             sum = sum.zip(left(job)).map(|(sum, more)| sum + more);
         }
@@ -158,7 +172,7 @@ impl<'s> Checker<'s> {
         let has = has.map_or(0, |node| u128::from(node.gpu_memory_bytes));
         if sum.is_none_or(|sum| sum > has) {
             self.unjust(
-                one,
+                guest,
                 "without memory that is known to hold all who are there",
             );
         }

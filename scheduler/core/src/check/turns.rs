@@ -2,10 +2,28 @@
 
 use super::violation::Violation;
 use super::{Checker, is_gone};
+use crate::plan::{Action, Plan};
 use crate::snapshot::{Job, Task};
 use muster_model::task::{Outcome, Role, TaskState};
+use std::collections::BTreeSet;
 
 impl<'s> Checker<'s> {
+    /// Tasks obey one word a round: who is told to stand still or to go on is told nothing else.
+    pub(super) fn turned_once(&mut self, plan: &Plan) {
+        let mut turned = BTreeSet::new();
+        for decision in &plan.decisions {
+            let (job, action) = (decision.job, &decision.action);
+            let turns = matches!(action, Action::Suspend { .. } | Action::Continue { .. });
+            if (turns || matches!(action, Action::Stop { .. })) && turned.contains(&job) {
+                let what = "and told something else in the same round";
+                self.violations.push(Violation::WrongTurn { job, what });
+            }
+            if turns {
+                turned.insert(job);
+            }
+        }
+    }
+
     /// The whole gang is up, and can stand still.
     pub(super) fn suspend(&mut self, job: &'s Job) {
         let mut wrong = |what| {

@@ -8,6 +8,7 @@ use super::gang::Placed;
 use super::outlook::Sizing;
 use super::pass::requeue;
 use super::standing::{Standing, gpus_of};
+use super::turns;
 use super::world::World;
 use crate::plan::Action;
 use crate::snapshot::Job;
@@ -118,6 +119,7 @@ impl World<'_> {
         }
         self.remember(index);
         let was_charged = self.uninvite(index);
+        turns::take_back(self, index);
         let now_ms = self.now_ms;
         // A trial asks only who could start then.
         let to = match &self.journal {

@@ -10,15 +10,20 @@ use super::moving;
 use super::pass::{Rest, requeue};
 use super::place;
 use super::settle::done_workers;
-use super::standing::{Standing, gpus_of};
+use super::standing::Standing;
 use super::world::{LiveJob, World};
 use crate::problem::Part;
 use muster_model::job::{Intent, RequeueCause};
 use std::cmp::Reverse;
 
+/// Of those who can only restart so many are tried in a round, each time others: a trial is a round of its own, and a tenant may change the
+/// ranges of thousands.
+const TRIED: usize = 16;
+
 /// Lets those above their maximum go on with as many workers as they may have, by a restart where their tasks cannot.
 pub(crate) fn obey(world: &mut World<'_>) {
-    for index in 0..world.jobs.len() {
+    let mut tried = 0;
+    for index in in_rotation(world) {
         let live = &world.jobs[index];
         let (had, most) = (live.size.0, live.job.workers.max);
         if !is_settled(live) || had <= most {
@@ -28,10 +33,13 @@ pub(crate) fn obey(world: &mut World<'_>) {
         let why = format!("from {had} workers to the {most} that its owner lets it have now");
         match in_place::shrink(live, surplus) {
             Some(change) => world.resize(index, &change, why),
-            None if comes_back(world, index) => {
-                world.stop(index, requeue(RequeueCause::Resize, why));
+            None if tried == TRIED => {}
+            None => {
+                tried += 1;
+                if comes_back(world, index) {
+                    world.stop(index, requeue(RequeueCause::Resize, why));
+                }
             }
-            None => {}
         }
     }
 }
@@ -40,8 +48,8 @@ pub(crate) fn obey(world: &mut World<'_>) {
 /// it. Whether anybody does.
 pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
     let mut free = rest.free.clone();
-    let mut any = false;
-    for index in 0..world.jobs.len() {
+    let (mut any, mut tried) = (false, 0);
+    for index in in_rotation(world) {
         let live = &world.jobs[index];
         let (had, wanted) = (live.size.0, live.job.workers.min);
         if !is_settled(live) || had >= wanted || is_waited_for(world, rest, live) {
@@ -62,13 +70,24 @@ pub(crate) fn grow(world: &mut World<'_>, rest: &Rest) -> bool {
                 }
                 any = true;
             }
-        } else if fits_anew(world, index, &free, wanted) && comes_back(world, index) {
-            world.stop(index, requeue(RequeueCause::Resize, why(wanted)));
-            // What is free now may be its own next.
-            return true;
+        } else if tried < TRIED && fits_anew(world, index, &free, wanted) {
+            tried += 1;
+            if comes_back(world, index) {
+                world.stop(index, requeue(RequeueCause::Resize, why(wanted)));
+                // What is free now may be its own next.
+                return true;
+            }
         }
     }
     any
+}
+
+/// All jobs, in each round from another one on.
+fn in_rotation(world: &World<'_>) -> impl Iterator<Item = usize> + use<> {
+    let jobs = world.jobs.len();
+    let steps = usize::try_from(world.snapshot.round).unwrap_or(0);
+    let first = steps.wrapping_mul(TRIED) % jobs.max(1);
+    (first..jobs).chain(0..first)
 }
 
 /// Whether the job starts again as soon as its tasks are gone, if it is stopped now.
@@ -105,7 +124,7 @@ fn quota_is_short(world: &World<'_>, waits: &LiveJob<'_>) -> bool {
     let of_tenant = world.jobs.iter().filter(|live| live.tenant == waits.tenant);
     let kept: u32 = of_tenant
         .filter(|live| live.standing.stays())
-        .map(|live| gpus_of(&live.holdings))
+        .map(LiveJob::charged)
         .sum();
     let quota = world.quota(waits);
     quota.is_some_and(|quota| kept.saturating_add(waits.shape.min_gpus()) > quota)

@@ -267,6 +267,9 @@ fn become_guest(world: &mut World<'_>, host: usize, guest: usize, why: String) {
 
 /// A guest stands still where that can be, else it goes back to the queue.
 fn part(world: &mut World<'_>, guest: usize, why: String) {
+    if turns::take_back(world, guest) {
+        return;
+    }
     leave(world, guest);
     let now_ms = world.now_ms;
     let live = &mut world.jobs[guest];

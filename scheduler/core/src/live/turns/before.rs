@@ -11,7 +11,7 @@ use crate::live::place;
 use crate::live::standing::Standing;
 use crate::live::world::{LiveJob, World};
 use crate::policy::Slicing;
-use muster_model::job::RequeueCause;
+use muster_model::job::{Intent, RequeueCause};
 
 /// Before the policy: gives GPUs back to those who stand still and come before everybody in the queue, and starts those in the queue for
 /// whom the policy has had no room for a quantum. What is free of what the first in the line needs is kept for it.
@@ -31,11 +31,18 @@ pub(crate) fn before(world: &mut World<'_>) {
         Some(_) => quantum_ms,
         None => i64::try_from(world.policy.min_run_ms).unwrap_or(i64::MAX),
     };
+    let urgent = urgent(world);
     let mut looked = 0;
     for waiter in line {
         let waited_ms = world.now_ms.saturating_sub(waiter.since_ms);
         // Who waits for its tenant's quota is in nobody's way.
         if !quota_has_room(world, waiter.index, needs(world, waiter.index)) {
+            continue;
+        }
+        // The policy would take it away again for them; what they leave it gets after them.
+        if waiter.stands
+            && urgent.is_some_and(|urgent| world.jobs[waiter.index].job.priority < urgent)
+        {
             continue;
         }
         if looked == CONSIDERED || !(waiter.stands || waited_ms >= quantum_ms) {
@@ -58,6 +65,15 @@ pub(crate) fn before(world: &mut World<'_>) {
             reserve(world, waiter.index, wanted);
         }
     }
+}
+
+/// The highest priority in the queue.
+fn urgent(world: &World<'_>) -> Option<i32> {
+    let queued = world
+        .jobs
+        .iter()
+        .filter(|live| live.standing == Standing::Queued && live.job.intent == Intent::Run);
+    queued.map(|live| live.job.priority).max()
 }
 
 /// Whether somebody holds GPUs of a job that stands still, and takes no turns: it could only wait for that one's end.

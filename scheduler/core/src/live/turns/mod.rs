@@ -10,6 +10,7 @@ mod before;
 mod turning;
 
 use super::free::{FreeNode, bits, first_bits};
+use super::packing;
 use super::pass::Rest;
 use super::standing::Standing;
 use super::world::{LiveJob, World};
@@ -173,13 +174,7 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
     {
         return false;
     }
-    let mut cpu_milli: BTreeMap<u32, i64> = BTreeMap::new();
-    for (task, node) in live.job.tasks.iter().zip(&live.places) {
-        if task.is_worker() && !task.state.is_released() {
-            let worker = i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX);
-            *cpu_milli.entry(*node).or_default() += worker;
-        }
-    }
+    let cpu_milli = cpu_of_workers(live);
     let fits = |(node, gpus): (&u32, &u64)| {
         let Some(free) = world.free.get(*node as usize) else {
             return false;
@@ -208,6 +203,52 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
     let (why, beside) = (why.to_owned(), None);
     live.take(Action::Continue { why, beside }, now_ms);
     true
+}
+
+/// Whoever was to go on in this very round stands still, after all: what it was given back is free, or its host's alone.
+pub(crate) fn take_back(world: &mut World<'_>, index: usize) -> bool {
+    let live = &world.jobs[index];
+    let Some(Action::Continue { beside, .. }) = live.actions.last() else {
+        return false;
+    };
+    let gpus = if beside.is_none() {
+        home(world, index)
+    } else {
+        Gpus::new()
+    };
+    let cpu_milli = cpu_of_workers(live);
+    if beside.is_some() {
+        packing::leave(world, index);
+    }
+    let now_ms = world.now_ms;
+    let live = &mut world.jobs[index];
+    live.actions.pop();
+    live.state = JobState::Suspended;
+    live.standing = Standing::of(&live.state, live.not_before_ms, now_ms);
+    for held in &mut live.holdings {
+        let needed = cpu_milli.get(&held.node).copied().unwrap_or(0);
+        let given = gpus.get(&held.node).copied().unwrap_or(0);
+        held.gpus &= !given;
+        held.room.cpu_milli -= needed;
+        let free = &mut world.free[held.node as usize];
+        free.now |= given;
+        free.now_room.cpu_milli += needed;
+        free.later_room.cpu_milli += needed;
+    }
+    world.held[live.tenant as usize] -= count(&gpus) + std::mem::take(&mut live.shared);
+    true
+}
+
+/// CPU of the workers that are there, by node.
+fn cpu_of_workers(live: &LiveJob<'_>) -> BTreeMap<u32, i64> {
+    let each = i64::try_from(live.job.worker.cpu_milli).unwrap_or(i64::MAX);
+    let mut cpu_milli = BTreeMap::new();
+    for (task, node) in live.job.tasks.iter().zip(&live.places) {
+        if task.is_worker() && !task.state.is_released() {
+            *cpu_milli.entry(*node).or_default() += each;
+        }
+    }
+    cpu_milli
 }
 
 /// What a job leaves that stands still: GPUs and its workers' CPU, but not its memory.

@@ -209,7 +209,8 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         });
         let Some((mut victims, free)) = found else {
             let waited_ms = self.world.now_ms.saturating_sub(waiter.since_ms);
-            if u64::try_from(waited_ms).is_ok_and(|ms| ms >= self.slicing.quantum_ms) {
+            let is_due = u64::try_from(waited_ms).is_ok_and(|ms| ms >= self.slicing.quantum_ms);
+            if self.awaited.is_none() && is_due {
                 let running: Vec<usize> = (0..self.world.jobs.len())
                     .filter(|&other| self.world.jobs[other].standing == Standing::Running)
                     .filter(|&other| takes_part(&self.world.jobs[other]))

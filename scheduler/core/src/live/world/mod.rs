@@ -12,6 +12,7 @@ use super::outlook::Sizing;
 use super::packing::{self, Seats};
 use super::settle::once_gone;
 use super::standing::{Standing, gpus_of};
+use super::turns;
 use crate::estimate::Estimate;
 use crate::plan::Action;
 use crate::policies::{Promises, Share};
@@ -151,6 +152,7 @@ impl<'a> World<'a> {
     pub(crate) fn stop(&mut self, index: usize, mut action: Action) {
         self.remember(index);
         let was_charged = self.uninvite(index);
+        turns::take_back(self, index);
         if let Action::Stop { charge_failure, .. } = &mut action {
             *charge_failure |= was_charged;
         }
