@@ -316,7 +316,7 @@ impl Entry {
                     (Outcome::Evicted { reason, .. }, Outcome::Evicted { .. }) => {
                         reason != NOT_MADE
                     }
-                    (Outcome::Signalled { signal: 9 }, Outcome::OutOfMemory) => true,
+                    (Outcome::Signalled { signal: 9, .. }, Outcome::OutOfMemory) => true,
                     _ => false,
                 };
                 is_better.then(|| why.clone())

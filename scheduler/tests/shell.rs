@@ -88,7 +88,7 @@ async fn a_job_goes_its_way_from_submission_to_success() {
         model_path: "m".into(),
     };
     let gone = Observed::Gone {
-        outcome: Outcome::Exited { code: 0 },
+        outcome: Outcome::exited(0),
     };
     node.report(chief, &gone, 0, &[finished]).await;
     store
@@ -180,7 +180,7 @@ async fn a_silent_node_is_lost_and_its_job_waits_again() {
     assert!(again.iter().all(|task| task.launch.revision == 2));
     // What the old revision still has to say changes nothing.
     let late = Observed::Gone {
-        outcome: Outcome::Signalled { signal: 9 },
+        outcome: Outcome::signalled(9),
     };
     node.report(
         &tasks[0],

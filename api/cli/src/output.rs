@@ -56,11 +56,17 @@ pub fn table<const N: usize>(
     header: [&str; N],
     rows: impl IntoIterator<Item = [String; N]>,
 ) -> String {
+    table_of(&header, rows.into_iter().map(Vec::from))
+}
+
+/// As [`table`], with a number of columns that is known only now.
+#[must_use]
+pub fn table_of(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
     table
         .load_style(presets::NOTHING)
         .set_content_arrangement(ContentArrangement::Disabled);
-    table.set_header(header.map(str::to_uppercase));
+    table.set_header(header.iter().map(|name| name.to_uppercase()));
     for row in rows {
         table.add_row(row);
     }

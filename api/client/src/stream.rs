@@ -32,6 +32,8 @@ pub enum StreamItem {
     Event(EventView),
     Progress(ProgressMessage),
     Log(LogPiece),
+    /// The task that was followed has ended; what comes now is of the job's next start.
+    TaskEnd(LogEnd),
     /// Nothing follows.
     End(LogEnd),
 }
@@ -78,30 +80,34 @@ impl Client {
     /// What one task writes, from `offset` on if given, else from its last 64 KiB.
     #[must_use]
     pub fn follow_logs(&self, id: JobId, task: TaskId, offset: Option<u64>) -> Messages {
-        self.follow(id, task.to_string(), offset)
+        let from = offset.map(|offset| (task, offset));
+        self.follow(id, task.to_string(), from)
     }
 
-    /// What the tasks of one place (`worker-0`, `ps-1`) write, from the newest one on through all revisions to come.
+    /// What the tasks of one place (`worker-0`, `ps-1`) write through all of the job's starts to come: after this byte of this task, or else from
+    /// the end of the newest.
     #[must_use]
-    pub fn follow_place(&self, id: JobId, place: &str) -> Messages {
-        self.follow(id, place.to_owned(), None)
+    pub fn follow_place(&self, id: JobId, place: &str, from: Option<(TaskId, u64)>) -> Messages {
+        self.follow(id, place.to_owned(), from)
     }
 
-    fn follow(&self, id: JobId, task: String, offset: Option<u64>) -> Messages {
-        let mut query = vec![("task", task)];
-        query.extend(offset.map(|offset| ("offset", offset.to_string())));
-        self.messages(
-            vec![
-                "jobs".to_owned(),
-                id.to_string(),
-                "logs".to_owned(),
-                "stream".to_owned(),
-            ],
-            query,
-        )
+    fn follow(&self, id: JobId, task: String, from: Option<(TaskId, u64)>) -> Messages {
+        let segments = ["jobs", &id.to_string(), "logs", "stream"];
+        let segments = segments.map(str::to_owned).to_vec();
+        let last_id = from.map(|(task, offset)| format!("{task}@{offset}"));
+        self.messages_after(last_id, segments, vec![("task", task)])
     }
 
     fn messages(&self, segments: Vec<String>, query: Vec<(&'static str, String)>) -> Messages {
+        self.messages_after(None, segments, query)
+    }
+
+    fn messages_after(
+        &self,
+        last_id: Option<String>,
+        segments: Vec<String>,
+        query: Vec<(&'static str, String)>,
+    ) -> Messages {
         let reader = Reader {
             source: Source {
                 client: self.clone(),
@@ -109,7 +115,7 @@ impl Client {
                 query,
             },
             connection: None,
-            last_id: None,
+            last_id,
             failed: 0,
             was_connected: false,
             done: false,
@@ -219,6 +225,7 @@ fn item(event: &Event) -> Result<Option<StreamItem>, serde_json::Error> {
         name::EVENT => StreamItem::Event(read(event)?),
         name::PROGRESS => StreamItem::Progress(read(event)?),
         name::LOG => StreamItem::Log(read(event)?),
+        name::TASK_END => StreamItem::TaskEnd(read(event)?),
         name::END => StreamItem::End(read(event)?),
         _ => return Ok(None),
     }))

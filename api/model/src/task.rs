@@ -59,14 +59,18 @@ pub enum TaskState {
 pub enum Outcome {
     Exited {
         code: i32,
+        /// Of one that failed: the last line of its output, cleaned and cut; absent where it wrote nothing.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        said: Option<String>,
     },
     Signalled {
         signal: i32,
+        /// As of one that exited.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        said: Option<String>,
     },
     /// The process could not be started.
-    LaunchFailed {
-        message: String,
-    },
+    LaunchFailed { message: String },
     /// The node had no session for longer than its lease and stopped the task itself.
     LeaseExpired,
     /// The node did not come back within its lease, by which time it has stopped its tasks itself; or the task died with the shim
@@ -75,16 +79,11 @@ pub enum Outcome {
     /// Withdrawn before the node ever started it.
     NeverStarted,
     /// A command's process that was told to stop, and went; `killed` when it had to be killed after the grace.
-    Stopped {
-        killed: bool,
-    },
+    Stopped { killed: bool },
     /// Killed for more memory than it was given.
     OutOfMemory,
     /// Kubernetes took its pod off the node, or somebody deleted it there; `reason` in Kubernetes' own words.
-    Evicted {
-        reason: String,
-        message: String,
-    },
+    Evicted { reason: String, message: String },
 }
 
 /// What can happen to a task.
@@ -208,12 +207,41 @@ impl TaskEvent {
 }
 
 impl Outcome {
+    /// Of one of whose output nothing is known.
+    #[must_use]
+    pub const fn exited(code: i32) -> Self {
+        Self::Exited { code, said: None }
+    }
+
+    /// Of one of whose output nothing is known.
+    #[must_use]
+    pub const fn signalled(signal: i32) -> Self {
+        Self::Signalled { signal, said: None }
+    }
+
+    /// With the last line of the task's output, if it is of one that failed by itself.
+    #[must_use]
+    pub fn saying(mut self, last_line: Option<String>) -> Self {
+        match &mut self {
+            Self::Exited { code: 0, .. } => {}
+            Self::Exited { said, .. } | Self::Signalled { said, .. } => *said = last_line,
+            Self::LaunchFailed { .. }
+            | Self::LeaseExpired
+            | Self::NodeLost
+            | Self::NeverStarted
+            | Self::Stopped { .. }
+            | Self::OutOfMemory
+            | Self::Evicted { .. } => {}
+        }
+        self
+    }
+
     /// Whether the process ended by its own will and without an error, or as it was told to.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         matches!(
             self,
-            Self::Exited { code: 0 } | Self::NeverStarted | Self::Stopped { .. }
+            Self::Exited { code: 0, .. } | Self::NeverStarted | Self::Stopped { .. }
         )
     }
 
@@ -239,8 +267,14 @@ impl Outcome {
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Exited { code } => write!(f, "exited with code {code}"),
-            Self::Signalled { signal } => write!(f, "killed by signal {signal}"),
+            Self::Exited { code, said } => {
+                write!(f, "exited with code {code}")?;
+                saying(f, said.as_deref())
+            }
+            Self::Signalled { signal, said } => {
+                write!(f, "killed by signal {signal}")?;
+                saying(f, said.as_deref())
+            }
             Self::LaunchFailed { message } => write!(f, "could not be started: {message}"),
             Self::LeaseExpired => write!(f, "stopped by its node, which had lost its session"),
             Self::NodeLost => write!(f, "lost with its node or its shim"),
@@ -255,6 +289,10 @@ impl fmt::Display for Outcome {
             }
         }
     }
+}
+
+fn saying(f: &mut fmt::Formatter<'_>, said: Option<&str>) -> fmt::Result {
+    said.map_or(Ok(()), |said| write!(f, ", saying \"{said}\""))
 }
 
 impl Role {

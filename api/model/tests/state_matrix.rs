@@ -26,7 +26,7 @@ fn job_states_change_only_as_the_matrix_says() {
 
 #[test]
 fn task_states_change_only_as_the_matrix_says() {
-    let gone = Outcome::Exited { code: 0 };
+    let gone = Outcome::exited(0);
     let states = [
         TaskState::Assigned,
         TaskState::Running,
@@ -35,7 +35,7 @@ fn task_states_change_only_as_the_matrix_says() {
         TaskState::Stopping,
         TaskState::Ending,
         TaskState::Released {
-            outcome: Outcome::Signalled { signal: 9 },
+            outcome: Outcome::signalled(9),
         },
     ];
     let mut text = String::new();

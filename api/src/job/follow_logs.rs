@@ -53,7 +53,8 @@ impl FromQuery for FollowParams {
 
 /// Follow a task's log
 ///
-/// Server-sent events: `log` (LogPiece) for each piece, and `end` (LogEnd) once nothing can follow. The `id:` of a message says
+/// Server-sent events: `log` (LogPiece) for each piece, `task_end` (LogEnd) where a task has ended and the next one of its place is followed,
+/// and `end` (LogEnd) once nothing can follow. The `id:` of a message says
 /// where the reader stands; who connects again with it as `Last-Event-ID` misses and repeats nothing.
 #[utoipa::path(
     get, path = "/jobs/{id}/logs/stream", operation_id = "followLog", tag = "streams",
@@ -89,7 +90,7 @@ struct Look {
     /// The task that is followed; `None` before the first has been placed.
     task: Option<TaskRow>,
     slice: Option<Slice>,
-    /// The newest task of the place, if the choice means another by now.
+    /// The next task of the place, if there is one by now.
     successor: Option<TaskId>,
     job_ended: bool,
 }
@@ -114,6 +115,9 @@ async fn follow(
             // A released task's log is whole only when its executor has shipped the rest, which it does before it reports the end.
             if released && all_read {
                 if let Some(successor) = look.successor {
+                    let reason = format!("{} {}", task.task.role, ending(task));
+                    let ended = LogEnd { reason };
+                    client.send(name::TASK_END, &position, &ended).await?;
                     at = Some(LogPosition {
                         task: successor,
                         offset: 0,
@@ -149,13 +153,16 @@ async fn look(
             let job_ended = job::get(&mut tx, id)
                 .await?
                 .is_none_or(|row| row.job.state.phase().is_terminal());
-            let newest = logs::find(&mut tx, id, choice).await?;
-            let newest_id = newest.as_ref().map(|row| row.task.id);
+            let chosen = logs::all(&mut tx, id, choice).await?;
             let task = match at {
-                Some(position) if Some(position.task) != newest_id => {
+                Some(position) if chosen.iter().all(|row| row.task.id != position.task) => {
                     logs::find(&mut tx, id, &TaskChoice::Process(position.task)).await?
                 }
-                _ => newest,
+                Some(position) => chosen
+                    .iter()
+                    .find(|row| row.task.id == position.task)
+                    .cloned(),
+                None => chosen.first().cloned(),
             };
             let slice = match (&task, at) {
                 (Some(task), Some(position)) => {
@@ -167,15 +174,23 @@ async fn look(
                 },
                 (None, _) => None,
             };
-            let followed = task.as_ref().map(|row| row.task.id);
             Ok(Look {
-                successor: newest_id.filter(|id| Some(*id) != followed),
+                successor: task.as_ref().and_then(|row| next(&chosen, row)),
                 task,
                 slice,
                 job_ended,
             })
         })
         .await
+}
+
+/// The one that was started after it, of those that the choice means. A resize in place takes a task into a new revision, and is no start.
+fn next(chosen: &[TaskRow], followed: &TaskRow) -> Option<TaskId> {
+    let later = chosen
+        .iter()
+        .filter(|row| row.task.revision > followed.task.revision);
+    let next = later.min_by_key(|row| row.task.revision);
+    next.map(|row| row.task.id)
 }
 
 /// Sends a piece, except for a character at its end of which only the beginning has come; where the reader stands then.

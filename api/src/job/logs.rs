@@ -124,11 +124,21 @@ pub(super) async fn find(
     job: JobId,
     choice: &TaskChoice,
 ) -> Result<Option<TaskRow>, StoreError> {
-    let tasks = task::list(conn, job, Revisions::All).await?;
-    Ok(tasks.into_iter().find(|row| match choice {
+    Ok(all(conn, job, choice).await?.into_iter().next())
+}
+
+/// All tasks that the choice means, the newest first.
+pub(super) async fn all(
+    conn: &mut PgConnection,
+    job: JobId,
+    choice: &TaskChoice,
+) -> Result<Vec<TaskRow>, StoreError> {
+    let mut tasks = task::list(conn, job, Revisions::All).await?;
+    tasks.retain(|row| match choice {
         TaskChoice::Process(id) => row.task.id == *id,
         TaskChoice::Place(name) => row.task.role.to_string() == *name,
-    }))
+    });
+    Ok(tasks)
 }
 
 pub(super) fn missing(job: JobId, choice: &TaskChoice) -> Refusal {

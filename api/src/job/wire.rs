@@ -49,6 +49,7 @@ pub fn job(row: JobRow, tenant: &str) -> JobView {
         revision,
         edits: row.edits,
         failures,
+        last_failure: row.last_failure,
         waiting: waiting.map(waiting_view),
         workers: Count {
             running: row.workers,
@@ -89,6 +90,7 @@ pub fn submitted(job: Job, user: &str) -> JobRow {
         model_path: None,
         submitted_by: user.to_owned(),
         edits: 0,
+        last_failure: None,
         forecast: None,
         resume_step: None,
         trial: None,

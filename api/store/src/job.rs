@@ -54,6 +54,8 @@ pub struct JobRow {
     pub resume_step: Option<u64>,
     /// How often its owner has changed it.
     pub edits: u64,
+    /// Why it failed the last time that was charged to its retries.
+    pub last_failure: Option<String>,
     /// The study that made it, its number there, and where that has it.
     pub trial: Option<(StudyId, u32, TrialPhase)>,
 }
@@ -105,6 +107,7 @@ struct Row {
     revision: i64,
     edits: i64,
     failures: i32,
+    last_failure: Option<String>,
     waiting: Option<Json<Waiting>>,
     not_before: Option<OffsetDateTime>,
     submitted_at: OffsetDateTime,
@@ -137,7 +140,7 @@ macro_rules! select_jobs {
         sqlx::query_as!(
             Row,
             r#"select j.id, j.tenant_id, j.submitted_by, j.spec as "spec: Json<JobSpec>", j.intent,
-                   j.state as "state: Json<JobState>", j.revision, j.edits, j.failures,
+                   j.state as "state: Json<JobState>", j.revision, j.edits, j.failures, j.last_failure,
                    j.waiting as "waiting: Json<Waiting>", j.not_before, j.submitted_at, j.started_at, j.finished_at,
                    j.latest as "latest: Json<Sample>", j.sample_at,
                    j.latest_evaluation as "latest_evaluation: Json<Evaluation>",
@@ -505,6 +508,7 @@ impl From<Row> for JobRow {
             model_path: row.model_path,
             submitted_by: row.user_name,
             edits: unsigned(row.edits),
+            last_failure: row.last_failure,
             resume_step: row.resume_step.map(unsigned),
             trial: row.study_id.zip(row.trial).zip(row.trial_state).map(
                 |((study, number), state)| (study.into(), unsigned32(number), trial::phase(&state)),

@@ -5,7 +5,7 @@ use axum::body::Body;
 use axum::http::Method;
 use muster_model::assignment::TaskReport;
 use muster_model::job::AfterStop;
-use muster_model::progress::Evaluation;
+use muster_model::progress::{Evaluation, Sample};
 use muster_store::plan::Action;
 use serde_json::{Value, json};
 

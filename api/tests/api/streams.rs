@@ -376,6 +376,8 @@ async fn a_log_is_followed_through_revisions_and_ends_with_the_job() {
     world.gone(&[worker, shard], 1).await;
     world.step(job, 1, Action::Release).await;
     let (worker, shard) = world.run(job, 1, 0).await;
+    let between = stream.next_of("task_end").await;
+    assert_eq!(between.data["reason"], "worker-0 exited with code 0");
     world.write_log(worker, 0, b"second\n").await;
     let second = stream.next_of("log").await;
     assert_eq!(
@@ -426,4 +428,40 @@ async fn a_stream_outlives_a_crash_of_postgres() {
         tokio::time::sleep(Duration::from_millis(250)).await;
     }
     assert_eq!(stream.next_of("event").await.data["event"]["name"], "after");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_follower_hears_of_every_start_and_not_of_the_newest_alone() {
+    let world = World::new().await;
+    let job = world.submit("fails").await;
+    let path = format!("/api/v1/jobs/{job}/logs/stream");
+    let (worker, shard) = world.run(job, 0, 0).await;
+    world.write_log(worker, 0, b"try 1\n").await;
+    let mut stream = Stream::open(&world, RED, &path, "").await;
+    assert_eq!(stream.next_of("log").await.data["text"], "try 1\n");
+    // Whoever reads slowly, or was away, comes back to a job that has been started twice since.
+    drop(stream);
+    let (mut before, mut revision) = ((worker, shard), 1);
+    for text in [b"try 2\n", b"try 3\n"] {
+        world.fail(job, revision, &[before.0, before.1]).await;
+        before = world.run(job, revision, 0).await;
+        revision += 1;
+        world.write_log(before.0, 0, text).await;
+    }
+    let mut stream = Stream::open(&world, RED, &path, &format!("{worker}@6")).await;
+    for text in ["try 2\n", "try 3\n"] {
+        let end = stream.next_of("task_end").await;
+        assert_eq!(
+            end.data["reason"],
+            "worker-0 exited with code 1, saying \"no luck\""
+        );
+        assert_eq!(stream.next_of("log").await.data["text"], text);
+    }
+    let shown = world.get(RED, &format!("/api/v1/jobs/{job}")).await;
+    let shown: Value = shown.json();
+    assert_eq!(
+        shown["last_failure"],
+        "worker-0 exited with code 1, saying \"no luck\""
+    );
+    assert_eq!(shown["failure"], Value::Null);
 }

@@ -7,6 +7,7 @@ use muster_api::config::{Limits, Settings};
 use muster_api::{App, auth, router};
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::id::{JobId, NodeId, TaskId, TenantId};
+use muster_model::job::{AfterStop, RequeueCause};
 use muster_model::node::{Capacity, Gpu, GpuKind};
 use muster_model::progress::Sample;
 use muster_model::task::{Outcome, Role};
@@ -231,10 +232,29 @@ impl World {
         (worker, shard)
     }
 
+    /// Lets a running job fail, which is charged to it, and puts it back into the queue.
+    pub async fn fail(&self, job: JobId, revision: u64, tasks: &[TaskId]) {
+        let said = Some("no luck".to_owned());
+        let outcome = Outcome::exited(1).saying(said);
+        let why = format!("worker-0 {outcome}");
+        let gone = Observed::Gone { outcome };
+        let gone = tasks.iter().map(|task| (*task, revision, gone.clone()));
+        self.observe(gone.collect()).await;
+        let cause = RequeueCause::TaskFailed;
+        let stop = Action::Stop {
+            then: AfterStop::Requeue { cause },
+            why,
+            charge_failure: true,
+            not_before: None,
+        };
+        self.step(job, revision, stop).await;
+        self.step(job, revision, Action::Release).await;
+    }
+
     /// Reports tasks as gone with code 0.
     pub async fn gone(&self, tasks: &[TaskId], revision: u64) {
         let gone = Observed::Gone {
-            outcome: Outcome::Exited { code: 0 },
+            outcome: Outcome::exited(0),
         };
         self.observe(
             tasks

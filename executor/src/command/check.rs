@@ -3,15 +3,19 @@
 use super::environment::Paths;
 use super::error::CommandError;
 use crate::clock;
+use crate::log::LastLine;
 use muster_model::spec::Command;
 use std::collections::BTreeMap;
+use std::io::{self, PipeReader, Read, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{self, Stdio};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 const CHECK_MS: u64 = 60_000;
+/// For the rest of its output once it has ended.
+const OUTPUT_MS: u64 = 1_000;
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
 /// Where the program of `argv` lies.
@@ -33,39 +37,66 @@ pub(super) fn run(
         return Ok(());
     };
     let program = find("command.check", name, variables, paths)?;
+    let failed = |source| CommandError::Start {
+        program: program.clone(),
+        source,
+    };
+    let (reader, writer) = io::pipe().map_err(failed)?;
     let mut child = process::Command::new(&program)
         .args(arguments)
         .envs(variables)
         .current_dir(&paths.work)
         .stdin(Stdio::null())
+        .stdout(writer.try_clone().map_err(failed)?)
+        .stderr(writer)
         .spawn()
-        .map_err(|source| CommandError::Start {
-            program: program.clone(),
-            source,
-        })?;
+        .map_err(failed)?;
+    let output = thread::spawn(move || pass_on(reader));
     let until_ms = clock::boottime_ms() + CHECK_MS;
-    loop {
-        let status = child.try_wait().map_err(|source| CommandError::Start {
-            program: program.clone(),
-            source,
-        })?;
-        match status {
-            Some(status) if status.success() => return Ok(()),
-            Some(status) => {
-                return Err(CommandError::Check {
-                    how: status.to_string(),
-                });
-            }
+    let how = loop {
+        match child.try_wait().map_err(failed)? {
+            Some(status) if status.success() => break None,
+            Some(status) => break Some(status.to_string()),
             None if clock::boottime_ms() >= until_ms => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(CommandError::Check {
-                    how: "no end within a minute".to_owned(),
-                });
+                break Some("no end within a minute".to_owned());
             }
             None => thread::sleep(LOOK_EVERY),
         }
+    };
+    // What is left of the output would be lost when this process becomes the program.
+    let said = last_line(output);
+    how.map_or(Ok(()), |how| Err(CommandError::Check { how, said }))
+}
+
+/// Copies the check's output to our own, which is the task's log.
+fn pass_on(mut output: PipeReader) -> Option<String> {
+    let mut last_line = LastLine::default();
+    let mut buffer = vec![0; 64 << 10];
+    loop {
+        match output.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(count) => {
+                last_line.feed(&buffer[..count]);
+                // Nobody reads our output any more: then nobody misses the check's either.
+                let _ = io::stderr().write_all(&buffer[..count]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(_) => break,
+        }
     }
+    last_line.told()
+}
+
+/// A process that the check has left behind may hold its output open for ever.
+fn last_line(output: JoinHandle<Option<String>>) -> Option<String> {
+    let until_ms = clock::boottime_ms() + OUTPUT_MS;
+    while !output.is_finished() && clock::boottime_ms() < until_ms {
+        thread::sleep(LOOK_EVERY);
+    }
+    let ended = output.is_finished().then(|| output.join());
+    ended?.ok().flatten()
 }
 
 /// As a shell looks: a name with a slash is a path from the working folder, another is looked for along `PATH`.

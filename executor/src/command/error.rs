@@ -35,14 +35,18 @@ pub enum CommandError {
         "{field}[0] is {path:?}, which is no program on this node: there is no such file, or it may not be executed"
     )]
     NoProgramAt { field: &'static str, path: PathBuf },
-    #[error("command.check ended with {how}; its output is in the task's log")]
-    Check { how: String },
+    #[error("command.check ended with {how}{}; its output is in the task's log", saying(said.as_deref()))]
+    Check { how: String, said: Option<String> },
     #[error("cannot start {}", program.display())]
     Start {
         program: PathBuf,
         #[source]
         source: io::Error,
     },
+}
+
+fn saying(said: Option<&str>) -> String {
+    said.map_or_else(String::new, |said| format!(", saying \"{said}\""))
 }
 
 impl CommandError {

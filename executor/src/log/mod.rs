@@ -3,9 +3,11 @@
 //! Offsets count the bytes of the task's whole life. They are in the names of the parts, so that they can be told from the folder alone at
 //! any instant: the part in `log` begins where the newest full part ends. The shim writes, the daemon reads.
 
+mod last_line;
 mod rotate;
 mod tail;
 
+pub use last_line::LastLine;
 pub use rotate::{RotatingLog, Rotation};
 pub use tail::{LogTail, Slice};
 

@@ -4,7 +4,7 @@ use super::ShimArguments;
 use crate::disk;
 use crate::error::ExecutorError;
 use crate::folder::TaskFolder;
-use crate::log::RotatingLog;
+use crate::log::{LastLine, RotatingLog};
 use crate::process::ProcessId;
 use crate::tracking::Lines;
 use muster_model::assignment::TaskLaunch;
@@ -23,8 +23,8 @@ use std::thread::{self, JoinHandle};
 #[derive(Debug)]
 pub(super) struct Task {
     pub id: ProcessId,
-    /// Ends when every process that holds the task's output is gone.
-    pub log: JoinHandle<()>,
+    /// Ends when every process that holds the task's output is gone, with the last line of it.
+    pub log: JoinHandle<Option<String>>,
 }
 
 pub(super) fn own_id() -> ProcessId {
@@ -157,13 +157,19 @@ fn open_cgroup(arguments: &ShimArguments) -> Option<File> {
 
 /// Copies output to the log. A log that cannot be written is said once in the shim's own errors, and the output is still drained: a full
 /// disk must not block the training.
-fn capture(mut output: PipeReader, mut log: RotatingLog, mut lines: Option<Lines>) {
+fn capture(
+    mut output: PipeReader,
+    mut log: RotatingLog,
+    mut lines: Option<Lines>,
+) -> Option<String> {
+    let mut last_line = LastLine::default();
     let mut buffer = vec![0; 64 << 10];
     let mut has_failed = false;
     loop {
         match output.read(&mut buffer) {
             Ok(0) => break,
             Ok(count) => {
+                last_line.feed(&buffer[..count]);
                 if let Some(lines) = &mut lines {
                     lines.feed(&buffer[..count]);
                 }
@@ -183,4 +189,5 @@ fn capture(mut output: PipeReader, mut log: RotatingLog, mut lines: Option<Lines
     if let Some(lines) = lines {
         lines.end();
     }
+    last_line.told()
 }

@@ -152,8 +152,16 @@ pub(super) fn to_the_end(
         // How a program ends that was told to is its own affair: few of them know our codes, and most die of the signal.
         Phase::Stopping { .. } if orders.notice.is_some() => Outcome::Stopped { killed: false },
         Phase::Killed { .. } if orders.notice.is_some() => Outcome::Stopped { killed: true },
+        Phase::Running if orders.notice.is_some() => outcome(status).saying(last_line(task)),
+        // The built-in engine says itself why it failed.
         Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. } => outcome(status),
     }
+}
+
+/// `None` too while another process, which is none of the task's, holds its output open.
+fn last_line(task: Task) -> Option<String> {
+    let ended = task.log.is_finished().then(|| task.log.join());
+    ended?.ok().flatten()
 }
 
 /// Ends the task without grace.
@@ -252,7 +260,7 @@ fn signal_group(task: &Task, signal: Signal) {
 
 fn outcome(status: WaitStatus) -> Outcome {
     match (status.exit_status(), status.terminating_signal()) {
-        (Some(code), _) => Outcome::Exited { code },
+        (Some(code), _) => Outcome::exited(code),
         (None, Some(signal)) => Outcome::Signalled { signal },
         (None, None) => Outcome::LaunchFailed {
             message: format!("ended with the unknown status {status:?}"),

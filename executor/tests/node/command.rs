@@ -68,7 +68,7 @@ fn the_processes_of_a_job_start_together_and_know_each_other() {
     site.scheduler.assign(1, &tasks);
     let addresses = introduce(&site, &mut tasks);
     for (rank, task) in tasks.iter().enumerate() {
-        assert_eq!(site.until_gone(task), Outcome::Exited { code: 0 });
+        assert_eq!(site.until_gone(task), Outcome::exited(0));
         site.until_log_has(task, "hello from work");
         let first = &addresses[0];
         site.until_log_has(
@@ -174,9 +174,35 @@ fn what_cannot_be_started_says_which_field_is_to_blame() {
     introduce(&site, &mut tasks);
     for (task, blamed) in tasks.iter().zip(["command.argv[0]", "command.check"]) {
         site.until_blamed(task, blamed);
-        assert_eq!(site.until_gone(task), Outcome::Exited { code: 1 });
+        let gone = site.until_gone(task);
+        let said = gone.to_string();
+        assert!(
+            said.contains("exited with code 1, saying \"muster-task: "),
+            "{said}"
+        );
+        assert!(said.contains(blamed), "{said}");
     }
+    site.until_blamed(&tasks[1], "saying \"no torch\"");
     site.until_log_has(&tasks[1], "no torch");
+    site.finish();
+}
+
+#[test]
+fn a_program_that_fails_is_quoted() {
+    let site = Site::started(10_000, &[]);
+    let script = "echo begins; echo 'ValueError: no such thing'; echo; exit 7";
+    let failing = json!({ "argv": ["sh", "-c", script] });
+    let fine = json!({ "argv": ["sh", "-c", "echo all is well"] });
+    let mut tasks: Vec<Wanted> = [failing, fine]
+        .into_iter()
+        .zip(0..)
+        .map(|(command, rank)| site.command(rank, command))
+        .collect();
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    let quoted = Outcome::exited(7).saying(Some("ValueError: no such thing".to_owned()));
+    assert_eq!(site.until_gone(&tasks[0]), quoted);
+    assert_eq!(site.until_gone(&tasks[1]), Outcome::exited(0));
     site.finish();
 }
 

@@ -35,8 +35,8 @@ fn a_killed_daemon_is_followed_by_one_that_adopts_its_tasks() {
     let exit = site.task_folder(&brief).join("exit.json");
     site.until_it("it has ended", || exit.exists());
     site.start();
-    assert_eq!(site.until_gone(&brief), Outcome::Exited { code: 5 });
-    assert_eq!(site.until_gone(&counting), Outcome::Exited { code: 4 });
+    assert_eq!(site.until_gone(&brief), Outcome::exited(5));
+    assert_eq!(site.until_gone(&counting), Outcome::exited(4));
     assert_eq!(
         site.record(&counting),
         before,
@@ -69,7 +69,7 @@ fn a_killed_task_is_reported_with_its_signal() {
     site.scheduler.assign(1, std::slice::from_ref(&task));
     site.until_running(&task);
     assert!(site.record(&task).task.signal(Signal::KILL));
-    assert_eq!(site.until_gone(&task), Outcome::Signalled { signal: 9 });
+    assert_eq!(site.until_gone(&task), Outcome::signalled(9));
     site.finish();
 }
 
@@ -132,7 +132,7 @@ fn an_orderly_stop_leaves_tasks_to_the_next_daemon() {
         Some(&Observed::Running)
     );
     fs::write(site.task_folder(&task).join("go"), "").expect("written");
-    assert_eq!(site.until_gone(&task), Outcome::Exited { code: 0 });
+    assert_eq!(site.until_gone(&task), Outcome::exited(0));
     site.finish();
 }
 
@@ -150,7 +150,7 @@ fn told_so_it_stops_its_tasks_before_it_ends() {
     site.until_log_has(&stubborn, "up");
     assert!(site.terminate());
     assert_eq!(site.processes(), Vec::<i32>::new());
-    assert_eq!(site.until_gone(&orderly), Outcome::Exited { code: 0 });
-    assert_eq!(site.until_gone(&stubborn), Outcome::Signalled { signal: 9 });
+    assert_eq!(site.until_gone(&orderly), Outcome::exited(0));
+    assert_eq!(site.until_gone(&stubborn), Outcome::signalled(9));
     site.finish();
 }

@@ -21,7 +21,7 @@ fn a_task_outlives_a_cut_that_is_shorter_than_the_lease() {
     });
     assert!(record.task.is_alive());
     site.scheduler.assign(2, &[]);
-    assert_eq!(site.until_gone(&task), Outcome::Exited { code: 0 });
+    assert_eq!(site.until_gone(&task), Outcome::exited(0));
     site.finish();
 }
 

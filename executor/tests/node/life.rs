@@ -14,8 +14,8 @@ fn tasks_run_in_their_folder_and_their_exit_codes_are_reported() {
     let good = site.task(0, "echo \"$@\"; pwd; ls; echo to stderr >&2");
     let bad = site.task(1, "exit 75");
     site.scheduler.assign(1, &[good.clone(), bad.clone()]);
-    assert_eq!(site.until_gone(&good), Outcome::Exited { code: 0 });
-    assert_eq!(site.until_gone(&bad), Outcome::Exited { code: 75 });
+    assert_eq!(site.until_gone(&good), Outcome::exited(0));
+    assert_eq!(site.until_gone(&bad), Outcome::exited(75));
     site.until_log_has(&good, "to stderr");
     let log = site.scheduler.heard().log(good.id());
     let folder = site.task_folder(&good).display().to_string();
@@ -90,7 +90,7 @@ fn a_stop_lets_a_task_end_in_order() {
     site.scheduler.assign(1, std::slice::from_ref(&task));
     site.until_log_has(&task, "up");
     site.scheduler.assign(2, &[task.stopped()]);
-    assert_eq!(site.until_gone(&task), Outcome::Exited { code: 0 });
+    assert_eq!(site.until_gone(&task), Outcome::exited(0));
     site.until_log_has(&task, "saved");
     site.finish();
 }
@@ -109,7 +109,7 @@ fn a_task_that_ignores_the_stop_is_killed_with_all_it_started() {
     );
     // Missing from the assignment stops it as well.
     site.scheduler.assign(2, &[]);
-    assert_eq!(site.until_gone(&task), Outcome::Signalled { signal: 9 });
+    assert_eq!(site.until_gone(&task), Outcome::signalled(9));
     assert_eq!(site.processes().len(), 1, "the daemon alone");
     site.finish();
 }
@@ -119,7 +119,7 @@ fn what_a_task_leaves_behind_ends_with_it() {
     let site = Site::started(10_000, &[]);
     let task = site.task(0, "setsid sleep 1000 & sleep 1001 & exit 3");
     site.scheduler.assign(1, std::slice::from_ref(&task));
-    assert_eq!(site.until_gone(&task), Outcome::Exited { code: 3 });
+    assert_eq!(site.until_gone(&task), Outcome::exited(3));
     site.finish();
 }
 
@@ -149,7 +149,7 @@ fn peers_reach_a_running_task() {
             ..task.clone()
         }],
     );
-    assert_eq!(site.until_gone(&task), Outcome::Exited { code: 0 });
+    assert_eq!(site.until_gone(&task), Outcome::exited(0));
     site.finish();
 }
 

@@ -55,7 +55,7 @@ fn an_older_generation_changes_nothing_not_even_after_a_restart() {
     site.until_gone(&last);
     assert!(site.record(&kept).task.is_alive() && !site.task_folder(&never).exists());
     site.scheduler.assign(7, &[]);
-    assert_eq!(site.until_gone(&kept), Outcome::Exited { code: 0 });
+    assert_eq!(site.until_gone(&kept), Outcome::exited(0));
     site.finish();
 }
 

@@ -43,13 +43,13 @@ fn a_flood_of_output_comes_in_bounded_messages_and_holds_up_no_state() {
     );
     let other = site.task(1, "exit 6");
     site.scheduler.assign(1, &[flood.clone(), other.clone()]);
-    assert_eq!(site.until_gone(&other), Outcome::Exited { code: 6 });
+    assert_eq!(site.until_gone(&other), Outcome::exited(6));
     site.until("all of it is there", |heard| {
         heard.log(flood.id()).len() == 20_000_000
     });
     assert!(site.scheduler.heard().largest_report_bytes < 1 << 20);
     site.scheduler.assign(2, &[]);
-    assert_eq!(site.until_gone(&flood), Outcome::Signalled { signal: 15 });
+    assert_eq!(site.until_gone(&flood), Outcome::signalled(15));
     site.finish();
 }
 

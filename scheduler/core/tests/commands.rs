@@ -9,7 +9,7 @@ use muster_model::spec::Ends;
 use muster_model::task::{Outcome, TaskState};
 use scene::{Scene, gone};
 
-const WELL: Outcome = Outcome::Exited { code: 0 };
+const WELL: Outcome = Outcome::exited(0);
 
 /// A job of two workers, running on two nodes.
 fn running() -> Scene {
@@ -62,7 +62,7 @@ fn whoever_fails_for_want_of_those_that_are_done_costs_nothing() {
     let mut scene = running();
     scene.find("a").command = Some(Ends::FirstWorker);
     end(&mut scene, 0, WELL);
-    end(&mut scene, 1, Outcome::Exited { code: 1 });
+    end(&mut scene, 1, Outcome::exited(1));
     scene.round();
     assert_eq!(scene.phase("a"), JobPhase::Succeeded);
     assert_eq!(scene.find("a").failures, 0);
@@ -75,7 +75,7 @@ fn whoever_fails_for_want_of_those_that_are_done_costs_nothing() {
         },
     };
     end(&mut scene, 0, WELL);
-    end(&mut scene, 1, Outcome::Exited { code: 1 });
+    end(&mut scene, 1, Outcome::exited(1));
     scene.round();
     assert_eq!(scene.phase("a"), JobPhase::Succeeded);
 }
@@ -111,7 +111,7 @@ fn its_parameter_servers_are_stopped_once_its_workers_are_done() {
 #[test]
 fn a_worker_that_fails_is_charged_and_the_others_start_again_with_it() {
     let mut scene = running();
-    end(&mut scene, 1, Outcome::Exited { code: 3 });
+    end(&mut scene, 1, Outcome::exited(3));
     scene.round();
     let then = AfterStop::Requeue {
         cause: RequeueCause::TaskFailed,

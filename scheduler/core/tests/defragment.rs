@@ -344,7 +344,7 @@ proptest! {
                     match task.state {
                         TaskState::Assigned => task.state = TaskState::Running,
                         TaskState::Stopping if !(late && number % 2 == 0) => {
-                            task.state = gone(Outcome::Exited { code: 0 });
+                            task.state = gone(Outcome::exited(0));
                         }
                         _ => {}
                     }

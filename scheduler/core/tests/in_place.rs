@@ -92,7 +92,7 @@ fn a_lost_worker_is_done_without_and_replaced_later() {
     let rank_2 = Role::Worker { rank: 2 };
     let lost = |task: &&mut muster_core::snapshot::Task| task.role == rank_2;
     let task = scene.find("a").tasks.iter_mut().find(lost).expect("rank 2");
-    task.state = gone(Outcome::Signalled { signal: 9 });
+    task.state = gone(Outcome::signalled(9));
     let plan = scene.round();
     assert_eq!((stops(&plan), resize(&plan)), (0, (1, 0)));
     let job = scene.find("a");
@@ -116,7 +116,7 @@ fn a_lost_shard_with_a_copy_is_done_without_and_replaced() {
     let lost = Role::PsShard { index: 0 };
     let is_lost = |task: &&mut muster_core::snapshot::Task| task.role == lost;
     let task = scene.find("a").tasks.iter_mut().find(is_lost).expect("it");
-    task.state = gone(Outcome::Signalled { signal: 9 });
+    task.state = gone(Outcome::signalled(9));
     let plan = scene.round();
     assert_eq!((stops(&plan), resize(&plan)), (0, (1, 1)), "{plan:#?}");
     assert_eq!(scene.phase("a"), JobPhase::Running);
@@ -135,7 +135,7 @@ fn a_shard_with_a_copy_that_was_stopped_in_order_is_replaced() {
     let lost = Role::PsShard { index: 0 };
     let is_lost = |task: &&mut muster_core::snapshot::Task| task.role == lost;
     let task = scene.find("a").tasks.iter_mut().find(is_lost).expect("it");
-    task.state = gone(Outcome::Exited { code: 0 });
+    task.state = gone(Outcome::exited(0));
     let plan = scene.round();
     assert_eq!((stops(&plan), resize(&plan)), (0, (1, 1)), "{plan:#?}");
     scene.settle();
@@ -153,7 +153,7 @@ fn two_lost_shards_are_a_restart() {
     let shards = [0, 1].map(|index| Role::PsShard { index });
     let tasks = scene.find("a").tasks.iter_mut();
     for task in tasks.filter(|task| shards.contains(&task.role)) {
-        task.state = gone(Outcome::Signalled { signal: 9 });
+        task.state = gone(Outcome::signalled(9));
     }
     let plan = scene.round();
     assert_eq!(stops(&plan), 1, "{plan:#?}");
@@ -171,7 +171,7 @@ fn a_worker_that_dies_again_and_again_ends_the_job_when_its_retries_are_used_up(
             .iter_mut()
             .find(worker)
             .expect("a worker");
-        task.state = gone(Outcome::Signalled { signal: 11 });
+        task.state = gone(Outcome::signalled(11));
         scene.round();
         let job = scene.find("a");
         assert_eq!((job.failures, job.state.phase()), (failures, phase));
@@ -215,7 +215,7 @@ fn without_its_chief_its_shard_or_its_least_it_starts_again() {
             .tasks
             .iter_mut()
             .find(|task| task.role == role);
-        task.expect("is there").state = gone(Outcome::Signalled { signal: 9 });
+        task.expect("is there").state = gone(Outcome::signalled(9));
         assert_eq!(stops(&scene.round()), 1, "{role}");
     }
 }
@@ -264,7 +264,7 @@ fn a_stop_reaches_also_those_who_are_leaving_and_waits_for_them() {
     scene.find("a").intent = muster_model::job::Intent::Cancel;
     scene.round();
     for task in &mut scene.find("a").tasks {
-        task.state = gone(Outcome::Exited { code: 0 });
+        task.state = gone(Outcome::exited(0));
     }
     scene.round();
     assert_eq!(scene.phase("a"), JobPhase::Stopping, "one is not gone yet");

@@ -138,7 +138,7 @@ impl Course {
                 TaskState::Assigned => TaskEvent::Up,
                 TaskState::Suspending => TaskEvent::StoodStill,
                 TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
-                    outcome: Outcome::Exited { code: 0 },
+                    outcome: Outcome::exited(0),
                 },
                 _ => continue,
             };
@@ -619,7 +619,7 @@ fn who_comes_to_harm_beside_another_is_not_charged_and_shares_no_more() {
                 retryable: false,
             });
         } else {
-            let outcome = Outcome::Signalled { signal: 9 };
+            let outcome = Outcome::signalled(9);
             job.tasks[0].state = TaskState::Released { outcome };
             move_up(&mut course.snapshot);
         }
@@ -639,7 +639,7 @@ fn who_comes_to_harm_beside_another_is_not_charged_and_shares_no_more() {
         );
         // What it does to itself afterwards is charged.
         let job = course.find(&name);
-        let outcome = Outcome::Signalled { signal: 9 };
+        let outcome = Outcome::signalled(9);
         job.tasks[0].state = TaskState::Released { outcome };
         course.round();
         let mut jobs = course.snapshot.jobs.iter();
@@ -731,7 +731,7 @@ proptest! {
                     }
                     for task in &mut course.snapshot.jobs[at].tasks {
                         if !task.state.is_released() {
-                            task.state = TaskState::Released { outcome: Outcome::Signalled { signal: 9 } };
+                            task.state = TaskState::Released { outcome: Outcome::signalled(9) };
                         }
                     }
                     move_up(&mut course.snapshot);

@@ -101,7 +101,7 @@ proptest! {
                 });
                 if dice.one_in(6) {
                     let last = job.tasks.len() - 1;
-                    job.tasks[last].state = gone(Outcome::Exited { code: 1 });
+                    job.tasks[last].state = gone(Outcome::exited(1));
                     job.retries = 100;
                 }
             }

@@ -134,21 +134,21 @@ fn happen(snapshot: &mut Snapshot, dice: &mut Dice) {
                 TaskState::Assigned if !dice.one_in(4) => task.state = TaskState::Running,
                 TaskState::Stopping if !dice.one_in(3) => {
                     let code = if dice.one_in(9) { 75 } else { 0 };
-                    task.state = gone(Outcome::Exited { code });
+                    task.state = gone(Outcome::exited(code));
                 }
                 TaskState::Assigned | TaskState::Running | TaskState::Suspended
                     if dice.one_in(60) =>
                 {
                     task.state = gone(match dice.roll(4) {
-                        0 => Outcome::Signalled { signal: 9 },
-                        1 => Outcome::Exited { code: 75 },
+                        0 => Outcome::signalled(9),
+                        1 => Outcome::exited(75),
                         2 => Outcome::LeaseExpired,
-                        _ => Outcome::Exited { code: 1 },
+                        _ => Outcome::exited(1),
                     });
                 }
                 TaskState::Suspending if !dice.one_in(3) => task.state = TaskState::Suspended,
                 TaskState::Ending if !dice.one_in(3) => {
-                    task.state = gone(Outcome::Exited { code: 0 });
+                    task.state = gone(Outcome::exited(0));
                 }
                 TaskState::Assigned
                 | TaskState::Running
@@ -327,7 +327,7 @@ fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bo
     jobs.iter_mut().for_each(|job| job.leaving.clear());
     for task in jobs.iter_mut().flat_map(|job| &mut job.tasks) {
         if task.state == TaskState::Stopping {
-            task.state = gone(Outcome::Exited { code: 0 });
+            task.state = gone(Outcome::exited(0));
         }
     }
     jobs.retain(|job| !job.state.phase().is_terminal());

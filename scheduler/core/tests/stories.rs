@@ -177,7 +177,7 @@ fn a_claim_is_not_stolen_while_its_tasks_stop() {
             .iter()
             .position(|task| !task.state.is_released());
         if let Some(next) = halfway {
-            scene.find("a").tasks[next].state = gone(Outcome::Exited { code: 0 });
+            scene.find("a").tasks[next].state = gone(Outcome::exited(0));
         }
         scene.round();
     }
@@ -333,7 +333,7 @@ fn a_failing_job_is_retried_with_pauses_and_then_fails() {
         }
         scene.obey();
         if scene.phase("a") == JobPhase::Running {
-            scene.find("a").tasks[0].state = gone(Outcome::Exited { code: 1 });
+            scene.find("a").tasks[0].state = gone(Outcome::exited(1));
         }
         scene.later(1_000);
     }
@@ -349,7 +349,7 @@ fn a_lost_node_is_not_charged_but_a_lost_peer_alone_is() {
     scene.job("a").workers(2, 2);
     scene.settle();
     // Peers complain first; the lost node is known only after its lease.
-    scene.find("a").tasks[1].state = gone(Outcome::Exited { code: 75 });
+    scene.find("a").tasks[1].state = gone(Outcome::exited(75));
     scene.round();
     assert_eq!(scene.find("a").failures, 0);
     for task in &mut scene.find("a").tasks {
@@ -361,7 +361,7 @@ fn a_lost_node_is_not_charged_but_a_lost_peer_alone_is() {
     assert_eq!(scene.find("a").failures, 0, "the node was to blame");
     scene.settle();
     for task in &mut scene.find("a").tasks {
-        task.state = gone(Outcome::Exited { code: 75 });
+        task.state = gone(Outcome::exited(75));
     }
     scene.round();
     assert_eq!(scene.find("a").failures, 1, "no node was to blame");
@@ -374,7 +374,7 @@ fn tasks_that_their_nodes_stopped_in_order_are_not_charged() {
     scene.settle();
     // As when every node is restarted at once: all tasks wrote their checkpoint and went, and nobody had told them to.
     for task in &mut scene.find("a").tasks {
-        task.state = gone(Outcome::Exited { code: 0 });
+        task.state = gone(Outcome::exited(0));
     }
     scene.round();
     assert_eq!(scene.find("a").failures, 0);

@@ -120,7 +120,7 @@ impl Course {
                 TaskState::Assigned => TaskEvent::Up,
                 TaskState::Suspending => TaskEvent::StoodStill,
                 TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
-                    outcome: Outcome::Exited { code: 0 },
+                    outcome: Outcome::exited(0),
                 },
                 _ => continue,
             };
@@ -517,7 +517,7 @@ fn a_command_one_of_whose_workers_is_done_takes_turns_with_the_rest() {
     course.submit("other", 2);
     course.run(QUANTUM_MS / 2);
     let done = TaskEvent::Gone {
-        outcome: Outcome::Exited { code: 0 },
+        outcome: Outcome::exited(0),
     };
     let worker = &mut course.find("command").tasks[1];
     worker.state = worker.state.clone().apply(done).expect("it ran");

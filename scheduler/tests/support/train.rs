@@ -74,7 +74,7 @@ impl Training {
             not_before: None,
         };
         self.decide(store, stop).await;
-        let outcome = Outcome::Exited { code: 0 };
+        let outcome = Outcome::exited(0);
         self.observe(store, Observed::Gone { outcome }).await;
         self.decide(store, Action::Release).await;
     }

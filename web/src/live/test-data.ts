@@ -36,6 +36,7 @@ export function job(change: Partial<JobView> = {}): JobView {
     },
     model_path: null,
     failure: null,
+    last_failure: null,
     resume_step: null,
     forecast: null,
     trial: null,

@@ -178,9 +178,9 @@ function taskSentence(role: Role, state: TaskState): Sentence {
 export function outcome(ended: Outcome): string {
   switch (ended.kind) {
     case "exited":
-      return ended.code === 0 ? "ended in order" : ended.code === 75 ? "ended: a peer was lost (75)" : `exited with code ${ended.code}`;
+      return ended.code === 0 ? "ended in order" : ended.code === 75 ? "ended: a peer was lost (75)" : `exited with code ${ended.code}${saying(ended.said)}`;
     case "signalled":
-      return `killed by signal ${ended.signal}`;
+      return `killed by signal ${ended.signal}${saying(ended.said)}`;
     case "launch_failed":
       return `could not be started: ${ended.message}`;
     case "lease_expired":
@@ -196,6 +196,11 @@ export function outcome(ended: Outcome): string {
     case "evicted":
       return `taken off its node by Kubernetes: ${ended.reason}: ${ended.message}`;
   }
+}
+
+/** The last line that a task wrote before it failed. */
+function saying(said: string | null | undefined): string {
+  return typeof said === "string" ? `, saying "${said}"` : "";
 }
 
 export function isClean(ended: Outcome): boolean {

@@ -3,7 +3,7 @@
 use super::forecast::column;
 use super::{Session, UsageError};
 use crate::clock;
-use crate::output::{age, duration_s, table};
+use crate::output::{age, duration_s, table_of};
 use clap::Args;
 use muster_client::{Client, ClientError, JobQuery};
 use muster_model::job::JobPhase;
@@ -27,6 +27,9 @@ pub struct List {
     /// Jobs of all tenants; for administrators.
     #[arg(short = 'A', long)]
     all_tenants: bool,
+    /// One column more: why a job failed, or the last time, and what a waiting one waits for.
+    #[arg(short, long)]
+    wide: bool,
     /// At most so many.
     #[arg(long, default_value_t = 50, value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -100,7 +103,7 @@ impl List {
         } else {
             "name"
         };
-        let header = [
+        let mut header = vec![
             name,
             "phase",
             "workers",
@@ -113,14 +116,16 @@ impl List {
             "age",
             "id",
         ];
+        header.extend(self.wide.then_some("why"));
         let rows = jobs.items.iter().map(|job| {
-            let mut row = row(job);
+            let mut row = row(job).to_vec();
             if self.all_tenants {
                 row[0] = format!("{}/{}", job.tenant, job.name);
             }
+            row.extend(self.wide.then(|| why(job)));
             row
         });
-        let mut text = table(header, rows);
+        let mut text = table_of(&header, rows);
         if jobs.next.is_some() {
             text.push_str("\n(more; raise --limit)");
         }
@@ -156,6 +161,17 @@ fn row(job: &JobView) -> [String; 11] {
         age(job.submitted_at, now),
         job.id.to_string(),
     ]
+}
+
+/// What `--wide` says of a job.
+fn why(job: &JobView) -> String {
+    let failed = job.failure.clone().or_else(|| {
+        let last = job.last_failure.as_ref();
+        last.filter(|_| !job.phase.is_terminal())
+            .map(|last| format!("last failure: {last}"))
+    });
+    let waits = || job.waiting.as_ref().map(|waiting| waiting.message.clone());
+    failed.or_else(waits).unwrap_or_default()
 }
 
 /// The phase, and for a waiting job what it waits for.

@@ -3,15 +3,15 @@
 use super::{NotFound, Session};
 use clap::Args;
 use futures::StreamExt as _;
-use muster_client::StreamItem;
-use muster_model::view::TaskView;
+use muster_client::{Messages, StreamItem};
+use muster_model::view::{LogEnd, TaskView};
 use std::io::Write as _;
 
 #[derive(Debug, Args)]
 pub struct Logs {
     /// Name (the newest of it) or id.
     job: String,
-    /// Go on as lines are written.
+    /// Go on as lines are written, through all starts of the job, until it has ended.
     #[arg(short, long)]
     follow: bool,
     /// Only this task (`worker-0`, `ps-1`) [default: worker-0, the chief].
@@ -29,12 +29,36 @@ fn has_revision(tasks: &[TaskView], revision: u64) -> bool {
     tasks.iter().any(|task| task.revision == revision)
 }
 
+/// Prints what is written until nothing can follow. That the job was started again is said in a line beside it, not in it.
+async fn follow(mut stream: Messages) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    while let Some(item) = stream.next().await {
+        match item? {
+            StreamItem::Log(piece) => {
+                out.write_all(piece.text.as_bytes())?;
+                out.flush()?;
+            }
+            StreamItem::TaskEnd(end) => eprintln!("{}", started_again(&end)),
+            StreamItem::End(_) => break,
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn started_again(end: &LogEnd) -> String {
+    format!("muster: {}; the job was started again:", end.reason)
+}
+
 impl Logs {
     /// # Errors
     /// No such job or task, or what the server says.
     pub async fn run(self, session: &Session) -> anyhow::Result<()> {
         let job = session.job(&self.job).await?;
         let tasks = session.client.tasks(job.id).await?;
+        if self.follow && self.revision.is_none() && tasks.is_empty() {
+            return follow(session.client.follow_place(job.id, &self.task, None)).await;
+        }
         let task = self.choose(&tasks).ok_or_else(|| {
             if let Some(revision) = self
                 .revision
@@ -80,18 +104,15 @@ impl Logs {
         if !self.follow {
             return Ok(());
         }
-        let mut stream = session.client.follow_logs(job.id, task.id, offset);
-        while let Some(item) = stream.next().await {
-            match item? {
-                StreamItem::Log(piece) => {
-                    out.write_all(piece.text.as_bytes())?;
-                    out.flush()?;
-                }
-                StreamItem::End(_) => break,
-                _ => {}
+        let stream = match self.revision {
+            // Of an earlier start, which has ended or will.
+            Some(_) => session.client.follow_logs(job.id, task.id, offset),
+            None => {
+                let from = offset.map(|offset| (task.id, offset));
+                session.client.follow_place(job.id, &self.task, from)
             }
-        }
-        Ok(())
+        };
+        follow(stream).await
     }
 
     /// The newest task of the name, or that of the revision.

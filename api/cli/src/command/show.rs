@@ -130,6 +130,8 @@ fn describe(job: &JobView) -> String {
     }
     if let Some(failure) = &job.failure {
         rows.push(("failure", failure.clone()));
+    } else if let Some(last) = &job.last_failure {
+        rows.push(("last failure", last.clone()));
     }
     fields(&rows)
 }

@@ -52,6 +52,10 @@ pub struct JobView {
     /// Why it failed; null unless it did.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub failure: Option<String>,
+    /// Why it failed the last time that was charged to its retries, it may be running again; null before the first.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    #[serde(default)]
+    pub last_failure: Option<String>,
     /// When it is expected to start and to end; null before the first forecast, and once it has ended.
     #[cfg_attr(feature = "schema", schema(required = true))]
     #[serde(default)]

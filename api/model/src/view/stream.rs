@@ -14,6 +14,8 @@ pub mod name {
     pub const PROGRESS: &str = "progress";
     /// A piece of a log: [`super::LogPiece`].
     pub const LOG: &str = "log";
+    /// A task has ended, and the next of its place is followed: [`super::LogEnd`].
+    pub const TASK_END: &str = "task_end";
     /// Nothing will follow; the reader need not connect again: [`super::LogEnd`].
     pub const END: &str = "end";
 }

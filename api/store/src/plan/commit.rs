@@ -122,7 +122,7 @@ async fn lock(
 ) -> Result<BTreeMap<JobId, Draft>, StoreError> {
     let ids: Vec<Uuid> = groups.iter().map(|(id, ..)| id.0).collect();
     let rows = sqlx::query!(
-        r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, waiting as "waiting: Json<Waiting>",
+        r#"select id, tenant_id, state as "state: Json<JobState>", revision, failures, last_failure, waiting as "waiting: Json<Waiting>",
                   not_before, started_at, placed_at, running_since, finished_at, trained_s, turn, turned_at,
                   verdicts, suspects as "suspects: Json<Vec<Suspect>>", stopped_at, stops, stop_s
            from job where id = any($1) and deleted_at is null order by id for no key update"#,
@@ -136,6 +136,7 @@ async fn lock(
         state: row.state.0,
         revision: unsigned(row.revision),
         failures: unsigned32(row.failures),
+        last_failure: row.last_failure,
         waiting: row.waiting.map(|waiting| waiting.0),
         not_before: row.not_before,
         started_at: row.started_at,
@@ -265,7 +266,8 @@ async fn update(
              finished = case when $15 then null else finished end,
              failed = case when $15 then null else failed end,
              revision_samples = case when $17 then 0 else revision_samples end,
-             turn = $18, turned_at = $19, verdicts = $20, suspects = $21, stopped_at = $22, stops = $23, stop_s = $24
+             turn = $18, turned_at = $19, verdicts = $20, suspects = $21, stopped_at = $22, stops = $23, stop_s = $24,
+             last_failure = $25
          where id = $1 and revision = $2 and phase = $3",
         draft.id.0,
         signed(before.1),
@@ -290,7 +292,8 @@ async fn update(
         Json(&draft.suspects) as _,
         draft.stopped_at,
         signed32(draft.stops),
-        draft.stop_s
+        draft.stop_s,
+        draft.last_failure
     )
     .execute(conn)
     .await

@@ -22,6 +22,7 @@ pub(super) struct Draft {
     pub state: JobState,
     pub revision: u64,
     pub failures: u32,
+    pub last_failure: Option<String>,
     pub waiting: Option<Waiting>,
     pub not_before: Option<OffsetDateTime>,
     pub started_at: Option<OffsetDateTime>,
@@ -110,7 +111,7 @@ impl Draft {
             } => {
                 self.move_on(JobEvent::Resize, now)?;
                 self.revision += 1;
-                self.failures += u32::from(*charge_failure);
+                self.charge(*charge_failure, why);
                 self.placed_at = Some(now);
                 self.start = Some(Start {
                     tasks: join.clone(),
@@ -165,7 +166,7 @@ impl Draft {
                         .push(of_job(now, self.tenant_id, self.id, event));
                 }
                 self.end_running(now);
-                self.failures += u32::from(*charge_failure);
+                self.charge(*charge_failure, why);
                 self.not_before = not_before.or(self.not_before);
                 self.stop = true;
             }
@@ -278,6 +279,13 @@ impl Draft {
         let event = Event::JobTurned { suspended, why };
         self.events
             .push(of_job(now, self.tenant_id, self.id, event));
+    }
+
+    fn charge(&mut self, is_charged: bool, why: &str) {
+        if is_charged {
+            self.failures += 1;
+            self.last_failure = Some(why.to_owned());
+        }
     }
 
     fn end_running(&mut self, now: OffsetDateTime) {

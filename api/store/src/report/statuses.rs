@@ -81,7 +81,7 @@ fn has_failed(state: &TaskState, observed: &Observed) -> bool {
 /// A signal that nobody of ours has sent: the task was not told to stop.
 fn killed(state: &TaskState, observed: &Observed) -> Option<NodeFault> {
     let Observed::Gone {
-        outcome: Outcome::Signalled { signal },
+        outcome: Outcome::Signalled { signal, .. },
     } = observed
     else {
         return None;

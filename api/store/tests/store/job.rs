@@ -182,7 +182,7 @@ async fn a_job_is_deleted_once_it_has_ended_and_its_history_stays() -> anyhow::R
     world.tell(chief, 1, 0, &[done]).await?;
     world.step(job_id, 1, stop(AfterStop::Succeed), 2).await?;
     let gone = Observed::Gone {
-        outcome: muster_model::task::Outcome::Exited { code: 0 },
+        outcome: muster_model::task::Outcome::exited(0),
     };
     world
         .observe(1, &[(chief, gone.clone()), (shard, gone)], 3)
@@ -238,7 +238,7 @@ async fn tasks_are_listed_for_the_present_revision_or_for_all() -> anyhow::Resul
     let (chief, shard) = world.start(job_id, 0, &[0], 1).await?;
     world.step(job_id, 1, stop(AfterStop::Pause), 2).await?;
     let gone = Observed::Gone {
-        outcome: muster_model::task::Outcome::Signalled { signal: 9 },
+        outcome: muster_model::task::Outcome::signalled(9),
     };
     world
         .observe(1, &[(chief, gone.clone()), (shard, gone)], 3)

@@ -29,7 +29,7 @@ fn rate(step: u64, steps_per_s: f64) -> TaskReport {
 }
 
 fn gone() -> Observed {
-    let outcome = Outcome::Exited { code: 0 };
+    let outcome = Outcome::exited(0);
     Observed::Gone { outcome }
 }
 
@@ -216,7 +216,7 @@ async fn an_end_beside_another_is_remembered_and_not_the_machines() -> anyhow::R
         uses(&world, task, used(700, 0.5), 62).await?;
     }
     let killed = Observed::Gone {
-        outcome: Outcome::Signalled { signal: 9 },
+        outcome: Outcome::signalled(9),
     };
     world.observe(1, &[(guest.1, killed.clone())], 70).await?;
     let hurt = |loaded: muster_store::plan::LoadedJob| loaded.measured.and_then(|it| it.hurt);

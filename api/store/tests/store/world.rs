@@ -90,7 +90,7 @@ pub fn sample(step: u64, epoch: f64, loss: f64, steps_per_s: f64) -> Sample {
 
 pub fn gone(code: i32) -> Observed {
     Observed::Gone {
-        outcome: Outcome::Exited { code },
+        outcome: Outcome::exited(code),
     }
 }
 

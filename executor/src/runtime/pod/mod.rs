@@ -241,9 +241,7 @@ impl Pods {
             let outcome = match (has_run, &entry.launch.spec.command) {
                 (false, _) => Outcome::NeverStarted,
                 (true, Some(_)) => Outcome::Stopped { killed: true },
-                (true, None) => Outcome::Signalled {
-                    signal: Signal::KILL.as_raw(),
-                },
+                (true, None) => Outcome::signalled(Signal::KILL.as_raw()),
             };
             return Carrier::Gone(Some(outcome));
         }

@@ -230,7 +230,7 @@ fn asked(job: &Job, role: Role) -> (u64, u64) {
 /// A program of the user's own may be done before others are up.
 fn is_up_or_done(job: &Job, state: &TaskState) -> bool {
     let done = TaskState::Released {
-        outcome: Outcome::Exited { code: 0 },
+        outcome: Outcome::exited(0),
     };
     *state == TaskState::Running || (job.command.is_some() && *state == done)
 }

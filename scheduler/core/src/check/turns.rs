@@ -42,7 +42,7 @@ impl<'s> Checker<'s> {
                 TaskState::Released { outcome } => outcome,
                 _ => return false,
             };
-            job.command.is_some() && *outcome == Outcome::Exited { code: 0 }
+            job.command.is_some() && *outcome == Outcome::exited(0)
         };
         let is_up = |task: &Task| task.state == TaskState::Running;
         let all = job.tasks.iter().all(|task| is_up(task) || is_done(task));

@@ -469,10 +469,8 @@ pub(crate) fn done_workers(job: &Job) -> u32 {
 }
 
 fn has_ended_well(task: &Task) -> bool {
-    let well = Outcome::Exited {
-        code: exit_code::DONE,
-    };
-    task.state == TaskState::Released { outcome: well }
+    let outcome = Outcome::exited(exit_code::DONE);
+    task.state == TaskState::Released { outcome }
 }
 
 /// What outweighs the end that a stopping job was given.
@@ -558,7 +556,8 @@ fn is_own_fault(outcome: &Outcome) -> bool {
     let lost_peer = matches!(
         outcome,
         Outcome::Exited {
-            code: exit_code::PEER_LOST
+            code: exit_code::PEER_LOST,
+            ..
         }
     );
     !outcome.is_clean() && !outcome.is_node_fault() && !lost_peer

@@ -96,7 +96,7 @@ impl Engine<'_> {
             follow(
                 &mut task.state,
                 TaskEvent::Gone {
-                    outcome: TaskOutcome::Exited { code: 1 },
+                    outcome: TaskOutcome::exited(1),
                 },
             );
             roll_back(job, &mut self.live[job_number(job.id)], checkpoint_steps);

@@ -289,7 +289,7 @@ pub(crate) fn come_due(tasks: &mut [Task]) {
         let event = match task.state {
             TaskState::Assigned => TaskEvent::Up,
             TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
-                outcome: TaskOutcome::Exited { code: 0 },
+                outcome: TaskOutcome::exited(0),
             },
             TaskState::Suspending => TaskEvent::StoodStill,
             TaskState::Running | TaskState::Suspended | TaskState::Released { .. } => continue,

@@ -3,7 +3,7 @@
 import { Link } from "react-router";
 import type { Accuracy, Explanation, JobView, NodeObstacle, StoredEvent } from "../../api/types";
 import { decisions, sizeReason } from "../../live/history";
-import { isWaiting } from "../../live/job";
+import { isTerminal, isWaiting } from "../../live/job";
 import { useNow } from "../../ui/now";
 import { Panel } from "../../ui/panel";
 import { afterStop, eventSentence, size } from "../../words/event";
@@ -28,6 +28,11 @@ export function Why({ job, events, explanation, accuracy }: Props) {
   return (
     <Panel title={headline(job)} className={tone(job)}>
       <Reason job={job} events={events} explanation={explanation} now={now} />
+      {job.last_failure === null || isTerminal(job.phase) ? null : (
+        <p className="note note-bad">
+          Failed {plural(job.failures, "time")} so far, the last time: {job.last_failure}
+        </p>
+      )}
       <Expected job={job} accuracy={accuracy} now={now} />
       {past.length === 0 ? null : (
         <>

@@ -1,0 +1,41 @@
+//! `muster logs -f` against a server that answers with a job made up here.
+
+mod server;
+
+use serde_json::json;
+use server::{Server, id, job};
+
+#[test]
+fn a_follower_stays_through_a_failed_start_and_says_so() {
+    let piece = |task: u32, text: &str| {
+        let piece = json!({ "task_id": id(task), "task": "worker-0", "revision": task, "offset": 0, "next_offset": 6, "text": text });
+        format!("event: log\nid: {}@6\ndata: {piece}\n\n", id(task))
+    };
+    let end = |kind: &str, reason: &str| {
+        format!("event: {kind}\ndata: {}\n\n", json!({ "reason": reason }))
+    };
+    let events = [
+        piece(1, "first\n"),
+        end("task_end", "worker-0 exited with code 1, saying \"first\""),
+        piece(2, "again\n"),
+        end("end", "worker-0 exited with code 0"),
+    ];
+    let tasks = format!("GET /api/v1/jobs/{}/tasks", id(7));
+    let stream = format!("GET /api/v1/jobs/{}/logs/stream?task=worker-0", id(7));
+    let server = Server::new([
+        (tasks.as_str(), json!({ "items": [], "continue": null })),
+        (stream.as_str(), json!(events.concat())),
+        (
+            "GET /api/v1/jobs?",
+            json!({ "items": [job(7, "r", "queued")], "continue": null }),
+        ),
+    ]);
+    let (code, said) = server.muster(&["logs", "-f", "r"]);
+    assert_eq!(code, 0, "{said}");
+    for line in [
+        "first\nagain\n",
+        "muster: worker-0 exited with code 1, saying \"first\"; the job was started again:\n",
+    ] {
+        assert!(said.contains(line), "{said}");
+    }
+}

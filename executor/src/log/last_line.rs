@@ -1,0 +1,114 @@
+//! The last line that a task wrote, for whoever asks why it failed: most programs say it there.
+
+/// Of the end of the output; a longer line is known by its last part.
+const KEPT_BYTES: usize = 8 << 10;
+/// Of the line, in characters.
+const TOLD: usize = 240;
+const ESCAPE: char = '\u{1b}';
+
+/// Sees the output go by.
+#[derive(Debug, Default)]
+pub struct LastLine {
+    end: Vec<u8>,
+}
+
+impl LastLine {
+    /// The next piece of the output.
+    pub fn feed(&mut self, piece: &[u8]) {
+        let piece = &piece[piece.len().saturating_sub(KEPT_BYTES)..];
+        let too_many = (self.end.len() + piece.len()).saturating_sub(KEPT_BYTES);
+        self.end.drain(..too_many);
+        self.end.extend_from_slice(piece);
+    }
+
+    /// The last line with a letter or a digit in it, without control characters, cut to what fits a sentence. `None` if there is none.
+    #[must_use]
+    pub fn told(&self) -> Option<String> {
+        let text = String::from_utf8_lossy(&self.end);
+        // What a progress bar has overwritten was a line to whoever looked.
+        let lines = text.split(['\n', '\r']).map(plain);
+        let mut lines = lines.filter(|line| line.chars().any(char::is_alphanumeric));
+        lines.next_back().map(|line| cut(&line))
+    }
+}
+
+/// Without what would move a terminal's cursor, colour what follows, or turn its direction.
+fn plain(line: &str) -> String {
+    let mut plain = String::with_capacity(line.len());
+    let mut rest = line.chars();
+    while let Some(next) = rest.next() {
+        match next {
+            ESCAPE => skip_sequence(&mut rest),
+            '\t' => plain.push(' '),
+            '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
+            _ if next.is_control() => {}
+            _ => plain.push(next),
+        }
+    }
+    plain.trim().to_owned()
+}
+
+/// The rest of an escape sequence (ECMA-48): `[` up to a final byte, `]` up to a bell or another escape, else one character.
+fn skip_sequence(rest: &mut std::str::Chars<'_>) {
+    match rest.next() {
+        Some('[') => drop(rest.find(|next| ('@'..='~').contains(next))),
+        Some(']') => {
+            if rest.find(|next| matches!(next, '\u{7}' | &ESCAPE)) == Some(ESCAPE) {
+                rest.next();
+            }
+        }
+        _ => {}
+    }
+}
+
+fn cut(line: &str) -> String {
+    match line.char_indices().nth(TOLD) {
+        None => line.to_owned(),
+        Some((at, _)) => format!("{}…", line[..at].trim_end()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{KEPT_BYTES, LastLine, TOLD};
+
+    fn told(pieces: &[&[u8]]) -> Option<String> {
+        let mut last = LastLine::default();
+        pieces.iter().for_each(|piece| last.feed(piece));
+        last.told()
+    }
+
+    #[test]
+    fn the_last_line_that_says_something_is_told() {
+        let traceback: [&[u8]; 2] = [
+            b"Traceback (most recent call last):\n  File \"x.py\"\nModuleNot",
+            b"FoundError: No module named 'muster'\n\n-----\n",
+        ];
+        let said = told(&traceback);
+        assert_eq!(
+            said.as_deref(),
+            Some("ModuleNotFoundError: No module named 'muster'")
+        );
+        assert_eq!(told(&[b"\n ==== \n"]), None);
+        assert_eq!(told(&[]), None);
+    }
+
+    #[test]
+    fn it_holds_nothing_that_a_terminal_would_obey() {
+        let coloured = told(&[
+            b"\x1b[1;31mError:\x1b[0m \x1b]0;title\x07out of\tluck\x08\x7f \xe2\x80\xaereversed\n",
+        ]);
+        assert_eq!(coloured.as_deref(), Some("Error: out of luck reversed"));
+        assert_eq!(told(&[b"10 %\r90 %\r"]).as_deref(), Some("90 %"));
+        assert_eq!(told(&[b"\xff7\xc3"]).as_deref(), Some("\u{fffd}7\u{fffd}"));
+    }
+
+    #[test]
+    fn it_is_no_longer_than_a_sentence() {
+        let long = "é".repeat(KEPT_BYTES);
+        let said = told(&[b"before\n", long.as_bytes(), b"end\n"]).expect("a line");
+        assert_eq!(said.chars().count(), TOLD + 1);
+        let many = "line\n".repeat(KEPT_BYTES);
+        assert_eq!(told(&[many.as_bytes(), b"bye"]).as_deref(), Some("bye"));
+    }
+}
