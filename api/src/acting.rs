@@ -14,8 +14,8 @@ pub const HEADER: HeaderName = HeaderName::from_static("muster-tenant");
 
 /// Whom the request acts for: the caller's own tenant unless the header names another.
 ///
-/// What an administrator makes there is submitted by a user `NAME@TENANT` of that tenant, after the administrator's own name and tenant, so
-/// that its members see who it was.
+/// What an administrator makes or does there is a user's `NAME@TENANT` of that tenant, after the administrator's own name and tenant, so that
+/// its members see who it was.
 ///
 /// # Errors
 /// Refused if the caller is no administrator, or there is no such tenant.
@@ -49,9 +49,11 @@ pub async fn principal(
         tenant_name: found.name,
         ..Principal::clone(caller)
     };
-    // Only what is made names a user.
-    if *method == Method::POST {
+    if *method != Method::GET {
         acting.user_name = format!("{}@{}", caller.user_name, caller.tenant_name);
+    }
+    // Only what is made refers to a user.
+    if *method == Method::POST {
         acting.user_id = user_id(&mut tx, found.id, &acting.user_name, clock::now()).await?;
         tx.commit().await.map_err(StoreError::from)?;
     }

@@ -14,6 +14,7 @@ use axum::http::header::AUTHORIZATION;
 use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
+use muster_model::actor::Actor;
 use muster_model::id::TokenId;
 use muster_model::tenant::Access;
 use muster_store::StoreError;
@@ -35,6 +36,8 @@ const SWEEP_AT: usize = 10_000;
 pub struct Caller {
     principal: Arc<Principal>,
     hash: Hash,
+    /// For another tenant than its own.
+    is_acting: bool,
 }
 
 /// The caller, who is an administrator.
@@ -101,10 +104,15 @@ pub async fn authenticate(
         ));
     };
     app.rate.take(principal.token_id)?;
-    let mut caller = Caller { principal, hash };
+    let mut caller = Caller {
+        principal,
+        hash,
+        is_acting: false,
+    };
     let acting = acting::principal(&app, &caller, request.method(), request.headers()).await?;
     if let Some(acting) = acting {
         caller.principal = Arc::new(acting);
+        caller.is_acting = true;
     }
     tracing::Span::current()
         .record("tenant", caller.tenant_name.as_str())
@@ -152,6 +160,15 @@ impl Caller {
     /// When the store does not answer.
     pub async fn is_valid(&self, app: &App) -> Result<bool, StoreError> {
         Ok(app.tokens.principal(&app.pool, &self.hash).await?.is_some())
+    }
+
+    /// As the history names it.
+    #[must_use]
+    pub fn actor(&self) -> Actor {
+        Actor {
+            user: self.user_name.clone(),
+            as_administrator: self.is_acting,
+        }
     }
 
     #[must_use]

@@ -209,6 +209,10 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         trial: loaded
             .trial
             .map(|(study, gain)| core::Trial { study, gain }),
+        asked: loaded.asked.map(|(by, at)| core::Asked {
+            by: by.map(|by| by.to_string()),
+            at_ms: unix_ms(at),
+        }),
         turned_ms: loaded.turned_at.map(unix_ms),
         command: job.spec.command.as_ref().map(|command| command.ends),
         watch: Some(Watch {

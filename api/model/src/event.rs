@@ -1,5 +1,6 @@
 //! The append-only history: every change of a job, task or node, as users, the web page and audits read it.
 
+use crate::actor::Actor;
 use crate::checkpoint::Written;
 use crate::fault::NodeFault;
 use crate::id::{JobId, NodeId, TaskId};
@@ -26,12 +27,18 @@ pub enum Event {
     /// A user asked for it; the state follows in the next round.
     IntentChanged {
         intent: Intent,
+        /// Who; absent where a study did, and in a history from before this was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Actor>,
     },
-    /// Its owner has changed it; this is what holds now.
+    /// A user has changed it; this is what holds now.
     JobEdited {
         edits: u64,
         workers: Range,
         priority: i32,
+        /// Who; absent where a study did, and in a history from before this was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Actor>,
     },
     JobStateChanged {
         state: JobState,
@@ -135,6 +142,9 @@ pub enum Event {
     },
     JobDeleted {
         job_id: JobId,
+        /// Who; absent where a study did, and in a history from before this was kept.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        by: Option<Actor>,
     },
     /// Of a kind that only another release knows, as it stands there. Never written.
     Unknown {

@@ -2,6 +2,7 @@
 //!
 //! Pure data. This crate must never know of tokio, SQL, HTTP, a clock or a random source: ids, times and seeds are given to it.
 
+pub mod actor;
 pub mod assignment;
 pub mod checkpoint;
 pub mod event;

@@ -26,7 +26,7 @@ pub async fn delete(
     Params(()): Params<()>,
 ) -> Result<StatusCode, Refusal> {
     let mut tx = app.begin(&caller).await?;
-    match job::delete(&mut tx, id, clock::now()).await? {
+    match job::delete(&mut tx, id, Some(&caller.actor()), clock::now()).await? {
         DeleteOutcome::Deleted => {
             tx.commit().await.map_err(StoreError::from)?;
             Ok(StatusCode::NO_CONTENT)

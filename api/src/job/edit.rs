@@ -53,7 +53,14 @@ pub async fn edit(
         .changed(&change)
         .map_err(|errors| Refusal::of_fields(Kind::InvalidJob, errors))?;
     if spec != editing.spec {
-        edit::write(&mut tx, &editing, &spec, clock::now()).await?;
+        edit::write(
+            &mut tx,
+            &editing,
+            &spec,
+            Some(&caller.actor()),
+            clock::now(),
+        )
+        .await?;
     }
     let row = job::get(&mut tx, id).await?.ok_or_else(missing)?;
     tx.commit().await.map_err(StoreError::from)?;

@@ -59,9 +59,11 @@ impl Wanted<'_> {
         caller: &Caller,
         id: JobId,
     ) -> Result<(StatusCode, Json<JobView>), Refusal> {
-        let verb = self.verb;
+        let (verb, by) = (self.verb, caller.actor());
         let missing = || Refusal::not_found(format!("job {id}"));
-        match job::set_intent_where(&mut tx, id, self.intent, self.fits, clock::now()).await? {
+        match job::set_intent_where(&mut tx, id, self.intent, self.fits, Some(&by), clock::now())
+            .await?
+        {
             IntentOutcome::Unfit { phase } => (self.unfit)(phase)?,
             IntentOutcome::Changed | IntentOutcome::Unchanged => {}
             IntentOutcome::Refused { phase, .. } if phase.is_terminal() => {

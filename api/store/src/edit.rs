@@ -5,6 +5,7 @@ use crate::event::{self, of_job};
 use crate::job::intent;
 use crate::number::unsigned;
 use crate::wake::{self, Channel};
+use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::{JobId, StudyId, TenantId};
 use muster_model::job::{Intent, JobPhase, JobState};
@@ -58,6 +59,7 @@ pub async fn write(
     conn: &mut PgConnection,
     editing: &Editing,
     spec: &JobSpec,
+    by: Option<&Actor>,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
     let done = sqlx::query!(
@@ -73,6 +75,7 @@ pub async fn write(
         edits: editing.edits + 1,
         workers: spec.scale.workers,
         priority: spec.priority,
+        by: by.cloned(),
     };
     event::append(conn, &[of_job(now, editing.tenant_id, editing.id, edited)]).await?;
     wake::send(conn, &[Channel::Rounds, Channel::Events]).await

@@ -9,6 +9,7 @@ use crate::event::{self, of_job};
 use crate::number::{signed, unsigned, unsigned32};
 use crate::study::trial;
 use crate::wake::{self, Channel};
+use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::forecast::{Forecast, Interval};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
@@ -317,7 +318,7 @@ pub async fn list(
     Ok(rows.into_iter().map(JobRow::from).collect())
 }
 
-/// States what the user wants; the next round, which this wakes, obeys.
+/// States what the user wants; the next round, which this wakes, obeys. `by` is `None` where a study wants it.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -325,9 +326,10 @@ pub async fn set_intent(
     conn: &mut PgConnection,
     id: JobId,
     wanted: Intent,
+    by: Option<&Actor>,
     now: OffsetDateTime,
 ) -> Result<IntentOutcome, StoreError> {
-    set_intent_where(conn, id, wanted, |_, _| true, now).await
+    set_intent_where(conn, id, wanted, |_, _| true, by, now).await
 }
 
 /// As [`set_intent`], of a job whose phase and present intent are such.
@@ -339,6 +341,7 @@ pub async fn set_intent_where(
     id: JobId,
     wanted: Intent,
     fits: fn(JobPhase, Intent) -> bool,
+    by: Option<&Actor>,
     now: OffsetDateTime,
 ) -> Result<IntentOutcome, StoreError> {
     let Some(job) = sqlx::query!(
@@ -362,9 +365,11 @@ pub async fn set_intent_where(
         return Ok(IntentOutcome::Unfit { phase });
     }
     let done = sqlx::query!(
-        "update job set intent = $2 where id = $1",
+        "update job set intent = $2, intent_by = $3, intent_at = $4 where id = $1",
         id.0,
-        wanted.as_str()
+        wanted.as_str(),
+        by.map(Json) as _,
+        now
     )
     .execute(&mut *conn)
     .await?;
@@ -373,7 +378,10 @@ pub async fn set_intent_where(
         now,
         job.tenant_id.into(),
         id,
-        Event::IntentChanged { intent: wanted },
+        Event::IntentChanged {
+            intent: wanted,
+            by: by.cloned(),
+        },
     );
     event::append(conn, &[event]).await?;
     wake::send(conn, &[Channel::Rounds, Channel::Events]).await?;
@@ -387,6 +395,7 @@ pub async fn set_intent_where(
 pub async fn delete(
     conn: &mut PgConnection,
     id: JobId,
+    by: Option<&Actor>,
     now: OffsetDateTime,
 ) -> Result<DeleteOutcome, StoreError> {
     let Some(job) = sqlx::query!(
@@ -413,7 +422,10 @@ pub async fn delete(
             now,
             job.tenant_id.into(),
             id,
-            Event::JobDeleted { job_id: id },
+            Event::JobDeleted {
+                job_id: id,
+                by: by.cloned(),
+            },
         )],
     )
     .await?;

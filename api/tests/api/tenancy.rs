@@ -78,6 +78,30 @@ async fn an_administrator_acts_for_another_tenant_by_its_name() {
     let pause = format!("{path}/pause");
     let paused = acting(&world, ADMIN, "blue", Method::POST, &pause, &none).await;
     assert_eq!(paused.status, 202, "{}", paused.text());
+    // The tenant's members see who did what.
+    let resume = format!("{path}/resume");
+    assert_eq!(world.post(BLUE, &resume, &none).await.status, 202);
+    let change = json!({ "priority": 7 });
+    let edited = acting(&world, ADMIN, "blue", Method::PATCH, &path, &change).await;
+    assert_eq!(edited.status, 202, "{}", edited.text());
+    let history = world.get(BLUE, &format!("{path}/events")).await;
+    let history = history.json::<Value>();
+    let who = history["items"].as_array().expect("events").iter();
+    let who = who
+        .map(|one| &one["event"])
+        .filter(|event| event["by"].is_object());
+    let who: Vec<Value> = who
+        .map(|event| json!([event["kind"], event["by"]]))
+        .collect();
+    let administrator = json!({ "user": "ada@red", "as_administrator": true });
+    assert_eq!(
+        who,
+        [
+            json!(["intent_changed", administrator]),
+            json!(["intent_changed", { "user": "bea" }]),
+            json!(["job_edited", administrator]),
+        ]
+    );
     // What it submits there is that tenant's, and says who it was.
     let made = document("for-blue");
     let made = acting(&world, ADMIN, "blue", Method::POST, "/api/v1/jobs", &made).await;

@@ -147,6 +147,9 @@ pub struct Job {
     /// Of a study's trial: what it promises beside the study's others.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trial: Option<Trial>,
+    /// Who stated its intent, and when; `None` until somebody has.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub asked: Option<Asked>,
     /// When it was last suspended or continued in its present revision.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turned_ms: Option<i64>,
@@ -178,6 +181,16 @@ pub struct Job {
     /// Of a job of one worker: what it uses of its GPU, and how fast it is there, alone and beside others. Only where packing is asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub measured: Option<Box<Measured>>,
+}
+
+/// That somebody stated a job's intent.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Asked {
+    /// A user, in words; `None` where a study did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
+    pub at_ms: i64,
 }
 
 /// A job that a study has made.
@@ -310,6 +323,23 @@ impl Job {
     #[must_use]
     pub fn gain(&self, workers: u32) -> f64 {
         Gains::of(self).at(workers)
+    }
+
+    /// Who stated its intent, for reasons in words.
+    #[must_use]
+    pub fn asker(&self) -> &str {
+        let by = self.asked.as_ref().and_then(|asked| asked.by.as_deref());
+        by.unwrap_or(match self.trial {
+            Some(_) => "its study",
+            None => "its owner",
+        })
+    }
+
+    /// Whether somebody has let it go on since it was told to stand still.
+    #[must_use]
+    pub fn was_continued(&self) -> bool {
+        let asked = self.asked.as_ref().map(|asked| asked.at_ms);
+        self.intent == Intent::Run && self.turned_ms.is_some() && asked >= self.turned_ms
     }
 
     /// GPUs of the smallest gang that may run.

@@ -180,6 +180,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         suspends: spec.suspends(),
         exclusive: spec.exclusive,
         trial: None,
+        asked: None,
         turned_ms: None,
         not_before_ms: None,
         workers: spec.scale.workers,

@@ -183,7 +183,7 @@ impl Step {
                     }
                 }
                 Write::Cancel { id } => {
-                    job::set_intent(conn, id, Intent::Cancel, self.now).await?;
+                    job::set_intent(conn, id, Intent::Cancel, None, self.now).await?;
                 }
             }
         }

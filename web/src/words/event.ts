@@ -1,5 +1,5 @@
 // The history in plain words: one sentence an event, and how loud it is.
-import type { AfterStop, JobState, MusterEvent, NodeFault, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
+import type { Actor, AfterStop, JobState, MusterEvent, NodeFault, Outcome, RequeueCause, Role, TaskState, Verdict } from "../api/types";
 import { bytes, count, loss, percent, plural } from "./number";
 import { waitingView } from "./wait";
 
@@ -17,9 +17,9 @@ export function eventSentence(event: MusterEvent): Sentence {
     case "job_submitted":
       return say(`Submitted as ${event.name}`, "info");
     case "intent_changed":
-      return say(INTENTS[event.intent], "info");
+      return say(`${who(event.by)} ${INTENTS[event.intent]}`, "info");
     case "job_edited":
-      return say(`Changed by its owner: ${event.workers.min} to ${event.workers.max} workers, priority ${event.priority}`, "info");
+      return say(`Changed${byWhom(event.by)}: ${event.workers.min} to ${event.workers.max} workers, priority ${event.priority}`, "info");
     case "job_state_changed":
       return stateSentence(event.state);
     case "job_placed":
@@ -67,7 +67,7 @@ export function eventSentence(event: MusterEvent): Sentence {
       if (event.notice.closed === "open") return say(`Node ${event.name} is open as far as its cluster says`, "good");
       return say(`Node ${event.name} ${event.notice.closed === "to_all" ? "drained" : "cordoned"} by its cluster`, "warn", event.notice.why);
     case "job_deleted":
-      return say("Job deleted", "info");
+      return say(`Job deleted${byWhom(event.by)}`, "info");
     case "unknown":
       return say(`An event of another release: ${event.of}`, "quiet", JSON.stringify(event.body));
   }
@@ -101,11 +101,23 @@ function fault(of: NodeFault): string {
 }
 
 const INTENTS = {
-  run: "A user asked for it to run",
-  suspend: "A user asked to suspend it",
-  pause: "A user asked for a pause",
-  cancel: "A user asked to cancel it",
+  run: "asked for it to run",
+  suspend: "asked to suspend it",
+  pause: "asked for a pause",
+  cancel: "asked to cancel it",
 } as const;
+
+type By = Actor | null | undefined;
+
+/** As the CLI names them; older histories do not say who it was. */
+export function who(by: By): string {
+  if (by === null || by === undefined) return "A user";
+  return by.as_administrator === true ? `${by.user} as administrator` : by.user;
+}
+
+function byWhom(by: By): string {
+  return by === null || by === undefined ? "" : ` by ${who(by)}`;
+}
 
 const CAUSES: Record<RequeueCause, string> = {
   resize: "to start again in another size",

@@ -5,6 +5,7 @@ use crate::output::{Format, line};
 use clap::Args;
 use futures::StreamExt as _;
 use muster_client::{EventQuery, RecentQuery, StreamItem};
+use muster_model::actor::Actor;
 use muster_model::event::Event;
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, JobState};
@@ -149,12 +150,19 @@ fn print(event: &EventView, subject: Option<&str>, output: Format) -> anyhow::Re
 pub fn words(event: &Event) -> String {
     match event {
         Event::JobSubmitted { name } => format!("job {name} submitted"),
-        Event::IntentChanged { intent } => format!("asked to {}", intent.as_str()),
+        Event::IntentChanged { intent, by } => {
+            format!("asked to {}{}", intent.as_str(), by_whom(by.as_ref()))
+        }
         Event::JobEdited {
-            workers, priority, ..
+            workers,
+            priority,
+            by,
+            ..
         } => format!(
-            "its owner changed it: {} to {} workers, priority {priority}",
-            workers.min, workers.max
+            "changed{}: {} to {} workers, priority {priority}",
+            by_whom(by.as_ref()),
+            workers.min,
+            workers.max
         ),
         Event::JobStateChanged { state, revision } => match state {
             JobState::Failed { reason } => format!("job failed: {reason}"),
@@ -260,12 +268,19 @@ pub fn words(event: &Event) -> String {
             Closed::ToNew => format!("node {name} is cordoned by its cluster: {}", notice.why),
             Closed::ToAll => format!("node {name} is drained by its cluster: {}", notice.why),
         },
-        Event::JobDeleted { job_id } => format!("job {job_id} deleted"),
+        Event::JobDeleted { job_id, by } => {
+            format!("job {job_id} deleted{}", by_whom(by.as_ref()))
+        }
         Event::Unknown { of, body } => match serde_json::to_string(body) {
             Ok(body) => format!("an event of another release: {of} {body}"),
             Err(_) => format!("an event of another release: {of}"),
         },
     }
+}
+
+/// Nothing where the history does not say.
+fn by_whom(by: Option<&Actor>) -> String {
+    by.map_or_else(String::new, |by| format!(" by {by}"))
 }
 
 fn after_stop(then: &AfterStop) -> String {

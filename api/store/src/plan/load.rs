@@ -7,6 +7,7 @@ use crate::job::intent;
 use crate::node;
 use crate::number::{unsigned, unsigned32};
 use crate::task::role;
+use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId};
 use muster_model::job::{Job, JobState};
 use muster_model::node::{Capacity, Node, Notice};
@@ -108,7 +109,8 @@ async fn jobs(
                   j.latest as "latest: Json<Sample>", newest.step as "resume_step?",
                   parent.spec as "parent?: Json<JobSpec>", j.origin_step,
                   t.study_id as "study_id?", t.expected_gain as "expected_gain?",
-                  j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>", j.measured as "measured: Json<Measured>"
+                  j.verdicts, j.suspects as "suspects: Json<Vec<Suspect>>", j.measured as "measured: Json<Measured>",
+                  j.intent_by as "intent_by: Json<Actor>", j.intent_at
            from job j
            left join study_trial t on t.job_id = j.id
            left join job parent on parent.id = j.origin_job and j.latest is null
@@ -163,6 +165,7 @@ async fn jobs(
             verdicts: unsigned32(row.verdicts),
             suspects: row.suspects.0,
             placed_at: row.placed_at,
+            asked: row.intent_at.map(|at| (row.intent_by.map(|by| by.0), at)),
             turned_at: row.turned_at,
             running_since: row.running_since,
             trial: row.study_id.map(StudyId::from).zip(row.expected_gain),

@@ -11,6 +11,7 @@ pub use commit::commit;
 pub use load::load;
 
 use crate::fault::Charge;
+use muster_model::actor::Actor;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId};
 use muster_model::job::{AfterStop, Job, JobPhase};
 use muster_model::node::Node;
@@ -62,6 +63,8 @@ pub struct LoadedJob {
     pub trial: Option<(StudyId, f64)>,
     /// When its present revision started.
     pub placed_at: Option<OffsetDateTime>,
+    /// Who stated its intent, and when; `None` until somebody has.
+    pub asked: Option<(Option<Actor>, OffsetDateTime)>,
     /// When its present revision was last suspended or continued.
     pub turned_at: Option<OffsetDateTime>,
     /// Since when all its tasks have been up, or at work again.

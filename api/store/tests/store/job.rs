@@ -1,6 +1,7 @@
 //! Jobs as users see them: listed in pages, filtered, asked to pause, cancel and vanish.
 
 use crate::world::{World, at, stop};
+use muster_model::actor::Actor;
 use muster_model::assignment::{Observed, TaskReport};
 use muster_model::event::Event;
 use muster_model::id::JobId;
@@ -9,7 +10,7 @@ use muster_store::event::EventFilter;
 use muster_store::job::{DeleteOutcome, IntentOutcome, JobFilter};
 use muster_store::plan::Action;
 use muster_store::task::{self, Revisions};
-use muster_store::{event, job, log, pool};
+use muster_store::{event, job, log, plan, pool};
 
 async fn names(
     world: &World,
@@ -104,13 +105,42 @@ async fn an_intent_for_some_jobs_leaves_others_as_they_are() -> anyhow::Result<(
     let world = World::new().await?;
     let job_id = world.submit("paused").await?;
     let mut tx = pool::begin_for(&world.api, world.red).await?;
-    job::set_intent(&mut tx, job_id, Intent::Pause, at(1)).await?;
+    job::set_intent(&mut tx, job_id, Intent::Pause, None, at(1)).await?;
     let is_suspended = |_, intent| intent == Intent::Suspend;
-    let go_on = job::set_intent_where(&mut tx, job_id, Intent::Run, is_suspended, at(2)).await?;
+    let go_on =
+        job::set_intent_where(&mut tx, job_id, Intent::Run, is_suspended, None, at(2)).await?;
     let phase = JobPhase::Queued;
     assert_eq!(go_on, IntentOutcome::Unfit { phase });
     let row = job::get(&mut tx, job_id).await?.expect("it is there");
     assert_eq!(row.job.intent, Intent::Pause, "it waits for its owner");
+    Ok(())
+}
+
+#[tokio::test]
+async fn who_stated_an_intent_is_told_to_the_round_and_in_the_history() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job_id = world.submit("asked").await?;
+    let loaded = async || -> anyhow::Result<_> {
+        let mut tx = pool::begin_snapshot(&world.scheduler).await?;
+        let jobs = plan::load(&mut tx, at(9)).await?.jobs;
+        Ok(jobs.into_iter().next().expect("it is open").asked)
+    };
+    assert_eq!(loaded().await?, None);
+    let by = Actor {
+        user: "root@blue".to_owned(),
+        as_administrator: true,
+    };
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    job::set_intent(&mut tx, job_id, Intent::Pause, Some(&by), at(1)).await?;
+    tx.commit().await?;
+    assert_eq!(loaded().await?, Some((Some(by.clone()), at(1))));
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let events = event::page(&mut tx, EventFilter::default(), None, 100).await?;
+    let told = events.into_iter().find_map(|event| match event.event {
+        Event::IntentChanged { by, .. } => by,
+        _ => None,
+    });
+    assert_eq!(told, Some(by));
     Ok(())
 }
 
@@ -120,7 +150,7 @@ async fn a_cancel_is_final_and_an_ended_job_takes_no_intent() -> anyhow::Result<
     let job_id = world.submit("wanted").await?;
     let want = async |intent| -> anyhow::Result<IntentOutcome> {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
-        let outcome = job::set_intent(&mut tx, job_id, intent, at(1)).await?;
+        let outcome = job::set_intent(&mut tx, job_id, intent, None, at(1)).await?;
         tx.commit().await?;
         Ok(outcome)
     };
@@ -159,7 +189,7 @@ async fn a_job_is_deleted_once_it_has_ended_and_its_history_stays() -> anyhow::R
     let job_id = world.submit("gone").await?;
     let delete = async || -> anyhow::Result<DeleteOutcome> {
         let mut tx = pool::begin_for(&world.api, world.red).await?;
-        let outcome = job::delete(&mut tx, job_id, at(2)).await?;
+        let outcome = job::delete(&mut tx, job_id, None, at(2)).await?;
         tx.commit().await?;
         Ok(outcome)
     };

@@ -54,11 +54,11 @@ async fn a_tenant_sees_nothing_of_another_through_any_function() -> anyhow::Resu
     assert_eq!(progress::samples(&mut tx, job_id, None, 10).await?, []);
     assert_eq!(checkpoint::list(&mut tx, job_id).await?, []);
     assert_eq!(
-        job::set_intent(&mut tx, job_id, Intent::Cancel, at(2)).await?,
+        job::set_intent(&mut tx, job_id, Intent::Cancel, None, at(2)).await?,
         IntentOutcome::NotFound
     );
     assert_eq!(
-        job::delete(&mut tx, job_id, at(2)).await?,
+        job::delete(&mut tx, job_id, None, at(2)).await?,
         DeleteOutcome::NotFound
     );
     assert_eq!(tenant::list(&mut tx).await?.len(), 1);

@@ -16,7 +16,7 @@ async fn a_wake_up_comes_with_the_commit_and_not_before() -> anyhow::Result<()> 
     let job_id = world.submit("wakes").await?;
     let mut listener = Listener::connect(&world.scheduler, &[Channel::Rounds]).await?;
     let mut tx = pool::begin_for(&world.api, world.red).await?;
-    job::set_intent(&mut tx, job_id, Intent::Pause, at(1)).await?;
+    job::set_intent(&mut tx, job_id, Intent::Pause, None, at(1)).await?;
     assert!(tokio::time::timeout(QUIET, listener.next()).await.is_err());
     tx.commit().await?;
     assert_eq!(

@@ -183,7 +183,7 @@ impl Facts<'_> {
                 // Who has to leave a drained node stands still where it comes next.
                 let may_stay = !self.is_on_drained(job);
                 if job.intent == Intent::Suspend && runs && may_stay && is_whole(job) {
-                    let why = "suspended by its owner".to_owned();
+                    let why = format!("suspended by {}", job.asker());
                     settled.take(Action::Suspend { why });
                 }
                 return;
@@ -210,8 +210,8 @@ impl Facts<'_> {
             );
         }
         match job.intent {
-            Intent::Cancel => return stop(AfterStop::Cancel, "cancelled by its owner".to_owned()),
-            Intent::Pause => return stop(AfterStop::Pause, "paused by its owner".to_owned()),
+            Intent::Cancel => return stop(AfterStop::Cancel, cancelled(job)),
+            Intent::Pause => return stop(AfterStop::Pause, paused(job)),
             Intent::Run | Intent::Suspend => {}
         }
         if let Some(why) = hurt {
@@ -489,12 +489,12 @@ fn stronger_end(job: &Job, then: &AfterStop) -> Option<(AfterStop, String)> {
             ))
         }
         (None, _, Intent::Cancel) if !ends && *then != AfterStop::Cancel => {
-            Some((AfterStop::Cancel, "cancelled by its owner".to_owned()))
+            Some((AfterStop::Cancel, cancelled(job)))
         }
         (None, _, Intent::Pause)
             if matches!(then, AfterStop::Requeue { .. } | AfterStop::Move { .. }) =>
         {
-            Some((AfterStop::Pause, "paused by its owner".to_owned()))
+            Some((AfterStop::Pause, paused(job)))
         }
         _ => None,
     }
@@ -508,6 +508,14 @@ fn obey_intent_at_rest(intent: Intent, settled: &mut Settled<'_>) {
         (JobState::Paused, Intent::Run) => settled.take(Action::Resume),
         _ => {}
     }
+}
+
+fn cancelled(job: &Job) -> String {
+    format!("cancelled by {}", job.asker())
+}
+
+fn paused(job: &Job) -> String {
+    format!("paused by {}", job.asker())
 }
 
 fn stop(then: AfterStop, why: String) -> Action {

@@ -258,6 +258,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         suspends: true,
         exclusive: false,
         trial: None,
+        asked: None,
         turned_ms: None,
         command: None,
         finished: None,

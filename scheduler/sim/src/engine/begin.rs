@@ -107,6 +107,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
         suspends: true,
         exclusive: false,
         trial: None,
+        asked: None,
         turned_ms: None,
         command: None,
         finished: None,

@@ -76,6 +76,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         suspends: true,
         exclusive: false,
         trial: None,
+        asked: None,
         turned_ms: None,
         command: None,
         finished: None,

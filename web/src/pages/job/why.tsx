@@ -1,12 +1,12 @@
 // Why the job is where it is: what it waits for, what is in the way and what would help, or what gave it its size and what one
 // worker more would bring; and the decisions before.
 import { Link } from "react-router";
-import type { Accuracy, Explanation, JobView, NodeObstacle, StoredEvent } from "../../api/types";
+import type { Accuracy, Explanation, Intent, JobView, NodeObstacle, StoredEvent } from "../../api/types";
 import { decisions, sizeReason } from "../../live/history";
 import { isTerminal, isWaiting } from "../../live/job";
 import { useNow } from "../../ui/now";
 import { Panel } from "../../ui/panel";
-import { afterStop, eventSentence, size } from "../../words/event";
+import { afterStop, eventSentence, size, who } from "../../words/event";
 import { dates, expected, heldSentence } from "../../words/forecast";
 import { count, percent, plural, rate } from "../../words/number";
 import { clock, duration, instant } from "../../words/time";
@@ -76,7 +76,7 @@ function tone(job: JobView): string {
 
 function Reason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { now: number }) {
   if (job.phase === "failed") return <p className="why-main">{job.failure ?? "No reason was given."}</p>;
-  if (isWaiting(job.phase)) return <WaitReason job={job} explanation={explanation} now={now} />;
+  if (isWaiting(job.phase)) return <WaitReason job={job} events={events} explanation={explanation} now={now} />;
   if (job.state.phase === "stopping") return <p className="why-main">Its tasks were told to stop, {afterStop(job.state.then)}.</p>;
   if (job.phase === "succeeded") {
     const finished = events.findLast((stored) => stored.event.kind === "training_finished")?.event;
@@ -86,7 +86,7 @@ function Reason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { n
     const turned = events.findLast((stored) => stored.event.kind === "job_turned")?.event;
     return <p className="why-main">{turned?.kind === "job_turned" ? turned.why : "It takes turns with others."}</p>;
   }
-  if (job.phase === "cancelled") return <p className="why-main">A user cancelled it.</p>;
+  if (job.phase === "cancelled") return <p className="why-main">{asker(events, "cancel")} cancelled it.</p>;
   const reason = sizeReason(events);
   return (
     <>
@@ -187,9 +187,15 @@ function Expected({ job, accuracy, now }: { job: JobView; accuracy: Accuracy | n
   );
 }
 
-function WaitReason({ job, explanation, now }: { job: JobView; explanation: Explanation | null; now: number }) {
+/** Who asked for it last. */
+function asker(events: readonly StoredEvent[], intent: Intent): string {
+  const asked = events.findLast((stored) => stored.event.kind === "intent_changed" && stored.event.intent === intent)?.event;
+  return who(asked?.kind === "intent_changed" ? asked.by : null);
+}
+
+function WaitReason({ job, events, explanation, now }: Omit<Props, "accuracy"> & { now: number }) {
   const { waiting } = job;
-  if (waiting === null) return <p className="why-main">{job.phase === "paused" ? "A user paused it." : "The next round considers it."}</p>;
+  if (waiting === null) return <p className="why-main">{job.phase === "paused" ? `${asker(events, "pause")} paused it.` : "The next round considers it."}</p>;
   const blocked = blockers(waiting.detail.why);
   const { why } = waiting.detail;
   const way = explanation?.in_the_way;

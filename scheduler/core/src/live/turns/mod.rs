@@ -200,7 +200,11 @@ fn go_on(world: &mut World<'_>, index: usize, why: &str) -> bool {
         held.room.cpu_milli += cpu_milli.get(&held.node).copied().unwrap_or(0);
     }
     world.held[live.tenant as usize] += gpus;
-    let (why, beside) = (why.to_owned(), None);
+    let why = match live.job.was_continued() {
+        true => format!("continued by {}", live.job.asker()),
+        false => why.to_owned(),
+    };
+    let beside = None;
     live.take(Action::Continue { why, beside }, now_ms);
     true
 }
