@@ -1,6 +1,6 @@
 //! `muster edit|scale`: another range of workers or priority for a job that waits or runs.
 
-use super::{Session, UsageError};
+use super::{Session, UsageError, meant};
 use anyhow::bail;
 use clap::Args;
 use muster_model::spec::Range;
@@ -8,7 +8,7 @@ use muster_model::view::{JobChange, JobView};
 
 #[derive(Debug, Args)]
 pub struct Edit {
-    /// Name (the newest of it) or id.
+    /// Name or id. A name that several jobs have which have not ended is refused.
     job: String,
     /// Between how many workers the scheduler may choose, such as 4 or 2..8.
     #[arg(long, value_name = "N or MIN..MAX", value_parser = range)]
@@ -20,7 +20,7 @@ pub struct Edit {
 
 #[derive(Debug, Args)]
 pub struct Scale {
-    /// Name (the newest of it) or id.
+    /// Name or id. A name that several jobs have which have not ended is refused.
     job: String,
     /// So many workers, or between how many the scheduler may choose, such as 4 or 2..8.
     #[arg(value_name = "N or MIN..MAX", value_parser = range)]
@@ -54,7 +54,7 @@ async fn change(
     workers: Option<Range>,
     priority: Option<i32>,
 ) -> anyhow::Result<()> {
-    let id = session.job(named).await?.id;
+    let id = meant::job(session, named, "change").await?.id;
     let wanted = JobChange {
         workers,
         priority,

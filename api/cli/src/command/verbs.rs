@@ -1,8 +1,8 @@
 //! `muster suspend|continue|pause|resume|cancel|delete`: what a user wants of a job. The next round obeys.
 
-use super::{NotFound, Session, UsageError};
+use super::{NotFound, Session, UsageError, meant};
 use crate::clock;
-use crate::output::{age, line};
+use crate::output::line;
 use anyhow::bail;
 use clap::Args;
 use muster_client::JobQuery;
@@ -13,7 +13,7 @@ use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
 pub struct OnJob {
-    /// Names (the newest of each) or ids.
+    /// Names or ids. A name that several jobs have which have not ended is refused.
     #[arg(required = true)]
     jobs: Vec<String>,
 }
@@ -37,12 +37,24 @@ pub enum Verb {
     Cancel,
 }
 
+impl Verb {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Suspend => "suspend",
+            Self::Continue => "continue",
+            Self::Pause => "pause",
+            Self::Resume => "resume",
+            Self::Cancel => "cancel",
+        }
+    }
+}
+
 impl OnJob {
     /// # Errors
     /// At the first job for which the server refuses.
     pub async fn run(self, session: &Session, verb: Verb) -> anyhow::Result<()> {
         for named in &self.jobs {
-            let before = session.job(named).await?;
+            let before = meant::job(session, named, verb.as_str()).await?;
             let id = before.id;
             if verb == Verb::Continue && before.intent == Intent::Pause {
                 bail!(UsageError(format!(
@@ -117,19 +129,11 @@ impl Delete {
 
 /// Which jobs have the name, newest first.
 fn several(named: &str, jobs: &[JobView], now: OffsetDateTime) -> String {
-    let mut text = format!(
+    let head = format!(
         "{} jobs have the name {named:?}; nothing was deleted. Name one by its id, or take the newest with --newest:",
         jobs.len()
     );
-    for job in jobs {
-        let submitted = age(job.submitted_at, now);
-        let phase = job.phase.as_str();
-        text.push_str(&format!(
-            "\n  {}  {phase}, submitted {submitted} ago",
-            job.id
-        ));
-    }
-    text
+    meant::listed(head, jobs, now)
 }
 
 #[cfg(test)]
