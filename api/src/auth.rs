@@ -15,7 +15,7 @@ use axum::http::request::Parts;
 use axum::middleware::Next;
 use axum::response::Response;
 use muster_model::actor::Actor;
-use muster_model::id::TokenId;
+use muster_model::id::{TenantId, TokenId};
 use muster_model::tenant::Access;
 use muster_store::StoreError;
 use muster_store::pool::Pool;
@@ -81,6 +81,12 @@ impl Tokens {
     pub fn forget(&self, id: TokenId) {
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         known.retain(|_, (principal, _)| principal.token_id != id);
+    }
+
+    /// It was deleted.
+    pub fn forget_tenant(&self, id: TenantId) {
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        known.retain(|_, (principal, _)| principal.tenant_id != id);
     }
 
     fn remembered(&self, hash: &Hash) -> Option<Arc<Principal>> {

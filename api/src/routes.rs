@@ -83,7 +83,7 @@ fn users() -> OpenApiRouter<App> {
         .routes(routes!(node::uncordon::uncordon))
         .routes(routes!(node::notice::notice))
         .routes(routes!(tenant::list::list, tenant::create::create))
-        .routes(routes!(tenant::change::change))
+        .routes(routes!(tenant::change::change, tenant::delete::delete))
         .routes(routes!(round::list::list))
         .routes(routes!(round::get::get))
         .routes(routes!(token::list::list, token::create::create))

@@ -111,6 +111,15 @@ pub fn duration_s(seconds: f64) -> String {
     }
 }
 
+/// `1 job`, `2 jobs`: of words that take an s.
+#[must_use]
+pub fn counted(number: u32, what: &str) -> String {
+    match number {
+        1 => format!("1 {what}"),
+        _ => format!("{number} {what}s"),
+    }
+}
+
 /// Bytes in binary units.
 #[must_use]
 pub fn bytes(bytes: u64) -> String {

@@ -240,6 +240,13 @@ impl Client {
         answer(send(request.json(change)).await?).await
     }
 
+    /// It must have no open work.
+    pub async fn delete_tenant(&self, tenant: &str) -> Result<(), ClientError> {
+        send(self.request(Method::DELETE, &["tenants", tenant]))
+            .await
+            .map(drop)
+    }
+
     /// A page of rounds, newest first: those below `before`, and not before `since`.
     pub async fn rounds(
         &self,

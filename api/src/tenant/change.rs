@@ -43,6 +43,7 @@ pub async fn change(
     let changed = tenant::change(&mut tx, found.id, tenant::Change { gpu_quota, weight })
         .await?
         .ok_or_else(missing)?;
+    let in_use = tenant::in_use(&mut tx).await?.remove(&found.id);
     tx.commit().await.map_err(StoreError::from)?;
-    Ok(Json(wire::tenant(changed)))
+    Ok(Json(wire::tenant(changed, in_use.unwrap_or_default())))
 }

@@ -13,6 +13,7 @@ use axum::http::StatusCode;
 use muster_model::spec::is_dns_label;
 use muster_model::tenant::Tenant;
 use muster_model::view::{NewTenant, TenantView};
+use muster_store::tenant::InUse;
 use muster_store::{StoreError, scope, tenant};
 
 /// Create a tenant
@@ -53,11 +54,14 @@ pub async fn create(
         Err(error) if error.is_taken() => {
             return Err(Refusal::new(
                 Kind::NameTaken,
-                format!("there is a tenant {} already", new.name),
+                format!("there is a tenant {} already, or was one", new.name),
             ));
         }
         done => done?,
     }
     tx.commit().await.map_err(StoreError::from)?;
-    Ok((StatusCode::CREATED, Json(wire::tenant(new))))
+    Ok((
+        StatusCode::CREATED,
+        Json(wire::tenant(new, InUse::default())),
+    ))
 }

@@ -7,6 +7,7 @@ use crate::query::{self, PageParams, Params};
 use crate::state::App;
 use axum::Json;
 use axum::extract::State;
+use muster_model::tenant::Tenant;
 use muster_model::view::{Page, TenantView};
 use muster_store::{scope, tenant};
 
@@ -30,10 +31,15 @@ pub async fn list(
         .into_iter()
         .filter(|tenant| tenant.name > after)
         .collect();
+    let in_use = tenant::in_use(&mut tx).await?;
+    let view = |tenant: Tenant| {
+        let in_use = in_use.get(&tenant.id).copied().unwrap_or_default();
+        wire::tenant(tenant, in_use)
+    };
     Ok(Json(query::page(
         rows,
         params.limit,
         |tenant| tenant.name.clone(),
-        wire::tenant,
+        view,
     )))
 }

@@ -2,5 +2,6 @@
 
 pub mod change;
 pub mod create;
+pub mod delete;
 pub mod list;
 pub(crate) mod wire;

@@ -4,12 +4,15 @@ use crate::problem::{Kind, Refusal};
 use muster_model::spec::FieldError;
 use muster_model::tenant::{Tenant, WEIGHT_RANGE};
 use muster_model::view::TenantView;
+use muster_store::tenant::InUse;
 
 /// Above any cluster, and within what the store's column takes.
 const QUOTA_MAX: u32 = 1_000_000;
 
-pub fn tenant(tenant: Tenant) -> TenantView {
+pub fn tenant(tenant: Tenant, in_use: InUse) -> TenantView {
     TenantView {
+        gpus_in_use: in_use.gpus,
+        jobs_in_use: in_use.jobs,
         id: tenant.id,
         name: tenant.name,
         gpu_quota: tenant.gpu_quota,

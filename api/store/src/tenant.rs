@@ -1,10 +1,11 @@
 //! Tenants. Listing and changing them needs `scope::admin`; a tenant otherwise sees only itself.
 
 use crate::error::StoreError;
-use crate::number::{signed32, unsigned32};
+use crate::number::{signed32, unsigned, unsigned32};
 use muster_model::id::TenantId;
 use muster_model::tenant::Tenant;
 use sqlx::PgConnection;
+use std::collections::BTreeMap;
 use time::OffsetDateTime;
 use uuid::Uuid;
 
@@ -53,7 +54,7 @@ pub async fn create(
 pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
     let rows = sqlx::query_as!(
         Row,
-        "select id, name, gpu_quota, weight from tenant order by name"
+        "select id, name, gpu_quota, weight from tenant where deleted_at is null order by name"
     )
     .fetch_all(conn)
     .await?;
@@ -65,7 +66,7 @@ pub async fn list(conn: &mut PgConnection) -> Result<Vec<Tenant>, StoreError> {
 pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "select id, name, gpu_quota, weight from tenant where id = $1",
+        "select id, name, gpu_quota, weight from tenant where id = $1 and deleted_at is null",
         id.0
     )
     .fetch_optional(conn)
@@ -78,12 +79,73 @@ pub async fn get(conn: &mut PgConnection, id: TenantId) -> Result<Option<Tenant>
 pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenant>, StoreError> {
     let row = sqlx::query_as!(
         Row,
-        "select id, name, gpu_quota, weight from tenant where name = $1",
+        "select id, name, gpu_quota, weight from tenant where name = $1 and deleted_at is null",
         name
     )
     .fetch_optional(conn)
     .await?;
     Ok(row.map(Tenant::from))
+}
+
+/// What a tenant's jobs hold now.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct InUse {
+    /// GPUs or CPU slots.
+    pub gpus: u32,
+    /// Jobs that hold any.
+    pub jobs: u32,
+}
+
+/// Of those that hold anything: of the tenant in scope, with `scope::admin` of all.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn in_use(conn: &mut PgConnection) -> Result<BTreeMap<TenantId, InUse>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select tenant_id as "tenant_id!", gpus as "gpus!", jobs as "jobs!" from muster_tenant_use()"#
+    )
+    .fetch_all(conn)
+    .await?;
+    let used = rows.into_iter().map(|row| {
+        let gpus = u32::try_from(row.gpus).unwrap_or(u32::MAX);
+        let jobs = u32::try_from(row.jobs).unwrap_or(u32::MAX);
+        (row.tenant_id.into(), InUse { gpus, jobs })
+    });
+    Ok(used.collect())
+}
+
+/// What of the tenant in scope has not ended: jobs, and studies.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn open_work(conn: &mut PgConnection) -> Result<(u64, u64), StoreError> {
+    let row = sqlx::query!(
+        r#"select (select count(*) from job where phase not in ('succeeded', 'failed', 'cancelled')) as "jobs!",
+                  (select count(*) from study where phase <> 'finished' and deleted_at is null) as "studies!""#
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok((unsigned(row.jobs), unsigned(row.studies)))
+}
+
+/// Refuses its tokens from now on and leaves it out of every list; what it has stays where it is. Needs `scope::admin`. `false` if there is
+/// none, or it was deleted before.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn delete(
+    conn: &mut PgConnection,
+    id: TenantId,
+    now: OffsetDateTime,
+) -> Result<bool, StoreError> {
+    let done = sqlx::query!(
+        "update tenant set deleted_at = $2 where id = $1 and deleted_at is null",
+        id.0,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected() == 1)
 }
 
 /// What changes of a tenant; `None` leaves it as it is.
@@ -107,7 +169,7 @@ pub async fn change(
         Row,
         "with changed as (
              update tenant set gpu_quota = case when $2 then $3 else gpu_quota end, weight = coalesce($4, weight)
-             where id = $1 returning id, name, gpu_quota, weight),
+             where id = $1 and deleted_at is null returning id, name, gpu_quota, weight),
               woken as (select pg_notify('muster_rounds', '') from changed)
          select id as \"id!\", name as \"name!\", gpu_quota, weight as \"weight!\" from changed left join woken on true",
         id.0,

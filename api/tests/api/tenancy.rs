@@ -2,6 +2,7 @@
 
 use crate::world::{ADMIN, BLUE, RED, World, document, json_request};
 use axum::http::Method;
+use muster_store::plan::Action;
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -423,4 +424,63 @@ async fn the_newest_events_are_the_tenants_and_the_nodes() {
     assert_eq!([first, second].concat(), all);
     let (others, _) = kinds(BLUE, "").await;
     assert_eq!(others, ["node_state_changed"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_is_deleted_once_its_work_has_ended_and_its_tokens_are_refused() {
+    let world = World::new().await;
+    let made = world.post(BLUE, "/api/v1/jobs", &document("last")).await;
+    let made = made.json::<Value>();
+    let path = format!("/api/v1/jobs/{}", made["id"].as_str().expect("an id"));
+    let blue = "/api/v1/tenants/blue";
+    assert_eq!(world.delete(RED, blue).await.status, 403);
+    assert_eq!(
+        world.delete(ADMIN, "/api/v1/tenants/red").await.status,
+        409,
+        "its own"
+    );
+    let refused = world.delete(ADMIN, blue).await;
+    assert_eq!(refused.status, 409);
+    assert!(
+        refused.text().contains("1 jobs and 0 studies"),
+        "{}",
+        refused.text()
+    );
+    let id = made["id"].as_str().expect("an id");
+    let id = id.parse().expect("a UUID");
+    let cancelled = world
+        .post(BLUE, &format!("{path}/cancel"), &json!({}))
+        .await;
+    assert_eq!(cancelled.status, 202);
+    world.step(id, 0, Action::Cancel).await;
+    assert_eq!(world.delete(ADMIN, blue).await.status, 204);
+    assert_eq!(world.get(BLUE, &path).await.status, 401);
+    let gone = acting(&world, ADMIN, "blue", Method::GET, &path, &json!({})).await;
+    assert_eq!(gone.status, 404);
+    let listed: Value = world.get(ADMIN, "/api/v1/tenants").await.json();
+    assert_eq!(listed["items"].as_array().map(Vec::len), Some(1));
+    let again = json!({ "name": "blue" });
+    assert_eq!(
+        world.post(ADMIN, "/api/v1/tenants", &again).await.status,
+        409
+    );
+    assert_eq!(world.delete(ADMIN, blue).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_member_sees_its_quota_and_an_administrator_what_all_hold() {
+    let world = World::new().await;
+    let job = world.submit("holds").await;
+    world.run(job, 0, 0).await;
+    let me: Value = world.get(RED, "/api/v1/me").await.json();
+    let seen = json!([me["gpu_quota"], me["gpus_in_use"], me["jobs_in_use"]]);
+    assert_eq!(seen, json!([8, 1, 1]));
+    let me: Value = world.get(BLUE, "/api/v1/me").await.json();
+    assert_eq!(me["gpus_in_use"], 0, "another tenant's is not its own");
+    let listed: Value = world.get(ADMIN, "/api/v1/tenants").await.json();
+    let used = listed["items"].as_array().expect("tenants").iter();
+    let used: Vec<Value> = used
+        .map(|one| json!([one["name"], one["gpus_in_use"]]))
+        .collect();
+    assert_eq!(used, [json!(["blue", 0]), json!(["red", 1])]);
 }

@@ -261,7 +261,7 @@ fn signal_group(task: &Task, signal: Signal) {
 fn outcome(status: WaitStatus) -> Outcome {
     match (status.exit_status(), status.terminating_signal()) {
         (Some(code), _) => Outcome::exited(code),
-        (None, Some(signal)) => Outcome::Signalled { signal },
+        (None, Some(signal)) => Outcome::signalled(signal),
         (None, None) => Outcome::LaunchFailed {
             message: format!("ended with the unknown status {status:?}"),
         },

@@ -1,7 +1,7 @@
 //! `muster events`: what happened, in words; with `-f` as it happens.
 
 use super::Session;
-use crate::output::{Format, line};
+use crate::output::{Format, counted, line};
 use clap::Args;
 use futures::StreamExt as _;
 use muster_client::{EventQuery, RecentQuery, StreamItem};
@@ -314,15 +314,6 @@ fn size(workers: u32, ps_shards: u32) -> String {
     match ps_shards {
         0 => workers,
         shards => format!("{workers} and {}", counted(shards, "PS shard")),
-    }
-}
-
-/// `1 worker`, `2 workers`.
-fn counted(number: u32, what: &str) -> String {
-    if number == 1 {
-        format!("1 {what}")
-    } else {
-        format!("{number} {what}s")
     }
 }
 

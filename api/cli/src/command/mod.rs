@@ -12,6 +12,7 @@ pub mod forecast;
 pub mod list;
 pub mod login;
 pub mod logs;
+mod lowering;
 mod meant;
 pub mod nodes;
 pub mod replay;

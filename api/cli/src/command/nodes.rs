@@ -1,6 +1,7 @@
 //! `muster nodes|drain|uncordon|whoami`.
 
 use super::Session;
+use super::tenants::{in_use, quota};
 use crate::clock;
 use crate::output::{age, bytes, fields, table};
 use clap::Args;
@@ -95,6 +96,8 @@ impl Whoami {
                 ("user", me.user.clone()),
                 ("tenant", me.tenant.clone()),
                 ("access", me.access.as_str().to_owned()),
+                ("quota", quota(me.gpu_quota)),
+                ("in use", in_use(me.gpus_in_use, me.jobs_in_use)),
             ])
         })
     }

@@ -1,13 +1,18 @@
 //! `muster tenants` and `muster tokens`: who shares the cluster, how much of it each may hold and claim, and with which tokens they ask.
 
-use super::{NotFound, Session, UsageError};
+use super::{NotFound, Session, UsageError, lowering};
 use crate::clock;
-use crate::output::{age, line, table};
+use crate::output::{age, counted, line, table};
 use clap::{Args, Subcommand};
-use muster_client::TokenQuery;
+use muster_client::{JobQuery, TokenQuery};
 use muster_model::id::TokenId;
+use muster_model::job::JobPhase;
 use muster_model::tenant::{Access, EQUAL_WEIGHT};
 use muster_model::view::{NewTenant, NewToken, TenantChange, TenantView, TokenView};
+use time::Duration;
+
+/// Of any unit; longer than that is for ever.
+const LONGEST: u32 = 5_000;
 
 #[derive(Debug, Args)]
 pub struct Tenants {
@@ -35,6 +40,9 @@ enum TenantVerb {
         /// GPUs that its jobs may hold at once, or `none` for no limit; without it nothing is changed.
         #[arg(value_name = "GPUS|none", value_parser = limit)]
         gpus: Option<Limit>,
+        /// Do not ask before jobs that run are stopped for a lower quota.
+        #[arg(short, long, requires = "gpus")]
+        yes: bool,
     },
     /// Set a tenant's share of the cluster: twice the weight, twice the share
     Weight {
@@ -42,6 +50,8 @@ enum TenantVerb {
         /// 0.001 to 1000; an ordinary tenant has 1.
         weight: f64,
     },
+    /// Delete a tenant whose jobs and studies have all ended; what they have made stays
+    Delete { name: String },
 }
 
 /// A quota, or none.
@@ -100,6 +110,9 @@ enum TokenVerb {
         /// For which tenant; for administrators [default: your own].
         #[arg(long)]
         tenant: Option<String>,
+        /// Refuse it after this long: 12h, 30d, 8w [default: never].
+        #[arg(long, value_name = "DURATION", value_parser = lifetime)]
+        expires: Option<Duration>,
     },
     /// Refuse a token from now on; administrators may revoke any but the last of theirs
     Revoke { id: TokenId },
@@ -114,7 +127,7 @@ impl Tenants {
                 let tenants = session.client.tenants().await?;
                 session.output.print(&tenants, |tenants| {
                     table(
-                        ["name", "gpu quota", "weight", "id"],
+                        ["name", "gpu quota", "in use", "weight", "id"],
                         tenants.iter().map(tenant_row),
                     )
                 })
@@ -136,24 +149,23 @@ impl Tenants {
                     .output
                     .print(&tenant, |tenant| format!("tenant {} made", tenant.name))
             }
-            TenantVerb::Quota { name, gpus } => {
+            TenantVerb::Quota { name, gpus, yes } => {
                 let tenant = match gpus {
-                    Some(Limit(gpus)) => {
-                        let change = TenantChange {
-                            gpu_quota: Some(gpus),
-                            weight: None,
-                        };
-                        session.client.change_tenant(&name, &change).await?
-                    }
-                    None => {
-                        let mut all = session.client.tenants().await?.into_iter();
-                        let found = all.find(|tenant| tenant.name == name);
-                        found.ok_or_else(|| NotFound(format!("no tenant has the name {name:?}")))?
-                    }
+                    Some(Limit(gpus)) => set_quota(session, &name, gpus, yes).await?,
+                    None => find(session, &name).await?,
                 };
                 session.output.print(&tenant, |tenant| {
-                    format!("quota of {}: {}", tenant.name, quota(tenant))
+                    let used = in_use(tenant.gpus_in_use, tenant.jobs_in_use);
+                    let quota = quota(tenant.gpu_quota);
+                    format!("quota of {}: {quota}; in use: {used}", tenant.name)
                 })
+            }
+            TenantVerb::Delete { name } => {
+                session.client.delete_tenant(&name).await?;
+                line(&format!(
+                    "tenant {name} deleted: its tokens are refused from now on. Its jobs with their events, logs, curves and checkpoints are kept, \
+                     and nobody else gets its name"
+                ))
             }
             TenantVerb::Weight { name, weight } => {
                 let change = TenantChange {
@@ -200,6 +212,7 @@ impl Tokens {
                 admin,
                 user,
                 tenant,
+                expires,
             } => {
                 let access = if admin { Access::Admin } else { Access::Member };
                 let new = NewToken {
@@ -207,7 +220,7 @@ impl Tokens {
                     access,
                     user,
                     tenant,
-                    expires_at: None,
+                    expires_at: expires.map(|after| clock::now() + after),
                 };
                 let token = session.client.create_token(&new).await?;
                 session.output.print(&token, |token| token.secret.clone())
@@ -220,19 +233,76 @@ impl Tokens {
     }
 }
 
-fn tenant_row(tenant: &TenantView) -> [String; 4] {
+/// Seconds from now to the end of a token.
+fn lifetime(text: &str) -> Result<Duration, String> {
+    let wrong = || "expected a whole number of m, h, d or w, such as 30d".to_owned();
+    let unit = text.chars().next_back().ok_or_else(wrong)?;
+    let minutes: i64 = match unit {
+        'm' => 1,
+        'h' => 60,
+        'd' => 24 * 60,
+        'w' => 7 * 24 * 60,
+        _ => return Err(wrong()),
+    };
+    let count: u32 = text[..text.len() - unit.len_utf8()]
+        .parse()
+        .map_err(|_| wrong())?;
+    match count {
+        1..=LONGEST => Ok(Duration::minutes(minutes * i64::from(count))),
+        _ => Err(format!("expected 1 to {LONGEST} of them")),
+    }
+}
+
+async fn find(session: &Session, name: &str) -> anyhow::Result<TenantView> {
+    let mut all = session.client.tenants().await?.into_iter();
+    let found = all.find(|tenant| tenant.name == name);
+    Ok(found.ok_or_else(|| NotFound(format!("no tenant has the name {name:?}")))?)
+}
+
+/// Asks first where jobs that run would be stopped or made smaller.
+async fn set_quota(
+    session: &Session,
+    name: &str,
+    gpus: Option<u32>,
+    yes: bool,
+) -> anyhow::Result<TenantView> {
+    let before = find(session, name).await?;
+    if let Some(gpus) = gpus.filter(|gpus| *gpus < before.gpus_in_use && !yes) {
+        let query = JobQuery {
+            phases: vec![JobPhase::Starting, JobPhase::Running, JobPhase::Suspended],
+            limit: Some(500),
+            ..JobQuery::default()
+        };
+        let theirs = session.client.for_tenant(name)?;
+        let jobs = theirs.jobs(&query).await?.items;
+        lowering::agreed(&before, gpus, &jobs)?;
+    }
+    let change = TenantChange {
+        gpu_quota: Some(gpus),
+        weight: None,
+    };
+    Ok(session.client.change_tenant(name, &change).await?)
+}
+
+fn tenant_row(tenant: &TenantView) -> [String; 5] {
     [
         tenant.name.clone(),
-        quota(tenant),
+        quota(tenant.gpu_quota),
+        in_use(tenant.gpus_in_use, tenant.jobs_in_use),
         tenant.weight.to_string(),
         tenant.id.to_string(),
     ]
 }
 
-fn quota(tenant: &TenantView) -> String {
-    tenant
-        .gpu_quota
-        .map_or_else(|| "no limit".to_owned(), |gpus| format!("{gpus} GPUs"))
+pub fn quota(gpus: Option<u32>) -> String {
+    gpus.map_or_else(|| "no limit".to_owned(), |gpus| counted(gpus, "GPU"))
+}
+
+pub fn in_use(gpus: u32, jobs: u32) -> String {
+    match gpus {
+        0 => counted(0, "GPU"),
+        _ => format!("{} in {}", counted(gpus, "GPU"), counted(jobs, "job")),
+    }
 }
 
 fn token_row(token: &TokenView) -> [String; 7] {
@@ -253,4 +323,20 @@ fn token_row(token: &TokenView) -> [String; 7] {
         age(token.created_at, now),
         token.id.to_string(),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::lifetime;
+    use time::Duration;
+
+    #[test]
+    fn a_tokens_life_is_a_number_of_one_unit() {
+        assert_eq!(lifetime("30d"), Ok(Duration::days(30)));
+        assert_eq!(lifetime("90m"), Ok(Duration::minutes(90)));
+        assert_eq!(lifetime("8w"), Ok(Duration::weeks(8)));
+        for wrong in ["", "d", "0d", "1.5h", "-1d", "30", "30 d", "5001w", "1é"] {
+            assert!(lifetime(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -15,6 +15,12 @@ pub struct TenantView {
     pub gpu_quota: Option<u32>,
     /// Its share of the cluster beside the other tenants' weights.
     pub weight: f64,
+    /// GPUs (or CPU slots) that its jobs hold now.
+    #[serde(default)]
+    pub gpus_in_use: u32,
+    /// Jobs that hold any.
+    #[serde(default)]
+    pub jobs_in_use: u32,
 }
 
 /// A tenant to create.
@@ -126,6 +132,16 @@ pub struct Me {
     pub user: String,
     pub token_id: TokenId,
     pub access: Access,
+    /// GPUs (or CPU slots) that the tenant's jobs may hold at once; null is no limit.
+    #[serde(default)]
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub gpu_quota: Option<u32>,
+    /// GPUs (or CPU slots) that they hold now.
+    #[serde(default)]
+    pub gpus_in_use: u32,
+    /// Jobs of the tenant that hold any.
+    #[serde(default)]
+    pub jobs_in_use: u32,
 }
 
 fn member() -> Access {

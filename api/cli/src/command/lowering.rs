@@ -1,0 +1,98 @@
+//! What a lower quota does to jobs that run, said before it is done. The round decides; this follows its rule: the lowest priority gives
+//! first, then the newest, each down to its minimum, and only where that is not enough do whole jobs stop.
+
+use super::UsageError;
+use crate::output::counted;
+use anyhow::bail;
+use muster_model::view::{JobView, TenantView};
+use std::cmp::Reverse;
+use std::io::{IsTerminal as _, Write as _};
+
+/// Whom a lower quota hits, by name.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Hit<'j> {
+    stopped: Vec<&'j str>,
+    smaller: Vec<&'j str>,
+}
+
+/// # Errors
+/// [`UsageError`] where nobody is there to ask, or the answer is no.
+pub fn agreed(tenant: &TenantView, quota: u32, jobs: &[JobView]) -> anyhow::Result<()> {
+    let text = told(tenant, quota, &hit(quota, jobs));
+    if !std::io::stdin().is_terminal() {
+        bail!(UsageError(format!(
+            "{text}; nothing was changed, say --yes to do it"
+        )));
+    }
+    eprint!("{text}. Lower it? [y/N] ");
+    std::io::stderr().flush()?;
+    let mut answer = String::new();
+    std::io::stdin().read_line(&mut answer)?;
+    match answer.trim().to_ascii_lowercase().as_str() {
+        "y" | "yes" => Ok(()),
+        _ => bail!(UsageError("nothing was changed".to_owned())),
+    }
+}
+
+fn told(tenant: &TenantView, quota: u32, hit: &Hit<'_>) -> String {
+    let count = |names: &[&str]| counted(u32::try_from(names.len()).unwrap_or(u32::MAX), "job");
+    let said = |names: &[&str], what: &str| {
+        (!names.is_empty()).then(|| format!("{what} {} ({})", count(names), names.join(", ")))
+    };
+    let does: Vec<String> = said(&hit.stopped, "stops")
+        .into_iter()
+        .chain(said(&hit.smaller, "makes smaller"))
+        .collect();
+    let does = match does.is_empty() {
+        true => "stops some of them".to_owned(),
+        false => does.join(" and "),
+    };
+    format!(
+        "{} holds {} in {}: a quota of {quota} {does} at once. Who is stopped goes on from its newest checkpoint, or from the beginning, once there is room",
+        tenant.name,
+        counted(tenant.gpus_in_use, "GPU"),
+        counted(tenant.jobs_in_use, "job"),
+    )
+}
+
+fn hit(quota: u32, jobs: &[JobView]) -> Hit<'_> {
+    let gpus = |job: &JobView, workers: u32| workers * job.spec.resources.worker.gpus;
+    // Of one that starts, at least its minimum was given.
+    let holds = |job: &JobView| gpus(job, job.workers.running.max(job.workers.min));
+    let mut givers: Vec<&JobView> = jobs.iter().collect();
+    givers.sort_by_key(|job| (job.priority, Reverse(job.submitted_at)));
+    let held: u32 = jobs.iter().map(holds).sum();
+    let excess = held.saturating_sub(quota);
+    let spare = |job: &JobView| holds(job).saturating_sub(gpus(job, job.workers.min));
+    let mut given = 0;
+    // What each gives in the end, in the order in which they are asked.
+    let mut gives: Vec<u32> = Vec::with_capacity(givers.len());
+    for job in &givers {
+        let part = if given < excess { spare(job) } else { 0 };
+        given += part;
+        gives.push(part);
+    }
+    for (job, part) in givers.iter().zip(&mut gives) {
+        if given >= excess {
+            break;
+        }
+        given += holds(job) - *part;
+        *part = holds(job);
+    }
+    let mut too_much = given - excess.min(given);
+    for part in gives.iter_mut().rev().filter(|part| **part > 0) {
+        if *part <= too_much {
+            too_much -= *part;
+            *part = 0;
+        }
+    }
+    let mut hit = Hit::default();
+    for (job, part) in givers.into_iter().zip(gives) {
+        match part {
+            0 => {}
+            _ if part < holds(job) => hit.smaller.push(&job.name),
+            _ => hit.stopped.push(&job.name),
+        }
+    }
+    hit
+}
