@@ -209,17 +209,20 @@ fn waiting_view(waiting: Waiting) -> WaitingView {
 
 fn progress(row: &JobRow, latest: &Sample) -> ProgressView {
     let total_steps = row.job.spec.max_steps();
+    // A sample holds zero where a program told nothing; of the built-in engine everything is measured.
+    let is_program = row.job.spec.command.is_some();
+    let measured = |value: f64| (!is_program || value != 0.0).then_some(value);
     ProgressView {
         step: latest.step,
         total_steps,
-        epoch: latest.epoch,
+        epoch: measured(latest.epoch),
         loss: latest.loss,
-        accuracy: latest.accuracy,
+        accuracy: measured(latest.accuracy),
         test_accuracy: row
             .latest_evaluation
             .as_ref()
             .map(|evaluation| evaluation.accuracy),
-        examples_per_s: latest.examples_per_s,
+        examples_per_s: measured(latest.examples_per_s),
         steps_per_s: latest.steps_per_s,
         eta_s: (row.job.state.phase() == JobPhase::Running)
             .then(|| eta_s(latest, total_steps?))

@@ -274,3 +274,32 @@ async fn what_waits_is_counted_by_its_reason() {
     }
     assert!(!metrics.contains("large"), "{metrics}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_program_does_not_tell_is_null_and_not_zero() {
+    let world = World::new().await;
+    let program = json!({ "version": "muster/v1", "name": "quiet", "command": { "argv": ["true"] } });
+    let made = world.post(RED, "/api/v1/jobs", &program).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let id = made.json::<Value>()["id"].as_str().expect("an id").to_owned();
+    let job = id.parse().expect("a UUID");
+    let (worker, _) = world.run(job, 0, 0).await;
+    let told = Sample {
+        epoch: 0.0,
+        accuracy: 0.0,
+        examples_per_s: 0.0,
+        ..sample(5)
+    };
+    let told = TaskReport::Progress { sample: told };
+    world.tell(worker, 1, 0, vec![told]).await;
+    let shown: Value = world.get(RED, &format!("/api/v1/jobs/{id}")).await.json();
+    let progress = &shown["progress"];
+    assert_eq!(progress["step"], 5);
+    for field in ["epoch", "accuracy", "examples_per_s"] {
+        assert_eq!(progress[field], Value::Null, "{field}");
+    }
+    let told = TaskReport::Progress { sample: sample(6) };
+    world.tell(worker, 1, 1, vec![told]).await;
+    let shown: Value = world.get(RED, &format!("/api/v1/jobs/{id}")).await.json();
+    assert!(shown["progress"]["accuracy"].is_number(), "{shown}");
+}

@@ -28,6 +28,10 @@ describe("a job under events", () => {
     const moved = foldSample(job(), sample(200, 20, { loss: 0.9 }));
     expect(moved.progress).toMatchObject({ step: 200, total_steps: 1000, loss: 0.9, test_accuracy: 0.48, eta_s: 80 });
     expect(foldSample(moved, sample(150, 15))).toBe(moved);
+    const untold = sample(200, 20, { accuracy: 0, epoch: 0, examples_per_s: 0 });
+    expect(foldSample(job(), untold).progress).toMatchObject({ accuracy: 0, epoch: 0 });
+    const program = job({ spec: { version: "muster/v1", name: "p", command: { argv: ["true"] } } });
+    expect(foldSample(program, untold).progress).toMatchObject({ accuracy: null, epoch: null, examples_per_s: null });
   });
 });
 

@@ -51,17 +51,19 @@ export function foldSample(job: JobView, sample: SampleView): JobView {
   const before = job.progress;
   if (before?.sampled_at != null && Date.parse(sample.at) <= Date.parse(before.sampled_at)) return job;
   const total = before?.total_steps ?? null;
+  // A sample holds zero where a program told nothing; of the built-in engine everything is measured.
+  const measured = (value: number): number | null => (job.spec.command != null && value === 0 ? null : value);
   const left = total === null ? null : Math.max(0, total - sample.step);
   return {
     ...job,
     progress: {
       step: sample.step,
       total_steps: total,
-      epoch: sample.epoch,
+      epoch: measured(sample.epoch),
       loss: sample.loss,
-      accuracy: sample.accuracy,
+      accuracy: measured(sample.accuracy),
       test_accuracy: before?.test_accuracy ?? null,
-      examples_per_s: sample.examples_per_s,
+      examples_per_s: measured(sample.examples_per_s),
       steps_per_s: sample.steps_per_s,
       eta_s: left === null || sample.steps_per_s <= 0 ? null : left / sample.steps_per_s,
       sampled_at: sample.at,

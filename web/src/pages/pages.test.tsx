@@ -60,6 +60,12 @@ describe("an administrator", () => {
     expect(actingTenant()).toBeNull();
   });
 
+  it("and a member see what their tenant holds of its quota", async () => {
+    world.routes["GET /api/v1/me"] = () => json({ tenant: "vision", user: "ada", access: "member", gpu_quota: 4, gpus_in_use: 3, jobs_in_use: 1 });
+    open("/jobs");
+    expect(await screen.findByText(/3 of 4.GPUs/)).toBeTruthy();
+  });
+
   it("is the only one who is asked which", async () => {
     open("/jobs");
     await screen.findByRole("link", { name: "fashion-cnn" });
@@ -235,6 +241,23 @@ describe("beginning from another job", () => {
   });
 });
 
+describe("submitting again", () => {
+  it("is offered of a program that failed, and takes its document as it was", async () => {
+    const labels = { team: "vision", "muster.dev/uid": "u-1" };
+    const failed = job({ phase: "failed", failure: "code 3", spec: { version: "muster/v1", name: "mine", labels, command: { argv: ["true"] } } });
+    world.routes["GET /api/v1/jobs/job-1"] = () => json(failed);
+    const { unmount } = open("/jobs/job-1");
+    const link = await screen.findByRole("link", { name: /Submit again/ });
+    expect(link.getAttribute("href")).toBe("/submit?again=job-1");
+    unmount();
+    open("/submit?again=job-1");
+    const editor = await screen.findByLabelText<HTMLTextAreaElement>("Job document, YAML or JSON");
+    expect(editor.value).toContain("name: mine");
+    expect(editor.value).not.toContain("from:");
+    expect(editor.value).not.toContain("muster.dev");
+  });
+});
+
 describe("a dry run", () => {
   const interval = (p50: number) => ({ p10: at(p50 - 60), p50: at(p50), p90: at(p50 + 60) });
   const planned = (more: object) =>
@@ -266,6 +289,16 @@ describe("a dry run", () => {
     fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
     expect(await screen.findByText("at once")).toBeTruthy();
     expect(screen.getByText("No job of another tenant would notice.")).toBeTruthy();
+  });
+
+  it("is not green for what can never start, and says why", async () => {
+    world.routes["POST /api/v1/jobs"] = () => json(job({ spec: { ...job().spec, scale: { workers: { min: 9, max: 9 } } } }));
+    world.routes["POST /api/v1/plan"] = () => planned({ start: null, finish: null, gpu_hours: 0 });
+    open("/submit");
+    fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
+    expect((await screen.findByText(/never starts: needs/)).textContent).toBe("As the job and the cluster are, it never starts: needs 9\u00A0GPUs; the whole cluster has 2");
+    expect(screen.getByText("The document is valid").closest(".panel-good")).toBeNull();
+    expect(screen.queryByText("not within what can be foreseen")).toBeNull();
   });
 
   it("stays useful without a scheduler, and asks nothing of a document with mistakes", async () => {

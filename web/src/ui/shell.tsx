@@ -1,14 +1,16 @@
 // The frame around every page: navigation, who is signed in, theme, and whether what is shown is live.
 import { useEffect, type ReactNode } from "react";
 import { NavLink, useLocation } from "react-router";
-import { tenants } from "../api/calls";
+import { me, tenants } from "../api/calls";
 import { useResource } from "../api/resource";
-import { signOut } from "../api/session";
+import { signOut, token } from "../api/session";
 import { actFor } from "../api/tenant";
 import { useFeedState } from "../live/feed";
 import type { StreamState } from "../live/stream";
+import { count, plural } from "../words/number";
 import { Icon, type IconName } from "./icon";
 import { useMe } from "./me";
+import { usePoll } from "./poll";
 import { setTheme, useTheme, type Theme } from "./theme";
 
 const PAGES: { to: string; label: string; icon: IconName }[] = [
@@ -19,7 +21,7 @@ const PAGES: { to: string; label: string; icon: IconName }[] = [
 ];
 
 export function Shell({ children }: { children: ReactNode }) {
-  const me = useMe();
+  const mine = useMe();
   const { pathname } = useLocation();
   // A new page begins at its top, as a loaded one would.
   useEffect(() => window.scrollTo(0, 0), [pathname]);
@@ -43,9 +45,10 @@ export function Shell({ children }: { children: ReactNode }) {
         </nav>
         <div className="bar-end">
           <Live />
-          <span className="who" title={me.access === "admin" ? "Administrator" : "Member"}>
-            {me.user}
-            {me.access === "admin" ? <TenantChoice own={me.tenant} /> : <span className="muted"> @ {me.tenant}</span>}
+          <span className="who" data-access={mine.access} title={mine.access === "admin" ? "Administrator" : "Member"}>
+            <span className="who-user">{mine.user}</span>
+            {mine.access === "admin" ? <TenantChoice own={mine.tenant} /> : <span className="muted"> @ {mine.tenant}</span>}
+            <InUse key={mine.tenant} />
           </span>
           <ThemeButton />
           <button type="button" className="button button-icon" onClick={signOut} aria-label="Sign out" title="Sign out">
@@ -57,6 +60,23 @@ export function Shell({ children }: { children: ReactNode }) {
         {children}
       </main>
     </div>
+  );
+}
+
+const LOOK_EVERY_MS = 10_000;
+
+/** What the tenant's jobs hold, beside what they may. */
+function InUse() {
+  const used = useResource("in use", (signal) => me(token() ?? "", signal));
+  usePoll(LOOK_EVERY_MS, used.reload);
+  if (used.data?.gpus_in_use === undefined) return null;
+  const { gpus_in_use: gpus, gpu_quota: quota } = used.data;
+  const text = quota === null || quota === undefined ? plural(gpus, "GPU") : `${count(gpus)} of ${plural(quota, "GPU")}`;
+  return (
+    <span className="muted who-use" title={quota === null || quota === undefined ? "GPUs that the tenant's jobs hold; it has no quota" : "GPUs that the tenant's jobs hold, and its quota"}>
+      {" · "}
+      {text}
+    </span>
   );
 }
 

@@ -99,23 +99,19 @@ fn describe(job: &JobView) -> String {
             .map_or_else(String::new, |total| format!(" of {total}"));
         rows.push((
             "step",
-            format!("{}{total} (epoch {:.2})", progress.step, progress.epoch),
+            format!("{}{total}{}", progress.step, epoch(progress.epoch)),
         ));
         rows.push(("loss", format!("{:.4}", progress.loss)));
-        // A command need not say.
-        if job.spec.command.is_none() || progress.accuracy > 0.0 {
-            rows.push((
-                "accuracy",
-                format!("{:.2}% in training", progress.accuracy * 100.0),
-            ));
+        if let Some(accuracy) = progress.accuracy {
+            let accuracy = format!("{:.2}% in training", accuracy * 100.0);
+            rows.push(("accuracy", accuracy));
         }
         if let Some(accuracy) = progress.test_accuracy {
             rows.push(("test accuracy", format!("{:.2}%", accuracy * 100.0)));
         }
-        let rate = format!(
-            "{:.1} steps/s, {:.0} examples/s",
-            progress.steps_per_s, progress.examples_per_s
-        );
+        let examples = progress.examples_per_s;
+        let examples = examples.map_or_else(String::new, |rate| format!(", {rate:.0} examples/s"));
+        let rate = format!("{:.1} steps/s{examples}", progress.steps_per_s);
         rows.push(("rate", rate));
         // A forecast says the same with more behind it.
         if let Some(eta_s) = progress.eta_s.filter(|_| job.forecast.is_none()) {
@@ -134,6 +130,10 @@ fn describe(job: &JobView) -> String {
         rows.push(("last failure", last.clone()));
     }
     fields(&rows)
+}
+
+fn epoch(epoch: Option<f64>) -> String {
+    epoch.map_or_else(String::new, |epoch| format!(" (epoch {epoch:.2})"))
 }
 
 /// How often it failed, beside how often it might: one failure more than the retries ends a job.

@@ -75,15 +75,15 @@ impl View {
         );
         let mut body = String::new();
         if let Some(progress) = &job.progress {
-            let accuracy = progress.test_accuracy.map_or_else(
-                || format!("{:.2}% (training)", progress.accuracy * 100.0),
-                |accuracy| format!("{:.2}% (test)", accuracy * 100.0),
-            );
+            let percent = |part: f64, of: &str| format!(", accuracy {:.2}% ({of})", part * 100.0);
+            let tested = progress.test_accuracy.map(|part| percent(part, "test"));
+            let trained = || progress.accuracy.map(|part| percent(part, "training"));
+            let accuracy = tested.or_else(trained).unwrap_or_default();
             let eta = progress.eta_s.map_or_else(String::new, |eta_s| {
                 format!(", ends in {}", duration_s(eta_s))
             });
             body = format!(
-                "{:.1} steps/s, loss {:.4}, accuracy {accuracy}{eta}",
+                "{:.1} steps/s, loss {:.4}{accuracy}{eta}",
                 progress.steps_per_s, progress.loss
             );
             self.bar.set_length(progress.total_steps.unwrap_or(0));

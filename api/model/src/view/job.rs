@@ -143,14 +143,19 @@ pub struct ProgressView {
     /// The fewer of `stop.steps` and the steps of `stop.epochs`; null when neither is given.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub total_steps: Option<u64>,
-    pub epoch: f64,
+    /// Null of a program that has told none.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub epoch: Option<f64>,
     pub loss: f64,
-    /// Share of training examples classified rightly, 0 to 1.
-    pub accuracy: f64,
+    /// Share of training examples classified rightly, 0 to 1; null of a program that has told none.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub accuracy: Option<f64>,
     /// Of the newest evaluation; null before the first.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub test_accuracy: Option<f64>,
-    pub examples_per_s: f64,
+    /// Null of a program that has told none.
+    #[cfg_attr(feature = "schema", schema(required = true))]
+    pub examples_per_s: Option<f64>,
     pub steps_per_s: f64,
     /// Seconds to `total_steps` at the present rate; null when the job does not run or its end is not a number of steps.
     #[cfg_attr(feature = "schema", schema(required = true))]

@@ -80,6 +80,11 @@ export function JobHead({ job, onChanged, onDeleted }: Props) {
               <Icon name="submit" /> Fork
             </Link>
           )}
+          {isTerminal(job.phase) && job.trial === null ? (
+            <Link className="button" to={`/submit?again=${job.id}`} title="Begin a new job with this one's document">
+              <Icon name="submit" /> Submit again
+            </Link>
+          ) : null}
           {canDelete(job) ? <VerbButton verb="delete" icon="delete" onAsk={ask} /> : null}
         </div>
       </div>
@@ -151,10 +156,10 @@ function Facts({ job }: { job: JobView }) {
       <Fact name="Loss" value={loss(progress?.loss)} />
       <Fact name="Train accuracy" value={percent(progress?.accuracy, 2)} />
       <Fact name="Test accuracy" value={percent(progress?.test_accuracy, 2)} />
-      <Fact name="Epoch" value={progress === null ? NONE : progress.epoch.toFixed(2)} />
+      <Fact name="Epoch" value={progress?.epoch?.toFixed(2) ?? NONE} />
       <Fact name="Workers" value={sizeText(job.workers, ended)} title="Running now, and the range in which the scheduler may choose" />
       {job.ps_shards.max === 0 ? null : <Fact name="PS shards" value={sizeText(job.ps_shards, ended)} title="Running now, and the range in which the scheduler may choose" />}
-      <Fact name="Examples/s" value={job.phase === "running" && progress !== null ? rate(progress.examples_per_s) : NONE} />
+      <Fact name="Examples/s" value={job.phase === "running" && progress !== null && progress.examples_per_s !== null ? rate(progress.examples_per_s) : NONE} />
       {job.forecast?.start ? <Fact name="Starts in" value={range(job.forecast.start, now)} title={dates(job.forecast.start)} /> : null}
       {ended ? null : job.forecast?.finish ? (
         <Fact name="Ends in" value={range(job.forecast.finish, now)} title={dates(job.forecast.finish)} />

@@ -92,8 +92,7 @@ function Accuracy({ job }: { job: JobView }) {
   const { progress } = job;
   if (progress === null) return <>{NONE}</>;
   if (progress.test_accuracy !== null) return <>{percent(progress.test_accuracy, 2)}</>;
-  // A program that tells none is kept with zero.
-  if (progress.accuracy === 0) return <span className="muted">–</span>;
+  if (progress.accuracy === null) return <span className="muted">–</span>;
   return <span className="muted">({percent(progress.accuracy, 2)})</span>;
 }
 

@@ -101,10 +101,10 @@ export function DocumentPage<T>({ title, noun, verb, start, example, send, onSen
   );
 }
 
-/** The document with every default written out. */
-export function Valid({ children, document }: { children: ReactNode; document: unknown }) {
+/** The document with every default written out. Green only where nothing else speaks against it. */
+export function Valid({ children, document, good = true }: { children: ReactNode; document: unknown; good?: boolean }) {
   return (
-    <Panel title="The document is valid" aside={<Icon name="check" />} className="panel-good">
+    <Panel title="The document is valid" aside={<Icon name="check" />} className={good ? "panel-good" : ""}>
       <p>{children}</p>
       <pre className="document">{toYaml(document)}</pre>
     </Panel>

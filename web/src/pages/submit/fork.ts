@@ -17,13 +17,25 @@ export async function forkOf(id: string, step: number | null, signal?: AbortSign
   return { parent, ...documentOf(parent, written, step) };
 }
 
+/** The document of a job as that of another, which begins from nothing of it but what it began from itself. */
+export async function againOf(id: string, signal?: AbortSignal): Promise<string> {
+  return toYaml(unlabelled((await jobOf(id, signal)).spec));
+}
+
+/** Labels of Muster's own say whose the first one is, such as by which object of Kubernetes it was made, and would make two of one. */
+function unlabelled(spec: JobView["spec"]): JobView["spec"] {
+  if (spec.labels === undefined) return spec;
+  const labels = Object.entries(spec.labels).filter(([name]) => !name.startsWith("muster.dev/"));
+  return { ...spec, labels: Object.fromEntries(labels) };
+}
+
 /** From the checkpoint of `step`, or else the newest. */
 export function documentOf(parent: JobView, written: readonly CheckpointView[], step: number | null): Omit<Fork, "parent"> {
   const kept = written.filter((one) => one.retained).sort((a, b) => b.step - a.step || b.revision - a.revision);
   const checkpoint = (step === null ? kept[0] : kept.find((one) => one.step === step)) ?? null;
   const from = { job: parent.id, ...(step === null ? {} : { step }) };
   const { stop, raised } = further(parent.spec.stop, checkpoint);
-  return { text: toYaml({ ...parent.spec, ...(stop === undefined ? {} : { stop }), from }), checkpoint, raised };
+  return { text: toYaml({ ...unlabelled(parent.spec), ...(stop === undefined ? {} : { stop }), from }), checkpoint, raised };
 }
 
 /** Twice as far where the checkpoint has come to the end: epochs and steps count from where the other job began. */

@@ -2,49 +2,64 @@
 import { Link, useNavigate, useSearchParams } from "react-router";
 import { submit } from "../../api/calls";
 import { useResource } from "../../api/resource";
+import type { JobView } from "../../api/types";
 import { Panel } from "../../ui/panel";
 import { Failure, Loading } from "../../ui/states";
 import { useTitle } from "../../ui/title";
 import { count } from "../../words/number";
 import { DocumentPage, Valid } from "./document";
 import { EXAMPLE } from "./example";
-import { forkOf, type Fork } from "./fork";
-import { Planned } from "./plan";
+import { againOf, forkOf, type Fork } from "./fork";
+import { Planned, neverStarts, usePlan } from "./plan";
 
 export function SubmitPage() {
   useTitle("Submit");
   const [params] = useSearchParams();
   const from = params.get("from");
+  const again = params.get("again");
   const named = params.get("step");
   const step = named === null || named === "" ? null : Number(named);
   const forked = useResource(from === null ? null : `${from} ${named ?? "newest"}`, (signal) => forkOf(from ?? "", step, signal));
+  const same = useResource(from === null ? again : null, (signal) => againOf(again ?? "", signal));
+  if (from === null && again !== null) {
+    if (same.error !== null) return <Failure error={same.error} retry={same.reload} />;
+    if (same.data === null) return <Loading label="Loading the other job" rows={8} />;
+    return <OneJob key={`again ${again}`} fork={null} start={same.data} />;
+  }
   if (from === null) return <OneJob key="example" fork={null} />;
   if (forked.error !== null) return <Failure error={forked.error} retry={forked.reload} />;
   if (forked.data === null) return <Loading label="Loading the other job" rows={8} />;
   return <OneJob key={`${from} ${named ?? "newest"}`} fork={forked.data} />;
 }
 
-function OneJob({ fork }: { fork: Fork | null }) {
+function OneJob({ fork, start }: { fork: Fork | null; start?: string }) {
   const navigate = useNavigate();
   return (
     <DocumentPage
       title="Submit a job"
       noun="Job"
       verb={{ text: "Submit", busy: "Submitting…" }}
-      start={fork?.text ?? EXAMPLE}
+      start={fork?.text ?? start ?? EXAMPLE}
       example={EXAMPLE}
       send={submit}
       onSent={(job) => void navigate(`/jobs/${job.id}`)}
       help={<Help />}
-      checked={(job, text) => (
-        <>
-          <Planned key={text} text={text} />
-          <Valid document={job.spec}>Nothing was submitted. With every default written out, the job is:</Valid>
-        </>
-      )}
+      checked={(job, text) => <Checked key={text} job={job} text={text} />}
     >
       {fork === null ? null : <Origin fork={fork} />}
     </DocumentPage>
+  );
+}
+
+function Checked({ job, text }: { job: JobView; text: string }) {
+  const answer = usePlan(text);
+  return (
+    <>
+      <Planned answer={answer} spec={job.spec} />
+      <Valid document={job.spec} good={!neverStarts(answer)}>
+        Nothing was submitted. With every default written out, the job is:
+      </Valid>
+    </>
   );
 }
 

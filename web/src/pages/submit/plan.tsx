@@ -1,20 +1,21 @@
 // What would come of a document that is valid: when the job would start and end, and who would make way for it.
 import { useEffect, useState } from "react";
 import { Link } from "react-router";
-import { plan } from "../../api/calls";
+import { nodes, plan } from "../../api/calls";
 import { fromThrown, type ApiError } from "../../api/problem";
-import type { Interval, PlanView, ShiftedJob } from "../../api/types";
+import { useResource } from "../../api/resource";
+import type { Interval, JobView, NodeView, PlanView, ShiftedJob } from "../../api/types";
 import { Panel } from "../../ui/panel";
 import { dates, expected } from "../../words/forecast";
-import { plural } from "../../words/number";
+import { bytes, count, plural } from "../../words/number";
 import { duration } from "../../words/time";
 
 const UNFORESEEN = "not within what can be foreseen";
 
-type Answer = { kind: "asking" } | { kind: "planned"; plan: PlanView } | { kind: "refused"; error: ApiError };
+export type Answer = { kind: "asking" } | { kind: "planned"; plan: PlanView } | { kind: "refused"; error: ApiError };
 
 /** Asks the scheduler once; with another document it is made anew. */
-export function Planned({ text }: { text: string }) {
+export function usePlan(text: string): Answer {
   const [answer, setAnswer] = useState<Answer>({ kind: "asking" });
   useEffect(() => {
     const asking = new AbortController();
@@ -26,13 +27,44 @@ export function Planned({ text }: { text: string }) {
     );
     return () => asking.abort();
   }, [text]);
+  return answer;
+}
+
+/** As the job and the cluster are. */
+export function neverStarts(answer: Answer): boolean {
+  return answer.kind === "planned" && answer.plan.start === null;
+}
+
+export function Planned({ answer, spec }: { answer: Answer; spec: JobView["spec"] }) {
+  const never = neverStarts(answer);
   return (
-    <Panel title="If it were submitted now">
+    <Panel title="If it were submitted now" className={never ? "panel-warn" : ""}>
+      {never ? <Never spec={spec} /> : null}
       {answer.kind === "asking" ? <p className="muted">The scheduler looks ahead …</p> : null}
       {answer.kind === "refused" ? <p className="muted">The scheduler gave no forecast: {answer.error.detail ?? answer.error.title}</p> : null}
       {answer.kind === "planned" ? <Outlook plan={answer.plan} /> : null}
     </Panel>
   );
+}
+
+/** Why it never starts, where adding up what the nodes have tells it; the scheduler's own reason comes once it is submitted. */
+function Never({ spec }: { spec: JobView["spec"] }) {
+  const known = useResource("nodes", (signal) => nodes(signal)).data;
+  const why = known === null ? null : lack(spec, known);
+  return <p className="why-main">As the job and the cluster are, it never starts{why === null ? "." : `: ${why}`}</p>;
+}
+
+/** In the words of the scheduler. */
+export function lack(spec: JobView["spec"], known: readonly NodeView[]): string | null {
+  const least = spec.scale?.workers?.min ?? 1;
+  const each = spec.resources?.worker?.gpus ?? 1;
+  const all = known.reduce((sum, node) => sum + node.gpus.length, 0);
+  if (least * each > all) return `needs ${plural(least * each, "GPU")}; the whole cluster has ${count(all)}`;
+  const largest = Math.max(0, ...known.map((node) => node.gpus.length));
+  if (each > largest) return `one worker needs ${plural(each, "GPU")}; the largest node has ${count(largest)}`;
+  const bytesEach = spec.resources?.worker?.memory_bytes ?? 0;
+  const memory = Math.max(0, ...known.map((node) => node.capacity.memory_bytes));
+  return bytesEach > memory ? `one worker needs ${bytes(bytesEach)} of memory; the largest node has ${bytes(memory)}` : null;
 }
 
 function Outlook({ plan }: { plan: PlanView }) {
@@ -43,11 +75,11 @@ function Outlook({ plan }: { plan: PlanView }) {
       <dl className="why-facts">
         <dt>Starts</dt>
         <dd className="num" {...(plan.start === null ? {} : { title: dates(plan.start) })}>
-          {plan.start === null ? UNFORESEEN : isAtOnce(plan.start, now) ? "at once" : `in ${expected(plan.start, now)}`}
+          {plan.start === null ? "never" : isAtOnce(plan.start, now) ? "at once" : `in ${expected(plan.start, now)}`}
         </dd>
         <dt>Ends</dt>
         <dd className="num" {...(plan.finish === null ? {} : { title: dates(plan.finish) })}>
-          {plan.finish === null ? UNFORESEEN : `in ${expected(plan.finish, now)}`}
+          {plan.start === null ? "never" : plan.finish === null ? UNFORESEEN : `in ${expected(plan.finish, now)}`}
         </dd>
         <dt>Would take</dt>
         <dd className="num">{plan.gpu_hours.toPrecision(2)} GPU-hours</dd>
