@@ -105,12 +105,11 @@ async fn mpirun_finds_the_hosts() {
 #[tokio::test]
 async fn a_program_that_reports_by_our_package_is_preempted_and_goes_on() {
     let mut cluster = Cluster::start(Options { nodes: 1, slots: 1 }).await;
-    let package = root().join("executor/python");
     let document = document(
         "version: muster/v1
 name: counts
 command: { argv: [python3, report.py], steps: 60 }",
-        &[("PYTHONPATH", package.to_str().expect("a path"))],
+        &[],
         &[("report.py", "examples/scripts/report.py")],
     );
     let job = cluster

@@ -278,10 +278,14 @@ async fn what_waits_is_counted_by_its_reason() {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_a_program_does_not_tell_is_null_and_not_zero() {
     let world = World::new().await;
-    let program = json!({ "version": "muster/v1", "name": "quiet", "command": { "argv": ["true"] } });
+    let program =
+        json!({ "version": "muster/v1", "name": "quiet", "command": { "argv": ["true"] } });
     let made = world.post(RED, "/api/v1/jobs", &program).await;
     assert_eq!(made.status, 201, "{}", made.text());
-    let id = made.json::<Value>()["id"].as_str().expect("an id").to_owned();
+    let id = made.json::<Value>()["id"]
+        .as_str()
+        .expect("an id")
+        .to_owned();
     let job = id.parse().expect("a UUID");
     let (worker, _) = world.run(job, 0, 0).await;
     let told = Sample {

@@ -155,6 +155,8 @@ mod tests {
             hosts: "/t/hosts".into(),
             checkpoints: None,
             datasets: "/d".into(),
+            python: "/t/python".into(),
+            inherited_python: None,
         };
         let variables = BTreeMap::from([("PATH".to_owned(), "/here:/there".to_owned())]);
         let look = |name: &str| find("command.argv", name, &variables, &paths);

@@ -24,6 +24,10 @@ pub struct Paths {
     /// bucket's credentials are not its own.
     pub checkpoints: Option<PathBuf>,
     pub datasets: PathBuf,
+    /// Muster's own Python package lies in it, for scripts that import it.
+    pub python: PathBuf,
+    /// What the program would inherit as `PYTHONPATH`.
+    pub inherited_python: Option<String>,
 }
 
 /// Rank, master and number of workers; `None` for a parameter server, which is no member of torch's group.
@@ -54,6 +58,12 @@ pub fn variables(
     mpi(paths, &mut add);
     add("TF_CONFIG", tensorflow(launch, peers)?);
     set.extend(command.env.clone());
+    // Last, so that a package of the user's own goes before ours.
+    let theirs = set.remove("PYTHONPATH").or(paths.inherited_python.clone());
+    let theirs = theirs.filter(|folders| !folders.is_empty());
+    let ours = paths.python.display().to_string();
+    let folders = theirs.map_or(ours.clone(), |theirs| format!("{theirs}:{ours}"));
+    set.insert("PYTHONPATH".to_owned(), folders);
     Ok(set)
 }
 
@@ -227,6 +237,8 @@ pub(super) mod tests {
             hosts: "/t/hosts".into(),
             checkpoints: Some("/c/job".into()),
             datasets: "/d".into(),
+            python: "/t/python".into(),
+            inherited_python: None,
         }
     }
 
@@ -260,6 +272,28 @@ pub(super) mod tests {
         ] {
             assert_eq!(set.get(name).map(String::as_str), Some(value), "{name}");
         }
+    }
+
+    #[test]
+    fn our_python_package_comes_after_what_the_user_has() {
+        let peers = peers(&["a:1"], &[]);
+        let mut launch = launch(1, 0);
+        let with = |launch: &TaskLaunch, inherited: Option<&str>| {
+            let command = launch.spec.command.as_ref().expect("a command");
+            let paths = Paths {
+                inherited_python: inherited.map(str::to_owned),
+                ..paths()
+            };
+            let mut set = variables(launch, command, &peers, &paths).expect("variables");
+            set.remove("PYTHONPATH").expect("it is set")
+        };
+        assert_eq!(with(&launch, None), "/t/python");
+        assert_eq!(with(&launch, Some("/inherited")), "/inherited:/t/python");
+        let command = launch.spec.command.as_mut().expect("a command");
+        command
+            .env
+            .insert("PYTHONPATH".to_owned(), "/mine:/too".to_owned());
+        assert_eq!(with(&launch, Some("/inherited")), "/mine:/too:/t/python");
     }
 
     #[test]

@@ -8,11 +8,29 @@ use std::fmt::Write as _;
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt;
 
+/// Muster's own Python package, as it belongs to this release.
+const PACKAGE: [(&str, &str); 2] = [
+    (
+        "__init__.py",
+        include_str!("../../python/muster/__init__.py"),
+    ),
+    (
+        "_context.py",
+        include_str!("../../python/muster/_context.py"),
+    ),
+];
+
 /// Makes the folders and writes the files. A file that begins as a script does may be executed.
 pub(super) fn lay_out(paths: &Paths, command: &Command) -> Result<(), CommandError> {
     let make = |path: &std::path::Path| fs::create_dir_all(path).map_err(CommandError::write(path));
     if let Some(checkpoints) = &paths.checkpoints {
         make(checkpoints)?;
+    }
+    let package = paths.python.join("muster");
+    make(&package)?;
+    for (name, text) in PACKAGE {
+        let path = package.join(name);
+        fs::write(&path, text).map_err(CommandError::write(&path))?;
     }
     if command.working_dir.is_some() {
         return if paths.work.is_dir() {

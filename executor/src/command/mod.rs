@@ -117,6 +117,8 @@ fn paths(
             Place::Bucket(_) => None,
         },
         datasets: arguments.dataset_root.clone(),
+        python: folder.path().join("python"),
+        inherited_python: std::env::var("PYTHONPATH").ok(),
     }
 }
 

@@ -188,6 +188,20 @@ fn what_cannot_be_started_says_which_field_is_to_blame() {
 }
 
 #[test]
+fn muster_s_own_python_package_is_where_every_program_looks() {
+    let site = Site::started(10_000, &[]);
+    let script = "cat \"${PYTHONPATH##*:}/muster/__init__.py\" && ls \"${PYTHONPATH##*:}/muster\"";
+    let mut tasks = vec![site.command(0, json!({ "argv": ["sh", "-c", script] }))];
+    site.scheduler.assign(1, &tasks);
+    introduce(&site, &mut tasks);
+    assert_eq!(site.until_gone(&tasks[0]), Outcome::exited(0));
+    for text in ["import", "_context.py"] {
+        site.until_log_has(&tasks[0], text);
+    }
+    site.finish();
+}
+
+#[test]
 fn a_program_that_fails_is_quoted() {
     let site = Site::started(10_000, &[]);
     let script = "echo begins; echo 'ValueError: no such thing'; echo; exit 7";

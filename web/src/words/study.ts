@@ -27,6 +27,13 @@ export const TRIAL_STATES: Record<TrialPhase, Said> = {
   failed: { meaning: "Its training failed", like: "failed" },
 };
 
+/** The phase as it is shown: a study that has nothing but failed trials has finished, and is none that went well. */
+export function shownPhase({ phase, trials }: StudyView): { word: string; like: string; meaning: string } {
+  const allFailed = phase === "finished" && trials.created > 0 && trials.failed === trials.created;
+  if (!allFailed) return { word: phase, ...STUDY_PHASES[phase] };
+  return { word: "finished, all failed", like: "failed", meaning: "Every trial failed; the table says why" };
+}
+
 export function isOver(phase: StudyPhase): boolean {
   return phase === "finished" || phase === "cancelled";
 }

@@ -3,13 +3,17 @@
 use super::{NotFound, Session};
 use crate::clock;
 use crate::document::read;
-use crate::output::{age, fields, line, table};
+use crate::output::{age, counted, fields, line, table, table_of};
 use clap::{Args, Subcommand, ValueEnum};
 use muster_model::id::StudyId;
-use muster_model::study::StudySpec;
-use muster_model::view::{BestTrialView, StudyView, TrialPoint, TrialView};
+use muster_model::study::{StudyPhase, StudySpec};
+use muster_model::view::{BestTrialView, StudyView, TrialCounts, TrialPoint, TrialView};
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::PathBuf;
+
+/// Reasons for which trials failed that a study is shown with.
+const SHOWN_FAILURES: usize = 5;
 
 #[derive(Debug, Args)]
 pub struct Study {
@@ -112,7 +116,7 @@ impl Study {
         match self.verb {
             Verb::Create(options) => options.run(session).await,
             Verb::List(options) => options.run(session).await,
-            Verb::Show(named) => session.output.print(&named.find(session).await?, show),
+            Verb::Show(named) => shown(session, named).await,
             Verb::Best(named) => best(session, named).await,
             Verb::Trials(named) => trials(session, named).await,
             Verb::Pause(named) => {
@@ -201,7 +205,7 @@ impl List {
                 let counts = study.trials;
                 [
                     study.name.clone(),
-                    study.phase.as_str().to_owned(),
+                    phase_text(study),
                     format!("{}/{}", counts.created, counts.limit),
                     counts.running.to_string(),
                     best_text(study),
@@ -285,8 +289,9 @@ async fn trials(session: &Session, named: Named) -> anyhow::Result<()> {
         .trials(study.id, session.output.is_whole())
         .await?;
     session.output.print(&all, |all| {
+        let with_reasons = all.iter().any(|trial| trial.failure.is_some());
         let rows = all.iter().map(|trial| {
-            [
+            let mut row = vec![
                 format!("{}{}", trial.number, if trial.best { " *" } else { "" }),
                 trial.state.as_str().to_owned(),
                 trial.rung.to_string(),
@@ -300,25 +305,61 @@ async fn trials(session: &Session, named: Named) -> anyhow::Result<()> {
                 trial
                     .job_id
                     .map_or_else(|| "-".to_owned(), |id| id.to_string()),
-            ]
+            ];
+            let why = || trial.failure.clone().unwrap_or_default();
+            row.extend(with_reasons.then(why));
+            row
         });
-        table(
-            [
-                "trial",
-                "state",
-                "rung",
-                "budget",
-                "from",
-                "result",
-                "parameters",
-                "job",
-            ],
-            rows,
-        )
+        let mut header = vec![
+            "trial",
+            "state",
+            "rung",
+            "budget",
+            "from",
+            "result",
+            "parameters",
+            "job",
+        ];
+        header.extend(with_reasons.then_some("why it failed"));
+        table_of(&header, rows)
     })
 }
 
-fn show(study: &StudyView) -> String {
+/// With the reasons of failed trials, which the study itself does not hold.
+async fn shown(session: &Session, named: Named) -> anyhow::Result<()> {
+    let study = named.find(session).await?;
+    let trials = match study.trials.failed > 0 && !session.output.is_whole() {
+        true => session.client.trials(study.id, false).await?,
+        false => Vec::new(),
+    };
+    let failures = failures(trials.iter().filter_map(|trial| trial.failure.as_deref()));
+    session.output.print(&study, |study| show(study, &failures))
+}
+
+/// The most frequent first, each with how many trials it ended.
+fn failures<'t>(reasons: impl Iterator<Item = &'t str>) -> Vec<(u32, &'t str)> {
+    let mut counts: BTreeMap<&str, u32> = BTreeMap::new();
+    for reason in reasons {
+        *counts.entry(reason).or_default() += 1;
+    }
+    let mut counts: Vec<(u32, &str)> = counts.into_iter().map(|(why, of)| (of, why)).collect();
+    counts.sort_by(|a, b| b.0.cmp(&a.0).then(a.1.cmp(b.1)));
+    counts
+}
+
+/// A study that has nothing but failed trials has finished, and is none that went well.
+fn phase_text(study: &StudyView) -> String {
+    let TrialCounts {
+        created, failed, ..
+    } = study.trials;
+    let phase = study.phase.as_str();
+    match study.phase == StudyPhase::Finished && created > 0 && failed == created {
+        true => format!("{phase} (all trials failed)"),
+        false => phase.to_owned(),
+    }
+}
+
+fn show(study: &StudyView, failures: &[(u32, &str)]) -> String {
     let counts = study.trials;
     let search = &study.document.search;
     let goals: Vec<String> = search
@@ -329,7 +370,7 @@ fn show(study: &StudyView) -> String {
     let mut rows = vec![
         ("name", study.name.clone()),
         ("id", study.id.to_string()),
-        ("phase", study.phase.as_str().to_owned()),
+        ("phase", phase_text(study)),
         ("objectives", goals.join(", ")),
         (
             "trials",
@@ -351,6 +392,9 @@ fn show(study: &StudyView) -> String {
     ];
     if let [best] = study.best.as_slice() {
         rows.push(("parameters", parameters_text(best)));
+    }
+    for (trials, why) in failures.iter().take(SHOWN_FAILURES) {
+        rows.push(("failed", format!("{}: {why}", counted(*trials, "trial"))));
     }
     rows.push(("created by", study.created_by.clone()));
     fields(&rows)
@@ -418,7 +462,14 @@ fn short(number: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::trials_text;
+    use super::{failures, trials_text};
+
+    #[test]
+    fn reasons_are_told_once_with_how_many_trials_they_ended() {
+        let reasons = ["no muster", "killed", "no muster"];
+        let counted = failures(reasons.into_iter());
+        assert_eq!(counted, [(2, "no muster"), (1, "killed")]);
+    }
 
     #[test]
     fn an_extended_study_says_so_beside_its_document() {

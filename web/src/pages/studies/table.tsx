@@ -4,7 +4,7 @@ import type { StudyView } from "../../api/types";
 import { Chip } from "../../ui/chip";
 import { useNow } from "../../ui/now";
 import { NONE, count } from "../../words/number";
-import { STUDY_PHASES, goalText, metricText, searchText } from "../../words/study";
+import { STUDY_PHASES, shownPhase, goalText, metricText, searchText } from "../../words/study";
 import { age, instant } from "../../words/time";
 
 export function StudyTable({ studies }: { studies: readonly StudyView[] }) {
@@ -31,7 +31,7 @@ export function StudyTable({ studies }: { studies: readonly StudyView[] }) {
           {studies.map((study) => (
             <tr key={study.id}>
               <td>
-                <Chip word={study.phase} {...STUDY_PHASES[study.phase]} />
+                <Chip {...shownPhase(study)} />
               </td>
               <th scope="row">
                 <Link to={`/studies/${study.id}`} className="job-link">

@@ -11,7 +11,7 @@ import { Icon, type IconName } from "../../ui/icon";
 import { useNow } from "../../ui/now";
 import { save } from "../../ui/save";
 import { bytes, count } from "../../words/number";
-import { STUDY_PHASES, beginsFromTrials, budgetText, goalText, isOver, metricText, parameterText, searchText } from "../../words/study";
+import { shownPhase, beginsFromTrials, budgetText, goalText, isOver, metricText, parameterText, searchText } from "../../words/study";
 import { duration, instant } from "../../words/time";
 import { TrialBar, bestText } from "../studies/table";
 import { Extend } from "./extend";
@@ -52,7 +52,7 @@ export function StudyHead({ study, best, onChanged, onDeleted }: Props) {
       <div className="page-head">
         <div className="job-title">
           <h1>{study.name}</h1>
-          <Chip word={study.phase} {...STUDY_PHASES[study.phase]} />
+          <Chip {...shownPhase(study)} />
           {Object.entries(study.labels).map(([key, value]) => (
             <span key={key} className="label">
               {key}={value}

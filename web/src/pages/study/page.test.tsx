@@ -27,6 +27,14 @@ describe("studies", () => {
     expect(within(row).getByText("75.00 %")).toBeTruthy();
   });
 
+  it("do not look done where every trial failed", async () => {
+    const trials = { limit: 9, created: 9, running: 0, waiting: 0, stopping: 0, completed: 0, stopped: 0, failed: 9, best: 0 };
+    world.routes["GET /api/v1/studies"] = () => page(study({ phase: "finished", trials }), study({ name: "other", phase: "finished", trials: { ...trials, failed: 8 } }));
+    open("/studies");
+    expect((await screen.findByText("finished, all failed")).getAttribute("data-phase")).toBe("failed");
+    expect(screen.getByText("finished").getAttribute("data-phase")).toBe("succeeded");
+  });
+
   it("say how to begin where there is none", async () => {
     world.routes["GET /api/v1/studies"] = () => page();
     open("/studies");
