@@ -5,7 +5,7 @@ use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
 use muster_model::pace::{Pace, Watch};
-use muster_model::spec::BatchRule;
+use muster_model::spec::{BatchRule, JobSpec};
 use muster_store::fault::Charge;
 use muster_store::plan as store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -169,6 +169,12 @@ fn tenant(tenant: muster_model::tenant::Tenant) -> core::Tenant {
     }
 }
 
+/// Of a program: nobody else would hold it to its time.
+fn limit_s(spec: &JobSpec) -> Option<f64> {
+    let minutes = spec.command.as_ref().and(spec.stop.wall_minutes);
+    minutes.map(|minutes| 60.0 * minutes)
+}
+
 fn job(loaded: store::LoadedJob) -> core::Job {
     let progress = progress(&loaded);
     let adaptive = adaptive(&loaded);
@@ -215,6 +221,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         }),
         turned_ms: loaded.turned_at.map(unix_ms),
         command: job.spec.command.as_ref().map(|command| command.ends),
+        limit_s: limit_s(&job.spec),
         watch: Some(Watch {
             straggler_ms: job.spec.straggler_ms(),
             hang_ms: job.spec.hang_ms(),

@@ -156,6 +156,9 @@ pub struct Job {
     /// Of a job that runs a program of its user's own: with whose end it is done. The built-in engine says itself when it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub command: Option<Ends>,
+    /// Of such a job: how long it may train in all. The built-in engine keeps to its own limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub limit_s: Option<f64>,
     /// The present revision reported that the job is done.
     pub finished: Option<Finished>,
     /// The present revision reported that it cannot go on.

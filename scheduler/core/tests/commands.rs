@@ -185,3 +185,25 @@ fn what_is_left_of_it_is_not_moved() {
         }
     }
 }
+
+#[test]
+fn a_program_whose_time_is_up_is_stopped_and_told_so() {
+    let mut scene = running();
+    scene.find("a").limit_s = Some(90.0);
+    scene.find("a").trained_s = 89.0;
+    assert_eq!(scene.round().decisions, Vec::new());
+    scene.find("a").trained_s = 90.5;
+    scene.round();
+    let reason = "it has run for 1.5 minutes, and stop.wall_minutes is 1.5".to_owned();
+    let then = AfterStop::Fail { reason };
+    assert_eq!(scene.find("a").state, JobState::Stopping { then });
+    // One that has just ended by itself is done all the same.
+    let mut scene = running();
+    scene.find("a").limit_s = Some(90.0);
+    scene.find("a").trained_s = 91.0;
+    for task in 0..2 {
+        end(&mut scene, task, WELL);
+    }
+    scene.round();
+    assert_eq!(scene.phase("a"), JobPhase::Succeeded);
+}

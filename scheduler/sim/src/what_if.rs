@@ -196,6 +196,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         in_place: spec.resizes_in_place(),
         replicated: spec.exchange.shard_replicas > 0,
         command: spec.command.as_ref().map(|command| command.ends),
+        limit_s: None,
         finished: None,
         failed: None,
         progress: Progress {

@@ -214,6 +214,10 @@ impl Facts<'_> {
             Intent::Pause => return stop(AfterStop::Pause, paused(job)),
             Intent::Run | Intent::Suspend => {}
         }
+        if let Some(reason) = over_time(job) {
+            let why = reason.clone();
+            return stop(AfterStop::Fail { reason }, why);
+        }
         if let Some(why) = hurt {
             let cause = RequeueCause::TaskFailed;
             return stop(AfterStop::Requeue { cause }, why);
@@ -508,6 +512,17 @@ fn obey_intent_at_rest(intent: Intent, settled: &mut Settled<'_>) {
         (JobState::Paused, Intent::Run) => settled.take(Action::Resume),
         _ => {}
     }
+}
+
+/// Why a program's time is up. It counts while all of its tasks are up: who waits in the queue or stands still does not use it. What is cut off
+/// is not done, so the job has failed.
+fn over_time(job: &Job) -> Option<String> {
+    let limit_s = job.limit_s.filter(|limit_s| job.trained_s >= *limit_s)?;
+    Some(format!(
+        "it has run for {:.1} minutes, and stop.wall_minutes is {}",
+        job.trained_s / 60.0,
+        limit_s / 60.0
+    ))
 }
 
 fn cancelled(job: &Job) -> String {

@@ -261,6 +261,7 @@ pub fn job(number: u32, name: &str, submitted_ms: i64) -> Job {
         asked: None,
         turned_ms: None,
         command: None,
+        limit_s: None,
         finished: None,
         failed: None,
         progress: Progress {

@@ -110,6 +110,7 @@ pub(super) fn job(id: JobId, spec: &SimJob) -> Job {
         asked: None,
         turned_ms: None,
         command: None,
+        limit_s: None,
         finished: None,
         failed: None,
         progress: Progress {

@@ -79,6 +79,7 @@ pub fn job(number: usize, submitted_ms: i64, bound: u64) -> Job {
         asked: None,
         turned_ms: None,
         command: None,
+        limit_s: None,
         finished: None,
         failed: None,
         progress: Progress {

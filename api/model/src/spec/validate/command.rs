@@ -68,12 +68,19 @@ impl JobSpec {
         );
         let evaluate = self.evaluate == EvaluationPolicy::default();
         errors.check("evaluate", &"given", evaluate, ONLY_BUILT_IN);
+        let only_time = Stop {
+            wall_minutes: self.stop.wall_minutes,
+            ..Stop::default()
+        };
         errors.check(
             "stop",
             &"given",
-            self.stop == Stop::default(),
-            "left out: a command is done when all of its workers have ended with code 0; command.steps says how long it is",
+            self.stop == only_time,
+            "at most wall_minutes: a command is done when all of its workers have ended with code 0; command.steps says how long it is",
         );
+        if let Some(minutes) = self.stop.wall_minutes {
+            errors.positive("stop.wall_minutes", minutes);
+        }
         errors.check(
             "from",
             &"given",
