@@ -20,8 +20,12 @@ pub fn read(file: &Path) -> anyhow::Result<Value> {
     } else {
         text = std::fs::read_to_string(file).with_context(|| format!("read {}", file.display()))?;
     }
+    let file = file.display();
+    let is_blank = |line: &str| line.trim().is_empty() || line.trim_start().starts_with('#');
+    if text.lines().all(is_blank) {
+        anyhow::bail!(UsageError(format!("{file} is empty; expected a document")));
+    }
     parse(&text).map_err(|error| {
-        let file = file.display();
         UsageError(format!("{file} cannot be read as YAML or JSON: {error}")).into()
     })
 }

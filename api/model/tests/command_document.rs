@@ -118,3 +118,48 @@ fn a_title_is_the_program_and_its_script() {
     let spec = read("command: { argv: [python3, -u, train.py, --lr, '0.1'] }").expect("a document");
     assert_eq!(spec.command.expect("a command").title(), "python3 train.py");
 }
+
+#[test]
+fn what_people_write_without_quotes_is_taken_where_nothing_is_lost() {
+    let spec = read(
+        "command: { argv: [sleep, 5], env: { A: 1, B: -2 }, check: [test, 1] }
+resources: { worker: { memory_bytes: 2Gi }, ps_shard: { memory_bytes: 500M } }",
+    )
+    .expect("a document");
+    let command = spec.command.as_ref().expect("a command");
+    assert_eq!(command.argv, ["sleep", "5"]);
+    assert_eq!(
+        (command.env["A"].as_str(), command.env["B"].as_str()),
+        ("1", "-2")
+    );
+    assert_eq!(command.check, ["test", "1"]);
+    assert_eq!(spec.resources.worker.memory_bytes, 2 << 30);
+    assert_eq!(spec.resources.ps_shard.memory_bytes, 500_000_000);
+    let again: JobSpec =
+        serde_json::from_value(serde_json::to_value(&spec).expect("JSON")).expect("it was");
+    assert_eq!(again, spec);
+    for (wrong, what) in [
+        ("command: { argv: [sleep, 1.10] }", "in quotes"),
+        ("command: { env: { A: true } }", "in quotes"),
+        ("resources: { worker: { memory_bytes: 2.5 } }", "16Gi"),
+        ("resources: { worker: { memory_bytes: much } }", "16Gi"),
+        ("resources: { worker: { memory_bytes: -1 } }", "16Gi"),
+    ] {
+        let error = read(wrong).expect_err(wrong).to_string();
+        assert!(error.contains(what), "{wrong}: {error}");
+    }
+}
+
+#[test]
+fn a_program_may_have_a_limit_of_time_and_no_other() {
+    let spec = read("stop: { wall_minutes: 30 }").expect("a document");
+    assert_eq!(spec.validate(), Ok(()));
+    for (wrong, field) in [
+        ("stop: { wall_minutes: 0 }", "stop.wall_minutes"),
+        ("stop: { wall_minutes: 5, epochs: 1 }", "stop"),
+    ] {
+        let errors = read(wrong).expect("a document").validate();
+        let errors = errors.expect_err(wrong);
+        assert_eq!(errors[0].field, field, "{wrong}");
+    }
+}

@@ -68,7 +68,7 @@ impl Wanted<'_> {
             IntentOutcome::Changed | IntentOutcome::Unchanged => {}
             IntentOutcome::Refused { phase, .. } if phase.is_terminal() => {
                 let detail = format!(
-                    "the job is {}; {verb} needs queued, starting, running, suspended, stopping or paused",
+                    "the job has ended ({}); {verb} needs one that has not",
                     phase.as_str()
                 );
                 return Err(Refusal::new(Kind::WrongPhase, detail));

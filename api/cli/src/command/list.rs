@@ -184,8 +184,11 @@ pub fn phase_and_reason(job: &JobView) -> String {
         return "succeeded (between rungs)".to_owned();
     }
     match &job.waiting {
-        Some(waiting) => format!("{} ({})", job.phase.as_str(), waiting.reason),
-        None => job.phase.as_str().to_owned(),
+        // What a paused job waits for is its owner's word, which the phase says already.
+        Some(waiting) if job.phase != JobPhase::Paused => {
+            format!("{} ({})", job.phase.as_str(), waiting.reason)
+        }
+        _ => job.phase.as_str().to_owned(),
     }
 }
 

@@ -16,7 +16,7 @@ use time::OffsetDateTime;
 /// [`UsageError`] where several have not ended, [`NotFound`], or why the server could not be asked.
 pub async fn job(session: &Session, named: &str, verb: &str) -> anyhow::Result<JobView> {
     if let Ok(id) = named.parse::<JobId>() {
-        return Ok(session.client.job(id).await?);
+        return session.job_of_id(id).await;
     }
     let query = JobQuery {
         name: Some(named.to_owned()),

@@ -172,13 +172,24 @@ impl Session {
         Ok(Self { client, output })
     }
 
+    /// # Errors
+    /// [`NotFound`], or why the server could not be asked.
+    pub async fn job_of_id(&self, id: JobId) -> anyhow::Result<JobView> {
+        let found = self.client.find_job(id).await?;
+        Ok(found.ok_or_else(|| {
+            NotFound(format!(
+                "this tenant has no job {id}; an administrator names another tenant with --as-tenant"
+            ))
+        })?)
+    }
+
     /// The job of this id, or else the newest of this name.
     ///
     /// # Errors
     /// [`NotFound`], or why the server could not be asked.
     pub async fn job(&self, named: &str) -> anyhow::Result<JobView> {
         if let Ok(id) = named.parse::<JobId>() {
-            return Ok(self.client.job(id).await?);
+            return self.job_of_id(id).await;
         }
         let query = JobQuery {
             name: Some(named.to_owned()),

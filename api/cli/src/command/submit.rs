@@ -49,6 +49,12 @@ impl Submit {
     /// An unreadable file, a document that is not YAML, or what the server says is wrong with it.
     pub async fn run(self, session: &Session) -> anyhow::Result<ExitCode> {
         let mut document = self.document(session).await?;
+        if document.get("kind").and_then(serde_json::Value::as_str) == Some("study") {
+            let file = self.file.as_ref().map(|file| file.display().to_string());
+            let file = file.unwrap_or_else(|| "FILE".to_owned());
+            let text = format!("this is the document of a study: muster study create {file}");
+            anyhow::bail!(UsageError(text));
+        }
         for assignment in &self.set {
             assign(&mut document, assignment)?;
         }

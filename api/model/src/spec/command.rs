@@ -1,6 +1,7 @@
 //! The part of the job document for a program of the user's own: what is run, where, and what is brought along.
 
 use super::exchange::is_zero;
+use super::lenient;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -13,9 +14,14 @@ use std::collections::BTreeMap;
 pub struct Command {
     /// The program and its arguments, as they are: no shell looks at them. 1 to 256, with 64 KiB together.
     #[cfg_attr(feature = "schema", schema(min_items = 1, max_items = 256))]
+    #[serde(deserialize_with = "lenient::words")]
     pub argv: Vec<String>,
     /// Variables set over those that Muster sets, but for the names in `RESERVED`. At most 256, with 64 KiB together.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::texts",
+        skip_serializing_if = "BTreeMap::is_empty"
+    )]
     pub env: BTreeMap<String, String>,
     /// Absolute path of a folder that every node has, where the program is started. A new folder of the task, with `files` in it, when
     /// left out.
@@ -26,7 +32,11 @@ pub struct Command {
     pub files: BTreeMap<String, String>,
     /// A program that must end with code 0 on every node within a minute before `argv` is started, such as
     /// `[python3, -c, "import torch"]`. Whether `argv`'s own program is there is looked at in any case.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(
+        default,
+        deserialize_with = "lenient::words",
+        skip_serializing_if = "Vec::is_empty"
+    )]
     #[cfg_attr(feature = "schema", schema(max_items = 256))]
     pub check: Vec<String>,
     /// Steps after which the program is expected to be done, by which progress is shown and the time left is estimated. Nothing stops it

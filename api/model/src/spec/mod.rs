@@ -7,6 +7,7 @@ mod compression;
 mod edit;
 mod engine;
 mod exchange;
+mod lenient;
 mod origin;
 mod validate;
 mod verdicts;
@@ -133,7 +134,8 @@ pub struct WorkerResources {
     /// Thousandths of a core; 0 to 256,000.
     #[cfg_attr(feature = "schema", schema(maximum = 256_000))]
     pub cpu_milli: u64,
-    /// 64 MiB to 4 TiB.
+    /// 64 MiB to 4 TiB; also as a text with a unit, such as 16Gi or 500M.
+    #[serde(deserialize_with = "lenient::bytes")]
     #[cfg_attr(
         feature = "schema",
         schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64)
@@ -147,6 +149,8 @@ pub struct WorkerResources {
 pub struct PsShardResources {
     #[cfg_attr(feature = "schema", schema(maximum = 256_000))]
     pub cpu_milli: u64,
+    /// As that of a worker.
+    #[serde(deserialize_with = "lenient::bytes")]
     #[cfg_attr(
         feature = "schema",
         schema(minimum = 67_108_864, maximum = 4_398_046_511_104_i64)
