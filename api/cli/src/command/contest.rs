@@ -16,6 +16,7 @@ use muster_sim::run::Run;
 use muster_sim::trace::{self, Workload};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 /// What is to be run: every workload under every policy.
 #[derive(Debug, Args)]
@@ -247,7 +248,7 @@ fn workload(path: &Path) -> anyhow::Result<Workload> {
         .map_err(|error| UsageError(format!("--workload: {error}")))?)
 }
 
-/// Moves as jobs finish; drawn only on a terminal.
+/// Moves as jobs finish, and its clock at once: the first of a large workload may take minutes. Drawn only on a terminal.
 fn bar(jobs: usize) -> ProgressBar {
     let bar = ProgressBar::new(jobs as u64);
     if let Ok(style) =
@@ -255,6 +256,7 @@ fn bar(jobs: usize) -> ProgressBar {
     {
         bar.set_style(style);
     }
+    bar.enable_steady_tick(Duration::from_millis(500));
     bar
 }
 
