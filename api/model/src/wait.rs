@@ -196,7 +196,8 @@ impl fmt::Display for Wait {
                 quota_gpus,
             } => write!(
                 f,
-                "needs {needed_gpus} GPUs; the tenant's other jobs hold {used_gpus} of its quota of {quota_gpus}"
+                "needs {}; the tenant's other jobs hold {used_gpus} of its quota of {quota_gpus}",
+                gpus(*needed_gpus)
             ),
             Self::ExceedsMaxQuota {
                 needed_gpus,
@@ -204,7 +205,8 @@ impl fmt::Display for Wait {
             } => {
                 write!(
                     f,
-                    "needs {needed_gpus} GPUs; the tenant's whole quota is {quota_gpus}"
+                    "needs {}; the tenant's whole quota is {quota_gpus}",
+                    gpus(*needed_gpus)
                 )
             }
             Self::NoMatchingNodes {
@@ -212,14 +214,16 @@ impl fmt::Display for Wait {
                 largest_node_gpus: 0,
             } => write!(
                 f,
-                "each worker needs {needed_gpus_per_worker} GPUs on one node, and no node takes tasks: they are drained, excluded or away"
+                "each worker needs {} on one node, and no node takes tasks: they are drained, excluded or away",
+                gpus(*needed_gpus_per_worker)
             ),
             Self::NoMatchingNodes {
                 needed_gpus_per_worker,
                 largest_node_gpus,
             } => write!(
                 f,
-                "each worker needs {needed_gpus_per_worker} GPUs on one node; the largest node has {largest_node_gpus}"
+                "each worker needs {} on one node; the largest node has {largest_node_gpus}",
+                gpus(*needed_gpus_per_worker)
             ),
             Self::ExceedsCluster {
                 needed_gpus,
@@ -227,7 +231,8 @@ impl fmt::Display for Wait {
             } => {
                 write!(
                     f,
-                    "needs {needed_gpus} GPUs; the whole cluster has {cluster_gpus}"
+                    "needs {}; the whole cluster has {cluster_gpus}",
+                    gpus(*needed_gpus)
                 )
             }
             Self::WaitingForGpus {
@@ -237,8 +242,10 @@ impl fmt::Display for Wait {
             } => {
                 write!(
                     f,
-                    "needs {needed_gpus} GPUs, {free_gpus} are free; {} jobs hold the others",
-                    held_by.len()
+                    "needs {}, {} free; {} the others",
+                    gpus(*needed_gpus),
+                    plural(*free_gpus as usize, "is", "are"),
+                    plural(held_by.len(), "job holds", "jobs hold")
                 )
             }
             Self::TopologyPlacementFailed {
@@ -250,10 +257,13 @@ impl fmt::Display for Wait {
                 short: None,
             } => write!(
                 f,
-                "needs {needed_gpus} GPUs and {free_gpus} are free, but not where its tasks fit"
+                "needs {} and {} free, but not where its tasks fit",
+                gpus(*needed_gpus),
+                plural(*free_gpus as usize, "is", "are")
             ),
             Self::WaitingForPreemptedWorkloads { jobs } => {
-                write!(f, "room is being made: {} jobs are stopping", jobs.len())
+                let jobs = plural(jobs.len(), "job is", "jobs are");
+                write!(f, "room is being made: {jobs} stopping")
             }
             Self::BackingOff { .. } => write!(f, "failed, and is tried again after a pause"),
         }
@@ -296,8 +306,10 @@ impl fmt::Display for Change {
         match self {
             Self::LowerMinWorkers { to } => write!(f, "lower scale.workers.min to {to}"),
             Self::LowerGpusPerWorker { to } => write!(f, "lower resources.worker.gpus to {to}"),
-            Self::RaiseQuota { by_gpus } => write!(f, "raise the tenant's quota by {by_gpus} GPUs"),
-            Self::AddGpus { gpus } => write!(f, "free or add {gpus} GPUs"),
+            Self::RaiseQuota { by_gpus } => {
+                write!(f, "raise the tenant's quota by {}", gpus(*by_gpus))
+            }
+            Self::AddGpus { gpus: more } => write!(f, "free or add {}", gpus(*more)),
             Self::UncordonNode { name } => write!(f, "uncordon node {name}"),
             Self::Resume => write!(f, "resume the job"),
             Self::RaisePriority { to } => write!(f, "raise its priority to {to}"),
@@ -306,10 +318,7 @@ impl fmt::Display for Change {
                 until_unix_ms,
                 ended,
             } => {
-                let jobs = match ended.len() {
-                    1 => "1 job ends".to_owned(),
-                    many => format!("{many} jobs end"),
-                };
+                let jobs = plural(ended.len(), "job ends", "jobs end");
                 write!(
                     f,
                     "wait until about {}: {jobs} by then",
@@ -320,6 +329,14 @@ impl fmt::Display for Change {
     }
 }
 
+fn plural(count: usize, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
+fn gpus(count: u32) -> String {
+    plural(count as usize, "GPU", "GPUs")
+}
+
 /// As people write it, to the minute.
 fn utc(unix_ms: i64) -> String {
     let nanos = i128::from(unix_ms).saturating_mul(1_000_000);
@@ -327,4 +344,32 @@ fn utc(unix_ms: i64) -> String {
         |_| "never".to_owned(),
         |at| format!("{} {:02}:{:02} UTC", at.date(), at.hour(), at.minute()),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Change, Wait};
+
+    #[test]
+    fn one_is_not_many() {
+        let waits = |needed_gpus, free_gpus, jobs: usize| {
+            let held_by = vec![crate::id::JobId(uuid::Uuid::nil()); jobs];
+            let why = Wait::WaitingForGpus {
+                needed_gpus,
+                free_gpus,
+                held_by,
+            };
+            why.to_string()
+        };
+        assert_eq!(
+            waits(1, 0, 1),
+            "needs 1 GPU, 0 are free; 1 job holds the others"
+        );
+        assert_eq!(
+            waits(8, 1, 2),
+            "needs 8 GPUs, 1 is free; 2 jobs hold the others"
+        );
+        let add = Change::AddGpus { gpus: 1 };
+        assert_eq!(add.to_string(), "free or add 1 GPU");
+    }
 }

@@ -39,7 +39,7 @@ pub async fn delete(
     let (jobs, studies) = tenant::open_work(&mut tx).await?;
     if jobs + studies > 0 {
         let detail = format!(
-            "{jobs} jobs and {studies} studies of tenant {name} have not ended; cancel them first"
+            "jobs ({jobs}) or studies ({studies}) of tenant {name} have not ended; cancel them first"
         );
         return Err(Refusal::new(Kind::WrongPhase, detail));
     }

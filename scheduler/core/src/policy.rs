@@ -201,7 +201,11 @@ impl Policy {
     pub fn after_failure(&self, now_ms: i64, failures: u32, retries: u32, why: String) -> Action {
         let failures = failures.saturating_add(1);
         let (then, not_before_ms) = if failures > retries {
-            let reason = format!("{why}; {retries} retries are used up");
+            let reason = match retries {
+                0 => format!("{why}; no retry was allowed"),
+                1 => format!("{why}; its only retry is used up"),
+                _ => format!("{why}; {retries} retries are used up"),
+            };
             (AfterStop::Fail { reason }, None)
         } else {
             let cause = RequeueCause::TaskFailed;
