@@ -50,7 +50,7 @@ pub async fn principal(
         ..Principal::clone(caller)
     };
     if *method != Method::GET {
-        acting.user_name = format!("{}@{}", caller.user_name, caller.tenant_name);
+        acting.user_name = named(&caller.user_name, &caller.tenant_name);
     }
     // Only what is made refers to a user.
     if *method == Method::POST {
@@ -58,4 +58,12 @@ pub async fn principal(
         tx.commit().await.map_err(StoreError::from)?;
     }
     Ok(Some(acting))
+}
+
+/// Long names are cut: as one they must not be longer than any user's.
+fn named(user: &str, tenant: &str) -> String {
+    const LONGEST: usize = 255;
+    let of_user = LONGEST.saturating_sub(1 + tenant.chars().count());
+    let user: String = user.chars().take(of_user).collect();
+    format!("{user}@{tenant}").chars().take(LONGEST).collect()
 }

@@ -24,7 +24,7 @@ const SubmitPage = lazy(() => import("./pages/submit/page").then((module) => ({ 
 
 export function App() {
   const token = useToken();
-  const tenant = useActingTenant();
+  const tenant = useActingTenant(token);
   // Whatever is shown is of one tenant: for another one all of it is asked again.
   return token === null ? <LoginPage /> : <Signed key={`${token} ${tenant ?? ""}`} token={token} />;
 }

@@ -85,7 +85,10 @@ async fn given(
         let once = match idempotency::claim(&mut tx, caller, key.clone(), &request, what).await? {
             Turn::First(once) => once,
             Turn::Again(answered) => {
-                let asked = answered.read().expect("as it was kept");
+                let asked = answered.read().ok_or_else(|| {
+                    let detail = "what was answered under this Idempotency-Key was kept by another release; use another key";
+                    Refusal::new(Kind::KeyReused, detail)
+                })?;
                 return Ok(Given { asked, now: false });
             }
         };

@@ -129,11 +129,5 @@ pub(crate) async fn user_id(
         tenant_id,
         name: name.to_owned(),
     };
-    match user::create(conn, &new, now).await {
-        Err(error) if error.is_taken() => Err(Refusal::new(
-            Kind::NameTaken,
-            format!("user {name} was just created by another request; try again"),
-        )),
-        done => Ok(done.map(|()| new.id)?),
-    }
+    Ok(user::find_or_create(conn, &new, now).await?)
 }

@@ -45,7 +45,7 @@ pub async fn revoke(
     }
     let is_good = found.revoked_at.is_none() && found.expires_at.is_none_or(|at| at > now);
     if found.access == Access::Admin && is_good {
-        must_not_be_the_last(&mut tx, id, now).await?;
+        must_not_be_the_last(&mut tx, &found, now).await?;
     }
     scope::tenant(&mut tx, tenant_id).await?;
     token::revoke(&mut tx, id, now).await?;
@@ -89,19 +89,26 @@ const LASTING: Duration = Duration::days(1);
 /// Without an administrator's token nobody could make one any more, nor manage nodes and tenants.
 async fn must_not_be_the_last(
     conn: &mut PgConnection,
-    id: TokenId,
+    revoked: &Token,
     now: OffsetDateTime,
 ) -> Result<(), Refusal> {
+    // Who revokes one that ends sooner anyhow loses nothing that lasts; somebody must be able to make another.
+    let lasts = revoked.expires_at.is_none_or(|at| at > now + LASTING);
+    let (until, that) = match lasts {
+        true => (now + LASTING, "administers for longer than a day"),
+        false => (now, "administers"),
+    };
+    let id = revoked.id;
     token::hold_administrators(conn).await?;
     scope::admin(conn).await?;
     for tenant in tenant::list(conn).await? {
         scope::tenant(conn, tenant.id).await?;
-        if token::administers(conn, id, now + LASTING).await? {
+        if token::administers(conn, id, until).await? {
             return Ok(());
         }
     }
     let detail = format!(
-        "token {id} is the last that administers for longer than a day, and without it nobody could make another; make one first with access admin"
+        "token {id} is the last that {that}, and without it nobody could make another; make one first with access admin"
     );
     Err(Refusal::new(Kind::LastAdministrator, detail))
 }

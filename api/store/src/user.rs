@@ -33,6 +33,34 @@ pub async fn create(
     Ok(())
 }
 
+/// The tenant's user of that name, which is made where there is none. Two at once find the same.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn find_or_create(
+    conn: &mut PgConnection,
+    new: &User,
+    now: OffsetDateTime,
+) -> Result<UserId, StoreError> {
+    sqlx::query!(
+        "insert into app_user (id, tenant_id, name, created_at) values ($1, $2, $3, $4) on conflict (tenant_id, name) do nothing",
+        new.id.0,
+        new.tenant_id.0,
+        new.name,
+        now
+    )
+    .execute(&mut *conn)
+    .await?;
+    let found = sqlx::query_scalar!(
+        "select id from app_user where tenant_id = $1 and name = $2",
+        new.tenant_id.0,
+        new.name
+    )
+    .fetch_one(conn)
+    .await?;
+    Ok(found.into())
+}
+
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn by_name(

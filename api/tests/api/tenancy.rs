@@ -122,6 +122,19 @@ async fn an_administrator_acts_for_another_tenant_by_its_name() {
     }
 }
 
+/// The first act of an administrator makes its user there; two first ones at once make one.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_administrator_may_begin_to_act_with_many_requests_at_once() {
+    let world = World::new().await;
+    let documents: Vec<Value> = (0..8).map(|one| document(&format!("job-{one}"))).collect();
+    let submitted = documents
+        .iter()
+        .map(|job| acting(&world, ADMIN, "blue", Method::POST, "/api/v1/jobs", job));
+    for answer in futures::future::join_all(submitted).await {
+        assert_eq!(answer.status, 201, "{}", answer.text());
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn whose_job_holds_a_gpu_is_told_to_its_tenant_and_administrators() {
     let world = World::new().await;

@@ -24,8 +24,14 @@ export function me(as: string, signal?: AbortSignal): Promise<Me> {
 
 /** Names of all tenants; for administrators. */
 export async function tenants(signal?: AbortSignal): Promise<string[]> {
-  const page = await take(client.GET("/api/v1/tenants", { params: { query: { limit: 500 } }, ...cut(signal) }));
-  return page.items.map((tenant) => tenant.name);
+  const names: string[] = [];
+  for (let after: string | undefined; ; ) {
+    const query = after === undefined ? { limit: 500 } : { limit: 500, continue: after };
+    const page = await take(client.GET("/api/v1/tenants", { params: { query }, ...cut(signal) }));
+    names.push(...page.items.map((tenant) => tenant.name));
+    if (page.continue === null || page.continue === undefined) return names;
+    after = page.continue;
+  }
 }
 
 export function jobs(query: JobQuery, signal?: AbortSignal): Promise<Page<JobView>> {

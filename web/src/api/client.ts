@@ -7,15 +7,19 @@ import { actingTenant, TENANT_HEADER } from "./tenant";
 
 const authorize: Middleware = {
   onRequest({ request }) {
-    const used = token();
-    if (used !== null && !request.headers.has("authorization")) request.headers.set("authorization", `Bearer ${used}`);
-    const tenant = actingTenant();
+    const used = bearer(request) ?? token();
+    if (used !== null) request.headers.set("authorization", `Bearer ${used}`);
+    const tenant = actingTenant(used);
     if (tenant !== null) request.headers.set(TENANT_HEADER, tenant);
   },
   onResponse({ request, response }) {
-    if (response.status === 401) expire(request.headers.get("authorization")?.replace(/^Bearer /, "") ?? null);
+    if (response.status === 401) expire(bearer(request));
   },
 };
+
+function bearer(request: Request): string | null {
+  return request.headers.get("authorization")?.replace(/^Bearer /, "") ?? null;
+}
 
 export const client = createClient<paths>({
   baseUrl: window.location.origin,

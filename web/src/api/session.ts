@@ -53,7 +53,7 @@ export function useToken(): string | null {
 
 function keep(value: string | null): void {
   // Another token may be nobody's who could look there.
-  actFor(null);
+  actFor(null, null);
   memory = value;
   try {
     if (value === null) localStorage.removeItem(KEY);

@@ -76,7 +76,7 @@ function isAborted(stop: AbortSignal): boolean {
 function headers(used: string | null, lastId: string | null): Headers {
   const all = new Headers({ accept: "text/event-stream" });
   if (used !== null) all.set("authorization", `Bearer ${used}`);
-  const tenant = actingTenant();
+  const tenant = actingTenant(used);
   if (tenant !== null) all.set(TENANT_HEADER, tenant);
   if (lastId !== null && lastId !== "") all.set("last-event-id", lastId);
   return all;

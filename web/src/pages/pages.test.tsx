@@ -57,7 +57,23 @@ describe("an administrator", () => {
     await waitFor(() => expect(streams().at(-1)).toBe("vision"));
     fireEvent.click(screen.getByRole("button", { name: "Sign out" }));
     await screen.findByRole("button", { name: "Sign in" });
-    expect(actingTenant()).toBeNull();
+    expect(actingTenant(token())).toBeNull();
+  });
+
+  it("acts for nobody with a token that another tab has taken", async () => {
+    world.routes["GET /api/v1/me"] = (request) => json({ tenant: request.headers.get("muster-tenant") ?? "ops", user: "root", access: "admin" });
+    world.routes["GET /api/v1/tenants"] = () => page({ name: "ops" }, { name: "vision" });
+    open("/jobs");
+    fireEvent.change(await screen.findByRole("combobox", { name: "Tenant" }), { target: { value: "vision" } });
+    fireEvent.click(await screen.findByRole("button", { name: "Back to my own" }));
+    const lastTenant = () => world.asked.at(-1)?.headers.get("muster-tenant") ?? null;
+    await waitFor(() => expect(lastTenant()).toBeNull());
+    fireEvent.change(await screen.findByRole("combobox", { name: "Tenant" }), { target: { value: "vision" } });
+    await waitFor(() => expect(lastTenant()).toBe("vision"));
+    localStorage.setItem("muster.token", "another");
+    window.dispatchEvent(new StorageEvent("storage", { key: "muster.token" }));
+    await waitFor(() => expect(world.asked.at(-1)?.headers.get("authorization")).toBe("Bearer another"));
+    expect(lastTenant()).toBeNull();
   });
 
   it("and a member see what their tenant holds of its quota", async () => {

@@ -4,7 +4,7 @@ import { NavLink, useLocation } from "react-router";
 import { me, tenants } from "../api/calls";
 import { useResource } from "../api/resource";
 import { signOut, token } from "../api/session";
-import { actFor } from "../api/tenant";
+import { actFor, actingTenant } from "../api/tenant";
 import { useFeedState } from "../live/feed";
 import type { StreamState } from "../live/stream";
 import { count, plural } from "../words/number";
@@ -88,11 +88,16 @@ function TenantChoice({ own }: { own: string }) {
   return (
     <>
       <span className="muted"> @ </span>
-      <select className="who-tenant" aria-label="Tenant" title="Whose jobs are shown" value={own} onChange={(event) => actFor(event.target.value)}>
+      <select className="who-tenant" aria-label="Tenant" title="Whose jobs are shown" value={own} onChange={(event) => actFor(event.target.value, token())}>
         {names.map((name) => (
           <option key={name}>{name}</option>
         ))}
       </select>
+      {actingTenant(token()) !== null && (
+        <button type="button" className="button button-small" title="What you do here is done for this tenant, and its members see who it was" onClick={() => actFor(null, null)}>
+          Back to my own
+        </button>
+      )}
     </>
   );
 }

@@ -74,23 +74,26 @@ impl Submit {
             .await?;
         if self.wait {
             line(&format!("job {} ({}) submitted", job.name, job.id))?;
-            hint(session, job.id).await?;
+            hint(session, job.id).await;
             return wait::until_ended(session, job.id, None).await;
         }
         session.output.print(&job, |job| {
             format!("job {} ({}) submitted", job.name, job.id)
         })?;
-        hint(session, job.id).await?;
+        hint(session, job.id).await;
         Ok(ExitCode::SUCCESS)
     }
 }
 
-/// A job that can never start is worth a word at once; whether it can, the next round knows.
-async fn hint(session: &Session, id: JobId) -> anyhow::Result<()> {
+/// A job that can never start is worth a word at once; whether it can, the next round knows. The job is in by now: what goes wrong with
+/// looking at it is no failure to submit it.
+async fn hint(session: &Session, id: JobId) {
     for _ in 0..LOOKS {
-        let job = session.client.job(id).await?;
+        let Ok(job) = session.client.job(id).await else {
+            return;
+        };
         let Some(waiting) = job.waiting.filter(|_| job.phase == JobPhase::Queued) else {
-            return Ok(());
+            return;
         };
         if waiting.detail.why != Wait::NotConsidered {
             if waiting.detail.why.is_for_good() {
@@ -101,11 +104,10 @@ async fn hint(session: &Session, id: JobId) -> anyhow::Result<()> {
                     waiting.message
                 );
             }
-            return Ok(());
+            return;
         }
         tokio::time::sleep(BETWEEN_LOOKS).await;
     }
-    Ok(())
 }
 
 impl Submit {
