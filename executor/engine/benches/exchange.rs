@@ -228,6 +228,7 @@ impl Pair {
                     task_id: number(worker),
                     guest,
                     to: None,
+                    says_held: false,
                 };
                 let mut shards = Shards::join(&addresses, size, &hello).expect("a shard");
                 if let Some(codecs) = codecs.clone() {
@@ -350,6 +351,7 @@ impl Link {
             task_id: WORKER,
             guest: Guest::Chief,
             to: None,
+            says_held: false,
         };
         let addresses: [Address; 1] = [(SHARD, address)];
         let mut shards =

@@ -107,6 +107,17 @@ impl Squeeze {
         out.truncate(written);
     }
 
+    /// Worker: of its error feedback the shard's part, plane by plane.
+    #[must_use]
+    pub fn held<'a>(&self, feedback: &'a Feedback) -> Vec<&'a [f32]> {
+        let of = |plane: &'a [f32]| {
+            self.parts
+                .iter()
+                .map(move |part| &plane[part.global.clone()])
+        };
+        feedback.planes().flat_map(|(_, plane)| of(plane)).collect()
+    }
+
     /// Shard: the gradients that a worker's bytes stand for, in the local order.
     ///
     /// # Errors

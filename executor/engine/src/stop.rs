@@ -54,6 +54,14 @@ impl StopFlag {
                 .is_some_and(|at| at.elapsed() > self.grace / 2)
     }
 
+    /// How long one may wait for peers yet; `None` while nobody wishes to stop.
+    #[must_use]
+    pub fn to_wait(&self) -> Option<Duration> {
+        let waited = || self.noticed.get().map_or(Duration::ZERO, Instant::elapsed);
+        self.is_set()
+            .then(|| (self.grace / 2).saturating_sub(waited()))
+    }
+
     /// Whether the grace is nearly over.
     #[must_use]
     pub fn is_over(&self) -> bool {

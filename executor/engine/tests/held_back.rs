@@ -15,6 +15,7 @@ use muster_model::spec::JobSpec;
 use muster_model::task::Role;
 use rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
 use serde_json::{Value, json};
+use std::fs;
 use std::thread;
 use std::time::Duration;
 use workers::Crew;
@@ -129,6 +130,86 @@ fn all_the_same(launch: impl Fn(u64) -> Launch) {
 fn servers_go_on_with_the_same_bits() {
     for codec in codecs() {
         all_the_same(|revision| Launch::new(revision, 3, 2, encoded("parameter_server", &codec)));
+    }
+}
+
+/// One worker is in step with itself whatever the consistency, so here too there are bits to compare.
+#[test]
+fn a_stale_worker_goes_on_with_the_same_bits() {
+    let all = [
+        json!({ "kind": "ssp", "staleness": 2 }),
+        json!({ "kind": "asp" }),
+    ];
+    for consistency in all {
+        all_the_same(|revision| {
+            let exchange = json!({
+                "consistency": consistency,
+                "compression": { "codec": { "kind": "one_bit" } }
+            });
+            let optimizer = json!({ "kind": "adam", "learning_rate": 0.002 });
+            let document = document(json!({
+                "engine": { "optimizer": optimizer },
+                "exchange": exchange
+            }));
+            Launch::new(revision, 1, 2, document)
+        });
+    }
+}
+
+/// Several stale workers are killed and go on; of each of them the checkpoint has what it had held back.
+#[test]
+fn stale_workers_go_on_with_what_they_held_back() {
+    let all = [
+        json!({ "kind": "ssp", "staleness": 2 }),
+        json!({ "kind": "ssp", "staleness": 2, "eager": true }),
+        json!({ "kind": "asp" }),
+    ];
+    for consistency in all {
+        let launch = |revision| {
+            let document = document(json!({
+                "exchange": {
+                    "consistency": consistency,
+                    "compression": { "codec": { "kind": "top_k", "density": 0.01 } }
+                },
+                "scale": { "workers": { "min": 2, "max": 3 }, "ps_shards": { "min": 1, "max": 2 } }
+            }));
+            Launch::new(revision, 3, 2, document)
+        };
+        let rig = Rig::new();
+        let mut first = rig.start(&launch(1));
+        let newest = |event: &TaskReport| match event {
+            TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
+            _ => None,
+        };
+        let chief = Role::Worker { rank: 0 };
+        let at = first.tasks.iter().position(|task| task.role == chief);
+        let step = first.tasks[at.unwrap()].wait_for("a checkpoint", newest);
+        for task in first.tasks.iter_mut().rev() {
+            task.child.kill().unwrap();
+            task.child.wait().unwrap();
+        }
+        let folders = rig.checkpoints();
+        let name = folders
+            .iter()
+            .find(|name| name.starts_with(&format!("step-{step:010}")));
+        let extras = rig
+            .job_folder()
+            .join(name.unwrap())
+            .join("extras.safetensors");
+        let extras = fs::read(extras).unwrap();
+        let (header, data) =
+            extras[8..].split_at(u64::from_le_bytes(extras[..8].try_into().unwrap()) as usize);
+        let header: Value = serde_json::from_slice(header).unwrap();
+        for rank in 0..3 {
+            let plane = &header[Feedback::extra("compress.residual", rank)];
+            let at = |end: usize| plane["data_offsets"][end].as_u64().unwrap() as usize;
+            let holds_something = data[at(0)..at(1)].iter().any(|&byte| byte != 0);
+            assert!(
+                holds_something,
+                "{consistency}: worker {rank} of step {step}"
+            );
+        }
+        rig.start(&launch(2).resuming(step)).succeed();
     }
 }
 

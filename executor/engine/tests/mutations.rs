@@ -223,6 +223,7 @@ fn hello(task_id: TaskId, guest: Guest) -> Hello {
         task_id,
         guest,
         to: None,
+        says_held: false,
     }
 }
 

@@ -29,6 +29,7 @@ fn hello() -> Hello {
         task_id: WORKER,
         guest: Guest::Chief,
         to: None,
+        says_held: false,
     }
 }
 

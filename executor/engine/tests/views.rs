@@ -114,6 +114,7 @@ impl Cluster {
                 _ => Guest::Worker,
             },
             to: None,
+            says_held: false,
         };
         let mut shards = Shards::join(&self.addresses(shards), size(), &hello).unwrap();
         if let Some(codecs) = self.codecs.clone() {

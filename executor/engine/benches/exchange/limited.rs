@@ -96,6 +96,7 @@ fn start(way: Option<Order>, rate: f64) -> Vec<Worker> {
                     _ => Guest::Worker,
                 },
                 to: None,
+                says_held: false,
             };
             let shards = Shards::join(&addresses, size, &hello).expect("a shard");
             (shards.in_parts(way), addresses)

@@ -135,6 +135,9 @@ impl Exchange {
         let was_empty = state.phase == Phase::Empty;
         // Who comes to an heir, and with what, it cannot know.
         state.install(from, change, self.is_bsp() && !was_empty, self.is_heir());
+        if new_layout && self.is_heard_singly() {
+            state.forget_said();
+        }
         let pieces = view.pieces(self.me);
         if new_layout {
             state.tally = Tally {

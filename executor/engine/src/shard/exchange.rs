@@ -261,13 +261,15 @@ impl Exchange {
         }
     }
 
-    /// Reads everything at one version: the clock, the updates applied, and the tensors by `read`.
+    /// Reads everything at one version: the clock, the updates applied, and the tensors by `read`. Where workers say on their own what they
+    /// hold back, it waits `within` that time to hear them all.
     ///
     /// # Errors
     /// A [`Refusal`], or what `read` failed with.
     pub fn snapshot<E: From<Refusal>>(
         &self,
         seat: Seat,
+        within: Duration,
         read: impl FnOnce(u64, u64, &Tensors) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut state = self.lock();
@@ -280,6 +282,7 @@ impl Exchange {
         if state.phase != Phase::Ready {
             return Err(Refusal::NotInitialised.into());
         }
+        let state = self.hear_all(state, within);
         let version = match state.parted.as_ref().is_some_and(Parted::is_half_done) {
             true => HALF_DONE,
             false => state.next_step(self.consistency),

@@ -103,6 +103,7 @@ impl Follower {
             task_id: self.identity.task_id,
             guest: Guest::Primary,
             to: Some(to.task_id),
+            says_held: false,
         };
         let (mut connection, _) = greet(&to.address, &hello, ANSWER_LIMIT)?;
         let whole = Shipped {

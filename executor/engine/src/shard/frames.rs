@@ -101,7 +101,7 @@ pub(super) fn receive_init(
     Ok(connection.send(Kind::Ready, header.clock, &[], &[])?)
 }
 
-/// Takes what a worker holds back.
+/// Takes what a worker holds back; with a clock, after its push of the step before that.
 pub(super) fn receive_held(
     connection: &mut Connection,
     exchange: &Exchange,
@@ -110,11 +110,19 @@ pub(super) fn receive_held(
 ) -> Result<(), Broken> {
     let of = decode_task(&connection.receive_meta(header)?)?;
     let numbers = header.payload_bytes as usize / size_of::<f32>();
-    if !exchange.may_hold(numbers) {
+    // With a push it may be of pieces that were here before; then it is read and thrown away, as the push is.
+    let fits = exchange.may_hold(numbers);
+    if !fits && (header.clock == 0 || numbers > exchange.most_held()) {
         return Err(WireError::Malformed("what a worker holds back").into());
     }
     let mut values = vec![0.0; numbers];
     connection.receive_payload(header, &mut [&mut values])?;
+    if header.clock > 0 {
+        if fits {
+            exchange.hear_held(seat, header.clock, values);
+        }
+        return Ok(());
+    }
     Ok(exchange.hold(seat, of, values)?)
 }
 
@@ -205,8 +213,10 @@ pub(super) fn reply(
             if let Some(view) = view {
                 send_json(connection, Kind::View, clock, &*view)?;
             }
-            if keeps {
-                connection.send(Kind::Keep, clock, &[], &[])?;
+            match keeps {
+                true if deltas.is_some() => connection.send(Kind::Keep, clock, &[], &[])?,
+                true => connection.send(Kind::Fetch, 0, &[], &[])?,
+                false => {}
             }
             let meta = AnswerHead {
                 stats,
@@ -222,6 +232,10 @@ pub(super) fn reply(
                 let tensors = tensors.read().expect("no update has panicked");
                 connection.send(Kind::Parameters, clock, &meta, &[tensors.known()])?;
             }
+            Ok(buffer)
+        }
+        Answer::HandOver { clock, buffer, .. } => {
+            connection.send(Kind::Fetch, clock, &[], &[])?;
             Ok(buffer)
         }
         Answer::Moved { view, buffer } => {

@@ -64,6 +64,7 @@ fn send(
         secret: room.identity.secret.clone(),
         task_id: me,
         guest: Guest::Shard,
+        says_held: false,
         to: Some(to.task_id),
     };
     let (mut connection, _) = greet(&to.address, &hello, WELCOME_LIMIT)?;

@@ -1,16 +1,20 @@
 //! What workers hold back of their gradients, on its way into a checkpoint and out of it again: a shard carries it between the chief and
 //! the others, who have no connection of their own.
 //!
-//! The chief says one step ahead which step's beginning a checkpoint is of, as nobody can tell afterwards what was held back then. Only
-//! where every worker's push is waited for: elsewhere a checkpoint is of no one step of all.
+//! The chief says one step ahead which step's beginning a checkpoint is of, as nobody can tell afterwards what was held back then. Where every
+//! worker's push is waited for, all hand over at that step. Under SSP and ASP a checkpoint is of no one step of all, and [`at_once`] is how
+//! each shard finds a moment of which it knows everybody's part.
+
+mod at_once;
 
 use super::exchange::Exchange;
 use super::state::{Standing, State};
 use super::words::{Refusal, Seat};
 use crate::assign::load;
 use crate::clock;
+use at_once::Coming;
 use muster_model::id::TaskId;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// A shard that is new in a view waits so long for a worker that was told to hand over: it comes right after the answer of its step.
@@ -26,6 +30,10 @@ pub(super) struct Held {
     at: Option<u64>,
     /// What was handed over, for the chief to fetch.
     by_worker: BTreeMap<TaskId, Vec<f32>>,
+    /// What holds once a push counts that does not yet.
+    coming: BTreeMap<TaskId, Coming>,
+    /// Who was asked for this checkpoint; nobody is twice.
+    asked: BTreeSet<TaskId>,
     /// What the chief has dealt from a checkpoint, for each worker to fetch before its first push.
     dealt: BTreeMap<TaskId, Vec<f32>>,
 }
@@ -36,11 +44,18 @@ impl Held {
         self.at == Some(clock)
     }
 
-    /// Steps before `version` are done.
+    /// Steps before `version` are done. What was dealt stays until it is fetched: where not every push is waited for, its worker may yet come.
     pub fn forget_before(&mut self, version: u64) {
         if self.at.is_none_or(|at| at < version) {
-            *self = Self::default();
+            self.at = None;
+            self.forget_said();
         }
+    }
+
+    fn forget_said(&mut self) {
+        self.by_worker.clear();
+        self.coming.clear();
+        self.asked.clear();
     }
 }
 
@@ -55,7 +70,9 @@ impl Exchange {
             return Err(Refusal::NotChief);
         }
         state.held.at = Some(clock);
-        state.held.by_worker.clear();
+        state.held.forget_said();
+        // Who waits for an answer is asked while it does.
+        self.notify();
         Ok(())
     }
 
@@ -72,6 +89,11 @@ impl Exchange {
             .map_or(0, |view| load(view.pieces(self.me)));
         numbers == 0
             || pieces > 0 && numbers.is_multiple_of(pieces) && numbers / pieces <= MOST_PLANES
+    }
+
+    /// So many numbers a worker holds back at most, whatever pieces are here.
+    pub(super) fn most_held(&self) -> usize {
+        MOST_PLANES * self.recipe.parameters()
     }
 
     /// What `of` holds back, as it says itself or, to be fetched by it, the chief.
@@ -104,6 +126,9 @@ impl Exchange {
         }
         if !state.is_chief(seat.task) {
             return Err(Refusal::NotChief);
+        }
+        if self.is_heard_singly() {
+            return Ok(state.held.by_worker.remove(&of).unwrap_or_default());
         }
         loop {
             if let Some(values) = state.held.by_worker.get(&of) {

@@ -11,6 +11,7 @@ use super::words::{Answer, Seat};
 use crate::wire::hello::{decode_task, decode_u64};
 use crate::wire::{Connection, Header, Kind, WireError};
 use std::sync::{Arc, MutexGuard};
+use std::time::Duration;
 
 /// How one worker's connection stands.
 #[derive(Default)]
@@ -100,6 +101,10 @@ impl Room {
                         Some((view, push)) => exchange.push(seat, view, header.clock, push)?,
                         None => exchange.missed(seat, header.clock),
                     };
+                    let answer = heard(connection, exchange, answer, seat)?;
+                    if matches!(answer, Answer::Moved { .. }) {
+                        exchange.forget_coming(seat);
+                    }
                     line.answer(connection, exchange, answer, header.clock)?;
                 }
                 Kind::Part if exchange.takes_parts() => {
@@ -176,15 +181,37 @@ impl Room {
                 let tally = exchange.tally(seat)?;
                 send_json(connection, Kind::Tally, 0, &tally)?;
             }
-            Kind::Snapshot => exchange.snapshot(seat, |version, updates, tensors| {
-                let (updates, parts) = (updates.to_le_bytes(), tensors.parts());
-                connection
-                    .send(Kind::SnapshotData, version, &updates, &parts)
-                    .map_err(Broken::from)
-            })?,
+            Kind::Snapshot => {
+                let within = Duration::from_millis(header.clock);
+                exchange.snapshot(seat, within, |version, updates, tensors| {
+                    let (updates, parts) = (updates.to_le_bytes(), tensors.parts());
+                    connection
+                        .send(Kind::SnapshotData, version, &updates, &parts)
+                        .map_err(Broken::from)
+                })?;
+            }
             Kind::Done => exchange.finish(seat)?,
             got => return Err(WireError::Unexpected { got }.into()),
         }
         Ok(())
     }
+}
+
+/// The answer to a push; before it the worker may be asked what it holds back.
+fn heard(
+    connection: &mut Connection,
+    exchange: &Exchange,
+    mut answer: Answer,
+    seat: Seat,
+) -> Result<Answer, Broken> {
+    while let Answer::HandOver { .. } = answer {
+        let buffer = reply(connection, exchange, answer)?;
+        let header = connection.receive()?;
+        if header.kind != Kind::Held {
+            return Err(WireError::Unexpected { got: header.kind }.into());
+        }
+        receive_held(connection, exchange, header, seat)?;
+        answer = exchange.go_on(seat, buffer);
+    }
+    Ok(answer)
 }

@@ -125,6 +125,12 @@ impl Exchange {
         }
     }
 
+    /// What a worker is told that was asked, after its push, what it holds back.
+    #[must_use]
+    pub(super) fn go_on(&self, seat: Seat, buffer: Vec<f32>) -> Answer {
+        self.answer_stale(self.lock(), seat, buffer)
+    }
+
     /// What a worker is told whose gradients of `clock` were computed under a view that is over. An heir has had them where every step
     /// waits for all, or the view would not be over; they have no answer yet.
     #[must_use]

@@ -137,6 +137,13 @@ impl Room {
             return Err("this shard serves another job".to_owned());
         }
         let exchange = self.addressed(hello)?;
+        let is_worker = matches!(hello.guest, Guest::Chief | Guest::Worker);
+        if is_worker && exchange.is_heard_singly() && !hello.says_held {
+            return Err(
+                "workers of this job say what they hold back, and one of an older release cannot: let its node's executor be of this one"
+                    .to_owned(),
+            );
+        }
         match hello.guest {
             Guest::Shard => Ok(Greeted::Shard(exchange, hello.task_id)),
             Guest::Primary => Ok(Greeted::Primary(hello.task_id)),

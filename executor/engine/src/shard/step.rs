@@ -247,6 +247,8 @@ impl Exchange {
             .update_by(update, &mut [&mut push.gradients], factors);
         state.updates += 1;
         state.stats.add(push.stats);
+        let next = state.member(seat.task).map_or(0, |member| member.clock);
+        state.now_holds(seat.task, next);
         self.ship(&mut state, &push.gradients, factors);
         self.changed.notify_all();
         self.answer_stale(state, seat, push.gradients)
@@ -282,6 +284,9 @@ impl Exchange {
             }
             let slowest = state.slowest();
             let clock = state.member(seat.task).map_or(0, |member| member.clock);
+            if self.asks(&mut state, seat.task) {
+                return Answer::HandOver { clock, buffer };
+            }
             if clock.saturating_sub(slowest) <= staleness {
                 return self.parameters(&mut state, seat, buffer, None, None);
             }
@@ -309,7 +314,11 @@ impl Exchange {
             true => version,
             false => state.slowest(),
         };
-        let keeps = deltas.is_some() && state.held.is_due(version);
+        let keeps = match deltas {
+            Some(_) => state.held.is_due(version),
+            // A pull, which brings a view, is of no push.
+            None => view.is_none() && self.is_to_say(state, seat.task),
+        };
         let member = state.member(seat.task).expect("a member is answered");
         if self.backup() > 0 {
             member.clock = version;

@@ -32,10 +32,15 @@ pub enum Answer {
         tensors: Arc<RwLock<Tensors>>,
         /// What a worker that has the parameters of the step before lacks of these, encoded.
         deltas: Option<Arc<Vec<u8>>>,
-        /// The worker hands over first what it holds back.
+        /// The worker hands over what it holds back: before its next push where answers are encoded, otherwise with it.
         keeps: bool,
         buffer: Vec<f32>,
         copied: bool,
+    },
+    /// Before it is answered, a worker says what it holds back after its push of the step before `clock`.
+    HandOver {
+        clock: u64,
+        buffer: Vec<f32>,
     },
     /// This view begins: pull under it, or leave.
     Moved {

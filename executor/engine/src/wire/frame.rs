@@ -16,7 +16,8 @@
 /// Length of a header on the wire.
 pub const HEADER_BYTES: usize = 32;
 
-/// Both ends must speak the same; tasks of one revision of a job come from one release.
+/// Both ends must speak the same. Executors of two releases live side by side while nodes are drained for the newer one, so what only some jobs
+/// need is said in their greeting rather than here: all others go on across both.
 pub const PROTOCOL_VERSION: u16 = 5;
 
 /// Longest small part of any frame: a view names every piece of every shard.
@@ -50,7 +51,7 @@ pub enum Kind {
     Parameters = 8,
     /// ← the step cannot be completed. Clock: the version. Small part: 1 byte, 1 if a peer was lost, 0 if all left in order.
     Interrupted = 9,
-    /// → chief: everything as it is now.
+    /// → chief: everything as it is now. Clock: milliseconds that are worth waiting for what workers hold back, where they say it on their own.
     Snapshot = 10,
     /// ← parameters, then optimizer state. Clock: the version. Small part: updates applied, u64.
     SnapshotData = 11,
@@ -97,10 +98,11 @@ pub enum Kind {
     Clip = 30,
     /// → chief: whoever goes on with the step of the clock hands over first what it holds back. ← you do, before a Parameters or Deltas.
     Keep = 31,
-    /// → what the worker of the small part's id holds back, plane by plane: said by itself, or by the chief for it. ← to a Fetch;
-    /// nothing where nothing is known.
+    /// → what the worker of the small part's id holds back, plane by plane: said by itself, or by the chief for it. With a clock: after
+    /// its push of the step before the clock. ← to a Fetch; nothing where nothing is known.
     Held = 32,
-    /// → give me what the worker of the small part's id holds back.
+    /// → give me what the worker of the small part's id holds back. ← say now what you hold back after the push of the step before the
+    /// clock; with no clock, before a Parameters: say so with your next push, ahead of it.
     Fetch = 33,
     /// follower → shard: whose copy was kept here lives here now, by the chief's word, and is what sent this no more.
     Adopted = 34,

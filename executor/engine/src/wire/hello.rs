@@ -23,6 +23,10 @@ pub struct Hello {
     /// listens.
     #[serde(default)]
     pub to: Option<TaskId>,
+    /// Whether it says what it holds back when a shard asks for that, as SSP and ASP with codecs need it. Left out where it is not needed, so
+    /// that a shard of an older release understands the greeting.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub says_held: bool,
 }
 
 /// What a peer comes for.

@@ -51,6 +51,7 @@ pub fn hello(number: u32) -> Hello {
             Guest::Worker
         },
         to: None,
+        says_held: true,
     }
 }
 
@@ -105,7 +106,17 @@ impl Job {
     }
 
     pub fn start_encoded(workers: u32, ps_shards: usize, codec: CodecConfig) -> Self {
-        let mut job = Self::silent(workers, Consistency::default(), adam(), None);
+        Self::start_encoded_with(workers, ps_shards, codec, Consistency::default(), adam())
+    }
+
+    pub fn start_encoded_with(
+        workers: u32,
+        ps_shards: usize,
+        codec: CodecConfig,
+        consistency: Consistency,
+        optimizer: Optimizer,
+    ) -> Self {
+        let mut job = Self::silent(workers, consistency, optimizer, None);
         job.codecs = Some(Codecs::uniform(codec));
         job.with_shards(ps_shards)
     }

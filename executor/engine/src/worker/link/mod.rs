@@ -70,6 +70,13 @@ impl From<Reply> for Told {
     }
 }
 
+/// What a worker holds back of its gradients, by its own name.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct HeldBack<'a> {
+    pub of: TaskId,
+    pub feedback: &'a Mutex<&'a mut Feedback>,
+}
+
 /// What a pull begins with.
 pub(super) enum Begun {
     /// The parameters of this view follow.
@@ -93,6 +100,8 @@ pub struct Link {
     /// How pushes and answers are encoded, if they are.
     pub(super) squeeze: Option<Squeeze>,
     codes: Vec<u8>,
+    /// Whether a push says what is held back after it.
+    says_held: bool,
     /// Whether this shard was given gradients; one that lives on elsewhere needs them again.
     pub(super) is_pushed_to: bool,
 }
@@ -116,6 +125,7 @@ impl Link {
             speaker: None,
             squeeze: None,
             codes: Vec::new(),
+            says_held: false,
             is_pushed_to: false,
             state_per_parameter: welcome.state_per_parameter as usize,
             keeps_known: welcome.keeps_known,
@@ -172,7 +182,7 @@ impl Link {
         self.is_pushed_to = true;
         self.connection
             .send(Kind::Push, clock, &head.encode(), gradients)?;
-        self.reply(parts, patience)
+        self.reply(None, parts, patience)
     }
 
     /// Leaves in order.
@@ -195,25 +205,37 @@ impl Link {
         &mut self,
         clock: u64,
         head: PushHead,
-        gradients: (Salt, &[f32], &Mutex<&mut Feedback>),
+        gradients: (Salt, &[f32], HeldBack<'_>),
         parts: &mut [&mut [f32]],
         patience: Patience<'_>,
     ) -> Result<Told, WireError> {
         self.is_pushed_to = true;
-        let (salt, gradients, feedback) = gradients;
+        let (salt, gradients, held) = gradients;
         let squeeze = self.squeeze.as_ref().expect("there are codecs");
         {
-            let mut feedback = feedback.lock().expect("no codec has panicked");
+            let mut feedback = held.feedback.lock().expect("no codec has panicked");
             squeeze.encode_push(salt, gradients, &mut feedback, &mut self.codes);
+        }
+        if self.says_held {
+            self.say_held(clock + 1, held)?;
         }
         self.connection
             .send_bytes(Kind::Codes, clock, &head.encode(), &self.codes)?;
-        self.reply(parts, patience)
+        self.reply(Some(held), parts, patience)
     }
 
-    /// Waits for the answer of a push.
+    /// Says what is held back of the shard's part after the push of the step before `clock`.
+    fn say_held(&mut self, clock: u64, held: HeldBack<'_>) -> Result<(), WireError> {
+        let squeeze = self.squeeze.as_ref().expect("there are codecs");
+        let feedback = held.feedback.lock().expect("no codec has panicked");
+        let (of, planes) = (held.of.0.as_bytes(), squeeze.held(&feedback));
+        self.connection.send(Kind::Held, clock, of, &planes)
+    }
+
+    /// Waits for the answer of a push; `held` is what an encoded one has left.
     pub(super) fn reply(
         &mut self,
+        held: Option<HeldBack<'_>>,
         parts: &mut [&mut [f32]],
         patience: Patience<'_>,
     ) -> Result<Told, WireError> {
@@ -222,13 +244,23 @@ impl Link {
         }
         let mut header = self.connection.receive()?;
         let (mut view, mut keeps) = (None, false);
-        if header.kind == Kind::View {
-            view = Some(self.json(header, "view")?);
-            header = self.connection.receive()?;
-        }
-        if header.kind == Kind::Keep {
-            keeps = true;
-            self.connection.receive_meta(header)?;
+        self.says_held = false;
+        loop {
+            match (header.kind, held) {
+                (Kind::View, _) => view = Some(self.json(header, "view")?),
+                (Kind::Keep, _) => {
+                    keeps = true;
+                    self.connection.receive_meta(header)?;
+                }
+                (Kind::Fetch, Some(held)) => {
+                    self.connection.receive_meta(header)?;
+                    match header.clock {
+                        0 => self.says_held = true,
+                        clock => self.say_held(clock, held)?,
+                    }
+                }
+                _ => break,
+            }
             header = self.connection.receive()?;
         }
         let told = self.understand(header, parts)?;

@@ -5,6 +5,7 @@ use crate::wire::hello::decode_u64;
 use crate::wire::view::{Change, Tally, View};
 use crate::wire::{Kind, WireError};
 use muster_model::id::TaskId;
+use std::time::Duration;
 
 impl Link {
     /// Whether the shard keeps what workers know of its parameters.
@@ -115,7 +116,7 @@ impl Link {
     ) -> Result<Told, WireError> {
         let factor = factor.to_bits().to_le_bytes();
         self.connection.send(Kind::Clip, clock, &factor, &[])?;
-        self.reply(parts, patience)
+        self.reply(None, parts, patience)
     }
 
     /// Chief: who waits to be taken in.
@@ -151,12 +152,18 @@ impl Link {
         }
     }
 
-    /// Chief: reads everything the shard holds into `content`; its version and updates.
+    /// Chief: reads everything the shard holds into `content`; its version and updates. Where workers say on their own what they hold
+    /// back, the shard waits `within` that time to hear them all.
     ///
     /// # Errors
     /// [`WireError`].
-    pub fn snapshot(&mut self, content: &mut [&mut [f32]]) -> Result<(u64, u64), WireError> {
-        self.connection.send(Kind::Snapshot, 0, &[], &[])?;
+    pub fn snapshot(
+        &mut self,
+        within: Duration,
+        content: &mut [&mut [f32]],
+    ) -> Result<(u64, u64), WireError> {
+        let within = u64::try_from(within.as_millis()).unwrap_or(u64::MAX);
+        self.connection.send(Kind::Snapshot, within, &[], &[])?;
         let header = self.receive_past_parts()?;
         if header.kind != Kind::SnapshotData {
             return Err(self.connection.unexpected(header));

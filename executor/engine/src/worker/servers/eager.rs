@@ -64,6 +64,10 @@ impl Servers<'_> {
         }
         let waited = began.elapsed();
         let pushed = eager.waiting();
+        // The push that goes now is of the step before.
+        if self.noticed == Some(step + 1) {
+            self.shards.keep(step + 1)?;
+        }
         let (limit, around) = (self.clip_own, self.around);
         let ((times, computed), reply) = eager.overlap(
             &mut self.shards,

@@ -15,6 +15,12 @@ use muster_model::assignment::{Peers, TaskReport};
 use muster_model::id::TaskId;
 use std::time::{Duration, Instant};
 
+/// A worker that has not said in so many usual steps what it holds back is left out of a checkpoint. Steps may be milliseconds, and a process
+/// is without a processor for longer than that now and then.
+const STEPS_TO_HEAR: u32 = 8;
+const LEAST_HEARING: Duration = Duration::from_secs(3);
+const MOST_HEARING: Duration = Duration::from_secs(60);
+
 /// What the chief keeps of changes.
 pub(super) struct Duties {
     pub blocks: Vec<Piece>,
@@ -47,6 +53,15 @@ impl Duties {
             usual: None,
             resized: None,
         }
+    }
+
+    /// So long a checkpoint waits for workers' words on what they hold back, where they are not in step: a few usual steps.
+    pub fn hears_within(&self) -> Duration {
+        self.usual.map_or(MOST_HEARING, |usual| {
+            usual
+                .saturating_mul(STEPS_TO_HEAR)
+                .clamp(LEAST_HEARING, MOST_HEARING)
+        })
     }
 }
 
@@ -240,4 +255,33 @@ fn pieces(network: &Network) -> Vec<Piece> {
         len: block.len,
     };
     network.blocks().iter().map(piece).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_checkpoint_waits_a_few_usual_steps_for_words() {
+        let after = |usual: Option<u64>| {
+            let mut duties = Duties {
+                blocks: Vec::new(),
+                looked_at: clock::now(),
+                lost: Vec::new(),
+                began: clock::now(),
+                usual: None,
+                resized: None,
+            };
+            duties.usual = usual.map(Duration::from_millis);
+            duties.hears_within().as_millis()
+        };
+        assert_eq!(
+            after(Some(2)),
+            3_000,
+            "a pause of the machine is no silence"
+        );
+        assert_eq!(after(Some(1_000)), 8_000);
+        assert_eq!(after(Some(60_000)), 60_000);
+        assert_eq!(after(None), 60_000);
+    }
 }

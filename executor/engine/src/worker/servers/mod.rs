@@ -31,6 +31,7 @@ use lead::{Decision, Duties};
 use muster_model::assignment::{Peers, TaskLaunch};
 use muster_model::spec::Consistency;
 use parts::Exchanged;
+use std::time::Duration;
 
 /// A worker among PS shards.
 pub(super) struct Servers<'a> {
@@ -43,7 +44,7 @@ pub(super) struct Servers<'a> {
     copied: bool,
     /// The norm to which this worker clips what it pushes, where a step has no mean.
     clip_own: Option<f64>,
-    /// Whether what workers hold back of encoded gradients is in checkpoints: where all are in step.
+    /// Whether what workers hold back of encoded gradients is in checkpoints: everywhere but among backup workers.
     keeps_held_back: bool,
     /// Chief: the step at whose beginning it will be asked for.
     noticed: Option<u64>,
@@ -98,6 +99,11 @@ impl<'a> Servers<'a> {
                 _ => Guest::Worker,
             },
             to: None,
+            says_held: {
+                let exchange = &launch.spec.exchange;
+                exchange.compression.codecs().is_some()
+                    && !exchange.consistency.is_bulk_synchronous()
+            },
         };
         let copied = launch.spec.exchange.shard_replicas > 0;
         let (shards, peers) = match connect(&me, 0, network, copied, around) {
@@ -115,9 +121,8 @@ impl<'a> Servers<'a> {
             shards.compress(codecs.clone(), network.blocks(), seed)?;
         }
         let exchange = &launch.spec.exchange;
-        let keeps_held_back = exchange.compression.codecs().is_some()
-            && bulk_synchronous
-            && exchange.consistency.backup() == 0;
+        let keeps_held_back =
+            exchange.compression.codecs().is_some() && exchange.consistency.backup() == 0;
         Ok(Ok(Self {
             shards,
             chief: (rank == 0).then(|| Duties::of(network)),
@@ -260,7 +265,7 @@ impl Exchange for Servers<'_> {
         model.recut(0, self.peers.workers.len())?;
         model
             .parameters
-            .copy_from_slice(match self.keeps_held_back {
+            .copy_from_slice(match self.keeps_held_back && self.all_count {
                 true => known(contents),
                 false => &contents.parameters,
             });
@@ -330,6 +335,13 @@ impl Exchange for Servers<'_> {
 
     fn snapshot(&mut self, _: &Model, into: Contents) -> Result<Snapshot, Trouble> {
         let counted = self.push_what_waits()?;
+        let usual = self
+            .chief
+            .as_ref()
+            .map_or(Duration::ZERO, Duties::hears_within);
+        // What is left of the grace is for writing it.
+        let limit = self.around.stop.to_wait().unwrap_or(usual);
+        self.shards.hear_within(limit.min(usual));
         let mut snapshot = self.shards.snapshot(into)?;
         snapshot.counted = counted;
         if self.noticed.is_some() && self.noticed == snapshot.version() {

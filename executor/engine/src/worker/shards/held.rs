@@ -6,12 +6,18 @@ use super::{ShardFailure, Shards};
 use crate::assign::load;
 use crate::checkpoint::Contents;
 use crate::compress::Feedback;
+use crate::log;
 use crate::wire::WireError;
 use crate::wire::view::View;
 use muster_model::id::TaskId;
+use std::time::Duration;
+
+/// So long a snapshot waits for those words while nothing else was said.
+pub(super) const HEARD_WITHIN: Duration = Duration::from_secs(60);
 
 impl Shards {
-    /// Chief: before step `clock` everybody hands over what it holds back; said before the push of the step before.
+    /// Chief: before step `clock` everybody hands over what it holds back; said before the push of the step before. Where not all are in
+    /// step, the snapshot that comes next waits until everybody has been heard.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -22,6 +28,11 @@ impl Shards {
         let view = self.view.as_ref().expect("the chief has begun");
         self.keepers.clone_from(&view.workers);
         Ok(())
+    }
+
+    /// Chief: so long a snapshot waits for workers' words on what they hold back, where not all are in step.
+    pub fn hear_within(&mut self, limit: Duration) {
+        self.hears_within = limit;
     }
 
     /// Whether this worker was told to hand over since it was last asked.
@@ -43,7 +54,7 @@ impl Shards {
         hold(&mut self.links, view, me, &planes)
     }
 
-    /// Asks every shard for its part of what `of` holds back, into `feedback`. Whether all had it.
+    /// Asks every shard for its part of what `of` holds back, into `feedback`, where what a shard has not stays as it is. Whether all had it.
     fn fetch(&mut self, of: TaskId, feedback: &mut Feedback) -> Result<bool, ShardFailure> {
         let view = self.view.as_ref().expect("there is one by now");
         let planes = feedback.planes().count();
@@ -51,11 +62,14 @@ impl Shards {
             let most = planes * load(view.pieces(link.shard));
             move || link.fetch(of, most)
         }))?;
+        let mut is_whole = true;
         for (index, (link, values)) in self.links.iter().zip(&numbers).enumerate() {
             let pieces = view.pieces(link.shard);
             let expected = planes * load(pieces);
             if values.is_empty() && expected > 0 {
-                return Ok(false);
+                // The others' parts fit their parameters all the same.
+                is_whole = false;
+                continue;
             }
             if values.len() != expected {
                 return Err((index, WireError::Malformed("what a worker holds back")));
@@ -69,7 +83,7 @@ impl Shards {
                 }
             }
         }
-        Ok(true)
+        Ok(is_whole)
     }
 
     /// Begins with what a checkpoint has of this worker, if it has any.
@@ -81,15 +95,15 @@ impl Shards {
             return Ok(());
         };
         let mut feedback = compression.feedback.clone();
-        if self.fetch(self.hello.task_id, &mut feedback)?
-            && let Some(compression) = &mut self.compression
-        {
+        self.fetch(self.hello.task_id, &mut feedback)?;
+        if let Some(compression) = &mut self.compression {
             compression.feedback = feedback;
         }
         Ok(())
     }
 
-    /// Chief: what everybody holds back, for a checkpoint; a worker that has gone holds back nothing.
+    /// Chief: what everybody holds back, for a checkpoint, after its snapshot; a worker that has gone holds back nothing. Where a shard has
+    /// not heard of one, the log says so.
     ///
     /// # Errors
     /// As [`Self::join`].
@@ -103,8 +117,12 @@ impl Shards {
         for (rank, worker) in view.workers.clone().into_iter().enumerate().skip(1) {
             let mut feedback = empty.clone();
             // Whoever is new was told nothing, and has nothing yet.
-            let is_there = self.keepers.contains(&worker) && self.fetch(worker, &mut feedback)?;
-            all.extend(if is_there { &feedback } else { &empty }.extras(rank));
+            if self.keepers.contains(&worker) && !self.fetch(worker, &mut feedback)? {
+                log::line(format_args!(
+                    "the checkpoint is without all or a part of what worker {rank} holds back: a shard has not heard it"
+                ));
+            }
+            all.extend(feedback.extras(rank));
         }
         Ok(all)
     }

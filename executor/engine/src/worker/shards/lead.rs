@@ -280,8 +280,13 @@ impl Shards {
         let (view, announced) = (self.view.as_ref(), self.announced.as_ref());
         let rescue = Rescue::of(self.copied, &self.hello, view, self.next_step, announced);
         let links = self.links.iter_mut().zip(parts);
+        let within = self.hears_within;
         let read = at_once(links.map(|(link, mut part)| {
-            move || steadily(link, rescue, &|| true, |link| link.snapshot(&mut part))
+            move || {
+                steadily(link, rescue, &|| true, |link| {
+                    link.snapshot(within, &mut part)
+                })
+            }
         }))?;
         Ok(Snapshot {
             versions: read.iter().map(|&(version, _)| version).collect(),

@@ -32,6 +32,7 @@ use at_once::{at_once, at_once_of};
 use clip::Clipping;
 use muster_model::id::TaskId;
 use rescue::{Rescue, steadily};
+use std::time::Duration;
 
 /// A shard of the job, where it is reached.
 pub type Address = (TaskId, String);
@@ -82,6 +83,8 @@ pub struct Shards {
     told_to_keep: bool,
     /// Chief: who was told to, when that was said last.
     keepers: Vec<TaskId>,
+    /// Chief: how long a snapshot waits to hear what others hold back.
+    hears_within: Duration,
     /// By the newest answers: pushes of all workers for steps before this one are in them.
     slowest: u64,
     /// Chief: what all shards together have measured, until it is asked for.
@@ -131,6 +134,7 @@ impl Shards {
             clipping: None,
             told_to_keep: false,
             keepers: Vec::new(),
+            hears_within: held::HEARD_WITHIN,
             slowest: 0,
             noise: None,
             next_step: 0,

@@ -1,6 +1,6 @@
 //! A step's gradients to all shards, and the parameters after it back.
 
-use super::super::link::{Patience, Reply, Told};
+use super::super::link::{HeldBack, Patience, Reply, Told};
 use super::at_once::{at_once, at_once_of};
 use super::rescue::{Rescue, steadily};
 use super::{ShardFailure, Shards};
@@ -50,6 +50,7 @@ impl Shards {
             };
             (salt, Mutex::new(&mut compression.feedback))
         });
+        let of = self.hello.task_id;
         let parts = split_mut(parameters, &assignment);
         let links = self.links.iter_mut().zip(&assignment).zip(parts);
         let told = at_once(
@@ -60,7 +61,8 @@ impl Shards {
                     let encoding = &encoding;
                     move || {
                         if let Some((salt, feedback)) = encoding {
-                            let gradients = (*salt, gradients, feedback);
+                            let held = HeldBack { of, feedback };
+                            let gradients = (*salt, gradients, held);
                             return link
                                 .squeezed_push_pull(clock, head, gradients, &mut part, patience);
                         }
@@ -134,7 +136,7 @@ impl Shards {
                         if in_parts {
                             return Self::hear_parts(link, view, patience, &mut part);
                         }
-                        link.reply(&mut part, patience)
+                        link.reply(None, &mut part, patience)
                     })
                 };
                 (index, again)
