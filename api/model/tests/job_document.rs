@@ -366,6 +366,32 @@ fn what_cannot_be_trained_is_refused_with_what_would_be_right() {
             "engine.accumulate",
             "1 to 1024",
         ),
+        (hogwild("hogwild_threads: 65", ""), "engine.hogwild_threads", "1 to 64"),
+        (
+            hogwild("hogwild_threads: 4", "exchange: { topology: all_reduce, averaging: { kind: gossip, every: 2 } }"),
+            "engine.hogwild_threads",
+            "without averaging",
+        ),
+        (
+            hogwild("hogwild_threads: 4", "scale: { workers: { min: 1, max: 2 } }"),
+            "engine.hogwild_threads",
+            "scale.workers 1 to 1",
+        ),
+        (
+            hogwild("hogwild_threads: 4, optimizer: { kind: sgd, learning_rate: 0.1, momentum: 0.9 }", ""),
+            "engine.hogwild_threads",
+            "without momentum",
+        ),
+        (
+            hogwild("hogwild_threads: 4, optimizer: { kind: adam, learning_rate: 0.1 }", ""),
+            "engine.hogwild_threads",
+            "engine.optimizer sgd",
+        ),
+        (
+            hogwild("hogwild_threads: 4, clip_norm: 1", ""),
+            "engine.hogwild_threads",
+            "no clip_norm",
+        ),
     ] {
         let spec: JobSpec =
             serde_json::from_value(merged(&wrong)).unwrap_or_else(|e| panic!("{wrong}: {e}"));
@@ -489,6 +515,15 @@ scale: { workers: { min: 1, max: 1 }, ps_shards: { min: 1, max: 1 } }";
         json,
         r#"{"topology":"parameter_server","consistency":{"kind":"bsp"},"compression":"none"}"#
     );
+}
+
+/// A job whose threads share parameters, but for one mistake.
+fn hogwild(engine: &str, more: &str) -> String {
+    let exchange = match more.contains("exchange") {
+        true => "",
+        false => "exchange: { topology: all_reduce }, ",
+    };
+    format!("{{ engine: {{ {engine} }}, {exchange}{more} }}")
 }
 
 /// A right document with the parts of `change` put over it; a tagged object (`kind`) is replaced whole.

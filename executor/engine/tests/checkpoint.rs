@@ -51,6 +51,7 @@ fn manifest(step: u64, revision: u64) -> Manifest {
             accumulate: None,
             batch: 10,
             batch_rule: BatchRule::Constant,
+            hogwild_threads: None,
             seed: 1,
         },
         consistency: Consistency::default(),

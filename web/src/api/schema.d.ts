@@ -1720,6 +1720,12 @@ export interface components {
              */
             clip_norm?: number | null;
             dataset: components["schemas"]["Dataset"];
+            /**
+             * Format: int32
+             * @description So many threads of the one worker train on the same parameters without locks, each a step of its own at a time (Hogwild, Recht et
+             *     al., 2011); the result depends on timing. On the CPU, by `sgd` without momentum, `all_reduce` and one worker only. 1 to 64.
+             */
+            hogwild_threads?: number | null;
             model: components["schemas"]["Model"];
             optimizer: components["schemas"]["Optimizer"];
             /** @description Of the learning rate; constant when left out. */

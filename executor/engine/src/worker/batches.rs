@@ -255,6 +255,22 @@ impl Batches {
         self.buffers.batch(self.examples(), self.share.draw(place))
     }
 
+    /// The same batches for another thread, which takes updates in an order of its own: see [`Self::load_now`].
+    #[must_use]
+    pub fn twin(&self) -> Self {
+        Self {
+            share: self.share.clone(),
+            buffers: self.buffers.clone(),
+            ahead: None,
+        }
+    }
+
+    /// The part of the update at `place`; which one comes next is not known, so nobody fills it beforehand.
+    pub fn load_now(&mut self, examples: &Examples, place: u64) -> Batch<'_> {
+        self.share.fill(&mut self.buffers, examples, place);
+        self.loaded(place)
+    }
+
     /// The part of `step` once more, which was loaded last.
     #[must_use]
     pub fn loaded(&self, step: u64) -> Batch<'_> {

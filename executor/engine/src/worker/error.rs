@@ -41,6 +41,10 @@ pub enum WorkerError {
         "PS shards hold other bits after handing over at step {step} than before: {before:016x} became {after:016x}"
     )]
     MovedBadly { step: u64, before: u64, after: u64 },
+    #[error(
+        "engine.hogwild_threads is {threads}, and this task computes on {device}: only on the CPU can threads share parameters, so it is to be left out"
+    )]
+    NotOnTheCpu { threads: u32, device: String },
     #[error("could not exchange with the other workers")]
     Peers(#[from] FabricError),
     #[error("could not make the codecs of the exchange")]
@@ -61,6 +65,7 @@ impl WorkerError {
             | Self::NothingToResume { .. }
             | Self::OtherJob { .. }
             | Self::OtherOrigin { .. }
+            | Self::NotOnTheCpu { .. }
             | Self::Diverged { .. } => false,
             Self::Checkpoint(error) => {
                 error.is_passing() || matches!(error, CheckpointError::Fenced { .. })

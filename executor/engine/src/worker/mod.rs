@@ -2,7 +2,8 @@
 //! fills the shards, reports progress, evaluates, writes checkpoints and decides when training is over.
 //!
 //! The loop is in [`train`]; the chief's duties are in [`chief`]; the loop knows of the others only what [`exchange`] says, and
-//! [`servers`] is that exchange by PS shards, to which [`shards`] speaks as to one; [`peers`] is it without them.
+//! [`servers`] is that exchange by PS shards, to which [`shards`] speaks as to one; [`peers`] is it without them, and [`hogwild`] among the
+//! threads of one worker.
 //!
 //! A worker must never know of nodes, plans or tenants' quotas.
 
@@ -10,6 +11,7 @@ mod batches;
 mod chief;
 mod error;
 mod exchange;
+mod hogwild;
 mod link;
 mod model;
 mod noise;

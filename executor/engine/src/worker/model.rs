@@ -52,6 +52,17 @@ fn skew(spec: &JobSpec) -> Option<f64> {
     }
 }
 
+/// Loss, and how much of the examples was right: a text's is the mean over its positions, several answers' over all of them.
+pub(super) fn by_example(network: &Network, loss: StepLoss) -> (f64, f64) {
+    let targets = network.targets() as f64;
+    let loss_sum = match network.wants_classes() {
+        true => loss.loss_sum / targets,
+        // The mean of an example's numbers is its loss already.
+        false => loss.loss_sum,
+    };
+    (loss_sum, loss.correct as f64 / targets)
+}
+
 impl Model {
     /// Reads the data set and makes room, as worker `rank` of the launch's.
     ///
@@ -148,7 +159,7 @@ impl Model {
             gradients,
             ready,
         );
-        let (loss_sum, correct) = self.by_example(loss);
+        let (loss_sum, correct) = by_example(&self.network, loss);
         let stats = StepStats {
             loss_sum,
             correct: correct.round() as u64,
@@ -210,15 +221,9 @@ impl Model {
         Ok(self.workspace.take_memory()?)
     }
 
-    /// Loss, and how much of the examples was right: a text's is the mean over its positions, several answers' over all of them.
-    fn by_example(&self, loss: StepLoss) -> (f64, f64) {
-        let targets = self.network.targets() as f64;
-        let loss_sum = match self.network.wants_classes() {
-            true => loss.loss_sum / targets,
-            // The mean of an example's numbers is its loss already.
-            false => loss.loss_sum,
-        };
-        (loss_sum, loss.correct as f64 / targets)
+    /// Examples that go through the network at once.
+    pub fn largest_pass(&self) -> usize {
+        self.workspace.max_batch()
     }
 
     /// One pass over the test split with the present parameters: mean loss and share classified rightly.
@@ -233,7 +238,7 @@ impl Model {
             let loss = self
                 .network
                 .evaluate(&mut self.workspace, &self.parameters, &batch);
-            let (loss, right) = self.by_example(loss);
+            let (loss, right) = by_example(&self.network, loss);
             loss_sum += loss;
             correct += right;
         }

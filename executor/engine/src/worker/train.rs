@@ -4,6 +4,7 @@ use super::Reporter;
 use super::chief::Chief;
 use super::error::WorkerError;
 use super::exchange::{Answer, Exchange, Trouble};
+use super::hogwild::Hogwild;
 use super::model::Model;
 use super::peers::AllReduce;
 use super::resume::{self, Start};
@@ -101,11 +102,15 @@ pub fn run(
 
 /// The exchange that the job's document asks for.
 fn join<'a>(
-    launch: &TaskLaunch,
+    launch: &'a TaskLaunch,
     rank: u32,
     network: &Network,
     around: &'a Surroundings<'a>,
 ) -> Result<Result<Box<dyn Exchange + 'a>, Ending>, WorkerError> {
+    if let Some(threads) = launch.spec.engine().hogwild_threads {
+        let hogwild = Hogwild::join(launch, threads, network, around)?;
+        return Ok(Ok(Box::new(hogwild)));
+    }
     Ok(match launch.spec.exchange.topology {
         Topology::AllReduce => AllReduce::join(launch, rank, network, around)?
             .map(|peers| Box::new(peers) as Box<dyn Exchange>),
@@ -178,7 +183,7 @@ type Joined<'a> = Result<(Box<dyn Exchange + 'a>, Answer), Ending>;
 
 /// Every other rank: joins, and waits to be let in. Until then others may have the device.
 fn come_in<'a>(
-    launch: &TaskLaunch,
+    launch: &'a TaskLaunch,
     rank: u32,
     model: &mut Model,
     turns: &mut Turns<'_>,

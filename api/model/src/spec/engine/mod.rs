@@ -43,6 +43,11 @@ pub struct Engine {
     /// What becomes of the batch when workers come and go.
     #[serde(default, skip_serializing_if = "BatchRule::is_constant")]
     pub batch_rule: BatchRule,
+    /// So many threads of the one worker train on the same parameters without locks, each a step of its own at a time (Hogwild, Recht et
+    /// al., 2011); the result depends on timing. On the CPU, by `sgd` without momentum, `all_reduce` and one worker only. 1 to 64.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schema(minimum = 1, maximum = 64))]
+    pub hogwild_threads: Option<u32>,
     /// Of initial parameters and data order.
     #[serde(default)]
     pub seed: u64,

@@ -32,6 +32,9 @@ impl JobSpec {
             &format!("1 to {} examples", examples.min(65_536)),
         );
         self.check_batch_rule(errors, engine);
+        if let Some(threads) = engine.hogwild_threads {
+            self.check_hogwild(errors, engine, threads);
+        }
         let tokens = engine.targets_per_step();
         errors.check(
             "engine.batch",
@@ -39,6 +42,36 @@ impl JobSpec {
             tokens <= MOST_TOKENS || batch > 65_536,
             &format!("so many pieces that they have at most {MOST_TOKENS} bytes together"),
         );
+    }
+
+    /// Threads that share parameters share nothing else: no sum that is waited for, and nothing that a rule keeps of a parameter.
+    fn check_hogwild(&self, errors: &mut Errors, engine: &Engine, threads: u32) {
+        let (exchange, workers) = (&self.exchange, self.scale.workers);
+        let is_alone = exchange.topology == Topology::AllReduce && exchange.averaging.is_none();
+        let is_plain =
+            matches!(engine.optimizer, Optimizer::Sgd { momentum, .. } if momentum == 0.0);
+        let is_whole = engine.clip_norm.is_none() && engine.accumulate.is_none();
+        for (right, expected) in [
+            ((1..=64).contains(&threads), "1 to 64 threads"),
+            (
+                is_alone && exchange.compression == Compression::None,
+                "left out, or exchange.topology all_reduce without averaging and compression: its threads exchange nothing but parameters in memory",
+            ),
+            (
+                workers.min == 1 && workers.max == 1,
+                "left out, or scale.workers 1 to 1: its threads are those of one worker",
+            ),
+            (
+                is_plain,
+                "left out, or engine.optimizer sgd without momentum: what other rules keep of a parameter would not fit together",
+            ),
+            (
+                is_whole && engine.batch_rule == BatchRule::Constant,
+                "left out, or no clip_norm, accumulate and batch_rule: each thread's step is one pass over a batch of its own",
+            ),
+        ] {
+            errors.check("engine.hogwild_threads", &threads, right, expected);
+        }
     }
 
     /// AdaScale's gain is derived for SGD on the mean of gradients as they are, and wants their noise measured in every update.

@@ -1,0 +1,198 @@
+//! Hogwild (Recht, Ré, Wright and Niu, NIPS 2011): threads of one worker train on the same parameters without locks. Each takes the next step's
+//! number, reads what the parameters are, computes that step's gradients and changes them; nobody waits for anybody.
+//!
+//! The training loop looks in now and then: then the threads finish what they have begun and stand still, so that what is evaluated and kept is
+//! the result of whole steps. With one thread it is the plain loop, to the bit.
+
+mod lane;
+mod shared;
+
+use super::error::WorkerError;
+use super::exchange::{Answer, Exchange, Trouble};
+use super::model::Model;
+use super::progress::StepTimes;
+use super::resume::Start;
+use super::shards::Snapshot;
+use super::train::Surroundings;
+use crate::checkpoint::{Contents, Layout};
+use crate::clock;
+use crate::cuda::Device;
+use crate::document;
+use crate::log;
+use crate::model::Network;
+use crate::optimizer::Optimizer;
+use crate::wire::hello::StepStats;
+use lane::{Field, Lane};
+use muster_model::assignment::TaskLaunch;
+use muster_model::pace::Doing;
+use muster_model::spec::JobSpec;
+use shared::Shared;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+/// So long the threads are left alone: little beside their standing still, and soon enough for signals and samples.
+const ROUND: Duration = Duration::from_millis(200);
+
+/// A worker of several threads.
+pub(super) struct Hogwild<'a> {
+    around: &'a Surroundings<'a>,
+    spec: &'a JobSpec,
+    threads: u32,
+    optimizer: Optimizer,
+    /// 1 over the targets of a step.
+    scale: f32,
+    shared: Shared,
+    lanes: Vec<Lane>,
+    /// That comes next, and the optimizer's updates before it.
+    step: u64,
+    updates: u64,
+    /// The turn to name with the next steps; 0: none.
+    hold: u64,
+}
+
+impl<'a> Hogwild<'a> {
+    /// As the launch's only worker; `threads` as the job's document has them.
+    ///
+    /// # Errors
+    /// [`WorkerError::NotOnTheCpu`].
+    pub fn join(
+        launch: &'a TaskLaunch,
+        threads: u32,
+        network: &Network,
+        around: &'a Surroundings<'a>,
+    ) -> Result<Self, WorkerError> {
+        if !matches!(around.device, Device::Cpu) {
+            return Err(WorkerError::NotOnTheCpu {
+                threads,
+                device: around.device.to_string(),
+            });
+        }
+        let engine = launch.spec.engine();
+        log::line(format_args!(
+            "{threads} threads share the parameters without locks"
+        ));
+        Ok(Self {
+            around,
+            spec: &launch.spec,
+            threads,
+            optimizer: document::optimizer(engine),
+            scale: 1.0 / engine.targets_per_step() as f32,
+            shared: Shared::new(network.parameter_count()),
+            lanes: Vec::new(),
+            step: 0,
+            updates: 0,
+            hold: 0,
+        })
+    }
+
+    /// Where the threads stop at the latest: at the next step that training ends with, is evaluated at, or is kept of.
+    fn stops_before(&self, model: &Model, step: u64) -> u64 {
+        let (evaluate, checkpoint) = (&self.spec.evaluate, &self.spec.checkpoint);
+        let every = [
+            Some(model.batches.steps_per_epoch()),
+            evaluate.every_steps,
+            checkpoint.every_steps,
+            checkpoint.keep_every_steps,
+        ];
+        let next = |every: u64| (step / every.max(1) + 1) * every.max(1);
+        let ends = every.into_iter().flatten().map(next);
+        let last = self.spec.stop.steps.filter(|&last| last > step);
+        ends.chain(last).min().unwrap_or(step + 1)
+    }
+}
+
+impl Exchange for Hogwild<'_> {
+    fn begin(&mut self, model: &mut Model, start: &Start) -> Result<(), Trouble> {
+        model.parameters.copy_from_slice(&start.contents.parameters);
+        self.shared.write(&start.contents.parameters);
+        (self.step, self.updates) = (start.step, start.updates);
+        self.lanes = (0..self.threads.max(1)).map(|_| Lane::of(model)).collect();
+        Ok(())
+    }
+
+    fn receive(&mut self, _: &mut Model) -> Result<Answer, Trouble> {
+        // Validated: there is one worker, the chief.
+        Ok(Answer::Interrupted { lost: false })
+    }
+
+    fn step(&mut self, model: &mut Model, step: u64) -> Result<(Answer, StepTimes), Trouble> {
+        let until = self.stops_before(model, step);
+        let field = Field {
+            network: &model.network,
+            train: &model.data.train,
+            shared: &self.shared,
+            optimizer: &self.optimizer,
+            scale: self.scale,
+        };
+        let (began, next) = (clock::now(), AtomicU64::new(step));
+        let (updates, stop) = (self.updates, &self.around.stop);
+        model.pacer.doing(Doing::Working);
+        let work = |lane: &mut Lane| {
+            let mut counted = StepStats::default();
+            loop {
+                let own = next.fetch_add(1, Ordering::Relaxed);
+                if own >= until {
+                    return counted;
+                }
+                counted.add(lane.step(&field, own, updates + (own - step)));
+                if began.elapsed() >= ROUND || stop.is_set() {
+                    return counted;
+                }
+            }
+        };
+        let mut stats = StepStats {
+            hold: self.hold,
+            ..StepStats::default()
+        };
+        let work = &work;
+        thread::scope(|scope| {
+            let (first, others) = self.lanes.split_first_mut().expect("there is a thread");
+            let others: Vec<_> = others
+                .iter_mut()
+                .map(|lane| scope.spawn(move || work(lane)))
+                .collect();
+            stats.add(work(first));
+            for other in others {
+                stats.add(other.join().expect("a pass does not panic"));
+            }
+        });
+        model.pacer.doing(Doing::Waiting);
+        // Every number below it was somebody's, and is done.
+        let done = next.into_inner().min(until);
+        let steps = done - step;
+        (self.step, self.updates) = (done, updates + steps);
+        self.shared.read(&mut model.parameters);
+        let times = StepTimes {
+            compute: began.elapsed() / u32::try_from(steps).unwrap_or(u32::MAX).max(1),
+            ..StepTimes::default()
+        };
+        Ok((Answer::Parameters { step: done, stats }, times))
+    }
+
+    fn snapshot(&mut self, model: &Model, mut into: Contents) -> Result<Snapshot, Trouble> {
+        into.fit(model.parameters.len(), 0);
+        into.parameters.copy_from_slice(&model.parameters);
+        Ok(Snapshot {
+            versions: vec![self.step],
+            updates: self.updates,
+            counted: StepStats::default(),
+            contents: into,
+        })
+    }
+
+    fn hold(&mut self, turn: u64) {
+        self.hold = turn;
+    }
+
+    fn layout(&self) -> Layout {
+        Layout {
+            workers: 1,
+            ps_shards: 0,
+        }
+    }
+
+    fn done(self: Box<Self>) {}
+
+    fn goodbye(self: Box<Self>) {}
+}

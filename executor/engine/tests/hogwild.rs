@@ -1,0 +1,129 @@
+//! Real processes whose threads train on the same parameters without locks (`engine.hogwild_threads`).
+
+mod rig;
+#[path = "rig/workers.rs"]
+mod workers;
+
+use muster_model::assignment::TaskReport;
+use muster_model::spec::JobSpec;
+use muster_model::task::Role;
+use rig::{Launch, Revision, Rig, Task, interrupted, samples, spec};
+use serde_json::{Value, json};
+use std::path::PathBuf;
+use workers::Crew;
+
+/// By plain SGD on one worker.
+fn document(steps: u64, threads: Option<u32>) -> JobSpec {
+    let mut engine = json!({
+        "optimizer": { "kind": "sgd", "learning_rate": 0.1, "weight_decay": 0.0001 },
+        "schedule": { "warmup_steps": 20, "decay": { "kind": "cosine", "total_steps": steps } },
+    });
+    if let Some(threads) = threads {
+        engine["hogwild_threads"] = Value::from(threads);
+    }
+    let spec = spec(json!({
+        "engine": engine,
+        "exchange": { "topology": "all_reduce" },
+        "scale": { "workers": { "min": 1, "max": 1 }, "ps_shards": { "min": 0, "max": 0 } },
+        "checkpoint": { "every_steps": 100, "every_minutes": null, "keep": 100 },
+        "evaluate": { "every_steps": 300 },
+        "stop": { "steps": steps },
+    }));
+    assert_eq!(spec.validate(), Ok(()));
+    spec
+}
+
+fn start(rig: &Rig, revision: u64, document: JobSpec) -> Revision {
+    rig.start(&Launch::new(revision, 1, 0, document))
+}
+
+/// Real images: see `scripts/ensure-dataset`.
+fn fashion() -> Rig {
+    let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
+    let cache = || variable("HOME").map(|home| home.join(".cache/muster/datasets"));
+    let root = variable("MUSTER_DATASETS").or_else(cache).expect("a home");
+    assert!(
+        root.join("fashion-mnist").is_dir(),
+        "Fashion-MNIST is not in {}; scripts/ensure-dataset fashion-mnist brings it",
+        root.display()
+    );
+    Rig::on(&root)
+}
+
+fn accuracy(chief: &Task, step: u64) -> f64 {
+    let last = |report: &TaskReport| match report {
+        TaskReport::Evaluated { evaluation } if evaluation.step == step => {
+            Some(evaluation.accuracy)
+        }
+        _ => None,
+    };
+    assert_eq!(chief.role, Role::Worker { rank: 0 });
+    chief.wait_for("a last evaluation", last)
+}
+
+#[test]
+fn one_thread_trains_to_the_bit_as_without() {
+    let plain = Rig::new();
+    Crew::start(&plain, &Launch::new(1, 1, 0, document(240, None))).succeed();
+    let rig = Rig::new();
+    start(&rig, 1, document(240, Some(1))).succeed();
+    assert_eq!(rig.final_sha256(1), plain.final_sha256(1));
+}
+
+/// Four threads learn real images as one does, and what is due at a step is done at it.
+#[test]
+fn threads_learn_together() {
+    let rig = fashion();
+    let mut alone = Crew::start(&rig, &Launch::new(1, 1, 0, document(1200, None)));
+    alone.succeed();
+    let expected = accuracy(alone.chief(), 1200);
+
+    let rig = fashion();
+    let mut together = start(&rig, 1, document(1200, Some(4)));
+    together.succeed();
+    let got = accuracy(&together.tasks[0], 1200);
+    assert!(got > 0.75 && got > expected - 0.03, "{got}, {expected}");
+    let seen = samples(&together.tasks[0].events());
+    let last = seen.last().expect("it has told of its progress");
+    assert_eq!((last.step, last.workers, last.ps_shards), (1200, 1, 0));
+    let evaluated = |report: &TaskReport| match report {
+        TaskReport::Evaluated { evaluation } => Some(evaluation.step),
+        _ => None,
+    };
+    let events = together.tasks[0].events();
+    let steps: Vec<u64> = events.iter().filter_map(evaluated).collect();
+    assert_eq!(steps, [300, 600, 900, 1200]);
+}
+
+/// Stopped in the middle of a round it stands at a whole step, and goes on from there; so it does after a SIGKILL.
+#[test]
+fn it_goes_on_from_where_it_stood() {
+    let rig = Rig::new();
+    let mut first = start(&rig, 1, document(100_000, Some(3)));
+    let written = first.tasks[0].wait_for("a checkpoint", |event| match event {
+        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
+        _ => None,
+    });
+    first.tasks[0].signal("TERM");
+    first.succeed();
+    let step = first.tasks[0].wait_for("its stop", interrupted);
+    assert!(step >= written, "{step}, {written}");
+
+    let launch = |revision| Launch::new(revision, 1, 0, document(100_000, Some(3)));
+    let mut second = rig.start(&launch(2).resuming(step));
+    let written = second.tasks[0].wait_for("another checkpoint", |event| match event {
+        TaskReport::CheckpointWritten { checkpoint } if checkpoint.step > step => {
+            Some(checkpoint.step)
+        }
+        _ => None,
+    });
+    second.tasks[0].child.kill().unwrap();
+    second.tasks[0].child.wait().unwrap();
+    let end = written + 300;
+    let mut document = document(100_000, Some(3));
+    document.stop.steps = Some(end);
+    let mut third = rig.start(&Launch::new(3, 1, 0, document).resuming(written));
+    third.succeed();
+    let got = accuracy(&third.tasks[0], end);
+    assert!(got > 0.5, "of ten classes: {got}");
+}
