@@ -12,6 +12,8 @@ use muster_engine::fabric::{Arena, Credentials, Fabric, Member, Options, Port, V
 use muster_model::id::{JobId, TaskId};
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::{IoSlice, Read, Write};
+use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::thread;
@@ -32,11 +34,13 @@ enum Side {
     Gloo,
     MpiTcp,
     MpiShared,
+    /// The bytes that a ring carries, through bare TCP sockets by vectored writes, with no sum made of them: the limit of any ring.
+    BareTcp,
     /// One thread copies the bytes once: the machine's measure.
     Copy,
 }
 
-const SIDES: [(&str, Side); 9] = [
+const SIDES: [(&str, Side); 10] = [
     ("muster tcp ring", Side::Tcp(Algorithm::Ring)),
     ("muster tcp halving", Side::Tcp(Algorithm::HalvingDoubling)),
     ("muster shm arena", Side::Arena),
@@ -45,6 +49,7 @@ const SIDES: [(&str, Side); 9] = [
     ("gloo", Side::Gloo),
     ("openmpi tcp", Side::MpiTcp),
     ("openmpi shm", Side::MpiShared),
+    ("bare tcp ring", Side::BareTcp),
     ("memory copy", Side::Copy),
 ];
 
@@ -226,6 +231,10 @@ fn member(side: &str) {
         }
         return;
     }
+    if *side == Side::BareTcp {
+        bare_ring(&meeting, rank, ranks, floats, rounds);
+        return;
+    }
     let credentials = Credentials {
         job_id: JobId(Uuid::nil()),
         secret: "ef".repeat(32),
@@ -283,6 +292,49 @@ fn member(side: &str) {
         };
         let expected = ranks as f32 * (1.0 + round as f32);
         assert!(sums.iter().all(|sum| *sum == expected), "a wrong sum");
+    }
+}
+
+/// Each round this rank gives the next one, and has from the one before, as many bytes as in a ring all-reduce.
+fn bare_ring(meeting: &Path, rank: usize, ranks: usize, floats: usize, rounds: usize) {
+    let file = |rank: usize| meeting.join(format!("bare-{rank}"));
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let draft = meeting.join(format!("bare-draft-{rank}"));
+    let address = listener.local_addr().expect("its address").to_string();
+    fs::write(&draft, address).expect("a file");
+    fs::rename(&draft, file(rank)).expect("a file");
+    let next = loop {
+        match fs::read_to_string(file((rank + 1) % ranks)) {
+            Ok(address) => break TcpStream::connect(address).expect("loopback"),
+            Err(_) => thread::sleep(Duration::from_millis(1)),
+        }
+    };
+    let (mut before, _) = listener.accept().expect("the rank before");
+    for stream in [&next, &before] {
+        stream.set_nodelay(true).expect("no delay");
+    }
+    let bytes = floats * 4 / ranks * 2 * (ranks - 1);
+    let (sent, mut got) = (vec![1u8; bytes], vec![0u8; bytes]);
+    for _ in 0..rounds {
+        // All begin together: a byte goes round twice.
+        for _ in 0..2 * ranks {
+            (&next).write_all(&[1]).expect("send");
+            before.read_exact(&mut [0]).expect("receive");
+        }
+        let began = Instant::now();
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut rest: &mut [IoSlice<'_>] = &mut [IoSlice::new(&sent)];
+                while !rest.is_empty() {
+                    let count = (&next).write_vectored(rest).expect("send");
+                    IoSlice::advance_slices(&mut rest, count);
+                }
+            });
+            before.read_exact(&mut got).expect("receive");
+        });
+        if rank == 0 {
+            println!("{}", began.elapsed().as_secs_f64());
+        }
     }
 }
 

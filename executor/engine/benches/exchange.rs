@@ -72,8 +72,8 @@ fn main() {
     println!("{}", compressed.join("\n"));
     println!("\npush + pull, one worker and one shard over loopback");
     println!(
-        "{:>10} {:>12} {:>12} {:>12} {:>7} {:>7}",
-        "MB/way", "bare GB/s", "SGD GB/s", "Adam GB/s", "SGD", "Adam"
+        "{:>10} {:>12} {:>12} {:>12} {:>7} {:>7} {:>8}",
+        "MB/way", "bare GB/s", "SGD GB/s", "Adam GB/s", "SGD", "Adam", "SGD CPU"
     );
     println!("{}", exchange.join("\n"));
     println!();
@@ -121,9 +121,10 @@ fn exchange_row(megabytes: usize) -> String {
     );
     let rounds = (512 / megabytes).clamp(12, 200);
     let mut seconds: [Vec<f64>; 3] = Default::default();
+    let mut cpu: [Vec<f64>; 3] = Default::default();
     for round in 0..rounds {
-        for (side, seconds) in seconds.iter_mut().enumerate() {
-            let began = Instant::now();
+        for (side, (seconds, cpu)) in seconds.iter_mut().zip(&mut cpu).enumerate() {
+            let (began, before) = (Instant::now(), process_cpu());
             match side {
                 0 => bare.round(),
                 1 => sgd.round(),
@@ -132,14 +133,17 @@ fn exchange_row(megabytes: usize) -> String {
             // The first rounds touch fresh memory and grow socket buffers.
             if round >= rounds / 4 {
                 seconds.push(began.elapsed().as_secs_f64());
+                cpu.push(process_cpu() - before);
             }
         }
     }
+    let [bare_cpu, sgd_cpu, _] = cpu.map(median);
     let [bare, sgd, adam] = seconds.map(|seconds| 2.0 * size as f64 * 4.0 / median(seconds) / 1e9);
     format!(
-        "{megabytes:>10} {bare:>12.2} {sgd:>12.2} {adam:>12.2} {:>7.2} {:>7.2}",
+        "{megabytes:>10} {bare:>12.2} {sgd:>12.2} {adam:>12.2} {:>7.2} {:>7.2} {:>8.2}",
         sgd / bare,
-        adam / bare
+        adam / bare,
+        sgd_cpu / bare_cpu
     )
 }
 

@@ -1,0 +1,280 @@
+//! Two workers train the CNN of `peers/models.py` on this machine, ours (whole workers that add up gradients among themselves, data and updates
+//! included) against PyTorch's DistributedDataParallel over gloo: images per second of wall time, one thread a worker.
+//!
+//! The sides take turns, so that what else the machine does meets both; medians over the turns are compared. `MUSTER_TORCH_PYTHON`
+//! names a Python with PyTorch; without one ours alone is measured, and that is said. `MUSTER_BENCH_TURNS` changes the turns.
+
+use muster_engine::stop::StopFlag;
+use muster_engine::worker::{self, Reporter, Surroundings};
+use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
+use muster_model::id::{JobId, NodeId, TaskId, TenantId};
+use muster_model::place::Place;
+use muster_model::spec::JobSpec;
+use muster_model::task::Role;
+use std::fs;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+use uuid::Uuid;
+
+const WORKERS: u32 = 2;
+/// Of each worker.
+const BATCH: u32 = 128;
+/// Of one turn.
+const STEPS: u64 = 60;
+/// That is promised: images per second, ours over PyTorch's.
+const GOAL: f64 = 1.3;
+
+fn main() {
+    if let Ok(rank) = std::env::var("MUSTER_BENCH_RANK") {
+        member(rank.parse().expect("a rank"));
+        return;
+    }
+    let turns = std::env::var("MUSTER_BENCH_TURNS").map_or(5, |text| text.parse().expect("turns"));
+    let data = tempfile::tempdir().expect("a folder for the data set");
+    write_images(&data.path().join("fashion-mnist"));
+    let mut torch = Torch::start();
+    if torch.is_none() {
+        println!("SKIPPED: PyTorch's side, since MUSTER_TORCH_PYTHON names no Python that has it");
+    }
+    let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+    for _ in 0..turns {
+        ours.push(train(data.path()));
+        theirs.extend(torch.as_mut().map(|torch| torch.run(STEPS)));
+    }
+    println!(
+        "images/s of {WORKERS} workers, CNN 32-64, dense 128, {BATCH} images each, medians of {turns} turns:"
+    );
+    let spread = |rates: &[f64]| {
+        let least = rates.iter().copied().fold(f64::INFINITY, f64::min);
+        let most = rates.iter().copied().fold(0.0, f64::max);
+        format!("({least:.0} to {most:.0})")
+    };
+    println!("  ours         {:>7.0} {}", median(&ours), spread(&ours));
+    if !theirs.is_empty() {
+        println!(
+            "  PyTorch DDP  {:>7.0} {}",
+            median(&theirs),
+            spread(&theirs)
+        );
+        let ratio = median(&ours) / median(&theirs);
+        println!("  ours/PyTorch {ratio:>7.2} (goal {GOAL})");
+    }
+}
+
+fn median(values: &[f64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_by(f64::total_cmp);
+    values[values.len() / 2]
+}
+
+fn task(rank: u32) -> TaskId {
+    TaskId(Uuid::from_u128(u128::from(rank) + 1))
+}
+
+/// The workers as they know each other, with the chief's address once it is there.
+fn peers(chief: Option<String>) -> Peers {
+    let workers = (0..WORKERS).map(|rank| Peer {
+        task_id: task(rank),
+        node_id: NodeId(Uuid::nil()),
+        address: chief.clone().filter(|_| rank == 0),
+    });
+    Peers {
+        revision: 1,
+        workers: workers.collect(),
+        ..Peers::default()
+    }
+}
+
+fn put(folder: &Path, peers: &Peers) -> io::Result<()> {
+    let draft = folder.join("peers.draft");
+    fs::write(&draft, serde_json::to_vec(peers).expect("plain data"))?;
+    fs::rename(draft, folder.join("peers.json"))
+}
+
+/// Images per second of one turn of ours, by the chief's own samples: what comes before the first step is none of it.
+fn train(data: &Path) -> f64 {
+    let folder = tempfile::tempdir().expect("a folder");
+    put(folder.path(), &peers(None)).expect("a file");
+    let start = |rank: u32| {
+        Command::new(std::env::current_exe().expect("this program"))
+            .env("MUSTER_BENCH_RANK", rank.to_string())
+            .env("FOLDER", folder.path())
+            .env("DATA", data)
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("a worker starts")
+    };
+    let workers: Vec<Child> = (0..WORKERS).map(start).collect();
+    let (mut images, mut seconds) = (0.0, 0.0);
+    for worker in workers {
+        let output = worker.wait_with_output().expect("a worker's output");
+        assert!(
+            output.status.success(),
+            "a worker failed: {}",
+            output.status
+        );
+        let text = String::from_utf8_lossy(&output.stdout);
+        let samples = text.lines().filter_map(|line| line.strip_prefix("sample "));
+        let mut before = 0;
+        for (at, sample) in samples.enumerate() {
+            let (step, rate) = sample.split_once(' ').expect("two numbers");
+            let (step, rate): (u32, f64) =
+                (step.parse().expect("a step"), rate.parse().expect("a rate"));
+            let count = f64::from((step - before) * BATCH * WORKERS);
+            before = step;
+            // The first has touched fresh memory.
+            if at > 0 {
+                images += count;
+                seconds += count / rate;
+            }
+        }
+    }
+    images / seconds
+}
+
+fn job() -> JobSpec {
+    serde_json::from_value(serde_json::json!({
+        "version": "muster/v1",
+        "name": "bench",
+        "engine": {
+            "model": { "kind": "cnn", "channels": [32, 64], "dense": [128] },
+            "dataset": { "name": "fashion-mnist" },
+            "optimizer": { "kind": "sgd", "learning_rate": 0.01, "momentum": 0.9 },
+            "batch": BATCH * WORKERS,
+        },
+        "exchange": { "topology": "all_reduce" },
+        "scale": { "workers": { "min": WORKERS, "max": WORKERS }, "ps_shards": { "min": 0, "max": 0 } },
+        "checkpoint": { "every_minutes": null },
+        "stop": { "steps": STEPS },
+    }))
+    .expect("a job document")
+}
+
+/// What a worker tells goes to the other one and to this bench.
+struct Teller(PathBuf);
+
+impl Reporter for Teller {
+    fn report(&self, report: &TaskReport) -> io::Result<()> {
+        match report {
+            TaskReport::Listening { address } => put(&self.0, &peers(Some(address.clone()))),
+            TaskReport::Progress { sample } => {
+                let (step, rate) = (sample.step, sample.examples_per_s);
+                writeln!(io::stdout(), "sample {step} {rate}")
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// One of our workers.
+fn member(rank: u32) {
+    let variable = |name: &str| PathBuf::from(std::env::var_os(name).expect("a folder"));
+    let (folder, data) = (variable("FOLDER"), variable("DATA"));
+    let launch = TaskLaunch {
+        task_id: task(rank),
+        job_id: JobId(Uuid::nil()),
+        tenant_id: TenantId(Uuid::nil()),
+        revision: 1,
+        role: Role::Worker { rank },
+        workers: WORKERS,
+        ps_shards: 0,
+        gpus: Vec::new(),
+        cpu_milli: 0,
+        memory_bytes: 0,
+        secret: "ef".repeat(32),
+        spec: job(),
+        resume_step: None,
+        trained_s: 0.0,
+        grace_ms: 1_000,
+    };
+    let own = folder.join(format!("task-{rank}"));
+    fs::create_dir_all(&own).expect("a folder");
+    let roster = folder.join("peers.json");
+    let around = Surroundings {
+        device: &muster_engine::cuda::Device::Cpu,
+        checkpoint_root: &Place::Folder(folder.join("checkpoints")),
+        dataset_root: &data,
+        reporter: &Teller(folder),
+        stop: StopFlag::new(Duration::from_secs(1)),
+        peers: Arc::new(move || serde_json::from_slice(&fs::read(&roster).ok()?).ok()),
+        listen_host: "127.0.0.1",
+        folder: &own,
+        threads: 1,
+    };
+    worker::run(&launch, rank, &around).expect("training");
+}
+
+/// The other side, two processes that train when they are told to.
+struct Torch {
+    child: Child,
+    input: ChildStdin,
+    output: BufReader<ChildStdout>,
+}
+
+impl Torch {
+    fn start() -> Option<Self> {
+        let python = std::env::var("MUSTER_TORCH_PYTHON")
+            .ok()
+            .filter(|python| !python.is_empty())?;
+        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/torch_ddp.py");
+        let mut command = Command::new(python);
+        command
+            .arg(script)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped());
+        let mut child = command.spawn().ok()?;
+        let input = child.stdin.take().expect("piped");
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let mut torch = Self {
+            child,
+            input,
+            output,
+        };
+        println!("PyTorch: {}", torch.line()?.trim());
+        Some(torch)
+    }
+
+    /// `None` once it has ended.
+    fn line(&mut self) -> Option<String> {
+        let mut line = String::new();
+        let read = self.output.read_line(&mut line).ok()?;
+        (read > 0).then_some(line)
+    }
+
+    /// Images per second.
+    fn run(&mut self, steps: u64) -> f64 {
+        writeln!(self.input, "run {steps}").expect("PyTorch's side reads");
+        let line = self.line().expect("PyTorch's side answers");
+        let said: serde_json::Value =
+            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
+        said["images_per_second"].as_f64().expect("a rate")
+    }
+}
+
+impl Drop for Torch {
+    fn drop(&mut self) {
+        // It keeps nothing; waiting leaves no dead child behind.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Noise: what is learnt does not matter here.
+fn write_images(folder: &Path) {
+    fs::create_dir_all(folder).expect("a folder");
+    for (prefix, count) in [("train", 6_400u32), ("t10k", 64)] {
+        let mut images = vec![0, 0, 8, 3];
+        [count, 28, 28]
+            .iter()
+            .for_each(|side| images.extend(side.to_be_bytes()));
+        images.extend((0..count * 784).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8));
+        let mut labels = vec![0, 0, 8, 1];
+        labels.extend(count.to_be_bytes());
+        labels.extend((0..count).map(|i| (i % 10) as u8));
+        fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).expect("images");
+        fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).expect("labels");
+    }
+}
