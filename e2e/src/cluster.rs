@@ -19,8 +19,9 @@ pub const PATIENCE: Duration = Duration::from_secs(180);
 const STEP: Duration = Duration::from_millis(100);
 /// Shorter than in earnest, so that stories of lost nodes do not wait long.
 const LEASE_MS: u32 = 4_000;
-/// Beside an API server and its store an executor takes longer to come back.
-const POD_LEASE_MS: u32 = 15_000;
+/// Where no node is lost on purpose: beside an API server and its store, or with many processes on two cores, an executor may be silent for
+/// longer, and its tasks would start again.
+const CALM_LEASE_MS: u32 = 15_000;
 /// The daemon's own: longer than most stories' jobs wait.
 const QUANTUM_MS: u32 = 60_000;
 
@@ -91,7 +92,7 @@ impl Cluster {
     /// # Panics
     /// When it does not come up; the logs are printed.
     pub async fn start_slicing(options: Options, quantum_ms: u32) -> Self {
-        Self::start_turning(options, LEASE_MS, quantum_ms, None).await
+        Self::start_turning(options, CALM_LEASE_MS, quantum_ms, None).await
     }
 
     /// As [`Self::start_slicing`], and who takes turns may be packed; on nodes with so much memory, or all that there is.
@@ -166,7 +167,7 @@ impl Cluster {
     /// # Panics
     /// When it does not come up; the logs are printed.
     pub async fn start_pods(options: Options) -> Self {
-        let mut cluster = Self::new(options, POD_LEASE_MS, 0, None);
+        let mut cluster = Self::new(options, CALM_LEASE_MS, 0, None);
         cluster.carry_in_pods().await;
         cluster.up_again().await;
         cluster
@@ -463,7 +464,11 @@ impl Cluster {
         assert!(left.is_empty(), "left behind: {left:?}");
     }
 
-    async fn print_history(&self, job: JobId) {
+    /// The job's whole history, for a story that has gone wrong.
+    ///
+    /// # Panics
+    /// When it cannot be read.
+    pub async fn print_history(&self, job: JobId) {
         if self.client().job(job).await.is_ok() {
             for entry in self.history(job).await {
                 eprintln!("{} {:?}", entry.at, entry.event);

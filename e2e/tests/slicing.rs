@@ -126,6 +126,9 @@ async fn eight_short_jobs_and_a_long_one_share_four_slots_in_turns() {
     all.push(long);
     for job in &all {
         let view = cluster.client().job(*job).await.expect("there");
+        if view.revision != 1 {
+            cluster.print_history(*job).await;
+        }
         assert_eq!(
             (view.failures, view.revision),
             (0, 1),
