@@ -117,11 +117,13 @@ async fn follow(
                 if let Some(successor) = look.successor {
                     let reason = format!("{} {}", task.task.role, ending(task));
                     let ended = LogEnd { reason };
-                    client.send(name::TASK_END, &position, &ended).await?;
-                    at = Some(LogPosition {
+                    let next = LogPosition {
                         task: successor,
                         offset: 0,
-                    });
+                    };
+                    // With the place behind it, so that whoever connects again is not told twice.
+                    client.send(name::TASK_END, &next, &ended).await?;
+                    at = Some(next);
                     continue;
                 }
                 if look.job_ended || matches!(choice, TaskChoice::Process(_)) {
