@@ -50,14 +50,14 @@ fn plain(line: &str) -> String {
 
 /// The rest of an escape sequence (ECMA-48): `[` up to a final byte, `]` up to a bell or another escape, else one character.
 fn skip_sequence(rest: &mut std::str::Chars<'_>) {
-    match rest.next() {
-        Some('[') => drop(rest.find(|next| ('@'..='~').contains(next))),
-        Some(']') => {
-            if rest.find(|next| matches!(next, '\u{7}' | &ESCAPE)) == Some(ESCAPE) {
-                rest.next();
-            }
-        }
-        _ => {}
+    let end = match rest.next() {
+        Some('[') => rest.find(|next| ('@'..='~').contains(next)),
+        Some(']') => rest.find(|next| matches!(next, '\u{7}' | &ESCAPE)),
+        _ => None,
+    };
+    // A text that an escape ends, ends with the character after it.
+    if end == Some(ESCAPE) {
+        rest.next();
     }
 }
 

@@ -92,6 +92,7 @@ fn answer(stream: TcpStream, answers: &[(String, Value)], heard: &Mutex<Vec<(Str
         Some((_, answer)) => ("200 OK", json, answer.to_string()),
         None => (
             "404 Not Found",
+            json,
             json!({ "type": "urn:muster:problem:not-found", "title": "Not found", "status": 404 })
                 .to_string(),
         ),
