@@ -6,9 +6,10 @@ use crate::session::chain;
 use crate::translate::{self, date};
 use muster_core::ApplyError;
 use muster_core::policy::Policy;
-use muster_core::snapshot::Snapshot;
-use muster_model::forecast::{Forecast, Interval};
+use muster_core::snapshot::{Job, Snapshot};
+use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::JobId;
+use muster_model::job::JobState;
 use muster_sim::forecast as sim;
 use muster_store::StoreError;
 use muster_store::forecast::{self, NewForecast, Outcome};
@@ -21,7 +22,7 @@ use tokio::sync::watch;
 const EVERY: Duration = Duration::from_secs(5);
 /// A forecast that says nothing new is made anew after so long, so that people see that it is of today.
 const STALE_MS: i64 = 120_000;
-/// An end that moves by less than this share of the time left is no news.
+/// A start or an end that moves by less than this share of the time left is no news.
 const MOVED: f64 = 0.1;
 /// Outcomes by which the intervals are calibrated.
 const OUTCOMES: u32 = 500;
@@ -33,7 +34,23 @@ const SEED: u64 = 1;
 
 /// What was last said of each job.
 #[derive(Debug, Default)]
-pub struct Told(BTreeMap<JobId, (i64, Option<sim::Interval>)>);
+pub struct Told(BTreeMap<JobId, Said>);
+
+/// When, and what.
+#[derive(Debug, Clone, Copy)]
+struct Said {
+    at_ms: i64,
+    start: Option<sim::Interval>,
+    finish: Option<sim::Interval>,
+    unforeseen: Option<Unforeseen>,
+}
+
+/// By how much intervals are to be widened.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Widening {
+    pub finish: f64,
+    pub start: f64,
+}
 
 /// No forecast came about; rounds go on without.
 #[derive(Debug, thiserror::Error)]
@@ -82,7 +99,8 @@ pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize
         .map(|one| NewForecast {
             job: one.job,
             forecast: shown(&one, now_ms),
-            widen,
+            widen: widen.finish,
+            start_widen: widen.start,
         })
         .collect();
     if !fresh.is_empty() {
@@ -93,27 +111,64 @@ pub async fn once(pool: &Pool, policy: &Policy, told: &mut Told) -> Result<usize
     Ok(fresh.len())
 }
 
-/// The cluster as it is, and by how much intervals are to be widened.
+/// The cluster as it is, what is known of programs that name no length, and by how much intervals are to be widened.
 ///
 /// # Errors
 /// [`StoreError`].
-pub async fn live(pool: &Pool) -> Result<(Snapshot, f64), StoreError> {
+pub async fn live(pool: &Pool) -> Result<(Snapshot, Widening), StoreError> {
     let mut tx = muster_store::pool::begin_snapshot(pool).await?;
     let loaded = muster_store::plan::load(&mut tx, clock::now()).await?;
-    let outcomes = forecast::outcomes(&mut tx, OUTCOMES).await?;
+    let finishes = forecast::outcomes(&mut tx, OUTCOMES).await?;
+    let starts = forecast::start_outcomes(&mut tx, OUTCOMES).await?;
+    let past = muster_store::past::of_open(&mut tx).await?;
     tx.commit().await.map_err(StoreError::from)?;
-    let scores: Vec<sim::Score> = outcomes.iter().map(score).collect();
-    Ok((translate::snapshot(0, loaded), sim::widening(&scores)))
+    let mut snapshot = translate::snapshot(0, loaded);
+    for job in &mut snapshot.jobs {
+        let took_s = past.get(&job.id);
+        let lasts = took_s.and_then(|took_s| sim::like(took_s, done_s(job, snapshot.now_ms)));
+        job.lasts = lasts.or(job.lasts);
+    }
+    let widening = |outcomes: Vec<Outcome>| {
+        let scores: Vec<sim::Score> = outcomes.iter().map(score).collect();
+        sim::widening(&scores)
+    };
+    let widening = Widening {
+        finish: widening(finishes),
+        start: widening(starts),
+    };
+    Ok((snapshot, widening))
+}
+
+/// Seconds of work that a program has done and that are kept, as far as is known.
+fn done_s(job: &Job, now_ms: i64) -> f64 {
+    let keeps = job.restarts.is_some_and(|known| known.resumed > 0);
+    match job.state {
+        _ if keeps => job.trained_s,
+        JobState::Running | JobState::Suspended => {
+            // What it did in an earlier revision it does once more.
+            let since_ms = job.placed_ms.unwrap_or(now_ms);
+            let since_s = now_ms.saturating_sub(since_ms).max(0) as f64 / 1000.0;
+            job.trained_s.min(since_s)
+        }
+        JobState::Starting
+        | JobState::Stopping { .. }
+        | JobState::Queued
+        | JobState::Paused
+        | JobState::Succeeded
+        | JobState::Failed { .. }
+        | JobState::Cancelled => 0.0,
+    }
 }
 
 /// Fewer runs of many jobs: a forecast takes seconds, not minutes.
 #[must_use]
-pub fn settings(snapshot: &Snapshot, widen: f64) -> sim::Settings {
+pub fn settings(snapshot: &Snapshot, widen: Widening) -> sim::Settings {
     let jobs = u32::try_from(snapshot.jobs.len()).unwrap_or(u32::MAX);
     sim::Settings {
         runs: (JOBS_RUN / jobs.max(1)).clamp(RUNS.0, RUNS.1),
         seed: SEED,
-        widen,
+        widen: widen.finish,
+        widen_starts: widen.start,
         pace: sim::Pace::LIVE,
     }
 }
@@ -131,21 +186,22 @@ pub fn shown(made: &sim::Forecast, now_ms: i64) -> Forecast {
         start: made.start.map(interval),
         finish: made.finish.map(interval),
         gpu_s: made.gpu_s,
+        unforeseen: made.unforeseen,
     }
 }
 
 fn score(outcome: &Outcome) -> sim::Score {
     let ms = translate::unix_ms;
     let interval = sim::Interval {
-        p10_ms: ms(outcome.finish.p10),
-        p50_ms: ms(outcome.finish.p50),
-        p90_ms: ms(outcome.finish.p90),
+        p10_ms: ms(outcome.interval.p10),
+        p50_ms: ms(outcome.interval.p50),
+        p90_ms: ms(outcome.interval.p90),
     };
     sim::Score::of(
         interval,
         ms(outcome.made_at),
         outcome.widen,
-        ms(outcome.finished_at),
+        ms(outcome.came_at),
     )
 }
 
@@ -156,15 +212,24 @@ impl Told {
         let mut news = Vec::new();
         for one in made {
             let known = before.get(&one.job);
-            let same = known.is_some_and(|&(at_ms, finish)| {
-                now_ms - at_ms < STALE_MS && !moved(finish, one.finish, now_ms)
+            let same = known.is_some_and(|known| {
+                now_ms - known.at_ms < STALE_MS
+                    && known.unforeseen == one.unforeseen
+                    && !moved(known.start, one.start, now_ms)
+                    && !moved(known.finish, one.finish, now_ms)
             });
             match known {
                 Some(known) if same => {
                     self.0.insert(one.job, *known);
                 }
                 _ => {
-                    self.0.insert(one.job, (now_ms, one.finish));
+                    let said = Said {
+                        at_ms: now_ms,
+                        start: one.start,
+                        finish: one.finish,
+                        unforeseen: one.unforeseen,
+                    };
+                    self.0.insert(one.job, said);
                     news.push(one);
                 }
             }

@@ -2,7 +2,7 @@
 //! forward from the live snapshot with the change and without it, as for a forecast. No decision reads it.
 
 use crate::clock;
-use crate::forecast::{ForecastError, live, settings};
+use crate::forecast::{ForecastError, Widening, live, settings};
 use crate::session::chain;
 use crate::translate::date;
 use crate::wakes::Wakes;
@@ -15,7 +15,7 @@ use muster_model::spec::FieldError;
 use muster_model::view::{
     JobShift, PlanView, Shift, ShiftedJob, ShiftedJobs, TenantShift, WhatIf, WhatIfView,
 };
-use muster_sim::forecast::Interval as Foreseen;
+use muster_sim::forecast::{Interval as Foreseen, like};
 use muster_sim::what_if::{Change, Comparison, JobOutlook, Pair, WhatIfError, what_if};
 use muster_store::StoreError;
 use muster_store::pool::{Pool, begin};
@@ -80,8 +80,11 @@ pub async fn once(
         return Ok(None);
     };
     let (snapshot, widen) = live(pool).await?;
+    let changes = changes(pool, &snapshot, &open).await?;
     let (id, tenant, policy) = (open.id, open.tenant, policy.clone());
-    let made = tokio::task::spawn_blocking(move || answer(&snapshot, &open, &policy, widen)).await;
+    let made =
+        tokio::task::spawn_blocking(move || answer(&snapshot, &open, &changes, &policy, widen))
+            .await;
     // A question that breaks the run is answered as well: tried again and again, it would keep all others waiting.
     let answer = made
         .map_err(ForecastError::from)
@@ -97,22 +100,50 @@ pub async fn once(
     Ok(Some(tenant))
 }
 
-fn answer(
+/// What the question imagines, with what is known of programs that name no length.
+async fn changes(
+    pool: &Pool,
     snapshot: &Snapshot,
     open: &Open,
-    policy: &Policy,
-    widen: f64,
-) -> Result<Answer, ForecastError> {
-    let settings = settings(snapshot, widen);
-    let changes = match &open.question {
+) -> Result<Vec<Change>, ForecastError> {
+    let mut changes = match &open.question {
         Question::Plan { job, begins } => vec![Change::AddJob {
             tenant: name_of(snapshot, open.tenant),
             spec: job.clone(),
             begins: *begins,
+            lasts: None,
         }],
         Question::WhatIf { changes } => imagined(changes, &name_of(snapshot, open.tenant)),
     };
-    let comparison = match what_if(snapshot, &changes, policy, &settings) {
+    let mut tx = begin(pool).await?;
+    for change in &mut changes {
+        let Change::AddJob {
+            tenant,
+            spec,
+            lasts,
+            ..
+        } = change
+        else {
+            continue;
+        };
+        let mut tenants = snapshot.tenants.iter();
+        if let Some(tenant) = tenants.find(|one| one.name == *tenant) {
+            let took_s = muster_store::past::of_spec(&mut tx, tenant.id, spec).await?;
+            *lasts = like(&took_s, 0.0);
+        }
+    }
+    Ok(changes)
+}
+
+fn answer(
+    snapshot: &Snapshot,
+    open: &Open,
+    changes: &[Change],
+    policy: &Policy,
+    widen: Widening,
+) -> Result<Answer, ForecastError> {
+    let settings = settings(snapshot, widen);
+    let comparison = match what_if(snapshot, changes, policy, &settings) {
         Ok(comparison) => comparison,
         Err(WhatIfError::Run(error)) => return Err(error.into()),
         Err(refused @ (WhatIfError::NoSuchTenant { .. } | WhatIfError::NoNode)) => {
@@ -150,6 +181,7 @@ fn imagined(changes: &WhatIf, own: &str) -> Vec<Change> {
         tenant: job.tenant.clone().unwrap_or_else(|| own.to_owned()),
         spec: Box::new(job.job.clone()),
         begins: 0,
+        lasts: None,
     });
     nodes.chain(quotas).chain(jobs).collect()
 }
@@ -217,6 +249,7 @@ fn plan(comparison: &Comparison, tenant: &str) -> PlanView {
         start: added.and_then(|job| job.after.start).map(interval),
         finish: added.and_then(|job| job.after.finish).map(interval),
         gpu_hours: added.map_or(0.0, gpu_hours),
+        unforeseen: added.and_then(|job| job.after.unforeseen),
         own_jobs,
         other_jobs,
     }
@@ -247,6 +280,7 @@ fn whole(comparison: &Comparison) -> WhatIfView {
         start: job.after.start.map(interval),
         finish: job.after.finish.map(interval),
         gpu_hours: gpu_hours(job),
+        unforeseen: job.after.unforeseen,
         later_s: later_s(job),
         displaced: job.is_displaced(),
     });
@@ -309,6 +343,7 @@ mod tests {
                 p90_ms: end_ms + 10,
             }),
             gpu_s: 7_200.0,
+            unforeseen: None,
             stops,
         };
         JobOutlook {

@@ -4,6 +4,7 @@ use crate::clock;
 use muster_core::plan::{Action as Planned, Plan, PlannedTask};
 use muster_core::snapshot as core;
 use muster_model::id::TaskId;
+use muster_model::job::JobState;
 use muster_model::pace::{Pace, Watch};
 use muster_model::spec::{BatchRule, JobSpec};
 use muster_store::fault::Charge;
@@ -177,6 +178,7 @@ fn limit_s(spec: &JobSpec) -> Option<f64> {
 
 fn job(loaded: store::LoadedJob) -> core::Job {
     let progress = progress(&loaded);
+    let has_sampled = loaded.has_sampled;
     let adaptive = adaptive(&loaded);
     let job = loaded.job;
     let ps_shards = job.spec.ps_shards();
@@ -188,7 +190,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         let tasks = tasks.into_iter().map(|one| task(one, &told));
         tasks.collect()
     };
-    core::Job {
+    let translated = core::Job {
         id: job.id,
         tenant: job.tenant_id,
         name: job.spec.name.clone(),
@@ -251,11 +253,34 @@ fn job(loaded: store::LoadedJob) -> core::Job {
             .collect(),
         measured: loaded.measured.map(Box::new),
         trained_s: loaded.trained_s,
+        lasts: job.spec.stop.wall_minutes.map(|minutes| core::Lasts {
+            done_s: loaded.trained_s,
+            ..muster_sim::what_if::limit(minutes)
+        }),
         placed_ms: loaded.placed_at.map(unix_ms),
         running_ms: loaded.running_since.map(unix_ms),
         restarts: restarts(loaded.restarts),
         waiting: job.waiting,
+    };
+    begun_anew(translated, has_sampled)
+}
+
+/// Until a program tells of a step, the newest one told is of a start before: what it will go on from is what is kept of that.
+fn begun_anew(mut job: core::Job, has_sampled: bool) -> core::Job {
+    let is_at_work = match job.state {
+        JobState::Running | JobState::Suspended => has_sampled,
+        JobState::Starting
+        | JobState::Stopping { .. }
+        | JobState::Queued
+        | JobState::Paused
+        | JobState::Succeeded
+        | JobState::Failed { .. }
+        | JobState::Cancelled => false,
+    };
+    if !is_at_work {
+        job.progress.step = job.kept_step();
     }
+    job
 }
 
 /// The engine measures noise in examples, the core reckons in batches.

@@ -13,18 +13,24 @@ use uuid::Uuid;
 pub struct NewForecast {
     pub job: JobId,
     pub forecast: Forecast,
-    /// By how much its intervals were widened.
+    /// By how much the interval of its end was widened, and that of its start.
     pub widen: f64,
+    pub start_widen: f64,
 }
 
-/// A forecast of a job's end, and when it came.
+/// A forecast of a job's end or start, and when that came.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Outcome {
     pub made_at: OffsetDateTime,
-    pub finish: Interval,
+    pub interval: Interval,
     pub widen: f64,
-    pub finished_at: OffsetDateTime,
+    pub came_at: OffsetDateTime,
 }
+
+/// Jobs whose forecasts are compared with what came, those that ended last, and forecasts of each: one that was forecast all day
+/// would otherwise be the only one that counts.
+const JOBS: i64 = 200;
+const OF_EACH: i64 = 20;
 
 /// How often forecasts of jobs that have succeeded held.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -43,7 +49,12 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
     let ids: Vec<Uuid> = new.iter().map(|one| one.job.0).collect();
     let made: Vec<OffsetDateTime> = new.iter().map(|one| one.forecast.made_at).collect();
     let widen: Vec<f64> = new.iter().map(|one| one.widen).collect();
+    let start_widen: Vec<f64> = new.iter().map(|one| one.start_widen).collect();
     let gpu_s: Vec<f64> = new.iter().map(|one| one.forecast.gpu_s).collect();
+    let unforeseen = new.iter().map(|one| one.forecast.unforeseen);
+    let unforeseen: Vec<Option<String>> = unforeseen
+        .map(|why| why.map(|why| why.as_str().to_owned()))
+        .collect();
     let start = |part: fn(&Interval) -> OffsetDateTime| -> Vec<Option<OffsetDateTime>> {
         new.iter()
             .map(|one| one.forecast.start.as_ref().map(part))
@@ -56,11 +67,11 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
     };
     sqlx::query!(
         "insert into forecast (job_id, made_at, tenant_id, widen, gpu_s,
-                               start_p10, start_p50, start_p90, finish_p10, finish_p50, finish_p90)
-         select n.job_id, n.made_at, j.tenant_id, n.widen, n.gpu_s, n.s10, n.s50, n.s90, n.f10, n.f50, n.f90
+                               start_p10, start_p50, start_p90, finish_p10, finish_p50, finish_p90, start_widen, unforeseen)
+         select n.job_id, n.made_at, j.tenant_id, n.widen, n.gpu_s, n.s10, n.s50, n.s90, n.f10, n.f50, n.f90, n.start_widen, n.unforeseen
          from unnest($1::uuid[], $2::timestamptz[], $3::float8[], $4::float8[], $5::timestamptz[], $6::timestamptz[],
-                     $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[])
-              as n (job_id, made_at, widen, gpu_s, s10, s50, s90, f10, f50, f90)
+                     $7::timestamptz[], $8::timestamptz[], $9::timestamptz[], $10::timestamptz[], $11::float8[], $12::text[])
+              as n (job_id, made_at, widen, gpu_s, s10, s50, s90, f10, f50, f90, start_widen, unforeseen)
          join job j on j.id = n.job_id and j.deleted_at is null
          on conflict do nothing",
         &ids,
@@ -72,37 +83,82 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
         &start(|one| one.p90) as &[Option<OffsetDateTime>],
         &finish(|one| one.p10) as &[Option<OffsetDateTime>],
         &finish(|one| one.p50) as &[Option<OffsetDateTime>],
-        &finish(|one| one.p90) as &[Option<OffsetDateTime>]
+        &finish(|one| one.p90) as &[Option<OffsetDateTime>],
+        &start_widen,
+        &unforeseen as &[Option<String>]
     )
     .execute(conn)
     .await?;
     Ok(())
 }
 
-/// Of forecasts of jobs that have succeeded, those of the jobs that ended last.
+/// Forecasts of ends of jobs that have succeeded, of those that ended last.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn outcomes(conn: &mut PgConnection, limit: u32) -> Result<Vec<Outcome>, StoreError> {
     let rows = sqlx::query!(
-        r#"select f.made_at, f.widen, f.finish_p10 as "p10!", f.finish_p50 as "p50!", f.finish_p90 as "p90!",
-                  j.finished_at as "finished_at!"
-           from forecast f join job j on j.id = f.job_id
-           where j.phase = 'succeeded' and f.finish_p50 is not null
+        r#"select f.made_at as "made_at!", f.widen as "widen!", f.finish_p10 as "p10!", f.finish_p50 as "p50!", f.finish_p90 as "p90!",
+                  j.finished_at as "came_at!"
+           from (select id, finished_at from job where phase = 'succeeded' order by finished_at desc limit $2) j
+           cross join lateral (
+               select made_at, widen, finish_p10, finish_p50, finish_p90 from forecast
+               where job_id = j.id and finish_p50 is not null and start_widen is not null
+               order by hashtext(made_at::text) limit $3
+           ) f
            order by j.finished_at desc, f.made_at desc limit $1"#,
-        i64::from(limit)
+        i64::from(limit),
+        JOBS,
+        OF_EACH
     )
     .fetch_all(conn)
     .await?;
     let outcomes = rows.into_iter().map(|row| Outcome {
         made_at: row.made_at,
-        finish: Interval {
+        interval: Interval {
             p10: row.p10,
             p50: row.p50,
             p90: row.p90,
         },
         widen: row.widen,
-        finished_at: row.finished_at,
+        came_at: row.came_at,
+    });
+    Ok(outcomes.collect())
+}
+
+/// Forecasts of starts, of the jobs that were submitted last of those that have started.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn start_outcomes(
+    conn: &mut PgConnection,
+    limit: u32,
+) -> Result<Vec<Outcome>, StoreError> {
+    let rows = sqlx::query!(
+        r#"select f.made_at as "made_at!", f.start_widen as "widen!", f.start_p10 as "p10!", f.start_p50 as "p50!", f.start_p90 as "p90!",
+                  j.started_at as "came_at!"
+           from (select id, started_at from job where started_at is not null order by id desc limit $2) j
+           cross join lateral (
+               select made_at, start_widen, start_p10, start_p50, start_p90 from forecast
+               where job_id = j.id and start_p50 is not null and start_widen is not null and made_at <= j.started_at
+               order by hashtext(made_at::text) limit $3
+           ) f
+           order by j.started_at desc, f.made_at desc limit $1"#,
+        i64::from(limit),
+        JOBS,
+        OF_EACH
+    )
+    .fetch_all(conn)
+    .await?;
+    let outcomes = rows.into_iter().map(|row| Outcome {
+        made_at: row.made_at,
+        interval: Interval {
+            p10: row.p10,
+            p50: row.p50,
+            p90: row.p90,
+        },
+        widen: row.widen,
+        came_at: row.came_at,
     });
     Ok(outcomes.collect())
 }

@@ -11,7 +11,7 @@ use crate::study::trial;
 use crate::wake::{self, Channel};
 use muster_model::actor::Actor;
 use muster_model::event::Event;
-use muster_model::forecast::{Forecast, Interval};
+use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::id::{JobId, StudyId, TenantId, UserId};
 use muster_model::job::{Intent, Job, JobPhase, JobState};
 use muster_model::progress::{Evaluation, Sample};
@@ -130,6 +130,7 @@ struct Row {
     finish_p50: Option<OffsetDateTime>,
     finish_p90: Option<OffsetDateTime>,
     gpu_s: Option<f64>,
+    unforeseen: Option<String>,
     study_id: Option<Uuid>,
     trial: Option<i32>,
     trial_state: Option<String>,
@@ -150,7 +151,7 @@ macro_rules! select_jobs {
                    u.name as user_name, newest.step as "resume_step?", f.made_at as "forecast_at?",
                    f.start_p10 as "start_p10?", f.start_p50 as "start_p50?", f.start_p90 as "start_p90?",
                    f.finish_p10 as "finish_p10?", f.finish_p50 as "finish_p50?", f.finish_p90 as "finish_p90?",
-                   f.gpu_s as "gpu_s?", j.study_id, j.trial, t.state as "trial_state?"
+                   f.gpu_s as "gpu_s?", f.unforeseen as "unforeseen?", j.study_id, j.trial, t.state as "trial_state?"
                from job j
                join app_user u on u.id = j.submitted_by
                left join study_trial t on t.job_id = j.id
@@ -542,5 +543,6 @@ fn forecast(row: &Row) -> Option<Forecast> {
         start: interval(row.start_p10, row.start_p50, row.start_p90),
         finish: interval(row.finish_p10, row.finish_p50, row.finish_p90),
         gpu_s: row.gpu_s?,
+        unforeseen: row.unforeseen.as_deref().map(Unforeseen::from_name),
     })
 }

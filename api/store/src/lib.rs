@@ -24,6 +24,7 @@ pub mod node;
 mod number;
 pub mod origin;
 pub mod packing;
+pub mod past;
 pub mod plan;
 pub mod pool;
 pub mod progress;

@@ -32,6 +32,7 @@ fn planned() -> PlanView {
         start: None,
         finish: None,
         gpu_hours: 2.5,
+        unforeseen: None,
         own_jobs: Vec::new(),
         other_jobs: ShiftedJobs {
             displaced: 1,

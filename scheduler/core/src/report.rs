@@ -72,7 +72,41 @@ pub struct JobReport {
     pub steps_left_between: Option<(f64, f64)>,
     /// Seconds until it ends at this size.
     pub time_left_s: f64,
+    /// What tells how many steps are left.
+    #[serde(default, skip_serializing_if = "Length::is_said")]
+    pub length: Length,
+    /// Its step in this round; `None` in reports from before it was kept.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<u64>,
     pub waiting: Option<Waiting>,
+}
+
+/// What tells how long a job is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Length {
+    /// A number of steps, or its losses.
+    #[default]
+    Said,
+    /// Seconds: those that jobs like it took, or a limit.
+    Past,
+    /// Nothing; the steps left are a guess that policies need.
+    Unknown,
+    /// Nothing any more: it has run longer than jobs like it.
+    Outlived,
+}
+
+impl Length {
+    #[must_use]
+    pub fn is_said(&self) -> bool {
+        *self == Self::Said
+    }
+
+    /// Whether an end can be told.
+    #[must_use]
+    pub fn is_known(self) -> bool {
+        matches!(self, Self::Said | Self::Past)
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

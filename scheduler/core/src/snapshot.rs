@@ -168,6 +168,9 @@ pub struct Job {
     pub speeds: Vec<SpeedPoint>,
     /// Seconds in which it trained, over its whole life.
     pub trained_s: f64,
+    /// How long it is, where something else than a number of steps tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lasts: Option<Lasts>,
     /// When the present revision was started.
     pub placed_ms: Option<i64>,
     /// Since when all its tasks have been up, or at work again.
@@ -255,6 +258,18 @@ pub struct Progress {
 pub struct Adaptive {
     /// The gradient noise scale as last measured, in batches of the fewest workers; `None` before.
     pub noise: Option<f64>,
+}
+
+/// Seconds that a job trains.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Lasts {
+    /// In the middle.
+    pub middle_s: f64,
+    /// Standard deviation of the logarithm; 0 where it is a limit that its owner has set.
+    pub spread: f64,
+    /// Of that, what it has done and what is kept.
+    pub done_s: f64,
 }
 
 /// Sums over a job's stops and starts.
@@ -390,6 +405,22 @@ impl Job {
         self.state == JobState::Suspended
             && workers.peek().is_some()
             && workers.all(|task| task.state == TaskState::Suspended)
+    }
+
+    /// The step from which it would go on if it were stopped now. The built-in engine writes a checkpoint when it is told to stop. Of a
+    /// user's program nothing is kept as far as anybody knows, until it has gone on from a checkpoint once: it then loses what it lost before.
+    #[must_use]
+    pub fn kept_step(&self) -> u64 {
+        if self.command.is_none() {
+            return self.progress.step;
+        }
+        let known = self.restarts.unwrap_or_default();
+        if known.resumed == 0 {
+            return 0;
+        }
+        let lost = known.lost_steps / f64::from(known.resumed);
+        // A cast of a float saturates.
+        self.progress.step.saturating_sub(lost.max(0.0) as u64)
     }
 
     /// Whether a resize in place is under way: somebody has not gone or not come yet.

@@ -3,7 +3,7 @@
 use crate::forecast::{Forecast, Interval, Settings, forecast};
 use muster_core::ApplyError;
 use muster_core::policy::Policy;
-use muster_core::snapshot::{Job, Node, Progress, Snapshot};
+use muster_core::snapshot::{Job, Lasts, Node, Progress, Snapshot};
 use muster_model::id::{JobId, NodeId, TenantId};
 use muster_model::job::{Intent, JobState};
 use muster_model::spec::JobSpec;
@@ -25,6 +25,8 @@ pub enum Change {
         spec: Box<JobSpec>,
         /// The step at which it begins, where that is another job's checkpoint.
         begins: u64,
+        /// What jobs like it took.
+        lasts: Option<Lasts>,
     },
 }
 
@@ -144,11 +146,13 @@ fn carry_out(snapshot: &mut Snapshot, change: &Change, number: u64) -> Result<()
             tenant,
             spec,
             begins,
+            lasts,
         } => {
             let id = tenant_id(snapshot, tenant)?;
             let job = JobId(Uuid::from_u64_pair(u64::MAX - number, 0));
             let mut job = submitted(job, id, spec, snapshot.now_ms);
             job.progress.step = *begins;
+            job.lasts = lasts.or(job.lasts);
             snapshot.jobs.push(job);
         }
     }
@@ -208,6 +212,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         },
         speeds: Vec::new(),
         trained_s: 0.0,
+        lasts: spec.stop.wall_minutes.map(limit),
         placed_ms: None,
         running_ms: None,
         power_of_two: spec.scale.power_of_two,
@@ -215,6 +220,16 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         waiting: None,
         watch: None,
         measured: None,
+    }
+}
+
+/// Of a job whose owner has set a limit to its training.
+#[must_use]
+pub fn limit(minutes: f64) -> Lasts {
+    Lasts {
+        middle_s: minutes * 60.0,
+        spread: 0.0,
+        done_s: 0.0,
     }
 }
 

@@ -102,6 +102,7 @@ fn week(seed: u64) -> (Vec<bool>, Vec<bool>) {
             runs: 15,
             seed: seed ^ (tick as u64) << 20,
             widen,
+            widen_starts: 1.0,
             pace: PACE,
         };
         let forecasts = forecast(world.snapshot(), &[], &policy, &settings)
@@ -144,6 +145,8 @@ fn arrivals(seed: u64) -> Vec<Arrival> {
         let truth = Truth {
             curve: Curve::through(points.collect()),
             steps_left: bound as f64 * share,
+            done: 0.0,
+            is_open: false,
             speed_spread: 0.0,
             steps_spread: 0.0,
         };

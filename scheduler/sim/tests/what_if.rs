@@ -5,9 +5,11 @@ mod live;
 use live::{cluster, job};
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::{Policy, Slicing};
-use muster_core::snapshot::Snapshot;
+use muster_core::snapshot::{Job, Lasts, Restarts, Snapshot};
+use muster_model::forecast::Unforeseen;
 use muster_model::job::{Intent, JobState};
-use muster_model::spec::{JobSpec, Range};
+use muster_model::spec::{Ends, JobSpec, Range};
+use muster_model::task::TaskState;
 use muster_sim::forecast::{Ahead, Pace, Settings, believed};
 use muster_sim::what_if::{Change, WhatIfError, what_if};
 
@@ -15,6 +17,7 @@ const SETTINGS: Settings = Settings {
     runs: 15,
     seed: 1,
     widen: 1.0,
+    widen_starts: 1.0,
     pace: Pace::LIVE,
 };
 
@@ -87,6 +90,7 @@ fn a_job_is_told_its_start_end_and_price_and_whom_it_displaces() {
         tenant: "team".to_owned(),
         spec: Box::new(spec.clone()),
         begins: 0,
+        lasts: None,
     };
     let urgent = what_if(&snapshot, &[add(&spec)], &policy(), &SETTINGS).expect("an answer");
     let added = urgent.jobs.last().expect("the added one");
@@ -199,4 +203,194 @@ fn who_waits_for_a_slice_is_told_that_it_comes_within_a_quantum() {
         "after {} ms",
         start_ms - now_ms
     );
+}
+
+/// A program on all four GPUs that has done 300 of 1,000 steps at ten a second, and of which nobody has seen a checkpoint.
+fn program(steps: Option<u64>) -> (Snapshot, Job) {
+    let mut snapshot = cluster(1);
+    let mut program = job(0, 0, 1_000);
+    program.command = Some(Ends::AllWorkers);
+    program.workers = Range { min: 4, max: 4 };
+    program.ps_shards = Range::NONE;
+    program.suspends = false;
+    program.progress.max_steps = steps;
+    program.progress.steps_per_epoch = 1;
+    snapshot.jobs.push(program);
+    let mut believed = believed(&snapshot, &policy());
+    for truth in believed.values_mut() {
+        truth.steps_left = 1_000.0;
+        truth.is_open = false;
+        truth.curve =
+            muster_sim::forecast::Curve::through(vec![muster_core::snapshot::SpeedPoint {
+                workers: 4,
+                ps_shards: 0,
+                steps_per_s: 10.0,
+                samples: 1,
+            }]);
+    }
+    let mut ahead = Ahead::new(snapshot, believed, Vec::new(), Pace::LIVE);
+    ahead
+        .run_until(33_000, &policy())
+        .expect("the core keeps its own rules");
+    let mut snapshot = ahead.snapshot().clone();
+    let program = &mut snapshot.jobs[0];
+    assert_eq!(program.progress.step, 300);
+    program.speeds[0].samples = 300;
+    let program = program.clone();
+    (snapshot, program)
+}
+
+/// The same beside one that is urgent and takes six seconds.
+fn urgent() -> Change {
+    let spec = serde_json::from_value(serde_json::json!({
+        "version": "muster/v1", "name": "urgent", "priority": 50,
+        "command": { "argv": ["true"], "steps": 60 },
+    }));
+    Change::AddJob {
+        tenant: "team".to_owned(),
+        spec: Box::new(spec.expect("a document")),
+        begins: 0,
+        lasts: None,
+    }
+}
+
+/// In seconds from now, the middle.
+fn ends_s(snapshot: &Snapshot, changes: &[Change], name: &str) -> f64 {
+    let told = what_if(snapshot, changes, &policy(), &SETTINGS).expect("an answer");
+    let job = told.jobs.iter().find(|job| job.name == name);
+    let finish = job.and_then(|job| job.after.finish).expect("it ends");
+    (finish.p50_ms - told.now_ms) as f64 / 1000.0
+}
+
+#[test]
+fn a_program_without_checkpoints_that_makes_way_begins_anew_and_ends_later() {
+    let (snapshot, program) = program(Some(1_000));
+    let told = what_if(&snapshot, &[urgent()], &policy(), &SETTINGS).expect("an answer");
+    let shifted = told.jobs.iter().find(|job| job.name == program.name);
+    let shifted = shifted.expect("it is there");
+    assert!(shifted.is_displaced(), "{shifted:?}");
+    // Thirty seconds are lost, and six and the way there and back are waited.
+    let later_ms = shifted.moved_ms().expect("an end");
+    assert!(later_ms >= 36_000, "{later_ms} ms later");
+    let alone = ends_s(&snapshot, &[], &program.name);
+    assert!((65.0..80.0).contains(&alone), "{alone} s");
+}
+
+#[test]
+fn a_program_that_went_on_from_a_checkpoint_before_loses_what_it_lost_then() {
+    let (mut snapshot, program) = program(Some(1_000));
+    let later_s = |snapshot: &Snapshot| {
+        ends_s(snapshot, &[urgent()], &program.name) - ends_s(snapshot, &[], &program.name)
+    };
+    let all_s = later_s(&snapshot);
+    snapshot.jobs[0].restarts = Some(Restarts {
+        starts: 2,
+        resumed: 1,
+        lost_steps: 100.0,
+        ..Restarts::default()
+    });
+    let part_s = later_s(&snapshot);
+    assert!(
+        (15.0..25.0).contains(&(all_s - part_s)),
+        "{all_s} and {part_s}"
+    );
+}
+
+/// It was told to stop a moment ago: that is no end.
+#[test]
+fn a_program_that_is_being_stopped_is_not_done() {
+    let (mut snapshot, program) = program(Some(1_000));
+    let stopped = &mut snapshot.jobs[0];
+    stopped.state = JobState::Stopping {
+        then: muster_model::job::AfterStop::Requeue {
+            cause: muster_model::job::RequeueCause::Preempted,
+        },
+    };
+    for task in &mut stopped.tasks {
+        task.state = TaskState::Stopping;
+    }
+    stopped.progress.step = 0;
+    let ends_s = ends_s(&snapshot, &[], &program.name);
+    assert!(ends_s >= 100.0, "after {ends_s} s");
+}
+
+/// The program on all GPUs, of which nobody knows how long it is, and who waits for it: no number is made up for either.
+#[test]
+fn a_program_of_unknown_length_has_no_end_and_neither_has_who_waits_for_it() {
+    let (mut snapshot, program) = program(None);
+    let mut patient = job(1, snapshot.now_ms, 2_000);
+    patient.priority = -1;
+    patient.suspends = false;
+    snapshot.jobs.push(patient);
+    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let of = |name: &str| {
+        let job = told.jobs.iter().find(|job| job.name == name);
+        job.map(|job| job.after.clone()).expect("it is there")
+    };
+    let open = of(&program.name);
+    assert_eq!((open.finish, open.gpu_s), (None, 0.0));
+    assert_eq!(open.unforeseen, Some(Unforeseen::NoLength));
+    let waits = of("job-1");
+    assert_eq!((waits.start, waits.finish), (None, None));
+    assert_eq!(waits.unforeseen, Some(Unforeseen::BehindOthers));
+}
+
+/// With turns it starts all the same, and ends the later the longer the other one lasts.
+#[test]
+fn who_takes_turns_with_a_program_of_unknown_length_is_told_its_start_and_a_wide_end() {
+    let (mut snapshot, _) = program(None);
+    snapshot.jobs[0].suspends = true;
+    let mut patient = job(1, snapshot.now_ms, 6_000);
+    patient.workers = Range { min: 4, max: 4 };
+    patient.speeds = vec![muster_core::snapshot::SpeedPoint {
+        workers: 4,
+        ps_shards: 1,
+        steps_per_s: 10.0,
+        samples: 1_000,
+    }];
+    snapshot.jobs.push(patient);
+    let told = what_if(&snapshot, &[], &in_turns(), &SETTINGS).expect("an answer");
+    let waits = &told.jobs[1].after;
+    let from_now_s = |at_ms: i64| (at_ms - told.now_ms) as f64 / 1000.0;
+    let start = waits.start.expect("its turn comes");
+    assert!(from_now_s(start.p90_ms) < 90.0, "{start:?}");
+    let finish = waits.finish.expect("an end");
+    let (early, late) = (from_now_s(finish.p10_ms), from_now_s(finish.p90_ms));
+    assert!(early < 800.0 && late > 1_000.0, "{early} to {late} s");
+    assert_eq!(waits.unforeseen, None);
+}
+
+#[test]
+fn what_programs_like_it_took_tells_when_one_ends_that_names_no_length() {
+    let (mut snapshot, program) = program(None);
+    let lasts = |done_s: f64| {
+        Some(Lasts {
+            middle_s: 100.0,
+            spread: 0.1,
+            done_s,
+        })
+    };
+    snapshot.jobs[0].lasts = lasts(30.0);
+    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let finish = told.jobs[0].after.finish.expect("an end");
+    let from_now_s = |at_ms: i64| (at_ms - told.now_ms) as f64 / 1000.0;
+    let (early, middle, late) = (
+        from_now_s(finish.p10_ms),
+        from_now_s(finish.p50_ms),
+        from_now_s(finish.p90_ms),
+    );
+    assert!((60.0..85.0).contains(&middle), "{middle} s");
+    assert!(
+        early < middle - 5.0 && late > middle + 5.0,
+        "{early} to {late} s"
+    );
+    // Told to make way, it takes all of that again.
+    let later_s = ends_s(&snapshot, &[urgent()], &program.name) - middle;
+    assert!((36.0..60.0).contains(&later_s), "{later_s} s later");
+
+    snapshot.jobs[0].lasts = lasts(400.0);
+    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let outlived = &told.jobs[0].after;
+    assert_eq!(outlived.finish, None);
+    assert_eq!(outlived.unforeseen, Some(Unforeseen::Outlived));
 }

@@ -1227,7 +1227,7 @@ export interface components {
             /** @description Nodes with the same name here are nearer to each other than to others; `None`: nobody said. */
             rack?: string | null;
         };
-        /** @description The smallest change that would let the job start now: of those that were tried and do, the first in the order of [`Change::rank`]. */
+        /** @description The smallest change that would let the job start now, or of one that never could ([`Wait::is_for_good`]) at all: of those that were tried and do, the first in the order of [`Change::rank`]. */
         Change: {
             /** @enum {string} */
             change: "lower_min_workers";
@@ -2021,12 +2021,13 @@ export interface components {
             finish: components["schemas"]["Interval"] | null;
             /**
              * Format: double
-             * @description GPU-seconds that it will still hold, in the mean.
+             * @description GPU-seconds that it will still hold, in the mean; 0 where `unforeseen` says why nobody can tell.
              */
             gpu_s: number;
             /** Format: date-time */
             made_at: string;
             start: components["schemas"]["Interval"] | null;
+            unforeseen?: components["schemas"]["Unforeseen"] | null;
         };
         /** @enum {string} */
         Goal: "minimize" | "maximize";
@@ -2155,23 +2156,24 @@ export interface components {
          */
         JobPhase: "queued" | "starting" | "running" | "suspended" | "stopping" | "paused" | "succeeded" | "failed" | "cancelled";
         JobShift: {
-            /** @description It would be stopped, with a checkpoint, for the sake of others. */
+            /** @description It would be stopped for the sake of others. A program of which nobody has seen a checkpoint then begins anew. */
             displaced: boolean;
             finish: components["schemas"]["Interval"] | null;
             /**
              * Format: double
-             * @description What it would still hold, in the mean.
+             * @description What it would still hold, in the mean; 0 where `unforeseen` says why nobody can tell.
              */
             gpu_hours: number;
             id: components["schemas"]["JobId"] | null;
             /**
              * Format: double
-             * @description Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases.
+             * @description Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases, or nobody can tell.
              */
             later_s: number | null;
             name: string;
             start: components["schemas"]["Interval"] | null;
             tenant: string;
+            unforeseen?: components["schemas"]["Unforeseen"] | null;
         };
         /** @description A training job as its user describes it: what the built-in engine shall train, or a program of the user's own. */
         JobSpec: {
@@ -3251,7 +3253,7 @@ export interface components {
             finish: components["schemas"]["Interval"] | null;
             /**
              * Format: double
-             * @description What it would hold over its life, in the mean.
+             * @description What it would hold over its life, in the mean; 0 where `unforeseen` says why nobody can tell.
              */
             gpu_hours: number;
             /**
@@ -3264,6 +3266,7 @@ export interface components {
             /** @description Jobs of the same tenant that would be stopped for it, or end half a minute or more earlier or later; at most 100. */
             own_jobs: components["schemas"]["ShiftedJob"][];
             start: components["schemas"]["Interval"] | null;
+            unforeseen?: components["schemas"]["Unforeseen"] | null;
         };
         /** @description Why a request was not carried out (`application/problem+json`). Nothing was changed. */
         Problem: {
@@ -3684,12 +3687,12 @@ export interface components {
         };
         /** @description A job that a change would move. */
         ShiftedJob: {
-            /** @description It would be stopped, with a checkpoint, for the sake of others. */
+            /** @description It would be stopped for the sake of others. A program of which nobody has seen a checkpoint then begins anew. */
             displaced: boolean;
             id: components["schemas"]["JobId"];
             /**
              * Format: double
-             * @description Seconds by which its expected end comes later, or earlier if negative; null when it would have no end, or had none.
+             * @description Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases, or nobody can tell.
              */
             later_s: number | null;
             name: string;
@@ -3698,7 +3701,7 @@ export interface components {
         ShiftedJobs: {
             /**
              * Format: int32
-             * @description Stopped, with a checkpoint, for the sake of others.
+             * @description Stopped for the sake of others.
              */
             displaced: number;
             /**
@@ -4175,6 +4178,11 @@ export interface components {
             seed: number;
             state: components["schemas"]["TrialPhase"];
         };
+        /**
+         * @description Why nobody can tell when a job ends.
+         * @enum {string}
+         */
+        Unforeseen: "no_length" | "outlived" | "behind_others" | "other";
         /** @description What is known of a job's use of its GPU, for people. */
         Usage: {
             /**
@@ -4270,6 +4278,7 @@ export interface components {
         } | {
             /** Format: int32 */
             free_gpus: number;
+            /** @description The largest holders first: those that hold what is missing at least, and more of them up to a handful. */
             held_by: components["schemas"]["JobId"][];
             /** Format: int32 */
             needed_gpus: number;

@@ -37,6 +37,7 @@ export type Occupant = Schemas["Occupant"];
 export type Explanation = Schemas["ExplainView"];
 export type Forecast = Schemas["Forecast"];
 export type Interval = Schemas["Interval"];
+export type Unforeseen = Schemas["Unforeseen"];
 export type Accuracy = Schemas["AccuracyView"];
 export type PlanView = Schemas["PlanView"];
 export type ShiftedJob = Schemas["ShiftedJob"];

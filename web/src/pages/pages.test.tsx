@@ -289,7 +289,7 @@ describe("a dry run", () => {
     open("/submit");
     fireEvent.click(await screen.findByRole("button", { name: "Dry run" }));
     const link = await screen.findByRole("link", { name: "older" });
-    expect(link.closest("li")?.textContent).toBe("older would be stopped with a checkpoint and would end 10m later");
+    expect(link.closest("li")?.textContent).toBe("older would be stopped for it and would end 10m later");
     expect(screen.getByText("in 2m (1m to 3m)")).toBeTruthy();
     expect(screen.getByText(/2.jobs of other tenants would end later/)).toBeTruthy();
     expect(screen.getByText("The document is valid")).toBeTruthy();

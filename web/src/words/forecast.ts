@@ -1,5 +1,5 @@
 // Forecasts as people read them: spans from now, the middle first, then between what four cases of five lie.
-import type { Accuracy, Interval } from "../api/types";
+import type { Accuracy, Interval, Unforeseen } from "../api/types";
 import { percent } from "./number";
 import { duration, instant } from "./time";
 
@@ -17,6 +17,23 @@ export function range(interval: Interval, now: number): string {
 /** The same as dates, for titles. */
 export function dates(interval: Interval): string {
   return `80 % between ${instant(interval.p10)} and ${instant(interval.p90)}`;
+}
+
+/** Why nobody can tell when a job ends; `null` where somebody can. */
+export function unforeseenSentence(why: Unforeseen | null | undefined): string | null {
+  switch (why) {
+    case null:
+    case undefined:
+      return null;
+    case "no_length":
+      return "nothing says how long it is, and no job like it has succeeded yet";
+    case "outlived":
+      return "it has run longer than jobs like it did";
+    case "behind_others":
+      return "it depends on jobs of which nothing says how long they are";
+    case "other":
+      return "this page does not know why";
+  }
 }
 
 /** How often such intervals held; `null` while nothing is known. */

@@ -4,7 +4,7 @@ use super::Session;
 use crate::clock;
 use crate::output::{duration_s, fields};
 use clap::Args;
-use muster_model::forecast::{Forecast as Expected, Interval};
+use muster_model::forecast::{Forecast as Expected, Interval, Unforeseen};
 use muster_model::view::{AccuracyView, HitRate, JobView};
 use serde::Serialize;
 use time::OffsetDateTime;
@@ -59,16 +59,29 @@ pub fn lines(expected: &Expected, now: OffsetDateTime) -> Vec<(&'static str, Str
     if let Some(start) = &expected.start {
         rows.push(("starts in", span(start, now)));
     }
+    if let Some(why) = expected.unforeseen {
+        rows.push(("ends in", unknown(why)));
+        return rows;
+    }
     let finish = expected.finish.as_ref();
     rows.push((
         "ends in",
-        finish.map_or_else(|| "nobody can tell".to_owned(), |finish| span(finish, now)),
+        finish.map_or_else(|| NEVER.to_owned(), |finish| span(finish, now)),
     ));
     rows.push((
         "will take",
         format!("{:.2} GPU-hours", expected.gpu_s / 3_600.0),
     ));
     rows
+}
+
+/// Of what does not come within what was looked ahead.
+pub const NEVER: &str = "never, as things are";
+
+/// In place of a span.
+#[must_use]
+pub fn unknown(why: Unforeseen) -> String {
+    format!("unknown: {why}")
 }
 
 /// `12m (80%: 9m to 20m)`.
@@ -114,8 +127,8 @@ fn rate(rate: &HitRate) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{column, span};
-    use muster_model::forecast::Interval;
+    use super::{column, lines, span};
+    use muster_model::forecast::{Forecast, Interval, Unforeseen};
     use time::macros::datetime;
 
     #[test]
@@ -129,5 +142,20 @@ mod tests {
         assert_eq!(span(&interval, now), "10m (80%: 5m to 30m)");
         assert_eq!(column(Some(&interval), now), "5m..30m");
         assert_eq!(column(None, now), "-");
+    }
+
+    #[test]
+    fn what_nobody_can_tell_is_a_reason_and_no_number() {
+        let now = datetime!(2026-01-01 0:00 UTC);
+        let expected = Forecast {
+            made_at: now,
+            start: None,
+            finish: None,
+            gpu_s: 0.0,
+            unforeseen: Some(Unforeseen::NoLength),
+        };
+        let text =
+            "unknown: nothing says how long it is, and no job like it has succeeded yet".to_owned();
+        assert_eq!(lines(&expected, now), [("ends in", text)]);
     }
 }

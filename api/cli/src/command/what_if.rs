@@ -1,14 +1,14 @@
 //! `muster plan` and `muster what-if`: what would come of a job, of more nodes or of another quota, before anything is changed. The
 //! scheduler answers, from the cluster as it is.
 
-use super::forecast::span;
+use super::forecast::{NEVER, span, unknown};
 use super::{Session, UsageError};
 use crate::document::read;
 use crate::output::{duration_s, fields, table};
 use clap::Args;
 use muster_model::forecast::Interval;
 use muster_model::view::{
-    AddedNodes, ImaginedJob, ImaginedQuota, PlanView, Shift, ShiftedJob, WhatIf as Asked,
+    AddedNodes, ImaginedJob, ImaginedQuota, JobShift, PlanView, Shift, ShiftedJob, WhatIf as Asked,
     WhatIfView,
 };
 use std::path::PathBuf;
@@ -88,17 +88,25 @@ impl WhatIf {
     }
 }
 
+/// An end that is not foreseen in one of the cases.
+const UNKNOWN: &str = "unknown";
+
 fn describe_plan(plan: &PlanView) -> String {
     let text = |interval: Option<Interval>, never: &str| {
         interval.map_or_else(|| never.to_owned(), |found| span(&found, plan.made_at))
     };
-    let mut text = fields(&[
-        ("would start in", text(plan.start, "never, as things are")),
-        (
-            "would end in",
-            text(plan.finish, "never, as far as can be told"),
+    let (start, finish, cost) = match plan.unforeseen {
+        Some(why) => (UNKNOWN.to_owned(), unknown(why), UNKNOWN.to_owned()),
+        None => (
+            NEVER.to_owned(),
+            text(plan.finish, NEVER),
+            format!("{:.2} GPU-hours", plan.gpu_hours),
         ),
-        ("would cost", format!("{:.2} GPU-hours", plan.gpu_hours)),
+    };
+    let mut text = fields(&[
+        ("would start in", text(plan.start, &start)),
+        ("would end in", finish),
+        ("would cost", cost),
     ]);
     let others = plan.other_jobs;
     let counts = [
@@ -138,7 +146,7 @@ fn own_row(job: &ShiftedJob) -> [String; 3] {
 /// By how much an end moves.
 fn shift(later_s: Option<f64>) -> String {
     match later_s {
-        None => "may never".to_owned(),
+        None => UNKNOWN.to_owned(),
         Some(0.0) => "no change".to_owned(),
         Some(later_s) => {
             let way = if later_s > 0.0 { "later" } else { "earlier" };
@@ -171,8 +179,10 @@ fn describe(answer: &WhatIfView) -> String {
     if answer.jobs.is_empty() {
         return format!("{tenants}\n\nno job would be displaced or moved");
     }
-    let ends = |finish: Option<Interval>| {
-        finish.map_or_else(|| "-".to_owned(), |finish| span(&finish, answer.made_at))
+    let ends = |job: &JobShift| match (job.finish, job.unforeseen) {
+        (Some(finish), _) => span(&finish, answer.made_at),
+        (None, Some(why)) => unknown(why),
+        (None, None) => NEVER.to_owned(),
     };
     let jobs = table(
         ["job", "tenant", "shift", "ends in", "displaced"],
@@ -184,7 +194,7 @@ fn describe(answer: &WhatIfView) -> String {
                     None => "added".to_owned(),
                     Some(_) => shift(job.later_s),
                 },
-                ends(job.finish),
+                ends(job),
                 if job.displaced { "yes" } else { "" }.to_owned(),
             ]
         }),

@@ -1,6 +1,6 @@
 //! What would come of a change, as asked and answered.
 
-use crate::forecast::Interval;
+use crate::forecast::{Interval, Unforeseen};
 use crate::id::JobId;
 use crate::spec::JobSpec;
 use serde::{Deserialize, Serialize};
@@ -16,11 +16,14 @@ pub struct PlanView {
     /// When it would start; null when it may never.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub start: Option<Interval>,
-    /// When it would end; null when it may never.
+    /// When it would end; null when it may never, or nobody can tell.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub finish: Option<Interval>,
-    /// What it would hold over its life, in the mean.
+    /// What it would hold over its life, in the mean; 0 where `unforeseen` says why nobody can tell.
     pub gpu_hours: f64,
+    /// Why nobody can tell when it would end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unforeseen: Option<Unforeseen>,
     /// Jobs of the same tenant that would be stopped for it, or end half a minute or more earlier or later; at most 100.
     pub own_jobs: Vec<ShiftedJob>,
     /// The same of the other tenants' jobs, whose names are theirs.
@@ -33,10 +36,10 @@ pub struct PlanView {
 pub struct ShiftedJob {
     pub id: JobId,
     pub name: String,
-    /// Seconds by which its expected end comes later, or earlier if negative; null when it would have no end, or had none.
+    /// Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases, or nobody can tell.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub later_s: Option<f64>,
-    /// It would be stopped, with a checkpoint, for the sake of others.
+    /// It would be stopped for the sake of others. A program of which nobody has seen a checkpoint then begins anew.
     pub displaced: bool,
 }
 
@@ -44,7 +47,7 @@ pub struct ShiftedJob {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
 pub struct ShiftedJobs {
-    /// Stopped, with a checkpoint, for the sake of others.
+    /// Stopped for the sake of others.
     pub displaced: u32,
     /// Ending half a minute or more later.
     pub later: u32,
@@ -144,14 +147,17 @@ pub struct JobShift {
     /// When it would start, if it has not; null when it has, or may never.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub start: Option<Interval>,
-    /// When it would end; null when it may never.
+    /// When it would end; null when it may never, or nobody can tell.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub finish: Option<Interval>,
-    /// What it would still hold, in the mean.
+    /// What it would still hold, in the mean; 0 where `unforeseen` says why nobody can tell.
     pub gpu_hours: f64,
-    /// Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases.
+    /// Why nobody can tell when it would end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unforeseen: Option<Unforeseen>,
+    /// Seconds by which its expected end comes later, or earlier if negative; null when there is none in one of the cases, or nobody can tell.
     #[cfg_attr(feature = "schema", schema(required = true))]
     pub later_s: Option<f64>,
-    /// It would be stopped, with a checkpoint, for the sake of others.
+    /// It would be stopped for the sake of others. A program of which nobody has seen a checkpoint then begins anew.
     pub displaced: bool,
 }

@@ -55,6 +55,8 @@ pub struct LoadedJob {
     /// By size.
     pub speeds: Vec<SpeedPoint>,
     pub latest: Option<Sample>,
+    /// Whether `latest` is of the present revision.
+    pub has_sampled: bool,
     /// Mean training loss of the newest epochs, at most 128, the newest of them perhaps unfinished.
     pub epoch_losses: Vec<(u64, f64)>,
     /// Newest step that it can continue from.

@@ -2,7 +2,7 @@
 
 use crate::world::{World, at, gone, stop};
 use muster_model::assignment::Observed;
-use muster_model::forecast::{Forecast, Interval};
+use muster_model::forecast::{Forecast, Interval, Unforeseen};
 use muster_model::job::AfterStop;
 use muster_store::forecast::{NewForecast, Tally, insert, outcomes, prune, tally};
 use muster_store::plan::Action;
@@ -18,6 +18,7 @@ fn made(made_s: u64, finish: Option<(u64, u64, u64)>) -> Forecast {
             p90: at(p90),
         }),
         gpu_s: 12.5,
+        unforeseen: finish.is_none().then_some(Unforeseen::NoLength),
     }
 }
 
@@ -35,6 +36,7 @@ async fn the_newest_is_shown_to_its_tenant_and_all_are_compared_with_the_end() -
         job,
         forecast,
         widen: 1.5,
+        start_widen: 2.0,
     });
     let mut tx = pool::begin(&world.scheduler).await?;
     insert(&mut tx, &new).await?;
@@ -68,7 +70,7 @@ async fn the_newest_is_shown_to_its_tenant_and_all_are_compared_with_the_end() -
     let mut tx = pool::begin(&world.scheduler).await?;
     let scored = outcomes(&mut tx, 10).await?;
     assert_eq!(scored.len(), 2, "that without an end has no outcome");
-    assert_eq!((scored[0].made_at, scored[0].finished_at), (at(3), at(110)));
+    assert_eq!((scored[0].made_at, scored[0].came_at), (at(3), at(110)));
     assert_eq!(prune(&mut tx, at(3)).await?, 2);
     Ok(())
 }

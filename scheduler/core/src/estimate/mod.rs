@@ -4,6 +4,7 @@
 
 mod convergence;
 mod gains;
+mod left;
 mod loss_curve;
 mod nnls;
 mod probe;
@@ -13,9 +14,11 @@ mod surface;
 mod trend;
 
 use crate::policy::Policy;
-use crate::snapshot::{Job, Progress};
+use crate::report::Length;
+use crate::snapshot::Job;
 use convergence::LastEpoch;
 pub(crate) use gains::Gains;
+use left::StepsLeft;
 use muster_model::spec::Range;
 pub(crate) use remembered::Remembered;
 pub(crate) use speed::Speed;
@@ -28,6 +31,8 @@ pub(crate) struct Estimate {
     /// Between so many and so many steps are left four times in five, as far as the losses tell; both are `steps_left` where
     /// something else ends the job.
     pub steps_left_between: (f64, f64),
+    /// What tells all this.
+    pub length: Length,
     /// In updates per second.
     pub speed: Arc<Speed>,
     pub gains: Gains,
@@ -55,12 +60,21 @@ impl Estimate {
                 )
             },
         );
-        let steps_left = StepsLeft::of(&job.progress, policy, converged);
+        let gains = Gains::of(job);
+        let steps_per_s = || {
+            let (workers, ps_shards) = match job.size() {
+                (0, _) => (job.workers.min, job.ps_shards.min),
+                size => size,
+            };
+            speed.steps_per_s(workers, ps_shards) * gains.at(workers)
+        };
+        let left = StepsLeft::of(job, policy, converged, steps_per_s);
         Self {
-            steps_left: steps_left.expected,
-            steps_left_between: (steps_left.low, steps_left.high),
+            steps_left: left.expected,
+            steps_left_between: (left.low, left.high),
+            length: left.length,
             speed,
-            gains: Gains::of(job),
+            gains,
             most,
         }
     }
@@ -95,39 +109,5 @@ impl Estimate {
     /// Progress at that size: updates per second times what they are worth, which where the batch grows is Pollux' goodput.
     pub(crate) fn steps_per_s(&self, workers: u32, ps_shards: u32) -> f64 {
         self.speed.steps_per_s(workers, ps_shards) * self.gains.at(workers)
-    }
-}
-
-/// Steps to the job's bound or to convergence, whichever comes first; at least one, because it has not ended.
-struct StepsLeft {
-    low: f64,
-    expected: f64,
-    high: f64,
-}
-
-impl StepsLeft {
-    fn of(progress: &Progress, policy: &Policy, converged: Option<LastEpoch>) -> Self {
-        let per_epoch = progress.steps_per_epoch.max(1);
-        let by_bound = progress
-            .max_steps
-            .map(|most| most.saturating_sub(progress.step));
-        let left = |last_epoch: Option<u64>| {
-            let by_convergence = last_epoch.map(|epoch| {
-                epoch
-                    .saturating_mul(per_epoch)
-                    .saturating_sub(progress.step)
-            });
-            [by_bound, by_convergence]
-                .into_iter()
-                .flatten()
-                .min()
-                .unwrap_or_else(|| policy.unknown_epochs.saturating_mul(per_epoch))
-                .max(1) as f64
-        };
-        Self {
-            low: left(converged.map(|last| last.low)),
-            expected: left(converged.map(|last| last.expected)),
-            high: left(converged.map(|last| last.high)),
-        }
     }
 }

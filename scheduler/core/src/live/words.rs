@@ -85,6 +85,8 @@ fn job(
         steps_left: estimate.steps_left,
         steps_left_between: Some(estimate.steps_left_between),
         time_left_s: estimate.time_s(shown),
+        length: estimate.length,
+        step: Some(live.job.progress.step),
         waiting: waiting.cloned(),
     }
 }

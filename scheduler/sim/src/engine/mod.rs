@@ -288,8 +288,9 @@ pub(crate) fn come_due(tasks: &mut [Task]) {
     for task in tasks {
         let event = match task.state {
             TaskState::Assigned => TaskEvent::Up,
+            // A user's program that ended by itself would be done.
             TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
-                outcome: TaskOutcome::exited(0),
+                outcome: TaskOutcome::Stopped { killed: false },
             },
             TaskState::Suspending => TaskEvent::StoodStill,
             TaskState::Running | TaskState::Suspended | TaskState::Released { .. } => continue,

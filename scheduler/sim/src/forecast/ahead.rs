@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 /// From an order to stand still until all workers do.
 const SUSPEND_MS: i64 = 100;
 
-/// After so many rounds in which nothing was decided and nothing was to happen, nothing more will: who still waits does not fit, or its
+/// After so many rounds, and as long as they take that nothing causes, in which nothing was decided and nothing was to happen, nothing more will: who still waits does not fit, or its
 /// owner has stopped it. Rounds to the horizon would be tens of thousands. What depends on time alone, such as how long others may
 /// overtake, has come by then.
 const IDLE_ROUNDS: u32 = 24;
@@ -88,11 +88,30 @@ pub struct Ahead {
 struct Live {
     /// When the tasks of the present revision will be up, or gone.
     due_ms: Option<i64>,
-    /// Steps done before the run, and since.
+    /// Steps done before the run, and since; fewer than none where it lost some of those before.
     before: u64,
     steps: f64,
     /// It was never placed.
     fresh: bool,
+}
+
+impl Live {
+    /// All that it has done. A thousandth of a step is rounding of the clock.
+    fn step(&self) -> u64 {
+        (self.before as f64 + self.steps + 1e-3).floor() as u64
+    }
+
+    /// It is told to stop, and begins with what is kept; `done` are the steps before the run, which need not be those that it told.
+    fn roll_back(&mut self, job: &mut Job, done: f64) {
+        let kept = job.kept_step();
+        if kept > 0 {
+            let lost = job.progress.step.saturating_sub(kept);
+            self.steps -= lost as f64;
+        } else if job.command.is_some() {
+            self.steps = -done;
+        }
+        job.progress.step = kept;
+    }
 }
 
 impl Ahead {
@@ -142,14 +161,23 @@ impl Ahead {
     pub fn run_until(&mut self, until_ms: i64, policy: &Policy) -> Result<(), ApplyError> {
         let until_ms = until_ms.min(self.until_ms);
         self.round(policy)?;
-        let mut idle_rounds = 0;
-        while self.snapshot.now_ms < until_ms && !self.is_done() && idle_rounds < IDLE_ROUNDS {
+        let mut idle = (0, self.snapshot.now_ms);
+        while self.snapshot.now_ms < until_ms && !self.is_done() && !self.is_enough(idle) {
             self.advance(until_ms);
             let decided = self.round(policy)?;
-            let is_idle = !decided && self.next_ms().is_none();
-            idle_rounds = if is_idle { idle_rounds + 1 } else { 0 };
+            let is_idle = !decided && self.next_of_interest_ms().is_none();
+            idle = match is_idle {
+                true => (idle.0 + 1, idle.1),
+                false => (0, self.snapshot.now_ms),
+            };
         }
         Ok(())
+    }
+
+    /// After so many idle rounds since then.
+    fn is_enough(&self, (rounds, since_ms): (u32, i64)) -> bool {
+        let least_ms = i64::from(IDLE_ROUNDS).saturating_mul(self.pace.round_ms);
+        rounds >= IDLE_ROUNDS && self.snapshot.now_ms - since_ms >= least_ms
     }
 
     /// The cluster as it is now.
@@ -163,8 +191,14 @@ impl Ahead {
         self.fates.values().copied()
     }
 
+    /// Whether only those are left that go on whatever happens: their turns could be foreseen for ever.
     fn is_done(&self) -> bool {
-        self.snapshot.jobs.is_empty() && self.arrivals.is_empty()
+        let goes_on = |job: &Job| self.is_endless(job) && !self.live[&job.id].fresh;
+        self.snapshot.jobs.iter().all(goes_on) && self.arrivals.is_empty()
+    }
+
+    fn is_endless(&self, job: &Job) -> bool {
+        self.truths[&job.id].is_endless()
     }
 
     fn admit(&mut self, job: Job) {
@@ -201,13 +235,25 @@ impl Ahead {
 
     /// When something happens next that is not decided, before the horizon.
     fn next_ms(&self) -> Option<i64> {
-        let jobs = &self.snapshot.jobs;
-        jobs.iter()
-            .filter_map(|job| self.live[&job.id].due_ms)
-            .chain(jobs.iter().filter_map(|job| job.not_before_ms))
-            .chain(jobs.iter().filter_map(|job| self.ends_ms(job)))
-            .chain(self.arrivals.last().map(|next| next.job.submitted_ms))
+        self.next_of(|_| true)
+            .into_iter()
             .chain(self.turn_ms())
+            .filter(|&at_ms| at_ms > self.snapshot.now_ms && at_ms < self.until_ms)
+            .min()
+    }
+
+    /// The same of those who do not go on whatever happens. That somebody's slice is over is nothing by itself.
+    fn next_of_interest_ms(&self) -> Option<i64> {
+        self.next_of(|job| !self.is_endless(job))
+    }
+
+    fn next_of(&self, counts: impl Fn(&Job) -> bool) -> Option<i64> {
+        let jobs = || self.snapshot.jobs.iter().filter(|job| counts(job));
+        jobs()
+            .filter_map(|job| self.live[&job.id].due_ms)
+            .chain(jobs().filter_map(|job| job.not_before_ms))
+            .chain(jobs().filter_map(|job| self.ends_ms(job)))
+            .chain(self.arrivals.last().map(|next| next.job.submitted_ms))
             .filter(|&at_ms| at_ms > self.snapshot.now_ms && at_ms < self.until_ms)
             .min()
     }
@@ -301,9 +347,11 @@ impl Ahead {
             };
             let left = self.truths[&job.id].steps_left;
             job.trained_s += elapsed_s;
+            if let Some(lasts) = &mut job.lasts {
+                lasts.done_s += elapsed_s;
+            }
             live.steps = (live.steps + speed * elapsed_s).min(left);
-            // A thousandth of a step is rounding of the clock.
-            job.progress.step = live.before + (live.steps + 1e-3).floor() as u64;
+            job.progress.step = live.step();
             measure(job, speed);
             if live.steps + 1e-3 >= left {
                 job.finished = Some(Finished {
@@ -328,12 +376,14 @@ impl Ahead {
         }
     }
 
-    /// Whether anything was decided but who waits for what.
+    /// Whether anything was decided but who waits for what, of those who do not go on whatever happens.
     fn round(&mut self, policy: &Policy) -> Result<bool, ApplyError> {
         let now_ms = self.snapshot.now_ms;
         let policy = self.foreseen(policy);
         let (plan, _) = plan(&self.snapshot, &policy);
-        let waits = |one: &Decision| matches!(one.action, Action::Wait { .. });
+        let waits = |one: &Decision| {
+            matches!(one.action, Action::Wait { .. }) || self.truths[&one.job].is_endless()
+        };
         let decided = !plan.decisions.iter().all(waits);
         apply(&mut self.snapshot, &plan)?;
         let quantum_ms = policy.slicing.map(|slicing| slicing.quantum_ms);
@@ -365,6 +415,10 @@ impl Ahead {
                         (then, self.fates.get_mut(&decision.job))
                     {
                         fate.stops += 1;
+                        let mut jobs = self.snapshot.jobs.iter_mut();
+                        if let Some(job) = jobs.find(|job| job.id == decision.job) {
+                            live.roll_back(job, self.truths[&decision.job].done);
+                        }
                     }
                 }
                 _ => {}

@@ -3,15 +3,19 @@
 
 mod ahead;
 mod calibrate;
+mod like;
 mod truth;
 
 pub use ahead::{Ahead, Arrival, Fate, Pace};
 pub use calibrate::{LEAST_SCORES, Score, TARGET, hits, widening};
+pub use like::like;
 pub use truth::{Curve, Truth};
 
 use muster_core::ApplyError;
 use muster_core::policy::Policy;
+use muster_core::report::Length;
 use muster_core::snapshot::{Job, Snapshot};
+use muster_model::forecast::Unforeseen;
 use muster_model::id::JobId;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -24,6 +28,8 @@ pub struct Settings {
     pub seed: u64,
     /// What [`widening`] says of forecasts past; 1 while nothing is known.
     pub widen: f64,
+    /// The same of starts.
+    pub widen_starts: f64,
     pub pace: Pace,
 }
 
@@ -33,9 +39,11 @@ pub struct Forecast {
     pub job: JobId,
     /// When it first runs; `None` when it has run already, or in a tenth of the runs never does.
     pub start: Option<Interval>,
-    /// When it ends; `None` when in a tenth of the runs it does not.
+    /// When it ends; `None` when in a tenth of the runs it does not, or nobody can tell.
     pub finish: Option<Interval>,
-    /// Mean GPU-seconds that it will hold from now on.
+    /// Why nobody can tell when it ends.
+    pub unforeseen: Option<Unforeseen>,
+    /// Mean GPU-seconds that it will hold from now on; 0 where nobody can tell when it ends.
     pub gpu_s: f64,
     /// Mean number of times that it will be stopped to go on later.
     pub stops: f64,
@@ -68,13 +76,16 @@ pub fn forecast(
         explained_jobs: 0,
         ..policy.clone()
     };
-    let believed = believed(&full, &policy);
+    let (believed, lengths) = judged(&full, &policy);
+    // From here on the core knows of a program's length what it knows live.
+    let programs = full.jobs.iter_mut().filter(|job| job.command.is_some());
+    programs.for_each(|job| job.lasts = None);
     let mut fates: BTreeMap<JobId, Vec<Fate>> = BTreeMap::new();
     for run in 0..settings.runs {
         // A job has the same dice whoever is beside it, so that two forecasts differ by what has changed and not by chance.
         let throw = |(job, truth): (&JobId, &Truth)| {
             let mut dice = truth::Dice::new(settings.seed, *job, run);
-            (*job, truth.thrown(&mut dice))
+            (*job, truth.thrown(&mut dice, run))
         };
         let truths = believed.iter().map(throw).collect();
         let mut ahead = Ahead::new(full.clone(), truths, Vec::new(), settings.pace);
@@ -83,10 +94,26 @@ pub fn forecast(
             fates.entry(fate.job).or_default().push(fate);
         }
     }
-    let ids = full.jobs.iter().map(|job| job.id);
-    Ok(ids
-        .map(|id| summary(id, &fates[&id], full.now_ms, settings.widen))
-        .collect())
+    let are_open = lengths.values().any(|length| !length.is_known());
+    let said = |job: &Job| {
+        let fates = &fates[&job.id];
+        let mut forecast = summary(job.id, fates, full.now_ms, settings);
+        let unforeseen = match lengths[&job.id] {
+            Length::Unknown => Some(Unforeseen::NoLength),
+            Length::Outlived => Some(Unforeseen::Outlived),
+            Length::Said | Length::Past => {
+                let ends = fates.iter().any(|fate| fate.finish_ms.is_some());
+                let waits = forecast.finish.is_none() && ends && are_open;
+                waits.then_some(Unforeseen::BehindOthers)
+            }
+        };
+        if unforeseen.is_some() {
+            (forecast.finish, forecast.gpu_s) = (None, 0.0);
+        }
+        forecast.unforeseen = unforeseen;
+        forecast
+    };
+    Ok(full.jobs.iter().map(said).collect())
 }
 
 /// Takes what updates are worth now into what was measured of their speed: a forecast knows nothing of noise to come.
@@ -101,24 +128,33 @@ fn fix_worth(job: &mut Job) {
 /// What the estimators believe of every job.
 #[must_use]
 pub fn believed(snapshot: &Snapshot, policy: &Policy) -> BTreeMap<JobId, Truth> {
-    let (_, report) = muster_core::plan(snapshot, policy);
-    let pairs = snapshot.jobs.iter().zip(&report.jobs);
-    pairs
-        .map(|(job, said)| (job.id, Truth::believed(job, said)))
-        .collect()
+    judged(snapshot, policy).0
 }
 
-fn summary(job: JobId, fates: &[Fate], now_ms: i64, widen: f64) -> Forecast {
+/// The same, and what tells how long each job is.
+fn judged(
+    snapshot: &Snapshot,
+    policy: &Policy,
+) -> (BTreeMap<JobId, Truth>, BTreeMap<JobId, Length>) {
+    let (_, report) = muster_core::plan(snapshot, policy);
+    let pairs = || snapshot.jobs.iter().zip(&report.jobs);
+    let truths = pairs().map(|(job, said)| (job.id, Truth::believed(job, said)));
+    let lengths = pairs().map(|(job, said)| (job.id, said.length));
+    (truths.collect(), lengths.collect())
+}
+
+fn summary(job: JobId, fates: &[Fate], now_ms: i64, settings: &Settings) -> Forecast {
     let mean = |value: fn(&Fate) -> f64| -> f64 {
         fates.iter().map(value).sum::<f64>() / fates.len().max(1) as f64
     };
-    let interval = |time: fn(&Fate) -> Option<i64>| {
+    let interval = |time: fn(&Fate) -> Option<i64>, widen: f64| {
         quantiles(fates.iter().map(time).collect()).map(|found| found.widened(now_ms, widen))
     };
     Forecast {
         job,
-        start: interval(|fate| fate.start_ms),
-        finish: interval(|fate| fate.finish_ms),
+        start: interval(|fate| fate.start_ms, settings.widen_starts),
+        finish: interval(|fate| fate.finish_ms, settings.widen),
+        unforeseen: None,
         gpu_s: mean(|fate| fate.gpu_s),
         stops: mean(|fate| f64::from(fate.stops)),
     }

@@ -1,7 +1,7 @@
 //! What a run takes for true of a job: its speed at every size and the work it has left; what the estimators believe, thrown off as far
 //! as they are unsure.
 
-use muster_core::report::JobReport;
+use muster_core::report::{JobReport, Length};
 use muster_core::snapshot::{Job, SpeedPoint};
 use muster_model::id::JobId;
 
@@ -15,11 +15,18 @@ const MEASURED: f64 = 0.03;
 /// Between the 10 % and the 90 % quantile of a normal distribution lie so many standard deviations.
 const QUANTILES_APART: f64 = 2.563;
 
+/// Of a job whose length nobody knows it is taken that it has begun at least so long ago, in seconds.
+const BEGUN_S: f64 = 30.0;
+
 /// One job as a run has it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Truth {
     pub curve: Curve,
     pub steps_left: f64,
+    /// Steps that it does once more if it begins anew.
+    pub done: f64,
+    /// Nobody knows how many steps are left.
+    pub is_open: bool,
     /// Standard deviations of the logarithms of both.
     pub speed_spread: f64,
     pub steps_spread: f64,
@@ -85,10 +92,15 @@ impl Truth {
             .filter(|point| point.samples > 0 && point.steps_per_s > 0.0)
             .copied()
             .collect();
-        let speed_spread = if measured.is_empty() {
+        let speed_spread = if said.length == Length::Past {
+            // What was seen is how long it takes, not how fast it is.
+            0.0
+        } else if measured.is_empty() {
             UNMEASURED
         } else {
-            let error = said.speed.mean_relative_error.unwrap_or(0.0);
+            // One size fits any formula: how often it was measured is in the other.
+            let fitted = said.speed.mean_relative_error.unwrap_or(0.0);
+            let error = fitted.max(said.speed.standard_error.unwrap_or(0.0));
             error.clamp(MEASURED, UNMEASURED)
         };
         let curve = if measured.is_empty() {
@@ -105,21 +117,51 @@ impl Truth {
             Some((least, most)) => (most.max(1.0) / least.max(1.0)).ln() / QUANTILES_APART,
             None => 0.0,
         };
+        // Where it is, and not where this round would have it: as the estimate counts seconds.
+        let (workers, ps_shards) = match job.size() {
+            (0, _) => (job.workers.min, job.ps_shards.min),
+            size => size,
+        };
+        let steps_per_s = curve.steps_per_s(workers, ps_shards);
+        let done = match (said.length, &job.lasts) {
+            (Length::Past, Some(lasts)) => lasts.done_s * steps_per_s,
+            _ => job.progress.step as f64,
+        };
+        let is_open = !said.length.is_known();
+        let steps_left = match is_open {
+            true => job.trained_s.max(BEGUN_S) * steps_per_s,
+            false => said.steps_left,
+        };
         Self {
             curve,
-            steps_left: said.steps_left.max(1.0),
+            steps_left: steps_left.max(1.0),
+            done,
+            is_open,
             speed_spread,
             steps_spread: steps_spread.clamp(0.0, 2.0),
         }
     }
 
-    /// One of the jobs that it may be.
+    /// One of the jobs that it may be. One whose length nobody knows is in every other run without end, and so are all such jobs: what
+    /// depends on their end is then seen not to come. In the others it lasts as long again as it has lasted, in the middle (Gott, Nature 1993).
     #[must_use]
-    pub(super) fn thrown(&self, dice: &mut Dice) -> Self {
+    pub(super) fn thrown(&self, dice: &mut Dice, run: u32) -> Self {
         let mut thrown = self.clone();
         thrown.curve.factor *= (self.speed_spread * dice.normal()).exp();
-        thrown.steps_left *= (self.steps_spread * dice.normal()).exp();
+        thrown.steps_left *= match (self.is_open, run % 2) {
+            (false, _) => (self.steps_spread * dice.normal()).exp(),
+            (true, 0) => f64::INFINITY,
+            (true, _) => {
+                let share = dice.uniform();
+                share / (1.0 - share)
+            }
+        };
         thrown
+    }
+
+    /// Whether it goes on whatever happens.
+    pub(super) fn is_endless(&self) -> bool {
+        self.steps_left.is_infinite()
     }
 }
 

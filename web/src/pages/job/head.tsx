@@ -10,7 +10,7 @@ import { useNow } from "../../ui/now";
 import { PhaseChip, canCancel, canContinue, canDelete, canEdit, canPause, canResume, canSuspend } from "../../ui/phase";
 import { ProgressBar } from "../../ui/progress";
 import { dataText, modelText } from "../../words/engine";
-import { dates, range } from "../../words/forecast";
+import { dates, range, unforeseenSentence } from "../../words/forecast";
 import { NONE, loss, percent, rate } from "../../words/number";
 import { age, duration, instant } from "../../words/time";
 import { Edit } from "./edit";
@@ -164,7 +164,11 @@ function Facts({ job }: { job: JobView }) {
       {ended ? null : job.forecast?.finish ? (
         <Fact name="Ends in" value={range(job.forecast.finish, now)} title={dates(job.forecast.finish)} />
       ) : (
-        <Fact name="Ends in" value={job.phase === "running" ? duration(progress?.eta_s) : NONE} />
+        <Fact
+          name="Ends in"
+          value={job.phase === "running" ? duration(progress?.eta_s) : NONE}
+          {...(job.forecast?.unforeseen ? { title: `Unknown: ${unforeseenSentence(job.forecast.unforeseen) ?? ""}` } : {})}
+        />
       )}
       <Fact name={ended ? "Took" : "Since start"} value={duration(ran)} {...(job.started_at === null ? {} : { title: `Started ${instant(job.started_at)}` })} />
       {job.spec.engine ? <Fact name="Model" value={modelText(job.spec.engine.model)} /> : null}

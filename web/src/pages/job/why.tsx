@@ -7,7 +7,7 @@ import { isTerminal, isWaiting } from "../../live/job";
 import { useNow } from "../../ui/now";
 import { Panel } from "../../ui/panel";
 import { afterStop, eventSentence, size, who } from "../../words/event";
-import { dates, expected, heldSentence } from "../../words/forecast";
+import { dates, expected, heldSentence, unforeseenSentence } from "../../words/forecast";
 import { count, percent, plural, rate } from "../../words/number";
 import { clock, duration, instant } from "../../words/time";
 import { isForGood } from "../../words/wait";
@@ -157,7 +157,9 @@ function basis(sizes: number, error: number | null): string {
 /** When it will start and end, and how much such a forecast is worth. */
 function Expected({ job, accuracy, now }: { job: JobView; accuracy: Accuracy | null; now: number }) {
   const { forecast } = job;
-  if (forecast === null || (forecast.start === null && forecast.finish === null)) return null;
+  if (forecast === null) return null;
+  const why = unforeseenSentence(forecast.unforeseen);
+  if (forecast.start === null && forecast.finish === null && why === null) return null;
   const held = heldSentence(accuracy);
   return (
     <>
@@ -179,8 +181,17 @@ function Expected({ job, accuracy, now }: { job: JobView; accuracy: Accuracy | n
             </dd>
           </>
         )}
-        <dt>Will take</dt>
-        <dd className="num">{(forecast.gpu_s / 3600).toPrecision(2)} GPU-hours</dd>
+        {why === null ? (
+          <>
+            <dt>Will take</dt>
+            <dd className="num">{(forecast.gpu_s / 3600).toPrecision(2)} GPU-hours</dd>
+          </>
+        ) : (
+          <>
+            <dt>Ends</dt>
+            <dd>unknown: {why}</dd>
+          </>
+        )}
       </dl>
       {held === null ? null : <p className="muted why-held">{held}</p>}
     </>

@@ -6,7 +6,7 @@ import { fromThrown, type ApiError } from "../../api/problem";
 import { useResource } from "../../api/resource";
 import type { Interval, JobView, NodeView, PlanView, ShiftedJob } from "../../api/types";
 import { Panel } from "../../ui/panel";
-import { dates, expected } from "../../words/forecast";
+import { dates, expected, unforeseenSentence } from "../../words/forecast";
 import { bytes, count, plural } from "../../words/number";
 import { duration } from "../../words/time";
 
@@ -32,7 +32,12 @@ export function usePlan(text: string): Answer {
 
 /** As the job and the cluster are. */
 export function neverStarts(answer: Answer): boolean {
-  return answer.kind === "planned" && answer.plan.start === null;
+  return answer.kind === "planned" && isNever(answer.plan);
+}
+
+/** A start that depends on others' ends is unknown, and not out of the question. */
+function isNever(plan: PlanView): boolean {
+  return plan.start === null && plan.unforeseen !== "behind_others";
 }
 
 export function Planned({ answer, spec }: { answer: Answer; spec: JobView["spec"] }) {
@@ -70,19 +75,24 @@ export function lack(spec: JobView["spec"], known: readonly NodeView[]): string 
 function Outlook({ plan }: { plan: PlanView }) {
   // Spans count from the state that was looked ahead from, not from whenever this is read.
   const now = Date.parse(plan.made_at);
+  const why = unforeseenSentence(plan.unforeseen);
   return (
     <>
       <dl className="why-facts">
         <dt>Starts</dt>
         <dd className="num" {...(plan.start === null ? {} : { title: dates(plan.start) })}>
-          {plan.start === null ? "never" : isAtOnce(plan.start, now) ? "at once" : `in ${expected(plan.start, now)}`}
+          {isNever(plan) ? "never" : plan.start === null ? "unknown" : isAtOnce(plan.start, now) ? "at once" : `in ${expected(plan.start, now)}`}
         </dd>
         <dt>Ends</dt>
         <dd className="num" {...(plan.finish === null ? {} : { title: dates(plan.finish) })}>
-          {plan.start === null ? "never" : plan.finish === null ? UNFORESEEN : `in ${expected(plan.finish, now)}`}
+          {isNever(plan) ? "never" : plan.finish === null ? (why === null ? UNFORESEEN : `unknown: ${why}`) : `in ${expected(plan.finish, now)}`}
         </dd>
-        <dt>Would take</dt>
-        <dd className="num">{plan.gpu_hours.toPrecision(2)} GPU-hours</dd>
+        {why === null ? (
+          <>
+            <dt>Would take</dt>
+            <dd className="num">{plan.gpu_hours.toPrecision(2)} GPU-hours</dd>
+          </>
+        ) : null}
       </dl>
       {plan.own_jobs.length === 0 ? null : (
         <>
@@ -107,7 +117,7 @@ function isAtOnce(start: Interval, now: number): boolean {
 }
 
 function shift(job: ShiftedJob): string {
-  const stopped = job.displaced ? "would be stopped with a checkpoint" : null;
+  const stopped = job.displaced ? "would be stopped for it" : null;
   if (job.later_s === null) return stopped ?? "would have no end that can be foreseen";
   const moved = `would end ${duration(Math.abs(job.later_s))} ${job.later_s > 0 ? "later" : "earlier"}`;
   return stopped === null ? moved : `${stopped} and ${moved}`;
@@ -115,7 +125,7 @@ function shift(job: ShiftedJob): string {
 
 function others({ displaced, earlier, later }: PlanView["other_jobs"]): string {
   const told = [
-    [displaced, "would be stopped with a checkpoint"],
+    [displaced, "would be stopped for it"],
     [later, "would end later"],
     [earlier, "would end earlier"],
   ] as const;
