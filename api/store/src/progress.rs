@@ -240,6 +240,37 @@ pub(crate) async fn rewind(
     Ok(())
 }
 
+/// The step from which a start goes on. Of a user's program that is only known by the first step that it logs, and it need not log each:
+/// what is kept of the job tells with which it begins when it begins anew.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub(crate) async fn begins(
+    conn: &mut PgConnection,
+    job: JobId,
+    from_step: u64,
+) -> Result<u64, StoreError> {
+    if from_step == 0 {
+        return Ok(0);
+    }
+    let row = sqlx::query!(
+        r#"select jsonb_typeof(spec -> 'command') is not distinct from 'object' as "is_command!",
+                  (select min(step) from progress_sample where job_id = $1) as "first?"
+           from job where id = $1"#,
+        job.0
+    )
+    .fetch_one(conn)
+    .await?;
+    if !row.is_command {
+        return Ok(from_step);
+    }
+    // The step that it has told first is the one after `from_step`.
+    let told = from_step + 1;
+    Ok(row
+        .first
+        .map_or(0, |first| told.saturating_sub(unsigned(first))))
+}
+
 /// A job's chief trains after a start: what that took, and what it has to do once more. Before the series is rewound.
 ///
 /// # Errors
@@ -334,6 +365,27 @@ pub async fn newest(
         .into_iter()
         .map(|row| (row.id.into(), row.at, row.latest.0));
     Ok(newest.collect())
+}
+
+/// Speeds as measured, by size: (workers, shards) and updates per second. Of a job in scope.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn speeds_of(
+    conn: &mut PgConnection,
+    job: JobId,
+) -> Result<Vec<((u32, u32), f64)>, StoreError> {
+    let rows = sqlx::query!(
+        "select workers, ps_shards, steps_per_s from speed where job_id = $1 order by workers, ps_shards",
+        job.0
+    )
+    .fetch_all(conn)
+    .await?;
+    let speeds = rows.into_iter().map(|row| {
+        let size = (unsigned32(row.workers), unsigned32(row.ps_shards));
+        (size, row.steps_per_s)
+    });
+    Ok(speeds.collect())
 }
 
 /// By step.

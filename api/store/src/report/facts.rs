@@ -33,11 +33,12 @@ pub(super) async fn facts(
             TaskReport::Progress { sample } => samples.push((*at, sample.clone())),
             TaskReport::Ready { from_step } => {
                 flush(conn, known, &mut samples, sum).await?;
+                let from_step = progress::begins(conn, job, *from_step).await?;
                 if known.locked.task.role == (Role::Worker { rank: 0 }) {
                     // By the clock that wrote down when it was started.
-                    progress::started(conn, job, *from_step, now).await?;
+                    progress::started(conn, job, from_step, now).await?;
                 }
-                fact(conn, known, *at, report, sum).await?;
+                fact(conn, known, *at, &TaskReport::Ready { from_step }, sum).await?;
             }
             other => fact(conn, known, *at, other, sum).await?,
         }

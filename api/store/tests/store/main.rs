@@ -9,6 +9,7 @@ mod migration;
 mod node;
 mod packing;
 mod plan;
+mod program;
 mod question;
 mod report;
 mod resize;

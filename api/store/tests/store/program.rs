@@ -1,0 +1,157 @@
+//! Users' programs: with which step a start goes on, and how long those took that are like one that names no length.
+
+use crate::world::{World, at, gone, id, sample, spec, stop};
+use muster_model::assignment::{Observed, TaskReport};
+use muster_model::event::Event;
+use muster_model::id::JobId;
+use muster_model::job::{AfterStop, RequeueCause};
+use muster_model::spec::JobSpec;
+use muster_store::event::EventFilter;
+use muster_store::job::NewJob;
+use muster_store::plan::Action;
+use muster_store::{event, job, past, pool};
+
+fn program(name: &str, seconds: u32) -> JobSpec {
+    let command = serde_json::json!({ "argv": ["sleep", seconds.to_string()] });
+    JobSpec {
+        engine: None,
+        command: Some(serde_json::from_value(command).expect("a command")),
+        ..spec(name)
+    }
+}
+
+async fn submit(world: &World, spec: JobSpec) -> anyhow::Result<JobId> {
+    let new = NewJob {
+        id: id(),
+        tenant_id: world.red,
+        submitted_by: world.red_user,
+        spec,
+    };
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    job::insert(&mut tx, &new, at(0)).await?;
+    tx.commit().await?;
+    Ok(new.id)
+}
+
+/// A start in which the program logs these steps, up to its end or until it is told to stop.
+async fn run(
+    world: &World,
+    job: JobId,
+    revision: u64,
+    steps: &[u64],
+    (up, end): (u64, u64),
+    then: AfterStop,
+) -> anyhow::Result<()> {
+    let (chief, shard) = world.start(job, revision, &[0], up - 1).await?;
+    let revision = revision + 1;
+    let both = [(chief, Observed::Running), (shard, Observed::Running)];
+    world.observe(revision, &both, up).await?;
+    world.step(job, revision, Action::Up, up).await?;
+    if let Some(first) = steps.first() {
+        let from_step = if revision == 1 { 0 } else { first - 1 };
+        world
+            .tell(chief, revision, 0, &[TaskReport::Ready { from_step }])
+            .await?;
+    }
+    for (number, step) in (1..).zip(steps) {
+        let sample = sample(*step, 0.0, 1.0, 10.0);
+        world
+            .tell(chief, revision, number, &[TaskReport::Progress { sample }])
+            .await?;
+    }
+    world.step(job, revision, stop(then), end).await?;
+    world
+        .observe(revision, &[(chief, gone(0)), (shard, gone(0))], end)
+        .await?;
+    world.step(job, revision, Action::Release, end).await
+}
+
+fn requeue() -> AfterStop {
+    AfterStop::Requeue {
+        cause: RequeueCause::Preempted,
+    }
+}
+
+async fn resumed_at(world: &World, job: JobId) -> anyhow::Result<Vec<u64>> {
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let filter = EventFilter {
+        job_id: Some(job),
+        node_id: None,
+    };
+    let events = event::page(&mut tx, filter, None, 1000).await?;
+    let resumed = events.into_iter().filter_map(|event| match event.event {
+        Event::Resumed { from_step } => Some(from_step),
+        _ => None,
+    });
+    Ok(resumed.collect())
+}
+
+/// It logs each tenth step, and the first of them is 9.
+#[tokio::test]
+async fn a_program_that_begins_anew_goes_on_from_nothing() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = submit(&world, program("p", 60)).await?;
+    run(&world, job, 0, &[9, 19, 29], (10, 20), requeue()).await?;
+    run(&world, job, 1, &[9, 19], (30, 40), requeue()).await?;
+    assert_eq!(resumed_at(&world, job).await?, [0_u64; 0]);
+    let known = world.loaded(job, 45).await?.restarts;
+    assert_eq!((known.starts, known.resumed, known.lost_steps), (2, 0, 0.0));
+
+    run(&world, job, 2, &[29, 39], (50, 60), requeue()).await?;
+    assert_eq!(
+        resumed_at(&world, job).await?,
+        [20],
+        "it found a checkpoint"
+    );
+    let known = world.loaded(job, 65).await?.restarts;
+    assert_eq!((known.starts, known.resumed), (3, 1));
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_program_that_told_nothing_in_its_first_start_begins_anew_in_its_second()
+-> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = submit(&world, program("p", 60)).await?;
+    run(&world, job, 0, &[], (10, 20), requeue()).await?;
+    run(&world, job, 1, &[9, 19], (30, 40), requeue()).await?;
+    assert_eq!(resumed_at(&world, job).await?, [0_u64; 0]);
+    assert!(world.loaded(job, 45).await?.has_sampled);
+    world.start(job, 2, &[0], 50).await?;
+    assert!(!world.loaded(job, 51).await?.has_sampled);
+    Ok(())
+}
+
+#[tokio::test]
+async fn what_the_same_program_took_is_known_and_what_another_took_is_not() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    for (name, seconds, end) in [("p", 60, 70), ("p", 100, 110), ("q", 60, 99)] {
+        let job = submit(&world, program(name, seconds)).await?;
+        run(&world, job, 0, &[], (10, end), AfterStop::Succeed).await?;
+    }
+    let twice = submit(&world, program("p", 60)).await?;
+    run(&world, twice, 0, &[], (10, 20), requeue()).await?;
+    run(&world, twice, 1, &[], (30, 90), AfterStop::Succeed).await?;
+
+    let open = submit(&world, program("p", 60)).await?;
+    let mut told = program("p", 60);
+    if let Some(command) = &mut told.command {
+        command.steps = Some(9);
+    }
+    submit(&world, told.clone()).await?;
+    world.submit("engine").await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let known = past::of_open(&mut tx).await?;
+    assert_eq!(known.into_iter().collect::<Vec<_>>(), [(open, vec![60.0])]);
+    let of = past::of_spec(&mut tx, world.red, &program("p", 100)).await?;
+    assert_eq!(of, [100.0]);
+    assert_eq!(
+        past::of_spec(&mut tx, world.red, &told).await?,
+        [0.0_f64; 0]
+    );
+    assert_eq!(
+        past::of_spec(&mut tx, world.blue, &program("p", 60)).await?,
+        [0.0_f64; 0]
+    );
+    Ok(())
+}
