@@ -9,19 +9,21 @@ use axum::Json;
 use axum::extract::State;
 use muster_model::id::JobId;
 use muster_model::node::NodeState;
-use muster_model::spec::JobSpec;
+use muster_model::spec::{BatchRule, JobSpec, WorkerResources};
 use muster_model::view::{
     BlockingJob, BlockingNode, BlockingQuota, DecidedView, ExplainView, InTheWay, NodeObstacle,
     RunnerUpView,
 };
 use muster_model::wait::Wait;
 use muster_store::StoreError;
-use muster_store::job;
+use muster_store::job::{self, JobRow};
 use muster_store::node::{self, NodeRow};
 use muster_store::pool::Transaction;
+use muster_store::progress;
 use muster_store::round::{self, Said};
 use serde::Deserialize;
 use std::cmp::Reverse;
+use time::OffsetDateTime;
 
 const NODES_SHOWN: usize = 16;
 
@@ -37,6 +39,10 @@ struct JobReport {
     steps_left: Option<f64>,
     steps_left_between: Option<[f64; 2]>,
     time_left_s: Option<f64>,
+    /// Its step in that round.
+    step: Option<u64>,
+    /// What tells how many steps are left: a name of the core's `Length`.
+    length: Option<String>,
 }
 
 #[derive(Debug, Default, Deserialize)]
@@ -73,11 +79,13 @@ pub async fn explain(
         .await?
         .ok_or_else(|| Refusal::not_found(format!("job {id}")))?;
     let spec = row.job.spec.clone();
-    let view = wire::job(row, &caller.tenant_name);
     let decided = match round::said_of(&mut tx, id).await? {
-        Some(said) if !view.phase.is_terminal() => Some(decided(&mut tx, said).await?),
+        Some(said) if !row.job.state.phase().is_terminal() => {
+            Some(decided(&mut tx, &row, said).await?)
+        }
         _ => None,
     };
+    let view = wire::job(row, &caller.tenant_name);
     let why = view.waiting.as_ref().map(|waiting| &waiting.detail.why);
     let in_the_way = match why {
         Some(why) => in_the_way(&mut tx, &spec, why).await?,
@@ -93,8 +101,10 @@ pub async fn explain(
     }))
 }
 
-async fn decided(tx: &mut Transaction, said: Said) -> Result<DecidedView, Refusal> {
+async fn decided(tx: &mut Transaction, row: &JobRow, said: Said) -> Result<DecidedView, Refusal> {
     let report = JobReport::deserialize(said.job).map_err(|error| Refusal::internal(&error))?;
+    let speeds = progress::speeds_of(tx, row.job.id).await?;
+    let now = Now::of(row, &report, said.at, &speeds);
     let runner_up = match said.runner_up.map(RunnerUp::deserialize) {
         Some(Ok(other)) => Some(RunnerUpView {
             job_id: other.job,
@@ -111,13 +121,78 @@ async fn decided(tx: &mut Transaction, said: Said) -> Result<DecidedView, Refusa
         ps_shards: report.ps_shards,
         next_worker_gain: report.next_worker_gain,
         runner_up,
-        steps_per_s: report.speed.steps_per_s,
-        measured_sizes: report.speed.points,
+        steps_per_s: now.steps_per_s,
+        measured_sizes: now.measured_sizes,
         speed_error: report.speed.mean_relative_error,
-        steps_left: report.steps_left,
-        steps_left_between: report.steps_left_between,
-        time_left_s: report.time_left_s,
+        steps_left: now.steps_left,
+        steps_left_between: now.steps_left_between,
+        time_left_s: now.time_left_s,
     })
+}
+
+/// How far a job is: from what the newest kept round expected of it, and what was reported since. A round is kept when it decides
+/// something, which of a job that runs undisturbed may be long ago.
+#[derive(Debug, PartialEq)]
+struct Now {
+    steps_per_s: Option<f64>,
+    measured_sizes: u32,
+    steps_left: Option<f64>,
+    steps_left_between: Option<[f64; 2]>,
+    time_left_s: Option<f64>,
+}
+
+impl Now {
+    #[expect(clippy::cast_precision_loss, reason = "an estimate")]
+    fn of(
+        row: &JobRow,
+        report: &JobReport,
+        decided_at: OffsetDateTime,
+        speeds: &[((u32, u32), f64)],
+    ) -> Self {
+        let size = (row.workers, row.ps_shards);
+        let grows = row
+            .job
+            .spec
+            .engine
+            .as_ref()
+            .is_some_and(|engine| engine.batch_rule != BatchRule::Constant);
+        let newest = row
+            .latest
+            .as_ref()
+            .filter(|_| row.sample_at.is_some_and(|at| at > decided_at));
+        // Where the batch grows, speeds are of updates, which are worth more than a step.
+        let here = speeds.iter().find(|(at, _)| *at == size && !grows);
+        let told = newest
+            .filter(|sample| grows && (sample.workers, sample.ps_shards) == size)
+            .map(|sample| sample.steps_per_s);
+        let steps_per_s = here
+            .map(|(_, speed)| *speed)
+            .or(told)
+            .or(report.speed.steps_per_s)
+            .filter(|speed| *speed > 0.0);
+        let done = match (newest, report.step) {
+            (Some(sample), Some(then)) => sample.step.saturating_sub(then) as f64,
+            _ => 0.0,
+        };
+        let is_known = !matches!(report.length.as_deref(), Some("unknown" | "outlived"));
+        let left = |steps: f64| (steps - done).max(0.0);
+        let steps_left = report.steps_left.filter(|_| is_known).map(left);
+        let between = report.steps_left_between.filter(|_| is_known);
+        let is_same = size == (report.workers, report.ps_shards);
+        Self {
+            steps_per_s,
+            measured_sizes: report
+                .speed
+                .points
+                .max(u32::try_from(speeds.len()).unwrap_or(u32::MAX)),
+            steps_left,
+            steps_left_between: between.map(|ends| ends.map(left)),
+            time_left_s: match steps_left.zip(steps_per_s) {
+                Some((steps, speed)) if is_same || row.workers == 0 => Some(steps / speed),
+                _ => report.time_left_s.filter(|_| is_known),
+            },
+        }
+    }
 }
 
 /// Of a job of the tenant in scope; the names of others' jobs are theirs.
@@ -169,7 +244,7 @@ async fn in_the_way(tx: &mut Transaction, spec: &JobSpec, why: &Wait) -> Result<
             | Wait::TopologyPlacementFailed { .. }
     );
     let nodes = if wants_room {
-        obstacles(nodes, spec.resources.worker.gpus)
+        obstacles(nodes, &spec.resources.worker)
     } else {
         Vec::new()
     };
@@ -181,7 +256,8 @@ fn held_gpus(nodes: &[NodeRow], job: JobId) -> u32 {
     u32::try_from(held.filter(|held| held.job_id == job).count()).unwrap_or(u32::MAX)
 }
 
-fn obstacles(nodes: Vec<NodeRow>, gpus_per_worker: u32) -> Vec<BlockingNode> {
+fn obstacles(nodes: Vec<NodeRow>, worker: &WorkerResources) -> Vec<BlockingNode> {
+    let gpus_per_worker = worker.gpus;
     let count = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
     let mut obstacles: Vec<BlockingNode> = nodes
         .into_iter()
@@ -198,7 +274,10 @@ fn obstacles(nodes: Vec<NodeRow>, gpus_per_worker: u32) -> Vec<BlockingNode> {
                 || row.node.is_cordoned()
             {
                 NodeObstacle::Drained
-            } else if gpus < gpus_per_worker {
+            } else if gpus < gpus_per_worker
+                || row.node.capacity.memory_bytes < worker.memory_bytes
+                || row.node.capacity.cpu_milli < worker.cpu_milli
+            {
                 NodeObstacle::TooSmall
             } else if free_gpus < gpus_per_worker {
                 NodeObstacle::Busy

@@ -1,8 +1,9 @@
 //! Why a job has its size or waits: for its tenant, from the newest round and the nodes as they are.
 
-use crate::world::{BLUE, RED, World, at, document};
+use crate::world::{BLUE, RED, World, at, document, sample};
+use muster_model::assignment::TaskReport;
 use muster_model::id::JobId;
-use muster_model::wait::{Change, Wait, Waiting};
+use muster_model::wait::{Change, Short, Wait, Waiting};
 use muster_store::plan::Action;
 use muster_store::pool;
 use muster_store::round::{RoundRecord, insert};
@@ -70,6 +71,56 @@ async fn a_running_job_is_weighed_against_the_runner_up() {
     assert_eq!(denied.status, 404);
 }
 
+/// Rounds are kept when they decide something, which may be long ago: what is left is as of now, in one piece with the progress.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_left_and_how_fast_it_goes_are_as_of_the_newest_report() {
+    let world = World::new().await;
+    let job = world.submit("trains").await;
+    let (chief, _) = world.run(job, 0, 2).await;
+    let report = json!({
+        "jobs": [{
+            "job": job, "why": "starts", "workers": 1, "ps_shards": 1, "step": 100,
+            "steps_left": 900.0, "steps_left_between": [800.0, 1100.0], "time_left_s": 300.0,
+            "speed": {"points": 0, "mean_relative_error": null, "steps_per_s": 3.0},
+        }],
+    });
+    keep(&world, report).await;
+    let steps = [200, 300, 700].map(|step| TaskReport::Progress {
+        sample: sample(step),
+    });
+    world.tell(chief, 1, 0, steps.to_vec()).await;
+    let decided = explain(&world, RED, job).await["decided"].clone();
+    assert_eq!(decided["steps_left"], 300.0);
+    assert_eq!(decided["steps_left_between"], json!([200.0, 500.0]));
+    assert_eq!(
+        (&decided["steps_per_s"], &decided["measured_sizes"]),
+        (&json!(10.0), &json!(1))
+    );
+    assert_eq!(decided["time_left_s"], 30.0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_what_has_no_length_no_steps_are_left() {
+    let world = World::new().await;
+    let job = world.submit("trains").await;
+    world.run(job, 0, 2).await;
+    keep(
+        &world,
+        json!({
+            "jobs": [{
+                "job": job, "why": "starts", "workers": 1, "ps_shards": 1, "step": 0, "length": "unknown",
+                "steps_left": 20.0, "steps_left_between": [20.0, 20.0], "time_left_s": 2.0,
+                "speed": {"points": 0, "mean_relative_error": null, "steps_per_s": 10.0},
+            }],
+        }),
+    )
+    .await;
+    let decided = explain(&world, RED, job).await["decided"].clone();
+    for field in ["steps_left", "steps_left_between", "time_left_s"] {
+        assert_eq!(decided[field], Value::Null, "{field}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiting_job_is_told_the_jobs_and_nodes_in_its_way() {
     let world = World::new().await;
@@ -90,6 +141,10 @@ async fn a_waiting_job_is_told_the_jobs_and_nodes_in_its_way() {
     assert_eq!(said["decided"], Value::Null, "no round is kept");
     assert_eq!(said["waiting"]["smallest_change"], "free or add 6 GPUs");
     assert_eq!(
+        said["waiting"]["message"],
+        "needs 9 GPUs, 3 are free; 1 job is in the way"
+    );
+    assert_eq!(
         said["in_the_way"]["jobs"],
         json!([{"id": holder, "name": "holder", "held_gpus": 1}])
     );
@@ -104,5 +159,40 @@ async fn a_waiting_job_is_told_the_jobs_and_nodes_in_its_way() {
             .zip(node["free_gpus"].as_u64())
             .map(|(all, free)| all - free),
         Some(1)
+    );
+}
+
+/// It asks for memory that no node has: each is too small, and nobody is in its way.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_for_more_memory_than_any_node_has_is_told_which_to_lower() {
+    let world = World::new().await;
+    let mut large = document("large");
+    large["resources"] = json!({"worker": {"memory_bytes": 1_u64 << 50}});
+    let job: Value = world.post(RED, "/api/v1/jobs", &large).await.json();
+    let job: JobId = serde_json::from_value(job["id"].clone()).expect("an id");
+    let waiting = Waiting {
+        why: Wait::TopologyPlacementFailed {
+            needed_gpus: 1,
+            free_gpus: 4,
+            short: Some(Short::Memory {
+                needed_bytes: 1 << 50,
+                largest_node_bytes: 17_179_869_184,
+            }),
+        },
+        smallest_change: None,
+        position: 1,
+    };
+    world.step(job, 0, Action::Wait { waiting }).await;
+    let said = explain(&world, RED, job).await;
+    assert_eq!(said["waiting"]["reason"], "NoMatchingNodes");
+    assert_eq!(
+        said["waiting"]["smallest_change"],
+        "lower resources.worker.memory_bytes to 17179869184 or less"
+    );
+    let nodes = said["in_the_way"]["nodes"].as_array().expect("nodes");
+    assert!(!nodes.is_empty());
+    assert!(
+        nodes.iter().all(|node| node["why"] == "too_small"),
+        "{nodes:?}"
     );
 }

@@ -97,8 +97,12 @@ fn describe(explained: &Explained) -> String {
         ));
         in_the_way(&mut rows, &explanation.in_the_way);
         let change = waiting.smallest_change.clone();
+        let helps = match waiting.detail.why.is_for_good() {
+            true => "to start it at all",
+            false => "to start it now",
+        };
         rows.push((
-            "to start it now",
+            helps,
             change.unwrap_or_else(|| without_change(&waiting.detail).to_owned()),
         ));
         rows.push(("position", waiting.position.to_string()));
@@ -164,6 +168,8 @@ fn said(rows: &mut Vec<(&'static str, String)>, decided: &DecidedView, waits: bo
     };
     let basis = match (decided.measured_sizes, decided.speed_error) {
         (0, _) => "a guess, nothing is measured yet".to_owned(),
+        // A formula through one size is never off there.
+        (1, _) => "measured at 1 size".to_owned(),
         (sizes, Some(error)) => {
             format!(
                 "measured at {sizes} sizes, {:.0}% off in the mean",
@@ -176,6 +182,7 @@ fn said(rows: &mut Vec<(&'static str, String)>, decided: &DecidedView, waits: bo
     if let (Some(steps), Some(time_s)) = (decided.steps_left, decided.time_left_s) {
         let between = decided
             .steps_left_between
+            .filter(|[least, most]| least.round() < most.round())
             .map_or_else(String::new, |[least, most]| {
                 format!(", 80% between {least:.0} and {most:.0}")
             });
