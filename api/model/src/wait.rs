@@ -42,6 +42,7 @@ pub enum Wait {
     WaitingForGpus {
         needed_gpus: u32,
         free_gpus: u32,
+        /// The largest holders first: those that hold what is missing at least, and more of them up to a handful.
         held_by: Vec<JobId>,
     },
     /// Enough GPUs are free, but not so many on one node as one worker needs, or not enough CPU or memory beside them.
@@ -75,7 +76,7 @@ pub enum Short {
     },
 }
 
-/// The smallest change that would let the job start now: of those that were tried and do, the first in the order of [`Change::rank`].
+/// The smallest change that would let the job start now, or of one that never could ([`Wait::is_for_good`]) at all: of those that were tried and do, the first in the order of [`Change::rank`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -96,7 +97,8 @@ pub enum Change {
     RaisePriority { to: i32 },
     /// Pause or end this job of the same tenant.
     EndJob { job: JobId, name: String },
-    /// Wait until about then: these jobs, of whatever tenant, will have ended, by what is estimated of them.
+    /// Wait until about then: these jobs, of whatever tenant, will have ended, by what is estimated of them; or, where none are
+    /// named, its turn comes.
     Wait {
         until_unix_ms: i64,
         ended: Vec<JobId>,
@@ -145,6 +147,27 @@ impl Change {
     }
 }
 
+impl Waiting {
+    /// What helps, in words; `None` when nothing but time does.
+    #[must_use]
+    pub fn remedy(&self) -> Option<String> {
+        match (&self.smallest_change, &self.why) {
+            // Whoever frees some does not make the cluster larger.
+            (Some(Change::AddGpus { gpus: added }), why) if why.is_for_good() => {
+                Some(format!("add {}", gpus(*added)))
+            }
+            (Some(change), _) => Some(change.to_string()),
+            (
+                None,
+                Wait::TopologyPlacementFailed {
+                    short: Some(short), ..
+                },
+            ) => Some(short.remedy()),
+            (None, _) => None,
+        }
+    }
+}
+
 impl Wait {
     /// Whether no time brings the start: the job, its tenant's quota or the cluster must become another.
     #[must_use]
@@ -178,7 +201,9 @@ impl Wait {
             Self::NoMatchingNodes { .. } => "NoMatchingNodes",
             Self::ExceedsCluster { .. } => "ExceedsCluster",
             Self::WaitingForGpus { .. } => "WaitingForGpus",
-            Self::TopologyPlacementFailed { .. } => "TopologyPlacementFailed",
+            // No node is large enough, whatever it lacks.
+            Self::TopologyPlacementFailed { short: Some(_), .. } => "NoMatchingNodes",
+            Self::TopologyPlacementFailed { short: None, .. } => "TopologyPlacementFailed",
             Self::WaitingForPreemptedWorkloads { .. } => "WaitingForPreemptedWorkloads",
             Self::BackingOff { .. } => "BackingOff",
         }
@@ -242,10 +267,10 @@ impl fmt::Display for Wait {
             } => {
                 write!(
                     f,
-                    "needs {}, {} free; {} the others",
+                    "needs {}, {} free; {} in the way",
                     gpus(*needed_gpus),
                     plural(*free_gpus as usize, "is", "are"),
-                    plural(held_by.len(), "job holds", "jobs hold")
+                    plural(held_by.len(), "job is", "jobs are")
                 )
             }
             Self::TopologyPlacementFailed {
@@ -318,12 +343,29 @@ impl fmt::Display for Change {
                 until_unix_ms,
                 ended,
             } => {
-                let jobs = plural(ended.len(), "job ends", "jobs end");
-                write!(
-                    f,
-                    "wait until about {}: {jobs} by then",
-                    utc(*until_unix_ms)
-                )
+                let then = match ended.len() {
+                    0 => "its turn comes then".to_owned(),
+                    many => format!("{} by then", plural(many, "job ends", "jobs end")),
+                };
+                write!(f, "wait until about {}: {then}", utc(*until_unix_ms))
+            }
+        }
+    }
+}
+
+impl Short {
+    /// What its owner can do. That it is enough is not promised: other tasks may need room on the same node.
+    fn remedy(&self) -> String {
+        match self {
+            Self::Memory {
+                largest_node_bytes, ..
+            } => {
+                format!("lower resources.worker.memory_bytes to {largest_node_bytes} or less")
+            }
+            Self::Cpu {
+                largest_node_milli, ..
+            } => {
+                format!("lower resources.worker.cpu_milli to {largest_node_milli} or less")
             }
         }
     }
@@ -363,11 +405,11 @@ mod tests {
         };
         assert_eq!(
             waits(1, 0, 1),
-            "needs 1 GPU, 0 are free; 1 job holds the others"
+            "needs 1 GPU, 0 are free; 1 job is in the way"
         );
         assert_eq!(
             waits(8, 1, 2),
-            "needs 8 GPUs, 1 is free; 2 jobs hold the others"
+            "needs 8 GPUs, 1 is free; 2 jobs are in the way"
         );
         let add = Change::AddGpus { gpus: 1 };
         assert_eq!(add.to_string(), "free or add 1 GPU");

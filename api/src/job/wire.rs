@@ -201,7 +201,7 @@ fn waiting_view(waiting: Waiting) -> WaitingView {
     WaitingView {
         reason: waiting.why.name().to_owned(),
         message: waiting.why.to_string(),
-        smallest_change: waiting.smallest_change.as_ref().map(ToString::to_string),
+        smallest_change: waiting.remedy(),
         position: waiting.position,
         detail: waiting,
     }

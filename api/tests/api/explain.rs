@@ -167,7 +167,7 @@ async fn a_waiting_job_is_told_the_jobs_and_nodes_in_its_way() {
 async fn who_asks_for_more_memory_than_any_node_has_is_told_which_to_lower() {
     let world = World::new().await;
     let mut large = document("large");
-    large["resources"] = json!({"worker": {"memory_bytes": 1_u64 << 50}});
+    large["resources"] = json!({"worker": {"memory_bytes": 1_u64 << 42}});
     let job: Value = world.post(RED, "/api/v1/jobs", &large).await.json();
     let job: JobId = serde_json::from_value(job["id"].clone()).expect("an id");
     let waiting = Waiting {
@@ -175,7 +175,7 @@ async fn who_asks_for_more_memory_than_any_node_has_is_told_which_to_lower() {
             needed_gpus: 1,
             free_gpus: 4,
             short: Some(Short::Memory {
-                needed_bytes: 1 << 50,
+                needed_bytes: 1 << 42,
                 largest_node_bytes: 17_179_869_184,
             }),
         },

@@ -7,14 +7,26 @@ export function waitingView(waiting: Waiting): WaitingView {
   return {
     reason: reasonName(waiting.why),
     message: waitMessage(waiting.why),
-    smallest_change: waiting.smallest_change ? changeMessage(waiting.smallest_change) : null,
+    smallest_change: remedy(waiting),
     position: waiting.position,
     detail: waiting,
   };
 }
 
+/** What helps; `null` when nothing but time does. */
+function remedy({ smallest_change: change, why }: Waiting): string | null {
+  // Whoever frees some does not make the cluster larger.
+  if (change?.change === "add_gpus" && isForGood(why)) return `add ${gpus(change.gpus)}`;
+  if (change) return changeMessage(change);
+  if (why.reason !== "topology_placement_failed" || !why.short) return null;
+  return why.short.of === "memory"
+    ? `lower resources.worker.memory_bytes to ${why.short.largest_node_bytes} or less`
+    : `lower resources.worker.cpu_milli to ${why.short.largest_node_milli} or less`;
+}
+
 /** `waiting_for_gpus` → `WaitingForGpus`, as Kubernetes writes condition reasons. */
 function reasonName(why: Wait): string {
+  if (why.reason === "topology_placement_failed" && why.short) return "NoMatchingNodes";
   return why.reason.replace(/(?:^|_)(\w)/g, (_, letter: string) => letter.toUpperCase());
 }
 
@@ -35,7 +47,7 @@ function waitMessage(why: Wait): string {
     case "exceeds_cluster":
       return `needs ${gpus(why.needed_gpus)}; the whole cluster has ${why.cluster_gpus}`;
     case "waiting_for_gpus":
-      return `needs ${gpus(why.needed_gpus)}, ${why.free_gpus} free; ${plural(why.held_by.length, "job holds", "jobs hold")} the others`;
+      return `needs ${gpus(why.needed_gpus)}, ${why.free_gpus} ${why.free_gpus === 1 ? "is" : "are"} free; ${plural(why.held_by.length, "job is", "jobs are")} in the way`;
     case "topology_placement_failed":
       return why.short ? shortMessage(why.short) : `needs ${gpus(why.needed_gpus)} and ${why.free_gpus} are free, but not where its tasks fit`;
     case "waiting_for_preempted_workloads":
@@ -98,7 +110,7 @@ export function changeMessage(change: Change): string {
     case "end_job":
       return `pause or end the tenant's job ${change.name}`;
     case "wait":
-      return `wait until about ${new Date(change.until_unix_ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}: ${plural(change.ended.length, "job ends", "jobs end")} by then`;
+      return `wait until about ${new Date(change.until_unix_ms).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit" })}: ${change.ended.length === 0 ? "its turn comes then" : `${plural(change.ended.length, "job ends", "jobs end")} by then`}`;
   }
 }
 

@@ -57,7 +57,7 @@ describe("reasons for waiting", () => {
       position: 2,
     });
     expect(view.reason).toBe("WaitingForGpus");
-    expect(view.message.replaceAll("\u00A0", " ")).toBe("needs 8 GPUs, 3 free; 2 jobs hold the others");
+    expect(view.message.replaceAll("\u00A0", " ")).toBe("needs 8 GPUs, 3 are free; 2 jobs are in the way");
     expect(view.smallest_change).toBe("lower scale.workers.min to 3");
     expect(view.position).toBe(2);
   });

@@ -195,10 +195,14 @@ pub fn words(event: &Event) -> String {
             false => format!("goes on: {why}"),
         },
         Event::JobWaits { waiting } => {
-            let change = waiting
-                .smallest_change
-                .as_ref()
-                .map(|change| format!("; to start it now: {change}"));
+            let change = waiting.remedy().map(|change| {
+                let when = if waiting.why.is_for_good() {
+                    "at all"
+                } else {
+                    "now"
+                };
+                format!("; to start it {when}: {change}")
+            });
             format!(
                 "waits ({}): {}{}",
                 waiting.why.name(),

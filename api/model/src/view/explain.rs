@@ -112,7 +112,7 @@ pub enum NodeObstacle {
     Busy,
     /// It has room for a worker, but the job's minimum needs more nodes like it.
     NotEnough,
-    /// Even empty it has fewer GPUs than one worker needs.
+    /// Even empty it has fewer GPUs, or less memory or CPU, than one worker needs.
     TooSmall,
     Drained,
     /// Not up.

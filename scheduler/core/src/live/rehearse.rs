@@ -81,7 +81,7 @@ fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bo
     jobs.iter_mut().for_each(|job| job.leaving.clear());
     for task in jobs.iter_mut().flat_map(|job| &mut job.tasks) {
         if task.state == TaskState::Stopping {
-            let outcome = Outcome::exited(0);
+            let outcome = Outcome::Stopped { killed: false };
             task.state = TaskState::Released { outcome };
         }
     }
