@@ -71,9 +71,9 @@ function InUse() {
   usePoll(LOOK_EVERY_MS, used.reload);
   if (used.data?.gpus_in_use === undefined) return null;
   const { gpus_in_use: gpus, gpu_quota: quota } = used.data;
-  const text = quota === null || quota === undefined ? plural(gpus, "GPU") : `${count(gpus)} of ${plural(quota, "GPU")}`;
+  const text = quota === null ? plural(gpus, "GPU") : `${count(gpus)} of ${plural(quota, "GPU")}`;
   return (
-    <span className="muted who-use" title={quota === null || quota === undefined ? "GPUs that the tenant's jobs hold; it has no quota" : "GPUs that the tenant's jobs hold, and its quota"}>
+    <span className="muted who-use" title={quota === null ? "GPUs that the tenant's jobs hold; it has no quota" : "GPUs that the tenant's jobs hold, and its quota"}>
       {" · "}
       {text}
     </span>
