@@ -76,7 +76,7 @@ pub struct Settings {
     /// What carries tasks: processes of this machine, or pods of Kubernetes on this node [default: process]
     #[arg(long, env = "MUSTER_EXECUTOR_RUNTIME")]
     pub runtime: Option<RuntimeKind>,
-    /// What the GPUs' driver may take to move a suspended program's memory to the host, or back, at most 20000; 0: it is not asked [default: 0]
+    /// What the GPUs' driver may take to move a suspended program's memory to the host, or back, at most 20000; 0: it is not asked, as in pods [default: 0]
     #[arg(long, env = "MUSTER_EXECUTOR_DRIVER_PATIENCE_MS")]
     pub driver_patience_ms: Option<u64>,
     /// For pods: a pod in YAML with one container, which names the image, volumes and all that tasks have in common

@@ -37,14 +37,7 @@ pub async fn run(config: Config) -> Result<(), ExecutorError> {
     };
     let mut capacity = device::discover(wanted);
     capacity.rack.clone_from(&config.rack);
-    if device::has_cuda(&capacity) && config.driver_patience_ms > 0 {
-        let driver_suspend = driver::probe();
-        tracing::info!(
-            ?driver_suspend,
-            "asked the driver whether suspended programs leave the GPUs"
-        );
-        capacity.driver_suspend = Some(driver_suspend);
-    }
+    capacity.driver_suspend = driver::of_node(&config, &capacity);
     let limits = Limits::discover(config.cgroup_root.as_deref());
     let ledger = Ledger::open(&config.data_dir)?;
     let identity = ledger.identity()?;

@@ -10,7 +10,7 @@ mod probe;
 mod room;
 mod sequence;
 
-pub use probe::{ability, probe};
+pub use probe::of_node;
 
 use crate::clock;
 use crate::disk;

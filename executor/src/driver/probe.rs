@@ -1,7 +1,9 @@
 //! Whether the driver of this machine can take a program off its GPUs, as far as one can see before it is tried.
 
 use super::library::Cuda;
-use muster_model::node::DriverSuspend;
+use crate::config::{Config, RuntimeKind};
+use crate::device;
+use muster_model::node::{Capacity, DriverSuspend};
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -11,9 +13,28 @@ use std::time::Duration;
 const LOOKS: u32 = 300;
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Asks the driver in this process.
+/// What this node can do; `None` where nobody wants to know.
 #[must_use]
-pub fn ability() -> DriverSuspend {
+pub fn of_node(config: &Config, capacity: &Capacity) -> Option<DriverSuspend> {
+    if config.driver_patience_ms == 0 || !device::has_cuda(capacity) {
+        return None;
+    }
+    let driver_suspend = match config.runtime {
+        RuntimeKind::Process => probe(),
+        // A pod numbers its GPUs anew, and has the libraries of an image that nobody here can ask.
+        RuntimeKind::Pod => DriverSuspend::Unable {
+            why: "the tasks are pods, in which the driver is left alone".to_owned(),
+        },
+    };
+    tracing::info!(
+        ?driver_suspend,
+        "asked the driver whether suspended programs leave the GPUs"
+    );
+    Some(driver_suspend)
+}
+
+/// Asks the driver in this process.
+fn ability() -> DriverSuspend {
     match Cuda::load() {
         Ok(cuda) => DriverSuspend::Able {
             cuda: cuda.version(),
@@ -25,8 +46,7 @@ pub fn ability() -> DriverSuspend {
 }
 
 /// Asks the driver in a process that ends with the answer: whoever loads the driver has it for good, and some of the GPUs' memory too.
-#[must_use]
-pub fn probe() -> DriverSuspend {
+fn probe() -> DriverSuspend {
     ask().unwrap_or_else(|error| DriverSuspend::Unable {
         why: format!("the driver cannot be asked: {error}"),
     })
@@ -65,6 +85,53 @@ pub(super) fn tell() -> i32 {
         Err(error) => {
             eprintln!("cannot say what the driver can do: {error}");
             1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Settings;
+    use muster_model::node::{Gpu, GpuKind};
+
+    fn asked(runtime: RuntimeKind, driver_patience_ms: u64) -> Option<DriverSuspend> {
+        let settings = Settings {
+            scheduler_url: Some("http://127.0.0.1:7071".to_owned()),
+            join_token: Some("secret".to_owned()),
+            data_dir: Some("/data".into()),
+            checkpoint_root: Some("/checkpoints".parse().expect("a folder")),
+            dataset_root: Some("/datasets".into()),
+            task_binary: Some("/bin/true".into()),
+            listen_host: Some("10.0.0.1".to_owned()),
+            pod_template: Some("/pod.yaml".into()),
+            runtime: Some(runtime),
+            driver_patience_ms: Some(driver_patience_ms),
+            ..Settings::default()
+        };
+        let gpu = Gpu {
+            index: 0,
+            kind: GpuKind::Cuda,
+            model: String::new(),
+            memory_bytes: 0,
+        };
+        let capacity = Capacity {
+            gpus: vec![gpu],
+            cpu_milli: 0,
+            memory_bytes: 0,
+            rack: None,
+            driver_suspend: None,
+        };
+        of_node(&settings.resolve().expect("complete"), &capacity)
+    }
+
+    #[test]
+    fn in_pods_the_driver_is_left_alone_and_the_node_says_so() {
+        assert_eq!(asked(RuntimeKind::Pod, 0), None);
+        assert_eq!(asked(RuntimeKind::Process, 0), None);
+        match asked(RuntimeKind::Pod, 1_000) {
+            Some(DriverSuspend::Unable { why }) => assert!(why.contains("pods"), "{why}"),
+            other => panic!("a pod numbers its GPUs anew, and it says {other:?}"),
         }
     }
 }
