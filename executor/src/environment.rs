@@ -6,6 +6,15 @@ use muster_model::assignment::TaskLaunch;
 use muster_model::node::Capacity;
 use std::collections::BTreeMap;
 
+/// Those of the daemon's own variables that have these names.
+#[must_use]
+pub fn passed(names: &[String]) -> BTreeMap<String, String> {
+    let found = names
+        .iter()
+        .filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+    found.collect()
+}
+
 /// Variables of one task. `passed` are those taken over from the daemon by name, so that no secret of its own goes along.
 #[must_use]
 pub fn of_task(

@@ -113,11 +113,8 @@ impl Launcher {
 
     fn start_of(&self, entry: &Entry) -> Result<Start, ExecutorError> {
         let (launch, config) = (&entry.launch, &self.config);
-        let passed = config
-            .pass_environment
-            .iter()
-            .filter(|name| self.runtime.passes(name))
-            .filter_map(|name| Some((name.clone(), std::env::var(name).ok()?)));
+        let passed = environment::passed(&config.pass_environment).into_iter();
+        let passed = passed.filter(|(name, _)| self.runtime.passes(name));
         // The built-in engine writes checkpoints itself, so it needs what this node may reach their bucket with. A user's own program
         // must not have it: all tenants' checkpoints lie there.
         let bucket = match launch.spec.command {

@@ -3,7 +3,9 @@
 use super::library::Cuda;
 use crate::config::{Config, RuntimeKind};
 use crate::device;
+use crate::environment;
 use muster_model::node::{Capacity, DriverSuspend};
+use std::collections::BTreeMap;
 use std::io::Read;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -20,7 +22,7 @@ pub fn of_node(config: &Config, capacity: &Capacity) -> Option<DriverSuspend> {
         return None;
     }
     let driver_suspend = match config.runtime {
-        RuntimeKind::Process => probe(),
+        RuntimeKind::Process => probe(&environment::passed(&config.pass_environment)),
         // A pod numbers its GPUs anew, and has the libraries of an image that nobody here can ask.
         RuntimeKind::Pod => DriverSuspend::Unable {
             why: "the tasks are pods, in which the driver is left alone".to_owned(),
@@ -45,17 +47,20 @@ fn ability() -> DriverSuspend {
     }
 }
 
-/// Asks the driver in a process that ends with the answer: whoever loads the driver has it for good, and some of the GPUs' memory too.
-fn probe() -> DriverSuspend {
-    ask().unwrap_or_else(|error| DriverSuspend::Unable {
+/// Asks the driver in a process that ends with the answer: whoever loads the driver has it for good, and some of the GPUs' memory too. It has
+/// the variables of who will speak to the driver for a task, and no others: the daemon may find libraries that a task does not.
+fn probe(environment: &BTreeMap<String, String>) -> DriverSuspend {
+    ask(environment).unwrap_or_else(|error| DriverSuspend::Unable {
         why: format!("the driver cannot be asked: {error}"),
     })
 }
 
-fn ask() -> std::io::Result<DriverSuspend> {
+fn ask(environment: &BTreeMap<String, String>) -> std::io::Result<DriverSuspend> {
     let own = std::env::current_exe()?;
     let mut asked = Command::new(own)
         .args(["driver", "--order", "probe"])
+        .env_clear()
+        .envs(environment)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .spawn()?;

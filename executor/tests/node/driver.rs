@@ -156,6 +156,21 @@ fn a_program_leaves_the_gpu_when_it_is_suspended_and_comes_back_to_it() {
 }
 
 #[test]
+fn the_driver_is_asked_as_a_task_would_find_it() {
+    // The daemon finds its library, and what it starts does not.
+    let site = Site::with_gpu_and_environment("PATH,HOME,STAND_IN", ASKED);
+    site.until("it is heard", |heard| !heard.hellos.is_empty());
+    let capacity: Capacity =
+        serde_json::from_str(&site.scheduler.heard().hellos[0].capacity_json).expect("a capacity");
+    assert_eq!(capacity.gpus[0].model, "Stand-in");
+    match capacity.driver_suspend {
+        Some(DriverSuspend::Unable { why }) => assert!(why.contains("libcuda.so.1"), "{why}"),
+        other => panic!("it cannot be loaded there, and is said to be {other:?}"),
+    }
+    site.finish();
+}
+
+#[test]
 fn what_the_driver_refuses_is_undone_and_the_memory_stays() {
     let site = Site::with_gpu(ASKED);
     let mut task = at_work(&site);

@@ -54,7 +54,11 @@ impl Site {
 
     /// With one GPU, which there is none of: libraries that stand in for NVIDIA's, compiled now, tell of it.
     pub fn with_gpu(flags: &[&str]) -> Self {
-        let passed = "PATH,HOME,LD_LIBRARY_PATH,STAND_IN";
+        Self::with_gpu_and_environment("PATH,HOME,LD_LIBRARY_PATH,STAND_IN", flags)
+    }
+
+    /// The same, with these variables passed to tasks.
+    pub fn with_gpu_and_environment(passed: &str, flags: &[&str]) -> Self {
         let flags: Vec<&str> = flags
             .iter()
             .copied()
