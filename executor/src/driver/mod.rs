@@ -71,6 +71,8 @@ pub enum Answer {
     },
     /// All are as they were when the order came.
     Unchanged { why: String },
+    /// The same, and it may be otherwise once somebody else has left the GPUs.
+    NoRoom { why: String },
     /// All are as if no order had ever come.
     Back,
     /// Some of them have no way back.
@@ -226,6 +228,7 @@ mod tests {
         for answer in [
             Answer::Moved { processes, gpus },
             Answer::Unchanged { why: why.clone() },
+            Answer::NoRoom { why: why.clone() },
             Answer::Back,
             Answer::Lost { why },
         ] {

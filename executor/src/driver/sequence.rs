@@ -59,12 +59,15 @@ impl Sequence<'_> {
     /// Brings the task's device memory back to the GPUs, of which it needs so much. `spared` is the part of each GPU that is left to whoever
     /// else is there; without room nothing is tried.
     pub fn bring_back(&self, needed: &Bytes, spared: f64) -> Answer {
-        if let Err(why) = self.wait_for_room(needed, spared) {
-            return Answer::Unchanged {
+        match self.wait_for_room(needed, spared) {
+            Ok(()) => self.mend(),
+            Err(why @ DriverError::NoRoomOnGpu { .. }) => Answer::NoRoom {
                 why: why.in_words(),
-            };
+            },
+            Err(why) => Answer::Unchanged {
+                why: why.in_words(),
+            },
         }
-        self.mend()
     }
 
     /// Whatever was done to any of the processes is undone.

@@ -34,6 +34,8 @@ pub(super) struct Hold {
     stand: Stand,
     /// What was said of the driver last: it is said once.
     said: Option<String>,
+    /// That it waits for room was said since it was last told to go on.
+    has_said_it_waits: bool,
     /// The task was told to stop, and has so long.
     ends: Option<u64>,
 }
@@ -55,8 +57,10 @@ enum Stand {
         turn: u64,
         moved: Option<BTreeMap<u32, u64>>,
     },
-    /// The driver brings it back.
+    /// The driver brings it back, which needs so much room; or this is the last try, as the task is to end.
     Returns {
+        needed: BTreeMap<u32, u64>,
+        is_last: bool,
         aide: Aide,
     },
     /// Nothing does.
@@ -81,6 +85,7 @@ impl Hold {
             is_wanted: false,
             stand: Stand::Goes,
             said: None,
+            has_said_it_waits: false,
             ends: None,
         }
     }
@@ -119,8 +124,19 @@ impl Hold {
                 self.stand = Stand::Lost;
                 Fate::Lost
             }
-            Stand::Returns { aide } => match aide.look() {
-                None => self.be(Stand::Returns { aide }),
+            Stand::Returns {
+                needed,
+                is_last,
+                aide,
+            } => match aide.look() {
+                None => self.be(Stand::Returns {
+                    needed,
+                    is_last,
+                    aide,
+                }),
+                Some(End::Answered(Answer::NoRoom { why })) if !is_last => {
+                    self.has_no_room(needed, &why)
+                }
                 Some(end) => self.has_come(end),
             },
         }
@@ -177,7 +193,9 @@ impl Hold {
                 self.say(&why);
                 self.mend(Some(turn))
             }
-            End::Answered(Answer::Back | Answer::Lost { .. }) => self.lose(end),
+            End::Answered(Answer::Back | Answer::NoRoom { .. } | Answer::Lost { .. }) => {
+                self.lose(end)
+            }
         }
     }
 
@@ -204,12 +222,30 @@ impl Hold {
             Some(within_ms) => (Order::BringBackToEnd, patience_ms.min(within_ms)),
             None => (Order::BringBack, patience_ms),
         };
+        let is_last = order == Order::BringBackToEnd;
         match Aide::send(&self.folder, order, &needed, patience_ms) {
-            Ok(aide) => self.be(Stand::Returns { aide }),
+            Ok(aide) => self.be(Stand::Returns {
+                needed,
+                is_last,
+                aide,
+            }),
             Err(error) => self.lose(End::Vanished {
                 why: error.to_string(),
             }),
         }
+    }
+
+    /// Nothing was done to it, and all that it had is safe on the host. So it waits until there is room, or until its turn is over.
+    fn has_no_room(&mut self, needed: BTreeMap<u32, u64>, why: &str) -> Fate {
+        if !std::mem::replace(&mut self.has_said_it_waits, true) {
+            let message = format!("it waits for room on its GPUs: {why}");
+            self.report(&TaskReport::Note { message });
+        }
+        if self.is_wanted {
+            self.has_said_it_waits = false;
+            return self.stand_still(self.turn, Some(needed));
+        }
+        self.go_on(Some(needed))
     }
 
     fn has_come(&mut self, end: End) -> Fate {
@@ -221,6 +257,7 @@ impl Hold {
     }
 
     fn has_returned(&mut self) -> Fate {
+        self.has_said_it_waits = false;
         if self.ends.is_none() {
             self.report(&TaskReport::Continued {
                 turn: self.turn,
@@ -247,7 +284,9 @@ impl Hold {
 
     fn lose(&mut self, end: End) -> Fate {
         let why = match end {
-            End::Answered(Answer::Lost { why } | Answer::Unchanged { why })
+            End::Answered(
+                Answer::Lost { why } | Answer::NoRoom { why } | Answer::Unchanged { why },
+            )
             | End::Vanished { why } => why,
             End::Answered(Answer::Moved { .. } | Answer::Back) => {
                 "an answer to another order".to_owned()

@@ -4,7 +4,7 @@ use crate::command::{introduce, told};
 use crate::scheduler::Wanted;
 use crate::site::Site;
 use muster_executor::process::{self, ProcessId};
-use muster_model::assignment::{Observed, TaskReport};
+use muster_model::assignment::TaskReport;
 use muster_model::node::{Capacity, DriverSuspend};
 use muster_model::task::Outcome;
 use rustix::process::Signal;
@@ -24,14 +24,18 @@ count first
 "#;
 
 /// The driver is left alone unless it is asked for.
-const ASKED: &[&str] = &["--driver-patience-ms", "20000"];
+pub const ASKED: &[&str] = &["--driver-patience-ms", "20000"];
 
 /// A program at work on the GPU.
-fn at_work(site: &Site) -> Wanted {
+pub fn at_work(site: &Site) -> Wanted {
+    // Nothing here waits for its end.
+    at_work_with_grace(site, 60_000)
+}
+
+fn at_work_with_grace(site: &Site, grace_ms: u64) -> Wanted {
     let mut tasks = [site.command(0, json!({ "argv": ["sh", "-c", PROGRAM] }))];
     tasks[0].launch.gpus = vec![0];
-    // Nothing here waits for its end.
-    tasks[0].launch.grace_ms = 60_000;
+    tasks[0].launch.grace_ms = grace_ms;
     site.scheduler.assign(1, &tasks);
     introduce(site, &mut tasks);
     let [task] = tasks;
@@ -49,18 +53,8 @@ fn counted(site: &Site, name: &str) -> u64 {
 }
 
 /// How both processes with something on the GPU stand with the driver.
-fn states(site: &Site) -> Vec<String> {
-    let entries = fs::read_dir(site.stand_in()).expect("there");
-    let names = entries.map(|entry| {
-        entry
-            .expect("there")
-            .file_name()
-            .into_string()
-            .expect("ours")
-    });
-    let users: Vec<String> = names
-        .filter_map(|name| Some(name.strip_prefix("uses.")?.to_owned()))
-        .collect();
+pub fn states(site: &Site) -> Vec<String> {
+    let users = users(site);
     assert_eq!(users.len(), 2);
     let state = |pid: &String| {
         let text = fs::read_to_string(site.stand_in().join(format!("state.{pid}")));
@@ -69,18 +63,33 @@ fn states(site: &Site) -> Vec<String> {
     users.iter().map(state).collect()
 }
 
-fn calls(site: &Site) -> Vec<String> {
+/// Processes that have ever had something on the GPU.
+pub fn users(site: &Site) -> Vec<String> {
+    let entries = fs::read_dir(site.stand_in()).expect("there");
+    let names = entries.map(|entry| {
+        entry
+            .expect("there")
+            .file_name()
+            .into_string()
+            .expect("ours")
+    });
+    names
+        .filter_map(|name| Some(name.strip_prefix("uses.")?.to_owned()))
+        .collect()
+}
+
+pub fn calls(site: &Site) -> Vec<String> {
     let text = fs::read_to_string(site.stand_in().join("calls")).unwrap_or_default();
     let calls = text.lines().filter_map(|line| line.split(' ').next());
     calls.map(str::to_owned).collect()
 }
 
-fn tell(site: &Site, name: &str, text: &str) {
+pub fn tell(site: &Site, name: &str, text: &str) {
     fs::write(site.stand_in().join(name), text).expect("written");
 }
 
 /// The next turn, in which it is to stand still or to go on.
-fn turn(site: &Site, task: &mut Wanted, number: u64) {
+pub fn turn(site: &Site, task: &mut Wanted, number: u64) {
     task.peers.turn = number;
     site.scheduler
         .assign(2 + number, std::slice::from_ref(task));
@@ -90,7 +99,7 @@ fn until_told(site: &Site, task: &Wanted, wanted: &TaskReport) {
     site.until_it(&format!("{wanted:?}"), || told(site, task).contains(wanted));
 }
 
-fn until_suspended(site: &Site, task: &Wanted, turn: u64) {
+pub fn until_suspended(site: &Site, task: &Wanted, turn: u64) {
     until_told(site, task, &TaskReport::Suspended { turn, step: None });
     let mut all = of_task(site, task);
     // One that waits in the kernel for a child that stands still (a fork on its way) does so too.
@@ -98,7 +107,7 @@ fn until_suspended(site: &Site, task: &Wanted, turn: u64) {
     assert!(all.is_empty(), "they do not stand still: {all:?}");
 }
 
-fn until_continued(site: &Site, task: &Wanted, turn: u64) {
+pub fn until_continued(site: &Site, task: &Wanted, turn: u64) {
     until_told(site, task, &TaskReport::Continued { turn, step: None });
     assert_eq!(states(site), ["0", "0"]);
     for name in ["first", "second", "plain"] {
@@ -116,7 +125,7 @@ fn is_aide(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("--order"))
 }
 
-fn notes(site: &Site, task: &Wanted) -> Vec<String> {
+pub fn notes(site: &Site, task: &Wanted) -> Vec<String> {
     let reports = told(site, task).into_iter();
     let notes = reports.filter_map(|report| match report {
         TaskReport::Note { message } => Some(message),
@@ -313,26 +322,4 @@ fn a_program_that_does_not_come_back_is_ended_and_says_why() {
     let notes = notes(&site, &task);
     assert!(notes[0].contains("cuCheckpointProcessRestore"), "{notes:?}");
     site.finish();
-}
-
-#[test]
-fn who_is_to_end_comes_back_only_where_there_is_room() {
-    for (other_gb, killed) in [(4_u64, false), (15, true)] {
-        let site = Site::with_gpu(&["--driver-patience-ms", "300"]);
-        let mut task = at_work(&site);
-        turn(&site, &mut task, 1);
-        until_suspended(&site, &task, 1);
-        assert_eq!(states(&site), ["2", "2"]);
-        // Another job has its turn.
-        tell(&site, "other", &(other_gb << 30).to_string());
-        site.scheduler.assign(99, &[task.stopped()]);
-        assert_eq!(site.until_gone(&task), Outcome::Stopped { killed });
-        let restored = calls(&site).contains(&"restore".to_owned());
-        assert_eq!(restored, !killed);
-        assert_eq!(notes(&site, &task).len(), usize::from(killed));
-        assert!(!site.processes().is_empty(), "the daemon lives");
-        let observed = site.scheduler.heard().last(task.id()).cloned();
-        assert!(matches!(observed, Some(Observed::Gone { .. })));
-        site.finish();
-    }
 }

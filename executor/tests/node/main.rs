@@ -4,6 +4,7 @@
 mod command;
 mod crash;
 mod driver;
+mod driver_room;
 mod lease;
 mod life;
 mod scheduler;

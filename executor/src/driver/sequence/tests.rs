@@ -216,7 +216,7 @@ fn nothing_comes_back_before_there_is_room_for_all_of_it() {
     let calls = driver.calls().len();
     let never = Bytes::from([(0, 1_000 * GB)]);
     let answer = with(&driver, 0, 0, |sequence| sequence.bring_back(&never, 0.0));
-    assert!(matches!(answer, Answer::Unchanged { .. }), "{answer:?}");
+    assert!(matches!(answer, Answer::NoRoom { .. }), "{answer:?}");
     assert_eq!(driver.calls().len(), calls, "nothing was tried");
     let answer = with(&driver, 0, 0, |sequence| sequence.bring_back(&needed, 0.0));
     assert_eq!(answer, Answer::Back);
