@@ -149,6 +149,14 @@ impl Hold {
         self.follow()
     }
 
+    /// For how long at most the driver may keep a program that was told to end; `None`: it does not have it.
+    pub fn keeps_for_ms(&self) -> Option<u64> {
+        match self.stand {
+            Stand::Leaves { .. } | Stand::Mended { .. } | Stand::Returns { .. } => self.patience_ms,
+            Stand::Goes | Stand::Stands { .. } | Stand::Lost => None,
+        }
+    }
+
     fn read_turn(&mut self) {
         let path = self.folder.peers();
         let Ok(metadata) = fs::metadata(&path) else {

@@ -68,11 +68,37 @@ impl Orders {
 
 enum Phase {
     Running,
-    Stopping { kill_at_ms: u64, is_lease: bool },
-    Killed { is_lease: bool },
+    Stopping {
+        told_at_ms: u64,
+        kill_at_ms: u64,
+        is_lease: bool,
+    },
+    Killed {
+        is_lease: bool,
+    },
 }
 
 impl Phase {
+    /// The grace is for the program to write its checkpoint, and begins once the driver lets it; but not later than the driver may keep
+    /// it. With the lease the node's time is over too, whoever has the program.
+    fn put_off(self, keeps_for_ms: Option<u64>, grace_ms: u64) -> Self {
+        match (self, keeps_for_ms) {
+            (
+                Self::Stopping {
+                    told_at_ms,
+                    is_lease: false,
+                    ..
+                },
+                Some(keeps_for_ms),
+            ) => Self::Stopping {
+                told_at_ms,
+                kill_at_ms: clock::boottime_ms().min(told_at_ms + keeps_for_ms) + grace_ms,
+                is_lease: false,
+            },
+            (phase, _) => phase,
+        }
+    }
+
     fn is_lease(&self) -> bool {
         match self {
             Self::Running => false,
@@ -120,6 +146,8 @@ pub(super) fn to_the_end(
         }
         let mut fate = hold.as_mut().map_or(Fate::Lives, Hold::follow);
         let was_running = matches!(phase, Phase::Running);
+        let keeps_for_ms = hold.as_ref().and_then(Hold::keeps_for_ms);
+        phase = phase.put_off(keeps_for_ms, orders.grace_ms);
         phase = advance(phase, &task, signals, lease, orders);
         let is_told_now = was_running && !matches!(phase, Phase::Running);
         if is_told_now {
@@ -190,6 +218,7 @@ fn advance(
                 orders.tell();
                 signal_group(task, Signal::TERM);
                 return Phase::Stopping {
+                    told_at_ms: now_ms,
                     kill_at_ms: now_ms + orders.grace_ms,
                     is_lease,
                 };
@@ -199,17 +228,12 @@ fn advance(
         Phase::Stopping {
             kill_at_ms,
             is_lease,
+            ..
         } if now_ms >= kill_at_ms => {
             kill_group(task);
             Phase::Killed { is_lease }
         }
-        Phase::Stopping {
-            kill_at_ms,
-            is_lease,
-        } => Phase::Stopping {
-            kill_at_ms,
-            is_lease,
-        },
+        stopping @ Phase::Stopping { .. } => stopping,
         Phase::Killed { is_lease } => {
             kill_group(task);
             Phase::Killed { is_lease }

@@ -10,6 +10,8 @@ use muster_model::task::Outcome;
 use rustix::process::Signal;
 use serde_json::json;
 use std::fs;
+use std::thread;
+use std::time::Duration;
 
 /// Two processes with something on the GPU and one without, each of which counts; told to stop, the first says that it keeps its work.
 const PROGRAM: &str = r#"
@@ -322,4 +324,31 @@ fn a_program_that_does_not_come_back_is_ended_and_says_why() {
     let notes = notes(&site, &task);
     assert!(notes[0].contains("cuCheckpointProcessRestore"), "{notes:?}");
     site.finish();
+}
+
+#[test]
+fn the_grace_begins_once_the_driver_has_given_a_program_back() {
+    for call in ["checkpoint", "restore"] {
+        let site = Site::with_gpu(ASKED);
+        let mut task = at_work_with_grace(&site, 1_000);
+        if call == "restore" {
+            turn(&site, &mut task, 1);
+            until_suspended(&site, &task, 1);
+        }
+        let slow = format!("slow.{call}");
+        tell(&site, &slow, "");
+        if call == "checkpoint" {
+            turn(&site, &mut task, 1);
+            aide_in(&site, &task, call);
+        }
+        site.scheduler.assign(99, &[task.stopped()]);
+        aide_in(&site, &task, call);
+        // More than its grace.
+        thread::sleep(Duration::from_millis(1_500));
+        fs::remove_file(site.stand_in().join(slow)).expect("there");
+        let outcome = site.until_gone(&task);
+        assert_eq!(outcome, Outcome::Stopped { killed: false }, "slow {call}");
+        site.until_log_has(&task, "saved");
+        site.finish();
+    }
 }

@@ -3,6 +3,7 @@
  * "GPU" 0 has 16 GB. A process has something on it if the file `uses.PID` is in the folder STAND_IN, with the bytes in it; `state.PID`
  * holds how it stands with the driver. Every call is appended to `calls`. What is out of order is refused as by NVIDIA's driver. The file
  * `fail.CALL` makes a call fail, `hang.CALL` makes it never return; `hang.CALL` that holds "done" hangs after it has done its work.
+ * `slow.CALL` makes it take until that file is gone.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -69,10 +70,17 @@ static void hang(const char *call, int is_done) {
     if ((strncmp(text, "done", 4) == 0) == is_done) for (;;) pause();
 }
 
+static void dawdle(const char *call) {
+    char name[64];
+    snprintf(name, sizeof name, "slow.%s", call);
+    while (access(path(name), F_OK) == 0) usleep(10000);
+}
+
 static int act(const char *call, int pid, int from, int to) {
     char name[64];
     record(call, pid);
     hang(call, 0);
+    dawdle(call);
     snprintf(name, sizeof name, "fail.%s", call);
     if (access(path(name), F_OK) == 0) return 801;
     if (state_of(pid) != from) return 401;
@@ -138,16 +146,21 @@ static unsigned list(struct process *processes, unsigned most, unsigned long lon
     return count;
 }
 
-int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory *memory) {
+static const unsigned long long whole = 16ull << 30;
+
+static unsigned long long taken(void) {
     unsigned long long used, other = 0;
-    (void)device;
     list(0, 0, &used);
     read_number("other", &other);
-    used += other;
-    memory->total = 16ull << 30;
+    return used + other;
+}
+
+int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory *memory) {
+    (void)device;
+    memory->total = whole;
     memory->reserved = 0;
-    memory->used = used;
-    memory->free = memory->total - used;
+    memory->used = taken();
+    memory->free = whole - memory->used;
     return 0;
 }
 
