@@ -7,6 +7,7 @@
 
 mod library;
 mod probe;
+mod promise;
 mod room;
 mod sequence;
 
@@ -19,6 +20,7 @@ use crate::process;
 use library::Cuda;
 pub use library::State;
 use muster_model::assignment::TaskLaunch;
+use promise::Promises;
 use room::Machine;
 use sequence::{Sequence, Time};
 use serde::{Deserialize, Serialize};
@@ -38,6 +40,9 @@ pub struct DriverArguments {
     /// The task's [default: there is none]
     #[arg(long)]
     pub folder: Option<PathBuf>,
+    /// Where those of a node who move memory at the same time keep what they were promised [default: there is none]
+    #[arg(long)]
+    pub promises: Option<PathBuf>,
     #[arg(long, default_value_t = 10_000)]
     pub patience_ms: u64,
     /// What was on each of the task's GPUs, as JSON of an [`Answer::Moved`].
@@ -120,6 +125,12 @@ pub enum DriverError {
     Nvml(#[source] nvml_wrapper::error::NvmlError),
     #[error("cannot read {}", path.display())]
     Unreadable { path: PathBuf },
+    #[error("cannot tell what others were promised in {}", path.display())]
+    Promises {
+        path: PathBuf,
+        #[source]
+        source: std::io::Error,
+    },
 }
 
 impl DriverError {
@@ -171,7 +182,10 @@ fn carry_out(arguments: &DriverArguments, folder: &TaskFolder) -> Result<Answer,
         disk::read(&folder.task()).map_err(|error| format!("task.json: {error}"))?;
     let gpus = launch.ok_or("there is no task.json")?.gpus;
     let cuda = Cuda::load().map_err(|error| error.in_words())?;
-    let machine = Machine::new(gpus).map_err(|error| error.in_words())?;
+    let promises = arguments.promises.as_deref();
+    let promises = promises.ok_or("there is no folder for promises")?;
+    let promises = Promises::at(promises).map_err(|error| error.in_words())?;
+    let machine = Machine::new(gpus, promises).map_err(|error| error.in_words())?;
     let (own, shim) = (own_id(), parent_id());
     let processes = || {
         let all = process::descendants(shim).into_iter();

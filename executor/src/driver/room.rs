@@ -2,6 +2,7 @@
 //! GPUs' as NVML does.
 
 use super::DriverError;
+use super::promise::{Promise, Promised, Promises};
 use nvml_wrapper::Nvml;
 use nvml_wrapper::enums::device::UsedGpuMemory;
 use std::collections::BTreeMap;
@@ -20,16 +21,24 @@ pub(super) trait Room {
     /// # Errors
     /// If nobody can tell.
     fn on_gpus(&self, processes: &[i32]) -> Result<Bytes, DriverError>;
-    /// How much more these processes may have on the host.
+    /// Promises these processes so much more on the host; or how much more they may have.
     ///
     /// # Errors
     /// If nobody can tell.
-    fn on_host(&self, processes: &[i32]) -> Result<u64, DriverError>;
-    /// The first GPU that has not so much free beside the spared part of it, and what it has.
+    fn promise_host(
+        &self,
+        processes: &[i32],
+        needed: u64,
+    ) -> Result<Result<Promise, u64>, DriverError>;
+    /// Promises so much of each GPU, beside the spared part of it; or the first that has not so much free, and what it has.
     ///
     /// # Errors
     /// If nobody can tell.
-    fn lacking(&self, needed: &Bytes, spared: f64) -> Result<Option<(u32, u64)>, DriverError>;
+    fn promise_gpus(
+        &self,
+        needed: &Bytes,
+        spared: f64,
+    ) -> Result<Result<Promise, (u32, u64)>, DriverError>;
 }
 
 /// This machine's.
@@ -37,14 +46,19 @@ pub(super) struct Machine {
     nvml: Nvml,
     /// The task's.
     gpus: Vec<u32>,
+    promises: Promises,
 }
 
 impl Machine {
     /// # Errors
     /// If there is no NVML.
-    pub(super) fn new(gpus: Vec<u32>) -> Result<Self, DriverError> {
+    pub(super) fn new(gpus: Vec<u32>, promises: Promises) -> Result<Self, DriverError> {
         let nvml = Nvml::init().map_err(DriverError::Nvml)?;
-        Ok(Self { nvml, gpus })
+        Ok(Self {
+            nvml,
+            gpus,
+            promises,
+        })
     }
 }
 
@@ -79,50 +93,90 @@ impl Room for Machine {
         Ok(bytes)
     }
 
-    fn on_host(&self, processes: &[i32]) -> Result<u64, DriverError> {
-        let path = Path::new("/proc/meminfo");
-        let text = read(path)?;
-        let available = number(&text, "MemAvailable:").map(|kib| kib * 1_024);
-        let mut free = available.ok_or_else(|| DriverError::Unreadable {
-            path: path.to_owned(),
-        })?;
-        for pid in processes {
-            if let Some(allowed) = allowed(*pid) {
-                free = free.min(allowed);
+    fn promise_host(
+        &self,
+        processes: &[i32],
+        needed: u64,
+    ) -> Result<Result<Promise, u64>, DriverError> {
+        let mut cgroups: Vec<PathBuf> = processes.iter().filter_map(|pid| cgroup(*pid)).collect();
+        cgroups.sort_unstable();
+        cgroups.dedup();
+        self.promises.make(|others| {
+            let promised: u64 = others.iter().map(|one| one.host).sum();
+            let mut free = available()?.saturating_sub(promised);
+            for cgroup in &cgroups {
+                free = free.min(left(cgroup, others).unwrap_or(u64::MAX));
             }
-        }
-        Ok(free)
+            Ok(match free < needed {
+                true => Err(free),
+                false => Ok(Promised {
+                    host: needed,
+                    cgroups: cgroups.clone(),
+                    gpus: Bytes::new(),
+                }),
+            })
+        })
     }
 
-    fn lacking(&self, needed: &Bytes, spared: f64) -> Result<Option<(u32, u64)>, DriverError> {
-        for (&gpu, &needed) in needed {
-            let device = self.nvml.device_by_index(gpu).map_err(DriverError::Nvml)?;
-            let memory = device.memory_info().map_err(DriverError::Nvml)?;
-            let left = (memory.total as f64 * spared) as u64;
-            if memory.free < needed.saturating_add(left) {
-                return Ok(Some((gpu, memory.free)));
+    fn promise_gpus(
+        &self,
+        needed: &Bytes,
+        spared: f64,
+    ) -> Result<Result<Promise, (u32, u64)>, DriverError> {
+        self.promises.make(|others| {
+            for (&gpu, &needed) in needed {
+                let device = self.nvml.device_by_index(gpu).map_err(DriverError::Nvml)?;
+                let memory = device.memory_info().map_err(DriverError::Nvml)?;
+                let left = (memory.total as f64 * spared) as u64;
+                let promised: u64 = others.iter().filter_map(|one| one.gpus.get(&gpu)).sum();
+                let free = memory.free.saturating_sub(promised);
+                if free < needed.saturating_add(left) {
+                    return Ok(Err((gpu, free)));
+                }
             }
-        }
-        Ok(None)
+            Ok(Ok(Promised {
+                gpus: needed.clone(),
+                ..Promised::default()
+            }))
+        })
     }
 }
 
-/// What the cgroups of a process let it have besides; `None`: they set no limit.
-fn allowed(pid: i32) -> Option<u64> {
+/// What the kernel says can still be had without anybody being killed.
+fn available() -> Result<u64, DriverError> {
+    let path = Path::new("/proc/meminfo");
+    let unreadable = || DriverError::Unreadable {
+        path: path.to_owned(),
+    };
+    let text = fs::read_to_string(path).map_err(|_| unreadable())?;
+    let kib = number(&text, "MemAvailable:").ok_or_else(unreadable)?;
+    Ok(kib * 1_024)
+}
+
+fn cgroup(pid: i32) -> Option<PathBuf> {
     let text = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
     let path = text.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    left(&Path::new(MOUNT).join(path))
+    Some(Path::new(MOUNT).join(path))
 }
 
-/// Of a cgroup and all above it. Pages of files are given back before anybody is killed, so they count as free.
-fn left(cgroup: &Path) -> Option<u64> {
+/// What a cgroup and all above it let it have besides; `None`: they set no limit. Pages of files are given back before anybody is killed, so
+/// they count as free.
+fn left(cgroup: &Path, others: &[Promised]) -> Option<u64> {
     let of_one = |folder: &Path| {
         let whole: u64 = value(&folder.join("memory.max"))?;
         let used: u64 = value(&folder.join("memory.current"))?;
         let stat = fs::read_to_string(folder.join("memory.stat")).unwrap_or_default();
         let files = ["active_file", "inactive_file"];
         let files: u64 = files.iter().filter_map(|name| number(&stat, name)).sum();
-        Some(whole.saturating_sub(used.saturating_sub(files)))
+        let inside = others
+            .iter()
+            .filter(|one| one.cgroups.iter().any(|inner| inner.starts_with(folder)));
+        let promised: u64 = inside.map(|one| one.host).sum();
+        Some(
+            whole
+                .saturating_sub(used.saturating_sub(files))
+                .saturating_sub(promised),
+        )
     };
     cgroup.ancestors().filter_map(of_one).min()
 }
@@ -138,12 +192,6 @@ fn number(text: &str, name: &str) -> Option<u64> {
     line.nth(1)?.parse().ok()
 }
 
-fn read(path: &Path) -> Result<String, DriverError> {
-    fs::read_to_string(path).map_err(|_| DriverError::Unreadable {
-        path: path.to_owned(),
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -156,7 +204,8 @@ mod tests {
         let write = |folder: &Path, name: &str, text: &str| {
             fs::write(folder.join(name), text).expect("written");
         };
-        assert_eq!(left(&inner), None, "no limits");
+        let alone = |cgroup: &Path| left(cgroup, &[]);
+        assert_eq!(alone(&inner), None, "no limits");
         write(root.path(), "memory.max", "1000\n");
         write(root.path(), "memory.current", "900\n");
         write(
@@ -164,11 +213,22 @@ mod tests {
             "memory.stat",
             "anon 1\nactive_file 200\ninactive_file 300\nfile 999\n",
         );
-        assert_eq!(left(&inner), Some(600));
+        assert_eq!(alone(&inner), Some(600));
         write(&inner, "memory.max", "max\n");
         write(&inner, "memory.current", "50\n");
-        assert_eq!(left(&inner), Some(600));
+        assert_eq!(alone(&inner), Some(600));
         write(&inner, "memory.max", "70\n");
-        assert_eq!(left(&inner), Some(20));
+        assert_eq!(alone(&inner), Some(20));
+        // A neighbour's promise is taken from what both are in, and not from what is this one's alone.
+        let promised = |host, cgroup: PathBuf| Promised {
+            host,
+            cgroups: vec![cgroup],
+            gpus: Bytes::new(),
+        };
+        let neighbour = promised(590, root.path().join("other"));
+        assert_eq!(left(&inner, std::slice::from_ref(&neighbour)), Some(10));
+        let stranger = promised(590, root.path().with_extension("elsewhere"));
+        assert_eq!(left(&inner, &[stranger]), Some(20));
+        assert_eq!(left(&inner, &[promised(15, inner.clone())]), Some(5));
     }
 }

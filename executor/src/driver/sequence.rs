@@ -5,6 +5,7 @@
 //! room on the GPUs is looked for first, and what failed is not tried twice.
 
 use super::library::{Driver, State};
+use super::promise::Promise;
 use super::room::{Bytes, Room};
 use super::{Answer, DriverError};
 use std::collections::BTreeMap;
@@ -60,10 +61,12 @@ impl Sequence<'_> {
     /// else is there; without room nothing is tried.
     pub fn bring_back(&self, needed: &Bytes, spared: f64) -> Answer {
         match self.wait_for_room(needed, spared) {
-            Ok(()) => self.mend(),
-            Err(why @ DriverError::NoRoomOnGpu { .. }) => Answer::NoRoom {
-                why: why.in_words(),
-            },
+            Ok(_promise) => self.mend(),
+            Err(why @ (DriverError::NoRoomOnGpu { .. } | DriverError::Promises { .. })) => {
+                Answer::NoRoom {
+                    why: why.in_words(),
+                }
+            }
             Err(why) => Answer::Unchanged {
                 why: why.in_words(),
             },
@@ -114,10 +117,10 @@ impl Sequence<'_> {
         }
         let gpus = self.room.on_gpus(locked)?;
         let needed = gpus.values().sum();
-        let free = self.room.on_host(locked)?;
-        if free < needed {
-            return Err(DriverError::NoRoomOnHost { needed, free });
-        }
+        let _promise = self
+            .room
+            .promise_host(locked, needed)?
+            .map_err(|free| DriverError::NoRoomOnHost { needed, free })?;
         for &pid in locked {
             if self.time.left_ms() == 0 {
                 return Err(DriverError::Late { pid });
@@ -127,15 +130,19 @@ impl Sequence<'_> {
         Ok(gpus)
     }
 
-    fn wait_for_room(&self, needed: &Bytes, spared: f64) -> Result<(), DriverError> {
+    fn wait_for_room(&self, needed: &Bytes, spared: f64) -> Result<Promise, DriverError> {
         loop {
-            let lacking = self.room.lacking(needed, spared)?;
-            let Some((gpu, free)) = lacking else {
-                return Ok(());
+            let why = match self.room.promise_gpus(needed, spared) {
+                Ok(Ok(promise)) => return Ok(promise),
+                Ok(Err((gpu, free))) => {
+                    let needed = needed.get(&gpu).copied().unwrap_or(0);
+                    DriverError::NoRoomOnGpu { gpu, needed, free }
+                }
+                Err(why @ DriverError::Promises { .. }) => why,
+                Err(why) => return Err(why),
             };
             if self.time.left_ms() == 0 {
-                let needed = needed.get(&gpu).copied().unwrap_or(0);
-                return Err(DriverError::NoRoomOnGpu { gpu, needed, free });
+                return Err(why);
             }
             self.time.pause(PAUSE_MS);
         }

@@ -10,6 +10,7 @@ use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
 use std::io;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 /// For the aide itself to come up and to write, beside the time that the driver has.
@@ -34,6 +35,7 @@ impl Aide {
     /// On the main thread, like every start of a process here.
     pub fn send(
         folder: &TaskFolder,
+        promises: &Path,
         order: Order,
         needed: &BTreeMap<u32, u64>,
         patience_ms: u64,
@@ -54,6 +56,8 @@ impl Aide {
         command
             .args(["driver", "--order", order, "--folder"])
             .arg(folder.path())
+            .arg("--promises")
+            .arg(promises)
             .args(["--needed", &serde_json::to_string(needed)?])
             .args(["--patience-ms", &patience_ms.to_string()])
             .stdin(Stdio::null())

@@ -15,7 +15,9 @@ use muster_model::assignment::{Peers, TaskReport};
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ const ROUNDS: u32 = 8;
 
 pub(super) struct Hold {
     folder: TaskFolder,
+    /// Of the node: see `driver`.
+    promises: PathBuf,
     /// What the driver may take for each order; `None`: it is not asked.
     patience_ms: Option<u64>,
     /// By which a new `peers.json` is known, which replaces the older one by a rename.
@@ -76,9 +80,10 @@ pub(super) enum Fate {
 }
 
 impl Hold {
-    pub fn new(folder: &TaskFolder, patience_ms: Option<u64>) -> Self {
+    pub fn new(folder: &TaskFolder, data_dir: &Path, patience_ms: Option<u64>) -> Self {
         Self {
             folder: folder.clone(),
+            promises: data_dir.join("driver"),
             patience_ms,
             read: None,
             turn: 0,
@@ -177,7 +182,7 @@ impl Hold {
         let Some(patience_ms) = self.patience_ms else {
             return self.stand_still(turn, None);
         };
-        match Aide::send(&self.folder, Order::TakeOff, &BTreeMap::new(), patience_ms) {
+        match self.send(Order::TakeOff, &BTreeMap::new(), patience_ms) {
             Ok(aide) => self.be(Stand::Leaves { turn, aide }),
             Err(error) => {
                 self.say(&error.to_string());
@@ -231,7 +236,7 @@ impl Hold {
             None => (Order::BringBack, patience_ms),
         };
         let is_last = order == Order::BringBackToEnd;
-        match Aide::send(&self.folder, order, &needed, patience_ms) {
+        match self.send(order, &needed, patience_ms) {
             Ok(aide) => self.be(Stand::Returns {
                 needed,
                 is_last,
@@ -275,9 +280,18 @@ impl Hold {
         self.be(Stand::Goes)
     }
 
+    fn send(
+        &self,
+        order: Order,
+        needed: &BTreeMap<u32, u64>,
+        patience_ms: u64,
+    ) -> io::Result<Aide> {
+        Aide::send(&self.folder, &self.promises, order, needed, patience_ms)
+    }
+
     fn mend(&mut self, turn: Option<u64>) -> Fate {
         let patience_ms = self.patience_ms.unwrap_or_default();
-        match Aide::send(&self.folder, Order::Mend, &BTreeMap::new(), patience_ms) {
+        match self.send(Order::Mend, &BTreeMap::new(), patience_ms) {
             Ok(aide) => self.be(Stand::Mended { turn, aide }),
             Err(error) => self.lose(End::Vanished {
                 why: error.to_string(),

@@ -151,7 +151,7 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
         .spec
         .command
         .is_some()
-        .then(|| hold::Hold::new(folder, arguments.driver_patience_ms));
+        .then(|| hold::Hold::new(folder, &arguments.data_dir, arguments.driver_patience_ms));
     let orders = supervise::Orders {
         grace_ms: launch.grace_ms,
         notice: launch.spec.command.is_some().then(|| folder.stopping()),

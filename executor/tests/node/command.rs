@@ -18,7 +18,7 @@ pub fn told(site: &Site, task: &Wanted) -> Vec<TaskReport> {
         .collect()
 }
 
-fn address(site: &Site, task: &Wanted) -> Option<String> {
+pub fn address(site: &Site, task: &Wanted) -> Option<String> {
     told(site, task)
         .into_iter()
         .find_map(|report| match report {

@@ -1,9 +1,19 @@
 //! Programs that come back to their GPUs where others have memory too, by the stand-in of the driver's library.
 
-use crate::driver::{at_work, calls, notes, states, tell, turn, until_continued, until_suspended};
+use crate::command::address;
+use crate::driver::{
+    ASKED, at_work, calls, notes, states, tell, turn, until_continued, until_suspended, users,
+};
+use crate::scheduler::Wanted;
 use crate::site::Site;
-use muster_model::assignment::Observed;
+use muster_model::assignment::{Observed, Peer, Peers};
+use muster_model::id::NodeId;
 use muster_model::task::Outcome;
+use serde_json::json;
+use std::fs;
+use std::thread;
+use std::time::Duration;
+use uuid::Uuid;
 
 /// What the stand-in's GPU has.
 const WHOLE: u64 = 16 << 30;
@@ -58,5 +68,75 @@ fn who_finds_no_room_on_its_gpus_waits_for_it() {
     site.until_it("it says so anew", || notes(&site, &task).len() == 2);
     site.scheduler.assign(99, &[task.stopped()]);
     assert_eq!(site.until_gone(&task), Outcome::Stopped { killed: true });
+    site.finish();
+}
+
+/// One process with two gigabytes on the GPU, which says when it was told to stop that it keeps its work.
+const BIG: &str = r#"
+trap 'until [ "$(cat $STAND_IN/state.$$ 2>/dev/null || echo 0)" = 0 ]; do sleep 0.01; done; echo saved; exit 3' TERM
+echo 2147483648 > $STAND_IN/uses.$$
+echo up
+while :; do sleep 0.01; done
+"#;
+
+/// Two that have the GPU one after the other.
+fn two_big(site: &Site) -> [Wanted; 2] {
+    [(); 2].map(|()| {
+        let mut task = site.command(0, json!({ "argv": ["sh", "-c", BIG] }));
+        (task.launch.gpus, task.launch.grace_ms) = (vec![0], 60_000);
+        task
+    })
+}
+
+/// Tells the last of these tasks that it is the only one of its job, and waits until it is on the GPU.
+fn until_up(site: &Site, tasks: &mut [Wanted], generation: u64) {
+    site.scheduler.assign(generation, tasks);
+    let number = tasks.len();
+    let task = tasks.last_mut().expect("there is one");
+    site.until_it("it has a port", || address(site, task).is_some());
+    let own = Peer {
+        task_id: task.id(),
+        node_id: NodeId(Uuid::from_u128(1)),
+        address: address(site, task),
+    };
+    task.peers = Peers {
+        revision: 7,
+        workers: vec![own],
+        ..Peers::default()
+    };
+    site.scheduler.assign(generation + 1, tasks);
+    site.until_log_has(&tasks[number - 1], "up");
+    assert_eq!(users(site).len(), number, "it is on the GPU");
+}
+
+#[test]
+fn two_that_come_back_at_once_do_not_take_the_same_room() {
+    let site = Site::with_gpu(ASKED);
+    let mut tasks = two_big(&site);
+    for number in 1..=2 {
+        let generation = 10 * number as u64;
+        until_up(&site, &mut tasks[..number], generation);
+        tasks[number - 1].peers.turn = 1;
+        site.scheduler.assign(generation + 2, &tasks[..number]);
+        until_suspended(&site, &tasks[number - 1], 1);
+        assert_eq!(notes(&site, &tasks[number - 1]), Vec::<String>::new());
+    }
+    // There is room for one of them and what is spared beside it.
+    tell(&site, "other", &(WHOLE - (38 << 30) / 10).to_string());
+    tell(&site, "slow.restore", "");
+    let stopped = tasks.each_ref().map(Wanted::stopped);
+    site.scheduler.assign(99, &stopped);
+    site.until_it("one comes back", || {
+        calls(&site).contains(&"restore".to_owned())
+    });
+    // Time for the other to make the mistake.
+    thread::sleep(Duration::from_millis(700));
+    fs::remove_file(site.stand_in().join("slow.restore")).expect("there");
+    for task in &tasks {
+        let outcome = site.until_gone(task);
+        let notes = notes(&site, task);
+        assert_eq!(outcome, Outcome::Stopped { killed: false }, "{notes:?}");
+        site.until_log_has(task, "saved");
+    }
     site.finish();
 }

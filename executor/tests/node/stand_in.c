@@ -76,6 +76,8 @@ static void dawdle(const char *call) {
     while (access(path(name), F_OK) == 0) usleep(10000);
 }
 
+static int fits(int pid);
+
 static int act(const char *call, int pid, int from, int to) {
     char name[64];
     record(call, pid);
@@ -84,6 +86,7 @@ static int act(const char *call, int pid, int from, int to) {
     snprintf(name, sizeof name, "fail.%s", call);
     if (access(path(name), F_OK) == 0) return 801;
     if (state_of(pid) != from) return 401;
+    if (from == 2 && !fits(pid)) return 2;
     set_state(pid, to);
     hang(call, 1);
     return 0;
@@ -153,6 +156,11 @@ static unsigned long long taken(void) {
     list(0, 0, &used);
     read_number("other", &other);
     return used + other;
+}
+
+static int fits(int pid) {
+    unsigned long long bytes;
+    return !uses(pid, &bytes) || bytes <= whole - taken();
 }
 
 int nvmlDeviceGetMemoryInfo_v2(void *device, struct memory *memory) {

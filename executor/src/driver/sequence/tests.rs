@@ -95,15 +95,25 @@ impl Room for Place {
         Ok(Bytes::from([(0, processes.len() as u64 * GB)]))
     }
 
-    fn on_host(&self, _: &[i32]) -> Result<u64, DriverError> {
-        Ok(self.host)
+    fn promise_host(&self, _: &[i32], needed: u64) -> Result<Result<Promise, u64>, DriverError> {
+        Ok(match self.host < needed {
+            true => Err(self.host),
+            false => Ok(Promise::default()),
+        })
     }
 
-    fn lacking(&self, needed: &Bytes, _: f64) -> Result<Option<(u32, u64)>, DriverError> {
+    fn promise_gpus(
+        &self,
+        needed: &Bytes,
+        _: f64,
+    ) -> Result<Result<Promise, (u32, u64)>, DriverError> {
         let free = self.gpu.get();
         // Whoever leaves does so little by little.
         self.gpu.set(free + GB / 4);
-        Ok((free < needed[&0]).then_some((0, free)))
+        Ok(match free < needed[&0] {
+            true => Err((0, free)),
+            false => Ok(Promise::default()),
+        })
     }
 }
 

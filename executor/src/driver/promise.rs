@@ -1,0 +1,184 @@
+//! Room that was promised to tasks whose memory is on its way. Several tasks of a node are moved at the same time, each by a process that
+//! knows nothing of the others: each would find the same room free, and all would take it.
+//!
+//! A promise is a file that its holder has locked, so it ends with its holder, however that ends. It counts in full until all has arrived,
+//! though part of the room is taken by then: too little is moved at once rather than too much.
+
+use super::DriverError;
+use super::room::Bytes;
+use serde::{Deserialize, Serialize};
+use std::fs::{self, File, TryLockError};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
+
+/// Looks for the gate, which nobody holds for longer than he needs to judge.
+const TRIES: u32 = 100;
+const PAUSE: Duration = Duration::from_millis(20);
+const PREFIX: &str = "promise.";
+
+/// What was promised to one task.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(super) struct Promised {
+    /// On the host, and in which cgroups.
+    pub host: u64,
+    pub cgroups: Vec<PathBuf>,
+    pub gpus: Bytes,
+}
+
+/// As long as it lives, nobody else is promised the same.
+#[derive(Debug, Default)]
+pub(super) struct Promise(Option<(File, PathBuf)>);
+
+impl Drop for Promise {
+    fn drop(&mut self) {
+        if let Some((_, path)) = &self.0 {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+/// All that was promised on this node.
+#[derive(Debug)]
+pub(super) struct Promises {
+    folder: PathBuf,
+}
+
+impl Promises {
+    /// # Errors
+    /// If there is no such folder and none can be made.
+    pub(super) fn at(folder: &Path) -> Result<Self, DriverError> {
+        let promises = Self {
+            folder: folder.to_owned(),
+        };
+        fs::create_dir_all(folder).map_err(promises.failed())?;
+        Ok(promises)
+    }
+
+    /// What is judged to be free after all that others were promised is promised to us; or why not.
+    ///
+    /// # Errors
+    /// If nobody can tell what others were promised, or nobody can judge.
+    pub(super) fn make<W>(
+        &self,
+        judge: impl FnOnce(&[Promised]) -> Result<Result<Promised, W>, DriverError>,
+    ) -> Result<Result<Promise, W>, DriverError> {
+        let _gate = self.gate()?;
+        let others = self.read().map_err(self.failed())?;
+        match judge(&others)? {
+            Ok(promised) => self.keep(&promised).map(Ok).map_err(self.failed()),
+            Err(why) => Ok(Err(why)),
+        }
+    }
+
+    fn gate(&self) -> Result<File, DriverError> {
+        let gate = File::create(self.folder.join("gate")).map_err(self.failed())?;
+        for _ in 0..TRIES {
+            match gate.try_lock() {
+                Ok(()) => return Ok(gate),
+                Err(TryLockError::WouldBlock) => thread::sleep(PAUSE),
+                Err(TryLockError::Error(error)) => return Err(self.failed()(error)),
+            }
+        }
+        Err(self.failed()(io::ErrorKind::WouldBlock.into()))
+    }
+
+    /// Those whose holders live. Who was killed keeps nothing.
+    fn read(&self) -> io::Result<Vec<Promised>> {
+        let mut found = Vec::new();
+        for entry in fs::read_dir(&self.folder)? {
+            let entry = entry?;
+            if !entry.file_name().to_string_lossy().starts_with(PREFIX) {
+                continue;
+            }
+            let file = match File::open(entry.path()) {
+                Ok(file) => file,
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            match file.try_lock_shared() {
+                Ok(()) => {
+                    let _ = fs::remove_file(entry.path());
+                }
+                Err(TryLockError::WouldBlock) => found.push(serde_json::from_reader(&file)?),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(found)
+    }
+
+    /// Nobody reads before it is whole, as all who read have the gate.
+    fn keep(&self, promised: &Promised) -> io::Result<Promise> {
+        let mut number = 0;
+        let (file, path) = loop {
+            let path = self.folder.join(format!("{PREFIX}{number}"));
+            match File::create_new(&path) {
+                Ok(file) => break (file, path),
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
+                Err(error) => return Err(error),
+            }
+        };
+        file.lock()?;
+        serde_json::to_writer(&file, promised)?;
+        Ok(Promise(Some((file, path))))
+    }
+
+    fn failed(&self) -> impl Fn(io::Error) -> DriverError + '_ {
+        move |source| DriverError::Promises {
+            path: self.folder.clone(),
+            source,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn host(bytes: u64) -> Promised {
+        Promised {
+            host: bytes,
+            ..Promised::default()
+        }
+    }
+
+    /// Asks for so much of a hundred.
+    fn ask(promises: &Promises, bytes: u64) -> Result<Promise, u64> {
+        let judged = promises.make(|others| {
+            let free = 100 - others.iter().map(|one| one.host).sum::<u64>();
+            Ok(if free < bytes {
+                Err(free)
+            } else {
+                Ok(host(bytes))
+            })
+        });
+        judged.expect("our own folder")
+    }
+
+    #[test]
+    fn what_was_promised_to_one_is_not_promised_to_another() {
+        let place = tempfile::tempdir().expect("a folder");
+        let promises = Promises::at(&place.path().join("new")).expect("made");
+        let first = ask(&promises, 60).expect("all is free");
+        let second = ask(&promises, 40).expect("there is as much");
+        assert_eq!(ask(&promises, 1).err(), Some(0));
+        drop(first);
+        assert_eq!(ask(&promises, 61).err(), Some(60));
+        drop(second);
+        drop(ask(&promises, 100).expect("all is free again"));
+        let left = fs::read_dir(place.path().join("new")).expect("there");
+        assert_eq!(left.count(), 1, "the gate alone");
+    }
+
+    #[test]
+    fn who_was_killed_keeps_nothing() {
+        let place = tempfile::tempdir().expect("a folder");
+        let promises = Promises::at(place.path()).expect("made");
+        let mut killed = ask(&promises, 100).expect("all is free");
+        assert!(ask(&promises, 1).is_err());
+        // The kernel gives the lock back, and nobody removes the file.
+        drop(killed.0.take());
+        assert!(ask(&promises, 100).is_ok());
+    }
+}
