@@ -21,7 +21,7 @@ pub struct State {
     pub is_complete: bool,
     pods: BTreeMap<TaskId, Known>,
     wishes: BTreeMap<TaskId, Wish>,
-    /// Why wishes did not come true when they were last tried.
+    /// Why wishes did not come true when they were last tried, in the server's words.
     in_vain: BTreeMap<TaskId, String>,
 }
 
@@ -103,14 +103,17 @@ impl State {
         }
     }
 
-    /// The wish was tried, and did not come true.
-    pub fn fail(&mut self, task: TaskId, wish: &Wish, why: String) {
+    /// The wish was tried, and did not come true; the server says why, or is not heard.
+    pub fn fail(&mut self, task: TaskId, wish: &Wish, why: Option<String>) {
         if self.wishes.get(&task) == Some(wish) {
-            self.in_vain.insert(task, why);
+            match why {
+                Some(why) => self.in_vain.insert(task, why),
+                None => self.in_vain.remove(&task),
+            };
         }
     }
 
-    /// Why no pod can be made, if one is wished for and that was tried.
+    /// Why no pod can be made, if one is wished for and the server has said.
     #[must_use]
     pub fn not_made(&self, task: TaskId) -> Option<&str> {
         let is_wished = matches!(self.wishes.get(&task), Some(Wish::Create(_)));

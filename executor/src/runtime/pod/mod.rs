@@ -191,10 +191,12 @@ impl Pods {
             };
             // It may have been made all the same, and the answer was lost: its shim then finds the end.
             match shim::forestall(&entry.folder, &outcome) {
-                Ok(_) => {
+                Ok(done) if done || entry.folder.exit().exists() => {
                     self.mirror.wish(id, Wish::Delete);
                     self.unmade.remove(&id);
                 }
+                // A shim has the folder, so there is a pod, which is heard of sooner or later.
+                Ok(_) => {}
                 Err(error) => {
                     tracing::warn!(task.id = %id, error = shim::describe(&error), "a task without a pod cannot be given up");
                 }
@@ -416,7 +418,7 @@ mod tests {
         pods.mirror.wish(id, wish.clone());
         pods.mirror
             .lock()
-            .fail(id, &wish, "a webhook is away".to_owned());
+            .fail(id, &wish, Some("a webhook is away".to_owned()));
         id
     }
 
@@ -453,5 +455,24 @@ mod tests {
         let text = outcome.to_string();
         assert!(text.contains("a webhook is away"), "{text}");
         assert!(outcome.is_node_fault(), "no retry of the job's is charged");
+    }
+
+    #[test]
+    fn a_task_whose_pod_is_there_after_all_keeps_it() {
+        let place = tempfile::tempdir().expect("a folder");
+        let mut ledger = Ledger::open(place.path()).expect("our own folder");
+        let mut hasty = pods(0);
+        let id = refused(&hasty, &mut ledger);
+        let entry = &ledger.entries[&id];
+        // The pod was made and the answer was lost: its shim has the folder.
+        let shim = std::fs::File::create(entry.folder.lock()).expect("our own folder");
+        shim.try_lock().expect("it is free");
+        assert_eq!(hasty.carrier(entry), Carrier::Holding);
+        assert!(!entry.folder.exit().exists());
+        let wishes = hasty.mirror.lock().wishes();
+        assert!(
+            matches!(wishes[..], [(_, Wish::Create(_))]),
+            "asked for until it is known: {wishes:?}"
+        );
     }
 }

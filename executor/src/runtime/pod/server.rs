@@ -57,26 +57,39 @@ impl Server {
             let wishes = self.mirror.lock().wishes();
             forbidden.retain(&wishes);
             for (task, wish) in wishes {
-                let done = self.carry_out(task, &wish, &mut owner).await;
-                match forbidden.judge(task, done, clock::boottime_ms()) {
-                    Ok(known) => {
-                        let mut state = self.mirror.lock();
-                        if let Some(known) = known {
-                            state.learn_answer(task, known);
-                        }
-                        state.fulfil(task, &wish);
-                    }
-                    Err(error) => {
-                        tracing::warn!(task.id = %task, error, "the API server was asked in vain; asked again");
-                        self.mirror.lock().fail(task, &wish, error);
-                        has_failed = true;
-                    }
-                }
+                has_failed |= !self.attempt(task, &wish, &mut owner, &mut forbidden).await;
             }
             if has_failed {
                 tokio::time::sleep(AGAIN).await;
             } else {
                 self.mirror.bell.notified().await;
+            }
+        }
+    }
+
+    /// Whether the wish has come true.
+    async fn attempt(
+        &self,
+        task: TaskId,
+        wish: &Wish,
+        owner: &mut Option<OwnerReference>,
+        forbidden: &mut Forbidden,
+    ) -> bool {
+        let done = self.carry_out(task, wish, owner).await;
+        match forbidden.judge(task, done, clock::boottime_ms()) {
+            Ok(known) => {
+                let mut state = self.mirror.lock();
+                if let Some(known) = known {
+                    state.learn_answer(task, known);
+                }
+                state.fulfil(task, wish);
+                true
+            }
+            Err(failure) => {
+                let error = failure.words();
+                tracing::warn!(task.id = %task, error, "the API server was asked in vain; asked again");
+                self.mirror.lock().fail(task, wish, failure.said());
+                false
             }
         }
     }
@@ -144,7 +157,17 @@ async fn watch(api: Api<Pod>, selector: &str, mirror: &Mirror) {
 }
 
 async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure> {
-    match answered(api.create(&PostParams::default(), pod)).await? {
+    let made = match answered(api.create(&PostParams::default(), pod)).await {
+        // The server may be away, or whom it asks before it makes one: it is asked for what it knows by itself.
+        Err(Failure::Away(words)) => {
+            return match look(api, name).await? {
+                Known::Absent => Err(Failure::Again(words)),
+                known => Ok(known),
+            };
+        }
+        made => made?,
+    };
+    match made {
         Ok(pod) => Ok(present(&pod)),
         // An earlier daemon has made it, and died before it knew; or many were made at once, and a quota could not be counted.
         Err(refusal) if refusal.code == CONFLICT => match look(api, name).await? {
@@ -158,13 +181,13 @@ async fn create(api: &Api<Pod>, name: &str, pod: &Pod) -> Result<Known, Failure>
 
 /// # Errors
 /// Why it cannot be told, in words. A pod that nobody owns would outlive the release, so none is made until it can.
-async fn owner_of(api: &Api<Pod>, own: &str) -> Result<OwnerReference, String> {
+async fn owner_of(api: &Api<Pod>, own: &str) -> Result<OwnerReference, Failure> {
     match answered(api.get(own)).await? {
         Ok(pod) => Ok(owner(&pod)),
-        Err(refusal) => Err(format!(
+        Err(refusal) => Err(Failure::Again(format!(
             "the executor's own pod {own} is not read: {}",
             refusal.message
-        )),
+        ))),
     }
 }
 
@@ -188,11 +211,11 @@ fn owner(pod: &Pod) -> OwnerReference {
     }
 }
 
-async fn look(api: &Api<Pod>, name: &str) -> Result<Known, String> {
+async fn look(api: &Api<Pod>, name: &str) -> Result<Known, Failure> {
     match answered(api.get_opt(name)).await? {
         Ok(Some(pod)) => Ok(present(&pod)),
         Ok(None) => Ok(Known::Absent),
-        Err(refusal) => Err(refusal.message),
+        Err(refusal) => Err(refusal.message.into()),
     }
 }
 
@@ -207,10 +230,28 @@ fn task_of(pod: &Pod) -> Option<TaskId> {
 /// Why a wish did not come true, in words.
 #[derive(Debug, PartialEq, Eq)]
 enum Failure {
-    /// It may the next time.
+    /// The server was not heard.
+    Away(String),
+    /// It says so, and may say otherwise the next time.
     Again(String),
     /// The server will not let us, or not yet.
     Forbidden(String),
+}
+
+impl Failure {
+    fn words(&self) -> &str {
+        match self {
+            Self::Away(words) | Self::Again(words) | Self::Forbidden(words) => words,
+        }
+    }
+
+    /// What the server has said.
+    fn said(self) -> Option<String> {
+        match self {
+            Self::Away(_) => None,
+            Self::Again(words) | Self::Forbidden(words) => Some(words),
+        }
+    }
 }
 
 impl From<String> for Failure {
@@ -236,16 +277,16 @@ impl Forbidden {
         task: TaskId,
         done: Result<Option<Known>, Failure>,
         now_ms: u64,
-    ) -> Result<Option<Known>, String> {
+    ) -> Result<Option<Known>, Failure> {
         match done {
             Ok(known) => Ok(known),
-            Err(Failure::Again(words)) => Err(words),
+            Err(failure @ (Failure::Away(_) | Failure::Again(_))) => Err(failure),
             Err(Failure::Forbidden(words)) => {
                 let since_ms = *self.0.entry(task).or_insert(now_ms);
                 let is_final = u128::from(now_ms - since_ms) >= FORBIDDEN_FOR.as_millis();
                 match is_final {
                     true => Ok(Some(Known::Refused(words))),
-                    false => Err(words),
+                    false => Err(Failure::Forbidden(words)),
                 }
             }
         }
@@ -259,12 +300,12 @@ struct Refusal {
 }
 
 /// # Errors
-/// What may be otherwise the next time, in words.
+/// What may be otherwise the next time.
 async fn answered<T>(
     asked: impl Future<Output = Result<T, kube::Error>>,
-) -> Result<Result<T, Refusal>, String> {
+) -> Result<Result<T, Refusal>, Failure> {
     match tokio::time::timeout(PATIENCE, asked).await {
-        Err(_) => Err("no answer came in time".to_owned()),
+        Err(_) => Err(Failure::Away("no answer came in time".to_owned())),
         Ok(Ok(answer)) => Ok(Ok(answer)),
         Ok(Err(kube::Error::Api(status)))
             if (400..500).contains(&status.code) && !LATER.contains(&status.code) =>
@@ -274,13 +315,16 @@ async fn answered<T>(
                 message: status.message.clone(),
             }))
         }
-        Ok(Err(error)) => Err(crate::shim::describe(&error)),
+        Ok(Err(error @ kube::Error::Api(_))) => Err(crate::shim::describe(&error).into()),
+        Ok(Err(error)) => Err(Failure::Away(crate::shim::describe(&error))),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
 
     #[test]
     fn what_is_forbidden_is_refused_once_it_was_so_for_a_while() {
@@ -290,15 +334,65 @@ mod tests {
             let done = Err(Failure::Forbidden("no".to_owned()));
             forbidden.judge(task, done, now_ms)
         };
-        let later = Err("no".to_owned());
+        let later = Err(Failure::Forbidden("no".to_owned()));
         assert_eq!(said(&mut forbidden, 5_000), later);
         assert_eq!(said(&mut forbidden, 34_999), later);
         let refused = Ok(Some(Known::Refused("no".to_owned())));
         assert_eq!(said(&mut forbidden, 35_000), refused);
         forbidden.retain(&[]);
         assert_eq!(said(&mut forbidden, 36_000), later, "another time");
-        let away = Err(Failure::Again("away".to_owned()));
-        let again = forbidden.judge(task, away, 99_000);
-        assert_eq!(again, Err("away".to_owned()));
+        let away = || Err(Failure::Again("away".to_owned()));
+        assert_eq!(forbidden.judge(task, away(), 99_000), away());
+    }
+
+    /// What speaks to a server whose every answer is this; to none at all, and nobody listens there.
+    async fn speaking_to(answer: Option<&'static str>) -> Server {
+        let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+        let port = listener.local_addr().expect("bound").port();
+        if let Some(body) = answer {
+            tokio::spawn(async move {
+                while let Ok((mut connection, _)) = listener.accept().await {
+                    let _ = connection.read(&mut [0; 65_536]).await;
+                    let text = format!(
+                        "HTTP/1.1 500 no\r\ncontent-type: application/json\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}",
+                        body.len()
+                    );
+                    let _ = connection.write_all(text.as_bytes()).await;
+                }
+            });
+        }
+        let address = format!("http://127.0.0.1:{port}").parse();
+        let config = kube::Config::new(address.expect("an address"));
+        let client = kube::Client::try_from(config).expect("a client");
+        Server {
+            api: Api::namespaced(client, "default"),
+            selector: String::new(),
+            own: None,
+            mirror: Arc::default(),
+        }
+    }
+
+    /// What counts as said when a pod is asked for.
+    async fn said(server: &Server) -> Option<String> {
+        let task = TaskId(uuid::Uuid::from_u128(1));
+        let wish = Wish::Create(Box::default());
+        server.mirror.wish(task, wish.clone());
+        let forbidden = &mut Forbidden::default();
+        assert!(!server.attempt(task, &wish, &mut None, forbidden).await);
+        server.mirror.lock().not_made(task).map(str::to_owned)
+    }
+
+    #[tokio::test]
+    async fn a_server_that_is_away_says_nothing_of_a_pod() {
+        let answer = r#"{"kind":"Status","apiVersion":"v1","status":"Failure","message":"a webhook is away","code":500}"#;
+        let said_by_one = said(&speaking_to(Some(answer)).await).await;
+        assert!(
+            said_by_one
+                .as_ref()
+                .is_some_and(|words| words.contains("a webhook is away")),
+            "{said_by_one:?}"
+        );
+        let server = speaking_to(None).await;
+        assert_eq!(said(&server).await, None);
     }
 }
