@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 
 /// For the aide itself to come up and to write, beside the time that the driver has.
 const BESIDE_MS: u64 = 2_000;
@@ -63,12 +63,8 @@ impl Aide {
             .stdin(Stdio::null())
             .stdout(Stdio::null());
         bind_to_us(&mut command);
-        let child = command.spawn()?;
-        let pid = i32::try_from(child.id()).expect("process ids are small");
-        // Until it is reaped, which the shim's loop does, the number is its own.
-        let id = ProcessId::of(pid).ok_or(io::ErrorKind::NotFound)?;
         Ok(Self {
-            id,
+            id: known(command.spawn()?, ProcessId::of)?,
             folder: folder.clone(),
             until_ms: clock::boottime_ms() + patience_ms + BESIDE_MS,
         })
@@ -92,5 +88,42 @@ impl Aide {
             },
             End::Answered,
         ))
+    }
+}
+
+/// One that cannot be told from others cannot be followed, and must not go on unseen: whoever asked goes on as if it had never been.
+fn known(mut aide: Child, look: impl FnOnce(i32) -> Option<ProcessId>) -> io::Result<ProcessId> {
+    let pid = i32::try_from(aide.id()).expect("process ids are small");
+    // Until it is reaped, which the shim's loop does, the number is its own.
+    if let Some(id) = look(pid) {
+        return Ok(id);
+    }
+    aide.kill()?;
+    aide.wait()?;
+    Err(io::Error::other(
+        "who was to speak to the driver cannot be followed",
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_cannot_be_followed_does_not_go_on() {
+        let start = || {
+            let mut command = Command::new("sleep");
+            command.arg("60").spawn().expect("started")
+        };
+        let id = known(start(), ProcessId::of).expect("it is there");
+        assert!(id.is_alive());
+        assert!(id.signal(Signal::KILL));
+        let mut seen = None;
+        let lost = known(start(), |pid| {
+            seen = ProcessId::of(pid);
+            None
+        });
+        assert!(lost.is_err());
+        assert!(seen.is_some_and(|id| !id.is_alive()), "{seen:?}");
     }
 }
