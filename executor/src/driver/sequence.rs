@@ -152,6 +152,7 @@ impl Sequence<'_> {
     /// waited for.
     fn as_before(&self, only: Option<&[i32]>) -> Result<(), DriverError> {
         let mut tried: BTreeMap<i32, DriverError> = BTreeMap::new();
+        let mut before = Vec::new();
         loop {
             let states = match self.states(only) {
                 Ok(states) => states,
@@ -190,14 +191,17 @@ impl Sequence<'_> {
                     refused = self.driver.unlock(pid).err().or(refused);
                 }
             }
-            let is_waiting =
-                refused.is_some() || not_so.iter().any(|(_, state)| is_on_the_way(*state));
+            // A driver may say that it did something and not have done it.
+            let is_waiting = not_so == before
+                || refused.is_some()
+                || not_so.iter().any(|(_, state)| is_on_the_way(*state));
             if is_waiting && self.time.left_ms() == 0 {
                 return Err(refused.unwrap_or(DriverError::Astray { pid: first, state }));
             }
             if is_waiting {
                 self.time.pause(PAUSE_MS);
             }
+            before = not_so;
         }
     }
 

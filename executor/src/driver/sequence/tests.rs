@@ -9,6 +9,8 @@ struct Fake {
     fails: Option<(&'static str, i32)>,
     /// A lock that fails leaves the process locked all the same.
     half: bool,
+    /// This call says that it was done, and nothing was.
+    idle: Option<&'static str>,
 }
 
 impl Fake {
@@ -19,6 +21,7 @@ impl Fake {
             calls: RefCell::default(),
             fails: None,
             half: false,
+            idle: None,
         }
     }
 
@@ -29,6 +32,10 @@ impl Fake {
         (from, to): (State, State),
     ) -> Result<(), DriverError> {
         self.calls.borrow_mut().push((call, pid));
+        assert!(self.calls.borrow().len() < 1_000, "nobody asks so often");
+        if self.idle == Some(call) {
+            return Ok(());
+        }
         let mut states = self.states.borrow_mut();
         let state = states.get_mut(&pid).expect("a process of the task");
         let refused = |code| {
@@ -255,4 +262,17 @@ fn who_mends_waits_for_what_is_on_its_way_but_not_for_ever() {
     driver.states.borrow_mut().insert(1, State::Failed);
     let answer = with(&driver, 0, 0, |sequence| sequence.mend());
     assert!(matches!(answer, Answer::Lost { .. }), "{answer:?}");
+}
+
+#[test]
+fn a_driver_that_does_nothing_and_says_that_it_did_is_not_asked_without_end() {
+    for (call, state) in [("unlock", State::Locked), ("restore", State::Moved)] {
+        let mut driver = Fake::new(&[1, 2]);
+        driver.idle = Some(call);
+        driver.states.borrow_mut().insert(1, state);
+        let answer = with(&driver, 0, 0, |sequence| sequence.mend());
+        let tries = driver.calls().len() as u64;
+        assert!(matches!(answer, Answer::Lost { .. }), "{answer:?}");
+        assert!(tries <= 3 + 1_000 / PAUSE_MS, "{tries} tries of {call}");
+    }
 }
