@@ -252,7 +252,12 @@ mod tests {
         let script = format!("sh -c '{script}' & wait");
         let mut command = Command::new("sh");
         let command = command.args(["-c", &script]).stdout(Stdio::null());
-        command.spawn().expect("a shell")
+        let shim = command.spawn().expect("a shell");
+        let id = i32::try_from(shim.id()).expect("a number");
+        while process::descendants(id).is_empty() {
+            thread::sleep(Duration::from_millis(10));
+        }
+        shim
     }
 
     fn watched(number: u128, shim: &Child, stands_still: bool) -> Watched {
