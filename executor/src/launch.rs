@@ -4,6 +4,7 @@ use crate::clock;
 use crate::config::Config;
 use crate::device;
 use crate::disk;
+use crate::driver;
 use crate::environment;
 use crate::error::ExecutorError;
 use crate::ledger::{Entry, Ledger, Life};
@@ -162,7 +163,9 @@ impl Launcher {
             Some(DriverSuspend::Able { .. })
         );
         // Only who was given GPUs has anything on them.
-        let patience = (is_able && !entry.launch.gpus.is_empty()).then(|| {
+        let has_gpus = !entry.launch.gpus.is_empty();
+        let has_lost = || driver::has_lost(&driver::folder(&config.data_dir), entry.launch.job_id);
+        let patience = (is_able && has_gpus && !has_lost()).then(|| {
             let patience_ms = config.driver_patience_ms.to_string();
             ("--driver-patience-ms", patience_ms.into())
         });

@@ -6,11 +6,14 @@
 //! on no GPU yet, but against a stand-in of the library (`executor/tests/node/stand_in.c`).
 
 mod library;
+mod lost;
 mod probe;
 mod promise;
 mod room;
 mod sequence;
 
+pub(crate) use lost::remember;
+pub use lost::{folder, has_lost};
 pub use probe::of_node;
 
 use crate::clock;

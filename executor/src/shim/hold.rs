@@ -7,11 +7,12 @@
 use super::aide::{Aide, End};
 use super::child::own_id;
 use crate::disk;
-use crate::driver::{Answer, Order};
+use crate::driver::{self, Answer, Order};
 use crate::events;
 use crate::folder::TaskFolder;
 use crate::process::{self, Stat};
 use muster_model::assignment::{Peers, TaskReport};
+use muster_model::id::JobId;
 use rustix::process::Signal;
 use std::collections::BTreeMap;
 use std::fs;
@@ -26,8 +27,9 @@ const ROUNDS: u32 = 8;
 
 pub(super) struct Hold {
     folder: TaskFolder,
-    /// Of the node: see `driver`.
-    promises: PathBuf,
+    job: JobId,
+    /// The driver's affairs on this node.
+    driver: PathBuf,
     /// What the driver may take for each order; `None`: it is not asked.
     patience_ms: Option<u64>,
     /// By which a new `peers.json` is known, which replaces the older one by a rename.
@@ -80,10 +82,11 @@ pub(super) enum Fate {
 }
 
 impl Hold {
-    pub fn new(folder: &TaskFolder, data_dir: &Path, patience_ms: Option<u64>) -> Self {
+    pub fn new(folder: &TaskFolder, data_dir: &Path, job: JobId, patience_ms: Option<u64>) -> Self {
         Self {
             folder: folder.clone(),
-            promises: data_dir.join("driver"),
+            job,
+            driver: driver::folder(data_dir),
             patience_ms,
             read: None,
             turn: 0,
@@ -286,7 +289,7 @@ impl Hold {
         needed: &BTreeMap<u32, u64>,
         patience_ms: u64,
     ) -> io::Result<Aide> {
-        Aide::send(&self.folder, &self.promises, order, needed, patience_ms)
+        Aide::send(&self.folder, &self.driver, order, needed, patience_ms)
     }
 
     fn mend(&mut self, turn: Option<u64>) -> Fate {
@@ -305,6 +308,10 @@ impl Hold {
     }
 
     fn lose(&mut self, end: End) -> Fate {
+        let is_drivers_fault = !matches!(end, End::Answered(Answer::NoRoom { .. }));
+        if is_drivers_fault && let Err(error) = driver::remember(&self.driver, self.job) {
+            eprintln!("cannot remember that the driver has lost the program: {error}");
+        }
         let why = match end {
             End::Answered(
                 Answer::Lost { why } | Answer::NoRoom { why } | Answer::Unchanged { why },

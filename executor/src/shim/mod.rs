@@ -147,11 +147,14 @@ fn carry_out(arguments: &ShimArguments, folder: &TaskFolder) -> Result<Outcome, 
             source,
         });
     }
-    let mut hold = launch
-        .spec
-        .command
-        .is_some()
-        .then(|| hold::Hold::new(folder, &arguments.data_dir, arguments.driver_patience_ms));
+    let mut hold = launch.spec.command.is_some().then(|| {
+        hold::Hold::new(
+            folder,
+            &arguments.data_dir,
+            launch.job_id,
+            arguments.driver_patience_ms,
+        )
+    });
     let orders = supervise::Orders {
         grace_ms: launch.grace_ms,
         notice: launch.spec.command.is_some().then(|| folder.stopping()),

@@ -140,3 +140,32 @@ fn two_that_come_back_at_once_do_not_take_the_same_room() {
     }
     site.finish();
 }
+
+#[test]
+fn the_driver_is_left_alone_where_it_has_lost_a_program_of_the_job() {
+    let site = Site::with_gpu(ASKED);
+    let mut tasks = two_big(&site);
+    until_up(&site, &mut tasks[..1], 1);
+    tell(&site, "fail.restore", "");
+    for (turn, generation) in [(1, 3), (2, 4)] {
+        tasks[0].peers.turn = turn;
+        site.scheduler.assign(generation, &tasks[..1]);
+        if turn == 1 {
+            until_suspended(&site, &tasks[0], turn);
+        }
+    }
+    let lost = Outcome::Stopped { killed: true };
+    assert_eq!(site.until_gone(&tasks[0]), lost);
+    fs::remove_file(site.stand_in().join("fail.restore")).expect("there");
+    tell(&site, "calls", "");
+    until_up(&site, &mut tasks, 5);
+    tasks[1].peers.turn = 1;
+    site.scheduler.assign(7, &tasks);
+    until_suspended(&site, &tasks[1], 1);
+    assert_eq!(calls(&site), Vec::<String>::new());
+    site.scheduler
+        .assign(99, &tasks.each_ref().map(Wanted::stopped));
+    let outcome = site.until_gone(&tasks[1]);
+    assert_eq!(outcome, Outcome::Stopped { killed: false });
+    site.finish();
+}

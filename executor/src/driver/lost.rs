@@ -1,0 +1,50 @@
+//! Jobs of which the driver has lost a program on this node. What it did once it will do again: without this a program that keeps no
+//! checkpoints would be moved in its next turn, lost again, and never end. It is asked again once the machine has started anew, as with
+//! another driver.
+
+use crate::disk;
+use crate::shim::boot_id;
+use muster_model::id::JobId;
+use std::io;
+use std::path::{Path, PathBuf};
+
+/// Where the driver's affairs lie, below the executor's data folder.
+#[must_use]
+pub fn folder(data_dir: &Path) -> PathBuf {
+    data_dir.join("driver")
+}
+
+/// # Errors
+/// If it cannot be written.
+pub(crate) fn remember(folder: &Path, job: JobId) -> io::Result<()> {
+    disk::write_durably(&path(folder, job), &boot_id())
+}
+
+/// Whether it has lost one of this job since the machine started.
+#[must_use]
+pub fn has_lost(folder: &Path, job: JobId) -> bool {
+    let boot: Option<String> = disk::read(&path(folder, job)).ok().flatten();
+    boot == Some(boot_id())
+}
+
+fn path(folder: &Path, job: JobId) -> PathBuf {
+    folder.join(format!("lost.{job}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use uuid::Uuid;
+
+    #[test]
+    fn a_loss_counts_until_the_machine_starts_anew() {
+        let place = tempfile::tempdir().expect("a folder");
+        let job = JobId(Uuid::from_u128(1));
+        assert!(!has_lost(place.path(), job));
+        remember(place.path(), job).expect("our own folder");
+        assert!(has_lost(place.path(), job));
+        assert!(!has_lost(place.path(), JobId(Uuid::from_u128(2))));
+        disk::write_durably(&path(place.path(), job), &"an earlier one").expect("our own folder");
+        assert!(!has_lost(place.path(), job));
+    }
+}
