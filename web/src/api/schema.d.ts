@@ -256,7 +256,8 @@ export interface paths {
         };
         /**
          * Follow a task's log
-         * @description Server-sent events: `log` (LogPiece) for each piece, and `end` (LogEnd) once nothing can follow. The `id:` of a message says
+         * @description Server-sent events: `log` (LogPiece) for each piece, `task_end` (LogEnd) where a task has ended and the next one of its place is followed,
+         *     and `end` (LogEnd) once nothing can follow. The `id:` of a message says
          *     where the reader stands; who connects again with it as `Last-Event-ID` misses and repeats nothing.
          */
         get: operations["followLog"];
@@ -416,7 +417,10 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        /** Whom the token stands for */
+        /**
+         * Whom the token stands for
+         * @description With the quota of the tenant and what of it its jobs hold.
+         */
         get: operations["getMe"];
         put?: never;
         post?: never;
@@ -896,7 +900,12 @@ export interface paths {
         get?: never;
         put?: never;
         post?: never;
-        delete?: never;
+        /**
+         * Delete a tenant
+         * @description For administrators, and not their own. Refused while any of its jobs or studies has not ended. Its tokens are refused from now on and it is
+         *     in no list; its jobs, their events, logs, curves and checkpoints stay, and nobody else gets its name.
+         */
+        delete: operations["deleteTenant"];
         options?: never;
         head?: never;
         /**
@@ -1001,6 +1010,13 @@ export interface components {
         };
         /** @enum {string} */
         Activation: "relu" | "leaky_relu" | "gelu" | "gelu_tanh" | "sigmoid" | "tanh" | "silu";
+        /** @description A user, as of the tenant whose thing it was done to. */
+        Actor: {
+            /** @description Whether it did so as an administrator on behalf of a tenant that is not its own. */
+            as_administrator?: boolean;
+            /** @description Its name; of an administrator on behalf of another tenant `NAME@TENANT`, after its own. */
+            user: string;
+        };
         AddedNodes: {
             /**
              * Format: int32
@@ -1770,10 +1786,12 @@ export interface components {
             kind: "job_submitted";
             name: string;
         } | {
+            by?: components["schemas"]["Actor"] | null;
             intent: components["schemas"]["Intent"];
             /** @enum {string} */
             kind: "intent_changed";
         } | {
+            by?: components["schemas"]["Actor"] | null;
             /** Format: int64 */
             edits: number;
             /** @enum {string} */
@@ -1909,6 +1927,7 @@ export interface components {
             name: string;
             notice: components["schemas"]["Notice"];
         } | {
+            by?: components["schemas"]["Actor"] | null;
             job_id: components["schemas"]["JobId"];
             /** @enum {string} */
             kind: "job_deleted";
@@ -2265,6 +2284,8 @@ export interface components {
             labels: {
                 [key: string]: string;
             };
+            /** @description Why it failed the last time that was charged to its retries, it may be running again; null before the first. */
+            last_failure: string | null;
             /** @description Of the final model once the job has succeeded, relative to the checkpoint root. */
             model_path: string | null;
             name: string;
@@ -2498,6 +2519,21 @@ export interface components {
         /** @description Whom the bearer stands for. */
         Me: {
             access: components["schemas"]["Access"];
+            /**
+             * Format: int32
+             * @description GPUs (or CPU slots) that the tenant's jobs may hold at once; null is no limit.
+             */
+            gpu_quota: number | null;
+            /**
+             * Format: int32
+             * @description GPUs (or CPU slots) that they hold now.
+             */
+            gpus_in_use?: number;
+            /**
+             * Format: int32
+             * @description Jobs of the tenant that hold any.
+             */
+            jobs_in_use?: number;
             tenant: string;
             tenant_id: components["schemas"]["TenantId"];
             token_id: components["schemas"]["TokenId"];
@@ -2853,9 +2889,13 @@ export interface components {
             code: number;
             /** @enum {string} */
             kind: "exited";
+            /** @description Of one that failed: the last line of its output, cleaned and cut; absent where it wrote nothing. */
+            said?: string | null;
         } | {
             /** @enum {string} */
             kind: "signalled";
+            /** @description As of one that exited. */
+            said?: string | null;
             /** Format: int32 */
             signal: number;
         } | {
@@ -2978,6 +3018,8 @@ export interface components {
                 labels: {
                     [key: string]: string;
                 };
+                /** @description Why it failed the last time that was charged to its retries, it may be running again; null before the first. */
+                last_failure: string | null;
                 /** @description Of the final model once the job has succeeded, relative to the checkpoint root. */
                 model_path: string | null;
                 name: string;
@@ -3136,7 +3178,17 @@ export interface components {
                  * @description GPUs (or CPU slots) that its jobs may hold at once; null is no limit.
                  */
                 gpu_quota: number | null;
+                /**
+                 * Format: int32
+                 * @description GPUs (or CPU slots) that its jobs hold now.
+                 */
+                gpus_in_use?: number;
                 id: components["schemas"]["TenantId"];
+                /**
+                 * Format: int32
+                 * @description Jobs that hold any.
+                 */
+                jobs_in_use?: number;
                 name: string;
                 /**
                  * Format: double
@@ -3304,18 +3356,24 @@ export interface components {
         ProgressView: {
             /**
              * Format: double
-             * @description Share of training examples classified rightly, 0 to 1.
+             * @description Share of training examples classified rightly, 0 to 1; null of a program that has told none.
              */
-            accuracy: number;
-            /** Format: double */
-            epoch: number;
+            accuracy: number | null;
+            /**
+             * Format: double
+             * @description Null of a program that has told none.
+             */
+            epoch: number | null;
             /**
              * Format: double
              * @description Seconds to `total_steps` at the present rate; null when the job does not run or its end is not a number of steps.
              */
             eta_s: number | null;
-            /** Format: double */
-            examples_per_s: number;
+            /**
+             * Format: double
+             * @description Null of a program that has told none.
+             */
+            examples_per_s: number | null;
             /** Format: double */
             loss: number;
             /** Format: date-time */
@@ -3352,6 +3410,7 @@ export interface components {
             cpu_milli: number;
             /**
              * Format: int64
+             * @description As that of a worker.
              * @default 268435456
              */
             memory_bytes: number;
@@ -4021,7 +4080,17 @@ export interface components {
              * @description GPUs (or CPU slots) that its jobs may hold at once; null is no limit.
              */
             gpu_quota: number | null;
+            /**
+             * Format: int32
+             * @description GPUs (or CPU slots) that its jobs hold now.
+             */
+            gpus_in_use?: number;
             id: components["schemas"]["TenantId"];
+            /**
+             * Format: int32
+             * @description Jobs that hold any.
+             */
+            jobs_in_use?: number;
             name: string;
             /**
              * Format: double
@@ -4362,7 +4431,7 @@ export interface components {
             gpus: number;
             /**
              * Format: int64
-             * @description 64 MiB to 4 TiB.
+             * @description 64 MiB to 4 TiB; also as a text with a unit, such as 16Gi or 500M.
              * @default 1073741824
              */
             memory_bytes: number;
@@ -6137,6 +6206,36 @@ export interface operations {
                 content: {
                     "application/json": components["schemas"]["TenantView"];
                 };
+            };
+            /** @description A refusal */
+            default: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/problem+json": components["schemas"]["Problem"];
+                };
+            };
+        };
+    };
+    deleteTenant: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description Name of the tenant */
+                name: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Deleted */
+            204: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content?: never;
             };
             /** @description A refusal */
             default: {
