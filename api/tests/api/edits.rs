@@ -28,7 +28,7 @@ async fn a_waiting_and_a_running_job_take_another_range_and_priority() {
         &world,
         RED,
         id,
-        &json!({"workers": {"min": 2, "max": 6}, "priority": 5, "by": {"user": "rob"}}),
+        &json!({"workers": {"min": 2, "max": 6}, "priority": 5}),
     )
     .await;
     assert_eq!(answer.status, 202, "{}", answer.text());
@@ -54,7 +54,7 @@ async fn a_waiting_and_a_running_job_take_another_range_and_priority() {
     assert_eq!(
         edited,
         [
-            json!({"kind": "job_edited", "edits": 1, "workers": {"min": 2, "max": 6}, "priority": 5}),
+            json!({"kind": "job_edited", "edits": 1, "workers": {"min": 2, "max": 6}, "priority": 5, "by": {"user": "rob"}}),
             json!({"kind": "job_edited", "edits": 2, "workers": {"min": 1, "max": 1}, "priority": 5, "by": {"user": "rob"}}),
         ]
     );
