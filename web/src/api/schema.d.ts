@@ -4431,7 +4431,7 @@ export interface components {
             gpus: number;
             /**
              * Format: int64
-             * @description 64 MiB to 4 TiB; also as a text with a unit, such as 16Gi or 500M.
+             * @description 64 MiB to 4 TiB. A job document may also say it with a unit, such as 16Gi or 500M; an object of Kubernetes may not.
              * @default 1073741824
              */
             memory_bytes: number;

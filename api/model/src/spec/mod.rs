@@ -134,7 +134,7 @@ pub struct WorkerResources {
     /// Thousandths of a core; 0 to 256,000.
     #[cfg_attr(feature = "schema", schema(maximum = 256_000))]
     pub cpu_milli: u64,
-    /// 64 MiB to 4 TiB; also as a text with a unit, such as 16Gi or 500M.
+    /// 64 MiB to 4 TiB. A job document may also say it with a unit, such as 16Gi or 500M; an object of Kubernetes may not.
     #[serde(deserialize_with = "lenient::bytes")]
     #[cfg_attr(
         feature = "schema",
