@@ -29,7 +29,7 @@ export async function tenants(signal?: AbortSignal): Promise<string[]> {
     const query = after === undefined ? { limit: 500 } : { limit: 500, continue: after };
     const page = await take(client.GET("/api/v1/tenants", { params: { query }, ...cut(signal) }));
     names.push(...page.items.map((tenant) => tenant.name));
-    if (page.continue === null || page.continue === undefined) return names;
+    if (page.continue === null) return names;
     after = page.continue;
   }
 }
