@@ -27,6 +27,32 @@ pub struct Outcome {
     pub came_at: OffsetDateTime,
 }
 
+/// A row of either.
+struct Came {
+    made_at: OffsetDateTime,
+    widen: f64,
+    p10: OffsetDateTime,
+    p50: OffsetDateTime,
+    p90: OffsetDateTime,
+    came_at: OffsetDateTime,
+}
+
+impl From<Came> for Outcome {
+    fn from(row: Came) -> Self {
+        let interval = Interval {
+            p10: row.p10,
+            p50: row.p50,
+            p90: row.p90,
+        };
+        Self {
+            made_at: row.made_at,
+            interval,
+            widen: row.widen,
+            came_at: row.came_at,
+        }
+    }
+}
+
 /// Jobs whose forecasts are compared with what came, those that ended last, and forecasts of each: one that was forecast all day
 /// would otherwise be the only one that counts.
 const JOBS: i64 = 200;
@@ -97,7 +123,8 @@ pub async fn insert(conn: &mut PgConnection, new: &[NewForecast]) -> Result<(), 
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn outcomes(conn: &mut PgConnection, limit: u32) -> Result<Vec<Outcome>, StoreError> {
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        Came,
         r#"select f.made_at as "made_at!", f.widen as "widen!", f.finish_p10 as "p10!", f.finish_p50 as "p50!", f.finish_p90 as "p90!",
                   j.finished_at as "came_at!"
            from (select id, finished_at from job where phase = 'succeeded' order by finished_at desc limit $2) j
@@ -113,17 +140,7 @@ pub async fn outcomes(conn: &mut PgConnection, limit: u32) -> Result<Vec<Outcome
     )
     .fetch_all(conn)
     .await?;
-    let outcomes = rows.into_iter().map(|row| Outcome {
-        made_at: row.made_at,
-        interval: Interval {
-            p10: row.p10,
-            p50: row.p50,
-            p90: row.p90,
-        },
-        widen: row.widen,
-        came_at: row.came_at,
-    });
-    Ok(outcomes.collect())
+    Ok(rows.into_iter().map(Outcome::from).collect())
 }
 
 /// Forecasts of starts, of the jobs that were submitted last of those that have started.
@@ -134,7 +151,8 @@ pub async fn start_outcomes(
     conn: &mut PgConnection,
     limit: u32,
 ) -> Result<Vec<Outcome>, StoreError> {
-    let rows = sqlx::query!(
+    let rows = sqlx::query_as!(
+        Came,
         r#"select f.made_at as "made_at!", f.start_widen as "widen!", f.start_p10 as "p10!", f.start_p50 as "p50!", f.start_p90 as "p90!",
                   j.started_at as "came_at!"
            from (select id, started_at from job where started_at is not null order by id desc limit $2) j
@@ -150,17 +168,7 @@ pub async fn start_outcomes(
     )
     .fetch_all(conn)
     .await?;
-    let outcomes = rows.into_iter().map(|row| Outcome {
-        made_at: row.made_at,
-        interval: Interval {
-            p10: row.p10,
-            p50: row.p50,
-            p90: row.p90,
-        },
-        widen: row.widen,
-        came_at: row.came_at,
-    });
-    Ok(outcomes.collect())
+    Ok(rows.into_iter().map(Outcome::from).collect())
 }
 
 /// How often forecasts made since then held, of those jobs in scope that have succeeded.
