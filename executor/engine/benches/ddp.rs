@@ -4,6 +4,11 @@
 //! The sides take turns, so that what else the machine does meets both; medians over the turns are compared. `MUSTER_TORCH_PYTHON`
 //! names a Python with PyTorch; without one ours alone is measured, and that is said. `MUSTER_BENCH_TURNS` changes the turns.
 
+#[path = "shared/noise.rs"]
+mod noise;
+#[path = "peers/torch.rs"]
+mod torch;
+
 use muster_engine::stop::StopFlag;
 use muster_engine::worker::{self, Reporter, Surroundings};
 use muster_model::assignment::{Peer, Peers, TaskLaunch, TaskReport};
@@ -12,9 +17,9 @@ use muster_model::place::Place;
 use muster_model::spec::JobSpec;
 use muster_model::task::Role;
 use std::fs;
-use std::io::{self, BufRead, BufReader, Write};
+use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 use uuid::Uuid;
@@ -34,15 +39,15 @@ fn main() {
     }
     let turns = std::env::var("MUSTER_BENCH_TURNS").map_or(5, |text| text.parse().expect("turns"));
     let data = tempfile::tempdir().expect("a folder for the data set");
-    write_images(&data.path().join("fashion-mnist"));
-    let mut torch = Torch::start();
+    noise::write_images(&data.path().join("fashion-mnist"));
+    let mut torch = torch::Torch::start("torch_ddp.py");
     if torch.is_none() {
         println!("SKIPPED: PyTorch's side, since MUSTER_TORCH_PYTHON names no Python that has it");
     }
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..turns {
         ours.push(train(data.path()));
-        theirs.extend(torch.as_mut().map(|torch| torch.run(STEPS)));
+        theirs.extend(torch.as_mut().map(images_per_s));
     }
     println!(
         "images/s of {WORKERS} workers, CNN 32-64, dense 128, {BATCH} images each, medians of {turns} turns:"
@@ -207,74 +212,7 @@ fn member(rank: u32) {
     worker::run(&launch, rank, &around).expect("training");
 }
 
-/// The other side, two processes that train when they are told to.
-struct Torch {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
-impl Torch {
-    fn start() -> Option<Self> {
-        let python = std::env::var("MUSTER_TORCH_PYTHON")
-            .ok()
-            .filter(|python| !python.is_empty())?;
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/torch_ddp.py");
-        let mut command = Command::new(python);
-        command
-            .arg(script)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().ok()?;
-        let input = child.stdin.take().expect("piped");
-        let output = BufReader::new(child.stdout.take().expect("piped"));
-        let mut torch = Self {
-            child,
-            input,
-            output,
-        };
-        println!("PyTorch: {}", torch.line()?.trim());
-        Some(torch)
-    }
-
-    /// `None` once it has ended.
-    fn line(&mut self) -> Option<String> {
-        let mut line = String::new();
-        let read = self.output.read_line(&mut line).ok()?;
-        (read > 0).then_some(line)
-    }
-
-    /// Images per second.
-    fn run(&mut self, steps: u64) -> f64 {
-        writeln!(self.input, "run {steps}").expect("PyTorch's side reads");
-        let line = self.line().expect("PyTorch's side answers");
-        let said: serde_json::Value =
-            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        said["images_per_second"].as_f64().expect("a rate")
-    }
-}
-
-impl Drop for Torch {
-    fn drop(&mut self) {
-        // It keeps nothing; waiting leaves no dead child behind.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-/// Noise: what is learnt does not matter here.
-fn write_images(folder: &Path) {
-    fs::create_dir_all(folder).expect("a folder");
-    for (prefix, count) in [("train", 6_400u32), ("t10k", 64)] {
-        let mut images = vec![0, 0, 8, 3];
-        [count, 28, 28]
-            .iter()
-            .for_each(|side| images.extend(side.to_be_bytes()));
-        images.extend((0..count * 784).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8));
-        let mut labels = vec![0, 0, 8, 1];
-        labels.extend(count.to_be_bytes());
-        labels.extend((0..count).map(|i| (i % 10) as u8));
-        fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).expect("images");
-        fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).expect("labels");
-    }
+fn images_per_s(torch: &mut torch::Torch) -> f64 {
+    let said: serde_json::Value = torch.ask(&format!("run {STEPS}"));
+    said["images_per_second"].as_f64().expect("a rate")
 }

@@ -11,6 +11,8 @@
 
 #[path = "exchange/limited.rs"]
 mod limited;
+#[path = "shared/noise.rs"]
+mod noise;
 
 use muster_engine::assign::Piece;
 use muster_engine::checkpoint::Contents;
@@ -28,7 +30,6 @@ use muster_model::id::{JobId, NodeId, TaskId, TenantId};
 use muster_model::place::Place;
 use muster_model::spec::{self, Consistency, JobSpec};
 use muster_model::task::Role;
-use std::fs;
 use std::io::{self, IoSlice, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
@@ -55,7 +56,7 @@ fn main() {
     // The tasks' own log lines go to standard output too, so the tables wait until everything has run.
     let exchange: Vec<String> = [1, 16, 64].into_iter().map(exchange_row).collect();
     let data = tempfile::tempdir().expect("a folder for the data set");
-    write_images(&data.path().join("fashion-mnist"));
+    noise::write_images(&data.path().join("fashion-mnist"));
     let mlp = serde_json::json!({ "kind": "mlp", "hidden": [128] });
     let cnn = serde_json::json!({ "kind": "cnn", "channels": [16, 32], "dense": [128] });
     let training = [
@@ -556,21 +557,4 @@ fn in_worker(job: &JobSpec, data: &Path) -> f64 {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values[values.len() / 2]
-}
-
-/// Noise: what is learnt does not matter here.
-fn write_images(folder: &Path) {
-    fs::create_dir_all(folder).expect("a folder");
-    for (prefix, count) in [("train", 6_400u32), ("t10k", 64)] {
-        let mut images = vec![0, 0, 8, 3];
-        [count, 28, 28]
-            .iter()
-            .for_each(|side| images.extend(side.to_be_bytes()));
-        images.extend((0..count * 784).map(|i| (i.wrapping_mul(2_654_435_761) >> 24) as u8));
-        let mut labels = vec![0, 0, 8, 1];
-        labels.extend(count.to_be_bytes());
-        labels.extend((0..count).map(|i| (i % 10) as u8));
-        fs::write(folder.join(format!("{prefix}-images-idx3-ubyte")), images).expect("images");
-        fs::write(folder.join(format!("{prefix}-labels-idx1-ubyte")), labels).expect("labels");
-    }
 }

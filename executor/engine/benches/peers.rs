@@ -3,13 +3,13 @@
 //! Both take turns, some steps each, so that what else the machine does meets both; what is compared is CPU time, medians over all steps.
 //! `MUSTER_TORCH_PYTHON` names a Python with PyTorch; without one ours alone is measured, and that is said.
 
+#[path = "peers/torch.rs"]
+mod torch;
+
 use muster_engine::model::{Batch, InputShape, Network, zoo};
 use muster_engine::optimizer::{Optimizer, Rule};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
-use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
 const ROUNDS: usize = 7;
 
@@ -60,7 +60,7 @@ fn main() {
         .skip(1)
         .filter(|arg| !arg.starts_with('-'))
         .collect();
-    let mut torch = Torch::start();
+    let mut torch = torch::Torch::start("torch_step.py");
     if torch.is_none() {
         println!("SKIPPED: PyTorch's side, since MUSTER_TORCH_PYTHON names no Python that has it");
     }
@@ -73,14 +73,14 @@ fn main() {
     }
 }
 
-fn compare(model: &Model, mut torch: Option<&mut Torch>) {
+fn compare(model: &Model, mut torch: Option<&mut torch::Torch>) {
     let mut engine = Engine::new(model);
     engine.steps(3);
     let (mut ours, mut theirs) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         ours.extend(engine.steps(model.steps));
         if let Some(torch) = torch.as_deref_mut() {
-            theirs.extend(torch.steps(model.name, model.steps));
+            theirs.extend(steps_ms(torch, model));
         }
     }
     let (ours, theirs) = (median(ours), median(theirs));
@@ -166,60 +166,14 @@ fn cpu_ms() -> f64 {
     time.tv_sec as f64 * 1e3 + time.tv_nsec as f64 / 1e6
 }
 
-/// The other side, a process that trains when it is told to.
-struct Torch {
-    child: Child,
-    input: ChildStdin,
-    output: BufReader<ChildStdout>,
-}
-
 #[derive(Deserialize)]
 struct Said {
     cpu_ns: Vec<u64>,
 }
 
-impl Torch {
-    fn start() -> Option<Self> {
-        let python = std::env::var("MUSTER_TORCH_PYTHON").ok()?;
-        let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("benches/peers/torch_step.py");
-        let mut command = Command::new(python);
-        command
-            .arg(script)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().ok()?;
-        let input = child.stdin.take().expect("piped");
-        let output = BufReader::new(child.stdout.take().expect("piped"));
-        let mut torch = Self {
-            child,
-            input,
-            output,
-        };
-        println!("PyTorch: {}", torch.line()?.trim());
-        Some(torch)
-    }
-
-    /// `None` once it has ended.
-    fn line(&mut self) -> Option<String> {
-        let mut line = String::new();
-        let read = self.output.read_line(&mut line).ok()?;
-        (read > 0).then_some(line)
-    }
-
-    /// Milliseconds of each.
-    fn steps(&mut self, model: &str, steps: usize) -> Vec<f64> {
-        writeln!(self.input, "run {model} {steps} momentum").expect("PyTorch's side reads");
-        let line = self.line().expect("PyTorch's side answers");
-        let said: Said =
-            serde_json::from_str(&line).unwrap_or_else(|error| panic!("{line}: {error}"));
-        said.cpu_ns.iter().map(|ns| *ns as f64 / 1e6).collect()
-    }
-}
-
-impl Drop for Torch {
-    fn drop(&mut self) {
-        // It keeps nothing; waiting leaves no dead child behind.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
+/// Milliseconds of CPU of each.
+fn steps_ms(torch: &mut torch::Torch, model: &Model) -> Vec<f64> {
+    let (name, steps) = (model.name, model.steps);
+    let said: Said = torch.ask(&format!("run {name} {steps} momentum"));
+    said.cpu_ns.iter().map(|ns| *ns as f64 / 1e6).collect()
 }
