@@ -4,7 +4,8 @@ import { useSyncExternalStore } from "react";
 
 export const TENANT_HEADER = "muster-tenant";
 
-const KEY = "muster.tenant";
+// Not that of a release which kept the name alone: a tab may live through an upgrade.
+const KEY = "muster.acting";
 const listeners = new Set<() => void>();
 let memory: string | null = null;
 
