@@ -9,6 +9,7 @@ pub mod backoff;
 pub mod clock;
 pub mod condition;
 pub mod config;
+pub mod course;
 pub mod crd;
 pub mod error;
 pub mod job;

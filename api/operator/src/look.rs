@@ -23,6 +23,15 @@ pub struct Look<'a, S> {
 pub trait Shown: Status {
     /// Phases of which the event is a warning.
     const BAD: &'static [&'static str];
+    /// The field in which the id of what was submitted stands.
+    const ID: &'static str;
+
+    /// Of an object that nothing was submitted for, since `spec.suspend` holds it.
+    fn held(look: &Look<'_, Self>, tenant: &str) -> Self;
+    /// Of an object that Muster will not take as it is.
+    fn refused(look: &Look<'_, Self>, tenant: &str, refused: &Refused) -> Self;
+    /// Of an object of which what was submitted was removed from Muster before it had ended.
+    fn removed(look: &Look<'_, Self>) -> Self;
 
     fn phase(&self) -> &str;
     fn message(&self) -> Option<&str>;
@@ -30,6 +39,8 @@ pub trait Shown: Status {
     fn queue(&self) -> Option<&str>;
     /// Whether it names what was submitted.
     fn is_submitted(&self) -> bool;
+    /// Nothing more will become of what was submitted.
+    fn is_finished(&self) -> bool;
     fn observed_generation(&self) -> Option<i64>;
     fn conditions(&self) -> &[Condition];
 }
@@ -56,7 +67,7 @@ pub fn holds(conditions: &[Condition], kind: &str) -> bool {
         .any(|condition| condition.kind == kind && condition.status == "True")
 }
 
-/// Something that is submitted for an object, and carries the object's uid.
+/// Something that is submitted for an object, and carries the object's uid. [`crate::course`] says in which order this is asked for.
 pub trait Submitted: Shown {
     type View: Send;
 
@@ -67,6 +78,32 @@ pub trait Submitted: Shown {
         before: &Self,
         acting: &Acting,
     ) -> impl Future<Output = Result<Option<Self::View>, Error>> + Send;
+
+    /// Submits it under the object's own key, and shows what came of it.
+    fn submit(
+        object: &Object<Self>,
+        context: &Context,
+        look: &Look<'_, Self>,
+        acting: &Acting,
+    ) -> impl Future<Output = Result<Action, Error>> + Send;
+
+    /// Does to what was submitted what the object asks for, and shows it.
+    fn follow(
+        object: &Object<Self>,
+        context: &Context,
+        look: &Look<'_, Self>,
+        client: &Client,
+        view: Self::View,
+    ) -> impl Future<Output = Result<Action, Error>> + Send;
+
+    /// The object goes: what was submitted is cancelled, and the object stays until nothing runs any more.
+    fn end(
+        object: &Object<Self>,
+        context: &Context,
+        look: &Look<'_, Self>,
+        client: &Client,
+        view: Option<Self::View>,
+    ) -> impl Future<Output = Result<Action, Error>> + Send;
 }
 
 /// A tenant, and who may act for it.
@@ -120,29 +157,6 @@ pub async fn owner<S: Submitted>(
 fn act(tenant: String, client: Client, acted: &mut Option<String>) -> Acting {
     *acted = Some(tenant.clone());
     Acting { tenant, client }
-}
-
-/// Ends a look: the token of the tenant that was spoken for last is forgotten where it was good for nothing, and after a success the
-/// next failure is the first again.
-///
-/// # Errors
-/// Those of the look.
-pub async fn settled<S: Shown>(
-    object: &Object<S>,
-    context: &Context,
-    acted: Option<String>,
-    done: Result<Action, Error>,
-) -> Result<Action, Error> {
-    if let Err(Error::Muster { source, .. }) = &done
-        && source.status() == Some(401)
-        && let Some(tenant) = acted
-    {
-        context.tenants.forget(&tenant).await;
-    }
-    if done.is_ok() {
-        context.backoff.succeeded(&object.uid_text());
-    }
-    done
 }
 
 /// Writes the status, if it is another, and tells of a new phase.

@@ -10,7 +10,7 @@ use crate::recent::Recent;
 use crate::resource::{FINALIZER, MANAGER, Object, SUBMITTED, Status, Tenant};
 use crate::study::status::StudyStatus;
 use crate::tenants::Tenants;
-use crate::{study, tenant};
+use crate::{course, tenant};
 use futures::future::BoxFuture;
 use futures::{FutureExt as _, StreamExt as _};
 use kube::api::{Api, ApiResource, DynamicObject, Patch, PatchParams};
@@ -75,14 +75,18 @@ pub async fn run(context: Arc<Context>, scope: &Scope) {
     for jobs in scope.of::<JobStatus>(&context.kubernetes) {
         let jobs = Controller::new(jobs, watcher::Config::default())
             .with_config(settings())
-            .run(job::reconcile, again, Arc::clone(&context))
+            .run(course::reconcile::<JobStatus>, again, Arc::clone(&context))
             .for_each(|done| async { told("TrainingJob", done) });
         following.push(jobs.boxed());
     }
     for studies in scope.of::<StudyStatus>(&context.kubernetes) {
         let studies = Controller::new(studies, watcher::Config::default())
             .with_config(settings())
-            .run(study::reconcile, again, Arc::clone(&context))
+            .run(
+                course::reconcile::<StudyStatus>,
+                again,
+                Arc::clone(&context),
+            )
             .for_each(|done| async { told("Study", done) });
         following.push(studies.boxed());
     }

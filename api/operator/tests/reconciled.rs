@@ -3,6 +3,7 @@
 mod world;
 
 use muster_operator::job::status::JobStatus;
+use muster_operator::study::status::StudyStatus;
 use serde_json::{Value, json};
 use world::{UID, World, job, study};
 
@@ -79,13 +80,13 @@ async fn what_was_deleted_while_it_waited_for_its_look_gets_nothing_submitted() 
         let world = World::with(kind, spec).await;
         let operator = world.operator();
         let done = if kind == "Study" {
-            let seen = world.seen();
+            let seen = world.seen::<StudyStatus>();
             world.state().object = None;
-            muster_operator::study::reconcile(seen, operator).await
+            muster_operator::course::reconcile(seen, operator).await
         } else {
             let seen = world.seen::<JobStatus>();
             world.state().object = None;
-            muster_operator::job::reconcile(seen, operator).await
+            muster_operator::course::reconcile(seen, operator).await
         };
         done.expect("nothing is wrong with that");
         assert_eq!(world.told("vision "), Vec::<String>::new(), "{kind}");
@@ -348,7 +349,7 @@ async fn a_token_that_was_revoked_is_made_anew_before_a_status_names_the_tenant(
     let world = World::with("TrainingJob", command()).await;
     let operator = world.operator();
     world.state().revoked.insert("vision/1".to_owned());
-    let look = || muster_operator::job::reconcile(world.seen(), operator.clone());
+    let look = || muster_operator::course::reconcile::<JobStatus>(world.seen(), operator.clone());
     look().await.expect_err("the token is good for nothing");
     look().await.expect("there is another");
     assert_eq!(world.told("vision ").len(), 1, "it is submitted");

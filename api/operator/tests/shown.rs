@@ -4,7 +4,7 @@ use muster_client::ClientError;
 use muster_model::view::{JobView, Problem, StudyView};
 use muster_operator::job::document::{document, idempotency_key, refusal};
 use muster_operator::job::status::JobStatus;
-use muster_operator::look::Look;
+use muster_operator::look::{Look, Shown as _};
 use muster_operator::refused::Refused;
 use muster_operator::resource::TrainingJob;
 use muster_operator::study::status::{Pause, StudyStatus};
@@ -144,16 +144,23 @@ fn the_definitions_know_every_field_of_every_status() {
     });
     let of = look(&before).of(&job(&everything), true, Some(&changed));
     is_known("TrainingJob", &of);
-    is_known("TrainingJob", &look(&before).held("a"));
-    is_known("TrainingJob", &look(&before).refused(Some("a"), &changed));
-    is_known("TrainingJob", &look(&of).removed());
+    is_known("TrainingJob", &JobStatus::held(&look(&before), "a"));
+    is_known(
+        "TrainingJob",
+        &JobStatus::refused(&look(&before), "a", &changed),
+    );
+    is_known("TrainingJob", &JobStatus::removed(&look(&of)));
 
     let before = StudyStatus::default();
     let of = look(&before).of(&study(), Pause::Ordered, Some(&changed));
     assert_eq!(of.best.as_deref(), Some("#0 0.5000"));
     is_known("Study", &of);
-    is_known("Study", &look(&before).without("Held", "a", &changed));
-    is_known("Study", &look(&of).removed());
+    is_known("Study", &StudyStatus::held(&look(&before), "a"));
+    is_known(
+        "Study",
+        &StudyStatus::refused(&look(&before), "a", &changed),
+    );
+    is_known("Study", &StudyStatus::removed(&look(&of)));
 
     for refused in [None, Some(&changed)] {
         let id = "01890000-0000-7000-8000-000000000001".parse().ok();

@@ -7,4 +7,3 @@ mod reconcile;
 pub mod status;
 
 pub use known::Known;
-pub use reconcile::reconcile;

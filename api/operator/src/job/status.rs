@@ -53,6 +53,57 @@ pub struct JobStatus {
 
 impl Shown for JobStatus {
     const BAD: &'static [&'static str] = &["Failed", "Misconfigured"];
+    const ID: &'static str = "jobId";
+
+    fn held(look: &Look<'_, Self>, tenant: &str) -> Self {
+        let mut conditions = look.conditions();
+        conditions.set("Submitted", false, "Suspended", "spec.suspend is true");
+        conditions.set("Suspended", true, "Suspended", "spec.suspend is true");
+        Self {
+            phase: "Held".to_owned(),
+            queue: Some(tenant.to_owned()),
+            reason: Some("Suspended".to_owned()),
+            message: Some("spec.suspend is true; without it the job is submitted".to_owned()),
+            observed_generation: look.generation,
+            conditions: conditions.done(),
+            ..Self::default()
+        }
+    }
+
+    fn refused(look: &Look<'_, Self>, tenant: &str, refused: &Refused) -> Self {
+        let mut conditions = look.conditions();
+        conditions.set("Submitted", false, refused.reason, &refused.message);
+        conditions.misconfigured(Some(refused));
+        Self {
+            phase: "Misconfigured".to_owned(),
+            queue: Some(tenant.to_owned()),
+            reason: Some(refused.reason.to_owned()),
+            message: Some(refused.message.clone()),
+            observed_generation: look.generation,
+            conditions: conditions.done(),
+            ..Self::default()
+        }
+    }
+
+    fn removed(look: &Look<'_, Self>) -> Self {
+        let message = "the job was removed from Muster";
+        let mut conditions = look.conditions();
+        conditions.set("Submitted", true, "Submitted", "");
+        conditions.set("Finished", true, "Removed", message);
+        Self {
+            phase: "Cancelled".to_owned(),
+            position: None,
+            workers: None,
+            ps_shards: None,
+            replicas: None,
+            eta: None,
+            reason: Some("Removed".to_owned()),
+            message: Some(message.to_owned()),
+            observed_generation: look.generation,
+            conditions: conditions.done(),
+            ..look.before.clone()
+        }
+    }
 
     fn phase(&self) -> &str {
         &self.phase
@@ -70,6 +121,10 @@ impl Shown for JobStatus {
         self.job_id.is_some()
     }
 
+    fn is_finished(&self) -> bool {
+        matches!(self.phase.as_str(), "Succeeded" | "Failed" | "Cancelled")
+    }
+
     fn observed_generation(&self) -> Option<i64> {
         self.observed_generation
     }
@@ -80,62 +135,6 @@ impl Shown for JobStatus {
 }
 
 impl Look<'_, JobStatus> {
-    /// Of an object that nothing was submitted for, since `spec.suspend` holds it.
-    #[must_use]
-    pub fn held(&self, tenant: &str) -> JobStatus {
-        let mut conditions = self.conditions();
-        conditions.set("Submitted", false, "Suspended", "spec.suspend is true");
-        conditions.set("Suspended", true, "Suspended", "spec.suspend is true");
-        JobStatus {
-            phase: "Held".to_owned(),
-            queue: Some(tenant.to_owned()),
-            reason: Some("Suspended".to_owned()),
-            message: Some("spec.suspend is true; without it the job is submitted".to_owned()),
-            observed_generation: self.generation,
-            conditions: conditions.done(),
-            ..JobStatus::default()
-        }
-    }
-
-    /// Of an object that Muster will not take as it is.
-    #[must_use]
-    pub fn refused(&self, tenant: Option<&str>, refused: &Refused) -> JobStatus {
-        let mut conditions = self.conditions();
-        conditions.set("Submitted", false, refused.reason, &refused.message);
-        conditions.misconfigured(Some(refused));
-        JobStatus {
-            phase: "Misconfigured".to_owned(),
-            queue: tenant.map(str::to_owned),
-            reason: Some(refused.reason.to_owned()),
-            message: Some(refused.message.clone()),
-            observed_generation: self.generation,
-            conditions: conditions.done(),
-            ..JobStatus::default()
-        }
-    }
-
-    /// Of an object whose job was removed from Muster before it had ended.
-    #[must_use]
-    pub fn removed(&self) -> JobStatus {
-        let message = "the job was removed from Muster";
-        let mut conditions = self.conditions();
-        conditions.set("Submitted", true, "Submitted", "");
-        conditions.set("Finished", true, "Removed", message);
-        JobStatus {
-            phase: "Cancelled".to_owned(),
-            position: None,
-            workers: None,
-            ps_shards: None,
-            replicas: None,
-            eta: None,
-            reason: Some("Removed".to_owned()),
-            message: Some(message.to_owned()),
-            observed_generation: self.generation,
-            conditions: conditions.done(),
-            ..self.before.clone()
-        }
-    }
-
     /// Of an object whose job there is. `changed`: the spec is no longer what was submitted.
     #[must_use]
     pub fn of(&self, job: &JobView, suspended: bool, changed: Option<&Refused>) -> JobStatus {
@@ -209,12 +208,6 @@ impl Look<'_, JobStatus> {
 }
 
 impl JobStatus {
-    /// Nothing more will become of the job.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        matches!(self.phase.as_str(), "Succeeded" | "Failed" | "Cancelled")
-    }
-
     /// Nothing of this was done for the object's present spec.
     #[must_use]
     pub fn is_refused(&self) -> bool {

@@ -2,5 +2,3 @@
 
 mod reconcile;
 pub mod status;
-
-pub use reconcile::reconcile;

@@ -1,12 +1,11 @@
-//! One look at a `Study`: what is missing is done, one step at a time, and what there is is shown. As with jobs, a study is created once
-//! for each object: it is looked for by the object's uid first, and created under a key that is the object's own.
+//! What a look at a `Study` finds and does; in which order, [`crate::course`] says.
 
 use super::status::{Pause, StudyStatus};
-use crate::clock;
+use crate::course::REFUSED;
 use crate::error::Error;
 use crate::job::document::{document, idempotency_key, label, refusal};
-use crate::look::{Acting, Look, Owner, Submitted, owner, settled, show};
-use crate::operator::{Changed, Context, STALE};
+use crate::look::{Acting, Look, Shown as _, Submitted, show};
+use crate::operator::Context;
 use crate::refused::Refused;
 use crate::resource::Study;
 use kube::runtime::controller::Action;
@@ -14,83 +13,12 @@ use muster_client::{Client, ClientError};
 use muster_model::id::StudyId;
 use muster_model::study::{StudyPhase, StudySpec};
 use muster_model::view::StudyView;
-use std::sync::Arc;
 use std::time::Duration;
 
 /// Between two looks at a study that is not over.
 const LIVING: Duration = Duration::from_secs(1);
-/// What was refused is tried again: a tenant may have come.
-const REFUSED: Duration = Duration::from_secs(20);
 const FIXED: [(&str, &str); 2] = [("version", "muster/v1"), ("kind", "study")];
 const PAGE: u32 = 100;
-
-/// # Errors
-/// When Kubernetes or Muster does not answer; nothing is lost by it.
-pub async fn reconcile(object: Arc<Study>, context: Arc<Context>) -> Result<Action, Error> {
-    let mut acted = None;
-    let done = look(&object, &context, &mut acted).await;
-    settled(&object, &context, acted, done).await
-}
-
-async fn look(
-    object: &Study,
-    context: &Context,
-    acted: &mut Option<String>,
-) -> Result<Action, Error> {
-    if object.is_being_deleted() && !object.has_finalizer() {
-        return Ok(Action::await_change());
-    }
-    let before = context.before(object);
-    let look = Look {
-        before: &before,
-        generation: object.metadata.generation,
-        now: clock::now(),
-    };
-    let (acting, study) = match owner(object, context, &before, acted).await? {
-        Owner::Tenant(acting, study) => (acting, study),
-        Owner::NoSuchTenant(..) if object.is_being_deleted() => {
-            return context.remove_finalizer(object).await;
-        }
-        Owner::NoSuchTenant(tenant, refused) => {
-            let status = look.without("Misconfigured", &tenant, &refused);
-            show(object, context, &look, status).await?;
-            return Ok(Action::requeue(REFUSED));
-        }
-    };
-    let Acting { tenant, client } = &acting;
-    if object.is_being_deleted() {
-        return end(object, context, client, &look, study).await;
-    }
-    if !object.has_finalizer() {
-        match context.add_finalizer(object).await? {
-            Changed::Done => {}
-            Changed::Gone => return Ok(Action::await_change()),
-            Changed::Stale => return Ok(Action::requeue(STALE)),
-        }
-    }
-    match study {
-        Some(study) => follow(object, context, client, &look, study).await,
-        // An id in the status alone proves nothing.
-        None if object.was_submitted()
-            || (before.study_id.is_some() && object.operator_wrote("studyId")) =>
-        {
-            context.mark_submitted(object).await?;
-            if before.study_id.is_none() || !before.is_finished() {
-                show(object, context, &look, look.removed()).await?;
-            }
-            Ok(Action::await_change())
-        }
-        None if object.wants_to_be_held() => {
-            let why = Refused {
-                reason: "Suspended",
-                message: "spec.suspend is true; without it the study is created".to_owned(),
-            };
-            show(object, context, &look, look.without("Held", tenant, &why)).await?;
-            Ok(Action::await_change())
-        }
-        None => create(object, context, client, &look, tenant).await,
-    }
-}
 
 impl Submitted for StudyStatus {
     type View = StudyView;
@@ -113,6 +41,77 @@ impl Submitted for StudyStatus {
             Err(error) => Err(error),
         };
         found.map_err(Error::muster("a study was not looked for"))
+    }
+
+    async fn submit(
+        object: &Study,
+        context: &Context,
+        look: &Look<'_, Self>,
+        Acting { tenant, client }: &Acting,
+    ) -> Result<Action, Error> {
+        let document = document(object, context.known.operator(), &FIXED);
+        match client
+            .create_study(&document, Some(&idempotency_key(object)))
+            .await
+        {
+            Ok(study) => {
+                tracing::info!(object = %object.name(), study.id = %study.id, "created");
+                show(object, context, look, look.of(&study, Pause::None, None)).await?;
+                Ok(Action::requeue(LIVING))
+            }
+            Err(error) => match refusal(&error) {
+                Some(refused) => {
+                    let status = Self::refused(look, tenant, &refused);
+                    show(object, context, look, status).await?;
+                    Ok(Action::requeue(REFUSED))
+                }
+                None => Err(Error::muster("the study was not created")(error)),
+            },
+        }
+    }
+
+    async fn follow(
+        object: &Study,
+        context: &Context,
+        look: &Look<'_, Self>,
+        client: &Client,
+        study: StudyView,
+    ) -> Result<Action, Error> {
+        let changed = changed(object, context, look, &study);
+        let (study, pause) = steer(object, context, look, client, study, changed.as_ref()).await?;
+        let over = study.phase.is_over();
+        show(
+            object,
+            context,
+            look,
+            look.of(&study, pause, changed.as_ref()),
+        )
+        .await?;
+        Ok(if over {
+            Action::await_change()
+        } else {
+            Action::requeue(LIVING)
+        })
+    }
+
+    async fn end(
+        object: &Study,
+        context: &Context,
+        look: &Look<'_, Self>,
+        client: &Client,
+        study: Option<StudyView>,
+    ) -> Result<Action, Error> {
+        let Some(study) = study.filter(|study| !study.phase.is_over()) else {
+            return context.remove_finalizer(object).await;
+        };
+        let study = match client.cancel_study(study.id).await {
+            Ok(study) => study,
+            Err(error) if matches!(error.status(), Some(404 | 409)) => study,
+            Err(error) => return Err(Error::muster("the study was not cancelled")(error)),
+        };
+        let status = look.of(&study, look.before.pause(), None);
+        show(object, context, look, status).await?;
+        Ok(Action::requeue(LIVING))
     }
 }
 
@@ -138,59 +137,6 @@ async fn by_uid(client: &Client, name: &str, uid: &str) -> Result<Option<StudyVi
         }
         after = page.next;
     }
-}
-
-async fn create(
-    object: &Study,
-    context: &Context,
-    client: &Client,
-    look: &Look<'_, StudyStatus>,
-    tenant: &str,
-) -> Result<Action, Error> {
-    let document = document(object, context.known.operator(), &FIXED);
-    match client
-        .create_study(&document, Some(&idempotency_key(object)))
-        .await
-    {
-        Ok(study) => {
-            tracing::info!(object = %object.name(), study.id = %study.id, "created");
-            show(object, context, look, look.of(&study, Pause::None, None)).await?;
-            Ok(Action::requeue(LIVING))
-        }
-        Err(error) => match refusal(&error) {
-            Some(refused) => {
-                let status = look.without("Misconfigured", tenant, &refused);
-                show(object, context, look, status).await?;
-                Ok(Action::requeue(REFUSED))
-            }
-            None => Err(Error::muster("the study was not created")(error)),
-        },
-    }
-}
-
-async fn follow(
-    object: &Study,
-    context: &Context,
-    client: &Client,
-    look: &Look<'_, StudyStatus>,
-    study: StudyView,
-) -> Result<Action, Error> {
-    context.mark_submitted(object).await?;
-    let changed = changed(object, context, look, &study);
-    let (study, pause) = steer(object, context, look, client, study, changed.as_ref()).await?;
-    let over = study.phase.is_over();
-    show(
-        object,
-        context,
-        look,
-        look.of(&study, pause, changed.as_ref()),
-    )
-    .await?;
-    Ok(if over {
-        Action::await_change()
-    } else {
-        Action::requeue(LIVING)
-    })
 }
 
 /// Whether the spec says something else than what was created. Newer servers do not let it come to that.
@@ -248,25 +194,4 @@ async fn steer(
         Err(error) if error.status() == Some(409) => Ok((study, before)),
         Err(error) => Err(Error::muster("the study was not paused or resumed")(error)),
     }
-}
-
-/// The object goes: its study is cancelled, and its trials with it; the object stays until they have ended.
-async fn end(
-    object: &Study,
-    context: &Context,
-    client: &Client,
-    look: &Look<'_, StudyStatus>,
-    study: Option<StudyView>,
-) -> Result<Action, Error> {
-    let Some(study) = study.filter(|study| !study.phase.is_over()) else {
-        return context.remove_finalizer(object).await;
-    };
-    let study = match client.cancel_study(study.id).await {
-        Ok(study) => study,
-        Err(error) if matches!(error.status(), Some(404 | 409)) => study,
-        Err(error) => return Err(Error::muster("the study was not cancelled")(error)),
-    };
-    let status = look.of(&study, look.before.pause(), None);
-    show(object, context, look, status).await?;
-    Ok(Action::requeue(LIVING))
 }

@@ -50,6 +50,34 @@ pub enum Pause {
 
 impl Shown for StudyStatus {
     const BAD: &'static [&'static str] = &["Misconfigured"];
+    const ID: &'static str = "studyId";
+
+    fn held(look: &Look<'_, Self>, tenant: &str) -> Self {
+        let why = Refused {
+            reason: "Suspended",
+            message: "spec.suspend is true; without it the study is created".to_owned(),
+        };
+        look.without("Held", tenant, &why)
+    }
+
+    fn refused(look: &Look<'_, Self>, tenant: &str, refused: &Refused) -> Self {
+        look.without("Misconfigured", tenant, refused)
+    }
+
+    fn removed(look: &Look<'_, Self>) -> Self {
+        let message = "the study was removed from Muster";
+        let mut conditions = look.conditions();
+        conditions.set("Submitted", true, "Submitted", "");
+        conditions.set("Finished", true, "Removed", message);
+        Self {
+            phase: "Cancelled".to_owned(),
+            reason: Some("Removed".to_owned()),
+            message: Some(message.to_owned()),
+            observed_generation: look.generation,
+            conditions: conditions.done(),
+            ..look.before.clone()
+        }
+    }
 
     fn phase(&self) -> &str {
         &self.phase
@@ -67,6 +95,10 @@ impl Shown for StudyStatus {
         self.study_id.is_some()
     }
 
+    fn is_finished(&self) -> bool {
+        matches!(self.phase.as_str(), "Finished" | "Cancelled")
+    }
+
     fn observed_generation(&self) -> Option<i64> {
         self.observed_generation
     }
@@ -78,8 +110,7 @@ impl Shown for StudyStatus {
 
 impl Look<'_, StudyStatus> {
     /// Of an object that nothing was created for: `spec.suspend` holds it, or Muster will not take it.
-    #[must_use]
-    pub fn without(&self, phase: &str, tenant: &str, refused: &Refused) -> StudyStatus {
+    fn without(&self, phase: &str, tenant: &str, refused: &Refused) -> StudyStatus {
         let mut conditions = self.conditions();
         let held = phase == "Held";
         conditions.set("Submitted", false, refused.reason, &refused.message);
@@ -93,23 +124,6 @@ impl Look<'_, StudyStatus> {
             observed_generation: self.generation,
             conditions: conditions.done(),
             ..StudyStatus::default()
-        }
-    }
-
-    /// Of an object whose study was removed from Muster before it had ended.
-    #[must_use]
-    pub fn removed(&self) -> StudyStatus {
-        let message = "the study was removed from Muster";
-        let mut conditions = self.conditions();
-        conditions.set("Submitted", true, "Submitted", "");
-        conditions.set("Finished", true, "Removed", message);
-        StudyStatus {
-            phase: "Cancelled".to_owned(),
-            reason: Some("Removed".to_owned()),
-            message: Some(message.to_owned()),
-            observed_generation: self.generation,
-            conditions: conditions.done(),
-            ..self.before.clone()
         }
     }
 
@@ -167,12 +181,6 @@ impl StudyStatus {
     #[must_use]
     pub fn is_paused(&self) -> bool {
         self.phase == phase_name(StudyPhase::Paused)
-    }
-
-    /// Nothing more will become of the study.
-    #[must_use]
-    pub fn is_finished(&self) -> bool {
-        matches!(self.phase.as_str(), "Finished" | "Cancelled")
     }
 }
 

@@ -3,8 +3,10 @@
 
 use kube::runtime::controller::Action;
 use muster_operator::error::Error;
+use muster_operator::job::status::JobStatus;
 use muster_operator::operator::Context;
 use muster_operator::resource::{Object, Status};
+use muster_operator::study::status::StudyStatus;
 use muster_operator::tenants::{AdminToken, Tenants};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
@@ -83,11 +85,11 @@ impl World {
 
     /// One look of an operator that has just been started.
     pub async fn job_look(&self) -> Result<Action, Error> {
-        muster_operator::job::reconcile(self.seen(), self.operator()).await
+        muster_operator::course::reconcile::<JobStatus>(self.seen(), self.operator()).await
     }
 
     pub async fn study_look(&self) -> Result<Action, Error> {
-        muster_operator::study::reconcile(self.seen(), self.operator()).await
+        muster_operator::course::reconcile::<StudyStatus>(self.seen(), self.operator()).await
     }
 
     pub fn suspend(&self, held: bool) {

@@ -1,0 +1,110 @@
+//! The course of one look at an object for which something is submitted, a job or a study alike: what is missing is done, one step at a
+//! time, and what there is is shown.
+//!
+//! It is submitted once for each object, whatever happens in between: it is looked for by the object's uid first, and submitted under a
+//! key that is the object's own. So the operator may die between any two lines, and two of them may run.
+
+use crate::clock;
+use crate::error::Error;
+use crate::look::{Acting, Look, Owner, Shown, Submitted, owner, show};
+use crate::operator::{Changed, Context, STALE};
+use crate::resource::Object;
+use kube::runtime::controller::Action;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// What was refused is tried again: a tenant may have come.
+pub const REFUSED: Duration = Duration::from_secs(20);
+
+/// # Errors
+/// When Kubernetes or Muster does not answer; nothing is lost by it.
+pub async fn reconcile<S: Submitted>(
+    object: Arc<Object<S>>,
+    context: Arc<Context>,
+) -> Result<Action, Error> {
+    let mut acted = None;
+    let done = look(&object, &context, &mut acted).await;
+    settled(&object, &context, acted, done).await
+}
+
+async fn look<S: Submitted>(
+    object: &Object<S>,
+    context: &Context,
+    acted: &mut Option<String>,
+) -> Result<Action, Error> {
+    if object.is_being_deleted() && !object.has_finalizer() {
+        return Ok(Action::await_change());
+    }
+    let before = context.before(object);
+    let look = Look {
+        before: &before,
+        generation: object.metadata.generation,
+        now: clock::now(),
+    };
+    let (acting, there) = match owner(object, context, &before, acted).await? {
+        Owner::Tenant(acting, there) => (acting, there),
+        Owner::NoSuchTenant(..) if object.is_being_deleted() => {
+            return context.remove_finalizer(object).await;
+        }
+        Owner::NoSuchTenant(tenant, refused) => {
+            let status = S::refused(&look, &tenant, &refused);
+            show(object, context, &look, status).await?;
+            return Ok(Action::requeue(REFUSED));
+        }
+    };
+    let Acting { tenant, client } = &acting;
+    if object.is_being_deleted() {
+        return S::end(object, context, &look, client, there).await;
+    }
+    if !object.has_finalizer() {
+        match context.add_finalizer(object).await? {
+            Changed::Done => {}
+            Changed::Gone => return Ok(Action::await_change()),
+            Changed::Stale => return Ok(Action::requeue(STALE)),
+        }
+    }
+    match there {
+        Some(there) => {
+            context.mark_submitted(object).await?;
+            S::follow(object, context, &look, client, there).await
+        }
+        // An id in the status alone proves nothing.
+        None if object.was_submitted()
+            || (before.is_submitted() && object.operator_wrote(S::ID)) =>
+        {
+            context.mark_submitted(object).await?;
+            if !before.is_submitted() || !before.is_finished() {
+                show(object, context, &look, S::removed(&look)).await?;
+            }
+            Ok(Action::await_change())
+        }
+        None if object.wants_to_be_held() => {
+            show(object, context, &look, S::held(&look, tenant)).await?;
+            Ok(Action::await_change())
+        }
+        None => S::submit(object, context, &look, &acting).await,
+    }
+}
+
+/// Ends a look: the token of the tenant that was spoken for last is forgotten where it was good for nothing, and after a success the
+/// next failure is the first again.
+///
+/// # Errors
+/// Those of the look.
+async fn settled<S: Shown>(
+    object: &Object<S>,
+    context: &Context,
+    acted: Option<String>,
+    done: Result<Action, Error>,
+) -> Result<Action, Error> {
+    if let Err(Error::Muster { source, .. }) = &done
+        && source.status() == Some(401)
+        && let Some(tenant) = acted
+    {
+        context.tenants.forget(&tenant).await;
+    }
+    if done.is_ok() {
+        context.backoff.succeeded(&object.uid_text());
+    }
+    done
+}
