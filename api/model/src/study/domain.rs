@@ -69,29 +69,18 @@ impl Domain {
     /// Where `value` lies between 0 and 1; a value of a finite domain in the middle of its part.
     #[must_use]
     pub fn unit(&self, value: f64) -> f64 {
-        let (low, high) = self.ends();
-        if high <= low {
-            return 0.5;
-        }
-        ((self.scale(value) - low) / (high - low)).clamp(0.0, 1.0)
+        self.line().unit(value)
     }
 
-    /// The width of one value's part between 0 and 1 at `value`; 0 where the values are continuous.
+    /// The line from 0 to 1 on which its values lie, for many of them.
     #[must_use]
-    pub fn cell(&self, value: f64) -> f64 {
-        let half = match self {
-            Self::Float { step: None, .. } => return 0.0,
-            Self::Float {
-                step: Some(step), ..
-            } => step / 2.0,
-            Self::Int { step, .. } => *step as f64 / 2.0,
-            Self::Categorical { .. } => 0.5,
-        };
+    pub fn line(&self) -> Line<'_> {
         let (low, high) = self.ends();
-        if high <= low {
-            return 1.0;
+        Line {
+            domain: self,
+            low,
+            high,
         }
-        (self.scale(value + half) - self.scale(value - half)) / (high - low)
     }
 
     /// The value number `index` of a finite domain.
@@ -204,5 +193,42 @@ impl Domain {
             Self::Categorical { .. } => 1.0,
         };
         (low + ((value - low) / step).round() * step).clamp(low, most)
+    }
+}
+
+/// A domain's values on their scale, from 0 at the low end to 1 at the high one.
+#[derive(Debug, Clone, Copy)]
+pub struct Line<'a> {
+    domain: &'a Domain,
+    low: f64,
+    high: f64,
+}
+
+impl Line<'_> {
+    /// Where `value` lies between 0 and 1; a value of a finite domain in the middle of its part.
+    #[must_use]
+    pub fn unit(&self, value: f64) -> f64 {
+        if self.high <= self.low {
+            return 0.5;
+        }
+        ((self.domain.scale(value) - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+    }
+
+    /// The width of one value's part between 0 and 1 at `value`; 0 where the values are continuous.
+    #[must_use]
+    pub fn cell(&self, value: f64) -> f64 {
+        let half = match self.domain {
+            Domain::Float { step: None, .. } => return 0.0,
+            Domain::Float {
+                step: Some(step), ..
+            } => step / 2.0,
+            Domain::Int { step, .. } => *step as f64 / 2.0,
+            Domain::Categorical { .. } => 0.5,
+        };
+        if self.high <= self.low {
+            return 1.0;
+        }
+        let scale = |value| self.domain.scale(value);
+        (scale(value + half) - scale(value - half)) / (self.high - self.low)
     }
 }

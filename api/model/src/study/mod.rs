@@ -17,7 +17,7 @@ mod targets;
 
 pub use constraint::Constraint;
 pub use document::{StudyKind, StudySpec};
-pub use domain::Domain;
+pub use domain::{Domain, Line};
 pub use metric::JobMetric;
 pub use order::{StudyOrder, StudyPhase, Told, ToldState, TrialPhase};
 pub use parameter::{Condition, FeasibleSpace, Parameter, ParameterKind};

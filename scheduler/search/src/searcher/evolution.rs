@@ -70,7 +70,7 @@ fn mutate(space: &Space, parent: &Point, draw: &mut Draw) -> Point {
 fn change(domain: &Domain, value: f64, draw: &mut Draw) -> f64 {
     for _ in 0..100 {
         let unit = if domain.is_ordered() {
-            let reach = REACH.max(domain.cell(value));
+            let reach = REACH.max(domain.line().cell(value));
             domain.unit(value) + reach * draw.normal()
         } else {
             draw.unit()

@@ -1,9 +1,17 @@
 //! One parameter's kernels: a normal one around each trial where distances mean something, else its choice and a little of the others.
 
+use super::near::Near;
 use crate::numeric::log_between;
 use crate::random::Draw;
-use crate::trial::Trial;
-use muster_model::study::{Domain, Space};
+use muster_model::study::Domain;
+
+/// A value among the kernels of its axis.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum Place {
+    /// Between 0 and 1.
+    Unit(f64),
+    Choice(usize),
+}
 
 /// Kernels of a mixture along one parameter, one a trial and the prior's last.
 pub(super) enum Axis {
@@ -26,14 +34,16 @@ pub(super) struct Normals {
     sharpness: Vec<f64>,
     /// The logarithm of what is left between 0 and 1, times the deviation.
     log_scales: Vec<f64>,
+    /// The greatest log density of any of them.
+    peak: f64,
     /// The newest deviation and its logarithm: of many trials most kernels are as narrow as may be.
     newest: (f64, f64),
 }
 
 impl Axis {
-    pub(super) fn of(space: &Space, d: usize, trials: &[&Trial], least: f64) -> Self {
-        let domain = &space.dimensions[d].domain;
-        let kernels = trials.len() as f64 + 1.0;
+    /// Around the values at place `d` of the points, one a trial.
+    pub(super) fn of(domain: &Domain, d: usize, points: &[&[Option<f64>]], least: f64) -> Self {
+        let kernels = points.len() as f64 + 1.0;
         if let Domain::Categorical {
             choices,
             ordered: false,
@@ -41,7 +51,7 @@ impl Axis {
         {
             let spread = 1.0 / kernels;
             let whole = 1.0 + spread * choices.len() as f64;
-            let chosen = trials.iter().map(|t| t.point[d].map(|v| v as usize));
+            let chosen = points.iter().map(|point| point[d].map(|v| v as usize));
             return Self::Choice {
                 chosen: chosen.chain([None]).collect(),
                 log_same: ((1.0 + spread) / whole).ln(),
@@ -49,15 +59,14 @@ impl Axis {
                 log_uniform: -(choices.len() as f64).ln(),
             };
         }
-        let values: Vec<Option<f64>> = trials
-            .iter()
-            .map(|t| t.point[d].map(|v| domain.unit(v)))
-            .collect();
-        let mut normals = Normals::room_for(trials.len() + 1);
-        let deviations = deviations(&values, least);
-        for ((trial, mean), deviation) in trials.iter().zip(values).zip(deviations) {
+        let line = domain.line();
+        let units = points.iter().map(|point| point[d].map(|v| line.unit(v)));
+        let units: Vec<Option<f64>> = units.collect();
+        let mut normals = Normals::room_for(points.len() + 1);
+        let deviations = deviations(&units, least);
+        for ((point, mean), deviation) in points.iter().zip(units).zip(deviations) {
             // Narrower than half a value's part a kernel would be denser than its value can be likely.
-            let least = trial.point[d].map_or(0.0, |v| domain.cell(v) / 2.0);
+            let least = point[d].map_or(0.0, |v| line.cell(v) / 2.0);
             match mean {
                 Some(mean) => normals.push(mean, deviation.max(least)),
                 None => normals.push_uniform(),
@@ -91,25 +100,58 @@ impl Axis {
         }
     }
 
-    /// Adds each kernel's log density at `value` to its term.
-    pub(super) fn add_log_densities(&self, value: f64, domain: &Domain, terms: &mut [f64]) {
+    /// Where the value lies among the kernels.
+    pub(super) fn place(&self, value: f64, domain: &Domain) -> Place {
         match self {
-            Self::Ordered(normals) => normals.add_log_densities(domain.unit(value), terms),
+            Self::Ordered(_) => Place::Unit(domain.unit(value)),
+            Self::Choice { .. } => Place::Choice(value as usize),
+        }
+    }
+
+    /// The greatest log density of any kernel anywhere.
+    pub(super) fn peak(&self) -> f64 {
+        match self {
+            Self::Ordered(normals) => normals.peak,
             Self::Choice {
-                chosen,
                 log_same,
                 log_other,
                 log_uniform,
-            } => {
-                let value = value as usize;
-                for (term, choice) in terms.iter_mut().zip(chosen) {
-                    *term += match choice {
-                        Some(choice) if *choice == value => *log_same,
-                        Some(_) => *log_other,
-                        None => *log_uniform,
-                    };
-                }
+                ..
+            } => log_same.max(*log_other).max(*log_uniform),
+        }
+    }
+
+    pub(super) fn log_density(&self, place: Place, kernel: usize) -> f64 {
+        match (self, place) {
+            (Self::Ordered(normals), Place::Unit(unit)) => normals.log_density(unit, kernel),
+            (
+                Self::Choice {
+                    chosen,
+                    log_same,
+                    log_other,
+                    log_uniform,
+                },
+                Place::Choice(value),
+            ) => match &chosen[kernel] {
+                Some(choice) if *choice == value => *log_same,
+                Some(_) => *log_other,
+                None => *log_uniform,
+            },
+            (Self::Ordered(_), Place::Choice(_)) | (Self::Choice { .. }, Place::Unit(_)) => {
+                unreachable!("a place is of its own axis")
             }
+        }
+    }
+
+    /// Adds each kernel's log density to its term.
+    pub(super) fn add_log_densities(&self, place: Place, near: &mut Near) {
+        if let (Self::Ordered(normals), Place::Unit(unit)) = (self, place)
+            && near.terms.len() == normals.means.len()
+        {
+            return normals.add_log_densities(unit, &mut near.terms);
+        }
+        for (term, kernel) in near.terms.iter_mut().zip(&near.kernels) {
+            *term += self.log_density(place, *kernel as usize);
         }
     }
 }
@@ -121,6 +163,7 @@ impl Normals {
             deviations: Vec::with_capacity(count),
             sharpness: Vec::with_capacity(count),
             log_scales: Vec::with_capacity(count),
+            peak: f64::NEG_INFINITY,
             newest: (1.0, 0.0),
         }
     }
@@ -138,17 +181,19 @@ impl Normals {
         if deviation.to_bits() != self.newest.0.to_bits() {
             self.newest = (deviation, deviation.ln());
         }
-        self.means.push(mean);
-        self.deviations.push(deviation);
-        self.sharpness.push(1.0 / deviation);
-        self.log_scales.push(inside + self.newest.1 + root);
+        self.add(mean, deviation, inside + self.newest.1 + root);
     }
 
     fn push_uniform(&mut self) {
-        self.means.push(0.5);
-        self.deviations.push(f64::INFINITY);
-        self.sharpness.push(0.0);
-        self.log_scales.push(0.0);
+        self.add(0.5, f64::INFINITY, 0.0);
+    }
+
+    fn add(&mut self, mean: f64, deviation: f64, log_scale: f64) {
+        self.means.push(mean);
+        self.deviations.push(deviation);
+        self.sharpness.push(1.0 / deviation);
+        self.log_scales.push(log_scale);
+        self.peak = self.peak.max(-log_scale);
     }
 
     fn sample(&self, kernel: usize, draw: &mut Draw) -> f64 {
@@ -165,6 +210,12 @@ impl Normals {
         mean.clamp(0.0, 1.0)
     }
 
+    fn log_density(&self, unit: f64, kernel: usize) -> f64 {
+        let z = (unit - self.means[kernel]) * self.sharpness[kernel];
+        -(0.5 * z * z + self.log_scales[kernel])
+    }
+
+    /// Of all kernels, so that a processor takes several at once.
     fn add_log_densities(&self, unit: f64, terms: &mut [f64]) {
         let kernels = self.means.iter().zip(&self.sharpness).zip(&self.log_scales);
         for (term, ((mean, sharpness), log_scale)) in terms.iter_mut().zip(kernels) {
