@@ -6,6 +6,7 @@ use crate::files::Files;
 use crate::metrics::Metrics;
 use crate::rate::Rate;
 use crate::stream::Wakes;
+use crate::study::Lines;
 use crate::wake::Waker;
 use muster_objects::ObjectsError;
 use muster_store::StoreError;
@@ -44,6 +45,8 @@ pub struct Inner {
     pub waker: Waker,
     /// Wakes the streams of this process.
     pub wakes: Wakes,
+    /// Who waits for trials.
+    pub lines: Lines,
     /// One permit for each open stream.
     pub streams: Arc<Semaphore>,
     /// Cancelled when the daemon stops, so that open streams end.
@@ -78,6 +81,7 @@ impl App {
             metrics: Metrics::default(),
             waker: Waker::start(pool.clone(), stopping.clone()),
             wakes: Wakes::start(pool.clone(), stopping.clone()),
+            lines: Lines::default(),
             streams: Arc::new(Semaphore::new(settings.limits.streams)),
             stopping,
             pool,

@@ -77,9 +77,11 @@ async fn given(
     let patience = Duration::from_secs(ask.wait_s.into());
     let mut woken = app.wakes.follow();
     let (mut apart_ms, longest_ms) = APART_MS;
+    let mut place = None;
     loop {
         // What happens from here on wakes us.
         woken.mark_unchanged();
+        let looked = clock::monotonic();
         let mut tx = app.begin(caller).await?;
         let what = "request for trials";
         let once = match idempotency::claim(&mut tx, caller, key.clone(), &request, what).await? {
@@ -102,6 +104,8 @@ async fn given(
         if !asked.trials.is_empty() {
             let kept = wire::written(&asked);
             once.keep(&mut tx, caller, StatusCode::OK, &kept).await?;
+            // Who is next may look while this waits for the disk: what is given out is locked.
+            drop(place);
             tx.commit().await.map_err(StoreError::from)?;
             return Ok(Given { asked, now });
         }
@@ -111,9 +115,15 @@ async fn given(
         if phase.is_over() || left.is_zero() {
             return Ok(Given { asked, now: false });
         }
-        let apart = Duration::from_millis(apart_ms).min(left);
-        tokio::time::sleep(apart).await;
-        let _ = tokio::time::timeout(IDLE.min(left - apart), woken.changed()).await;
+        // Everybody looks once without standing in line, so that who sends a request again is answered at once.
+        if place.is_none() {
+            let first = tokio::time::timeout(left, app.lines.first(id)).await;
+            place = first.ok();
+        }
+        let apart = Duration::from_millis(apart_ms);
+        tokio::time::sleep(apart.saturating_sub(looked.elapsed()).min(left)).await;
+        let left = patience.saturating_sub(began.elapsed());
+        let _ = tokio::time::timeout(IDLE.min(left), woken.changed()).await;
         apart_ms = (apart_ms * 2).min(longest_ms);
     }
 }

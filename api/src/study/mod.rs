@@ -6,8 +6,11 @@ pub mod create;
 pub mod delete;
 pub mod export;
 pub mod get;
+mod line;
 pub mod list;
 pub mod propose;
 pub mod steer;
 pub mod trials;
 mod wire;
+
+pub use line::Lines;

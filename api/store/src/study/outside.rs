@@ -146,7 +146,7 @@ pub async fn look(
            from study s
            cross join lateral (
                select count(*) as waiting, coalesce(bool_or(body ->> 'kind' = 'cancel'), false) as ends
-               from study_order where study_id = s.id
+               from (select body from study_order where study_id = s.id order by id) waiting
            ) o
            cross join lateral (
                select coalesce(array_agg(number), '{}') as numbers, coalesce(array_agg(state), '{}') as states,

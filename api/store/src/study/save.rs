@@ -55,6 +55,8 @@ pub async fn save(
         false => &[Channel::Events],
     };
     let woken: Vec<String> = woken.iter().map(|one| one.as_str().to_owned()).collect();
+    let numbers = saved.changed.iter().map(|trial| signed32(trial.number));
+    let numbers: Vec<i32> = numbers.collect();
     // As texts: the driver would send JSON in Postgres's own form, which does not keep numbers as they were written.
     let done = sqlx::query!(
         r#"with saved as (
@@ -89,7 +91,8 @@ pub async fn save(
             from saved, json_to_recordset($13::text::json) as given
                  (number integer, job_id uuid, state text, budget bigint, rung integer, reports json, rungs json, outcome json,
                   best boolean, fed_step bigint, failure text, end_fed boolean, open boolean)
-            where t.study_id = saved.id and t.number = given.number
+            -- By number too, or all trials of the study would be read to join them with the few that are given.
+            where t.study_id = $1 and t.number = any($16) and t.number = given.number
             returning t.number
         )
         select (select count(*) from saved) as "saved!", (select count(*) from changed) as "changed!",
@@ -109,7 +112,8 @@ pub async fn save(
         json(&saved.created),
         json(&saved.changed),
         &woken,
-        saved.durable
+        saved.durable,
+        &numbers
     )
     .fetch_one(conn)
     .await?;

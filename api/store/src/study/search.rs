@@ -76,6 +76,7 @@ pub async fn due(conn: &mut PgConnection) -> Result<Vec<StudyId>, StoreError> {
 }
 
 /// How the study stands now, at one instant: had somebody else taken the orders in between, it would not be saved as it was seen.
+/// Orders come by the index in its order: a plain walk marks what was deleted as it passes, so that the next one need not pass it again.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
@@ -85,7 +86,7 @@ pub async fn look(conn: &mut PgConnection, id: StudyId) -> Result<Look, StoreErr
                   s.phase as "phase?", s.cancelled as "cancelled?", s.seq as "seq?", s.state_seq as "state_seq?",
                   o.numbers as "numbers!", o.bodies as "bodies!"
            from (select coalesce(array_agg(id order by id), '{}') as numbers, coalesce(array_agg(body::text order by id), '{}') as bodies
-                 from study_order where study_id = $1) o
+                 from (select id, body from study_order where study_id = $1 order by id) waiting) o
            left join study s on s.id = $1 and s.deleted_at is null"#,
         id.0
     )
