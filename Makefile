@@ -54,9 +54,11 @@ bench-slicing: ## what turns take (a hundred of a running job, to the bit) and w
 	cargo build --release --locked --bin muster --bin muster-api --bin muster-scheduler --bin muster-executor --bin muster-task && \
 	cargo bench --locked -p muster-e2e --bench turns
 
-bench-search: ## measure the searchers of studies against Optuna's (from PyPI, with PyTorch, 5 GB)
+bench-search: ## measure the searchers of studies against Optuna's, on functions and on real trainings (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain
-	@MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_OPTUNA_PYTHON && cargo bench --locked -p muster-search --bench against_optuna
+	@dataset=$$(scripts/ensure-dataset fashion-mnist) && MUSTER_OPTUNA_PYTHON=$$(scripts/ensure-optuna) && export MUSTER_OPTUNA_PYTHON && \
+	cargo bench --locked -p muster-search --bench against_optuna && \
+	MUSTER_DATASETS=$$(dirname "$$dataset") cargo bench --locked -p muster-engine --bench searches -- optuna
 
 bench-ask: ## ask and tell with 10,000 trials in Postgres, through REST, against Optuna's storage there (from PyPI, with PyTorch, 5 GB)
 	@scripts/ensure-toolchain

@@ -4,6 +4,7 @@
 //! Both search Hartmann-6 by TPE after as many trials all over the space. A round tells one trial and asks for the next, which is
 //! proposed in between, so nothing is prepared ahead: in one request, as is quickest, and in two. First one client asks, as one process of Optuna's does; then eight at once, each
 //! three times, against eight processes of Optuna's on its one study: what an ask and tell costs is then the time for all by their number.
+//! And one client with eight trials at a time, which tells of them and asks for the next eight in one request, as Optuna's cannot.
 //! Ours has 99 more trials open, which are told nothing of and weigh on the proposal. The sides take turns, so that a noisy machine
 //! disturbs both alike. Beside the wall time stands the CPU time of the processes that search: `muster-api` and `muster-scheduler`, and
 //! Optuna's python; what Postgres takes is in the wall time only.
@@ -71,13 +72,22 @@ async fn contest(
     rounds: usize,
 ) {
     let (mut by_one, mut by_two, mut their_costs) = (Vec::new(), Vec::new(), Vec::new());
+    let mut together = Vec::new();
     for _ in 0..rounds {
         by_one.push(ours.round(askers, each, By::One).await);
         their_costs.extend(theirs.as_mut().map(|theirs| theirs.round(each)));
         by_two.push(ours.round(askers, each, By::Two).await);
+        if askers > 1 {
+            together.push(ours.round_together(askers).await);
+        }
     }
     show(&format!("{name}: Optuna"), &their_costs);
-    for (how, costs) in [("by one request", by_one), ("by two", by_two)] {
+    let ways = [
+        ("by one request", by_one),
+        ("by two", by_two),
+        ("as one client", together),
+    ];
+    for (how, costs) in ways.into_iter().filter(|(_, costs)| !costs.is_empty()) {
         show(&format!("{name} {how}: muster"), &costs);
         compare(&costs, &their_costs);
     }

@@ -104,6 +104,25 @@ impl<'a> Ours<'a> {
         }
     }
 
+    /// One client with so many trials at a time, of which it tells together, and asks for as many until it has them; what one tell and ask has
+    /// cost.
+    pub async fn round_together(&mut self, count: usize) -> Cost {
+        let (began, cpu) = (Instant::now(), self.cpu_ms());
+        let trials: Vec<TrialView> = self.open.drain(..count).collect();
+        let results = trials.into_iter().map(|trial| (trial, self.noise()));
+        let (results, all) = (results.collect(), count as u32);
+        let ask = Ask { count: all, ..ASK };
+        let mut next = told(self.client, self.study, results, Some(ask)).await;
+        while next.len() < count {
+            next.extend(asked(self.client, self.study, all - next.len() as u32).await);
+        }
+        self.open.extend(next);
+        Cost {
+            wall: began.elapsed().as_secs_f64() * 1e3 / count as f64,
+            cpu: (self.cpu_ms() - cpu) / count as f64,
+        }
+    }
+
     /// Tells of the trials that are open longest.
     async fn tell(&mut self, count: usize) {
         let trials: Vec<TrialView> = self.open.drain(..count).collect();

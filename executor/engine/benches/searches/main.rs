@@ -1,10 +1,12 @@
 //! What searches bring on real trainings, by `muster-search` itself: how soon ASHA and HyperDrive come to what random search comes to,
-//! and whether evolution finds a better network than the example's. `make bench-studies`, or
-//! `cargo bench -p muster-engine --bench searches -- [stoppers|evolution] [SEED ..]`.
+//! whether evolution finds a better network than the example's, and whether searchers find as good parameters as Optuna's.
+//! `make bench-studies` and `make bench-search`, or `cargo bench -p muster-engine --bench searches -- [stoppers|evolution|optuna] [SEED ..]`;
+//! of `optuna` the number is how many seeds.
 //!
 //! Fashion-MNIST, one thread a training. Costs are CPU time of that thread, so that other work on the machine does not count; a job's
 //! start on a cluster is not in it.
 
+mod contest;
 mod evolution;
 mod slots;
 mod stoppers;
@@ -31,6 +33,9 @@ fn main() {
         }
     };
     let named = |word: &str| words.iter().any(|one| one == word);
+    if named("optuna") {
+        return contest::measure(&mut trainings, seeds.first().copied().unwrap_or(20));
+    }
     let all = !named("stoppers") && !named("evolution");
     if all || named("stoppers") {
         stoppers::measure(&mut trainings, &or(&[1, 2, 3, 4, 5]));

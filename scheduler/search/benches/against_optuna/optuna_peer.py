@@ -4,12 +4,15 @@ usage: optuna_peer.py best SAMPLER BUDGET FIRST_SEED LAST_SEED [FUNCTION...]
        optuna_peer.py throughput SAMPLER TRIALS
        optuna_peer.py rounds SAMPLER TRIALS STORAGE
        optuna_peer.py beside SAMPLER STORAGE SEED
+       optuna_peer.py asked SAMPLER TRIALS SEEDS
 
 `rounds` says `ready` when the storage holds so many trials; then as many asks and tells as each line of its input says, answered with
-their wall and CPU milliseconds. `beside` does the same in the study that is there.
+their wall and CPU milliseconds. `beside` does the same in the study that is there. `asked` searches what contest.rs trains: a line of
+parameters as JSON for each trial, of one study a seed, and what they are worth as the answer.
 """
 
 import datetime
+import json
 import math
 import sys
 import time
@@ -152,6 +155,23 @@ def beside(name, address, seed):
     answer(study)
 
 
+TRAINED = {
+    "rate": optuna.distributions.FloatDistribution(1e-4, 1.0, log=True),
+    "momentum": optuna.distributions.FloatDistribution(0.0, 0.98),
+    "decay": optuna.distributions.FloatDistribution(1e-6, 0.03, log=True),
+    "width": optuna.distributions.IntDistribution(8, 64, log=True),
+}
+
+
+def asked(name, trials, seeds):
+    for seed in range(seeds):
+        study = optuna.create_study(sampler=sampler(name, seed), direction="maximize")
+        for _ in range(trials):
+            trial = study.ask(TRAINED)
+            print(json.dumps(trial.params), flush=True)
+            study.tell(trial, float(input()))
+
+
 if __name__ == "__main__":
     what, name, *rest = sys.argv[1:]
     if what == "best":
@@ -162,5 +182,7 @@ if __name__ == "__main__":
         rounds(name, int(rest[0]), rest[1])
     elif what == "beside":
         beside(name, rest[0], int(rest[1]))
+    elif what == "asked":
+        asked(name, int(rest[0]), int(rest[1]))
     else:
         raise SystemExit(f"no {what}")

@@ -1,0 +1,195 @@
+//! Searchers against Optuna's on real trainings: with the same budget, whose best is better.
+//!
+//! Both search the same four parameters of a small network, one trial at a time, and each training depends on its parameters alone, so
+//! that whoever asks for the same gets the same. `MUSTER_OPTUNA_PYTHON` is a python3 with optuna (`scripts/ensure-optuna`).
+
+use crate::training::Trainings;
+use muster_model::study::{Point, StudySpec};
+use muster_search::{Action, Event, Study};
+use serde_json::{Map, Value, json};
+use std::ffi::OsString;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+
+const PEER: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../scheduler/search/benches/against_optuna/optuna_peer.py"
+);
+/// Searchers and how many trials each may use.
+const CONTEST: [(&str, u32); 3] = [("tpe", 40), ("gp", 30), ("cma_es", 60)];
+const EPOCHS: u64 = 2;
+
+/// `optuna_peer.py` has the same space.
+fn document(searcher: &str, seed: u64, trials: u32) -> StudySpec {
+    let document = json!({
+        "version": "muster/v1", "kind": "study", "name": "contest",
+        "search": {
+            "objectives": [{"metric": "test_accuracy", "goal": "maximize"}],
+            "parameters": [
+                {"name": "rate", "field": "engine.optimizer.learning_rate", "type": "float", "low": 1e-4, "high": 1.0, "log": true},
+                {"name": "momentum", "field": "engine.optimizer.momentum", "type": "float", "low": 0.0, "high": 0.98},
+                {"name": "decay", "field": "engine.optimizer.weight_decay", "type": "float", "low": 1e-6, "high": 0.03, "log": true},
+                {"name": "width", "field": "engine.model.hidden[0]", "type": "int", "low": 8, "high": 64, "log": true},
+            ],
+            "searcher": {"kind": searcher}, "budget": {"max": EPOCHS, "unit": "epochs"},
+            "trials": trials, "concurrency": 1, "seed": seed,
+        },
+        "job": {
+            "engine": {
+                "model": {"kind": "mlp", "hidden": [8]},
+                "dataset": {"name": "fashion-mnist", "train_limit": 2048, "test_limit": 3000},
+                "optimizer": {"kind": "sgd"}, "batch": 32, "seed": 1,
+            },
+        },
+    });
+    serde_json::from_value(document).expect("a study")
+}
+
+/// What one training of a point comes to, and whoever asks.
+struct Judge<'a> {
+    study: StudySpec,
+    trainings: &'a mut Trainings,
+}
+
+impl Judge<'_> {
+    /// The share of unseen images that it sees rightly at its end.
+    fn accuracy(&mut self, study: &Study, point: &Point) -> f64 {
+        let job = self.study.trial(study.space(), 0, point, 1, EPOCHS);
+        let job = job.expect("a point of the space");
+        let last = self.trainings.epoch(&job, EPOCHS as usize - 1);
+        self.trainings.rest();
+        last.accuracy
+    }
+
+    fn ours(&mut self) -> f64 {
+        let mut study = self.begun();
+        let mut actions = study.apply(Event::Started).expect("may begin");
+        let mut best = 0.0_f64;
+        while let Some(Action::Create { trial, .. }) = actions.pop() {
+            let point = study.trials()[trial as usize].point.clone();
+            let accuracy = self.accuracy(&study, &point);
+            best = best.max(accuracy);
+            let ended = Event::Finished {
+                trial,
+                step: EPOCHS,
+                values: vec![accuracy],
+                exhausted: false,
+            };
+            actions = study.apply(ended).expect("a fact");
+        }
+        best
+    }
+
+    fn theirs(&mut self, peer: &mut Peer, trials: u32) -> f64 {
+        let study = self.begun();
+        let mut best = 0.0_f64;
+        for _ in 0..trials {
+            let parameters = peer.asked();
+            let inner = |name: &str, value: &Value| {
+                let dimensions = &study.space().dimensions;
+                let dimension = dimensions.iter().find(|one| one.name == name);
+                dimension.and_then(|one| one.domain.read(value))
+            };
+            let dimensions = study.space().dimensions.iter();
+            let point: Point = dimensions
+                .map(|one| inner(&one.name, &parameters[&one.name]))
+                .collect();
+            assert!(
+                study.space().contains(&point),
+                "{parameters:?} is in the space"
+            );
+            let accuracy = self.accuracy(&study, &point);
+            best = best.max(accuracy);
+            peer.tell(accuracy);
+        }
+        best
+    }
+
+    fn begun(&self) -> Study {
+        Study::new(self.study.search.clone()).expect("a right document")
+    }
+}
+
+/// Optuna in a process of its own, which carries one study out after the other.
+struct Peer {
+    child: Child,
+    input: ChildStdin,
+    lines: std::io::Lines<BufReader<ChildStdout>>,
+}
+
+impl Peer {
+    fn start(python: &OsString, searcher: &str, trials: u32, seeds: u64) -> Self {
+        let mut child = Command::new(python)
+            .args([
+                PEER,
+                "asked",
+                searcher,
+                &trials.to_string(),
+                &seeds.to_string(),
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("python3 starts");
+        let input = child.stdin.take().expect("piped");
+        let output = child.stdout.take().expect("piped");
+        Self {
+            child,
+            input,
+            lines: BufReader::new(output).lines(),
+        }
+    }
+
+    fn asked(&mut self) -> Map<String, Value> {
+        let line = self.lines.next().expect("Optuna goes on").expect("text");
+        serde_json::from_str(&line).expect("parameters by name")
+    }
+
+    fn tell(&mut self, accuracy: f64) {
+        writeln!(self.input, "{accuracy}").expect("it listens");
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn measure(trainings: &mut Trainings, seeds: u64) {
+    let python = std::env::var_os("MUSTER_OPTUNA_PYTHON");
+    println!(
+        "MLP on 2,048 images, {EPOCHS} epochs: the best accuracy on 1,500 unseen images that a search finds, median of {seeds} seeds"
+    );
+    println!("searcher  trials      ours    Optuna   ours better, equal");
+    for (searcher, trials) in CONTEST {
+        let mut peer = python
+            .as_ref()
+            .map(|python| Peer::start(python, searcher, trials, seeds));
+        let (mut ours, mut theirs) = (Vec::new(), Vec::new());
+        for seed in 0..seeds {
+            let mut judge = Judge {
+                study: document(searcher, seed, trials),
+                trainings,
+            };
+            ours.push(judge.ours());
+            theirs.extend(peer.as_mut().map(|peer| judge.theirs(peer, trials)));
+        }
+        let better = ours.iter().zip(&theirs).filter(|(a, b)| a > b).count();
+        let equal = ours.iter().zip(&theirs).filter(|(a, b)| a == b).count();
+        let their_median = match theirs.is_empty() {
+            true => "-".to_owned(),
+            false => format!("{:.4}", median(theirs)),
+        };
+        println!(
+            "{searcher:9} {trials:6} {:9.4} {their_median:>9} {better:9}, {equal} of {seeds}",
+            median(ours)
+        );
+    }
+}
+
+fn median(values: Vec<f64>) -> f64 {
+    let all: Vec<Option<f64>> = values.into_iter().map(Some).collect();
+    crate::median(&all).expect("all are finite")
+}
