@@ -36,8 +36,8 @@ const SWEEP_AT: usize = 10_000;
 pub struct Caller {
     principal: Arc<Principal>,
     hash: Hash,
-    /// For another tenant than its own.
-    is_acting: bool,
+    /// The token's own tenant, whomever it acts for.
+    home: TenantId,
 }
 
 /// The caller, who is an administrator.
@@ -111,14 +111,13 @@ pub async fn authenticate(
     };
     app.rate.take(principal.token_id)?;
     let mut caller = Caller {
+        home: principal.tenant_id,
         principal,
         hash,
-        is_acting: false,
     };
     let acting = acting::principal(&app, &caller, request.method(), request.headers()).await?;
     if let Some(acting) = acting {
         caller.principal = Arc::new(acting);
-        caller.is_acting = true;
     }
     tracing::Span::current()
         .record("tenant", caller.tenant_name.as_str())
@@ -173,8 +172,14 @@ impl Caller {
     pub fn actor(&self) -> Actor {
         Actor {
             user: self.user_name.clone(),
-            as_administrator: self.is_acting,
+            as_administrator: self.tenant_id != self.home,
         }
+    }
+
+    /// The tenant of the token, which an administrator's request for another one does not change.
+    #[must_use]
+    pub fn home(&self) -> TenantId {
+        self.home
     }
 
     #[must_use]

@@ -267,6 +267,10 @@ impl From<StoreError> for Refusal {
             )
             .retry_after(1);
         }
+        // Its tokens are remembered for a moment.
+        if matches!(error, StoreError::TenantDeleted) {
+            return Self::new(Kind::NotFound, error.to_string());
+        }
         Self::internal(&error)
     }
 }

@@ -5,14 +5,18 @@ use crate::clock;
 use crate::problem::{Kind, Refusal};
 use crate::query::Params;
 use crate::state::App;
+use crate::token::administrators::{self, LASTING, Taken};
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use muster_store::{StoreError, scope, tenant};
+use muster_model::tenant::Tenant;
+use muster_store::{PgConnection, StoreError, scope, tenant, token};
+use time::OffsetDateTime;
 
 /// Delete a tenant
 ///
-/// For administrators, and not their own. Refused while any of its jobs or studies has not ended. Its tokens are refused from now on and it is
-/// in no list; its jobs, their events, logs, curves and checkpoints stay, and nobody else gets its name.
+/// For administrators, and not that of their own token. Refused while any of its jobs or studies has not ended, or where nobody else could
+/// administer (409, `last-administrator`). Its tokens are refused from now on, by other replicas of this daemon within 5 seconds, and nothing is
+/// begun for it any more. It is in no list; its jobs, their events, logs, curves and checkpoints stay, and nobody else gets its name.
 #[utoipa::path(
     delete, path = "/tenants/{name}", operation_id = "deleteTenant", tag = "tenants",
     params(("name" = String, Path, description = "Name of the tenant")),
@@ -25,16 +29,18 @@ pub async fn delete(
     Path(name): Path<String>,
     Params(()): Params<()>,
 ) -> Result<StatusCode, Refusal> {
+    let now = clock::now();
     let mut tx = app.begin(&caller).await?;
     scope::admin(&mut tx).await?;
-    let found = tenant::by_name(&mut tx, &name).await?;
+    let found = tenant::closed_by_name(&mut tx, &name).await?;
     let found = found.ok_or_else(|| Refusal::not_found(format!("tenant {name}")))?;
-    if found.id == caller.tenant_id {
+    if found.id == caller.home() {
         let detail = format!(
-            "tenant {name} is that of the request itself; an administrator of another tenant may delete it"
+            "tenant {name} is that of the request's token; an administrator of another tenant may delete it"
         );
         return Err(Refusal::new(Kind::WrongPhase, detail));
     }
+    others_must_administer(&mut tx, &found, now).await?;
     scope::tenant(&mut tx, found.id).await?;
     let (jobs, studies) = tenant::open_work(&mut tx).await?;
     if jobs + studies > 0 {
@@ -43,8 +49,32 @@ pub async fn delete(
         );
         return Err(Refusal::new(Kind::WrongPhase, detail));
     }
-    tenant::delete(&mut tx, found.id, clock::now()).await?;
+    tenant::delete(&mut tx, found.id, now).await?;
     tx.commit().await.map_err(StoreError::from)?;
     app.tokens.forget_tenant(found.id);
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Who asks may hold a token that ends within the hour, while the lasting ones are those of the tenant.
+async fn others_must_administer(
+    conn: &mut PgConnection,
+    found: &Tenant,
+    now: OffsetDateTime,
+) -> Result<(), Refusal> {
+    scope::tenant(conn, found.id).await?;
+    let (until, that) = if token::administers(conn, None, now + LASTING).await? {
+        (now + LASTING, "administer for longer than a day")
+    } else if token::administers(conn, None, now).await? {
+        (now, "administer")
+    } else {
+        return Ok(());
+    };
+    if administrators::stay(conn, Taken::Tenant(found.id), until).await? {
+        return Ok(());
+    }
+    let detail = format!(
+        "only tokens of tenant {} {that}, and without them nobody could make another; make one of another tenant first, with access admin",
+        found.name
+    );
+    Err(Refusal::new(Kind::LastAdministrator, detail))
 }

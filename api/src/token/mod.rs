@@ -1,5 +1,6 @@
 //! Tokens and their bearers: one file a verb.
 
+pub(crate) mod administrators;
 pub mod create;
 pub mod list;
 pub mod me;

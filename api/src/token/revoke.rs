@@ -1,5 +1,6 @@
 //! `DELETE /tokens/{id}`.
 
+use super::administrators::{self, LASTING, Taken};
 use crate::auth::Caller;
 use crate::clock;
 use crate::problem::{Kind, Refusal};
@@ -11,7 +12,7 @@ use muster_model::id::{TenantId, TokenId};
 use muster_model::tenant::Access;
 use muster_store::token::{self, Token};
 use muster_store::{PgConnection, StoreError, scope, tenant};
-use time::{Duration, OffsetDateTime};
+use time::OffsetDateTime;
 use uuid::Uuid;
 
 /// Revoke a token
@@ -83,9 +84,6 @@ async fn find_in_scope(conn: &mut PgConnection, id: TokenId) -> Result<Option<To
     Ok(first.filter(|token| token.id == id))
 }
 
-/// An administrator's token that ends sooner may be gone before anybody has noticed that it was the last.
-const LASTING: Duration = Duration::days(1);
-
 /// Without an administrator's token nobody could make one any more, nor manage nodes and tenants.
 async fn must_not_be_the_last(
     conn: &mut PgConnection,
@@ -99,13 +97,8 @@ async fn must_not_be_the_last(
         false => (now, "administers"),
     };
     let id = revoked.id;
-    token::hold_administrators(conn).await?;
-    scope::admin(conn).await?;
-    for tenant in tenant::list(conn).await? {
-        scope::tenant(conn, tenant.id).await?;
-        if token::administers(conn, id, until).await? {
-            return Ok(());
-        }
+    if administrators::stay(conn, Taken::Token(id), until).await? {
+        return Ok(());
     }
     let detail = format!(
         "token {id} is the last that {that}, and without it nobody could make another; make one first with access admin"

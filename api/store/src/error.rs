@@ -14,6 +14,9 @@ pub enum StoreError {
     Bypass { login: String },
     #[error("the migrations were not run")]
     Migrate(#[source] sqlx::migrate::MigrateError),
+    /// Nothing is begun for it any more.
+    #[error("the tenant was deleted")]
+    TenantDeleted,
     #[error("{what} in the database does not read as this version's")]
     Decode {
         what: &'static str,

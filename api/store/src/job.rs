@@ -174,16 +174,17 @@ macro_rules! select_jobs {
     };
 }
 
-/// One text for both ways of submitting; the scope is a row that is there before the job and its event are.
+/// One text for both ways of submitting; the scope is a row that is there before the job and its event are, and these are not made for a
+/// tenant that was deleted.
 macro_rules! insert_job {
     ($scope:literal, $job:ident, $event:ident, $now:ident $(,)?) => {
         sqlx::query!(
-            "with " + $scope + ", submitted as (
+            "with " + $scope + ", begun as materialized (select from scope where muster_hold_tenant($2::uuid)), submitted as (
                  insert into job (id, tenant_id, submitted_by, name, labels, priority, spec, intent, phase, state, waiting, submitted_at,
                                   origin_job, origin_step)
-                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $16 from scope
+                 select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $15, $16 from begun
              )
-             insert into event (at, tenant_id, job_id, kind, body) select $12, $2, $1, $13, $14 from scope",
+             insert into event (at, tenant_id, job_id, kind, body) select $12, $2, $1, $13, $14 from begun",
             $job.id.0,
             $job.tenant_id.0,
             $job.submitted_by.0,
@@ -217,17 +218,20 @@ fn origin_step(from: &Origin) -> i64 {
 /// share one; a wake-up lost in between costs only the wait for the next round.
 ///
 /// # Errors
-/// [`StoreError::Statement`].
+/// [`StoreError::TenantDeleted`], [`StoreError::Statement`].
 pub async fn insert(
     conn: &mut PgConnection,
     new: &NewJob,
     now: OffsetDateTime,
 ) -> Result<Job, StoreError> {
     let (job, event) = submitted(new, now);
-    insert_job!("scope as (select)", job, event, now)
+    let done = insert_job!("scope as (select)", job, event, now)
         .execute(conn)
         .await?;
-    Ok(job)
+    match done.rows_affected() {
+        0 => Err(StoreError::TenantDeleted),
+        _ => Ok(job),
+    }
 }
 
 /// `insert` in a transaction of its own on behalf of the job's tenant, begun and committed by the one statement: a third of the
@@ -235,14 +239,14 @@ pub async fn insert(
 /// is made from the row that sets it, and out of scope when the statement has ended.
 ///
 /// # Errors
-/// [`StoreError::Statement`].
+/// [`StoreError::TenantDeleted`], [`StoreError::Statement`].
 pub async fn submit(
     conn: &mut PgConnection,
     new: &NewJob,
     now: OffsetDateTime,
 ) -> Result<Job, StoreError> {
     let (job, event) = submitted(new, now);
-    insert_job!(
+    let done = insert_job!(
         "scope as materialized (select set_config('muster.tenant', $2::uuid::text, true))",
         job,
         event,
@@ -250,7 +254,10 @@ pub async fn submit(
     )
     .execute(conn)
     .await?;
-    Ok(job)
+    match done.rows_affected() {
+        0 => Err(StoreError::TenantDeleted),
+        _ => Ok(job),
+    }
 }
 
 /// `None` when there is none in scope, or it was deleted.

@@ -87,6 +87,24 @@ pub async fn by_name(conn: &mut PgConnection, name: &str) -> Result<Option<Tenan
     Ok(row.map(Tenant::from))
 }
 
+/// As [`by_name`], and until the end of the transaction nobody begins work for it: who has begun is waited for. Needs `scope::admin`.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn closed_by_name(
+    conn: &mut PgConnection,
+    name: &str,
+) -> Result<Option<Tenant>, StoreError> {
+    let row = sqlx::query_as!(
+        Row,
+        "select id, name, gpu_quota, weight from tenant where name = $1 and deleted_at is null for update",
+        name
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(row.map(Tenant::from))
+}
+
 /// What a tenant's jobs hold now.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct InUse {
@@ -114,14 +132,16 @@ pub async fn in_use(conn: &mut PgConnection) -> Result<BTreeMap<TenantId, InUse>
     Ok(used.collect())
 }
 
-/// What of the tenant in scope has not ended: jobs, and studies.
+/// What of the tenant in scope has not ended: jobs, and studies, those among them that an order may begin again.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn open_work(conn: &mut PgConnection) -> Result<(u64, u64), StoreError> {
     let row = sqlx::query!(
         r#"select (select count(*) from job where phase not in ('succeeded', 'failed', 'cancelled')) as "jobs!",
-                  (select count(*) from study where phase <> 'finished' and deleted_at is null) as "studies!""#
+                  (select count(*) from study s
+                   where s.deleted_at is null
+                     and (s.phase <> 'finished' or exists (select from study_order o where o.study_id = s.id))) as "studies!""#
     )
     .fetch_one(conn)
     .await?;
@@ -146,6 +166,21 @@ pub async fn delete(
     .execute(conn)
     .await?;
     Ok(done.rows_affected() == 1)
+}
+
+/// Brings back a deleted tenant, with all that it had; its id, `None` if none of that name was deleted. Its tokens are the caller's to revoke
+/// (`token::revoke_all`): they were refused once.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn revive(conn: &mut PgConnection, name: &str) -> Result<Option<TenantId>, StoreError> {
+    let id = sqlx::query_scalar!(
+        "update tenant set deleted_at = null where name = $1 and deleted_at is not null returning id",
+        name
+    )
+    .fetch_optional(conn)
+    .await?;
+    Ok(id.map(TenantId::from))
 }
 
 /// What changes of a tenant; `None` leaves it as it is.

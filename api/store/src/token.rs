@@ -120,21 +120,41 @@ pub async fn revoke(
     Ok(done.rows_affected() == 1)
 }
 
-/// Whether the tenant in scope has a token, beside this one, with which an administrator may still ask.
+/// Revokes all tokens of the tenant in scope that were not revoked before; how many.
+///
+/// # Errors
+/// [`StoreError::Statement`].
+pub async fn revoke_all(
+    conn: &mut PgConnection,
+    tenant: TenantId,
+    now: OffsetDateTime,
+) -> Result<u64, StoreError> {
+    let done = sqlx::query!(
+        "update api_token set revoked_at = $2 where tenant_id = $1 and revoked_at is null",
+        tenant.0,
+        now
+    )
+    .execute(conn)
+    .await?;
+    Ok(done.rows_affected())
+}
+
+/// Whether the tenant in scope has a token, beside this one if any is named, with which an administrator may still ask.
 ///
 /// # Errors
 /// [`StoreError::Statement`].
 pub async fn administers(
     conn: &mut PgConnection,
-    beside: TokenId,
+    beside: Option<TokenId>,
     now: OffsetDateTime,
 ) -> Result<bool, StoreError> {
     let it = sqlx::query_scalar!(
         r#"select exists(
                select from api_token
-               where access = 'admin' and id <> $1 and revoked_at is null and (expires_at is null or expires_at > $2)
+               where access = 'admin' and ($1::uuid is null or id <> $1) and revoked_at is null
+                 and (expires_at is null or expires_at > $2)
            ) as "it!""#,
-        beside.0,
+        beside.map(Uuid::from),
         now
     )
     .fetch_one(conn)
@@ -142,8 +162,8 @@ pub async fn administers(
     Ok(it)
 }
 
-/// Until the end of the transaction, nobody else revokes an administrator's token: two who revoke each other's at once would each
-/// find the other's still there.
+/// Until the end of the transaction, nobody else revokes an administrator's token or deletes its tenant: two who do so to each other at once
+/// would each find the other still there.
 ///
 /// # Errors
 /// [`StoreError::Statement`].

@@ -1,8 +1,9 @@
 //! Two tenants on one cluster, and who may do what.
 
-use crate::world::{ADMIN, BLUE, RED, World, document, json_request};
+use crate::world::{ADMIN, BLUE, RED, World, at, document, json_request};
 use axum::http::Method;
 use muster_store::plan::Action;
+use muster_store::{pool, scope, tenant};
 use serde_json::{Value, json};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -352,6 +353,19 @@ async fn administrators_list_and_revoke_tokens_of_other_tenants() {
     assert_eq!(world.get(BLUE, "/api/v1/me").await.status, 401);
 }
 
+/// By the clock of the api.
+async fn in_an_hour(world: &World) -> String {
+    let job: Value = world
+        .post(ADMIN, "/api/v1/jobs", &document("clock"))
+        .await
+        .json();
+    let now = job["submitted_at"].as_str().expect("a date");
+    let form = &time::format_description::well_known::Rfc3339;
+    let now = time::OffsetDateTime::parse(now, form).expect("a date");
+    let soon = now + time::Duration::hours(1);
+    soon.format(form).expect("a date")
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn the_last_token_that_administers_is_not_revoked() {
     let world = World::new().await;
@@ -362,16 +376,7 @@ async fn the_last_token_that_administers_is_not_revoked() {
     assert_eq!(refused.kind, "urn:muster:problem:last-administrator");
     assert_eq!(world.get(ADMIN, "/api/v1/me").await.status, 200);
     // One that ends within the day may be gone before anybody sees that it was the last.
-    let job: Value = world
-        .post(ADMIN, "/api/v1/jobs", &document("clock"))
-        .await
-        .json();
-    let now = job["submitted_at"].as_str().expect("a date");
-    let form = &time::format_description::well_known::Rfc3339;
-    let now = time::OffsetDateTime::parse(now, form).expect("a date");
-    let soon = (now + time::Duration::hours(1))
-        .format(form)
-        .expect("a date");
+    let soon = in_an_hour(&world).await;
     let short = json!({"name": "short", "access": "admin", "expires_at": soon});
     assert_eq!(
         world.post(ADMIN, "/api/v1/tokens", &short).await.status,
@@ -496,4 +501,97 @@ async fn a_member_sees_its_quota_and_an_administrator_what_all_hold() {
         .map(|one| json!([one["name"], one["gpus_in_use"]]))
         .collect();
     assert_eq!(used, [json!(["blue", 0]), json!(["red", 1])]);
+}
+
+/// Acting for another tenant, its own is not that of the request.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_administrator_does_not_delete_the_tenant_of_its_token_in_the_name_of_another() {
+    let world = World::new().await;
+    let none = json!({});
+    let red = "/api/v1/tenants/red";
+    // Somebody else could administer.
+    let spare = json!({"name": "spare", "tenant": "blue", "user": "bea", "access": "admin"});
+    assert_eq!(
+        world.post(ADMIN, "/api/v1/tokens", &spare).await.status,
+        201
+    );
+    let refused = acting(&world, ADMIN, "blue", Method::DELETE, red, &none).await;
+    assert_eq!(refused.status, 409, "{}", refused.text());
+    assert_eq!(world.get(ADMIN, "/api/v1/me").await.status, 200);
+    let blue = "/api/v1/tenants/blue";
+    let deleted = acting(&world, ADMIN, "blue", Method::DELETE, blue, &none).await;
+    assert_eq!(
+        deleted.status, 204,
+        "another than its own, whomever it acts for"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_with_the_last_lasting_administrator_is_not_deleted() {
+    let world = World::new().await;
+    let lasting = json!({"name": "lasts", "tenant": "blue", "user": "bea", "access": "admin"});
+    let lasting: Value = world.post(ADMIN, "/api/v1/tokens", &lasting).await.json();
+    let lasting = lasting["secret"].as_str().expect("a secret");
+    let soon = in_an_hour(&world).await;
+    let short = json!({"name": "short", "access": "admin", "expires_at": soon});
+    let short: Value = world.post(ADMIN, "/api/v1/tokens", &short).await.json();
+    let short = short["secret"].as_str().expect("a secret");
+    let me: Value = world.get(ADMIN, "/api/v1/me").await.json();
+    let first = format!("/api/v1/tokens/{}", me["token_id"].as_str().expect("an id"));
+    assert_eq!(world.delete(lasting, &first).await.status, 204);
+    let blue = "/api/v1/tenants/blue";
+    let refused = world.delete(short, blue).await.problem();
+    assert_eq!(refused.kind, "urn:muster:problem:last-administrator");
+    assert_eq!(world.get(lasting, "/api/v1/me").await.status, 200);
+    let another = json!({"name": "another", "access": "admin"});
+    assert_eq!(
+        world.post(short, "/api/v1/tokens", &another).await.status,
+        201
+    );
+    assert_eq!(world.delete(short, blue).await.status, 204);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn of_two_administrators_who_delete_each_others_tenants_one_stays() {
+    for _ in 0..4 {
+        let world = World::new().await;
+        let other = json!({"name": "other", "tenant": "blue", "user": "bea", "access": "admin"});
+        let other: Value = world.post(ADMIN, "/api/v1/tokens", &other).await.json();
+        let other = other["secret"].as_str().expect("a secret");
+        let (one, other) = tokio::join!(
+            world.delete(ADMIN, "/api/v1/tenants/blue"),
+            world.delete(other, "/api/v1/tenants/red")
+        );
+        let mut answers = [one.status.as_u16(), other.status.as_u16()];
+        answers.sort_unstable();
+        assert_eq!(answers[0], 204);
+        assert!([401, 409].contains(&answers[1]), "{answers:?}");
+    }
+}
+
+/// For a moment another replica still takes its tokens for good ones.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_of_a_deleted_tenant_that_is_remembered_begins_nothing() {
+    let world = World::new().await;
+    let me: Value = world.get(BLUE, "/api/v1/me").await.json();
+    let blue: uuid::Uuid = me["tenant_id"]
+        .as_str()
+        .expect("an id")
+        .parse()
+        .expect("a UUID");
+    let elsewhere = pool::api(&world.db.api_url, 1).expect("an address");
+    let mut tx = pool::begin(&elsewhere).await.expect("a transaction");
+    scope::admin(&mut tx).await.expect("a scope");
+    let deleted = tenant::delete(&mut tx, blue.into(), at(1)).await;
+    assert!(deleted.expect("an answer"));
+    tx.commit().await.expect("commit");
+    let refused = world.post(BLUE, "/api/v1/jobs", &document("late")).await;
+    assert_eq!(refused.status, 404, "{}", refused.text());
+    assert!(
+        refused.text().contains("the tenant was deleted"),
+        "{}",
+        refused.text()
+    );
+    let listed: Value = world.get(BLUE, "/api/v1/jobs").await.json();
+    assert_eq!(listed["items"], json!([]));
 }

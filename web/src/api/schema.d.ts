@@ -902,8 +902,9 @@ export interface paths {
         post?: never;
         /**
          * Delete a tenant
-         * @description For administrators, and not their own. Refused while any of its jobs or studies has not ended. Its tokens are refused from now on and it is
-         *     in no list; its jobs, their events, logs, curves and checkpoints stay, and nobody else gets its name.
+         * @description For administrators, and not that of their own token. Refused while any of its jobs or studies has not ended, or where nobody else could
+         *     administer (409, `last-administrator`). Its tokens are refused from now on, by other replicas of this daemon within 5 seconds, and nothing is
+         *     begun for it any more. It is in no list; its jobs, their events, logs, curves and checkpoints stay, and nobody else gets its name.
          */
         delete: operations["deleteTenant"];
         options?: never;

@@ -147,15 +147,15 @@ macro_rules! select_studies {
 /// Stores a study, which the scheduler begins, and wakes it.
 ///
 /// # Errors
-/// [`StoreError::Statement`].
+/// [`StoreError::TenantDeleted`], [`StoreError::Statement`].
 pub async fn insert(
     conn: &mut PgConnection,
     new: &NewStudy,
     now: OffsetDateTime,
 ) -> Result<(), StoreError> {
-    sqlx::query!(
+    let done = sqlx::query!(
         "insert into study (id, tenant_id, created_by, name, labels, document, trials_limit, created_at)
-         values ($1, $2, $3, $4, $5, $6::text::json, $7, $8)",
+         select $1, $2, $3, $4, $5, $6::text::json, $7, $8 where muster_hold_tenant($2::uuid)",
         new.id.0,
         new.tenant_id.0,
         new.created_by.0,
@@ -167,6 +167,9 @@ pub async fn insert(
     )
     .execute(&mut *conn)
     .await?;
+    if done.rows_affected() == 0 {
+        return Err(StoreError::TenantDeleted);
+    }
     wake::send(conn, &[Channel::Studies]).await
 }
 
@@ -207,7 +210,7 @@ pub async fn list(
 /// ended takes no order, and one that is over only more trials and what may be told of those that it has.
 ///
 /// # Errors
-/// [`StoreError::Statement`].
+/// [`StoreError::TenantDeleted`], [`StoreError::Statement`].
 pub async fn order(
     conn: &mut PgConnection,
     id: StudyId,
@@ -228,7 +231,8 @@ pub async fn order(
     Ok(Outcome::Done)
 }
 
-/// Keeps orders, and wakes the scheduler once they are committed.
+/// Keeps orders, at least one, and wakes the scheduler once they are committed. One may begin a study again that is over, so none is kept of a
+/// tenant that was deleted.
 async fn write(
     conn: &mut PgConnection,
     id: StudyId,
@@ -237,14 +241,15 @@ async fn write(
 ) -> Result<(), StoreError> {
     let text = |order| serde_json::to_string(order).expect("an order is JSON");
     let bodies: Vec<String> = orders.iter().map(text).collect();
-    sqlx::query!(
+    let done = sqlx::query!(
         "with written as (
              insert into study_order (study_id, tenant_id, at, body)
              select s.id, s.tenant_id, $2, given.body::json
              from study s, unnest($3::text[]) with ordinality as given (body, place)
-             where s.id = $1 and s.deleted_at is null order by given.place
+             where s.id = $1 and s.deleted_at is null and muster_hold_tenant(s.tenant_id) order by given.place
+             returning 1
          )
-         select pg_notify($4, '')",
+         select pg_notify($4, '') from (select from written limit 1) as first",
         id.0,
         now,
         &bodies,
@@ -252,7 +257,10 @@ async fn write(
     )
     .execute(conn)
     .await?;
-    Ok(())
+    match done.rows_affected() {
+        0 => Err(StoreError::TenantDeleted),
+        _ => Ok(()),
+    }
 }
 
 fn refused(standing: &Standing, orders: &[StudyOrder]) -> Option<Outcome> {

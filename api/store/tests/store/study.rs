@@ -10,7 +10,7 @@ use muster_store::study::trial_rows::TrialWrite;
 use muster_store::study::{self, NewStudy, Outcome, search, trial};
 use serde_json::json;
 
-async fn created(world: &World) -> anyhow::Result<StudyId> {
+pub async fn created(world: &World) -> anyhow::Result<StudyId> {
     let document: StudySpec = serde_json::from_value(json!({
         "version": "muster/v1", "kind": "study", "name": "outside",
         "search": {

@@ -473,3 +473,87 @@ async fn keys_of_idempotency_are_each_tenants_own() -> anyhow::Result<()> {
     );
     Ok(())
 }
+
+async fn administrator(world: &World) -> anyhow::Result<pool::Transaction> {
+    let mut tx = pool::begin_for(&world.api, world.blue).await?;
+    scope::admin(&mut tx).await?;
+    Ok(tx)
+}
+
+/// A submission that has begun is waited for, and counted.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tenant_is_not_deleted_past_a_job_that_is_being_submitted() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let new = NewJob {
+        id: id(),
+        tenant_id: world.red,
+        submitted_by: world.red_user,
+        spec: spec("begun"),
+    };
+    let mut submitting = pool::begin_for(&world.api, world.red).await?;
+    job::insert(&mut submitting, &new, at(1)).await?;
+    let mut deleting = administrator(&world).await?;
+    let mut counting = tokio::spawn(async move {
+        tenant::closed_by_name(&mut deleting, "red")
+            .await?
+            .expect("it is there");
+        scope::tenant(&mut deleting, new.tenant_id).await?;
+        tenant::open_work(&mut deleting).await
+    });
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut counting).await;
+    assert!(early.is_err(), "{early:?}");
+    submitting.commit().await?;
+    assert_eq!(counting.await??, (1, 0));
+    Ok(())
+}
+
+/// Whoever comes while it is being deleted waits, and is refused: nobody could stop what it began.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_begun_for_a_tenant_that_is_deleted_meanwhile() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let study = crate::study::created(&world).await?;
+    let mut tx = pool::begin(&world.scheduler).await?;
+    sqlx::query("update study set phase = 'finished', finished_at = now() where id = $1")
+        .bind(study.0)
+        .execute(&mut *tx)
+        .await?;
+    tx.commit().await?;
+    let new = |name: &str| NewJob {
+        id: id(),
+        tenant_id: world.red,
+        submitted_by: world.red_user,
+        spec: spec(name),
+    };
+    let mut deleting = administrator(&world).await?;
+    tenant::closed_by_name(&mut deleting, "red")
+        .await?
+        .expect("it is there");
+    let (api, job) = (world.api.clone(), new("late"));
+    let mut submitting = tokio::spawn(async move {
+        let mut conn = api.acquire().await?;
+        job::submit(&mut conn, &job, at(1)).await
+    });
+    let early = tokio::time::timeout(Duration::from_millis(300), &mut submitting).await;
+    assert!(early.is_err(), "{early:?}");
+    assert!(tenant::delete(&mut deleting, world.red, at(2)).await?);
+    deleting.commit().await?;
+    assert!(matches!(submitting.await?, Err(StoreError::TenantDeleted)));
+
+    let mut tx = pool::begin_for(&world.api, world.red).await?;
+    let inserted = job::insert(&mut tx, &new("later"), at(3)).await;
+    assert!(matches!(inserted, Err(StoreError::TenantDeleted)));
+    let more = muster_model::study::StudyOrder::Extend { trials: 1 };
+    let ordered = muster_store::study::order(&mut tx, study, &[more], at(3)).await;
+    assert!(
+        matches!(ordered, Err(StoreError::TenantDeleted)),
+        "{ordered:?}"
+    );
+    assert_eq!(
+        job::list(&mut tx, &JobFilter::default(), None, 10).await?,
+        []
+    );
+    drop(tx);
+    let created = crate::study::created(&world).await;
+    assert!(created.is_err(), "{created:?}");
+    Ok(())
+}
