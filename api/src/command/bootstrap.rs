@@ -1,16 +1,20 @@
 //! Makes the first tenant, user and token, and prints the token's secret: somebody must be able to ask before anybody can be
 //! asked. Tenant and user are made only if they are not there; a token is made each time, since secrets are stored nowhere.
+//!
+//! A tenant that was deleted is brought back: whoever has locked himself out by that has no other way in, and nobody else may have its name.
 
 use crate::clock;
 use crate::token::wire;
 use anyhow::{Context as _, anyhow};
 use clap::Args;
+use muster_model::id::TenantId;
 use muster_model::spec::is_dns_label;
 use muster_model::tenant::{Access, Tenant};
 use muster_store::pool::{self, Pool};
 use muster_store::token::{self, NewToken};
 use muster_store::user::{self, User};
-use muster_store::{scope, tenant};
+use muster_store::{PgConnection, scope, tenant};
+use time::OffsetDateTime;
 
 #[derive(Debug, Args)]
 pub struct Bootstrap {
@@ -48,18 +52,10 @@ impl Bootstrap {
             .context("look for the tenant")?
         {
             Some(found) => found.id,
-            None => {
-                let new = Tenant {
-                    id: clock::new_id().into(),
-                    name: self.tenant.clone(),
-                    gpu_quota: None,
-                    weight: muster_model::tenant::EQUAL_WEIGHT,
-                };
-                tenant::create(&mut tx, &new, now)
-                    .await
-                    .context("create the tenant")?;
-                new.id
-            }
+            None => match back(&mut tx, &self.tenant, now).await? {
+                Some(id) => id,
+                None => created(&mut tx, &self.tenant, now).await?,
+            },
         };
         scope::tenant(&mut tx, tenant_id).await?;
         let user_id = match user::by_name(&mut tx, tenant_id, &self.user)
@@ -103,6 +99,43 @@ impl Bootstrap {
         println!("{secret}");
         Ok(())
     }
+}
+
+async fn created(
+    conn: &mut PgConnection,
+    name: &str,
+    now: OffsetDateTime,
+) -> anyhow::Result<TenantId> {
+    let new = Tenant {
+        id: clock::new_id().into(),
+        name: name.to_owned(),
+        gpu_quota: None,
+        weight: muster_model::tenant::EQUAL_WEIGHT,
+    };
+    tenant::create(conn, &new, now)
+        .await
+        .context("create the tenant")?;
+    Ok(new.id)
+}
+
+/// The tenant of this name if it was deleted, which it then no longer is. The tokens that it had stay refused.
+async fn back(
+    conn: &mut PgConnection,
+    name: &str,
+    now: OffsetDateTime,
+) -> anyhow::Result<Option<TenantId>> {
+    let revived = tenant::revive(conn, name)
+        .await
+        .context("bring the tenant back")?;
+    let Some(id) = revived else { return Ok(None) };
+    scope::tenant(conn, id).await?;
+    token::revoke_all(conn, id, now)
+        .await
+        .context("revoke the tokens that it had")?;
+    eprintln!(
+        "tenant {name} had been deleted and is there again; the tokens that it had stay refused"
+    );
+    Ok(Some(id))
 }
 
 /// As the owner if its address is given, else as the daemon's own role, which may do the same.

@@ -3,6 +3,7 @@
 use crate::world::document;
 use futures::StreamExt as _;
 use muster_client::{Client, StreamItem};
+use muster_store::{pool, tenant};
 use muster_testdb::TestDb;
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
@@ -30,6 +31,54 @@ fn bootstrap(db: &TestDb) -> String {
         .expect("text")
         .trim()
         .to_owned()
+}
+
+/// Whoever has deleted the tenant of all administrators has no other way in.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_tenant_is_back_after_bootstrap_and_its_old_tokens_stay_refused() {
+    let db = TestDb::new().await;
+    let old = bootstrap(&db);
+    let owner = pool::owner(&db.owner_url, 1).expect("an address");
+    let mut conn = owner.acquire().await.expect("a connection");
+    let found = tenant::by_name(&mut conn, "first")
+        .await
+        .expect("an answer");
+    let id = found.expect("it is there").id;
+    tenant::delete(&mut conn, id, crate::world::at(0))
+        .await
+        .expect("an answer");
+    // By the owner, and by the daemon's own role, which may do the same.
+    let as_api = {
+        let output = program(&db)
+            .env_remove("MUSTER_API_OWNER_DATABASE_URL")
+            .args(["bootstrap", "--tenant", "first", "--user", "ada"])
+            .output()
+            .expect("it runs");
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            output.status.success() && said.contains("is there again"),
+            "{said}"
+        );
+        String::from_utf8(output.stdout)
+            .expect("text")
+            .trim()
+            .to_owned()
+    };
+    let code = |secret: &str| {
+        let mut check = program(&db);
+        check.arg("check-token").env("MUSTER_API_TOKEN", secret);
+        check.status().expect("it runs").code()
+    };
+    assert_eq!((code(&old), code(&as_api)), (Some(3), Some(0)));
+    let back = tenant::by_name(&mut conn, "first")
+        .await
+        .expect("an answer");
+    assert_eq!(back.map(|back| back.id), Some(id));
+    tenant::delete(&mut conn, id, crate::world::at(0))
+        .await
+        .expect("an answer");
+    let new = bootstrap(&db);
+    assert_eq!((code(&as_api), code(&new)), (Some(3), Some(0)));
 }
 
 struct Running(Child);

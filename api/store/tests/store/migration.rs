@@ -131,5 +131,27 @@ async fn an_owner_that_is_no_superuser_migrates_and_makes_the_first_tenant() -> 
     muster_store::token::create(&mut conn, &token, now).await?;
     let found = muster_store::tenant::by_name(&mut conn, "first").await?;
     assert_eq!(found.map(|found| found.id), Some(tenant.id));
+    // And brings it back, when the last who could administer has deleted it.
+    assert!(muster_store::tenant::delete(&mut conn, tenant.id, now).await?);
+    assert_eq!(
+        muster_store::tenant::by_name(&mut conn, "first").await?,
+        None
+    );
+    let back = muster_store::tenant::revive(&mut conn, "first").await?;
+    assert_eq!(back, Some(tenant.id));
+    assert_eq!(
+        muster_store::tenant::revive(&mut conn, "first").await?,
+        None
+    );
+    let revoked = muster_store::token::revoke_all(&mut conn, tenant.id, now).await?;
+    assert_eq!(revoked, 1);
+    let held = sqlx::query_scalar::<_, bool>("select muster_hold_tenant($1)")
+        .bind(tenant.id.0)
+        .fetch_one(&mut conn)
+        .await?;
+    assert!(
+        held,
+        "the function runs as the owner, whom row level security binds"
+    );
     Ok(())
 }
