@@ -80,6 +80,12 @@ impl Watch {
         }
         now_boottime_ms >= self.deadline_ms
     }
+
+    /// The deadline, if it has passed.
+    #[must_use]
+    pub fn expired_at_ms(&mut self, now_boottime_ms: u64) -> Option<u64> {
+        self.is_expired(now_boottime_ms).then_some(self.deadline_ms)
+    }
 }
 
 #[cfg(test)]

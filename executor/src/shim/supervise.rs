@@ -80,22 +80,30 @@ enum Phase {
 
 impl Phase {
     /// The grace is for the program to write its checkpoint, and begins once the driver lets it; but not later than the driver may keep
-    /// it. With the lease the node's time is over too, whoever has the program.
-    fn put_off(self, keeps_for_ms: Option<u64>, grace_ms: u64) -> Self {
-        match (self, keeps_for_ms) {
-            (
-                Self::Stopping {
-                    told_at_ms,
-                    is_lease: false,
-                    ..
-                },
-                Some(keeps_for_ms),
-            ) => Self::Stopping {
-                told_at_ms,
-                kill_at_ms: clock::boottime_ms().min(told_at_ms + keeps_for_ms) + grace_ms,
-                is_lease: false,
-            },
-            (phase, _) => phase,
+    /// it. With the lease the node's time is over too, whoever has the program: a grace after it others are given the GPUs.
+    fn put_off(
+        self,
+        now_ms: u64,
+        keeps_for_ms: Option<u64>,
+        expired_at_ms: Option<u64>,
+        grace_ms: u64,
+    ) -> Self {
+        let Self::Stopping {
+            told_at_ms,
+            kill_at_ms,
+            is_lease: false,
+        } = self
+        else {
+            return self;
+        };
+        let by_driver_ms = keeps_for_ms.map_or(kill_at_ms, |keeps_for_ms| {
+            now_ms.min(told_at_ms.saturating_add(keeps_for_ms)) + grace_ms
+        });
+        let by_lease_ms = expired_at_ms.map_or(u64::MAX, |at_ms| at_ms.saturating_add(grace_ms));
+        Self::Stopping {
+            told_at_ms,
+            kill_at_ms: by_driver_ms.min(by_lease_ms),
+            is_lease: false,
         }
     }
 
@@ -147,7 +155,9 @@ pub(super) fn to_the_end(
         let mut fate = hold.as_mut().map_or(Fate::Lives, Hold::follow);
         let was_running = matches!(phase, Phase::Running);
         let keeps_for_ms = hold.as_ref().and_then(Hold::keeps_for_ms);
-        phase = phase.put_off(keeps_for_ms, orders.grace_ms);
+        let now_ms = clock::boottime_ms();
+        let expired_at_ms = lease.expired_at_ms(now_ms);
+        phase = phase.put_off(now_ms, keeps_for_ms, expired_at_ms, orders.grace_ms);
         phase = advance(phase, &task, signals, lease, orders);
         let is_told_now = was_running && !matches!(phase, Phase::Running);
         if is_told_now {
@@ -289,5 +299,40 @@ fn outcome(status: WaitStatus) -> Outcome {
         (None, None) => Outcome::LaunchFailed {
             message: format!("ended with the unknown status {status:?}"),
         },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Phase;
+
+    /// Told to stop at 1,000, with a grace of 5,000; the driver may keep it for 60,000.
+    #[test]
+    fn a_stopped_program_is_killed_within_a_grace_of_the_lease_whatever_the_driver_does() {
+        const GRACE_MS: u64 = 5_000;
+        let kept = Some(60_000);
+        for (now_ms, keeps_for_ms, expired_at_ms, kill_at_ms) in [
+            (2_000, None, None, 6_000),
+            (9_000, kept, None, 14_000),
+            (90_000, kept, None, 66_000),
+            (9_000, kept, Some(8_000), 13_000),
+            (40_000, kept, Some(8_000), 13_000),
+            (12_000, kept, Some(11_900), 16_900),
+            (2_000, None, Some(1_900), 6_000),
+        ] {
+            let told = Phase::Stopping {
+                told_at_ms: 1_000,
+                kill_at_ms: 1_000 + GRACE_MS,
+                is_lease: false,
+            };
+            let put_off = told.put_off(now_ms, keeps_for_ms, expired_at_ms, GRACE_MS);
+            let Phase::Stopping { kill_at_ms: at, .. } = put_off else {
+                panic!("it is still being stopped");
+            };
+            assert_eq!(
+                at, kill_at_ms,
+                "{now_ms} {keeps_for_ms:?} {expired_at_ms:?}"
+            );
+        }
     }
 }
