@@ -6,7 +6,7 @@ use muster_core::snapshot as core;
 use muster_model::id::TaskId;
 use muster_model::job::JobState;
 use muster_model::pace::{Pace, Watch};
-use muster_model::spec::{BatchRule, JobSpec};
+use muster_model::spec::BatchRule;
 use muster_store::fault::Charge;
 use muster_store::plan as store;
 use std::collections::{BTreeMap, BTreeSet};
@@ -170,12 +170,6 @@ fn tenant(tenant: muster_model::tenant::Tenant) -> core::Tenant {
     }
 }
 
-/// Of a program: nobody else would hold it to its time.
-fn limit_s(spec: &JobSpec) -> Option<f64> {
-    let minutes = spec.command.as_ref().and(spec.stop.wall_minutes);
-    minutes.map(|minutes| 60.0 * minutes)
-}
-
 fn job(loaded: store::LoadedJob) -> core::Job {
     let progress = progress(&loaded);
     let has_sampled = loaded.has_sampled;
@@ -223,7 +217,7 @@ fn job(loaded: store::LoadedJob) -> core::Job {
         }),
         turned_ms: loaded.turned_at.map(unix_ms),
         command: job.spec.command.as_ref().map(|command| command.ends),
-        limit_s: limit_s(&job.spec),
+        limit_s: job.spec.limit_s(),
         watch: Some(Watch {
             straggler_ms: job.spec.straggler_ms(),
             hang_ms: job.spec.hang_ms(),
@@ -253,10 +247,10 @@ fn job(loaded: store::LoadedJob) -> core::Job {
             .collect(),
         measured: loaded.measured.map(Box::new),
         trained_s: loaded.trained_s,
-        lasts: job.spec.stop.wall_minutes.map(|minutes| core::Lasts {
-            done_s: loaded.trained_s,
-            ..muster_sim::what_if::limit(minutes)
-        }),
+        lasts: job
+            .spec
+            .longest_s()
+            .map(|longest_s| core::Lasts::at_most(longest_s, loaded.trained_s)),
         placed_ms: loaded.placed_at.map(unix_ms),
         running_ms: loaded.running_since.map(unix_ms),
         restarts: restarts(loaded.restarts),

@@ -445,3 +445,36 @@ async fn an_executor_that_lost_its_data_folder_waits_until_its_tasks_count_as_lo
         assert_eq!(task.launch.revision, 2, "none is launched a second time");
     }
 }
+
+/// A program that has run so long has failed; the built-in engine is done.
+#[tokio::test]
+async fn a_limit_of_time_tells_how_long_the_built_in_engine_trains_and_not_how_long_a_program_runs()
+{
+    let store = Store::new().await;
+    let document = |name: &str, what: serde_json::Value| {
+        let mut document = serde_json::json!({ "version": "muster/v1", "name": name, "stop": { "wall_minutes": 10 } });
+        document
+            .as_object_mut()
+            .expect("an object")
+            .extend(what.as_object().expect("an object").clone());
+        document
+    };
+    let program = serde_json::json!({ "command": { "argv": ["train"] } });
+    let engine = serde_json::json!({ "engine": {
+        "model": { "kind": "mlp", "hidden": [8] }, "dataset": { "name": "fashion-mnist" },
+        "optimizer": { "kind": "sgd", "learning_rate": 0.1 }, "batch": 64,
+    } });
+    store.submit_document(document("program", program)).await;
+    store.submit_document(document("engine", engine)).await;
+    let (snapshot, _) = forecast::live(&store.pool).await.expect("a snapshot");
+    let known = |name: &str| {
+        let job = snapshot
+            .jobs
+            .iter()
+            .find(|job| job.name == name)
+            .expect("it is there");
+        (job.limit_s, job.lasts.map(|lasts| lasts.middle_s))
+    };
+    assert_eq!(known("program"), (Some(600.0), None));
+    assert_eq!(known("engine"), (None, Some(600.0)));
+}

@@ -272,6 +272,18 @@ pub struct Lasts {
     pub done_s: f64,
 }
 
+impl Lasts {
+    /// Of a job that its owner lets train for so many seconds and no more.
+    #[must_use]
+    pub fn at_most(longest_s: f64, done_s: f64) -> Self {
+        Self {
+            middle_s: longest_s,
+            spread: 0.0,
+            done_s,
+        }
+    }
+}
+
 /// Sums over a job's stops and starts.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

@@ -200,7 +200,7 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         in_place: spec.resizes_in_place(),
         replicated: spec.exchange.shard_replicas > 0,
         command: spec.command.as_ref().map(|command| command.ends),
-        limit_s: None,
+        limit_s: spec.limit_s(),
         finished: None,
         failed: None,
         progress: Progress {
@@ -212,7 +212,9 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         },
         speeds: Vec::new(),
         trained_s: 0.0,
-        lasts: spec.stop.wall_minutes.map(limit),
+        lasts: spec
+            .longest_s()
+            .map(|longest_s| Lasts::at_most(longest_s, 0.0)),
         placed_ms: None,
         running_ms: None,
         power_of_two: spec.scale.power_of_two,
@@ -220,16 +222,6 @@ fn submitted(id: JobId, tenant: TenantId, spec: &JobSpec, now_ms: i64) -> Job {
         waiting: None,
         watch: None,
         measured: None,
-    }
-}
-
-/// Of a job whose owner has set a limit to its training.
-#[must_use]
-pub fn limit(minutes: f64) -> Lasts {
-    Lasts {
-        middle_s: minutes * 60.0,
-        spread: 0.0,
-        done_s: 0.0,
     }
 }
 

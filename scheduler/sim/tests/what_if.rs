@@ -394,3 +394,86 @@ fn what_programs_like_it_took_tells_when_one_ends_that_names_no_length() {
     assert_eq!(outlived.finish, None);
     assert_eq!(outlived.unforeseen, Some(Unforeseen::Outlived));
 }
+
+/// A program with a limit of ten minutes, as somebody would submit it beside nobody.
+fn limited() -> Change {
+    let spec = serde_json::from_value(serde_json::json!({
+        "version": "muster/v1", "name": "limited", "command": { "argv": ["train"] }, "stop": { "wall_minutes": 10 },
+    }));
+    Change::AddJob {
+        tenant: "team".to_owned(),
+        spec: Box::new(spec.expect("a document")),
+        begins: 0,
+        lasts: None,
+    }
+}
+
+#[test]
+fn the_limit_of_a_program_is_not_how_long_it_is() {
+    let told = what_if(&cluster(1), &[limited()], &policy(), &SETTINGS).expect("an answer");
+    let added = &told.jobs[0].after;
+    assert!(added.start.is_some());
+    assert_eq!(
+        (added.finish, added.unforeseen),
+        (None, Some(Unforeseen::NoLength))
+    );
+}
+
+/// Programs like it took an hour, and this one has ten minutes.
+#[test]
+fn a_program_ends_at_its_limit_at_the_latest() {
+    let mut change = limited();
+    if let Change::AddJob { lasts, .. } = &mut change {
+        *lasts = Some(Lasts {
+            middle_s: 3_600.0,
+            spread: 0.1,
+            done_s: 0.0,
+        });
+    }
+    let ends_s = ends_s(&cluster(1), &[change], "limited");
+    assert!((600.0..660.0).contains(&ends_s), "after {ends_s} s");
+}
+
+/// Of the program on all GPUs nobody knows how long it is, but it is told to stop ten hours after its start.
+#[test]
+fn who_waits_for_a_program_of_unknown_length_starts_at_its_limit_at_the_latest() {
+    let (mut snapshot, _) = program(None);
+    snapshot.jobs[0].limit_s = Some(36_000.0);
+    let mut patient = job(1, snapshot.now_ms, 2_000);
+    patient.priority = -1;
+    patient.suspends = false;
+    snapshot.jobs.push(patient);
+    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let waits = &told.jobs[1].after;
+    let start = waits.start.expect("it starts in every run");
+    let last_s = (start.p90_ms - told.now_ms) as f64 / 1000.0;
+    assert!((30_000.0..60_000.0).contains(&last_s), "{last_s} s");
+    assert!(waits.finish.is_some() && waits.unforeseen.is_none());
+}
+
+/// Neither tells how long it is. The second starts once the first ends, so it is not true that it never does.
+#[test]
+fn of_who_waits_for_a_program_of_unknown_length_it_is_not_told_that_it_never_starts() {
+    let (mut snapshot, first) = program(None);
+    let mut second = job(1, snapshot.now_ms, 1_000);
+    second.name = "second".to_owned();
+    second.priority = -1;
+    second.command = Some(Ends::AllWorkers);
+    second.ps_shards = Range::NONE;
+    second.suspends = false;
+    second.progress.max_steps = None;
+    second.progress.steps_per_epoch = 1;
+    snapshot.jobs.push(second);
+    let mut never = job(2, snapshot.now_ms, 1_000);
+    never.workers = Range { min: 5, max: 5 };
+    snapshot.jobs.push(never);
+    let told = what_if(&snapshot, &[], &policy(), &SETTINGS).expect("an answer");
+    let of = |name: &str| {
+        let job = told.jobs.iter().find(|job| job.name == name);
+        job.map(|job| (job.after.start, job.after.unforeseen))
+            .expect("it is there")
+    };
+    assert_eq!(of(&first.name), (None, Some(Unforeseen::NoLength)));
+    assert_eq!(of("second"), (None, Some(Unforeseen::BehindOthers)));
+    assert_eq!(of("job-2"), (None, None));
+}

@@ -85,7 +85,7 @@ impl Store {
     }
 
     pub async fn submit(&self, workers: (u32, u32)) -> JobId {
-        let spec: JobSpec = serde_json::from_value(serde_json::json!({
+        self.submit_document(serde_json::json!({
             "version": "muster/v1",
             "name": "job",
             "engine": {
@@ -97,7 +97,11 @@ impl Store {
             "scale": { "workers": { "min": workers.0, "max": workers.1 } },
             "stop": { "steps": 1000 },
         }))
-        .expect("a document");
+        .await
+    }
+
+    pub async fn submit_document(&self, document: serde_json::Value) -> JobId {
+        let spec: JobSpec = serde_json::from_value(document).expect("a document");
         let pool = muster_store::pool::api(&self.database.api_url, 1).expect("an address");
         let mut tx = muster_store::pool::begin_for(&pool, self.tenant)
             .await

@@ -321,6 +321,20 @@ impl JobSpec {
                 && !matches!(self.exchange.averaging, Some(Averaging::Gossip { .. }))
     }
 
+    /// Seconds after which a command that has not ended is told to stop, and has failed: no length, as most end long before.
+    #[must_use]
+    pub fn limit_s(&self) -> Option<f64> {
+        let minutes = self.command.as_ref().and(self.stop.wall_minutes);
+        minutes.map(|minutes| 60.0 * minutes)
+    }
+
+    /// Seconds of training after which the built-in engine is done at the latest; `None` of a command.
+    #[must_use]
+    pub fn longest_s(&self) -> Option<f64> {
+        let minutes = self.engine.as_ref().and(self.stop.wall_minutes);
+        minutes.map(|minutes| 60.0 * minutes)
+    }
+
     /// Optimizer steps in one epoch; 1 of a command, whose epochs nobody knows.
     #[must_use]
     pub fn steps_per_epoch(&self) -> u64 {

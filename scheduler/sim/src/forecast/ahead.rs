@@ -9,7 +9,7 @@ use muster_core::{Action, ApplyError, apply, plan};
 use muster_model::id::JobId;
 use muster_model::job::{AfterStop, Intent, JobState};
 use muster_model::task::TaskState;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// From an order to stand still until all workers do.
 const SUSPEND_MS: i64 = 100;
@@ -198,7 +198,7 @@ impl Ahead {
     }
 
     fn is_endless(&self, job: &Job) -> bool {
-        self.truths[&job.id].is_endless()
+        job.limit_s.is_none() && self.truths[&job.id].is_endless()
     }
 
     fn admit(&mut self, job: Job) {
@@ -326,7 +326,9 @@ impl Ahead {
     fn ends_ms(&self, job: &Job) -> Option<i64> {
         let speed = self.speed(job)?;
         let left = self.truths[&job.id].steps_left - self.live[&job.id].steps;
-        let left_ms = (left / speed * 1000.0).ceil().max(1.0);
+        let limit_s = job.limit_s.unwrap_or(f64::INFINITY);
+        let left_s = (left / speed).min(limit_s - job.trained_s);
+        let left_ms = (left_s * 1000.0).ceil().max(1.0);
         Some(self.snapshot.now_ms.saturating_add(left_ms as i64))
     }
 
@@ -381,8 +383,15 @@ impl Ahead {
         let now_ms = self.snapshot.now_ms;
         let policy = self.foreseen(policy);
         let (plan, _) = plan(&self.snapshot, &policy);
+        let endless: BTreeSet<JobId> = self
+            .snapshot
+            .jobs
+            .iter()
+            .filter(|job| self.is_endless(job))
+            .map(|job| job.id)
+            .collect();
         let waits = |one: &Decision| {
-            matches!(one.action, Action::Wait { .. }) || self.truths[&one.job].is_endless()
+            matches!(one.action, Action::Wait { .. }) || endless.contains(&one.job)
         };
         let decided = !plan.decisions.iter().all(waits);
         apply(&mut self.snapshot, &plan)?;

@@ -98,7 +98,11 @@ pub fn forecast(
     let said = |job: &Job| {
         let fates = &fates[&job.id];
         let mut forecast = summary(job.id, fates, full.now_ms, settings);
+        // It has not run yet, and in some of the runs it does: that it never does is not foreseen.
+        let may_start =
+            forecast.start.is_none() && fates.iter().any(|fate| fate.start_ms.is_some());
         let unforeseen = match lengths[&job.id] {
+            _ if may_start => Some(Unforeseen::BehindOthers),
             Length::Unknown => Some(Unforeseen::NoLength),
             Length::Outlived => Some(Unforeseen::Outlived),
             Length::Said | Length::Past => {
