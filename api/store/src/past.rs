@@ -9,6 +9,8 @@ use std::collections::BTreeMap;
 
 /// Of each program, the newest.
 const MOST: i64 = 20;
+/// So many of its name are looked at, the newest: a name may have been used for many other programs since.
+const LOOKED_AT: i64 = 200;
 
 /// Seconds that programs trained, of the same tenant and name and with the same command and scale, which were started once; by open job whose
 /// program names no number of steps, and empty for one that has no like.
@@ -18,8 +20,12 @@ const MOST: i64 = 20;
 pub async fn of_open(conn: &mut PgConnection) -> Result<BTreeMap<JobId, Vec<f64>>, StoreError> {
     let rows = sqlx::query!(
         r#"select j.id, array(
-                   select o.trained_s from job o
-                   where o.tenant_id = j.tenant_id and o.name = j.name and o.phase = 'succeeded' and o.revision = 1
+                   select o.trained_s from (
+                       select trained_s, finished_at, revision, spec from job
+                       where tenant_id = j.tenant_id and name = j.name and phase = 'succeeded'
+                       order by finished_at desc limit $2
+                   ) o
+                   where o.revision = 1
                      and o.spec -> 'command' = j.spec -> 'command' and o.spec -> 'scale' = j.spec -> 'scale'
                    order by o.finished_at desc limit $1
                ) as "took!"
@@ -27,7 +33,8 @@ pub async fn of_open(conn: &mut PgConnection) -> Result<BTreeMap<JobId, Vec<f64>
            where j.phase not in ('succeeded', 'failed', 'cancelled')
              and jsonb_typeof(j.spec -> 'command') = 'object' and j.spec #> '{command,steps}' is null
            order by j.id"#,
-        MOST
+        MOST,
+        LOOKED_AT
     )
     .fetch_all(conn)
     .await?;
@@ -49,14 +56,19 @@ pub async fn of_spec(
         return Ok(Vec::new());
     }
     let took = sqlx::query_scalar!(
-        r#"select trained_s from job
-           where tenant_id = $1 and name = $2 and phase = 'succeeded' and revision = 1
-             and spec -> 'command' = $3::jsonb -> 'command' and spec -> 'scale' = $3::jsonb -> 'scale'
-           order by finished_at desc limit $4"#,
+        r#"select o.trained_s from (
+               select trained_s, finished_at, revision, spec from job
+               where tenant_id = $1 and name = $2 and phase = 'succeeded'
+               order by finished_at desc limit $5
+           ) o
+           where o.revision = 1
+             and o.spec -> 'command' = $3::jsonb -> 'command' and o.spec -> 'scale' = $3::jsonb -> 'scale'
+           order by o.finished_at desc limit $4"#,
         tenant.0,
         spec.name,
         Json(spec) as _,
-        MOST
+        MOST,
+        LOOKED_AT
     )
     .fetch_all(conn)
     .await?;

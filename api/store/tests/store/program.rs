@@ -155,3 +155,38 @@ async fn what_the_same_program_took_is_known_and_what_another_took_is_not() -> a
     );
     Ok(())
 }
+
+/// However many other programs bore its name since, a forecast does not read all of them.
+#[tokio::test]
+async fn of_a_name_only_the_newest_programs_are_looked_at() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let like = submit(&world, program("p", 60)).await?;
+    run(&world, like, 0, &[], (10, 70), AfterStop::Succeed).await?;
+    let open = submit(&world, program("p", 60)).await?;
+    let others = async |many: i32| -> anyhow::Result<()> {
+        let owner = pool::owner(&world.db.owner_url, 1)?;
+        sqlx::query(
+            r#"insert into job
+               select (jsonb_populate_record(j, jsonb_build_object(
+                   'id', gen_random_uuid(), 'finished_at', j.finished_at + interval '1 s',
+                   'spec', jsonb_set(j.spec::jsonb, '{command,argv}', '["another"]')))).*
+               from job j, generate_series(1, $2) where j.id = $1"#,
+        )
+        .bind(like.0)
+        .bind(many)
+        .execute(&owner)
+        .await?;
+        Ok(())
+    };
+    let known = async || -> anyhow::Result<(Vec<f64>, Vec<f64>)> {
+        let mut tx = pool::begin(&world.scheduler).await?;
+        let mut of_open = past::of_open(&mut tx).await?;
+        let of_spec = past::of_spec(&mut tx, world.red, &program("p", 60)).await?;
+        Ok((of_open.remove(&open).expect("it is open"), of_spec))
+    };
+    others(199).await?;
+    assert_eq!(known().await?, (vec![60.0], vec![60.0]));
+    others(1).await?;
+    assert_eq!(known().await?, (vec![], vec![]));
+    Ok(())
+}
