@@ -9,11 +9,12 @@ use crate::wakes::Wakes;
 use muster_core::plan::NodeDecision;
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
-use muster_core::{Memory, Plan, RoundReport};
+use muster_core::{Memory, Plan, RoundReport, Violation};
 use muster_store::StoreError;
 use muster_store::plan::CommitOutcome;
 use muster_store::pool::Pool;
 use muster_store::round::RoundRecord;
+use std::collections::BTreeSet;
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -34,6 +35,48 @@ pub struct Round {
     pub outcome: CommitOutcome,
 }
 
+/// What is known of earlier rounds. Without it a round decides the same.
+#[derive(Debug, Default)]
+pub struct Remembered {
+    memory: Memory,
+    defects: Defects,
+}
+
+/// Which rules the plans of earlier rounds broke. A defect that touches a job lasts as long as the job does, in a round each second.
+#[derive(Debug, Default)]
+struct Defects {
+    /// Those of which was last told.
+    told: BTreeSet<String>,
+    /// Those for which a round was last kept.
+    kept: BTreeSet<String>,
+}
+
+impl Defects {
+    /// Whether these are others than those of which was last told. From now on they were told of.
+    fn are_news(&mut self, broken: &[Violation]) -> bool {
+        let broken = in_words(broken);
+        let are_news = !broken.is_empty() && broken != self.told;
+        if are_news {
+            self.told = broken;
+        }
+        are_news
+    }
+
+    /// Those of `broken` that the plan broke, if they are others than those for which a round was last kept. What is broken without any plan
+    /// (`given`) is not to be found in the round.
+    fn to_keep(&self, broken: &[Violation], given: &[Violation]) -> Option<BTreeSet<String>> {
+        let mut by_plan = in_words(broken);
+        for given in in_words(given) {
+            by_plan.remove(&given);
+        }
+        (!by_plan.is_empty() && by_plan != self.kept).then_some(by_plan)
+    }
+}
+
+fn in_words(broken: &[Violation]) -> BTreeSet<String> {
+    broken.iter().map(ToString::to_string).collect()
+}
+
 /// Runs rounds until this process stops leading.
 pub async fn run(
     pool: &Pool,
@@ -44,10 +87,10 @@ pub async fn run(
 ) {
     let pause = Duration::from_millis(config.round_min_interval_ms);
     let longest = Duration::from_millis(config.round_max_interval_ms);
-    let mut memory = Memory::default();
+    let mut remembered = Remembered::default();
     loop {
         wakes.rounds.mark_unchanged();
-        match once(pool, policy, &mut memory).await {
+        match once(pool, policy, &mut remembered).await {
             Ok(round) => log(&round),
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "the round failed; the next one starts anew");
@@ -62,14 +105,18 @@ pub async fn run(
     }
 }
 
-/// One round. What it remembers of the last one only saves it time.
+/// One round.
 ///
 /// # Errors
 /// [`RoundError`] when the store cannot be read or written.
 ///
 /// What the independent check finds to break a rule never reaches a node; the rest of the plan does.
 #[tracing::instrument(name = "scheduler.round", skip_all)]
-pub async fn once(pool: &Pool, policy: &Policy, memory: &mut Memory) -> Result<Round, RoundError> {
+pub async fn once(
+    pool: &Pool,
+    policy: &Policy,
+    remembered: &mut Remembered,
+) -> Result<Round, RoundError> {
     let began = clock::instant();
     let now = clock::now();
     let mut tx = muster_store::pool::begin_snapshot(pool).await?;
@@ -77,13 +124,20 @@ pub async fn once(pool: &Pool, policy: &Policy, memory: &mut Memory) -> Result<R
     let number = muster_store::round::next_number(&mut tx).await?;
     tx.commit().await.map_err(StoreError::from)?;
     let snapshot = translate::snapshot(number, loaded);
-    let (plan, report) = muster_core::plan_again(&snapshot, policy, memory);
+    let (plan, report) = muster_core::plan_again(&snapshot, policy, &mut remembered.memory);
     let (plan, broken) = muster_core::sound(&snapshot, plan);
-    for broken in &broken {
-        tracing::error!(round.number = number, %broken, "a defect of the planner; what breaks a rule is not carried out");
+    if remembered.defects.are_news(&broken) {
+        for broken in &broken {
+            tracing::error!(round.number = number, %broken, "a defect of the planner; what breaks a rule is not carried out");
+        }
     }
-    // A round of which nothing is left is kept all the same: it is the one to be looked into.
-    if plan.is_empty() && broken.is_empty() {
+    let given = match broken.is_empty() {
+        true => Vec::new(),
+        false => muster_core::check(&snapshot, &Plan::default()),
+    };
+    let defects = remembered.defects.to_keep(&broken, &given);
+    // A round of which nothing is left is kept all the same, once: it is the one to be looked into.
+    if plan.is_empty() && defects.is_none() {
         return Ok(Round {
             plan,
             report,
@@ -93,6 +147,9 @@ pub async fn once(pool: &Pool, policy: &Policy, memory: &mut Memory) -> Result<R
     let steps = translate::steps(&plan);
     let record = record(&snapshot, policy, &plan, &report)?;
     let outcome = retry::on_conflict(|| commit(pool, &steps, &plan.excluded, &record, now)).await?;
+    if let Some(defects) = defects {
+        remembered.defects.kept = defects;
+    }
     tracing::debug!(
         round.number = number,
         elapsed_ms = clock::elapsed_ms(began),
@@ -154,5 +211,51 @@ fn log(round: &Round) {
             ?conflict,
             "a decision came too late; the next round decides again"
         );
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{BTreeSet, Defects};
+    use muster_core::Violation;
+    use muster_model::id::{JobId, NodeId};
+    use uuid::Uuid;
+
+    fn released_early(job: u128) -> Violation {
+        Violation::ReleasedEarly {
+            job: JobId(Uuid::from_u128(job)),
+        }
+    }
+
+    #[test]
+    fn a_defect_that_lasts_is_told_and_kept_once_and_another_one_again() {
+        let mut defects = Defects::default();
+        let (one, other) = (released_early(1), released_early(2));
+        assert!(!defects.are_news(&[]) && defects.to_keep(&[], &[]).is_none());
+        assert!(defects.are_news(std::slice::from_ref(&one)));
+        defects.kept = defects
+            .to_keep(std::slice::from_ref(&one), &[])
+            .expect("it is new");
+        for _ in 0..3 {
+            assert!(!defects.are_news(std::slice::from_ref(&one)));
+            assert_eq!(defects.to_keep(std::slice::from_ref(&one), &[]), None);
+        }
+        let both = [one, other];
+        assert!(defects.are_news(&both));
+        assert_eq!(defects.to_keep(&both, &[]).map(|kept| kept.len()), Some(2));
+    }
+
+    #[test]
+    fn what_is_broken_without_any_plan_keeps_no_round() {
+        let given = Violation::CpuExceeded {
+            node: NodeId(Uuid::from_u128(3)),
+        };
+        let mut defects = Defects::default();
+        assert!(defects.are_news(std::slice::from_ref(&given)));
+        let given = [given];
+        assert_eq!(defects.to_keep(&given, &given), None);
+        let by_plan = released_early(1);
+        let kept = defects.to_keep(&[given[0].clone(), by_plan.clone()], &given);
+        assert_eq!(kept, Some(BTreeSet::from([by_plan.to_string()])));
     }
 }

@@ -200,7 +200,7 @@ async fn trials_are_jobs_of_the_studys_tenant_and_end_with_it() {
     // A round obeys, and the search hears of it.
     let policy =
         muster_core::policy::Policy::named(muster_core::policies::name::PolicyName::Muster);
-    let mut rounds = muster_core::Memory::default();
+    let mut rounds = muster_scheduler::round::Remembered::default();
     muster_scheduler::round::once(&store.pool, &policy, &mut rounds)
         .await
         .expect("a round");
