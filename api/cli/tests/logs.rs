@@ -34,7 +34,7 @@ fn a_follower_stays_through_a_failed_start_and_says_so() {
     assert_eq!(code, 0, "{said}");
     for line in [
         "first\nagain\n",
-        "muster: worker-0 exited with code 1, saying \"first\"; the job was started again:\n",
+        "muster: worker-0 exited with code 1, saying \"first\"; the next worker-0 begins:\n",
     ] {
         assert!(said.contains(line), "{said}");
     }

@@ -15,9 +15,13 @@ fn dup(number: u32, phase: &str) -> Value {
 
 #[test]
 fn a_name_that_several_open_jobs_have_is_refused_and_they_are_listed() {
-    let jobs = list(&[dup(3, "queued"), dup(2, "running"), dup(1, "failed")]);
+    let open = list(&[dup(3, "queued"), dup(2, "running")]);
+    let all = list(&[dup(3, "queued"), dup(2, "running"), dup(1, "failed")]);
     for verb in ["cancel", "pause", "suspend"] {
-        let server = Server::new([("GET /api/v1/jobs?", jobs.clone())]);
+        let server = Server::new([
+            ("GET /api/v1/jobs?phase=", open.clone()),
+            ("GET /api/v1/jobs?name=", all.clone()),
+        ]);
         let (code, said) = server.muster(&[verb, "dup"]);
         assert_eq!(code, 2, "{said}");
         assert!(
@@ -32,15 +36,24 @@ fn a_name_that_several_open_jobs_have_is_refused_and_they_are_listed() {
     }
 }
 
+/// However many of its name have ended since: the newest page of all of them would not hold it.
 #[test]
 fn the_one_that_has_not_ended_is_meant() {
-    let jobs = list(&[dup(3, "failed"), dup(2, "running"), dup(1, "succeeded")]);
-    let cancel = format!("POST /api/v1/jobs/{}/cancel", id(2));
+    let ended = list(&[dup(9, "failed"), dup(8, "succeeded")]);
+    let cancel = |number: u32| format!("POST /api/v1/jobs/{}/cancel", id(number));
     let server = Server::new([
-        ("GET /api/v1/jobs?", jobs),
-        (cancel.as_str(), dup(2, "running")),
+        ("GET /api/v1/jobs?phase=", list(&[dup(2, "running")])),
+        ("GET /api/v1/jobs?name=", ended.clone()),
+        (cancel(2).as_str(), dup(2, "running")),
     ]);
     let (code, said) = server.muster(&["cancel", "dup"]);
     assert_eq!(code, 0, "{said}");
-    assert_eq!(server.asked("POST"), [cancel]);
+    assert_eq!(server.asked("POST"), [cancel(2)]);
+    // Where all have ended the server refuses, and it is asked about the newest.
+    let server = Server::new([
+        ("GET /api/v1/jobs?phase=", list(&[])),
+        ("GET /api/v1/jobs?name=", ended),
+    ]);
+    server.muster(&["cancel", "dup"]);
+    assert_eq!(server.asked("POST"), [cancel(9)]);
 }

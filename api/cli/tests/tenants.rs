@@ -41,6 +41,9 @@ fn a_quota_below_what_is_held_says_whom_it_stops_and_waits_for_a_yes() {
     let told = "vision holds 8 GPUs in 3 jobs: a quota of 3 stops 2 jobs (newest, wide) at once";
     assert!(said.contains(told) && said.contains("--yes"), "{said}");
     assert_eq!(server.asked("PATCH"), Vec::<String>::new());
+    // Who stands still holds no GPU and is not hit, so it is not looked for.
+    let asked = "GET /api/v1/jobs?phase=starting&phase=running&limit=500";
+    assert_eq!(server.asked("GET /api/v1/jobs"), [asked]);
     // Room for all but two of them: the wide one alone gives them up.
     let (_, said) = server.muster(&["tenants", "quota", "vision", "6"]);
     assert!(
@@ -86,6 +89,9 @@ fn a_token_may_end_and_a_tenant_may_go() {
     assert_eq!(code, 2, "{said}");
     let (code, said) = server.muster(&["tenants", "delete", "vision"]);
     assert_eq!(code, 0, "{said}");
-    assert!(said.contains("are kept"), "{said}");
+    assert!(
+        said.contains("within five seconds") && said.contains("are kept"),
+        "{said}"
+    );
     assert_eq!(server.asked("DELETE"), [deleted]);
 }

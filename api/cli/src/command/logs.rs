@@ -29,8 +29,9 @@ fn has_revision(tasks: &[TaskView], revision: u64) -> bool {
     tasks.iter().any(|task| task.revision == revision)
 }
 
-/// Prints what is written until nothing can follow. That the job was started again is said in a line beside it, not in it.
-async fn follow(mut stream: Messages) -> anyhow::Result<()> {
+/// Prints what is written until nothing can follow. That another task of the place begins, for a new start or after a resize, is said in a line
+/// beside it, not in it.
+async fn follow(mut stream: Messages, place: &str) -> anyhow::Result<()> {
     let mut out = std::io::stdout();
     while let Some(item) = stream.next().await {
         match item? {
@@ -38,7 +39,7 @@ async fn follow(mut stream: Messages) -> anyhow::Result<()> {
                 out.write_all(piece.text.as_bytes())?;
                 out.flush()?;
             }
-            StreamItem::TaskEnd(end) => eprintln!("{}", started_again(&end)),
+            StreamItem::TaskEnd(end) => eprintln!("{}", next_begins(&end, place)),
             StreamItem::End(_) => break,
             _ => {}
         }
@@ -46,8 +47,8 @@ async fn follow(mut stream: Messages) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn started_again(end: &LogEnd) -> String {
-    format!("muster: {}; the job was started again:", end.reason)
+fn next_begins(end: &LogEnd, place: &str) -> String {
+    format!("muster: {}; the next {place} begins:", end.reason)
 }
 
 impl Logs {
@@ -57,7 +58,8 @@ impl Logs {
         let job = session.job(&self.job).await?;
         let tasks = session.client.tasks(job.id).await?;
         if self.follow && self.revision.is_none() && tasks.is_empty() {
-            return follow(session.client.follow_place(job.id, &self.task, None)).await;
+            let stream = session.client.follow_place(job.id, &self.task, None);
+            return follow(stream, &self.task).await;
         }
         let task = self.choose(&tasks).ok_or_else(|| {
             if let Some(revision) = self
@@ -112,7 +114,7 @@ impl Logs {
                 session.client.follow_place(job.id, &self.task, from)
             }
         };
-        follow(stream).await
+        follow(stream, &self.task).await
     }
 
     /// The newest task of the name, or that of the revision.

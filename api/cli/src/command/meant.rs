@@ -7,6 +7,7 @@ use crate::output::age;
 use anyhow::bail;
 use muster_client::JobQuery;
 use muster_model::id::JobId;
+use muster_model::job::JobPhase;
 use muster_model::view::JobView;
 use time::OffsetDateTime;
 
@@ -18,28 +19,37 @@ pub async fn job(session: &Session, named: &str, verb: &str) -> anyhow::Result<J
     if let Ok(id) = named.parse::<JobId>() {
         return session.job_of_id(id).await;
     }
-    let query = JobQuery {
-        name: Some(named.to_owned()),
-        limit: Some(500),
-        ..JobQuery::default()
-    };
-    let jobs = session.client.jobs(&query).await?.items;
-    let open: Vec<&JobView> = open(&jobs).collect();
+    // Of a name that is used day after day, one that is open may be older than hundreds that have ended.
+    let phases = JobPhase::ALL.into_iter();
+    let open = of_name(session, named, phases.filter(|phase| !phase.is_terminal())).await?;
     if open.len() > 1 {
         let head = format!(
             "{} jobs that have not ended have the name {named:?}; none was told to {verb}. Name one by its id:",
             open.len()
         );
-        bail!(UsageError(listed(head, open, clock::now())));
+        bail!(UsageError(listed(head, &open, clock::now())));
     }
-    match open.first().copied().or(jobs.first()) {
-        Some(job) => Ok(job.clone()),
-        None => bail!(NotFound(format!("no job has the name or id {named:?}"))),
+    if let Some(job) = open.into_iter().next() {
+        return Ok(job);
     }
+    let ended = of_name(session, named, []).await?;
+    let newest = ended.into_iter().next();
+    newest.ok_or_else(|| NotFound(format!("no job has the name or id {named:?}")).into())
 }
 
-fn open(jobs: &[JobView]) -> impl Iterator<Item = &JobView> {
-    jobs.iter().filter(|job| !job.phase.is_terminal())
+/// Newest first, in one of these phases, or in any where none is named; the newest 500.
+async fn of_name(
+    session: &Session,
+    name: &str,
+    phases: impl IntoIterator<Item = JobPhase>,
+) -> anyhow::Result<Vec<JobView>> {
+    let query = JobQuery {
+        phases: phases.into_iter().collect(),
+        name: Some(name.to_owned()),
+        limit: Some(500),
+        ..JobQuery::default()
+    };
+    Ok(session.client.jobs(&query).await?.items)
 }
 
 /// The jobs, a line each, after what is to be said of them.

@@ -163,7 +163,7 @@ impl Tenants {
             TenantVerb::Delete { name } => {
                 session.client.delete_tenant(&name).await?;
                 line(&format!(
-                    "tenant {name} deleted: its tokens are refused from now on. Its jobs with their events, logs, curves and checkpoints are kept, \
+                    "tenant {name} deleted: its tokens are refused within five seconds. Its jobs with their events, logs, curves and checkpoints are kept, \
                      and nobody else gets its name"
                 ))
             }
@@ -269,7 +269,8 @@ async fn set_quota(
     let before = find(session, name).await?;
     if let Some(gpus) = gpus.filter(|gpus| *gpus < before.gpus_in_use && !yes) {
         let query = JobQuery {
-            phases: vec![JobPhase::Starting, JobPhase::Running, JobPhase::Suspended],
+            // Who stands still holds no GPU, and is not hit.
+            phases: vec![JobPhase::Starting, JobPhase::Running],
             limit: Some(500),
             ..JobQuery::default()
         };
