@@ -2,6 +2,7 @@
 
 use crate::blame::{field_error, find, find_mut, without_position};
 use crate::problem::{Kind, Refusal};
+use crate::spelling::odd_word;
 use crate::state::App;
 use axum::body::{Body, Bytes};
 use axum::extract::{FromRequest, Request};
@@ -182,7 +183,7 @@ fn yaml<T: DeserializeOwned + Invalid>(bytes: &[u8]) -> Result<T, Refusal> {
         let list = serde_json::to_value(&document).unwrap_or_default();
         return Err(no_object::<T>(&list));
     }
-    serde_path_to_error::deserialize(document.clone()).map_err(|error| {
+    let read = serde_path_to_error::deserialize(document.clone()).map_err(|error| {
         let path = error.path().to_string();
         let document = serde_json::to_value(&document).unwrap_or_default();
         let message = error.into_inner().to_string();
@@ -193,7 +194,15 @@ fn yaml<T: DeserializeOwned + Invalid>(bytes: &[u8]) -> Result<T, Refusal> {
             }
             _ => wrong::<T>(&path, &message, &document),
         }
-    })
+    })?;
+    match odd_word::<T>(bytes, &document) {
+        Some(error) => Err(Refusal::with_errors(
+            T::KIND,
+            error.to_string(),
+            vec![error],
+        )),
+        None => Ok(read),
+    }
 }
 
 /// A document whose shape is not that of a `T`.

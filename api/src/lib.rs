@@ -27,6 +27,7 @@ mod question;
 mod rate;
 mod round;
 mod routes;
+mod spelling;
 mod state;
 mod stream;
 mod study;

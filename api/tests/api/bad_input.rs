@@ -308,6 +308,17 @@ fn bodies() -> Vec<Case> {
             expected: "a whole number",
         },
         Case {
+            what: "a word that reads as another number in YAML",
+            request: typed(
+                "application/yaml",
+                "version: muster/v1\nname: own\ncommand: { argv: [run, 0x1F] }\n",
+            ),
+            status: 422,
+            kind: "invalid-job",
+            field: "command.argv[1]",
+            expected: "in quotes",
+        },
+        Case {
             what: "a list in YAML",
             request: typed("application/yaml", "- a\n"),
             status: 422,
