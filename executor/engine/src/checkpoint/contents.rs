@@ -1,42 +1,68 @@
 //! The tensors of a checkpoint as they lie in memory.
 
-use super::Manifest;
+use super::{Manifest, Plane};
+use std::ops::Deref;
 
-/// Flat arenas; which block lies where says the manifest.
-#[derive(Debug, Clone, PartialEq, Default)]
-pub struct Contents {
-    pub parameters: Vec<f32>,
+/// Flat arenas; which block lies where says the manifest. What is to be written is in vectors, what was loaded in [`Plane`]s.
+#[derive(Debug, Clone, Default)]
+pub struct Contents<A = Vec<f32>> {
+    pub parameters: A,
     /// One arena per value that the optimizer keeps of each parameter, in the order of the manifest's `state_planes`.
-    pub state: Vec<Vec<f32>>,
+    pub state: Vec<A>,
     /// What the exchange keeps besides, by name.
-    pub extras: Vec<(String, Vec<f32>)>,
+    pub extras: Vec<(String, A)>,
 }
 
-impl Contents {
+impl<A: Deref<Target = [f32]>> Contents<A> {
     /// All arenas, in the order of [`Manifest::parts`].
     #[must_use]
     pub fn arenas(&self) -> Vec<&[f32]> {
         std::iter::once(&self.parameters)
             .chain(&self.state)
             .chain(self.extras.iter().map(|(_, values)| values))
-            .map(Vec::as_slice)
+            .map(Deref::deref)
             .collect()
     }
 
-    /// Likewise, to fill.
-    pub fn arenas_mut(&mut self) -> Vec<&mut [f32]> {
-        std::iter::once(&mut self.parameters)
-            .chain(&mut self.state)
-            .chain(self.extras.iter_mut().map(|(_, values)| values))
-            .map(Vec::as_mut_slice)
-            .collect()
-    }
-
-    /// Zeros, as large as the manifest says.
+    /// What the exchange has kept under that name.
     #[must_use]
-    pub fn zeroed(manifest: &Manifest) -> Self {
-        let mut arenas = manifest.arena_lens().into_iter();
-        let mut next = || vec![0.0; arenas.next().expect("an arena for each")];
+    pub fn extra(&self, name: &str) -> Option<&[f32]> {
+        let mut extras = self.extras.iter();
+        extras.find_map(|(known, values)| (known == name).then_some(&**values))
+    }
+
+    /// Whether every parameter is a number.
+    #[must_use]
+    pub fn is_finite(&self) -> bool {
+        self.parameters.iter().all(|value| value.is_finite())
+    }
+}
+
+impl<A: Deref<Target = [f32]>, B: Deref<Target = [f32]>> PartialEq<Contents<B>> for Contents<A> {
+    fn eq(&self, other: &Contents<B>) -> bool {
+        let named = self.extras.iter().zip(&other.extras);
+        self.state.len() == other.state.len()
+            && self.arenas() == other.arenas()
+            && named.into_iter().all(|((own, _), (name, _))| own == name)
+    }
+}
+
+impl From<Contents> for Contents<Plane> {
+    fn from(contents: Contents) -> Self {
+        let extras = contents.extras.into_iter();
+        Self {
+            parameters: contents.parameters.into(),
+            state: contents.state.into_iter().map(Plane::from).collect(),
+            extras: extras.map(|(name, values)| (name, values.into())).collect(),
+        }
+    }
+}
+
+impl Contents<Plane> {
+    /// Of arenas in the order of [`Manifest::parts`], as many as the manifest says.
+    pub(super) fn of(manifest: &Manifest, arenas: Vec<Plane>) -> Self {
+        let mut arenas = arenas.into_iter();
+        let mut next = || arenas.next().expect("an arena for each");
         Self {
             parameters: next(),
             state: manifest.state_planes.iter().map(|_| next()).collect(),
@@ -46,6 +72,17 @@ impl Contents {
                 .map(|(name, _)| (name.clone(), next()))
                 .collect(),
         }
+    }
+}
+
+impl Contents {
+    /// All arenas, to fill.
+    pub fn arenas_mut(&mut self) -> Vec<&mut [f32]> {
+        std::iter::once(&mut self.parameters)
+            .chain(&mut self.state)
+            .chain(self.extras.iter_mut().map(|(_, values)| values))
+            .map(Vec::as_mut_slice)
+            .collect()
     }
 
     /// Makes the arenas of parameters and state as large as is asked, keeping memory that is there: its pages are in place, so
@@ -57,18 +94,5 @@ impl Contents {
             plane.resize(parameters, 0.0);
         }
         self.extras.clear();
-    }
-
-    /// What the exchange has kept under that name.
-    #[must_use]
-    pub fn extra(&self, name: &str) -> Option<&Vec<f32>> {
-        let mut extras = self.extras.iter();
-        extras.find_map(|(known, values)| (known == name).then_some(values))
-    }
-
-    /// Whether every parameter is a number.
-    #[must_use]
-    pub fn is_finite(&self) -> bool {
-        self.parameters.iter().all(|value| value.is_finite())
     }
 }

@@ -1,7 +1,10 @@
-//! Reading part files straight into the arenas, some chunks at a time on several threads, each chunk checked while it is in the cache.
+//! Part files as arenas: mapped where they lie so in files, else read straight into memory; some chunks at a time on several threads,
+//! each chunk checked while it is in the cache.
 
+use super::mapping::{Span, keeps_unlinked, populate};
+use super::memory::{Memory, Rest, Run, place};
 use super::parts::Part;
-use super::{CheckpointError, Contents, FileSum, Manifest};
+use super::{CheckpointError, Contents, FileSum, Manifest, Plane};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -25,6 +28,11 @@ pub(super) trait Source: Sync {
 
     /// For errors.
     fn path(&self) -> &Path;
+
+    /// The file that its bytes lie in, if that may be mapped.
+    fn mappable(&self) -> Option<&File> {
+        None
+    }
 
     /// How much to ask for at a time.
     fn block_bytes(&self) -> usize {
@@ -76,13 +84,17 @@ impl Source for PartFile {
     fn path(&self) -> &Path {
         &self.path
     }
+
+    fn mappable(&self) -> Option<&File> {
+        keeps_unlinked(&self.file).then_some(&self.file)
+    }
 }
 
 /// What one thread reads and checks at a time.
 struct Chunk<'a> {
     source: &'a dyn Source,
     offset: u64,
-    pieces: Vec<&'a mut [u8]>,
+    pieces: Vec<Span<'a>>,
     crc32: u32,
 }
 
@@ -94,7 +106,7 @@ pub(super) fn load<'s>(
     manifest: &Manifest,
     path: &Path,
     mut open: impl FnMut(&str) -> Result<Box<dyn Source + 's>, CheckpointError>,
-) -> Result<Contents, CheckpointError> {
+) -> Result<Contents<Plane>, CheckpointError> {
     let parts = manifest.parts();
     // There may be more files, for others to read.
     let unlisted = |part: &&Part| !manifest.files.contains_key(&part.name);
@@ -112,45 +124,32 @@ pub(super) fn load<'s>(
         .zip(&sources)
         .map(|(part, source)| check_header(part, source.as_ref(), &manifest.files[&part.name]))
         .collect::<Result<_, _>>()?;
-    let mut contents = Contents::zeroed(manifest);
-    let mut rest: Vec<Rest<'_>> = contents.arenas_mut().into_iter().map(Rest::new).collect();
+    let runs = place(&parts, &data_at);
+    let memory = |(arena, floats): (usize, usize)| {
+        let runs: Vec<&Run> = runs.iter().filter(|run| run.arena == arena).collect();
+        Memory::of(floats, &runs, &sources)
+    };
+    let mut memories: Vec<Memory> = manifest
+        .arena_lens()
+        .into_iter()
+        .enumerate()
+        .map(memory)
+        .collect();
+    let mut rest: Vec<Rest<'_>> = memories.iter_mut().map(Memory::rest).collect();
     let mut chunks = Vec::new();
-    for ((part, source), data_at) in parts.iter().zip(&sources).zip(data_at) {
+    for (index, ((part, source), data_at)) in parts.iter().zip(&sources).zip(data_at).enumerate() {
         let sum = &manifest.files[&part.name];
-        let pieces = part
-            .runs()
-            .into_iter()
-            .map(|(arena, offset, len)| rest[arena].take(offset, len))
+        let of_part = runs.iter().filter(|run| run.part == index);
+        let pieces = of_part
+            .map(|run| rest[run.arena].take(run.at, run.bytes))
             .collect::<Option<Vec<_>>>()
             .ok_or_else(|| CheckpointError::damaged(path, "its blocks overlap"))?;
+        let pieces = pieces.into_iter().flatten().collect();
         chunks.extend(cut(source.as_ref(), data_at, pieces, &sum.crc32));
     }
     read_all(chunks)?;
-    Ok(contents)
-}
-
-/// What of an arena is still to be given out, from the front.
-struct Rest<'a> {
-    values: &'a mut [f32],
-    given: usize,
-}
-
-impl<'a> Rest<'a> {
-    fn new(values: &'a mut [f32]) -> Self {
-        Self { values, given: 0 }
-    }
-
-    fn take(&mut self, offset: usize, len: usize) -> Option<&'a mut [u8]> {
-        let gap = offset.checked_sub(self.given)?;
-        let values = std::mem::take(&mut self.values);
-        if gap + len > values.len() {
-            return None;
-        }
-        let (taken, rest) = values[gap..].split_at_mut(len);
-        self.values = rest;
-        self.given = offset + len;
-        Some(bytemuck::cast_slice_mut(taken))
-    }
+    let arenas = memories.into_iter().map(Memory::into_plane).collect();
+    Ok(Contents::of(manifest, arenas))
 }
 
 /// Offset of the data. Lengths and header must be exactly those that the manifest leads to.
@@ -175,11 +174,11 @@ fn check_header(part: &Part, source: &dyn Source, sum: &FileSum) -> Result<u64, 
 fn cut<'a>(
     source: &'a dyn Source,
     data_at: u64,
-    pieces: Vec<&'a mut [u8]>,
+    pieces: Vec<Span<'a>>,
     crcs: &[u32],
 ) -> Vec<Chunk<'a>> {
     let mut pieces = pieces.into_iter();
-    let mut present: &'a mut [u8] = &mut [];
+    let mut present: Option<Span<'a>> = None;
     let mut out = Vec::with_capacity(crcs.len());
     for (index, &crc32) in crcs.iter().enumerate() {
         let mut chunk = Chunk {
@@ -190,15 +189,13 @@ fn cut<'a>(
         };
         let mut wanted = FileSum::CRC_BYTES;
         while wanted > 0 {
-            if present.is_empty() {
-                let Some(next) = pieces.next() else { break };
-                present = next;
-                continue;
-            }
-            let len = wanted.min(present.len());
-            let (taken, rest) = std::mem::take(&mut present).split_at_mut(len);
+            let Some(span) = present.take().or_else(|| pieces.next()) else {
+                break;
+            };
+            let len = wanted.min(span.len());
+            let (taken, rest) = span.split_at(len);
+            present = (rest.len() > 0).then_some(rest);
             chunk.pieces.push(taken);
-            present = rest;
             wanted -= len;
         }
         out.push(chunk);
@@ -232,11 +229,22 @@ impl Chunk<'_> {
         let mut crc = crc32fast::Hasher::new();
         let mut offset = self.offset;
         for piece in self.pieces {
-            for block in piece.chunks_mut(self.source.block_bytes()) {
-                self.source.read_at(offset, block)?;
-                crc.update(block);
-                offset += block.len() as u64;
+            let bytes = piece.len() as u64;
+            match piece {
+                Span::Fill(piece) => {
+                    let mut offset = offset;
+                    for block in piece.chunks_mut(self.source.block_bytes()) {
+                        self.source.read_at(offset, block)?;
+                        crc.update(block);
+                        offset += block.len() as u64;
+                    }
+                }
+                Span::Laid(piece) => {
+                    populate(piece).map_err(CheckpointError::io("read", self.source.path()))?;
+                    crc.update(piece);
+                }
             }
+            offset += bytes;
         }
         if crc.finalize() == self.crc32 {
             return Ok(());

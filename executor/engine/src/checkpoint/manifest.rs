@@ -118,7 +118,10 @@ impl FileSum {
 
 impl Manifest {
     /// Version of the manifest and of the files beside it.
-    pub const FORMAT: u32 = 2;
+    pub const FORMAT: u32 = 3;
+
+    /// The oldest that is read. Format 2 says nothing of how data lie in pages: its files are the same but for spaces in their headers.
+    pub const OLDEST_FORMAT: u32 = 2;
 
     /// Epochs done, fractional.
     #[must_use]
@@ -139,6 +142,9 @@ impl Manifest {
         out.extend(Part::cut(OPTIMIZER_STEM, optimizer, self.part_bytes));
         if !extras.is_empty() {
             out.extend(Part::cut(EXTRAS_STEM, extras, self.part_bytes));
+        }
+        if self.format > 2 {
+            Part::place(&mut out);
         }
         out
     }

@@ -25,9 +25,12 @@ mod fence;
 mod files;
 mod load;
 mod manifest;
+mod mapping;
+mod memory;
 mod name;
 mod origin;
 mod parts;
+mod plane;
 mod read;
 mod sums;
 mod write;
@@ -41,6 +44,7 @@ pub use manifest::{
     Curve, DEFAULT_PART_BYTES, FileSum, Layout, Manifest, NamedBlock, Position, RANDOMNESS,
 };
 pub use parts::{Part, Tensor};
+pub use plane::Plane;
 pub use read::{Found, Search};
 pub use writer::{Attempt, Kind, Outcome, Spared, Writer};
 

@@ -5,14 +5,19 @@
 //! gaps. Its header is made from the manifest alone: a reader makes it again and compares bytes, so nothing of it is trusted.
 
 use super::manifest::NamedBlock;
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 /// A part is closed before it would grow past this; a larger tensor has a part for itself. Parts are hashed, uploaded and read side
 /// by side, so they are small beside a large model; and large beside what a request to an object store costs.
 pub const PART_BYTES: usize = 128 << 20;
 
-/// The data begin at a multiple of this, so that readers can map them aligned.
+/// The data of format 2 begin at a multiple of this.
 const ALIGN: usize = 64;
+
+/// In which data may lie as they lie in their arena, so that they can be mapped there: that of most processors. Larger pages map nothing,
+/// and files are read.
+pub(super) const PAGE: usize = 4096;
 
 const FLOAT_BYTES: usize = size_of::<f32>();
 
@@ -33,6 +38,8 @@ pub struct Tensor {
 pub struct Part {
     pub name: String,
     pub tensors: Vec<Tensor>,
+    /// So many bytes into a page the data begin; `None` in files of format 2, where nothing is said of pages.
+    pub lead: Option<usize>,
 }
 
 impl Part {
@@ -62,8 +69,30 @@ impl Part {
             .map(|(index, tensors)| Self {
                 name: name(index),
                 tensors,
+                lead: None,
             })
             .collect()
+    }
+
+    /// Says where in a page each part's data begin: so that what an arena has in several parts lies in pages as if it were one run of
+    /// memory. An arena's first number may lie anywhere, which the part that holds it decides.
+    pub fn place(parts: &mut [Self]) {
+        // Where in a page an arena's byte 0 lies, by arena.
+        let mut begins: BTreeMap<usize, usize> = BTreeMap::new();
+        for part in parts {
+            let runs = part.runs();
+            let first = runs.first().map_or((0, 0), |&(arena, offset, _)| {
+                (begins.get(&arena).copied().unwrap_or(0), offset)
+            });
+            let lead = (first.0 + first.1 * FLOAT_BYTES) % PAGE;
+            part.lead = Some(lead);
+            let mut at = lead;
+            for (arena, offset, len) in runs {
+                let before = offset * FLOAT_BYTES % PAGE;
+                begins.entry(arena).or_insert((at + PAGE - before) % PAGE);
+                at = (at + len * FLOAT_BYTES) % PAGE;
+            }
+        }
     }
 
     /// Everything before the data: the header's length, the header, and spaces, which the format allows.
@@ -82,7 +111,11 @@ impl Part {
             at = end;
         }
         text.push('}');
-        let length = (8 + text.len()).next_multiple_of(ALIGN) - 8;
+        let end = 8 + text.len();
+        let length = match self.lead {
+            None => end.next_multiple_of(ALIGN),
+            Some(lead) => end + (PAGE + lead - end % PAGE) % PAGE,
+        } - 8;
         let mut out = (length as u64).to_le_bytes().to_vec();
         out.extend_from_slice(text.as_bytes());
         out.resize(8 + length, b' ');
@@ -202,12 +235,38 @@ mod tests {
         );
     }
 
+    /// Two arenas over parts that begin and end anywhere, with one part that holds an end and a beginning.
+    #[test]
+    fn what_an_arena_has_in_several_parts_lies_in_pages_as_one_run() {
+        let mut tensors = tensors(&[1000, 1025, 3, 2048, 5000]);
+        let again = tensors
+            .clone()
+            .into_iter()
+            .map(|tensor| Tensor { arena: 1, ..tensor });
+        tensors.extend(again.collect::<Vec<_>>());
+        let mut parts = Part::cut("model", tensors, 6000 * FLOAT_BYTES);
+        Part::place(&mut parts);
+        assert!(parts.iter().any(|part| part.runs().len() == 2), "one does");
+        let mut begins: BTreeMap<usize, usize> = BTreeMap::new();
+        for part in &parts {
+            let mut at = part.header().len();
+            for (arena, offset, len) in part.runs() {
+                let begin = (at + 100 * PAGE - offset * FLOAT_BYTES) % PAGE;
+                let expected = *begins.entry(arena).or_insert(begin);
+                assert_eq!(begin, expected, "arena {arena} in {}", part.name);
+                at += len * FLOAT_BYTES;
+            }
+        }
+    }
+
     #[test]
     fn a_part_is_a_safetensors_file() {
         let arena: Vec<f32> = (0..9).map(|i| i as f32).collect();
-        let part = &Part::cut("model", tensors(&[3, 4, 2]), 1 << 20)[0];
+        let part = &mut Part::cut("model", tensors(&[3, 4, 2]), 1 << 20)[0];
+        assert_eq!(part.header().len() % ALIGN, 0);
+        part.lead = Some(12);
         let mut file = part.header();
-        assert_eq!(file.len() % ALIGN, 0);
+        assert_eq!(file.len() % PAGE, 12);
         assert_eq!(part.slices(&[&arena]).len(), 1, "neighbours are one slice");
         file.extend(part.slices(&[&arena]).concat());
         let read = safetensors::SafeTensors::deserialize(&file).expect("sound");

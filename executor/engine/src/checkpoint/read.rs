@@ -5,7 +5,7 @@ use super::files::{sha256, sync_folder};
 use super::load::{PartFile, load};
 use super::name::Name;
 use super::write::sums_text;
-use super::{CheckpointError, Contents, JobFolder, MANIFEST_FILE, Manifest, SUMS_FILE};
+use super::{CheckpointError, Contents, JobFolder, MANIFEST_FILE, Manifest, Plane, SUMS_FILE};
 use muster_model::checkpoint::{Candidate, Written};
 use std::fs;
 use std::io;
@@ -15,7 +15,7 @@ use std::path::Path;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Found {
     pub manifest: Manifest,
-    pub contents: Contents,
+    pub contents: Contents<Plane>,
     /// As its writer reported it.
     pub written: Written,
 }
@@ -171,9 +171,10 @@ impl Manifest {
         }
         let damaged = |error: serde_json::Error| CheckpointError::damaged(path, error.to_string());
         let Format { format } = serde_json::from_slice(text).map_err(damaged)?;
-        if format != Self::FORMAT {
+        if !(Self::OLDEST_FORMAT..=Self::FORMAT).contains(&format) {
             let what = format!(
-                "its format is {format}, this release reads {}",
+                "its format is {format}, this release reads {} to {}",
+                Self::OLDEST_FORMAT,
                 Self::FORMAT
             );
             return Err(CheckpointError::Mismatch {

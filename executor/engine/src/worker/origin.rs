@@ -6,7 +6,7 @@
 use super::error::WorkerError;
 use super::model::Model;
 use super::resume::{Start, has_blocks};
-use crate::checkpoint::{Contents, Curve, Depot, Found, Manifest};
+use crate::checkpoint::{Contents, Curve, Depot, Found, Manifest, Plane};
 use crate::document;
 use crate::log;
 use crate::worker::Reporter;
@@ -71,15 +71,15 @@ pub fn start(
 fn taken_over(
     launch: &TaskLaunch,
     manifest: &Manifest,
-    mut contents: Contents,
+    mut contents: Contents<Plane>,
     same_rule: bool,
-) -> Contents {
+) -> Contents<Plane> {
     let wanted = document::state_planes(&launch.spec.engine().optimizer);
     let state = wanted.iter().map(|&name| {
         let mut known = manifest.state_planes.iter();
         let place = known.position(|plane| plane == name).filter(|_| same_rule);
         place.map_or_else(
-            || vec![0.0; contents.parameters.len()],
+            || vec![0.0; contents.parameters.len()].into(),
             |place| std::mem::take(&mut contents.state[place]),
         )
     });

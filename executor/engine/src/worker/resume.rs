@@ -4,7 +4,7 @@
 use super::error::WorkerError;
 use super::model::Model;
 use super::origin;
-use crate::checkpoint::{Contents, Curve, Depot, Manifest, NamedBlock, Search};
+use crate::checkpoint::{Contents, Curve, Depot, Manifest, NamedBlock, Plane, Search};
 use crate::document;
 use crate::log;
 use crate::model::Network;
@@ -16,7 +16,7 @@ use muster_model::assignment::{TaskLaunch, TaskReport};
 pub struct Start {
     pub step: u64,
     pub updates: u64,
-    pub contents: Contents,
+    pub contents: Contents<Plane>,
     pub curve: Curve,
     /// A checkpoint of this very step is safe.
     pub on_disk: bool,
@@ -96,7 +96,8 @@ fn fresh(launch: &TaskLaunch, network: &Network, state_planes: usize) -> Start {
             parameters,
             state,
             extras: Vec::new(),
-        },
+        }
+        .into(),
         curve: Curve::default(),
         on_disk: false,
         is_copy: false,

@@ -169,7 +169,7 @@ impl Exchange for AllReduce<'_> {
         if let Some(pace) = &mut self.pace {
             *pace = Pace::at(start.step, pace.batch());
             let kept = start.contents.extra(PACE);
-            pace.resume(kept.map_or(&[], Vec::as_slice), &mut self.noise);
+            pace.resume(kept.unwrap_or_default(), &mut self.noise);
             // A checkpoint of another job, whose steps count from elsewhere.
             if pace.step() != start.step {
                 *pace = Pace::at(start.step, pace.batch());

@@ -3,7 +3,7 @@
 //! Sums, rates and parameters are the same bits on every worker, and an update depends on nothing else, so the copies stay equal
 //! without ever being compared.
 
-use crate::checkpoint::Contents;
+use crate::checkpoint::{Contents, Plane};
 use crate::model::{Block, Role};
 use crate::optimizer::{self, Optimizer, Rule};
 use std::ops::Range;
@@ -79,7 +79,7 @@ impl Replica {
     }
 
     /// Takes over what a checkpoint holds.
-    pub fn fill(&mut self, updates: u64, contents: &Contents) {
+    pub fn fill(&mut self, updates: u64, contents: &Contents<Plane>) {
         self.updates = updates;
         for (plane, kept) in self.state.iter_mut().zip(&contents.state) {
             plane.copy_from_slice(kept);

@@ -10,6 +10,7 @@ use crate::log;
 use crate::wire::WireError;
 use crate::wire::view::View;
 use muster_model::id::TaskId;
+use std::ops::Deref;
 use std::time::Duration;
 
 /// So long a snapshot waits for those words while nothing else was said.
@@ -129,9 +130,9 @@ impl Shards {
 
     /// Chief: of each worker, what [`Self::held_back`] gave for this checkpoint.
     #[must_use]
-    pub(super) fn saved(&self, contents: &Contents) -> Vec<Feedback> {
+    pub(super) fn saved(&self, contents: &Contents<impl Deref<Target = [f32]>>) -> Vec<Feedback> {
         let compression = self.compression.as_ref();
-        let saved = |own: &Feedback| own.saved(|name| contents.extra(name).cloned());
+        let saved = |own: &Feedback| own.saved(|name| contents.extra(name).map(<[f32]>::to_vec));
         compression.map_or_else(Vec::new, |compression| saved(&compression.feedback))
     }
 

@@ -12,6 +12,7 @@ use crate::wire::hello::{HALF_DONE, StepStats};
 use crate::wire::view::{Change, Tally, View};
 use crate::worker::link::Link;
 use muster_model::id::TaskId;
+use std::ops::Deref;
 
 /// Of what workers know of parameters, where answers are encoded: the parameters' place in checkpoints.
 pub const KNOWN: &str = "compress.known";
@@ -73,7 +74,7 @@ impl Shards {
         view: View,
         step: u64,
         updates: u64,
-        contents: &Contents,
+        contents: &Contents<impl Deref<Target = [f32]> + Sync>,
     ) -> Result<(), ShardFailure> {
         let change = Change {
             view,
@@ -95,8 +96,9 @@ impl Shards {
             let pieces = &holder.pieces;
             move || {
                 let known = link.keeps_known().then(|| known(contents));
-                let arenas = std::iter::once(&contents.parameters)
-                    .chain(&contents.state)
+                let state = contents.state.iter().map(Deref::deref);
+                let arenas = std::iter::once(&*contents.parameters)
+                    .chain(state)
                     .chain(known);
                 let parts: Vec<&[f32]> = arenas
                     .flat_map(|arena| pieces.iter().map(move |piece| &arena[piece.range()]))
@@ -315,7 +317,7 @@ impl Shards {
 }
 
 /// What workers know of the parameters; all, where no checkpoint says otherwise.
-pub fn known(contents: &Contents) -> &Vec<f32> {
+pub fn known(contents: &Contents<impl Deref<Target = [f32]>>) -> &[f32] {
     let kept = contents.extra(KNOWN);
     kept.filter(|known| known.len() == contents.parameters.len())
         .unwrap_or(&contents.parameters)

@@ -2,7 +2,7 @@
 
 use super::Coded;
 use super::units::{deal, span, units};
-use crate::checkpoint::Contents;
+use crate::checkpoint::{Contents, Plane};
 use crate::compress::Feedback;
 use std::ops::Range;
 
@@ -31,19 +31,21 @@ impl Coded {
 
     /// What each of so many workers begins with, likewise, of what a checkpoint has; none where it has nothing.
     #[must_use]
-    pub fn dealt(&self, contents: &Contents, workers: usize) -> Option<Vec<Vec<f32>>> {
+    pub fn dealt(&self, contents: &Contents<Plane>, workers: usize) -> Option<Vec<Vec<f32>>> {
         let held = contents.extra(HELD)?;
         if held.len() != self.held.len() {
             return None;
         }
-        let saved = self.feedback.saved(|name| contents.extra(name).cloned());
+        let saved = self
+            .feedback
+            .saved(|name| contents.extra(name).map(<[f32]>::to_vec));
         let mut dealt = Feedback::dealt(&saved, workers);
         let mut nothing = self.feedback.clone();
         nothing.planes_mut().for_each(|plane| plane.fill(0.0));
         dealt.resize(workers, nothing);
         let unsaid = |feedback: Feedback| {
             let planes = feedback.planes().map(|(_, plane)| plane);
-            let all: Vec<&[f32]> = planes.chain([held.as_slice()]).collect();
+            let all: Vec<&[f32]> = planes.chain([held]).collect();
             all.concat()
         };
         Some(dealt.into_iter().map(unsaid).collect())
