@@ -95,15 +95,54 @@ fn threads_learn_together() {
     assert_eq!(steps, [300, 600, 900, 1200]);
 }
 
+/// Where a task says that it begins.
+fn begun(task: &Task) -> u64 {
+    task.wait_for("its start", |event| match event {
+        TaskReport::Ready { from_step } => Some(*from_step),
+        _ => None,
+    })
+}
+
+/// Of a step after that one.
+fn checkpoint_after(task: &Task, step: u64) -> u64 {
+    task.wait_for("a checkpoint", |event| match event {
+        TaskReport::CheckpointWritten { checkpoint } if checkpoint.step > step => {
+            Some(checkpoint.step)
+        }
+        _ => None,
+    })
+}
+
+/// One thread, of which the bits are known: stopped in the middle and killed later on, it does each step once, by its own batch and at its own rate.
+#[test]
+fn one_thread_goes_on_to_the_bit() {
+    let document = || document(6_000, Some(1));
+    let straight = Rig::new();
+    start(&straight, 1, document()).succeed();
+
+    let rig = Rig::new();
+    let mut first = start(&rig, 1, document());
+    checkpoint_after(&first.tasks[0], 0);
+    first.tasks[0].signal("TERM");
+    first.succeed();
+    let step = first.tasks[0].wait_for("its stop", interrupted);
+    assert!((1..6_000).contains(&step), "in the middle: {step}");
+    let launch = |revision| Launch::new(revision, 1, 0, document());
+    let mut second = rig.start(&launch(2).resuming(step));
+    assert_eq!(begun(&second.tasks[0]), step);
+    let written = checkpoint_after(&second.tasks[0], step);
+    second.tasks[0].child.kill().unwrap();
+    second.tasks[0].child.wait().unwrap();
+    rig.start(&launch(3).resuming(written)).succeed();
+    assert_eq!(rig.final_sha256(3), straight.final_sha256(1));
+}
+
 /// Stopped in the middle of a round it stands at a whole step, and goes on from there; so it does after a SIGKILL.
 #[test]
 fn it_goes_on_from_where_it_stood() {
     let rig = Rig::new();
     let mut first = start(&rig, 1, document(100_000, Some(3)));
-    let written = first.tasks[0].wait_for("a checkpoint", |event| match event {
-        TaskReport::CheckpointWritten { checkpoint } => Some(checkpoint.step),
-        _ => None,
-    });
+    let written = checkpoint_after(&first.tasks[0], 0);
     first.tasks[0].signal("TERM");
     first.succeed();
     let step = first.tasks[0].wait_for("its stop", interrupted);
@@ -111,12 +150,8 @@ fn it_goes_on_from_where_it_stood() {
 
     let launch = |revision| Launch::new(revision, 1, 0, document(100_000, Some(3)));
     let mut second = rig.start(&launch(2).resuming(step));
-    let written = second.tasks[0].wait_for("another checkpoint", |event| match event {
-        TaskReport::CheckpointWritten { checkpoint } if checkpoint.step > step => {
-            Some(checkpoint.step)
-        }
-        _ => None,
-    });
+    assert_eq!(begun(&second.tasks[0]), step);
+    let written = checkpoint_after(&second.tasks[0], step);
     second.tasks[0].child.kill().unwrap();
     second.tasks[0].child.wait().unwrap();
     let end = written + 300;
@@ -124,6 +159,10 @@ fn it_goes_on_from_where_it_stood() {
     document.stop.steps = Some(end);
     let mut third = rig.start(&Launch::new(3, 1, 0, document).resuming(written));
     third.succeed();
+    // The kill may have come after one more.
+    assert!(begun(&third.tasks[0]) >= written);
+    let seen = samples(&third.tasks[0].events());
+    assert_eq!(seen.last().map(|sample| sample.step), Some(end));
     let got = accuracy(&third.tasks[0], end);
     assert!(got > 0.5, "of ten classes: {got}");
 }
