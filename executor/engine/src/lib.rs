@@ -30,3 +30,4 @@ pub mod worker;
 
 mod clock;
 mod log;
+mod pages;

@@ -10,7 +10,7 @@
 use crate::assign::{Piece, common};
 use crate::compress::{
     CHUNK, Codec, CodecConfig, Codecs, DecodeError, Encoding, Feedback, HalfFormat, Key, Mode,
-    Norm, Plan, PlanError, Rounding, State, build,
+    Norm, Plan, PlanError, Rounding, build,
 };
 use crate::model::Block;
 use std::ops::Range;
@@ -137,34 +137,54 @@ impl Squeeze {
     ) {
         out.resize(self.max_pull_bytes(), 0);
         let mut written = 0;
-        let mut lacking = vec![0.0; CHUNK];
-        let mut lost = vec![0.0; CHUNK];
+        let mut scratch = Vec::new();
         for (part, planned) in self.parts.iter().zip(self.push.blocks()) {
             let parameters = parameters[planned.range.clone()].chunks(CHUNK);
             let known = known[planned.range.clone()].chunks_mut(CHUNK);
             for (chunk, (parameters, known)) in parameters.zip(known).enumerate() {
-                let lacking = &mut lacking[..parameters.len()];
-                for ((lacking, new), known) in lacking.iter_mut().zip(parameters).zip(&*known) {
-                    *lacking = new - known;
-                }
-                let lost = &mut lost[..parameters.len()];
-                lost.fill(0.0);
-                let state = State {
-                    residual: lost,
-                    velocity: &mut [],
-                };
-                let key = part.key(salt, chunk);
-                let mut encoding = Encoding::begin(&*part.pull, key, lacking, state);
-                let (_, bytes) = encoding
-                    .next_chunk(&mut out[written..])
-                    .expect("a chunk is not empty");
-                part.pull
-                    .decode_chunk(&out[written..written + bytes], known, Mode::Add)
-                    .expect("its own encoding");
-                written += bytes;
+                let (key, out) = (part.key(salt, chunk), &mut out[written..]);
+                written += part
+                    .pull
+                    .catch_up(key, parameters, known, &mut scratch, out);
             }
         }
         out.truncate(written);
+    }
+
+    /// Whether [`Self::stretches`] are to be had: every codec, on either way, makes of so many numbers so many bytes.
+    #[must_use]
+    pub fn is_fixed(&self) -> bool {
+        let mut all = self.parts.iter().zip(self.push.blocks());
+        all.all(|(part, planned)| planned.codec().is_fixed() && part.pull.is_fixed())
+    }
+
+    /// Shard: a step's work cut into stretches that follow one another in the local order, each with its own bytes of pushes and answer.
+    ///
+    /// # Panics
+    /// Unless all codecs are fixed.
+    #[must_use]
+    pub fn stretches(&self) -> Vec<Stretch<'_>> {
+        assert!(self.is_fixed(), "bytes of a length that is known");
+        let mut out = Vec::new();
+        let (mut pushed, mut pulled) = (0, 0);
+        for (part, planned) in self.parts.iter().zip(self.push.blocks()) {
+            let push = planned.codec();
+            for (chunk, start) in planned.range.clone().step_by(CHUNK).enumerate() {
+                let range = start..planned.range.end.min(start + CHUNK);
+                let push_end = pushed + push.max_chunk_bytes(range.len());
+                let pull_end = pulled + part.pull.max_chunk_bytes(range.len());
+                out.push(Stretch {
+                    part,
+                    chunk,
+                    push,
+                    range,
+                    push_bytes: pushed..push_end,
+                    pull_bytes: pulled..pull_end,
+                });
+                (pushed, pulled) = (push_end, pull_end);
+            }
+        }
+        out
     }
 
     /// Worker: adds what the shard's bytes stand for to its `pieces` of the parameters.
@@ -210,6 +230,66 @@ impl Squeeze {
         let bytes =
             |part: &Part| crate::compress::max_encoded_bytes(&*part.pull, part.global.len());
         self.parts.iter().map(bytes).sum()
+    }
+}
+
+/// A chunk of a part, at most [`CHUNK`] numbers: what a shard does of a step while they stay in a core's cache.
+#[derive(Debug)]
+pub struct Stretch<'a> {
+    part: &'a Part,
+    /// Of the part.
+    chunk: usize,
+    push: &'a dyn Codec,
+    /// In the shard's local order.
+    pub range: Range<usize>,
+    /// Of a push, and of the answer.
+    push_bytes: Range<usize>,
+    pub pull_bytes: Range<usize>,
+}
+
+/// Numbers of a stretch that are worked on at a time, so that sums, parameters and what is known of them stay in the first-level cache.
+const RUN: usize = 2048;
+
+impl Stretch<'_> {
+    /// Numbers that can be worked on at a time; the last time it may be fewer.
+    #[must_use]
+    pub fn run(&self) -> usize {
+        let grains = [self.push.grain(), self.part.pull.grain()];
+        match grains.iter().all(|&grain| RUN.is_multiple_of(grain)) {
+            true => RUN,
+            false => CHUNK,
+        }
+    }
+
+    /// Into `sum`, which are the stretch's numbers from `start` on, what the workers' pushes stand for together, in their order.
+    ///
+    /// # Panics
+    /// When a push is not as long as one must be, or a run begins elsewhere.
+    pub fn add_up(&self, pushes: &[&[u8]], start: usize, sum: &mut [f32]) {
+        let skipped = self.push_bytes.start + self.push.max_chunk_bytes(start);
+        for (index, push) in pushes.iter().enumerate() {
+            let mode = match index {
+                0 => Mode::Overwrite,
+                _ => Mode::Add,
+            };
+            let decoded = self.push.decode_chunk(&push[skipped..], sum, mode);
+            decoded.expect("a push of the right length");
+        }
+    }
+
+    /// Of the numbers from `start` on, what workers lack to have `parameters`, into the same part of `out`; `known` is what they have,
+    /// and will have. `scratch` is memory to work in.
+    pub fn catch_up(
+        &self,
+        (salt, start): (Salt, usize),
+        parameters: &[f32],
+        known: &mut [f32],
+        scratch: &mut Vec<f32>,
+        out: &mut [u8],
+    ) {
+        let (pull, key) = (&self.part.pull, self.part.key(salt, self.chunk));
+        let out = &mut out[pull.max_chunk_bytes(start)..];
+        pull.catch_up(key, parameters, known, scratch, out);
     }
 }
 

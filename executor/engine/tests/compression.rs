@@ -296,3 +296,79 @@ proptest! {
         }
     }
 }
+
+/// What brings `known` up to `wanted`, by encoding the difference and adding what its bytes stand for.
+fn caught_up(codec: &dyn Codec, key: Key, wanted: &[f32], known: &mut [f32]) -> Vec<u8> {
+    let lacking: Vec<f32> = wanted.iter().zip(&*known).map(|(a, b)| a - b).collect();
+    let mut lost = vec![0.0; wanted.len()];
+    let mut state = State {
+        residual: &mut lost,
+        velocity: &mut [],
+    };
+    let prepared = codec.prepare(key, &lacking, &mut state);
+    let mut out = vec![0; codec.max_chunk_bytes(wanted.len())];
+    let bytes = codec.encode_chunk(key, &prepared, 0, &lacking, state, &mut out);
+    out.truncate(bytes);
+    codec.decode_chunk(&out, known, Mode::Add).unwrap();
+    out
+}
+
+/// In one pass or in several, in whole or run by run: the same bytes, and the same numbers known afterwards.
+#[test]
+fn catching_up_is_encoding_what_is_lacking_and_adding_what_it_stands_for() {
+    let key = Key {
+        seed: 5,
+        step: 3,
+        block: 1,
+    };
+    let value = |i: usize| ((i * 7_919) % 2_003) as f32 / 1_001.5 - 1.0;
+    for (name, codec, portable) in codecs() {
+        if !codec.is_fixed() {
+            continue;
+        }
+        for len in LENGTHS.into_iter().filter(|&len| len <= CHUNK) {
+            let wanted: Vec<f32> = (0..len).map(value).collect();
+            // Some lack nothing, and the difference of some is a zero with a sign.
+            let before = |i: usize| match i % 5 {
+                0 => value(i),
+                1 => -0.0,
+                _ => value(i + 11),
+            };
+            let before: Vec<f32> = (0..len).map(before).collect();
+            let mut expected = before.clone();
+            let bytes = caught_up(&*codec, key, &wanted, &mut expected);
+            assert_eq!(bytes.len(), codec.max_chunk_bytes(len), "{name}, {len}");
+            for codec in [&codec, &portable] {
+                for run in [len.max(1), codec.grain().max(4_096)] {
+                    let mut known = before.clone();
+                    let mut out = vec![0; bytes.len()];
+                    let mut scratch = Vec::new();
+                    let mut written = 0;
+                    for (wanted, known) in wanted.chunks(run).zip(known.chunks_mut(run)) {
+                        let out = &mut out[written..];
+                        written += codec.catch_up(key, wanted, known, &mut scratch, out);
+                    }
+                    assert!(out == bytes, "{name}, {len} in runs of {run}");
+                    assert!(bits(&known) == bits(&expected), "{name}, {len}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn any_bytes_of_its_length_are_a_chunk_of_a_fixed_codec() {
+    for (name, codec, _) in codecs() {
+        if !codec.is_fixed() {
+            continue;
+        }
+        for len in LENGTHS.into_iter().filter(|&len| len <= CHUNK) {
+            let bytes: Vec<u8> = (0..codec.max_chunk_bytes(len))
+                .map(|i| (i * 37 + 11) as u8)
+                .collect();
+            let mut out = vec![0.0; len];
+            let read = codec.decode_chunk(&bytes, &mut out, Mode::Overwrite);
+            assert_eq!(read, Ok(bytes.len()), "{name}, {len}");
+        }
+    }
+}

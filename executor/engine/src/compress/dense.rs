@@ -51,4 +51,11 @@ impl Codec for Dense {
         }
         Ok(bytes.len())
     }
+    fn is_fixed(&self) -> bool {
+        true
+    }
+
+    fn grain(&self) -> usize {
+        1
+    }
 }

@@ -1,6 +1,7 @@
 //! What a worker has not sent yet, for all blocks, in and out of checkpoints.
 
 use super::{Plan, Plane, State};
+use crate::pages::zeros;
 use std::ops::Range;
 
 /// The planes that a plan's codecs carry, each as long as the arena. It belongs to one worker; a checkpoint has one per rank.
@@ -32,7 +33,7 @@ impl Feedback {
     pub fn new(plan: &Plan) -> Self {
         let planes = plan.planes();
         let plane = |plane| match planes.contains(&plane) {
-            true => vec![0.0; plan.arena_len()],
+            true => zeros(plan.arena_len()),
             false => Vec::new(),
         };
         Self {

@@ -7,7 +7,7 @@
 
 use super::lanes::{Isa, Kernel, Lanes, dispatch};
 use super::noise::{Noise, ROUNDER, Seed};
-use super::{Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
+use super::{CHUNK, Codec, DecodeError, Key, Mode, Plane, Prepared, State, front};
 pub use muster_model::spec::{HalfFormat, Rounding};
 
 /// The codec. With `feedback` it needs the residual.
@@ -97,6 +97,17 @@ impl Codec for Half {
             Mode::Add => dispatch(self.isa, Decode::<true> { bf16, bytes, out }),
         }
         Ok(bytes.len())
+    }
+    fn is_fixed(&self) -> bool {
+        true
+    }
+
+    fn grain(&self) -> usize {
+        match self.rounding {
+            Rounding::Nearest => 1,
+            // The randomness of a number depends on its place in the chunk.
+            Rounding::Stochastic => CHUNK,
+        }
     }
 }
 

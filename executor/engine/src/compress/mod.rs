@@ -149,6 +149,45 @@ pub trait Codec: Debug + Send + Sync {
     /// [`DecodeError`] when the bytes are no chunk of that length. `out` may then hold a part of it.
     fn decode_chunk(&self, bytes: &[u8], out: &mut [f32], mode: Mode)
     -> Result<usize, DecodeError>;
+
+    /// Whether a chunk always takes [`Self::max_chunk_bytes`], and any so many bytes are a chunk.
+    fn is_fixed(&self) -> bool {
+        false
+    }
+
+    /// A chunk's bytes are those of its runs of so many numbers one after the other, as if each were a chunk.
+    fn grain(&self) -> usize {
+        CHUNK
+    }
+
+    /// Encodes what `known` lacks of `wanted`, a chunk, into the front of `out`, and adds to `known` what these bytes stand for; returns the
+    /// bytes written. Nothing is carried over: what the bytes lose is lacking the next time too. `scratch` is memory to work in.
+    ///
+    /// # Panics
+    /// As [`Self::encode_chunk`].
+    fn catch_up(
+        &self,
+        key: Key,
+        wanted: &[f32],
+        known: &mut [f32],
+        scratch: &mut Vec<f32>,
+        out: &mut [u8],
+    ) -> usize {
+        let len = wanted.len();
+        scratch.clear();
+        scratch.extend(wanted.iter().zip(&*known).map(|(new, known)| new - known));
+        scratch.resize(2 * len, 0.0);
+        let (lacking, lost) = scratch.split_at_mut(len);
+        let mut state = State {
+            residual: lost,
+            velocity: &mut [],
+        };
+        let prepared = self.prepare(key, lacking, &mut state);
+        let bytes = self.encode_chunk(key, &prepared, 0, lacking, state, out);
+        let decoded = self.decode_chunk(&out[..bytes], known, Mode::Add);
+        decoded.expect("its own encoding");
+        bytes
+    }
 }
 
 /// The first `needed` bytes.

@@ -87,6 +87,33 @@ impl Codec for OneBit {
         }
         Ok(bytes.len())
     }
+
+    fn is_fixed(&self) -> bool {
+        true
+    }
+
+    fn grain(&self) -> usize {
+        COLUMN
+    }
+
+    fn catch_up(
+        &self,
+        _: Key,
+        wanted: &[f32],
+        known: &mut [f32],
+        _: &mut Vec<f32>,
+        out: &mut [u8],
+    ) -> usize {
+        let bytes = self.max_chunk_bytes(wanted.len());
+        assert_eq!(wanted.len(), known.len(), "a number each");
+        let kernel = CatchUp {
+            wanted,
+            known,
+            out: &mut out[..bytes],
+        };
+        dispatch(self.isa, kernel);
+        bytes
+    }
 }
 
 struct Encode<'a> {
@@ -116,61 +143,129 @@ struct Sums<F> {
     negatives: u32,
 }
 
+impl<F: Copy> Sums<F> {
+    #[inline(always)]
+    fn new(zero: F) -> Self {
+        Self {
+            positive: [zero; 2],
+            negative: [zero; 2],
+            negatives: 0,
+        }
+    }
+
+    /// Of so many numbers the mean of those without and of those with sign bit.
+    #[inline(always)]
+    fn means<L: Lanes<F = F>>(self, l: L, count: usize) -> (f32, f32) {
+        let negatives = self.negatives as usize;
+        let positive = mean(total(l, self.positive), count - negatives);
+        (positive, mean(total(l, self.negative), negatives))
+    }
+}
+
+/// What two numbers make that is encoded.
+trait Pair: Copy {
+    fn of<L: Lanes>(self, l: L, a: L::F, b: L::F) -> L::F;
+
+    /// Puts it over the second of them, where anybody needs it again.
+    fn keep<L: Lanes>(self, l: L, value: L::F, second: &mut [f32; 8]);
+}
+
+/// A gradient and what was held back of it.
+#[derive(Clone, Copy)]
+struct Sum;
+
+impl Pair for Sum {
+    #[inline(always)]
+    fn of<L: Lanes>(self, l: L, gradient: L::F, residual: L::F) -> L::F {
+        l.add(gradient, residual)
+    }
+
+    #[inline(always)]
+    fn keep<L: Lanes>(self, l: L, value: L::F, residual: &mut [f32; 8]) {
+        l.store(value, residual);
+    }
+}
+
+/// What is lacking of a number by one that is known. Zero is added as a residual would be, which takes the sign off a zero.
+#[derive(Clone, Copy)]
+struct Lack;
+
+impl Pair for Lack {
+    #[inline(always)]
+    fn of<L: Lanes>(self, l: L, wanted: L::F, known: L::F) -> L::F {
+        l.add(l.sub(wanted, known), l.splat(0.0))
+    }
+
+    #[inline(always)]
+    fn keep<L: Lanes>(self, _: L, _: L::F, _: &mut [f32; 8]) {}
+}
+
 #[inline(always)]
 fn encode_column<L: Lanes>(l: L, gradients: &[f32], residual: &mut [f32], out: &mut [u8]) {
     let (means, bits) = out.split_at_mut(HEADER);
-    let zero = l.splat(0.0);
-    let mut sums = Sums {
-        positive: [zero; 2],
-        negative: [zero; 2],
-        negatives: 0,
-    };
-    let (pairs, tail) = gradients.as_chunks::<16>();
-    let (residual_pairs, residual_tail) = residual.as_chunks_mut::<16>();
+    let sums = take_column(l, Sum, gradients, residual, bits);
+    let (positive, negative) = sums.means(l, gradients.len());
+    put_means(means, positive, negative);
+    subtract(l, residual, positive, negative);
+}
+
+fn put_means(to: &mut [u8], positive: f32, negative: f32) {
+    to[..4].copy_from_slice(&positive.to_le_bytes());
+    to[4..].copy_from_slice(&negative.to_le_bytes());
+}
+
+/// Makes what is encoded of each pair, and puts its sign into `bits`.
+#[inline(always)]
+fn take_column<L: Lanes, P: Pair>(
+    l: L,
+    pair: P,
+    first: &[f32],
+    second: &mut [f32],
+    bits: &mut [u8],
+) -> Sums<L::F> {
+    let mut sums = Sums::new(l.splat(0.0));
+    let (pairs, tail) = first.as_chunks::<16>();
+    let (second_pairs, second_tail) = second.as_chunks_mut::<16>();
     let (bit_pairs, bit_tail) = bits.as_chunks_mut::<2>();
-    for ((gradient, residual), bits) in pairs
+    for ((first, second), bits) in pairs
         .iter()
-        .zip(residual_pairs.iter_mut())
+        .zip(second_pairs.iter_mut())
         .zip(bit_pairs.iter_mut())
     {
-        *bits = take_signs(l, gradient, residual, &mut sums);
+        *bits = take_signs(l, pair, first, second, &mut sums);
     }
     if !tail.is_empty() {
         // Filled up with +0, which adds nothing to either sum and has no sign.
-        let (mut gradient, mut carried) = ([0.0; 16], [0.0; 16]);
-        gradient[..tail.len()].copy_from_slice(tail);
-        carried[..tail.len()].copy_from_slice(residual_tail);
-        let signs = take_signs(l, &gradient, &mut carried, &mut sums);
-        residual_tail.copy_from_slice(&carried[..tail.len()]);
+        let (mut first, mut carried) = ([0.0; 16], [0.0; 16]);
+        first[..tail.len()].copy_from_slice(tail);
+        carried[..tail.len()].copy_from_slice(second_tail);
+        let signs = take_signs(l, pair, &first, &mut carried, &mut sums);
+        second_tail.copy_from_slice(&carried[..tail.len()]);
         // After 15 numbers or fewer of the last pair at most two bytes are left over.
         match bit_pairs.get_mut(pairs.len()) {
             Some(bits) => *bits = signs,
             None => bit_tail.copy_from_slice(&signs[..bit_tail.len()]),
         }
     }
-    let positives = gradients.len() - sums.negatives as usize;
-    let positive = mean(total(l, sums.positive), positives);
-    let negative = mean(total(l, sums.negative), sums.negatives as usize);
-    means[..4].copy_from_slice(&positive.to_le_bytes());
-    means[4..].copy_from_slice(&negative.to_le_bytes());
-    subtract(l, residual, positive, negative);
+    sums
 }
 
-/// Adds 16 gradients to their residuals and the sums, and returns the sign bits.
+/// Makes what is encoded of 16 pairs, adds it to the sums, and returns the sign bits.
 #[inline(always)]
-fn take_signs<L: Lanes>(
+fn take_signs<L: Lanes, P: Pair>(
     l: L,
-    gradient: &[f32; 16],
-    residual: &mut [f32; 16],
+    pair: P,
+    first: &[f32; 16],
+    second: &mut [f32; 16],
     sums: &mut Sums<L::F>,
 ) -> [u8; 2] {
     let mut signs = [0; 2];
-    let (gradient, _) = gradient.as_chunks::<8>();
-    let (residual, _) = residual.as_chunks_mut::<8>();
+    let (first, _) = first.as_chunks::<8>();
+    let (second, _) = second.as_chunks_mut::<8>();
     let zero = l.splat(0.0);
     for half in 0..2 {
-        let value = l.add(l.load(&gradient[half]), l.load(&residual[half]));
-        l.store(value, &mut residual[half]);
+        let value = pair.of(l, l.load(&first[half]), l.load(&second[half]));
+        pair.keep(l, value, &mut second[half]);
         // In this order what is not a number gets into the sums: it is sent, not kept for ever.
         sums.positive[half] = l.add(sums.positive[half], l.max(zero, value));
         sums.negative[half] = l.add(sums.negative[half], l.min(zero, value));
@@ -178,6 +273,30 @@ fn take_signs<L: Lanes>(
     }
     sums.negatives += u16::from_le_bytes(signs).count_ones();
     signs
+}
+
+struct CatchUp<'a> {
+    wanted: &'a [f32],
+    known: &'a mut [f32],
+    out: &'a mut [u8],
+}
+
+impl Kernel for CatchUp<'_> {
+    type Output = ();
+
+    #[inline(always)]
+    fn run<L: Lanes>(self, l: L) {
+        let columns = self.wanted.chunks(COLUMN);
+        let knowns = self.known.chunks_mut(COLUMN);
+        let outs = self.out.chunks_mut(HEADER + COLUMN / 8);
+        for ((wanted, known), out) in columns.zip(knowns).zip(outs) {
+            let (means, bits) = out.split_at_mut(HEADER);
+            let sums = take_column(l, Lack, wanted, known, bits);
+            let (positive, negative) = sums.means(l, wanted.len());
+            put_means(means, positive, negative);
+            decode_column::<L, true>(l, bits, positive, negative, known);
+        }
+    }
 }
 
 #[inline(always)]

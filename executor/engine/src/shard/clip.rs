@@ -40,7 +40,7 @@ impl Exchange {
         let (mut pushes, scale) = self.take_pushes(state);
         let mut gradients: Vec<&mut [f32]> = pushes
             .iter_mut()
-            .map(|(_, gradients)| gradients.as_mut_slice())
+            .map(|(_, push)| push.gradients.as_mut_slice())
             .collect();
         let square = {
             let tensors = state.tensors.read().expect("no update has panicked");

@@ -4,7 +4,7 @@ use super::exchange::Exchange;
 use super::outbox::Outbox;
 use super::parts::Pushed;
 use super::room::Broken;
-use super::words::{Answer, Push, Seat};
+use super::words::{Answer, Codes, Push, Seat};
 use crate::parts;
 use crate::wire::hello::{AnswerHead, PartHead, PushHead, decode_task, decode_u64};
 use crate::wire::view::Handover;
@@ -27,19 +27,29 @@ pub(super) fn receive_push(
         connection.receive_bytes(header, limit, codes)?;
         return Ok(None);
     };
-    gradients.resize(parameters, 0.0);
+    let mut kept = None;
     match (header.kind, squeeze) {
         (Kind::Codes, Some(squeeze)) => {
             connection.receive_bytes(header, squeeze.max_push_bytes(), codes)?;
-            squeeze
-                .decode_push(codes, &mut gradients)
-                .map_err(|_| WireError::Malformed("encoded push"))?;
+            if exchange.keeps_codes(&squeeze) && codes.len() == squeeze.max_push_bytes() {
+                let bytes = std::mem::take(codes);
+                kept = Some(Codes { squeeze, bytes });
+            } else {
+                gradients.resize(parameters, 0.0);
+                squeeze
+                    .decode_push(codes, &mut gradients)
+                    .map_err(|_| WireError::Malformed("encoded push"))?;
+            }
         }
-        (Kind::Push, None) => connection.receive_payload(header, &mut [&mut gradients])?,
+        (Kind::Push, None) => {
+            gradients.resize(parameters, 0.0);
+            connection.receive_payload(header, &mut [&mut gradients])?;
+        }
         (got, _) => return Err(WireError::Unexpected { got }.into()),
     }
     let push = Push {
         gradients,
+        codes: kept,
         targets: head.targets,
         stats: head.stats,
     };

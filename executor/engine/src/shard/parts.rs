@@ -112,6 +112,7 @@ impl Exchange {
         member.clock = clock + 1;
         member.push = Some(Push {
             gradients: Vec::new(),
+            codes: None,
             targets: head.targets,
             stats: head.stats,
         });

@@ -129,6 +129,9 @@ impl Exchange {
         if !state.can_complete(self.backup()) || state.phase != Phase::Ready {
             return;
         }
+        if self.can_apply_codes(state) {
+            return self.apply_codes(state);
+        }
         let (mut pushes, scale) = self.take_pushes(state);
         let factors = Factors {
             scale,
@@ -136,7 +139,7 @@ impl Exchange {
         };
         let mut gradients: Vec<&mut [f32]> = pushes
             .iter_mut()
-            .map(|(_, gradients)| gradients.as_mut_slice())
+            .map(|(_, push)| push.gradients.as_mut_slice())
             .collect();
         let tensors = Arc::clone(&state.tensors);
         tensors.write().expect("no update has panicked").update_by(
@@ -149,7 +152,21 @@ impl Exchange {
     }
 
     /// The pushes of a complete step in the order of ranks, and what their sum is multiplied by.
-    pub(super) fn take_pushes(&self, state: &mut State) -> (Vec<(TaskId, Vec<f32>)>, f32) {
+    pub(super) fn take_pushes(&self, state: &mut State) -> (Vec<(TaskId, Push)>, f32) {
+        let parameters = {
+            let tensors = state.tensors.read().expect("no update has panicked");
+            tensors.parameters().len()
+        };
+        for member in &mut state.members {
+            if let Some(push) = &mut member.push {
+                push.decode(parameters);
+            }
+        }
+        self.take_as_they_are(state)
+    }
+
+    /// The same without decoding any.
+    pub(super) fn take_as_they_are(&self, state: &mut State) -> (Vec<(TaskId, Push)>, f32) {
         let mut pushes = Vec::with_capacity(state.members.len());
         let mut targets = 0;
         let measures = state.version.is_multiple_of(NOISE_EVERY);
@@ -167,7 +184,7 @@ impl Exchange {
                     noise.inverses += inverse;
                     noise.pushes += 1;
                 }
-                pushes.push((member.task, push.gradients));
+                pushes.push((member.task, push));
             }
         }
         let scale = match self.backup() {
@@ -185,9 +202,11 @@ impl Exchange {
     pub(super) fn give_back(
         &self,
         state: &mut State,
-        pushes: Vec<(TaskId, Vec<f32>)>,
+        pushes: Vec<(TaskId, Push)>,
     ) -> (TaskId, Vec<f32>) {
-        let mut pushes = pushes.into_iter();
+        let mut pushes = pushes
+            .into_iter()
+            .map(|(task, push)| (task, push.gradients));
         let first = pushes.next().expect("a step has a push");
         for (task, buffer) in pushes {
             state.member(task).expect("it has just pushed").spare = buffer;
@@ -213,10 +232,7 @@ impl Exchange {
             drop(tensors);
             state.deltas = Some(Arc::new(deltas));
         }
-        state.updates += 1;
-        state.version += 1;
-        let version = state.version;
-        state.held.forget_before(version);
+        state.completed();
         let (first, sum) = sum;
         self.ship(state, &sum, factors);
         if let Some(member) = state.member(first) {
@@ -349,6 +365,13 @@ impl Exchange {
 }
 
 impl State {
+    /// A step is applied.
+    pub(super) fn completed(&mut self) {
+        self.updates += 1;
+        self.version += 1;
+        self.held.forget_before(self.version);
+    }
+
     /// The parts of the noise go to the chief.
     fn take_noise(&mut self, task: TaskId) -> NoisePart {
         match self.is_chief(task) {

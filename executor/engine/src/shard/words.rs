@@ -1,6 +1,7 @@
 //! What the exchange is given and what it answers.
 
 use super::tensors::Tensors;
+use crate::squeeze::Squeeze;
 use crate::wire::hello::{NoisePart, StepStats};
 use crate::wire::view::{Departed, View};
 use muster_model::id::TaskId;
@@ -9,10 +10,30 @@ use std::sync::{Arc, RwLock};
 /// A gradient as one worker pushed it, in the shard's local order.
 #[derive(Debug)]
 pub struct Push {
+    /// Not looked at where there are codes; memory for others then.
     pub gradients: Vec<f32>,
+    pub codes: Option<Codes>,
     /// That they are the sum over.
     pub targets: u64,
     pub stats: StepStats,
+}
+
+/// Gradients as they came, of which the length is right, so that they can be decoded whenever they are needed.
+#[derive(Debug)]
+pub struct Codes {
+    pub squeeze: Arc<Squeeze>,
+    pub bytes: Vec<u8>,
+}
+
+impl Push {
+    /// Decodes what has come encoded.
+    pub fn decode(&mut self, parameters: usize) {
+        if let Some(Codes { squeeze, bytes }) = self.codes.take() {
+            self.gradients.resize(parameters, 0.0);
+            let decoded = squeeze.decode_push(&bytes, &mut self.gradients);
+            decoded.expect("codes of the right length");
+        }
+    }
 }
 
 /// What a waiting worker is told. The buffer of its push comes back, to be used again.

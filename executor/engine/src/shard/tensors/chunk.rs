@@ -17,16 +17,19 @@ pub(super) fn add_up(sum: &mut [f32], others: &[&mut [f32]], threads: usize) {
             state: &mut [],
         })
         .collect();
-    share(&mut chunks, threads, |chunk| chunk.add(others));
+    share(&mut chunks, threads, CHUNKS_PER_THREAD, |chunk| {
+        chunk.add(others);
+    });
 }
 
-/// Does `work` on every chunk, on some threads.
-pub(super) fn share(
-    chunks: &mut [Chunk<'_>],
+/// Does `work` on every chunk, on some threads, each with at least so many.
+pub(super) fn share<T: Send>(
+    chunks: &mut [T],
     threads: usize,
-    work: impl Fn(&mut Chunk<'_>) + Sync,
+    least: usize,
+    work: impl Fn(&mut T) + Sync,
 ) {
-    let threads = threads.min(chunks.len() / CHUNKS_PER_THREAD).max(1);
+    let threads = threads.min(chunks.len() / least).max(1);
     let share = chunks.len().div_ceil(threads).max(1);
     let work = &work;
     thread::scope(|scope| {
@@ -62,37 +65,55 @@ impl Chunk<'_> {
         }
     }
 
-    /// `trusts` are by segment; without them every tensor's is 1.
+    pub fn update(&mut self, rule: &Rules<'_>) {
+        let (first, second) = self
+            .state
+            .split_at_mut(self.sum.len().min(self.state.len()));
+        rule.update(self.offset, self.parameters, self.sum, [first, second]);
+    }
+}
+
+/// What a step does to every number.
+pub(super) struct Rules<'a> {
+    pub optimizer: &'a Optimizer,
+    pub segments: &'a [Segment],
+    /// By segment; without them every tensor's is 1.
+    pub trusts: Option<&'a [f32]>,
+    pub update: u64,
+    pub factors: Factors,
+}
+
+impl Rules<'_> {
+    /// Updates the numbers from `offset` on; `planes` are their state, as long as they are or empty.
     pub fn update(
-        &mut self,
-        optimizer: &Optimizer,
-        segments: &[Segment],
-        trusts: Option<&[f32]>,
-        update: u64,
-        factors: Factors,
+        &self,
+        offset: usize,
+        parameters: &mut [f32],
+        sum: &[f32],
+        planes: [&mut [f32]; 2],
     ) {
-        let scale = factors.scale * factors.clip;
-        let len = self.sum.len();
-        let (first, second) = self.state.split_at_mut(len.min(self.state.len()));
-        let chunk = self.offset..self.offset + len;
-        let from = segments.partition_point(|segment| segment.range.end <= chunk.start);
-        for (index, segment) in segments.iter().enumerate().skip(from) {
-            if segment.range.start >= chunk.end {
+        let scale = self.factors.scale * self.factors.clip;
+        let [first, second] = planes;
+        let here = offset..offset + sum.len();
+        let from = self
+            .segments
+            .partition_point(|segment| segment.range.end <= here.start);
+        for (index, segment) in self.segments.iter().enumerate().skip(from) {
+            if segment.range.start >= here.end {
                 break;
             }
-            let start = segment.range.start.max(chunk.start) - chunk.start;
-            let part = start..segment.range.end.min(chunk.end) - chunk.start;
-            let (parameters, sum) = (&mut self.parameters[part.clone()], &self.sum[part.clone()]);
+            let start = segment.range.start.max(here.start) - here.start;
+            let part = start..segment.range.end.min(here.end) - here.start;
+            let (parameters, sum) = (&mut parameters[part.clone()], &sum[part.clone()]);
             if segment.role == Role::Statistic {
-                optimizer::follow(parameters, sum, factors.scale);
+                optimizer::follow(parameters, sum, self.factors.scale);
                 continue;
             }
             let plane = |plane: &'_ [f32]| if plane.is_empty() { 0..0 } else { part.clone() };
-            let planes = [plane(first), plane(second)];
-            let [one, two] = planes;
-            let trust = trusts.map_or(1.0, |trusts| trusts[index]);
-            optimizer.update_part(
-                update,
+            let [one, two] = [plane(first), plane(second)];
+            let trust = self.trusts.map_or(1.0, |trusts| trusts[index]);
+            self.optimizer.update_part(
+                self.update,
                 parameters,
                 sum,
                 [&mut first[one], &mut second[two]],

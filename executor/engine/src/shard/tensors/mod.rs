@@ -4,6 +4,7 @@
 //! the next chunk is touched, so each number travels from memory once per step. [`planes`] is how they are read out and filled.
 
 mod chunk;
+mod coded;
 mod planes;
 #[cfg(test)]
 mod tests;
@@ -11,7 +12,8 @@ mod tests;
 use crate::assign::Piece;
 use crate::model::{Block, Role};
 use crate::optimizer::{self, Optimizer, Rule};
-use chunk::{Chunk, add_up, share};
+use crate::pages::zeros;
+use chunk::{Chunk, Rules, add_up, share};
 use std::ops::Range;
 
 /// Parameters in a chunk; 64 KiB each of parameters, gradients and every plane of state.
@@ -105,8 +107,8 @@ impl Tensors {
             threads: threads.max(1),
             segments: joined(segments, &optimizer),
             optimizer,
-            parameters: vec![0.0; parameters],
-            state: vec![0.0; state],
+            parameters: zeros(parameters),
+            state: zeros(state),
             known: Vec::new(),
         }
     }
@@ -114,7 +116,8 @@ impl Tensors {
     /// Keeps what the workers know from now on; they know all of it.
     #[must_use]
     pub fn with_known(mut self) -> Self {
-        self.known = self.parameters.clone();
+        self.known = zeros(self.parameters.len());
+        self.known.copy_from_slice(&self.parameters);
         self
     }
 
@@ -224,10 +227,16 @@ impl Tensors {
                 state: state.next().unwrap_or_default(),
             })
             .collect();
-        let segments = &self.segments;
-        share(&mut chunks, threads, |chunk| {
+        let rules = Rules {
+            optimizer,
+            segments: &self.segments,
+            trusts: trusts.as_deref(),
+            update,
+            factors,
+        };
+        share(&mut chunks, threads, CHUNKS_PER_THREAD, |chunk| {
             chunk.add(others);
-            chunk.update(optimizer, segments, trusts.as_deref(), update, factors);
+            chunk.update(&rules);
         });
     }
 

@@ -207,3 +207,125 @@ fn each_segment_is_updated_by_its_role() {
     }
     assert_eq!(tensors.parameters(), expected);
 }
+
+/// Summed, applied and answered stretch by stretch, against decoding, updating and encoding one after the other; on blocks that end within
+/// chunks of either kind, with every number of planes of state.
+#[test]
+fn a_step_from_codes_has_the_bits_of_its_parts_one_after_the_other() {
+    use crate::compress::{CodecConfig, Codecs, HalfFormat, Rounding};
+    use crate::squeeze::{Salt, Squeeze};
+    let half = |rounding| CodecConfig::Half {
+        format: HalfFormat::Bf16,
+        rounding,
+        feedback: true,
+    };
+    let momentum = Optimizer::new(Rule::Sgd {
+        lr: 0.1,
+        momentum: 0.9,
+        nesterov: false,
+        weight_decay: 0.01,
+    });
+    let plain = Optimizer::new(Rule::Sgd {
+        lr: 0.1,
+        momentum: 0.0,
+        nesterov: false,
+        weight_decay: 0.0,
+    });
+    let lens = [
+        (130_001, Role::Weight),
+        (50, Role::Statistic),
+        (70_003, Role::Bias),
+        (9, Role::Weight),
+    ];
+    let blocks = Block::in_a_row(lens);
+    let count: usize = lens.iter().map(|(len, _)| len).sum();
+    let pieces = [
+        Piece {
+            offset: 3,
+            len: 150_000,
+        },
+        Piece {
+            offset: 160_000,
+            len: count - 160_000,
+        },
+    ];
+    let held: usize = pieces.iter().map(|piece| piece.len).sum();
+    for codec in [
+        CodecConfig::OneBit {},
+        half(Rounding::Nearest),
+        half(Rounding::Stochastic),
+    ] {
+        let codecs = Codecs {
+            codec,
+            dense_below: 100,
+            layers: Vec::new(),
+        };
+        let squeeze = Squeeze::new(&codecs, &blocks, &pieces).unwrap();
+        for (optimizer, threads) in [(&plain, 1), (&momentum, 1), (&adam(), 1), (&adam(), 3)] {
+            let make = || {
+                let mut tensors =
+                    Tensors::new(optimizer.clone(), Segment::of(&blocks, &pieces), threads)
+                        .with_known();
+                tensors.fill_with(|parts| {
+                    for (salt, part) in parts.iter_mut().enumerate() {
+                        let numbers = values(part.len(), salt);
+                        let is_square = |number: f32| if salt == 0 { number } else { number.abs() };
+                        for (to, number) in part.iter_mut().zip(numbers) {
+                            *to = is_square(number);
+                        }
+                    }
+                });
+                tensors
+            };
+            let (mut at_once, mut in_turn) = (make(), make());
+            for step in 0..3 {
+                let push = |rank: usize| {
+                    let mut feedback = Squeeze::feedback(&codecs, &blocks).unwrap();
+                    let (gradients, mut bytes) = (values(count, rank + step), Vec::new());
+                    let salt = Salt {
+                        seed: rank as u64,
+                        step: step as u64,
+                    };
+                    squeeze.encode_push(salt, &gradients, &mut feedback, &mut bytes);
+                    bytes
+                };
+                let pushes: Vec<Vec<u8>> = (1..4).map(push).collect();
+                let salt = Salt {
+                    seed: 77,
+                    step: step as u64,
+                };
+                let (update, scale) = (step as u64, 0.25);
+                let mut decoded: Vec<Vec<f32>> = vec![vec![0.0; held]; 3];
+                for (bytes, into) in pushes.iter().zip(&mut decoded) {
+                    squeeze.decode_push(bytes, into).unwrap();
+                }
+                let mut decoded: Vec<&mut [f32]> =
+                    decoded.iter_mut().map(Vec::as_mut_slice).collect();
+                in_turn.update(update, &mut decoded, scale);
+                let mut expected = Vec::new();
+                let (parameters, known) = in_turn.parameters_and_known();
+                squeeze.encode_pull(salt, parameters, known, &mut expected);
+
+                let pushes: Vec<&[u8]> = pushes.iter().map(Vec::as_slice).collect();
+                let factors = Factors {
+                    scale,
+                    ..Factors::default()
+                };
+                let mut got = Vec::new();
+                at_once.update_encoded((&squeeze, salt), &pushes, (update, factors), &mut got);
+                assert!(
+                    got == expected,
+                    "{codec:?}, {optimizer:?}: the answer of step {step}"
+                );
+                let bits = |tensors: &Tensors| -> Vec<u32> {
+                    let all = tensors.parts().concat();
+                    all.into_iter().map(f32::to_bits).collect()
+                };
+                assert!(
+                    bits(&at_once) == bits(&in_turn),
+                    "{codec:?}, {optimizer:?}: the numbers after step {step}"
+                );
+            }
+        }
+    }
+}

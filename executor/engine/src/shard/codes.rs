@@ -1,0 +1,60 @@
+//! A step whose pushes are kept as they came, and applied without ever being decoded in whole.
+
+use super::exchange::Exchange;
+use super::state::State;
+use super::step::NOISE_EVERY;
+use super::tensors::Factors;
+use crate::optimizer::Rule;
+use crate::squeeze::{Salt, Squeeze};
+use std::sync::Arc;
+
+impl Exchange {
+    /// Whether pushes that are encoded so are kept as they came: nobody looks at gradients as a whole, as clipping, LARS and a copy
+    /// elsewhere do.
+    pub(super) fn keeps_codes(&self, squeeze: &Squeeze) -> bool {
+        let whole = self.clips || self.is_replicated;
+        let whole = whole || matches!(self.recipe.optimizer.rule, Rule::Lars { .. });
+        self.answers_encoded() && !whole && squeeze.is_fixed()
+    }
+
+    /// Whether the step that is complete can be applied from codes: all have sent some, of the present layout. Not where the gradients' noise
+    /// is measured, which needs to look at each worker's.
+    pub(super) fn can_apply_codes(&self, state: &State) -> bool {
+        let Some(squeeze) = &state.squeeze else {
+            return false;
+        };
+        let mut pushes = state.members.iter().filter_map(|m| m.push.as_ref());
+        !state.version.is_multiple_of(NOISE_EVERY)
+            && pushes.all(|push| {
+                let codes = push.codes.as_ref();
+                codes.is_some_and(|codes| Arc::ptr_eq(&codes.squeeze, squeeze))
+            })
+    }
+
+    /// BSP: applies such a step, and makes the answer.
+    pub(super) fn apply_codes(&self, state: &mut State) {
+        let (pushes, scale) = self.take_as_they_are(state);
+        let factors = Factors {
+            scale,
+            ..Factors::default()
+        };
+        let squeeze = state.squeeze.clone().expect("pushes are encoded by it");
+        let codes = pushes.iter().filter_map(|(_, push)| push.codes.as_ref());
+        let codes: Vec<&[u8]> = codes.map(|codes| codes.bytes.as_slice()).collect();
+        let salt = Salt {
+            seed: self.recipe.seed,
+            step: state.updates,
+        };
+        let mut deltas = Vec::new();
+        let mut tensors = state.tensors.write().expect("no update has panicked");
+        let update = (state.updates, factors);
+        tensors.update_encoded((&squeeze, salt), &codes, update, &mut deltas);
+        drop(tensors);
+        state.deltas = Some(Arc::new(deltas));
+        state.completed();
+        let (first, buffer) = self.give_back(state, pushes);
+        if let Some(member) = state.member(first) {
+            member.spare = buffer;
+        }
+    }
+}
