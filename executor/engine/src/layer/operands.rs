@@ -1,6 +1,7 @@
 //! What the passes of every operation work on, and what each must be able to do on the CPU.
 
 use super::matrix::Write;
+use crate::pages;
 use std::ops::Range;
 
 /// One operation on the CPU.
@@ -143,7 +144,7 @@ impl Lane {
     /// With room for `numbers`.
     pub(crate) fn new(numbers: usize) -> Self {
         Self {
-            numbers: vec![0.0; numbers],
+            numbers: pages::zeros(numbers),
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::block::Fill;
 use super::network::Network;
+use crate::pages;
 use rand_chacha::ChaCha12Rng;
 use rand_chacha::rand_core::{Rng, SeedableRng};
 
@@ -14,7 +15,7 @@ impl Network {
     /// Uniform rather than normal: it needs only a root and products, which IEEE 754 rounds alike everywhere, and no logarithm.
     #[must_use]
     pub fn init(&self, seed: u64) -> Vec<f32> {
-        let mut params = vec![0.0; self.parameter_count()];
+        let mut params = pages::zeros(self.parameter_count());
         let mut key = [0; 32];
         key[..8].copy_from_slice(&seed.to_le_bytes());
         key[8..24].copy_from_slice(&DOMAIN);

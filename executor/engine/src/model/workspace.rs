@@ -7,6 +7,7 @@ use crate::cuda::{Device, DeviceError, Session};
 use crate::layer::matrix::Write;
 use crate::layer::{At, Backward, Forward, Gradients, Inputs, Lane, Mode};
 use crate::loss::StepLoss;
+use crate::pages;
 use std::mem;
 use std::ops::Range;
 
@@ -65,7 +66,7 @@ impl Network {
                 .expect("the system grants the threads of a workspace")
         });
         let slots = Slots::plan(&self.nodes, &self.lens);
-        let zeros = |len: &usize| vec![0.0; max_batch * len];
+        let zeros = |len: &usize| pages::zeros(max_batch * len);
         let pass = Pass {
             threads,
             values: self.lens[1..].iter().map(zeros).collect(),

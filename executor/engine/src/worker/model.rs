@@ -12,6 +12,7 @@ use crate::document;
 use crate::log;
 use crate::loss::StepLoss;
 use crate::model::{Draw, Network, Workspace};
+use crate::pages;
 use crate::wire::hello::StepStats;
 use muster_model::assignment::TaskLaunch;
 use muster_model::pace::Doing;
@@ -107,7 +108,7 @@ impl Model {
             threads: around.threads,
             passes,
             begun: None,
-            parameters: vec![0.0; network.parameter_count()],
+            parameters: pages::zeros(network.parameter_count()),
             pacer: Pacer::default(),
             network,
             data,

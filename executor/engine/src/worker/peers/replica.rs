@@ -6,6 +6,7 @@
 use crate::checkpoint::{Contents, Plane};
 use crate::model::{Block, Role};
 use crate::optimizer::{self, Optimizer, Rule};
+use crate::pages;
 use std::ops::Range;
 use std::thread;
 
@@ -41,7 +42,9 @@ impl Replica {
     pub fn new(optimizer: Optimizer, blocks: &[Block], threads: usize) -> Self {
         let parameters = blocks.last().map_or(0, |block| block.range().end);
         Self {
-            state: vec![vec![0.0; parameters]; optimizer.state_len_per_param()],
+            state: (0..optimizer.state_len_per_param())
+                .map(|_| pages::zeros(parameters))
+                .collect(),
             blocks: blocks
                 .iter()
                 .map(|block| (block.range(), block.role))

@@ -24,6 +24,7 @@ use crate::checkpoint::{Contents, Layout};
 use crate::clock;
 use crate::log;
 use crate::model::Network;
+use crate::pages;
 use crate::wire::hello::{Guest, Hello};
 use crate::wire::view::View;
 use join::{addresses, connect, ids};
@@ -134,7 +135,7 @@ impl<'a> Servers<'a> {
             clip_own: clip_norm.filter(|_| !bulk_synchronous),
             bulk_synchronous,
             around,
-            gradients: vec![0.0; network.parameter_count()],
+            gradients: pages::zeros(network.parameter_count()),
             batch: launch.spec.engine().batch as usize,
             all_count: bulk_synchronous && exchange.consistency.backup() == 0,
             noise: Noise::default(),
