@@ -15,6 +15,8 @@ const DEFAULT_POLICY: PolicyName = PolicyName::Muster;
 pub struct Config {
     /// Where node sessions are accepted (gRPC).
     pub listen: SocketAddr,
+    /// Where probes are answered and what it has counted is shown, without a token; `None`: nowhere.
+    pub health_listen: Option<SocketAddr>,
     /// With what node sessions are encrypted; in the clear where there is nothing.
     pub tls: Option<Tls>,
     /// Postgres, as the role `muster_scheduler`.
@@ -66,6 +68,9 @@ pub struct Flags {
     /// Address for node sessions [default: 127.0.0.1:7071].
     #[arg(long, env = "MUSTER_SCHEDULER_LISTEN")]
     pub listen: Option<SocketAddr>,
+    /// Address for /healthz, /readyz and /metrics, which need no token [default: none].
+    #[arg(long, env = "MUSTER_SCHEDULER_HEALTH_LISTEN")]
+    pub health_listen: Option<SocketAddr>,
     /// Certificate (PEM) by which executors know this scheduler; node sessions may then be TLS [default: in the clear only].
     #[arg(long, env = "MUSTER_SCHEDULER_TLS_CERT_FILE")]
     pub tls_cert_file: Option<PathBuf>,
@@ -120,6 +125,7 @@ pub struct Flags {
 #[serde(deny_unknown_fields, default)]
 struct File {
     listen: Option<SocketAddr>,
+    health_listen: Option<SocketAddr>,
     tls_cert_file: Option<PathBuf>,
     tls_key_file: Option<PathBuf>,
     tls_required: Option<bool>,
@@ -216,6 +222,7 @@ impl Config {
                 quantum_ms,
                 suspended_per_gpu: suspended_per_gpu.unwrap_or(3),
             }),
+            health_listen: flags.health_listen.or(file.health_listen),
             listen: flags
                 .listen
                 .or(file.listen)

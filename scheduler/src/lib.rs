@@ -6,8 +6,10 @@
 pub mod clock;
 pub mod config;
 pub mod forecast;
+pub mod health;
 pub mod leader;
 pub mod lease;
+pub mod metrics;
 pub mod question;
 pub mod retention;
 pub mod retry;

@@ -5,6 +5,8 @@ use clap::Parser as _;
 use muster_core::policy::Policy;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_scheduler::config::{Config, Flags};
+use muster_scheduler::health::{self, Health};
+use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::{Registry, Sessions};
 use muster_scheduler::{forecast, leader, lease, question, retention, round, study, tls, wakes};
 use std::sync::Arc;
@@ -25,20 +27,28 @@ async fn main() -> anyhow::Result<()> {
     tokio::spawn(waker.run(pool.clone()));
     tokio::spawn(leader::campaign(config.database_url.clone(), leads));
     let registry = Registry::default();
+    let metrics = Arc::new(Metrics::default());
+    let health = Health {
+        pool: pool.clone(),
+        metrics: Arc::clone(&metrics),
+        leader: leader.clone(),
+    };
     let sessions = Sessions {
         pool: pool.clone(),
         config: Arc::clone(&config),
         wakes: wakes.clone(),
         registry: registry.clone(),
         leader: leader.clone(),
+        metrics: Arc::clone(&metrics),
     };
     let lead = tokio::spawn({
         let (pool, config) = (pool.clone(), Arc::clone(&config));
-        async move { lead(&pool, &config, &wakes, leader, &registry).await }
+        async move { lead(&pool, &config, &wakes, leader, &registry, &metrics).await }
     });
     tracing::info!(listen = %config.listen, "muster-scheduler is up");
     tokio::select! {
         served = serve(&config, sessions) => served?,
+        answered = answer(&config, health) => answered?,
         ended = lead => ended.context("a round broke an invariant")?,
         () = stop_signal()? => {}
     }
@@ -53,6 +63,7 @@ async fn lead(
     wakes: &wakes::Wakes,
     mut leader: watch::Receiver<bool>,
     registry: &Registry,
+    metrics: &Metrics,
 ) {
     let policy = Policy {
         slicing: config.slicing,
@@ -61,7 +72,14 @@ async fn lead(
     };
     while leader.wait_for(|leads| *leads).await.is_ok() {
         tokio::join!(
-            round::run(pool, &policy, config, wakes.clone(), leader.clone()),
+            round::run(
+                pool,
+                &policy,
+                config,
+                wakes.clone(),
+                leader.clone(),
+                metrics,
+            ),
             lease::run(pool, config, leader.clone()),
             forecast::run(pool, &policy, leader.clone()),
             question::run(pool, &policy, wakes.clone(), leader.clone()),
@@ -88,6 +106,18 @@ async fn serve(config: &Config, sessions: Sessions) -> anyhow::Result<()> {
         .serve_with_incoming(tls::sessions(listener, encryption, tls::PATIENCE))
         .await
         .context("serve node sessions")
+}
+
+/// Probes and whoever collects what was counted; for ever, also where nobody may ask.
+async fn answer(config: &Config, health: Health) -> anyhow::Result<()> {
+    let Some(address) = config.health_listen else {
+        return std::future::pending().await;
+    };
+    let listener = tokio::net::TcpListener::bind(address).await;
+    let listener = listener.with_context(|| format!("listen on {address} for probes"))?;
+    health::serve(listener, health)
+        .await
+        .context("answer probes")
 }
 
 /// Returns at SIGTERM or SIGINT. Node sessions just break: the nodes keep their tasks and dial in again.

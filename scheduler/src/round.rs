@@ -2,19 +2,22 @@
 
 use crate::clock;
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::retry;
 use crate::session::chain;
 use crate::translate;
 use crate::wakes::Wakes;
-use muster_core::plan::NodeDecision;
+use muster_core::plan::{Action, NodeDecision};
 use muster_core::policy::Policy;
 use muster_core::snapshot::Snapshot;
 use muster_core::{Memory, Plan, RoundReport, Violation};
+use muster_model::id::JobId;
+use muster_model::job::JobPhase;
 use muster_store::StoreError;
 use muster_store::plan::CommitOutcome;
 use muster_store::pool::Pool;
 use muster_store::round::RoundRecord;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::watch;
 
@@ -33,6 +36,18 @@ pub struct Round {
     pub plan: Plan,
     pub report: RoundReport,
     pub outcome: CommitOutcome,
+    /// Rules that the plan broke, as it was made.
+    pub refusals: u64,
+    /// Jobs that wait after it, by why.
+    pub queue: BTreeMap<&'static str, u64>,
+}
+
+impl Round {
+    /// Nothing was to be done.
+    #[must_use]
+    pub fn is_idle(&self) -> bool {
+        self.plan.is_empty()
+    }
 }
 
 /// What is known of earlier rounds. Without it a round decides the same.
@@ -84,25 +99,33 @@ pub async fn run(
     config: &Config,
     mut wakes: Wakes,
     mut leader: watch::Receiver<bool>,
+    metrics: &Metrics,
 ) {
     let pause = Duration::from_millis(config.round_min_interval_ms);
     let longest = Duration::from_millis(config.round_max_interval_ms);
     let mut remembered = Remembered::default();
+    metrics.rounds_begin();
     loop {
         wakes.rounds.mark_unchanged();
+        let began = clock::instant();
         match once(pool, policy, &mut remembered).await {
-            Ok(round) => log(&round),
+            Ok(round) => {
+                metrics.round(&round, began.elapsed());
+                log(&round);
+            }
             Err(error) => {
+                metrics.round_failed(began.elapsed());
                 tracing::warn!(error = %chain(&error), "the round failed; the next one starts anew");
                 tokio::time::sleep(longest).await;
             }
         }
         tokio::time::sleep(pause).await;
         tokio::select! {
-            _ = leader.wait_for(|leads| !leads) => return,
+            _ = leader.wait_for(|leads| !leads) => break,
             _ = tokio::time::timeout(longest, wakes.rounds.changed()) => {}
         }
     }
+    metrics.rounds_end();
 }
 
 /// One round.
@@ -136,12 +159,15 @@ pub async fn once(
         false => muster_core::check(&snapshot, &Plan::default()),
     };
     let defects = remembered.defects.to_keep(&broken, &given);
+    let (refusals, queue) = (broken.len() as u64, queue(&snapshot, &plan));
     // A round of which nothing is left is kept all the same, once: it is the one to be looked into.
     if plan.is_empty() && defects.is_none() {
         return Ok(Round {
             plan,
             report,
             outcome: CommitOutcome::default(),
+            refusals,
+            queue,
         });
     }
     let steps = translate::steps(&plan);
@@ -159,7 +185,37 @@ pub async fn once(
         plan,
         report,
         outcome,
+        refusals,
+        queue,
     })
+}
+
+/// Jobs that are in the queue once the plan is carried out, by what their owners are told.
+fn queue(snapshot: &Snapshot, plan: &Plan) -> BTreeMap<&'static str, u64> {
+    let queued = snapshot.jobs.iter();
+    let queued = queued.filter(|job| job.state.phase() == JobPhase::Queued);
+    let told = |job: &muster_core::snapshot::Job| {
+        let waiting = job.waiting.as_ref();
+        waiting.map_or("NotConsidered", |waiting| waiting.why.name())
+    };
+    let mut reasons: BTreeMap<JobId, &'static str> =
+        queued.map(|job| (job.id, told(job))).collect();
+    for decision in &plan.decisions {
+        match &decision.action {
+            Action::Wait { waiting } => {
+                reasons.insert(decision.job, waiting.why.name());
+            }
+            Action::Start { .. } | Action::Hold | Action::Cancel => {
+                reasons.remove(&decision.job);
+            }
+            _ => {}
+        }
+    }
+    let mut queue = BTreeMap::new();
+    for reason in reasons.into_values() {
+        *queue.entry(reason).or_default() += 1;
+    }
+    queue
 }
 
 async fn commit(

@@ -9,6 +9,7 @@ pub use registry::Registry;
 
 use crate::clock;
 use crate::config::Config;
+use crate::metrics::Metrics;
 use crate::retry;
 use crate::wakes::Wakes;
 use decode::DecodeError;
@@ -44,6 +45,7 @@ pub struct Sessions {
     pub registry: Registry,
     /// Whether this process is the leader; others refuse sessions, so that a node looks further.
     pub leader: watch::Receiver<bool>,
+    pub metrics: Arc<Metrics>,
 }
 
 type Outbox = mpsc::Sender<Result<proto::ToNode, Status>>;
@@ -99,10 +101,12 @@ impl NodeSessions for Sessions {
             sent: None,
         };
         let config = Arc::clone(&self.config);
+        let open = self.metrics.open_session();
         tokio::spawn(
             async move {
                 tracing::info!("node joined");
                 session.run(&config, inbound, replaced).await;
+                drop(open);
             }
             .instrument(span),
         );

@@ -18,6 +18,7 @@ use muster_proto::session::node_sessions_client::NodeSessionsClient;
 use muster_proto::session::node_sessions_server::NodeSessionsServer;
 use muster_proto::session::to_node::Message as To;
 use muster_scheduler::config::Config;
+use muster_scheduler::metrics::Metrics;
 use muster_scheduler::session::{Registry, Sessions};
 use muster_scheduler::{clock, leader, lease, round, wakes};
 use muster_store::pool::Pool;
@@ -37,6 +38,7 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Shell {
     pub address: SocketAddr,
     pub leads: watch::Receiver<bool>,
+    pub metrics: Arc<Metrics>,
     tasks: Vec<tokio::task::JoinHandle<()>>,
 }
 
@@ -227,6 +229,7 @@ pub fn config(listen: SocketAddr, store: &Store, lease_ms: u64) -> Config {
         keep_deleted_jobs_s: 30 * 86_400,
         packing: None,
         slicing: None,
+        health_listen: None,
         policy: muster_core::policies::name::PolicyName::Optimus,
     }
 }
@@ -241,12 +244,14 @@ impl Shell {
         let (waker, wakes) = wakes::channel();
         let (leads_sender, leads) = watch::channel(false);
         let registry = Registry::default();
+        let metrics = Arc::new(Metrics::default());
         let sessions = Sessions {
             pool: store.pool.clone(),
             config: Arc::clone(&config),
             wakes: wakes.clone(),
             registry: registry.clone(),
             leader: leads.clone(),
+            metrics: Arc::clone(&metrics),
         };
         let serve = tonic::transport::Server::builder()
             .add_service(NodeSessionsServer::new(sessions))
@@ -257,6 +262,7 @@ impl Shell {
             tokio::spawn(async move { serve.await.expect("it serves") }),
             tokio::spawn({
                 let (pool, leads) = (store.pool.clone(), leads.clone());
+                let metrics = Arc::clone(&metrics);
                 async move {
                     let mut led = leads.clone();
                     led.wait_for(|leads| *leads)
@@ -264,7 +270,7 @@ impl Shell {
                         .expect("it leads one day");
                     let policy = Policy::named(config.policy);
                     tokio::join!(
-                        round::run(&pool, &policy, &config, wakes, leads.clone()),
+                        round::run(&pool, &policy, &config, wakes, leads.clone(), &metrics),
                         lease::run(&pool, &config, leads.clone()),
                     );
                 }
@@ -273,6 +279,7 @@ impl Shell {
         Self {
             address,
             leads,
+            metrics,
             tasks,
         }
     }

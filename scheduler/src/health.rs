@@ -1,0 +1,76 @@
+//! For whoever restarts, balances and watches: is the process alive, can it serve, and what has it done.
+
+use crate::metrics::{Metrics, Present};
+use axum::Router;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use axum::routing::get;
+use muster_store::pool::{self, Pool};
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+
+/// Far more than any round takes, failed ones with all of their waiting included.
+const STANDS_STILL: Duration = Duration::from_secs(180);
+/// A probe waits no longer for the database.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What is looked at.
+#[derive(Debug, Clone)]
+pub struct Health {
+    pub pool: Pool,
+    pub metrics: Arc<Metrics>,
+    pub leader: watch::Receiver<bool>,
+}
+
+/// Answers until the process ends.
+///
+/// # Errors
+/// When the listener breaks.
+pub async fn serve(listener: TcpListener, health: Health) -> std::io::Result<()> {
+    axum::serve(listener, routes(health)).await
+}
+
+fn routes(health: Health) -> Router {
+    Router::new()
+        .route("/healthz", get(alive))
+        .route("/readyz", get(ready))
+        .route("/metrics", get(show))
+        .with_state(health)
+}
+
+/// `GET /healthz`: the process answers, and if it leads, rounds come to an end. Where they do not, another process should lead.
+async fn alive(State(health): State<Health>) -> Response {
+    match health.metrics.since_round() {
+        Some(since) if since > STANDS_STILL => {
+            let words = format!("no round has ended for {} s\n", since.as_secs());
+            (StatusCode::SERVICE_UNAVAILABLE, words).into_response()
+        }
+        _ => "alive\n".into_response(),
+    }
+}
+
+/// `GET /readyz`: the database answers too. Whoever waits to lead is as ready as who leads, or no deployment could go from one to the other.
+async fn ready(State(health): State<Health>) -> Response {
+    match tokio::time::timeout(PATIENCE, pool::ping(&health.pool)).await {
+        Ok(Ok(())) if *health.leader.borrow() => "ready, leading\n".into_response(),
+        Ok(Ok(())) => "ready, waiting to lead\n".into_response(),
+        Ok(Err(_)) | Err(_) => {
+            let words = "the database does not answer\n";
+            (StatusCode::SERVICE_UNAVAILABLE, words).into_response()
+        }
+    }
+}
+
+/// `GET /metrics`.
+async fn show(State(health): State<Health>) -> Response {
+    let text = health.metrics.text(Present {
+        leads: *health.leader.borrow(),
+        connections: health.pool.size(),
+        idle: health.pool.num_idle(),
+    });
+    ([(CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response()
+}
