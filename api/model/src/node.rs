@@ -178,6 +178,14 @@ pub struct Gpu {
     pub memory_bytes: u64,
 }
 
+/// Whether what is called so is a part of a GPU, a MIG instance. A process sees one of these and no more, so a task gets no second one. By the
+/// name that NVIDIA's feature discovery gives it (`NVIDIA-H100-80GB-HBM3-MIG-1g.10gb`), the driver's (`NVIDIA H100 80GB HBM3 MIG 1g.10gb`) or
+/// the device plugin's resource (`nvidia.com/mig-1g.10gb`).
+#[must_use]
+pub fn is_part(model: &str) -> bool {
+    model.starts_with("nvidia.com/mig-") || model.split([' ', '-']).any(|word| word == "MIG")
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[cfg_attr(feature = "schema", derive(utoipa::ToSchema))]
@@ -237,6 +245,20 @@ mod tests {
             },
             generation: 0,
             last_seen_at: OffsetDateTime::UNIX_EPOCH,
+        }
+    }
+
+    #[test]
+    fn parts_of_gpus_are_known_by_all_of_their_names() {
+        for part in [
+            "nvidia.com/mig-1g.10gb",
+            "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb",
+            "NVIDIA A100-SXM4-40GB MIG 2g.10gb",
+        ] {
+            assert!(is_part(part), "{part}");
+        }
+        for whole in ["nvidia.com/gpu", "NVIDIA H200", "cpu", "Tesla-MIGHTY", ""] {
+            assert!(!is_part(whole), "{whole}");
         }
     }
 

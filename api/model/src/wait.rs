@@ -34,7 +34,11 @@ pub enum Wait {
     /// No node of the cluster, were it empty, holds even one of its tasks.
     NoMatchingNodes {
         needed_gpus_per_worker: u32,
+        /// Of those that one task can have: of parts of GPUs that is one, however many a node has.
         largest_node_gpus: u32,
+        /// Some node has enough, but of parts of GPUs (MIG instances), of which a process sees one.
+        #[serde(default, skip_serializing_if = "is_false")]
+        parts: bool,
     },
     /// The whole cluster, were it empty, does not hold its minimum.
     ExceedsCluster { needed_gpus: u32, cluster_gpus: u32 },
@@ -237,6 +241,7 @@ impl fmt::Display for Wait {
             Self::NoMatchingNodes {
                 needed_gpus_per_worker,
                 largest_node_gpus: 0,
+                ..
             } => write!(
                 f,
                 "each worker needs {} on one node, and no node takes tasks: they are drained, excluded or away",
@@ -245,11 +250,21 @@ impl fmt::Display for Wait {
             Self::NoMatchingNodes {
                 needed_gpus_per_worker,
                 largest_node_gpus,
-            } => write!(
-                f,
-                "each worker needs {} on one node; the largest node has {largest_node_gpus}",
-                gpus(*needed_gpus_per_worker)
-            ),
+                parts,
+            } => {
+                let needed = gpus(*needed_gpus_per_worker);
+                write!(
+                    f,
+                    "each worker needs {needed} on one node; the largest node has {largest_node_gpus}"
+                )?;
+                match parts {
+                    true => write!(
+                        f,
+                        " for one task: others have parts of GPUs (MIG), of which a process sees one"
+                    ),
+                    false => Ok(()),
+                }
+            }
             Self::ExceedsCluster {
                 needed_gpus,
                 cluster_gpus,
@@ -371,6 +386,10 @@ impl Short {
     }
 }
 
+fn is_false(flag: &bool) -> bool {
+    !flag
+}
+
 fn plural(count: usize, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
@@ -413,5 +432,24 @@ mod tests {
         );
         let add = Change::AddGpus { gpus: 1 };
         assert_eq!(add.to_string(), "free or add 1 GPU");
+    }
+
+    #[test]
+    fn that_a_process_sees_one_part_of_a_gpu_is_said() {
+        let why = |parts| Wait::NoMatchingNodes {
+            needed_gpus_per_worker: 2,
+            largest_node_gpus: 1,
+            parts,
+        };
+        let plain = "each worker needs 2 GPUs on one node; the largest node has 1";
+        assert_eq!(why(false).to_string(), plain);
+        let said = why(true).to_string();
+        assert!(said.starts_with(plain) && said.contains("MIG"), "{said}");
+        // As it was written before there was such a thing, and is still where it does not matter.
+        let before =
+            r#"{"reason":"no_matching_nodes","needed_gpus_per_worker":2,"largest_node_gpus":1}"#;
+        assert_eq!(serde_json::to_string(&why(false)).expect("JSON"), before);
+        let read: Wait = serde_json::from_str(before).expect("a reason");
+        assert_eq!(read, why(false));
     }
 }

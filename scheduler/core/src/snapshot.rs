@@ -6,6 +6,7 @@ use crate::estimate::Gains;
 use muster_model::fault::NodeFault;
 use muster_model::id::{JobId, NodeId, StudyId, TaskId, TenantId};
 use muster_model::job::{Intent, JobState};
+use muster_model::node::is_part;
 use muster_model::pace::{Pace, Watch};
 use muster_model::packing::Measured;
 use muster_model::spec::{
@@ -54,7 +55,7 @@ pub struct Node {
     /// Those that were given back in the last minute by a job that has ended, waits or stands still, each at its last time.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub freed: Vec<Freed>,
-    /// The model of its GPUs, as the driver names it: jobs are not spread over different ones.
+    /// The model of its GPUs, as the driver names it: jobs are not spread over different ones. A model that is a part of a GPU says so.
     pub gpu_model: String,
     /// Memory of the smallest of its GPUs or CPU slots; 0 where nobody keeps that.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -345,6 +346,15 @@ impl Node {
     #[must_use]
     pub fn is_open(&self) -> bool {
         self.up && !self.drained && !self.excluded && !self.cordoned
+    }
+
+    /// How many of its GPUs one task may have.
+    #[must_use]
+    pub fn gpus_of_a_task(&self) -> u32 {
+        match is_part(&self.gpu_model) {
+            true => self.gpus.min(1),
+            false => self.gpus,
+        }
     }
 }
 

@@ -563,3 +563,20 @@ proptest! {
         walk_where(&policy, seed, rounds, |snapshot| charge(snapshot, &mut dice))?;
     }
 }
+
+proptest! {
+    #![proptest_config(cases(500))]
+
+    /// Machines whose GPUs are divided, some of them under jobs that run there: no task has two parts, whatever else happens.
+    #[test]
+    fn plans_on_parts_of_gpus_are_right(seed in any::<u64>(), rounds in 2_u32..12, muster in any::<bool>()) {
+        let share = if muster { PolicyName::Muster } else { PolicyName::Fifo };
+        let slicing = Slicing { quantum_ms: 20_000, suspended_per_gpu: 2 };
+        let policy = Policy { slicing: Some(slicing), ..Policy::named(share) };
+        let mut dice = Dice(!seed);
+        walk_where(&policy, seed, rounds, |snapshot| {
+            let divided = snapshot.nodes.iter_mut().filter(|_| dice.one_in(4));
+            divided.for_each(|node| node.gpu_model = "H100-MIG-1g.10gb".to_owned());
+        })?;
+    }
+}

@@ -4332,10 +4332,15 @@ export interface components {
             /** @enum {string} */
             reason: "exceeds_max_quota";
         } | {
-            /** Format: int32 */
+            /**
+             * Format: int32
+             * @description Of those that one task can have: of parts of GPUs that is one, however many a node has.
+             */
             largest_node_gpus: number;
             /** Format: int32 */
             needed_gpus_per_worker: number;
+            /** @description Some node has enough, but of parts of GPUs (MIG instances), of which a process sees one. */
+            parts?: boolean;
             /** @enum {string} */
             reason: "no_matching_nodes";
         } | {

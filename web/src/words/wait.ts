@@ -43,7 +43,7 @@ function waitMessage(why: Wait): string {
     case "no_matching_nodes":
       return why.largest_node_gpus === 0
         ? `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node, and no node takes tasks: they are drained, excluded or away`
-        : `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node; the largest node has ${why.largest_node_gpus}`;
+        : `each worker needs ${gpus(why.needed_gpus_per_worker)} on one node; the largest node has ${why.largest_node_gpus}${why.parts ? " for one task: others have parts of GPUs (MIG), of which a process sees one" : ""}`;
     case "exceeds_cluster":
       return `needs ${gpus(why.needed_gpus)}; the whole cluster has ${why.cluster_gpus}`;
     case "waiting_for_gpus":

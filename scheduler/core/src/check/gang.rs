@@ -5,6 +5,7 @@ use super::{Checker, asked, is_gone};
 use crate::plan::PlannedTask;
 use crate::snapshot::{Job, Task};
 use muster_model::id::TaskId;
+use muster_model::node::is_part;
 use muster_model::task::Role;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -151,6 +152,16 @@ impl<'s> Checker<'s> {
                 role: task.role,
                 given,
                 needed,
+            });
+        }
+        let mut nodes = self.snapshot.nodes.iter();
+        let node = nodes.find(|node| node.id == task.node);
+        if given > 1 && node.is_some_and(|node| is_part(&node.gpu_model)) {
+            self.violations.push(Violation::SeveralParts {
+                job: job.id,
+                role: task.role,
+                node: task.node,
+                given,
             });
         }
         for &gpu in &task.gpus {

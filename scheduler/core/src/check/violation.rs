@@ -43,6 +43,15 @@ pub enum Violation {
         given: usize,
         needed: u32,
     },
+    #[error(
+        "{role} of job {job} is given {given} parts of GPUs of node {node}, of which a task sees one"
+    )]
+    SeveralParts {
+        job: JobId,
+        role: Role,
+        node: NodeId,
+        given: usize,
+    },
     #[error("job {job} starts on node {node}, which takes no tasks")]
     ClosedNode { job: JobId, node: NodeId },
     #[error("GPU {gpu} of node {node} is given to job {job}, but is held or does not exist")]
@@ -88,6 +97,7 @@ impl Violation {
             | Self::BrokenGang { job, .. }
             | Self::OutsideRange { job, .. }
             | Self::WrongGpus { job, .. }
+            | Self::SeveralParts { job, .. }
             | Self::ClosedNode { job, .. }
             | Self::GpuNotFree { job, .. }
             | Self::UnjustPreemption { job }

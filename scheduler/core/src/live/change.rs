@@ -9,6 +9,7 @@ use crate::plan::Action;
 use crate::snapshot::{Finished, Job, Node, Snapshot};
 use muster_model::id::{JobId, NodeId};
 use muster_model::job::{AfterStop, Intent, JobPhase};
+use muster_model::node::is_part;
 use muster_model::wait::Change;
 use uuid::Uuid;
 
@@ -35,7 +36,7 @@ pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<
             node.faults.clear();
         }
         Change::AddGpus { gpus } => {
-            let added = added(*gpus, changed.nodes.first());
+            let added = added(*gpus, like(&changed.nodes, job.worker.gpus));
             changed.nodes.push(added);
             changed.sort();
         }
@@ -73,7 +74,13 @@ fn change_job(job: &mut Job, change: &Change) {
     }
 }
 
-/// A node like the first one with so many GPUs. Where GPUs are added, CPU and memory come with them. Its name puts it behind all
+/// The first node whose GPUs are such that a worker can have so many of them: nobody is told to add parts of GPUs for one that needs two.
+fn like(nodes: &[Node], gpus_of_a_worker: u32) -> Option<&Node> {
+    let suits = |node: &&Node| gpus_of_a_worker <= 1 || !is_part(&node.gpu_model);
+    nodes.iter().find(suits).or(nodes.first())
+}
+
+/// A node like that one with so many GPUs. Where GPUs are added, CPU and memory come with them. Its name puts it behind all
 /// others.
 fn added(gpus: u32, like: Option<&Node>) -> Node {
     Node {
@@ -175,7 +182,8 @@ fn make(world: &mut World<'_>, index: usize, change: &Change) -> bool {
             open(world, at, &node);
         }
         Change::AddGpus { gpus } => {
-            let node = added(*gpus, world.snapshot.nodes.first());
+            let per_worker = world.jobs[index].shape.worker.gpus;
+            let node = added(*gpus, like(&world.snapshot.nodes, per_worker));
             let kind = kind_of(&world.problem.kinds, &node);
             let at = (kind, 0);
             world.free.push(FreeNode::empty(&node, at));
@@ -218,13 +226,18 @@ fn end(world: &mut World<'_>, job: JobId, then: AfterStop) -> bool {
 }
 
 fn reshape(world: &mut World<'_>, index: usize, job: &Job) {
-    let kinds = world.problem.kinds.len();
     let policy = world.policy;
     let live = &mut world.jobs[index];
     live.shape.workers = job.workers;
     live.shape.worker = job.worker;
     live.estimate = Estimate::of(job, policy);
-    live.sizing = Sizing::of(&live.estimate, &live.shape, job.progress.step, 0, kinds);
+    live.sizing = Sizing::of(
+        &live.estimate,
+        &live.shape,
+        job.progress.step,
+        0,
+        &world.kinds,
+    );
     world.refresh(index);
 }
 

@@ -169,13 +169,19 @@ impl Explaining<'_, '_> {
         if fits_empty(self.world, &live.shape) {
             return None;
         }
-        let gpus = || self.world.problem.nodes.iter().map(|node| node.gpus);
-        let (cluster_gpus, largest_node_gpus) = (gpus().sum(), gpus().max().unwrap_or(0));
-        let needed_gpus = live.shape.min_gpus();
-        Some(if largest_node_gpus < live.shape.worker.gpus {
+        let nodes = || {
+            let there = self.world.problem.nodes.iter();
+            there.zip(&self.world.snapshot.nodes)
+        };
+        let cluster_gpus = nodes().map(|(node, _)| node.gpus).sum();
+        let of_a_task = nodes().map(|(node, of)| node.gpus.min(of.gpus_of_a_task()));
+        let largest_node_gpus = of_a_task.max().unwrap_or(0);
+        let (needed_gpus, per_worker) = (live.shape.min_gpus(), live.shape.worker.gpus);
+        Some(if largest_node_gpus < per_worker {
             Wait::NoMatchingNodes {
-                needed_gpus_per_worker: live.shape.worker.gpus,
+                needed_gpus_per_worker: per_worker,
                 largest_node_gpus,
+                parts: nodes().any(|(node, _)| node.gpus >= per_worker),
             }
         } else if cluster_gpus < needed_gpus {
             Wait::ExceedsCluster {

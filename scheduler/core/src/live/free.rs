@@ -3,6 +3,7 @@
 //! It counts; it does not choose.
 
 use crate::snapshot::Node;
+use muster_model::node::is_part;
 use muster_model::spec::{PsShardResources, WorkerResources};
 
 /// A node's free part. GPUs are bit sets over their indices: an executor offers at most 64. A node that takes no tasks has nothing.
@@ -12,6 +13,8 @@ pub(crate) struct FreeNode {
     /// As in the problem: 0 is where nobody said.
     pub rack: u32,
     pub open: bool,
+    /// Its GPUs are parts of GPUs, of which a task gets one.
+    pub parts: bool,
     /// Held by nobody.
     pub now: u64,
     /// Held by tasks that stop.
@@ -58,6 +61,7 @@ impl FreeNode {
             kind,
             rack,
             open,
+            parts: is_part(&node.gpu_model),
             now: if open { first_bits(node.gpus) } else { 0 },
             later: 0,
             fresh: 0,
@@ -96,6 +100,14 @@ impl FreeNode {
         match when {
             When::Now => self.now.count_ones(),
             When::Later => (self.now | self.later).count_ones(),
+        }
+    }
+
+    /// Those that one task can have.
+    pub(crate) fn gpus_of_a_task(&self, when: When) -> u32 {
+        match self.parts {
+            true => self.gpus(when).min(1),
+            false => self.gpus(when),
         }
     }
 

@@ -4,7 +4,7 @@
 //! one without decides, byte for byte, and a stored round is replayed without.
 
 use super::gang::Shape;
-use super::outlook::{Sizes, Sizing};
+use super::outlook::{Kinds, Sizes, Sizing};
 use crate::estimate::{Estimate, Gains, Remembered};
 use crate::policy::Policy;
 use crate::snapshot::Job;
@@ -28,11 +28,11 @@ struct Known {
 }
 
 /// What the speeds at all sizes depend on beside the estimate.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, PartialEq)]
 struct Shown {
     shape: Shape,
     present_workers: u32,
-    kinds: usize,
+    kinds: Kinds,
     most: (u32, u32),
     gains: Gains,
 }
@@ -60,7 +60,7 @@ impl Memory {
         policy: &Policy,
         shape: &Shape,
         present_workers: u32,
-        kinds: usize,
+        kinds: &Kinds,
     ) -> (Estimate, Sizing) {
         let known = self.jobs.entry(job.id).or_insert_with(|| Known {
             round: 0,
@@ -72,7 +72,7 @@ impl Memory {
         let shown = Shown {
             shape: *shape,
             present_workers,
-            kinds,
+            kinds: kinds.clone(),
             most: estimate.most,
             gains: estimate.gains,
         };

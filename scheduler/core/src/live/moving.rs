@@ -145,9 +145,9 @@ impl World<'_> {
         for held in placed.holdings(&live.shape) {
             self.free[held.node as usize].hold(&held);
         }
-        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
+        let step = live.job.progress.step;
         let workers = placed.size().0;
-        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, kinds);
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, &self.kinds);
         live.destination = Some(placed);
         // One that stood still was no affair of the policy's.
         if live.member.is_none() {

@@ -4,12 +4,32 @@
 use super::gang::Shape;
 use crate::estimate::Estimate;
 use crate::problem::{Curve, Outlook};
+use muster_model::node::is_part;
 use std::sync::Arc;
 
 /// More shards must bring at least this: they cost CPU, memory and connections.
 const ENOUGH: f64 = 0.99;
 /// What several nodes keep of one node's speed while nothing is known: a little less, so that gangs stay together.
 const SPREAD: f64 = 0.98;
+
+/// Of every GPU kind of the cluster, whether it is parts of GPUs, of which a task gets one.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Kinds(Arc<[bool]>);
+
+impl Kinds {
+    pub(crate) fn of(names: &[String]) -> Self {
+        Self(names.iter().map(|name| is_part(name)).collect())
+    }
+
+    /// A job whose workers have more than one GPU runs on no parts: it has no speed there.
+    fn curves(&self, curve: &Curve, gpus_of_a_worker: u32) -> Arc<[Curve]> {
+        let of = |&parts: &bool| match parts && gpus_of_a_worker > 1 {
+            true => Curve::default(),
+            false => curve.clone(),
+        };
+        self.0.iter().map(of).collect()
+    }
+}
 
 /// A job's future, and how many shards go with how many workers.
 #[derive(Debug, Clone)]
@@ -36,7 +56,7 @@ impl Sizes {
         estimate: &Estimate,
         shape: &Shape,
         present_workers: u32,
-        kinds: usize,
+        kinds: &Kinds,
     ) -> Self {
         let min = shape.workers.min;
         let present = present_workers.min(shape.workers.max);
@@ -64,7 +84,7 @@ impl Sizes {
         // A job that never ran may start at any size: its owner has stated the bounds, and a wrong size costs one restart.
         let measured = estimate.speed.largest_measured().map_or(max, |size| size.0);
         Self {
-            curves: vec![curve; kinds].into(),
+            curves: kinds.curves(&curve, gpus),
             ps_shards: ps_shards.into(),
             largest_gpus: measured.saturating_mul(gpus),
         }
@@ -77,7 +97,7 @@ impl Sizing {
         shape: &Shape,
         step: u64,
         present_workers: u32,
-        kinds: usize,
+        kinds: &Kinds,
     ) -> Self {
         let sizes = Sizes::of(estimate, shape, present_workers, kinds);
         Self::with(estimate, shape, step, sizes)

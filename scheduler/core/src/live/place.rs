@@ -68,6 +68,9 @@ fn fill(
 
 /// Workers that a node has room for.
 pub(crate) fn units(node: &FreeNode, shape: &Shape, when: When) -> u32 {
+    if node.gpus_of_a_task(when) < shape.worker.gpus {
+        return 0;
+    }
     let room = node.room(when);
     let worker = Room::worker(&shape.worker);
     let by = |have: i64, each: i64| match each {

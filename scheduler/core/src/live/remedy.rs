@@ -178,7 +178,8 @@ impl Remedies<'_, '_> {
     }
 
     fn for_room(&self, live: &LiveJob<'_>, needed_gpus: u32) -> Vec<Change> {
-        let gaps = self.rest.free.iter().map(|node| node.gpus(When::Now));
+        let free = self.rest.free.iter();
+        let gaps = free.map(|node| node.gpus_of_a_task(When::Now));
         let largest_gap = gaps.max().unwrap_or(0);
         let drained = self.world.snapshot.nodes.iter();
         let drained =

@@ -8,6 +8,7 @@ use crate::live::free::{FreeNode, Holding, Room, bits, first_bits};
 use crate::live::gang::{Shape, add};
 use crate::live::memory::Memory;
 use crate::live::moving;
+use crate::live::outlook::Kinds;
 use crate::live::packing::{self, Pairs, Second};
 use crate::live::resize::gone_workers;
 use crate::live::settle::{Settled, done_workers, settle};
@@ -37,6 +38,7 @@ impl<'a> World<'a> {
             promises: share.promises(),
             share,
             now_ms: snapshot.now_ms,
+            kinds: Kinds::of(&kinds),
             empty: free.clone(),
             free,
             jobs: Vec::with_capacity(snapshot.jobs.len()),
@@ -161,14 +163,13 @@ impl<'a> World<'a> {
         let workers = left.unwrap_or(workers);
         let size = (workers - gone_workers(job, &leave), shards);
         let places = job.tasks.iter().map(|task| nodes.find(task.node));
-        let kinds = self.problem.kinds.len();
         let destination = moving::destination(job, &settled.state, |id| nodes.find(id));
         let present = match &destination {
             Some(placed) => placed.size().0,
             None if standing.stays() => size.0,
             None => 0,
         };
-        let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, kinds);
+        let (estimate, sizing) = memory.recall(job, self.policy, &shape, present, &self.kinds);
         let index = self.jobs.len();
         let is_member = (standing.stays() && second.is_none()) || standing.waits();
         self.jobs.push(LiveJob {

@@ -8,7 +8,7 @@ mod index;
 
 use super::free::{FreeNode, Holding, Room, first_bits};
 use super::gang::{Placed, Shape};
-use super::outlook::Sizing;
+use super::outlook::{Kinds, Sizing};
 use super::packing::{self, Seats};
 use super::settle::once_gone;
 use super::standing::{Standing, gpus_of};
@@ -32,6 +32,7 @@ pub(crate) struct World<'a> {
     pub share: Box<dyn Share>,
     pub promises: Promises,
     pub now_ms: i64,
+    pub kinds: Kinds,
     pub free: Vec<FreeNode>,
     /// The same if nobody were there.
     pub empty: Vec<FreeNode>,
@@ -115,13 +116,13 @@ impl<'a> World<'a> {
             self.jobs[other].member = Some(member);
         }
         let live = &mut self.jobs[index];
-        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
+        let step = live.job.progress.step;
         let workers = match &live.destination {
             Some(placed) => placed.size().0,
             None if live.standing.stays() => live.size.0,
             None => 0,
         };
-        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, kinds);
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, workers, &self.kinds);
         let dense = self.dense(index);
         self.problem.jobs.insert(at, dense);
     }
@@ -167,8 +168,8 @@ impl<'a> World<'a> {
             let gpus = self.problem.nodes[held.node as usize].gpus;
             self.free[held.node as usize].release_later(held, first_bits(gpus));
         }
-        let (step, kinds) = (live.job.progress.step, self.problem.kinds.len());
-        live.sizing = Sizing::of(&live.estimate, &live.shape, step, 0, kinds);
+        let step = live.job.progress.step;
+        live.sizing = Sizing::of(&live.estimate, &live.shape, step, 0, &self.kinds);
         self.refresh(index);
         self.keep_excluded();
     }

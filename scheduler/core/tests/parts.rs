@@ -1,0 +1,122 @@
+//! Parts of GPUs (MIG instances) are GPUs of a kind of their own, of which a task gets one: a process sees no second one.
+
+mod scene;
+
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::Policy;
+use muster_core::snapshot::Snapshot;
+use muster_core::{apply_change, check, plan};
+use muster_model::job::JobPhase;
+use muster_model::wait::{Change, Wait, Waiting};
+use scene::Scene;
+
+const SMALL: &str = "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb";
+const LARGE: &str = "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb";
+
+/// Nodes of so many GPUs of these models.
+fn cluster(share: PolicyName, nodes: &[(u32, &str)]) -> Scene {
+    let mut scene = Scene::cluster(0, 0);
+    scene.policy = Policy::named(share);
+    for &(gpus, model) in nodes {
+        scene.add_nodes(1, gpus);
+        let added = scene.snapshot.nodes.last_mut().expect("just added");
+        added.gpu_model = model.to_owned();
+    }
+    scene
+}
+
+/// The models on which a job's workers are, each once.
+fn models(snapshot: &Snapshot, name: &str) -> Vec<String> {
+    let job = snapshot.jobs.iter().find(|job| job.name == name);
+    let tasks = &job.expect("a job of that name").tasks;
+    let on = |node| snapshot.nodes.iter().find(|one| one.id == node);
+    let workers = tasks.iter().filter(|task| task.is_worker());
+    let mut models: Vec<String> = workers
+        .map(|task| on(task.node).expect("a node").gpu_model.clone())
+        .collect();
+    models.sort();
+    models.dedup();
+    models
+}
+
+fn told(scene: &mut Scene, name: &str) -> Waiting {
+    scene.find(name).waiting.clone().expect("it waits")
+}
+
+#[test]
+fn a_task_of_two_gpus_goes_where_they_are_whole() {
+    for &share in PolicyName::ALL {
+        let mut scene = cluster(share, &[(7, SMALL), (2, LARGE), (2, "NVIDIA H100")]);
+        scene.job("two").gpus(2).ps_shards(0, 0);
+        scene.round();
+        assert_ne!(scene.phase("two"), JobPhase::Queued, "{share:?}");
+        assert_eq!(models(&scene.snapshot, "two"), ["NVIDIA H100"], "{share:?}");
+    }
+}
+
+/// Several profiles of one machine are several nodes here, of a kind each.
+#[test]
+fn a_gang_is_on_parts_of_one_kind_one_for_each_task() {
+    for &share in PolicyName::ALL {
+        let mut scene = cluster(share, &[(2, SMALL), (3, LARGE)]);
+        scene.job("gang").workers(3, 3).ps_shards(0, 0);
+        scene.round();
+        assert_ne!(scene.phase("gang"), JobPhase::Queued, "{share:?}");
+        assert_eq!(models(&scene.snapshot, "gang"), [LARGE], "{share:?}");
+        let tasks = scene.find("gang").tasks.clone();
+        assert!(tasks.iter().all(|task| task.gpus.len() == 1), "{share:?}");
+    }
+}
+
+#[test]
+fn who_needs_two_where_all_are_parts_is_told_what_would_help() {
+    for &share in PolicyName::ALL {
+        let mut scene = cluster(share, &[(7, SMALL)]);
+        scene.job("two").gpus(2).ps_shards(0, 0);
+        scene.round();
+        assert_eq!(scene.phase("two"), JobPhase::Queued, "{share:?}");
+        let told = told(&mut scene, "two");
+        let expected = Wait::NoMatchingNodes {
+            needed_gpus_per_worker: 2,
+            largest_node_gpus: 1,
+            parts: true,
+        };
+        assert_eq!(told.why, expected, "{share:?}");
+        let change = Some(Change::LowerGpusPerWorker { to: 1 });
+        assert_eq!(told.smallest_change, change, "{share:?}");
+    }
+}
+
+/// Nobody is told to add more of what the job cannot use.
+#[test]
+fn gpus_that_would_be_added_are_whole_where_parts_do_not_help() {
+    let mut scene = cluster(PolicyName::Muster, &[(7, SMALL), (1, "NVIDIA H100")]);
+    let job = scene
+        .job("pairs")
+        .workers(2, 2)
+        .gpus(2)
+        .ps_shards(0, 0)
+        .0
+        .id;
+    let add = Change::AddGpus { gpus: 4 };
+    scene.snapshot = apply_change(&scene.snapshot, job, &add).expect("it names what is there");
+    scene.round();
+    assert_ne!(scene.phase("pairs"), JobPhase::Queued);
+    assert_eq!(models(&scene.snapshot, "pairs"), ["NVIDIA H100"]);
+}
+
+#[test]
+fn the_check_lets_nobody_have_two() {
+    let mut scene = cluster(PolicyName::Muster, &[(2, "NVIDIA H100")]);
+    scene.job("two").gpus(2).ps_shards(0, 0);
+    let (plan, _) = plan(&scene.snapshot, &scene.policy);
+    assert!(check(&scene.snapshot, &plan).is_empty());
+    scene.snapshot.nodes[0].gpu_model = SMALL.to_owned();
+    let broken = check(&scene.snapshot, &plan);
+    assert!(
+        broken
+            .iter()
+            .any(|one| one.to_string().contains("2 parts of GPUs")),
+        "{broken:?}"
+    );
+}
