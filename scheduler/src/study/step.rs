@@ -58,7 +58,7 @@ pub struct Known {
 }
 
 /// After so long a step leaves further orders to the next one: who told first is not to wait until trials were proposed for all.
-const LONG_MS: u64 = 5;
+const LONG_MS: u64 = 10;
 
 /// Carries the study on, from `known` if that is how it stands. What is known of it then; `None` when the study is gone.
 ///

@@ -1,6 +1,7 @@
 //! One parameter's kernels: a normal one around each trial where distances mean something, else its choice and a little of the others.
 
 use super::near::Near;
+use super::points::Points;
 use crate::numeric::log_between;
 use crate::random::Draw;
 use muster_model::study::Domain;
@@ -42,7 +43,7 @@ pub(super) struct Normals {
 
 impl Axis {
     /// Around the values at place `d` of the points, one a trial.
-    pub(super) fn of(domain: &Domain, d: usize, points: &[&[Option<f64>]], least: f64) -> Self {
+    pub(super) fn of(domain: &Domain, d: usize, points: &Points, least: f64) -> Self {
         let kernels = points.len() as f64 + 1.0;
         if let Domain::Categorical {
             choices,
@@ -51,7 +52,7 @@ impl Axis {
         {
             let spread = 1.0 / kernels;
             let whole = 1.0 + spread * choices.len() as f64;
-            let chosen = points.iter().map(|point| point[d].map(|v| v as usize));
+            let chosen = points.column(d).map(|v| v.map(|v| v as usize));
             return Self::Choice {
                 chosen: chosen.chain([None]).collect(),
                 log_same: ((1.0 + spread) / whole).ln(),
@@ -60,13 +61,13 @@ impl Axis {
             };
         }
         let line = domain.line();
-        let units = points.iter().map(|point| point[d].map(|v| line.unit(v)));
+        let units = points.column(d).map(|v| v.map(|v| line.unit(v)));
         let units: Vec<Option<f64>> = units.collect();
         let mut normals = Normals::room_for(points.len() + 1);
         let deviations = deviations(&units, least);
-        for ((point, mean), deviation) in points.iter().zip(units).zip(deviations) {
+        for ((value, mean), deviation) in points.column(d).zip(units).zip(deviations) {
             // Narrower than half a value's part a kernel would be denser than its value can be likely.
-            let least = point[d].map_or(0.0, |v| line.cell(v) / 2.0);
+            let least = value.map_or(0.0, |v| line.cell(v) / 2.0);
             match mean {
                 Some(mean) => normals.push(mean, deviation.max(least)),
                 None => normals.push_uniform(),

@@ -9,6 +9,7 @@
 
 mod axis;
 mod near;
+mod points;
 
 use super::anywhere;
 use crate::random::Draw;
@@ -17,6 +18,7 @@ use crate::trial::{Trial, TrialState};
 use axis::{Axis, Place};
 use muster_model::study::{Point, Space};
 use near::Near;
+use points::Points;
 
 /// The newest so many trials count in full; before them weights fall linearly with age.
 const FLAT: usize = 25;
@@ -32,13 +34,15 @@ pub(super) fn suggest(record: &Record, candidates: usize, draw: &mut Draw) -> Op
     let judged = record.trials.iter().filter(|t| t.outcome.is_some());
     let judged = judged.count();
     let is_good = best(record, judged.div_ceil(10).min(MOST_GOOD));
-    let (mut good, mut bad) = (Vec::new(), Vec::with_capacity(record.trials.len()));
+    let width = record.space.len();
+    let mut good = Points::room_for(MOST_GOOD, width);
+    let mut bad = Points::room_for(record.trials.len(), width);
     for (trial, is_good) in record.trials.iter().zip(is_good) {
         if is_good {
-            good.push(trial.point.as_slice());
+            good.push(&trial.point);
         } else if trial.outcome.is_some() || trial.holds_slot() {
             // Whoever still runs may be bad: others need not try the same.
-            bad.push(trial.point.as_slice());
+            bad.push(&trial.point);
         }
     }
     // Good trials are few, yet the more is known in all, the closer to them the next may be sought.
@@ -121,7 +125,7 @@ struct Mixture<'a> {
 
 impl<'a> Mixture<'a> {
     /// `points` are by their trials' age, the oldest first; `least` is the narrowest that a kernel may be.
-    fn of(space: &'a Space, points: &[&[Option<f64>]], least: f64) -> Self {
+    fn of(space: &'a Space, points: &Points, least: f64) -> Self {
         let count = points.len();
         let ramp = count.saturating_sub(FLAT);
         let weight = |i: usize| {
@@ -261,8 +265,9 @@ mod tests {
             points in prop::collection::vec(point(), 1..20),
         ) {
             let space = space();
-            let trials: Vec<&[Option<f64>]> = trials.iter().map(Vec::as_slice).collect();
-            let mixture = Mixture::of(&space, &trials, least_deviation(10 * trials.len()));
+            let mut kernels = Points::room_for(trials.len(), space.len());
+            trials.iter().for_each(|point| kernels.push(point));
+            let mixture = Mixture::of(&space, &kernels, least_deviation(10 * trials.len()));
             let mut near = Near::default();
             for point in points {
                 let (found, defined) = (mixture.log_density(&point, &mut near), dense(&mixture, &point));

@@ -1,0 +1,35 @@
+//! Points of many trials side by side, so that one axis after the other is run through without looking for each trial again.
+
+/// So many numbers a point, one after the other.
+pub(super) struct Points {
+    width: usize,
+    count: usize,
+    /// A value that a point lacks is no number.
+    values: Vec<f64>,
+}
+
+impl Points {
+    pub(super) fn room_for(count: usize, width: usize) -> Self {
+        Self {
+            width,
+            count: 0,
+            values: Vec::with_capacity(count * width),
+        }
+    }
+
+    pub(super) fn push(&mut self, point: &[Option<f64>]) {
+        self.count += 1;
+        self.values
+            .extend(point.iter().map(|value| value.unwrap_or(f64::NAN)));
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.count
+    }
+
+    /// The value of each point at place `d`.
+    pub(super) fn column(&self, d: usize) -> impl Iterator<Item = Option<f64>> + '_ {
+        let column = self.values.iter().skip(d).step_by(self.width);
+        column.map(|value| (!value.is_nan()).then_some(*value))
+    }
+}
