@@ -2,67 +2,16 @@
 //! it is applied. Nothing of Muster runs beside it.
 
 use muster_e2e::kubernetes::{Kubernetes, text};
+use serde_json::Value;
 use std::fmt::Write as _;
 
-/// An object that is right.
-const RIGHT: &str = "
-apiVersion: muster.dev/v1alpha1
-kind: TrainingJob
-metadata: { name: right }
-spec:
-  engine:
-    model: { kind: cnn, channels: [16, 32], dense: [64] }
-    dataset: { name: fashion-mnist, train_limit: 12800 }
-    optimizer: { kind: adam, learning_rate: 0.001 }
-    batch: 128
-  scale: { workers: { min: 1, max: 2 } }
-  checkpoint: { every_steps: 50, keep: 3 }
-  stop: { steps: 400 }
-";
-
-/// Path of a field, a value that it must not have, and what kubectl must say of it besides the path.
-const WRONG: [(&str, &str, &str); 32] = [
-    ("spec", "{}", "oneOf"),
-    ("spec.command", "{ argv: [true] }", "argv"),
-    (
-        "spec.command",
-        "{ argv: ['true'] }",
-        r#""spec" must validate one"#,
-    ),
-    ("spec.engine", "{}", "batch"),
-    ("spec.engine.batch", "0", "1"),
-    ("spec.engine.batch", "65537", "65536"),
-    ("spec.engine.batch", "many", "integer"),
-    ("spec.engine.batch", "1.5", "integer"),
-    ("spec.engine.accumulate", "0", "1"),
-    ("spec.engine.clip_norm", "0", "0"),
-    ("spec.engine.model.kind", "perceptron", "mlp"),
-    ("spec.engine.model", "{ kind: mlp }", "hidden"),
-    (
-        "spec.engine.model",
-        "{ kind: mlp, hidden: [8], depth: 18 }",
-        "oneOf",
-    ),
-    ("spec.engine.model.depth", "18", "oneOf"),
-    ("spec.engine.model.channels", "16", "array"),
-    ("spec.engine.dataset", "{}", "oneOf"),
-    ("spec.engine.dataset.name", "imagenet", "mnist"),
-    ("spec.engine.optimizer.kind", "newton", "adam"),
-    ("spec.engine.optimizer", "{ kind: sgd }", "learning_rate"),
-    ("spec.engine.seed", "-1", "0"),
-    ("spec.scale.workers", "{ min: 1 }", "max"),
-    ("spec.scale.workers.max", "1025", "1024"),
-    ("spec.resources.worker.gpus", "17", "16"),
-    ("spec.resources.worker.memory_bytes", "1024", "67108864"),
-    ("spec.resources.worker.cpu_milli", "256001", "256000"),
-    ("spec.checkpoint.keep", "0", "1"),
-    ("spec.checkpoint.every_minutes", "0", "0"),
-    ("spec.stop.steps", "0", "1"),
-    ("spec.priority", "101", "100"),
-    ("spec.retries", "101", "100"),
-    ("spec.suspend", "please", "boolean"),
-    ("spec.exchange.topology", "ring", "all_reduce"),
-];
+/// One object that is right, and what it must not be: path of a field, a value, and what kubectl must say of it besides the path.
+fn objects() -> (Value, Vec<[String; 3]>) {
+    let text = include_str!("../../api/operator/src/crd/objects.yaml");
+    let objects: Value = serde_norway::from_str(text).expect("YAML");
+    let wrong = serde_json::from_value(objects["wrong"].clone());
+    (objects["right"].clone(), wrong.expect("rows of three"))
+}
 
 #[tokio::test]
 async fn the_server_knows_shows_and_explains_the_objects_and_refuses_wrong_ones_by_field() {
@@ -85,7 +34,7 @@ async fn the_server_knows_shows_and_explains_the_objects_and_refuses_wrong_ones_
     is_explained(&kubernetes);
     is_shown(&kubernetes);
     let mut missed = String::new();
-    for (path, value, said) in WRONG {
+    for [path, value, said] in &objects().1 {
         let document = with(path, value);
         let output = kubernetes.apply(&document, &["apply", "-f", "-"]);
         let words = text(&output);
@@ -160,7 +109,7 @@ fn is_explained(kubernetes: &Kubernetes) {
 }
 
 fn is_shown(kubernetes: &Kubernetes) {
-    kubernetes.applied(RIGHT);
+    kubernetes.applied(&objects().0.to_string());
     let table = kubernetes.says(&["get", "mj"]);
     let head = table.lines().next().expect("a head");
     let columns: Vec<&str> = head.split_whitespace().collect();
@@ -181,7 +130,7 @@ fn is_shown(kubernetes: &Kubernetes) {
 
 /// The right object with another value at a path.
 fn with(path: &str, value: &str) -> String {
-    let mut object: serde_json::Value = serde_norway::from_str(RIGHT).expect("YAML");
+    let mut object = objects().0;
     object["metadata"]["name"] = "wrong".into();
     let mut at = &mut object;
     for field in path.split('.') {

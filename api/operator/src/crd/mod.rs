@@ -4,6 +4,7 @@
 //! (suspend, status, columns, names) is said here. Rules in CEL hold on servers that know them (1.25 and later) and are passed over by
 //! older ones; whatever is refused by no schema is refused by the REST interface, and shown as the condition `Misconfigured`.
 
+mod rules;
 mod structural;
 mod study;
 mod tenant;
@@ -110,34 +111,6 @@ impl Kind {
             },
         })
     }
-}
-
-/// A name in Muster is a DNS label, so an object that becomes a job, a study or a tenant has no longer name. CEL only.
-fn short_name(most: u32) -> Value {
-    json!([{
-        "rule": format!("self.metadata.name.size() <= {most} && !self.metadata.name.contains('.')"),
-        "message": format!("metadata.name: expected at most {most} characters of a-z, 0-9 and '-', since it becomes the name in Muster"),
-    }])
-}
-
-/// A field of the spec that may not change once the status names the id. One that was refused may be corrected. CEL only; the operator
-/// shows the condition `Misconfigured` on older servers. `changeable`: what can.
-fn fixed(field: &str, id: &str, changeable: &str) -> Value {
-    let (mut has, mut has_had, mut path) = (Vec::new(), Vec::new(), String::new());
-    // Each field on the way may be missing.
-    for part in field.split('.') {
-        path = format!("{path}.{part}");
-        has.push(format!("has(self.spec{path})"));
-        has_had.push(format!("has(oldSelf.spec{path})"));
-    }
-    let (has, has_had) = (has.join(" && "), has_had.join(" && "));
-    json!({
-        "rule": format!(
-            "!has(oldSelf.status) || !has(oldSelf.status.{id}) || \
-             ({has_had} ? {has} && self.spec{path} == oldSelf.spec{path} : !({has}))"
-        ),
-        "message": format!("spec.{field}: it cannot change any more; only {changeable} can"),
-    })
 }
 
 fn text(about: &str) -> Value {

@@ -1,8 +1,7 @@
 //! `Study`: a search over parameters as an object of a namespace.
 
-use super::{
-    Kind, age, column, conditions, fixed, flag, short_name, structural, text, time, whole, wide,
-};
+use super::rules::{fixed, short_name};
+use super::{Kind, age, column, conditions, flag, structural, text, time, whole, wide};
 use serde_json::{Value, json};
 
 /// Fields of the study document that Kubernetes says in another place.

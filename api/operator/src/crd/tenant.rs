@@ -1,6 +1,7 @@
 //! `Tenant`: who owns jobs, its quota and its weight, as an object of the cluster.
 
-use super::{Kind, age, column, conditions, short_name, text, whole, wide};
+use super::rules::short_name;
+use super::{Kind, age, column, conditions, text, whole, wide};
 use serde_json::{Value, json};
 
 pub(super) fn definition() -> Value {

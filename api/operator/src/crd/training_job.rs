@@ -1,8 +1,7 @@
 //! `TrainingJob`: a job document as an object of a namespace.
 
-use super::{
-    Kind, age, column, conditions, fixed, flag, short_name, structural, text, time, whole, wide,
-};
+use super::rules::{self, fixed, short_name};
+use super::{Kind, age, column, conditions, flag, structural, text, time, whole, wide};
 use serde_json::{Value, json};
 
 /// Fields of the job document that Kubernetes says in another place.
@@ -92,11 +91,7 @@ fn spec(openapi: &Value) -> Value {
         "oneOf".to_owned(),
         json!([{ "required": ["engine"] }, { "required": ["command"] }]),
     );
-    document.insert("x-kubernetes-validations".to_owned(), rules());
-    document["properties"]["scale"]["properties"]["workers"]["x-kubernetes-validations"] = json!([{
-        "rule": "self.min <= self.max",
-        "message": "scale.workers: expected min to be at most max",
-    }]);
+    rules::of_job(&mut spec);
     spec
 }
 
@@ -106,14 +101,6 @@ fn replicas() -> Value {
         "type": "integer", "format": "int32", "minimum": 1, "maximum": 1024,
         "description": "Exactly so many workers, in place of scale.workers; kubectl scale sets it. Taken away, scale.workers holds again.",
     })
-}
-
-/// Of the spec alone.
-fn rules() -> Value {
-    json!([{
-        "rule": "!has(self.engine) || (has(self.stop) && (has(self.stop.epochs) || has(self.stop.steps) || has(self.stop.wall_minutes)))",
-        "message": "spec.stop: expected epochs, steps or wall_minutes, since the engine must know when to stop",
-    }])
 }
 
 /// Of the whole object. Of a job that was submitted the REST interface changes its range of workers and its priority.

@@ -1,0 +1,119 @@
+//! Rules in CEL: what only a comparison of fields says, and which fields may not change any more. Servers that know CEL refuse by them what
+//! others let through, for the REST interface to refuse.
+//!
+//! None refuses what the REST interface takes, and none names a field without a type, since a server then refuses the definition: both are
+//! tested. The cost of a rule is estimated from the largest object that the schema admits, so none goes through a list or a map.
+
+use serde_json::{Value, json};
+
+/// Sizes that a job with `power_of_two` may have.
+const POWERS: &str = "[1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024]";
+
+/// A name in Muster is a DNS label, so an object that becomes a job, a study or a tenant has no longer name.
+pub(super) fn short_name(most: u32) -> Value {
+    json!([{
+        "rule": format!("self.metadata.name.size() <= {most} && !self.metadata.name.contains('.')"),
+        "message": format!("metadata.name: expected at most {most} characters of a-z, 0-9 and '-', since it becomes the name in Muster"),
+    }])
+}
+
+/// A field of the spec that may not change once the status names the id. One that was refused may be corrected. On older servers the operator
+/// shows the condition `Misconfigured`. `changeable`: what can.
+pub(super) fn fixed(field: &str, id: &str, changeable: &str) -> Value {
+    let (mut has, mut has_had, mut path) = (Vec::new(), Vec::new(), String::new());
+    // Each field on the way may be missing.
+    for part in field.split('.') {
+        path = format!("{path}.{part}");
+        has.push(format!("has(self.spec{path})"));
+        has_had.push(format!("has(oldSelf.spec{path})"));
+    }
+    let (has, has_had) = (has.join(" && "), has_had.join(" && "));
+    json!({
+        "rule": format!(
+            "!has(oldSelf.status) || !has(oldSelf.status.{id}) || \
+             ({has_had} ? {has} && self.spec{path} == oldSelf.spec{path} : !({has}))"
+        ),
+        "message": format!("spec.{field}: it cannot change any more; only {changeable} can"),
+    })
+}
+
+/// Puts the rules of a job document's fields where they belong. What is left out is what it is by default, which breaks none.
+pub(super) fn of_job(spec: &mut Value) {
+    spec["x-kubernetes-validations"] = of_spec();
+    let fields = &mut spec["properties"];
+    for range in ["workers", "ps_shards"] {
+        fields["scale"]["properties"][range]["x-kubernetes-validations"] = json!([{
+            "rule": "self.min <= self.max",
+            "message": format!("scale.{range}: expected min to be at most max"),
+        }]);
+    }
+    fields["command"]["x-kubernetes-validations"] = json!([{
+        "rule": "!has(self.working_dir) || !has(self.files) || self.files.size() == 0",
+        "message": "command.files: expected none beside working_dir, as files lie in a new folder of the task, where the program is then started",
+    }]);
+    fields["stop"]["properties"]["target"]["x-kubernetes-validations"] = json!([{
+        "rule": "self.metric != 'test_accuracy' || self.value <= 1.0",
+        "message": "stop.target.value: expected at most 1 of test_accuracy",
+    }]);
+    let verdict = |field: &str| {
+        json!({
+            "rule": format!("!has(self.{field}) || self.{field} == 0 || (self.{field} >= 5 && self.{field} <= 86400)"),
+            "message": format!("verdicts.{field}: expected 5 to 86400 seconds, or 0: never"),
+        })
+    };
+    fields["verdicts"]["x-kubernetes-validations"] =
+        json!([verdict("straggler_s"), verdict("hang_s")]);
+}
+
+fn of_spec() -> Value {
+    let rule = |rule: &str, message: &str| json!({ "rule": rule, "message": message });
+    let powers = format!(
+        "!has(self.scale) || !has(self.scale.power_of_two) || !self.scale.power_of_two || \
+         (has(self.replicas) ? self.replicas in {POWERS} : !has(self.scale.workers) || \
+         (self.scale.workers.min in {POWERS} && self.scale.workers.max in {POWERS}))"
+    );
+    json!([
+        rule(
+            "has(self.engine) != has(self.command)",
+            "spec: expected engine, for what the built-in engine trains, or command, for a program of your own: one of the two",
+        ),
+        rule(
+            "!has(self.engine) || (has(self.stop) && (has(self.stop.epochs) || has(self.stop.steps) || has(self.stop.wall_minutes)))",
+            "spec.stop: expected epochs, steps or wall_minutes, since the engine must know when to stop",
+        ),
+        rule(
+            "!has(self.command) || !has(self.stop) || \
+             !(has(self.stop.epochs) || has(self.stop.steps) || has(self.stop.target) || has(self.stop.convergence))",
+            "spec.stop: expected at most wall_minutes, since a command is done when its workers have ended; command.steps says how long it is",
+        ),
+        rule(
+            "!has(self.command) || !has(self.from)",
+            "spec.from: expected none beside command, whose checkpoints are its own",
+        ),
+        rule(
+            "!has(self.command) || !has(self.scale) || !has(self.scale.ps_shards)",
+            "spec.scale.ps_shards: expected none beside command, whose parameter_servers says how many there are",
+        ),
+        rule(
+            "!has(self.engine) || has(self.replicas) || !has(self.scale) || !has(self.scale.workers) || \
+             self.scale.workers.max <= self.engine.batch",
+            "spec.scale.workers: expected max to be at most engine.batch, so that every worker has an example",
+        ),
+        rule(
+            "!has(self.engine) || !has(self.replicas) || self.replicas <= self.engine.batch",
+            "spec.replicas: expected at most engine.batch, so that every worker has an example",
+        ),
+        rule(
+            &powers,
+            "spec.scale.workers: expected 1, 2, 4, 8 and so on with power_of_two, or such a spec.replicas",
+        ),
+        rule(
+            "!has(self.engine) || !has(self.exchange) || !has(self.exchange.topology) || self.exchange.topology != 'all_reduce' || \
+             !has(self.scale) || !has(self.scale.ps_shards) || self.scale.ps_shards.max == 0",
+            "spec.scale.ps_shards: expected none with all_reduce",
+        ),
+    ])
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,314 @@
+//! The rules of the definitions, evaluated as a server does that knows CEL; and beside it what the REST interface says of the same document.
+
+use crate::crd::all;
+use cel::{Context, Program, Value as Cel};
+use muster_model::spec::JobSpec;
+use serde_json::{Map, Value, json};
+use std::collections::{BTreeSet, HashMap};
+
+/// One object and what becomes wrong, or another right one, when fields of it are set.
+fn objects() -> Value {
+    serde_norway::from_str(include_str!("../objects.yaml")).expect("YAML")
+}
+
+/// The schema of a kind's objects.
+fn schema(kind: &str) -> Value {
+    let of_kind = |definition: &Value| definition["spec"]["names"]["kind"] == kind;
+    let definition = all().into_iter().find(of_kind).expect("a kind");
+    definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"].clone()
+}
+
+/// The object with these fields; one that is null is taken away.
+fn with(object: &Value, fields: &Value) -> Value {
+    let mut object = object.clone();
+    for (path, value) in fields.as_object().expect("fields") {
+        let (parents, field) = path.rsplit_once('.').expect("a path");
+        let mut at = &mut object;
+        for name in parents.split('.') {
+            let fields = at.as_object_mut().expect("an object");
+            at = fields.entry(name).or_insert_with(|| json!({}));
+        }
+        let fields = at.as_object_mut().expect("an object");
+        match value {
+            Value::Null => drop(fields.remove(field)),
+            value => drop(fields.insert(field.to_owned(), value.clone())),
+        }
+    }
+    object
+}
+
+/// As a server hands it to a rule: what the schema calls a number is one, however it is written.
+fn to_cel(value: &Value, schema: &Value) -> Cel {
+    let field = |name: &str| match schema["properties"].get(name) {
+        Some(field) => field.clone(),
+        None => schema["additionalProperties"].clone(),
+    };
+    match value {
+        Value::Null => Cel::Null,
+        Value::Bool(flag) => Cel::Bool(*flag),
+        Value::Number(number) if schema["type"] == "number" || !number.is_i64() => {
+            Cel::Float(number.as_f64().expect("a number"))
+        }
+        Value::Number(number) => Cel::Int(number.as_i64().expect("a whole number")),
+        Value::String(text) => text.clone().into(),
+        Value::Array(items) => {
+            let items = items.iter().map(|item| to_cel(item, &schema["items"]));
+            items.collect::<Vec<Cel>>().into()
+        }
+        Value::Object(fields) => {
+            let fields = fields.iter();
+            let fields = fields.map(|(name, value)| (name.clone(), to_cel(value, &field(name))));
+            fields.collect::<HashMap<String, Cel>>().into()
+        }
+    }
+}
+
+/// The messages of the rules that `new` breaks; as an update of `old`, if there is one.
+fn broken(kind: &str, old: Option<&Value>, new: &Value) -> Vec<String> {
+    let mut found = Vec::new();
+    judge(&schema(kind), old, new, &mut found);
+    found
+}
+
+fn judge(schema: &Value, old: Option<&Value>, new: &Value, found: &mut Vec<String>) {
+    for rule in schema["x-kubernetes-validations"]
+        .as_array()
+        .into_iter()
+        .flatten()
+    {
+        let text = rule["rule"].as_str().expect("a rule");
+        let is_of_change = text.contains("oldSelf");
+        if is_of_change && old.is_none() {
+            continue;
+        }
+        let mut context = Context::default();
+        context.add_variable_from_value("self", to_cel(new, schema));
+        if let Some(old) = old.filter(|_| is_of_change) {
+            context.add_variable_from_value("oldSelf", to_cel(old, schema));
+        }
+        let program = Program::compile(text).expect(text);
+        match program.execute(&context) {
+            Ok(Cel::Bool(true)) => {}
+            Ok(Cel::Bool(false)) => {
+                found.push(rule["message"].as_str().expect("a message").to_owned());
+            }
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+    for (name, value) in new.as_object().into_iter().flatten() {
+        if let Some(field) = schema["properties"].get(name) {
+            judge(field, old.and_then(|old| old.get(name)), value, found);
+        }
+    }
+}
+
+/// What the REST interface says of the job that the object stands for: nothing, or all that is wrong.
+fn refused(object: &Value) -> Option<String> {
+    let mut document = object["spec"].as_object().expect("a spec").clone();
+    document.remove("suspend");
+    if let Some(replicas) = document.remove("replicas") {
+        let scale = document.entry("scale").or_insert_with(|| Map::new().into());
+        scale["workers"] = json!({ "min": replicas, "max": replicas });
+    }
+    document.insert("version".to_owned(), "muster/v1".into());
+    document.insert("name".to_owned(), object["metadata"]["name"].clone());
+    match serde_json::from_value::<JobSpec>(document.into()) {
+        Err(error) => Some(error.to_string()),
+        Ok(spec) => spec.validate().err().map(|errors| format!("{errors:?}")),
+    }
+}
+
+#[test]
+fn what_only_a_comparison_finds_is_refused_by_its_field_and_by_the_rest_interface() {
+    let objects = objects();
+    let rows = objects["compared"].as_array().expect("a list");
+    assert!(rows.len() >= 20);
+    let mut seen = BTreeSet::new();
+    for row in rows {
+        let wrong = with(&objects["right"], &row[1]);
+        let found = broken("TrainingJob", None, &wrong);
+        let message = row[0].as_str().expect("how the message begins");
+        assert_eq!(found.len(), 1, "{row}: {found:?}");
+        assert!(found[0].starts_with(message), "{row}: {found:?}");
+        assert!(
+            refused(&wrong).is_some(),
+            "{row} is right for the REST interface"
+        );
+        seen.extend(found);
+    }
+    // Every rule that compares fields of one object was broken once.
+    let mut rules = Vec::new();
+    messages(&schema("TrainingJob")["properties"]["spec"], &mut rules);
+    let never: Vec<&String> = rules.iter().filter(|rule| !seen.contains(*rule)).collect();
+    assert!(never.is_empty(), "{never:?}");
+}
+
+fn messages(schema: &Value, into: &mut Vec<String>) {
+    let rules = schema["x-kubernetes-validations"].as_array();
+    into.extend(
+        rules
+            .into_iter()
+            .flatten()
+            .map(|rule| rule["message"].as_str().expect("a message").to_owned()),
+    );
+    for (_, field) in schema["properties"].as_object().into_iter().flatten() {
+        messages(field, into);
+    }
+}
+
+#[test]
+fn what_the_rest_interface_takes_breaks_no_rule() {
+    let objects = objects();
+    let right = &objects["right"];
+    let mut all = vec![right.clone()];
+    for fields in objects["also_right"].as_array().expect("a list") {
+        all.push(with(right, fields));
+    }
+    for object in &all {
+        assert_eq!(refused(object), None, "{object}");
+        assert_eq!(
+            broken("TrainingJob", None, object),
+            Vec::<String>::new(),
+            "{object}"
+        );
+    }
+    // Whatever is wrong for another reason: no rule finds something that the REST interface would not.
+    for row in objects["wrong"].as_array().expect("a list") {
+        let value = row[1].as_str().expect("a value");
+        let value: Value = serde_norway::from_str(value).expect("YAML");
+        let path = row[0].as_str().expect("a path");
+        // Of these two the REST interface knows nothing.
+        if !["spec", "spec.suspend"].contains(&path) {
+            let wrong = with(right, &json!({ path: value }));
+            assert!(refused(&wrong).is_some(), "{row}");
+        }
+    }
+}
+
+#[test]
+fn every_example_breaks_no_rule() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples");
+    let mut seen = 0;
+    for entry in std::fs::read_dir(folder).expect("examples") {
+        let path = entry.expect("an example").path();
+        let Some("yaml" | "json") = path.extension().and_then(|end| end.to_str()) else {
+            continue;
+        };
+        let text = std::fs::read_to_string(&path).expect("an example");
+        let spec: Value = serde_norway::from_str(&text).expect("YAML");
+        let object = json!({ "metadata": { "name": spec["name"] }, "spec": spec });
+        let found = broken("TrainingJob", None, &object);
+        assert!(found.is_empty(), "{}: {found:?}", path.display());
+        seen += 1;
+    }
+    assert!(seen >= 8, "{seen} examples");
+}
+
+#[test]
+fn what_was_submitted_cannot_change_but_for_what_can() {
+    let right = &objects()["right"];
+    let submitted = with(right, &json!({ "status.jobId": "x" }));
+    let engine = json!({ "spec.engine.seed": 7 });
+    let less = json!({ "spec.checkpoint": null });
+    let more = json!({ "spec.retries": 1 });
+    let shards = json!({ "spec.scale.ps_shards": { "min": 1, "max": 2 } });
+    for (fields, field) in [
+        (&engine, "engine"),
+        (&less, "checkpoint"),
+        (&more, "retries"),
+        (&shards, "scale.ps_shards"),
+    ] {
+        let found = broken("TrainingJob", Some(&submitted), &with(&submitted, fields));
+        assert_eq!(found.len(), 1, "{fields}: {found:?}");
+        let begins = format!("spec.{field}: it cannot change any more");
+        assert!(found[0].starts_with(&begins), "{fields}: {found:?}");
+        // Before it was submitted, as one that Muster refused may be corrected.
+        let found = broken("TrainingJob", Some(right), &with(right, fields));
+        assert_eq!(found, Vec::<String>::new(), "{fields}");
+    }
+    for fields in [
+        json!({ "spec.suspend": true }),
+        json!({ "spec.replicas": 2 }),
+        json!({ "spec.priority": 5 }),
+        json!({ "spec.scale.workers": { "min": 1, "max": 8 } }),
+        json!({ "status.phase": "Running" }),
+        json!({}),
+    ] {
+        let found = broken("TrainingJob", Some(&submitted), &with(&submitted, &fields));
+        assert_eq!(found, Vec::<String>::new(), "{fields}");
+    }
+    let job = json!({ "command": { "argv": ["true"] } });
+    let study = json!({
+        "metadata": { "name": "s" }, "spec": { "job": job, "search": { "trials": 3 } }, "status": { "studyId": "x" },
+    });
+    let changed = with(&study, &json!({ "spec.search.trials": 4 }));
+    let found = broken("Study", Some(&study), &changed);
+    assert!(
+        found.len() == 1 && found[0].starts_with("spec.search:"),
+        "{found:?}"
+    );
+    let held = with(&study, &json!({ "spec.suspend": true }));
+    assert_eq!(broken("Study", Some(&study), &held), Vec::<String>::new());
+}
+
+#[test]
+fn a_name_is_short_and_has_no_dots() {
+    let named = |name: &str| json!({ "metadata": { "name": name }, "spec": {} });
+    let long = "a".repeat(56);
+    for (kind, name, is_right) in [
+        ("Tenant", "vision", true),
+        ("Tenant", "vision.old", false),
+        ("Tenant", long.as_str(), true),
+        ("Study", long.as_str(), false),
+    ] {
+        let found = broken(kind, None, &named(name));
+        assert_eq!(found.is_empty(), is_right, "{kind} {name}: {found:?}");
+    }
+}
+
+/// A rule over a field that the schema does not know, or gives no type to, has a server refuse the whole definition.
+#[test]
+fn rules_name_only_fields_that_servers_show_them() {
+    fn check(schema: &Value, at: &str) {
+        for rule in schema["x-kubernetes-validations"]
+            .as_array()
+            .into_iter()
+            .flatten()
+        {
+            for path in paths(rule["rule"].as_str().expect("a rule")) {
+                // Of the object itself a server shows this of the metadata, whatever the schema says.
+                if at.is_empty() && path.starts_with("metadata.name") {
+                    continue;
+                }
+                let mut field = schema;
+                for name in path
+                    .split('.')
+                    .filter(|name| !["size", "contains"].contains(name))
+                {
+                    field = &field["properties"][name];
+                    assert!(field["type"].is_string(), "{at}: {path}: {name}");
+                }
+            }
+        }
+        for (name, field) in schema["properties"].as_object().into_iter().flatten() {
+            check(field, &format!("{at}.{name}"));
+        }
+    }
+    for definition in all() {
+        let kind = definition["spec"]["names"]["kind"]
+            .as_str()
+            .expect("a kind");
+        check(&schema(kind), "");
+    }
+}
+
+/// What stands behind `self.` and `oldSelf.`, up to what is no name.
+fn paths(rule: &str) -> Vec<String> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '.';
+    let words = rule.split(|c: char| !is_name(c));
+    let of_self = words.filter_map(|word| {
+        word.strip_prefix("self.")
+            .or_else(|| word.strip_prefix("oldSelf."))
+    });
+    of_self.map(str::to_owned).collect()
+}
