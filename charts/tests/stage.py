@@ -136,7 +136,7 @@ class Stage(unittest.TestCase):
 
     def scheduler(self):
         port = free_port()
-        pod = self.machine.start("Deployment", "muster-scheduler", {"0.0.0.0:7071": port})
+        pod = self.machine.start("Deployment", "muster-scheduler", {"0.0.0.0:7071": port, "0.0.0.0:7073": free_port()})
         until("the scheduler is ready", pod.is_ready)
         self.sessions.backends.append(port)
         return pod

@@ -24,7 +24,7 @@ EXTERNAL = {
     },
     "openshift": {"Secret/muster-postgres", "Secret/training-join", "ServiceAccount/default"},
     "bucket": {"Secret/muster-postgres", "Secret/muster-join", "Secret/bucket-login", "Secret/sessions-tls", "Secret/muster-operator-token", "PersistentVolumeClaim/datasets"},
-    "pods": {"Secret/muster-postgres", "PersistentVolumeClaim/models", "ServiceAccount/trainers"},
+    "pods": {"Secret/muster-postgres", "Secret/muster-operator-token", "PersistentVolumeClaim/models", "ServiceAccount/trainers"},
     "trial": set(),
     "trial-upgrade": set(),
 }
@@ -157,7 +157,9 @@ class Rendered(unittest.TestCase):
                     self.assertTrue(any(matches(selector, of["labels"]) for _, of, _ in made), name_of(item))
                 if item["kind"] == "ServiceMonitor":
                     services = [of for of in items if of["kind"] == "Service" and matches(spec["selector"]["matchLabels"], of["metadata"]["labels"])]
-                    self.assertEqual([of["metadata"]["name"] for of in services], ["muster-api"])
+                    self.assertEqual([of["metadata"]["name"] for of in services], [item["metadata"]["name"]])
+                    ports = {port["name"] for port in services[0]["spec"]["ports"]}
+                    self.assertLessEqual({endpoint["port"] for endpoint in spec["endpoints"]}, ports)
 
     def test_policies_cover_every_pod(self):
         for name in ("default", "production", "pods", "trial"):

@@ -28,6 +28,10 @@ BAD = [
     ({"operator": {"namespaces": "vision"}}, ["/operator/namespaces", "want array"]),
     ({"operator": {"namespaces": ["Vision"]}}, ["/operator/namespaces/0"]),
     ({"operator": {"nodes": {"rackLabels": ["a b"]}}}, ["/operator/nodes/rackLabels/0"]),
+    ({"networkPolicies": {"monitoringFrom": [{"cidr": "10.0.0.0/8"}]}}, ["/networkPolicies/monitoringFrom/0", "'cidr'"]),
+    ({"executor": {"pools": {"cpu": {**POOL, "part": "1g.10gb"}}}}, ["/executor/pools/cpu/part"]),
+    ({"executor": {"pools": {"a": POOL, "b": POOL}}}, ["executor.pools.a and executor.pools.b are for the same nodes", "expected a part"]),
+    ({"executor": {"pools": {"a": {**POOL, "part": "x"}, "b": {**POOL, "part": "x"}}}}, ["executor.pools.a and executor.pools.b"]),
     ({"operator": {"nodes": {"foreignResource": "gpu"}}}, ["/operator/nodes/foreignResource"]),
     ({"operator": {"nodes": {"drain": True}}}, ["/operator/nodes", "'drain' not allowed"]),
     ({"executor": {"tasks": {"startMs": 10}}}, ["/executor/tasks/startMs", "want 1,000"]),
@@ -153,16 +157,31 @@ class Values(unittest.TestCase):
         schema = json.loads((CHART / "values.schema.json").read_text())
         self.assertEqual(schema["properties"]["scheduler"]["properties"]["policy"]["enum"], names)
 
-    def test_the_dashboard_shows_what_the_api_exports(self):
-        text = (CHART / "dashboards/api.json").read_text()
-        json.loads(text)
-        for metric in set(re.findall(r"muster_[a-z_]+", text)):
-            self.assertIn(re.sub(r"_(bucket|count|sum)$", "", metric), source("api/src/metrics.rs"))
-        for gauge in set(re.findall(r'"(muster_[a-z_]+)"', source("api/src/metrics.rs"))):
-            self.assertIn(gauge + "{", text)
-        for path in ("/healthz", "/readyz", "/metrics"):
-            self.assertIn(f'"{path}"', source("api/src/routes.rs"))
-            self.assertIn(path, render(arguments=["--set", "monitoring.serviceMonitor.enabled=true"]))
+    def test_dashboards_show_what_the_daemons_export(self):
+        monitored = render(arguments=["--set", "monitoring.serviceMonitor.enabled=true,monitoring.dashboard.enabled=true"])
+        for daemon, metrics, routes in (("api", "api/src/metrics.rs", "api/src/routes.rs"), ("scheduler", "scheduler/src/metrics.rs", "scheduler/src/health.rs")):
+            text = (CHART / f"dashboards/{daemon}.json").read_text()
+            title = json.loads(text)["title"]
+            # Names with two colons behind them are crates'.
+            named = [set(re.findall(r"muster_[a-z_]+\b(?!::)", one)) for one in (text, source(metrics))]
+            shown, exported = ({re.sub(r"_(bucket|count|sum)$", "", name) for name in names} for names in named)
+            self.assertEqual(shown, exported)
+            self.assertIn(title, monitored)
+            for path in ("/healthz", "/readyz", "/metrics"):
+                self.assertIn(f'"{path}"', source(routes))
+                self.assertIn(path, monitored)
+
+    def test_probes_ask_what_the_daemons_answer(self):
+        items = objects(render())
+        for daemon in ("api", "scheduler"):
+            spec = next(spec for item, _, spec in pods(items) if item["metadata"]["name"] == f"muster-{daemon}")
+            (container,) = spec["containers"]
+            self.assertEqual(container["livenessProbe"]["httpGet"]["path"], "/healthz")
+            self.assertEqual(container["readinessProbe"]["httpGet"]["path"], "/readyz")
+            port = container["readinessProbe"]["httpGet"]["port"]
+            number = next(one["containerPort"] for one in container["ports"] if one["name"] == port)
+            listens = {variable["value"] for variable in container["env"] if variable["name"].endswith("LISTEN")}
+            self.assertIn(f"0.0.0.0:{number}", listens)
 
     def test_images_hold_what_the_chart_runs(self):
         docker = source("docker/Dockerfile")
@@ -210,6 +229,8 @@ class Executor(unittest.TestCase):
             self.assertEqual(self.start(folder)[0], ["sleep 22", named])
             self.assertEqual(self.start(folder, ["--set", "scheduler.graceMs=25500"])[0], ["sleep 38", named])
             self.assertEqual(self.start(folder, ["--set", "executor.data.kind=hostPath"])[0], [named])
+            of_part = self.start(folder, ["--set", "executor.data.kind=hostPath,executor.pools.gpu.part=3g"])[0]
+            self.assertEqual(of_part, [f"{named}--3g"])
             pathlib.Path(folder, "data/tasks").mkdir(parents=True)
             self.assertEqual(self.start(folder)[0], [named])
 

@@ -74,13 +74,14 @@ pub struct Run {
         default_value = "topology.kubernetes.io/zone"
     )]
     pub rack_labels: Vec<String>,
-    /// What Kubernetes counts GPUs as, such as nvidia.com/gpu or nvidia.com/mig-1g.10gb: of the first that a node has its labels tell the kind
+    /// Where several executors share a machine, each with one part of its GPUs: the parts' names, which are behind the machine's as NODE--PART
     #[arg(
-        long = "gpu-resources",
-        env = "MUSTER_OPERATOR_GPU_RESOURCES",
-        value_delimiter = ','
+        long = "node-parts",
+        env = "MUSTER_OPERATOR_NODE_PARTS",
+        value_delimiter = ',',
+        value_parser = tenant
     )]
-    pub gpu_resources: Vec<String>,
+    pub node_parts: Vec<String>,
     /// Taints that executors tolerate, which therefore close no node: KEY or KEY=VALUE, with :EFFECT or for any; * is every key
     #[arg(
         long = "tolerated",
@@ -115,7 +116,7 @@ impl Run {
             nodes: self.nodes.then(|| nodes::Settings {
                 speaker: self.name.clone(),
                 rack_labels: self.rack_labels.clone(),
-                gpu_resources: self.gpu_resources.clone(),
+                parts: self.node_parts.clone(),
                 tolerated: self.tolerated.clone(),
                 cordon_drains: self.cordon_drains,
                 cordons: self.cordon_nodes,

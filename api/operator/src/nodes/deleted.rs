@@ -1,7 +1,7 @@
 //! Nodes that are gone from Kubernetes while their executors still speak to Muster: a machine that is taken away hears of it last. What runs
 //! there moves away, and what does not make it is lost with the executor's lease, as with every node.
 
-use super::{Follower, in_muster};
+use super::{Follower, all_in_muster};
 use crate::error::Error;
 use muster_model::node::{Closed, NodeState, Notice};
 use muster_model::view::NodeView;
@@ -22,7 +22,7 @@ pub(super) async fn follow(follower: &Follower) {
         let there: BTreeSet<String> = follower
             .names()
             .iter()
-            .map(|name| in_muster(name))
+            .flat_map(|name| all_in_muster(name, &follower.settings.parts))
             .collect();
         seen.extend(there.iter().cloned());
         let gone: BTreeSet<String> = seen.difference(&there).cloned().collect();

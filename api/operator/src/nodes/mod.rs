@@ -32,6 +32,9 @@ use serde_json::Value;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// Between a machine's name and that of a part of its GPUs, in the names of Muster's nodes.
+const BEFORE_PART: &str = "--";
+
 /// Between two looks at a node: somebody may have drained it in Muster, or its executor may have come.
 const LOOK: Duration = Duration::from_secs(5);
 
@@ -65,14 +68,15 @@ fn again(node: Arc<Node>, _: &Error, follower: Arc<Follower>) -> Action {
 /// # Errors
 /// When Kubernetes or Muster does not answer; nothing is lost by it.
 pub async fn reconcile(node: Arc<Node>, follower: Arc<Follower>) -> Result<Action, Error> {
-    let name = in_muster(&node.name_any());
-    // Until its executor comes, Muster does not know it.
-    if let Some(view) = follower.known(&name).await? {
-        // The one does not wait for the other: each is one side's wish.
-        let told = follower.hear(&node, &view).await;
-        follower.cordon(&node, &view).await?;
-        told?;
+    // Until its executors come, Muster does not know it.
+    let views = follower.known(&node.name_any()).await?;
+    // The one does not wait for the other: each is one side's wish.
+    let mut told = Ok(());
+    for view in &views {
+        told = follower.hear(&node, view).await.and(told);
     }
+    follower.cordon(&node, &views).await?;
+    told?;
     let uid = node.uid().unwrap_or_default();
     follower.context.backoff.succeeded(&uid);
     Ok(Action::requeue(LOOK))
@@ -82,6 +86,16 @@ pub async fn reconcile(node: Arc<Node>, follower: Arc<Follower>) -> Result<Actio
 #[must_use]
 pub fn in_muster(name: &str) -> String {
     name.replace('.', "-")
+}
+
+/// What Muster's nodes of this machine may be called: the machine itself, and each part of its GPUs that an executor of its own gives out.
+fn all_in_muster<'a>(name: &str, parts: &'a [String]) -> impl Iterator<Item = String> + use<'a> {
+    let whole = in_muster(name);
+    let of_part = {
+        let whole = whole.clone();
+        move |part: &'a String| format!("{whole}{BEFORE_PART}{part}")
+    };
+    std::iter::once(whole).chain(parts.iter().map(of_part))
 }
 
 /// Two machines of one name in Muster: its executors drive each other away, and what is said of the one would be taken for the other's. Why
@@ -110,11 +124,17 @@ fn of_namesakes(why: String, notice: Notice) -> Notice {
     }
 }
 
-/// Whether its executor has only counted its GPUs, so that what labels say of them counts, as it does once it was told. Nothing else is told: an
-/// api of before would refuse a notice with GPUs, cordon and all.
-fn is_counted(view: &NodeView) -> bool {
-    let was_told = view.notice.as_ref().is_some_and(|told| told.gpus.is_some());
-    was_told || view.gpus.iter().any(|gpu| gpu.memory_bytes == 0)
+/// What its executor has Kubernetes count, where it has only counted: what labels say of it counts then. Nothing is told of GPUs that it has
+/// seen: an api of before would refuse a notice with GPUs, cordon and all.
+fn counted(view: &NodeView) -> Option<&str> {
+    let first = view.capacity.gpus.first()?;
+    (first.memory_bytes == 0).then_some(first.model.as_str())
+}
+
+/// Whether Muster wants nothing of the machine any more: all that it has there is drained. A cordon is the machine's, and while one of its parts is
+/// in use somebody else's pod may as well be there.
+fn is_drained(views: &[NodeView]) -> bool {
+    views.iter().all(|view| view.drained)
 }
 
 impl Follower {
@@ -129,19 +149,21 @@ impl Follower {
         }
     }
 
-    async fn known(&self, name: &str) -> Result<Option<NodeView>, Error> {
+    /// Muster's nodes of this machine.
+    async fn known(&self, name: &str) -> Result<Vec<NodeView>, Error> {
         let client = self.context.tenants.admin()?;
-        self.known.node(&client, name).await
+        let mut views = Vec::new();
+        for name in all_in_muster(name, &self.settings.parts) {
+            views.extend(self.known.node(&client, &name).await?);
+        }
+        Ok(views)
     }
 
     async fn hear(&self, node: &Node, view: &NodeView) -> Result<(), Error> {
         let foreign = self.foreign(node).await?;
-        let mut notice = said(node, &self.settings, &foreign);
+        let mut notice = said(node, &self.settings, &foreign, counted(view));
         if let Some(why) = namesake(&node.name_any(), &self.names()) {
             notice = of_namesakes(why, notice);
-        }
-        if !is_counted(view) {
-            notice.gpus = None;
         }
         if view.notice.as_ref() != Some(&notice) && foreign.count > 0 {
             tracing::info!(node.name = view.name, pods = ?foreign.pods, "pods that are not Muster's are there");
@@ -175,11 +197,11 @@ impl Follower {
     }
 
     /// Cordons what an administrator has drained in Muster, and ends that cordon with the drain.
-    async fn cordon(&self, node: &Node, view: &NodeView) -> Result<(), Error> {
-        if !self.settings.cordons {
+    async fn cordon(&self, node: &Node, views: &[NodeView]) -> Result<(), Error> {
+        if !self.settings.cordons || views.is_empty() {
             return Ok(());
         }
-        match mark::change(node, &self.settings.speaker, view.drained) {
+        match mark::change(node, &self.settings.speaker, is_drained(views)) {
             Some(patch) => self.patch(node, patch).await,
             None => Ok(()),
         }
@@ -227,7 +249,7 @@ impl std::fmt::Debug for Follower {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_counted, namesake, of_namesakes};
+    use super::{all_in_muster, counted, is_drained, namesake, of_namesakes};
     use muster_model::node::{Labelled, Notice};
     use muster_model::view::NodeView;
     use serde_json::json;
@@ -261,20 +283,40 @@ mod tests {
         assert_eq!(told("a", "").by.as_deref(), Some("here"));
     }
 
+    fn view(drained: bool, gpu: serde_json::Value) -> NodeView {
+        serde_json::from_value(json!({
+            "id": "01890000-0000-7000-8000-000000000001", "name": "a", "state": "up", "drained": drained, "notice": null,
+            "generation": 1, "last_seen_at": "2026-01-01T00:00:00Z",
+            "capacity": { "gpus": [gpu], "cpu_milli": 1, "memory_bytes": 1 }, "gpus": [],
+        }))
+        .expect("a node")
+    }
+
     #[test]
     fn labels_are_told_of_gpus_that_were_only_counted() {
-        let view = |memory_bytes: u64, notice: serde_json::Value| -> NodeView {
-            serde_json::from_value(json!({
-                "id": "01890000-0000-7000-8000-000000000001", "name": "a", "state": "up", "drained": false, "notice": notice,
-                "generation": 1, "last_seen_at": "2026-01-01T00:00:00Z",
-                "capacity": { "gpus": [], "cpu_milli": 1, "memory_bytes": 1 },
-                "gpus": [{ "index": 0, "kind": "cuda", "model": "x", "memory_bytes": memory_bytes, "job": null, "task_id": null }],
-            }))
-            .expect("a node")
+        let gpu = |memory_bytes: u64| json!({ "index": 0, "kind": "cuda", "model": "nvidia.com/mig-1g.10gb", "memory_bytes": memory_bytes });
+        assert_eq!(
+            counted(&view(false, gpu(0))),
+            Some("nvidia.com/mig-1g.10gb")
+        );
+        assert_eq!(counted(&view(false, gpu(7))), None);
+    }
+
+    #[test]
+    fn a_machine_is_cordoned_once_all_of_its_parts_are_drained() {
+        let of = |drained| {
+            view(
+                drained,
+                json!({ "index": 0, "kind": "cuda", "model": "x", "memory_bytes": 0 }),
+            )
         };
-        assert!(is_counted(&view(0, json!(null))));
-        assert!(!is_counted(&view(7, json!(null))));
-        let told = json!({ "closed": "open", "gpus": { "model": "x", "memory_bytes": 7 } });
-        assert!(is_counted(&view(7, told)), "by what was told");
+        assert!(is_drained(&[of(true), of(true)]));
+        assert!(!is_drained(&[of(true), of(false)]));
+        let parts = ["1g", "3g"].map(str::to_owned);
+        let names: Vec<String> = all_in_muster("gpu-7.example", &parts).collect();
+        assert_eq!(
+            names,
+            ["gpu-7-example", "gpu-7-example--1g", "gpu-7-example--3g"]
+        );
     }
 }

@@ -28,8 +28,8 @@ pub struct Settings {
     pub speaker: String,
     /// Labels that say where a node stands, the widest first.
     pub rack_labels: Vec<String>,
-    /// What executors have Kubernetes count; of the first that a node has, its labels tell what that is.
-    pub gpu_resources: Vec<String>,
+    /// Where several executors share a machine: each gives out one part of its GPUs, whose name is behind the machine's.
+    pub parts: Vec<String>,
     /// Which taints the executors' pods tolerate.
     pub tolerated: Vec<Tolerated>,
     /// A cordon moves tasks away too.
@@ -63,9 +63,10 @@ impl FromStr for Release {
     }
 }
 
-/// All that Kubernetes says of the node. What moves its tasks away comes before what lets them stay.
+/// All that Kubernetes says of the node, and of those of its GPUs that it counts as `resource`. What moves its tasks away comes before what lets
+/// them stay.
 #[must_use]
-pub fn said(node: &Node, settings: &Settings, foreign: &Foreign) -> Notice {
+pub fn said(node: &Node, settings: &Settings, foreign: &Foreign, resource: Option<&str>) -> Notice {
     let (closed, why) = leaving(node, settings)
         .or_else(|| cordoned(node, settings))
         .or_else(|| tainted(node, settings, "NoSchedule").map(|why| (Closed::ToNew, why)))
@@ -76,7 +77,7 @@ pub fn said(node: &Node, settings: &Settings, foreign: &Foreign) -> Notice {
         // The value of a taint may be anything.
         why: why.chars().take(Notice::WHY_MAX).collect(),
         rack: rack(node, &settings.rack_labels),
-        gpus: labelled(node, &settings.gpu_resources),
+        gpus: resource.and_then(|resource| labelled(node, resource)),
         by: Some(settings.speaker.clone()),
     }
 }
@@ -171,13 +172,7 @@ fn rack(node: &Node, labels: &[String]) -> Option<String> {
 
 /// By the labels of NVIDIA's feature discovery, `nvidia.com/gpu.product` and `.memory` in MiB, or those of a MIG profile that is a resource of
 /// its own, `nvidia.com/mig-1g.10gb.product`.
-fn labelled(node: &Node, resources: &[String]) -> Option<Labelled> {
-    let capacity = node.status.as_ref()?.capacity.as_ref()?;
-    let is_there = |resource: &&String| {
-        let there = capacity.get(*resource);
-        there.is_some_and(|count| count.0.parse::<u64>().is_ok_and(|count| count > 0))
-    };
-    let resource = resources.iter().find(is_there)?;
+fn labelled(node: &Node, resource: &str) -> Option<Labelled> {
     let label = |what: &str| node.labels().get(&format!("{resource}.{what}"));
     let model: String = label("product")?.chars().take(Notice::MODEL_MAX).collect();
     let mib = label("memory").and_then(|text| text.parse::<u64>().ok());

@@ -13,9 +13,7 @@ fn settings() -> Settings {
         cordons: false,
         foreign: Some("nvidia.com/gpu".to_owned()),
         release: None,
-        gpu_resources: ["nvidia.com/mig-1g.10gb", "nvidia.com/gpu"]
-            .map(str::to_owned)
-            .to_vec(),
+        parts: Vec::new(),
     }
 }
 
@@ -28,6 +26,7 @@ fn closed(spec: &Value) -> (Closed, String) {
         &node(&json!({ "name": "a" }), spec),
         &settings(),
         &Foreign::default(),
+        None,
     );
     (notice.closed, notice.why)
 }
@@ -72,7 +71,13 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
     };
     let metadata = json!({ "name": "a" });
     assert_eq!(
-        said(&node(&metadata, &cordoned), &drains, &Foreign::default()).closed,
+        said(
+            &node(&metadata, &cordoned),
+            &drains,
+            &Foreign::default(),
+            None
+        )
+        .closed,
         Closed::ToAll
     );
     let everything = Settings {
@@ -81,7 +86,7 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
     };
     let tainted = node(&metadata, &taint("maintenance", "NoExecute"));
     assert_eq!(
-        said(&tainted, &everything, &Foreign::default()).closed,
+        said(&tainted, &everything, &Foreign::default(), None).closed,
         Closed::Open
     );
 }
@@ -90,7 +95,7 @@ fn cordons_and_taints_close_a_node_as_they_would_for_pods() {
 fn a_cordon_of_our_own_is_not_heard_as_kubernetes() {
     let metadata = json!({ "name": "a", "annotations": { CORDONED: "here" } });
     let ours = node(&metadata, &json!({ "unschedulable": true }));
-    let closed = |settings: &Settings| said(&ours, settings, &Foreign::default()).closed;
+    let closed = |settings: &Settings| said(&ours, settings, &Foreign::default(), None).closed;
     let cordons = Settings {
         cordons: true,
         ..settings()
@@ -113,6 +118,7 @@ fn labels_say_where_a_node_stands() {
             &node(&metadata, &json!({})),
             &settings(),
             &Foreign::default(),
+            None,
         )
         .rack
     };
@@ -158,7 +164,7 @@ fn pods_of_others_that_hold_gpus_close_a_node() {
         count: 2,
         pods: vec!["web/theirs".to_owned()],
     };
-    let notice = said(&free, &settings(), &foreign);
+    let notice = said(&free, &settings(), &foreign, None);
     assert_eq!(notice.closed, Closed::ToNew);
     assert_eq!(
         notice.why, "2 nvidia.com/gpu held by a pod that is not Muster's",
@@ -166,34 +172,38 @@ fn pods_of_others_that_hold_gpus_close_a_node() {
     );
     let long = taint(&"k".repeat(600), "NoExecute");
     let metadata = json!({ "name": "a", "labels": { "example.com/rack": "ö".repeat(300) } });
-    let notice = said(&node(&metadata, &long), &settings(), &foreign);
+    let notice = said(&node(&metadata, &long), &settings(), &foreign, None);
     assert_eq!(notice.why.chars().count(), Notice::WHY_MAX);
     let rack = notice.rack.expect("a rack");
     assert_eq!(rack.chars().count(), Notice::RACK_MAX);
 }
 
 #[test]
-fn labels_say_what_its_gpus_are() {
-    let of = |capacity: &Value, labels: &Value| {
-        let node = json!({ "metadata": { "name": "a", "labels": labels }, "status": { "capacity": capacity } });
+fn labels_say_what_is_counted() {
+    let of = |resource: Option<&str>, labels: &Value| {
+        let node = json!({ "metadata": { "name": "a", "labels": labels } });
         let node = serde_json::from_value(node).expect("a node");
-        let notice = said(&node, &settings(), &Foreign::default());
+        let notice = said(&node, &settings(), &Foreign::default(), resource);
         notice
             .gpus
             .map(|gpus| (gpus.model, gpus.memory_bytes >> 20))
     };
     let is = |model: &str, mib| Some((model.to_owned(), mib));
+    // As the device plugin's strategy `mixed` has them, all on one node.
     let labels = json!({
         "nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3", "nvidia.com/gpu.memory": "81559",
         "nvidia.com/mig-1g.10gb.product": "NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", "nvidia.com/mig-1g.10gb.memory": "9856",
+        "nvidia.com/mig-3g.40gb.product": "NVIDIA-H100-80GB-HBM3-MIG-3g.40gb", "nvidia.com/mig-3g.40gb.memory": "40320",
     });
-    let whole = of(&json!({ "nvidia.com/gpu": "8" }), &labels);
+    let whole = of(Some("nvidia.com/gpu"), &labels);
     assert_eq!(whole, is("NVIDIA-H100-80GB-HBM3", 81_559));
-    let divided = json!({ "nvidia.com/gpu": "0", "nvidia.com/mig-1g.10gb": "7" });
-    let profile = is("NVIDIA-H100-80GB-HBM3-MIG-1g.10gb", 9_856);
-    assert_eq!(of(&divided, &labels), profile);
+    for (profile, mib) in [("1g.10gb", 9_856), ("3g.40gb", 40_320)] {
+        let resource = format!("nvidia.com/mig-{profile}");
+        let model = format!("NVIDIA-H100-80GB-HBM3-MIG-{profile}");
+        assert_eq!(of(Some(&resource), &labels), is(&model, mib));
+    }
     let bare = json!({ "nvidia.com/gpu.product": "T4" });
-    assert_eq!(of(&json!({ "nvidia.com/gpu": "1" }), &bare), is("T4", 0));
-    assert_eq!(of(&json!({ "nvidia.com/gpu": "1" }), &json!({})), None);
-    assert_eq!(of(&json!({}), &labels), None);
+    assert_eq!(of(Some("nvidia.com/gpu"), &bare), is("T4", 0));
+    assert_eq!(of(Some("nvidia.com/gpu"), &json!({})), None);
+    assert_eq!(of(None, &labels), None);
 }
