@@ -316,6 +316,16 @@ fn what_is_wrong_is_named_with_what_would_be_right() {
         &live("muster-fixed", &["--rules", "live"]),
         &["muster-fixed", "no variants"],
     );
+    refused(
+        here,
+        &with(&["fifo", "--workload", "one.csv", "--turns", "60"]),
+        &["--turns", "--rules live"],
+    );
+    refused(
+        here,
+        &live("fifo", &["--rules", "live", "--packing"]),
+        &["--turns"],
+    );
     refused(here, &["compare"], &["muster compare [OPTIONS] <FILE>..."]);
     refused(
         here,

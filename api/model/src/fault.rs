@@ -18,13 +18,20 @@ pub enum NodeFault {
     Xid { gpu: u32, xid: u64 },
     /// The GPU's memory has had errors that could not be corrected.
     UncorrectedMemory { gpu: u32, errors: u64 },
+    /// The driver had taken a program off this GPU, and did not give it back.
+    DriverLost { gpu: u32 },
 }
 
 impl NodeFault {
-    /// Whether it is the machine's for certain, whoever used it.
+    /// The GPU that it is of, of one that is a GPU's.
     #[must_use]
-    pub fn is_hardware(self) -> bool {
-        matches!(self, Self::Xid { .. } | Self::UncorrectedMemory { .. })
+    pub fn gpu(self) -> Option<u32> {
+        match self {
+            Self::Xid { gpu, .. }
+            | Self::UncorrectedMemory { gpu, .. }
+            | Self::DriverLost { gpu } => Some(gpu),
+            Self::Killed { .. } | Self::Straggler | Self::Hang => None,
+        }
     }
 }
 
@@ -37,6 +44,9 @@ impl fmt::Display for NodeFault {
             Self::Xid { gpu, xid } => write!(f, "GPU {gpu} had the error XID {xid}"),
             Self::UncorrectedMemory { gpu, errors } => {
                 write!(f, "GPU {gpu} had {errors} uncorrected errors of its memory")
+            }
+            Self::DriverLost { gpu } => {
+                write!(f, "the driver did not give a program back to GPU {gpu}")
             }
         }
     }

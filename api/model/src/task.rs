@@ -79,7 +79,12 @@ pub enum Outcome {
     /// Withdrawn before the node ever started it.
     NeverStarted,
     /// A command's process that was told to stop, and went; `killed` when it had to be killed after the grace.
-    Stopped { killed: bool },
+    Stopped {
+        killed: bool,
+        /// It was no such order: the driver had taken the program off its GPUs, and this is why it did not give it back.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        driver: Option<String>,
+    },
     /// Killed for more memory than it was given.
     OutOfMemory,
     /// Kubernetes took its pod off the node, or somebody deleted it there; `reason` in Kubernetes' own words.
@@ -241,8 +246,35 @@ impl Outcome {
     pub fn is_clean(&self) -> bool {
         matches!(
             self,
-            Self::Exited { code: 0, .. } | Self::NeverStarted | Self::Stopped { .. }
+            Self::Exited { code: 0, .. } | Self::NeverStarted | Self::Stopped { driver: None, .. }
         )
+    }
+
+    /// Of a command that was told to stop, and did within its grace.
+    #[must_use]
+    pub const fn stopped() -> Self {
+        Self::Stopped {
+            killed: false,
+            driver: None,
+        }
+    }
+
+    /// Of one that had to be killed after it.
+    #[must_use]
+    pub const fn killed_late() -> Self {
+        Self::Stopped {
+            killed: true,
+            driver: None,
+        }
+    }
+
+    /// Of a program that the driver has lost, for this reason.
+    #[must_use]
+    pub const fn lost_by_driver(why: String) -> Self {
+        Self::Stopped {
+            killed: true,
+            driver: Some(why),
+        }
     }
 
     /// Of a task whose pod somebody else than its executor has deleted.
@@ -259,7 +291,13 @@ impl Outcome {
     pub fn is_node_fault(&self) -> bool {
         matches!(
             self,
-            Self::LeaseExpired | Self::NodeLost | Self::Evicted { .. }
+            Self::LeaseExpired
+                | Self::NodeLost
+                | Self::Evicted { .. }
+                | Self::Stopped {
+                    driver: Some(_),
+                    ..
+                }
         )
     }
 }
@@ -279,8 +317,14 @@ impl fmt::Display for Outcome {
             Self::LeaseExpired => write!(f, "stopped by its node, which had lost its session"),
             Self::NodeLost => write!(f, "lost with its node or its shim"),
             Self::NeverStarted => write!(f, "withdrawn before it started"),
-            Self::Stopped { killed: false } => write!(f, "stopped as it was told"),
-            Self::Stopped { killed: true } => {
+            Self::Stopped {
+                driver: Some(why), ..
+            } => write!(
+                f,
+                "ended, as the driver did not give it back to its GPUs: {why}"
+            ),
+            Self::Stopped { killed: false, .. } => write!(f, "stopped as it was told"),
+            Self::Stopped { killed: true, .. } => {
                 write!(f, "told to stop, and killed when its grace was over")
             }
             Self::OutOfMemory => write!(f, "killed for more memory than it was given"),

@@ -19,7 +19,9 @@ use time::OffsetDateTime;
 
 /// `tenant` is the name of the one that owns it.
 pub fn job(row: JobRow, tenant: &str) -> JobView {
-    let progress = row.latest.as_ref().map(|latest| progress(&row, latest));
+    // Of steps that it will do once more nothing is left.
+    let latest = row.latest.as_ref().filter(|_| !row.begins_anew);
+    let progress = latest.map(|latest| progress(&row, latest));
     let Job {
         id,
         spec,
@@ -93,6 +95,7 @@ pub fn submitted(job: Job, user: &str) -> JobRow {
         last_failure: None,
         forecast: None,
         resume_step: None,
+        begins_anew: false,
         trial: None,
     }
 }

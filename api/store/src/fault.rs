@@ -19,6 +19,8 @@ pub struct Charge {
     pub of: Option<(JobId, TaskId)>,
     pub fault: NodeFault,
     pub at: OffsetDateTime,
+    /// When its node says that it was, by which it is known if it is told again; `None`: at that very time.
+    pub told_at: Option<OffsetDateTime>,
 }
 
 /// Charges are kept so long, for people; a round looks at those of a day.
@@ -35,7 +37,7 @@ pub(crate) async fn charge(
         .map_or((None, None), |(job, task)| (Some(job.0), Some(task.0)));
     let name = sqlx::query_scalar!(
         "with made as (
-             insert into node_fault (node_id, job_id, task_id, at, fault) values ($1, $2, $3, $4, $5)
+             insert into node_fault (node_id, job_id, task_id, at, fault, told_at) values ($1, $2, $3, $4, $5, $6)
              on conflict do nothing returning node_id
          )
          select node.name from made join node on node.id = made.node_id",
@@ -43,7 +45,8 @@ pub(crate) async fn charge(
         job,
         task,
         charge.at,
-        Json(charge.fault) as _
+        Json(charge.fault) as _,
+        charge.told_at
     )
     .fetch_optional(&mut *conn)
     .await?;
@@ -80,6 +83,8 @@ pub async fn charge_hardware(
             fault: *fault,
             // A node whose clock is ahead would be charged until its time has come.
             at: (*at).min(now),
+            // Told again, which it is in a new session, it would otherwise be another one each time.
+            told_at: Some(*at),
         };
         events.extend(charge(conn, &told).await?);
     }
@@ -96,7 +101,7 @@ pub(crate) async fn load(
     now: OffsetDateTime,
 ) -> Result<BTreeMap<NodeId, Vec<Charge>>, StoreError> {
     let rows = sqlx::query!(
-        r#"select f.node_id, f.job_id, f.task_id, f.at, f.fault as "fault: Json<NodeFault>"
+        r#"select f.node_id, f.job_id, f.task_id, f.at, f.told_at, f.fault as "fault: Json<NodeFault>"
            from node_fault f join node n on n.id = f.node_id
            where f.at > $1 and f.at > coalesce(n.faults_since, '-infinity')
            order by f.node_id, f.at"#,
@@ -112,6 +117,7 @@ pub(crate) async fn load(
             of: of.map(|(job, task)| (job.into(), task.into())),
             fault: row.fault.0,
             at: row.at,
+            told_at: row.told_at,
         });
     }
     Ok(charges)

@@ -53,6 +53,8 @@ pub struct JobRow {
     pub forecast: Option<Forecast>,
     /// Newest step that it can continue from.
     pub resume_step: Option<u64>,
+    /// A program that begins anew, as nobody has seen it go on from a checkpoint: what `latest` tells will be done once more.
+    pub begins_anew: bool,
     /// How often its owner has changed it.
     pub edits: u64,
     /// Why it failed the last time that was charged to its retries.
@@ -122,6 +124,7 @@ struct Row {
     model_path: Option<String>,
     user_name: String,
     resume_step: Option<i64>,
+    begins_anew: bool,
     forecast_at: Option<OffsetDateTime>,
     start_p10: Option<OffsetDateTime>,
     start_p50: Option<OffsetDateTime>,
@@ -148,7 +151,10 @@ macro_rules! select_jobs {
                    j.latest_evaluation as "latest_evaluation: Json<Evaluation>",
                    live.workers as "workers!", live.ps_shards as "ps_shards!",
                    case when j.phase = 'succeeded' then j.finished ->> 'model_path' end as "model_path",
-                   u.name as user_name, newest.step as "resume_step?", f.made_at as "forecast_at?",
+                   u.name as user_name, newest.step as "resume_step?",
+                   (jsonb_typeof(j.spec -> 'command') is not distinct from 'object' and j.resumed = 0
+                       and (j.phase in ('queued', 'paused') or (j.phase in ('starting', 'running') and j.revision_samples = 0))) as "begins_anew!",
+                   f.made_at as "forecast_at?",
                    f.start_p10 as "start_p10?", f.start_p50 as "start_p50?", f.start_p90 as "start_p90?",
                    f.finish_p10 as "finish_p10?", f.finish_p50 as "finish_p50?", f.finish_p90 as "finish_p90?",
                    f.gpu_s as "gpu_s?", f.unforeseen as "unforeseen?", j.study_id, j.trial, t.state as "trial_state?"
@@ -530,6 +536,7 @@ impl From<Row> for JobRow {
             edits: unsigned(row.edits),
             last_failure: row.last_failure,
             resume_step: row.resume_step.map(unsigned),
+            begins_anew: row.begins_anew,
             trial: row.study_id.zip(row.trial).zip(row.trial_state).map(
                 |((study, number), state)| (study.into(), unsigned32(number), trial::phase(&state)),
             ),

@@ -33,6 +33,7 @@ pub fn run(alone: Alone, long_ms: i64, submitted_ms: &[i64], quantum_ms: Option<
         across_racks: 1.0,
         suspend_ms: 50,
         stop_ms: 0,
+        sharing: None,
         round_ms: 1_000,
         until_ms: 3_600_000,
     };

@@ -69,8 +69,10 @@ enum Stand {
         is_last: bool,
         aide: Aide,
     },
-    /// Nothing does.
-    Lost,
+    /// Nothing does; the driver's fault for this reason, or else its GPUs had no room in time.
+    Lost {
+        driver: Option<String>,
+    },
 }
 
 /// What is left to do with the program.
@@ -128,8 +130,8 @@ impl Hold {
                 })
             }
             Stand::Stands { moved, .. } => self.go_on(moved),
-            Stand::Lost => {
-                self.stand = Stand::Lost;
+            lost @ Stand::Lost { .. } => {
+                self.stand = lost;
                 Fate::Lost
             }
             Stand::Returns {
@@ -321,12 +323,24 @@ impl Hold {
                 "an answer to another order".to_owned()
             }
         };
-        let message = format!(
-            "ended, as the driver does not give it back to the GPUs: {why}; it goes on from its own checkpoint"
-        );
-        self.report(&TaskReport::Note { message });
-        self.stand = Stand::Lost;
+        let driver = is_drivers_fault.then(|| why.clone());
+        // What the driver has done is the task's end, which says so.
+        if driver.is_none() {
+            let message = format!(
+                "ended, as its GPUs have no room for it: {why}; it goes on from its own checkpoint"
+            );
+            self.report(&TaskReport::Note { message });
+        }
+        self.stand = Stand::Lost { driver };
         Fate::Lost
+    }
+
+    /// Why the driver has not given the program back, if that is what became of it.
+    pub fn lost_by_driver(&self) -> Option<&str> {
+        match &self.stand {
+            Stand::Lost { driver } => driver.as_deref(),
+            _ => None,
+        }
     }
 
     /// That its memory stays where it is, and why; once, not in each turn.

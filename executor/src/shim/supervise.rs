@@ -182,17 +182,19 @@ pub(super) fn to_the_end(
         }
         thread::sleep(KILL_EVERY);
     }
-    match phase {
-        Phase::Stopping { is_lease: true, .. } | Phase::Killed { is_lease: true } => {
+    let lost = hold.as_ref().and_then(Hold::lost_by_driver);
+    match (phase, lost) {
+        (Phase::Stopping { is_lease: true, .. } | Phase::Killed { is_lease: true }, _) => {
             Outcome::LeaseExpired
         }
-        Phase::Stopping { .. } | Phase::Killed { .. } if is_foreign => Outcome::pod_deleted(),
+        (_, Some(why)) => Outcome::lost_by_driver(why.to_owned()),
+        (Phase::Stopping { .. } | Phase::Killed { .. }, _) if is_foreign => Outcome::pod_deleted(),
         // How a program ends that was told to is its own affair: few of them know our codes, and most die of the signal.
-        Phase::Stopping { .. } if orders.notice.is_some() => Outcome::Stopped { killed: false },
-        Phase::Killed { .. } if orders.notice.is_some() => Outcome::Stopped { killed: true },
-        Phase::Running if orders.notice.is_some() => outcome(status).saying(last_line(task)),
+        (Phase::Stopping { .. }, _) if orders.notice.is_some() => Outcome::stopped(),
+        (Phase::Killed { .. }, _) if orders.notice.is_some() => Outcome::killed_late(),
+        (Phase::Running, _) if orders.notice.is_some() => outcome(status).saying(last_line(task)),
         // The built-in engine says itself why it failed.
-        Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. } => outcome(status),
+        (Phase::Running | Phase::Stopping { .. } | Phase::Killed { .. }, _) => outcome(status),
     }
 }
 

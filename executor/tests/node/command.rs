@@ -117,7 +117,7 @@ fn nobody_starts_before_the_last_has_an_address() {
     assert_eq!(site.scheduler.heard().log(task.id()), "");
     // A stop ends the waiting, too.
     site.scheduler.assign(3, &[task.stopped()]);
-    assert_eq!(site.until_gone(&task), Outcome::Stopped { killed: false });
+    assert_eq!(site.until_gone(&task), Outcome::stopped());
     assert_eq!(site.scheduler.heard().log(task.id()), "");
     site.finish();
 }
@@ -150,7 +150,13 @@ fn a_stop_is_a_stop_however_the_program_ends() {
     site.scheduler
         .assign(3, &tasks.each_ref().map(Wanted::stopped));
     for (task, killed) in tasks.iter().zip([false, false, true]) {
-        assert_eq!(site.until_gone(task), Outcome::Stopped { killed });
+        assert_eq!(
+            site.until_gone(task),
+            Outcome::Stopped {
+                killed,
+                driver: None
+            }
+        );
         assert!(site.task_folder(task).join("stopping.json").exists());
     }
     site.finish();

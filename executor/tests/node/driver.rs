@@ -138,7 +138,7 @@ pub fn notes(site: &Site, task: &Wanted) -> Vec<String> {
 
 fn end(site: Site, task: &Wanted) {
     site.scheduler.assign(99, &[task.stopped()]);
-    assert_eq!(site.until_gone(task), Outcome::Stopped { killed: false });
+    assert_eq!(site.until_gone(task), Outcome::stopped());
     site.until_log_has(task, "saved");
     site.finish();
 }
@@ -320,9 +320,16 @@ fn a_program_that_does_not_come_back_is_ended_and_says_why() {
     until_suspended(&site, &task, 1);
     tell(&site, "fail.restore", "");
     turn(&site, &mut task, 2);
-    assert_eq!(site.until_gone(&task), Outcome::Stopped { killed: true });
-    let notes = notes(&site, &task);
-    assert!(notes[0].contains("cuCheckpointProcessRestore"), "{notes:?}");
+    let outcome = site.until_gone(&task);
+    let said = outcome.to_string();
+    assert!(
+        said.contains("driver did not give it back") && said.contains("cuCheckpointProcessRestore"),
+        "{said}"
+    );
+    assert!(
+        outcome.is_node_fault() && !outcome.is_clean(),
+        "{outcome:?}"
+    );
     site.finish();
 }
 
@@ -347,7 +354,7 @@ fn the_grace_begins_once_the_driver_has_given_a_program_back() {
         thread::sleep(Duration::from_millis(1_500));
         fs::remove_file(site.stand_in().join(slow)).expect("there");
         let outcome = site.until_gone(&task);
-        assert_eq!(outcome, Outcome::Stopped { killed: false }, "slow {call}");
+        assert_eq!(outcome, Outcome::stopped(), "slow {call}");
         site.until_log_has(&task, "saved");
         site.finish();
     }

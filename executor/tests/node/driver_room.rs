@@ -29,7 +29,13 @@ fn who_is_to_end_comes_back_only_where_there_is_room() {
         // Another job has its turn.
         tell(&site, "other", &(other_gb << 30).to_string());
         site.scheduler.assign(99, &[task.stopped()]);
-        assert_eq!(site.until_gone(&task), Outcome::Stopped { killed });
+        assert_eq!(
+            site.until_gone(&task),
+            Outcome::Stopped {
+                killed,
+                driver: None
+            }
+        );
         let restored = calls(&site).contains(&"restore".to_owned());
         assert_eq!(restored, !killed);
         assert_eq!(notes(&site, &task).len(), usize::from(killed));
@@ -67,7 +73,7 @@ fn who_finds_no_room_on_its_gpus_waits_for_it() {
     turn(&site, &mut task, 6);
     site.until_it("it says so anew", || notes(&site, &task).len() == 2);
     site.scheduler.assign(99, &[task.stopped()]);
-    assert_eq!(site.until_gone(&task), Outcome::Stopped { killed: true });
+    assert_eq!(site.until_gone(&task), Outcome::killed_late());
     site.finish();
 }
 
@@ -135,7 +141,7 @@ fn two_that_come_back_at_once_do_not_take_the_same_room() {
     for task in &tasks {
         let outcome = site.until_gone(task);
         let notes = notes(&site, task);
-        assert_eq!(outcome, Outcome::Stopped { killed: false }, "{notes:?}");
+        assert_eq!(outcome, Outcome::stopped(), "{notes:?}");
         site.until_log_has(task, "saved");
     }
     site.finish();
@@ -154,7 +160,7 @@ fn the_driver_is_left_alone_where_it_has_lost_a_program_of_the_job() {
             until_suspended(&site, &tasks[0], turn);
         }
     }
-    let lost = Outcome::Stopped { killed: true };
+    let lost = Outcome::killed_late();
     assert_eq!(site.until_gone(&tasks[0]), lost);
     fs::remove_file(site.stand_in().join("fail.restore")).expect("there");
     tell(&site, "calls", "");
@@ -166,6 +172,6 @@ fn the_driver_is_left_alone_where_it_has_lost_a_program_of_the_job() {
     site.scheduler
         .assign(99, &tasks.each_ref().map(Wanted::stopped));
     let outcome = site.until_gone(&tasks[1]);
-    assert_eq!(outcome, Outcome::Stopped { killed: false });
+    assert_eq!(outcome, Outcome::stopped());
     site.finish();
 }

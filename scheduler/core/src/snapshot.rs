@@ -445,6 +445,21 @@ impl Job {
         self.progress.step.saturating_sub(lost.max(0.0) as u64)
     }
 
+    /// Nobody reports in what is foreseen: what was told of it last is taken to be so still.
+    pub fn goes_on_as_told(&mut self, now_ms: i64) {
+        let Some(known) = &mut self.measured else {
+            return;
+        };
+        if known.told_ms.is_some() {
+            known.told_ms = Some(now_ms);
+        }
+        let beside = known.company.map(|company| company.job);
+        let pair = known.together.iter_mut();
+        for pair in pair.filter(|pair| Some(pair.job) == beside) {
+            pair.last_ms = now_ms;
+        }
+    }
+
     /// Whether a resize in place is under way: somebody has not gone or not come yet.
     #[must_use]
     pub fn is_resizing(&self) -> bool {

@@ -13,9 +13,12 @@ use uuid::Uuid;
 const KILLED: NodeFault = NodeFault::Killed { signal: 9 };
 
 fn charge(scene: &mut Scene, node: usize, job: Option<u128>, ago_ms: i64) {
+    charge_with(scene, node, job, ago_ms, KILLED);
+}
+
+fn charge_with(scene: &mut Scene, node: usize, job: Option<u128>, ago_ms: i64, what: NodeFault) {
     let at_ms = scene.snapshot.now_ms - ago_ms;
     let job = job.map(|number| JobId(Uuid::from_u128(number)));
-    let what = KILLED;
     scene.snapshot.nodes[node]
         .faults
         .push(Fault { job, what, at_ms });
@@ -106,4 +109,27 @@ fn errors_of_the_machine_count_one_by_one() {
         charge(&mut scene, 1, None, ago_ms);
     }
     assert_eq!(excluded(&scene.round()), [scene.snapshot.nodes[1].id]);
+}
+
+/// A GPU whose memory breaks is told of by several numbers and by its counters, all within a moment.
+#[test]
+fn what_one_error_of_a_gpu_is_told_by_counts_once() {
+    let xid = |gpu, xid| NodeFault::Xid { gpu, xid };
+    let memory = NodeFault::UncorrectedMemory { gpu: 0, errors: 2 };
+    let mut scene = Scene::cluster(4, 4);
+    for (ago_ms, what) in [
+        (130_000, xid(0, 48)),
+        (129_990, xid(0, 63)),
+        (127_000, memory),
+        (129_000, xid(0, 94)),
+    ] {
+        charge_with(&mut scene, 1, None, ago_ms, what);
+    }
+    assert_eq!(excluded(&scene.round()), [], "one error");
+    charge_with(&mut scene, 1, None, 129_000, xid(1, 79));
+    assert_eq!(excluded(&scene.round()), [], "two GPUs");
+    charge_with(&mut scene, 1, None, 60_000, xid(0, 48));
+    let plan = scene.round();
+    assert_eq!(excluded(&plan), [scene.snapshot.nodes[1].id], "and again");
+    assert!(plan.excluded[0].why.starts_with("3 "), "{plan:#?}");
 }

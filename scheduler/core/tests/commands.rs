@@ -2,6 +2,7 @@
 
 mod scene;
 
+use muster_core::Action;
 use muster_core::policies::name::PolicyName;
 use muster_core::policy::Policy;
 use muster_model::job::{AfterStop, JobPhase, JobState, RequeueCause};
@@ -123,14 +124,14 @@ fn a_worker_that_fails_is_charged_and_the_others_start_again_with_it() {
 #[test]
 fn a_node_that_stops_a_worker_in_order_costs_no_retry() {
     let mut scene = running();
-    end(&mut scene, 1, Outcome::Stopped { killed: false });
+    end(&mut scene, 1, Outcome::stopped());
     scene.round();
     let then = AfterStop::Requeue {
         cause: RequeueCause::NodeLost,
     };
     assert_eq!(scene.find("a").state, JobState::Stopping { then });
     // The survivor is told to stop, and is killed as it does not.
-    end(&mut scene, 0, Outcome::Stopped { killed: true });
+    end(&mut scene, 0, Outcome::killed_late());
     scene.round();
     let job = scene.find("a");
     assert_ne!(job.state.phase(), JobPhase::Stopping);
@@ -206,4 +207,31 @@ fn a_program_whose_time_is_up_is_stopped_and_told_so() {
     }
     scene.round();
     assert_eq!(scene.phase("a"), JobPhase::Succeeded);
+}
+
+#[test]
+fn who_is_lost_by_the_driver_costs_nothing_and_says_so() {
+    let mut scene = running();
+    let why = "cuCheckpointProcessRestore: 999".to_owned();
+    end(&mut scene, 0, Outcome::lost_by_driver(why));
+    let plan = scene.round();
+    let stop = plan.decisions.iter().find_map(|one| match &one.action {
+        Action::Stop {
+            then,
+            why,
+            charge_failure,
+            ..
+        } => Some((then.clone(), why.clone(), *charge_failure)),
+        _ => None,
+    });
+    let (then, why, charged) = stop.expect("the other is stopped");
+    let cause = RequeueCause::NodeLost;
+    assert_eq!((then, charged), (AfterStop::Requeue { cause }, false));
+    assert_eq!(
+        why,
+        "worker-0 ended, as the driver did not give it back to its GPUs: cuCheckpointProcessRestore: 999"
+    );
+    scene.settle();
+    assert_eq!(scene.phase("a"), JobPhase::Running);
+    assert_eq!(scene.find("a").failures, 0);
 }

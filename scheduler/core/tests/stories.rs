@@ -278,6 +278,45 @@ fn quota_counts_what_still_stops_and_says_what_is_missing() {
             quota_gpus: 3
         }
     );
+    // The others' GPUs are not its quota's: what it may have at all is what counts.
+    assert_eq!(
+        waiting.smallest_change,
+        Some(Change::LowerMinWorkers { to: 3 })
+    );
+}
+
+/// Of a cluster that others hold, as of an empty one: what a job that never fits is told is of what there is, and not of what is free.
+#[test]
+fn what_never_fits_is_held_against_the_whole_cluster() {
+    // Nodes, GPUs of each, workers, GPUs of each worker, quota; and what would help.
+    let lower = |to| Some(Change::LowerMinWorkers { to });
+    let fewer = |to| Some(Change::LowerGpusPerWorker { to });
+    let add = |gpus| Some(Change::AddGpus { gpus });
+    for (nodes, gpus, workers, each, quota, helps) in [
+        (1, 4, 8, 1, None, lower(4)),
+        (2, 4, 9, 1, None, lower(8)),
+        // Three GPUs of a node hold one worker of two.
+        (2, 3, 3, 2, None, lower(2)),
+        (2, 4, 1, 8, None, fewer(4)),
+        (2, 4, 3, 8, None, add(24)),
+        (1, 4, 8, 1, Some(2), lower(2)),
+        (1, 4, 1, 4, Some(2), fewer(2)),
+        (1, 1, 1, 1, Some(0), Some(Change::RaiseQuota { by_gpus: 1 })),
+        (0, 0, 1, 1, None, add(1)),
+    ] {
+        for is_busy in [false, true] {
+            let mut scene = Scene::cluster(nodes, gpus);
+            if is_busy && nodes > 0 && quota.is_none() {
+                scene.job("holder").workers(nodes * gpus, nodes * gpus);
+                scene.settle();
+            }
+            scene.snapshot.tenants[0].gpu_quota = quota;
+            scene.job("huge").workers(workers, workers).gpus(each);
+            scene.round();
+            let waiting = scene.find("huge").waiting.clone().expect("it waits");
+            assert_eq!(waiting.smallest_change, helps, "{is_busy} {waiting:?}");
+        }
+    }
 }
 
 #[test]

@@ -291,7 +291,7 @@ fn a_program_that_falls_silent_starts_again_and_fails_in_the_end() {
     ticks(&mut scene, 10_000, reports);
     ticks(&mut scene, 2 * HANG_MS, |_| None).expect("a verdict");
     for task in &mut scene.find("a").tasks {
-        let outcome = Outcome::Stopped { killed: true };
+        let outcome = Outcome::killed_late();
         task.state = TaskState::Released { outcome };
     }
     scene.round();
@@ -373,7 +373,7 @@ fn a_slow_program_starts_again_once_and_where_there_is_another_place() {
     assert_eq!(verdict.remedy, Remedy::Restarted);
     assert_eq!(scene.find("a").failures, 0, "it is not its fault");
     for task in &mut scene.find("a").tasks {
-        task.state = gone(Outcome::Stopped { killed: false });
+        task.state = gone(Outcome::stopped());
     }
     scene.settle();
     assert_eq!(scene.phase("a"), JobPhase::Running);

@@ -21,6 +21,9 @@ pub struct Scenario {
     /// What a job on several racks keeps of its speed; 0 to 1.
     #[serde(default = "all")]
     pub across_racks: f64,
+    /// What jobs use of their GPUs, as their nodes would measure it; `None`: nobody measures, and nothing is packed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sharing: Option<Sharing>,
     /// Between rounds that nothing else causes.
     pub round_ms: i64,
     /// The simulation gives up here.
@@ -42,6 +45,28 @@ pub struct SimNode {
 pub struct SimTenant {
     pub name: String,
     pub gpu_quota: Option<u32>,
+}
+
+/// What is to be known of jobs that may share GPUs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Sharing {
+    /// Memory of each GPU.
+    pub gpu_memory_bytes: u64,
+    /// How often jobs tell their steps, and nodes what is used.
+    pub sample_ms: i64,
+    /// Of every job of the scenario, in its order.
+    pub uses: Vec<GpuUse>,
+}
+
+/// What a job of one worker uses of its GPU while it is alone there.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct GpuUse {
+    /// Share of the GPU's time, 0 to 1: the rest of each step it waits for data, the host or the network.
+    pub busy: f64,
+    /// The most memory that it has there.
+    pub memory_bytes: u64,
 }
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -116,6 +141,12 @@ pub enum What {
     },
     Cancel {
         job: usize,
+    },
+    /// From now on the job uses this of its GPU ([`GpuUse`]); nothing where nobody measures.
+    Uses {
+        job: usize,
+        busy_percent: u32,
+        memory_bytes: u64,
     },
 }
 

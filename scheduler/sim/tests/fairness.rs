@@ -180,6 +180,8 @@ fn no_tenant_is_served_worse_than_by_its_fair_share_and_the_mean_stays_near_the_
         let terms = Terms {
             policy: PolicyName::Muster,
             is_elastic: false,
+            slicing: None,
+            packs: false,
             until_s: Terms::UNTIL_S,
         };
         let jobs = workload(&all, sample);

@@ -1,9 +1,12 @@
 //! Scenarios whose whole course is kept as a golden file; `UPDATE_GOLDEN=1` rewrites them.
 
-use muster_core::policy::Policy;
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::{Packing, Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
-use muster_sim::scenario::{Incident, Scenario, SimJob, SimNode, SimTenant, TrueSpeed, What};
-use muster_sim::simulate;
+use muster_sim::scenario::{
+    GpuUse, Incident, Scenario, Sharing, SimJob, SimNode, SimTenant, TrueSpeed, What,
+};
+use muster_sim::{Outcome, simulate};
 use std::path::Path;
 
 fn cluster(nodes: usize, gpus: u32) -> Scenario {
@@ -25,6 +28,7 @@ fn cluster(nodes: usize, gpus: u32) -> Scenario {
         across_racks: 1.0,
         suspend_ms: 100,
         stop_ms: 800,
+        sharing: None,
         round_ms: 5_000,
         until_ms: 24 * 3_600_000,
     }
@@ -59,9 +63,12 @@ fn job(name: &str, submitted_s: i64, workers: (u32, u32), steps: u64) -> SimJob 
 }
 
 fn compare(name: &str, scenario: &Scenario) {
-    let outcome = simulate(scenario, &Policy::optimus())
-        .expect("plans obey the rules")
-        .to_string();
+    compare_under(name, scenario, &Policy::optimus());
+}
+
+fn compare_under(name: &str, scenario: &Scenario, policy: &Policy) -> Outcome {
+    let simulated = simulate(scenario, policy).expect("plans obey the rules");
+    let outcome = simulated.to_string();
     let path = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/golden")
         .join(format!("{name}.txt"));
@@ -73,6 +80,7 @@ fn compare(name: &str, scenario: &Scenario) {
         outcome, golden,
         "{name} took another course; UPDATE_GOLDEN=1 accepts it"
     );
+    simulated
 }
 
 #[test]
@@ -131,4 +139,131 @@ fn a_higher_priority_displaces_and_a_failure_is_retried() {
         },
     ];
     compare("priority", &scenario);
+}
+
+const GIB: u64 = 1 << 30;
+
+/// Two jobs of one worker on one GPU of 16 GiB, each for so many seconds alone; of each the share of the GPU's time and GiB of its memory.
+fn on_one_gpu(alone_s: u64, uses: [(f64, u64); 2]) -> Scenario {
+    let mut scenario = cluster(1, 1);
+    scenario.round_ms = 1_000;
+    scenario.jobs = ["a", "b"]
+        .into_iter()
+        .zip([0, 5])
+        .map(|(name, submitted_s)| {
+            let mut one = job(name, submitted_s, (1, 1), alone_s * 10);
+            one.ps_shards = Range::NONE;
+            (one.speed.serial_s, one.speed.exchange_s) = (0.0, 0.0);
+            one
+        })
+        .collect();
+    let uses = uses.map(|(busy, gib)| GpuUse {
+        busy,
+        memory_bytes: gib * GIB,
+    });
+    scenario.sharing = Some(Sharing {
+        gpu_memory_bytes: 16 * GIB,
+        sample_ms: 2_000,
+        uses: uses.to_vec(),
+    });
+    scenario
+}
+
+fn in_turns(quantum_s: u64) -> Policy {
+    Policy {
+        slicing: Some(Slicing {
+            quantum_ms: quantum_s * 1_000,
+            suspended_per_gpu: 3,
+        }),
+        ..Policy::named(PolicyName::Fifo)
+    }
+}
+
+fn packing(quantum_s: u64) -> Policy {
+    Policy {
+        packing: Some(Packing::default()),
+        ..in_turns(quantum_s)
+    }
+}
+
+/// When somebody was put beside another, and when two were parted, in seconds.
+fn trials(outcome: &Outcome) -> (Vec<i64>, Vec<i64>) {
+    let at_s = |what: &str| {
+        let entries = outcome.timeline.iter();
+        let found = entries.filter(|entry| entry.what.contains(what));
+        found.map(|entry| entry.at_ms / 1_000).collect()
+    };
+    (at_s("goes on beside"), at_s("no longer beside"))
+}
+
+#[test]
+fn two_that_wait_for_data_are_packed_and_end_sooner_than_in_turns() {
+    let scenario = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
+    let turns = simulate(&scenario, &in_turns(30)).expect("plans obey the rules");
+    let packed = compare_under("packed", &scenario, &packing(30));
+    let mean_s = |outcome: &Outcome| outcome.mean_jct_ms().expect("both ended") / 1e3;
+    let (turns_s, packed_s) = (mean_s(&turns), mean_s(&packed));
+    // Alone 300 s each, so in turns about 600 s for both; beside each other a step takes 1.12 times as long, after the first two turns.
+    assert!((560.0..620.0).contains(&turns_s), "{turns_s}");
+    assert!((360.0..400.0).contains(&packed_s), "{packed_s}");
+    assert_eq!(trials(&packed).1, [0_i64; 0], "they stay together");
+}
+
+#[test]
+fn two_that_only_compute_are_parted_and_not_tried_again_for_a_quarter_of_an_hour() {
+    let scenario = on_one_gpu(900, [(1.0, 4), (0.95, 3)]);
+    let outcome = compare_under("packed_for_nothing", &scenario, &packing(120));
+    let (together, parted) = trials(&outcome);
+    assert_eq!(together.len(), 2, "{together:?}");
+    for (from_s, to_s) in together.iter().zip(&parted) {
+        assert!(
+            (1..=60).contains(&(to_s - from_s)),
+            "{together:?} {parted:?}"
+        );
+    }
+    // From the last that was told of the two together.
+    assert!(together[1] - parted[0] >= 895, "{together:?} {parted:?}");
+}
+
+#[test]
+fn a_pair_is_parted_when_it_becomes_busier_or_needs_more_memory() {
+    let uses = |at_ms, job, busy_percent, gib| Incident {
+        at_ms,
+        what: What::Uses {
+            job,
+            busy_percent,
+            memory_bytes: gib * GIB,
+        },
+    };
+    let mut busier = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
+    busier.incidents = vec![uses(200_000, 0, 100, 4), uses(200_000, 1, 100, 3)];
+    let outcome = compare_under("packed_until_busy", &busier, &packing(30));
+    let (together, parted) = trials(&outcome);
+    assert_eq!((together.len(), parted.len()), (1, 1), "{outcome}");
+    // A rate is a mean of the newest eight samples or so.
+    assert!((205..=240).contains(&parted[0]), "{parted:?}");
+
+    let mut larger = on_one_gpu(300, [(0.4, 4), (0.3, 3)]);
+    larger.incidents = vec![uses(200_000, 1, 30, 10), uses(220_000, 1, 30, 3)];
+    let outcome = compare_under("packed_until_large", &larger, &packing(30));
+    let (together, parted) = trials(&outcome);
+    assert_eq!(
+        together.len(),
+        1,
+        "what it once needed it may need again: {outcome}"
+    );
+    assert!((200..=204).contains(&parted[0]), "{parted:?}");
+}
+
+#[test]
+fn what_does_not_fit_the_memory_is_never_packed() {
+    // 10 + 3 of 16 GiB leave less than a fifth.
+    let scenario = on_one_gpu(200, [(0.1, 10), (0.1, 3)]);
+    let packed = simulate(&scenario, &packing(30)).expect("plans obey the rules");
+    let turns = simulate(&scenario, &in_turns(30)).expect("plans obey the rules");
+    assert_eq!(trials(&packed).0, [0_i64; 0], "{packed}");
+    assert_eq!(packed.to_string(), turns.to_string());
+    let fits = on_one_gpu(200, [(0.1, 9), (0.1, 3)]);
+    let fits = simulate(&fits, &packing(30)).expect("plans obey the rules");
+    assert_eq!(trials(&fits).0.len(), 1, "{fits}");
 }

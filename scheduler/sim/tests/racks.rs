@@ -61,6 +61,7 @@ fn scenario(racks: &[&str], across_racks: f64) -> Scenario {
         suspend_ms: 100,
         stop_ms: 800,
         across_racks,
+        sharing: None,
         round_ms: 5_000,
         until_ms: 48 * 3_600_000,
     }

@@ -102,6 +102,7 @@ fn scenario() -> impl Strategy<Value = Scenario> {
                 across_racks: 1.0,
                 suspend_ms: 100,
                 stop_ms: 1_000,
+                sharing: None,
                 round_ms: 30_000,
                 until_ms: 14 * 24 * 3_600_000,
             }

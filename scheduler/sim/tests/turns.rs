@@ -55,6 +55,7 @@ fn scenario(long_s: i64, short_s: i64) -> Scenario {
         across_racks: 1.0,
         suspend_ms: 100,
         stop_ms: 500,
+        sharing: None,
         round_ms: 1_000,
         until_ms: 24 * 3_600_000,
     }

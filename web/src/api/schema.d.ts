@@ -2703,6 +2703,11 @@ export interface components {
             gpu: number;
             /** @enum {string} */
             kind: "uncorrected_memory";
+        } | {
+            /** Format: int32 */
+            gpu: number;
+            /** @enum {string} */
+            kind: "driver_lost";
         };
         /**
          * Format: uuid
@@ -2913,6 +2918,8 @@ export interface components {
             /** @enum {string} */
             kind: "never_started";
         } | {
+            /** @description It was no such order: the driver had taken the program off its GPUs, and this is why it did not give it back. */
+            driver?: string | null;
             killed: boolean;
             /** @enum {string} */
             kind: "stopped";

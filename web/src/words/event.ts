@@ -97,6 +97,8 @@ function fault(of: NodeFault): string {
       return `GPU ${of.gpu} had the error XID ${of.xid}`;
     case "uncorrected_memory":
       return `GPU ${of.gpu} had ${count(of.errors)} uncorrected errors of its memory`;
+    case "driver_lost":
+      return `the driver did not give a program back to GPU ${of.gpu}`;
   }
 }
 
@@ -202,6 +204,7 @@ export function outcome(ended: Outcome): string {
     case "never_started":
       return "withdrawn before it started";
     case "stopped":
+      if (ended.driver) return `ended, as the driver did not give it back to its GPUs: ${ended.driver}`;
       return ended.killed ? "told to stop, and killed when its grace was over" : "stopped as it was told";
     case "out_of_memory":
       return "killed for more memory than it was given";
@@ -216,7 +219,7 @@ function saying(said: string | null | undefined): string {
 }
 
 export function isClean(ended: Outcome): boolean {
-  return (ended.kind === "exited" && ended.code === 0) || ended.kind === "never_started" || ended.kind === "stopped";
+  return (ended.kind === "exited" && ended.code === 0) || ended.kind === "never_started" || (ended.kind === "stopped" && !ended.driver);
 }
 
 export function roleName(role: Role): string {

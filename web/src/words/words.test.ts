@@ -71,6 +71,11 @@ describe("event sentences", () => {
     [{ kind: "job_stop_requested", then: { kind: "requeue", cause: "preempted" }, why: "w" }, "Told to stop, because its GPUs go to a job that comes first", "warn"],
     [{ kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "signalled", signal: 9 } } }, "PS shard 1 killed by signal 9", "bad"],
     [{ kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "exited", code: 0 } } }, "PS shard 1 ended in order", "quiet"],
+    [
+      { kind: "task_state_changed", ...task, state: { phase: "released", outcome: { kind: "stopped", killed: true, driver: "restore: 999" } } },
+      "PS shard 1 ended, as the driver did not give it back to its GPUs: restore: 999",
+      "bad",
+    ],
     [{ kind: "job_state_changed", revision: 1, state: { phase: "failed", reason: "r" } }, "Failed", "bad"],
     [{ kind: "node_state_changed", name: "n1", state: "lost" }, "Node n1 is lost", "bad"],
     [{ kind: "resumed", from_step: 1200 }, "Training continues from step 1\u202F200", "good"],

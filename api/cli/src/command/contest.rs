@@ -8,6 +8,7 @@ use clap::{Args, ValueEnum};
 use indicatif::{ProgressBar, ProgressStyle};
 use muster_sim::compare::{Comparison, Recorded, labels};
 use muster_sim::core::policies::name::PolicyName;
+use muster_sim::core::policy::Slicing;
 use muster_sim::lineup::contestant;
 use muster_sim::live;
 use muster_sim::measure::Summary;
@@ -17,6 +18,9 @@ use muster_sim::trace::{self, Workload};
 use rayon::prelude::*;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
+
+/// As the scheduler has it by default.
+const SUSPENDED_PER_GPU: u32 = 3;
 
 /// What is to be run: every workload under every policy.
 #[derive(Debug, Args)]
@@ -42,6 +46,12 @@ pub struct Inputs {
     /// Under the live rules: jobs may have up to twice the GPUs that they ask for.
     #[arg(long)]
     elastic: bool,
+    /// Under the live rules: jobs that do not fit beside each other take turns of so many seconds [default: none do].
+    #[arg(long, value_name = "SECONDS", value_parser = clap::value_parser!(u32).range(1..=86_400))]
+    turns: Option<u32>,
+    /// With --turns: two jobs of one GPU may be at work on it at once, as under `packing` live; what each uses of it is drawn from its name.
+    #[arg(long, requires = "turns")]
+    packing: bool,
     /// Share of speed that jobs over several nodes lose when they meet on one, 0 to 1.
     #[arg(long, value_name = "SHARE", value_parser = share)]
     interference: Option<f64>,
@@ -117,9 +127,10 @@ impl Inputs {
         let wrong = |text: String| Err(UsageError(text));
         let rules = self.rules.name();
         if self.rules.peers().is_some() {
-            return match (&self.profiles, self.elastic) {
-                (None, _) => wrong(format!("--rules {rules} needs --profiles")),
-                (_, true) => wrong("--elastic goes with --rules live".to_owned()),
+            return match (&self.profiles, self.elastic, self.turns) {
+                (None, ..) => wrong(format!("--rules {rules} needs --profiles")),
+                (_, true, _) => wrong("--elastic goes with --rules live".to_owned()),
+                (.., Some(_)) => wrong("--turns goes with --rules live".to_owned()),
                 _ => Ok(()),
             };
         }
@@ -191,6 +202,11 @@ impl Inputs {
         let terms = live::Terms {
             policy: live_policy(policy)?,
             is_elastic: self.elastic,
+            slicing: self.turns.map(|seconds| Slicing {
+                quantum_ms: u64::from(seconds) * 1_000,
+                suspended_per_gpu: SUSPENDED_PER_GPU,
+            }),
+            packs: self.packing,
             until_s: self.until.unwrap_or(live::Terms::UNTIL_S),
         };
         let mut finished = 0;

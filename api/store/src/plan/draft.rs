@@ -194,6 +194,7 @@ impl Draft {
                         Finding::Hang { .. } => NodeFault::Hang,
                     },
                     at: now,
+                    told_at: None,
                 });
                 let event = Event::RankJudged {
                     verdict: verdict.clone(),

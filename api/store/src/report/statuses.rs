@@ -8,7 +8,7 @@ use crate::task;
 use muster_model::assignment::Observed;
 use muster_model::fault::NodeFault;
 use muster_model::id::TaskId;
-use muster_model::task::{Outcome, TaskEvent, TaskState};
+use muster_model::task::{Outcome, Task, TaskEvent, TaskState};
 use sqlx::PgConnection;
 use std::collections::BTreeMap;
 use time::OffsetDateTime;
@@ -39,16 +39,16 @@ pub(super) async fn statuses(
                 continue;
             }
         }
-        let Some(fault) = killed(&task.state, observed) else {
-            continue;
-        };
-        let charge = Charge {
-            node_id: task.node_id,
-            of: Some((task.job_id, task.id)),
-            fault,
-            at: now,
-        };
-        sum.events.extend(fault::charge(conn, &charge).await?);
+        for fault in faults(task, observed) {
+            let charge = Charge {
+                node_id: task.node_id,
+                of: Some((task.job_id, task.id)),
+                fault,
+                at: now,
+                told_at: None,
+            };
+            sum.events.extend(fault::charge(conn, &charge).await?);
+        }
     }
     let steps = newest.into_iter().map(|(id, observed)| {
         let event = match observed {
@@ -78,16 +78,24 @@ fn has_failed(state: &TaskState, observed: &Observed) -> bool {
     !is_told(state) && !outcome.is_clean() && !outcome.is_node_fault()
 }
 
-/// A signal that nobody of ours has sent: the task was not told to stop.
-fn killed(state: &TaskState, observed: &Observed) -> Option<NodeFault> {
-    let Observed::Gone {
-        outcome: Outcome::Signalled { signal, .. },
-    } = observed
-    else {
-        return None;
+/// What an end says of the machine: a signal that nobody of ours has sent, as the task was not told to stop; or that the driver kept
+/// the program, whoever wanted it to end.
+fn faults(task: &Task, observed: &Observed) -> Vec<NodeFault> {
+    let Observed::Gone { outcome } = observed else {
+        return Vec::new();
     };
-    let signal = *signal;
-    (!is_told(state)).then_some(NodeFault::Killed { signal })
+    match outcome {
+        Outcome::Signalled { signal, .. } if !is_told(&task.state) => {
+            vec![NodeFault::Killed { signal: *signal }]
+        }
+        Outcome::Stopped {
+            driver: Some(_), ..
+        } if !task.state.is_released() => {
+            let gpus = task.gpus.iter();
+            gpus.map(|&gpu| NodeFault::DriverLost { gpu }).collect()
+        }
+        _ => Vec::new(),
+    }
 }
 
 /// Whether it was told to stop: what becomes of it then says nothing of it.

@@ -1,6 +1,7 @@
 //! The store against a real Postgres: every test has a database of its own. One program, because each would link anew.
 
 mod event;
+mod fault;
 mod forecast;
 mod idempotency;
 mod job;

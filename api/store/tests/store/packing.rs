@@ -237,3 +237,131 @@ async fn an_end_beside_another_is_remembered_and_not_the_machines() -> anyhow::R
     assert_eq!(hurt(world.loaded(host.0, 601).await?), None);
     Ok(())
 }
+
+/// A job that stands still on the first slot, and what it has told so far.
+struct Waiter {
+    job: JobId,
+    task: TaskId,
+    turn: u64,
+    lines: u64,
+}
+
+impl Waiter {
+    async fn new(world: &World, name: &str, at: u64) -> anyhow::Result<Self> {
+        let (job, task) = one(world, name, at).await?;
+        let mut waiter = Self {
+            job,
+            task,
+            turn: 0,
+            lines: 0,
+        };
+        waiter.stand_still(world, at).await?;
+        Ok(waiter)
+    }
+
+    async fn stand_still(&mut self, world: &World, at: u64) -> anyhow::Result<()> {
+        world.step(self.job, 1, suspend(), at).await?;
+        self.turn += 1;
+        let stands = TaskReport::Suspended {
+            turn: self.turn,
+            step: None,
+        };
+        world.tell(self.task, 1, self.lines, &[stands]).await?;
+        self.lines += 1;
+        Ok(())
+    }
+
+    fn go_on(&self, host: JobId) -> [Step; 1] {
+        [Step {
+            job_id: self.job,
+            expected_revision: 1,
+            action: go_on(Some(host)),
+        }]
+    }
+}
+
+/// Lanes of the first slot that are held, with their jobs.
+async fn lanes(world: &World) -> anyhow::Result<Vec<(i16, JobId)>> {
+    let mut tx = pool::begin(&world.scheduler).await?;
+    let held: Vec<(i16, uuid::Uuid)> = sqlx::query_as(
+        "select lane, job_id from allocation where node_id = $1 and gpu_index = 0 and released_at is null order by lane",
+    )
+    .bind(world.node.0)
+    .fetch_all(&mut *tx)
+    .await?;
+    Ok(held
+        .into_iter()
+        .map(|(lane, job)| (lane, job.into()))
+        .collect())
+}
+
+#[tokio::test]
+async fn of_two_plans_that_put_a_guest_on_one_gpu_one_wins() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let mut waiters = [
+        Waiter::new(&world, "one", 1).await?,
+        Waiter::new(&world, "other", 2).await?,
+    ];
+    let host = one(&world, "host", 6).await?;
+    for round in 0..8 {
+        let now = 10 * (round + 1);
+        let plans = [waiters[0].go_on(host.0), waiters[1].go_on(host.0)];
+        let (first, second) =
+            tokio::join!(world.commit(&plans[0], now), world.commit(&plans[1], now));
+        let outcomes = [first?, second?];
+        let refused = outcomes.each_ref().map(|outcome| {
+            let why = outcome
+                .conflicts
+                .first()
+                .map(|conflict| conflict.why.clone());
+            why.map(|why| why == Refusal::GpuHeld)
+        });
+        let winner = match refused {
+            [None, Some(true)] => 0,
+            [Some(true), None] => 1,
+            _ => panic!("one wins, and the other's lane is held: {outcomes:?}"),
+        };
+        let guest = waiters[winner].job;
+        assert_eq!(lanes(&world).await?, [(0, host.0), (1, guest)], "{round}");
+        let loser = world.loaded(waiters[1 - winner].job, now).await?;
+        assert_eq!(
+            loser.tasks[0].state,
+            TaskState::Suspended,
+            "as if nothing had been"
+        );
+        assert!(!loser.guests.contains(&waiters[1 - winner].task));
+        waiters[winner].turn += 1;
+        waiters[winner].stand_still(&world, now + 1).await?;
+        assert_eq!(lanes(&world).await?, [(0, host.0)]);
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_guest_that_comes_while_its_host_goes_is_never_alone_in_the_second_lane()
+-> anyhow::Result<()> {
+    for round in 0..6 {
+        let world = World::new().await?;
+        let waiter = Waiter::new(&world, "waiter", 1).await?;
+        let host = one(&world, "host", 6).await?;
+        let plan = waiter.go_on(host.0);
+        let ended = [(host.1, gone())];
+        // Sometimes the one is ahead, sometimes the other.
+        let comes = async {
+            tokio::time::sleep(std::time::Duration::from_millis(round)).await;
+            world.commit(&plan, 10).await
+        };
+        let (came, went) = tokio::join!(comes, world.observe(1, &ended, 10));
+        went?;
+        let refused = came?.conflicts.first().map(|conflict| conflict.why.clone());
+        let expected = match refused {
+            None => vec![(0, waiter.job)],
+            Some(why) => {
+                assert_eq!(why, Refusal::HostGone { host: host.0 });
+                Vec::new()
+            }
+        };
+        assert_eq!(lanes(&world).await?, expected, "{round}");
+    }
+    Ok(())
+}

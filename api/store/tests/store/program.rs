@@ -109,6 +109,24 @@ async fn a_program_that_begins_anew_goes_on_from_nothing() -> anyhow::Result<()>
 }
 
 #[tokio::test]
+async fn a_program_in_the_queue_is_at_its_old_step_only_if_it_went_on_once() -> anyhow::Result<()> {
+    let world = World::new().await?;
+    let job = submit(&world, program("train", 10)).await?;
+    let begins_anew = async || -> anyhow::Result<bool> {
+        let mut tx = pool::begin_for(&world.api, world.red).await?;
+        Ok(job::get(&mut tx, job)
+            .await?
+            .expect("it is there")
+            .begins_anew)
+    };
+    run(&world, job, 0, &[10, 20, 30], (5, 8), requeue()).await?;
+    assert!(begins_anew().await?, "nobody knows of a checkpoint");
+    run(&world, job, 1, &[21, 30, 40], (15, 18), requeue()).await?;
+    assert!(!begins_anew().await?, "it went on from one");
+    Ok(())
+}
+
+#[tokio::test]
 async fn a_program_that_told_nothing_in_its_first_start_begins_anew_in_its_second()
 -> anyhow::Result<()> {
     let world = World::new().await?;

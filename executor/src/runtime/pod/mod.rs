@@ -242,7 +242,7 @@ impl Pods {
         if self.told_to_stop(entry) {
             let outcome = match (has_run, &entry.launch.spec.command) {
                 (false, _) => Outcome::NeverStarted,
-                (true, Some(_)) => Outcome::Stopped { killed: true },
+                (true, Some(_)) => Outcome::killed_late(),
                 (true, None) => Outcome::signalled(Signal::KILL.as_raw()),
             };
             return Carrier::Gone(Some(outcome));

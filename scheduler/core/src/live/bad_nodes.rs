@@ -9,6 +9,8 @@ use crate::snapshot::{Fault, Node, Snapshot};
 use muster_model::id::{JobId, NodeId};
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Errors of one GPU within so long are one: a broken one is told of by several numbers, and by the counters of its memory too.
+const SAME_ERROR_MS: i64 = 60_000;
 /// A node stands out with more than so many times the median of the others.
 const STANDS_OUT: u32 = 2;
 
@@ -56,11 +58,16 @@ fn charges(snapshot: &Snapshot, policy: &BadNodes) -> BTreeMap<NodeId, u32> {
     let mut places: BTreeMap<JobId, BTreeSet<NodeId>> = BTreeMap::new();
     let mut charges: BTreeMap<NodeId, u32> = BTreeMap::new();
     for node in &snapshot.nodes {
+        let mut errors = Vec::new();
         for fault in node.faults.iter().filter(recent) {
             match fault.job {
                 Some(job) => drop(places.entry(job).or_default().insert(node.id)),
-                None => *charges.entry(node.id).or_default() += 1,
+                None => errors.push((fault.what.gpu(), fault.at_ms)),
             }
+        }
+        let errors = u32::try_from(told_apart(errors)).unwrap_or(u32::MAX);
+        if errors > 0 {
+            charges.insert(node.id, errors);
         }
     }
     for nodes in places.values().filter(|nodes| nodes.len() == 1) {
@@ -69,6 +76,23 @@ fn charges(snapshot: &Snapshot, policy: &BadNodes) -> BTreeMap<NodeId, u32> {
         }
     }
     charges
+}
+
+/// How many of a node's errors, each with its GPU and its time, are not one with an earlier one. Of what is no GPU's each counts.
+fn told_apart(mut errors: Vec<(Option<u32>, i64)>) -> usize {
+    errors.sort_unstable();
+    let mut last: Option<(u32, i64)> = None;
+    errors.retain(|&(gpu, at_ms)| {
+        let Some(gpu) = gpu else { return true };
+        let is_same = last.is_some_and(|(of, since_ms)| {
+            of == gpu && at_ms.saturating_sub(since_ms) < SAME_ERROR_MS
+        });
+        if !is_same {
+            last = Some((gpu, at_ms));
+        }
+        !is_same
+    });
+    errors.len()
 }
 
 fn median(mut counts: Vec<u32>) -> u32 {

@@ -3,6 +3,7 @@
 use super::free::FreeNode;
 use super::outlook::Sizing;
 use super::pass::starts;
+use super::place::could_ever_run;
 use super::world::{World, dense_node, kind_of};
 use crate::estimate::Estimate;
 use crate::plan::Action;
@@ -17,7 +18,7 @@ use uuid::Uuid;
 pub(crate) const WAVES: u32 = 2;
 
 /// The snapshot after a change; the job then starts in the next round, or in the one after the tasks have gone that this one stops.
-/// A wait is carried out as far as it is foreseen: those who are expected to end have ended. `None` when the change names what is not there.
+/// A wait is carried out as far as it is foreseen: those who are expected to end have ended, or its turn has come. `None` when the change names what is not there.
 #[must_use]
 pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<Snapshot> {
     let mut changed = snapshot.clone();
@@ -56,6 +57,14 @@ pub fn apply_change(snapshot: &Snapshot, job: JobId, change: &Change) -> Option<
         | Change::LowerGpusPerWorker { .. }
         | Change::RaisePriority { .. }
         | Change::Resume => {}
+    }
+    if let Change::Wait {
+        until_unix_ms,
+        ended,
+    } = change
+        && ended.is_empty()
+    {
+        changed.now_ms = changed.now_ms.max(*until_unix_ms);
     }
     Some(changed)
 }
@@ -108,6 +117,13 @@ pub(crate) fn would_start(world: &mut World<'_>, index: usize, change: &Change) 
     would_start_after(world, index, waves, |world| make(world, index, change))
 }
 
+/// Whether a job that never could start might after the change, as if nobody else were there: who holds what is not asked.
+pub(crate) fn could_start(world: &mut World<'_>, index: usize, change: &Change) -> bool {
+    tried(world, index, |world| {
+        make(world, index, change) && could_ever_run(world, &world.jobs[index])
+    })
+}
+
 /// Whether the job starts when something is done, which may refuse, and others have gone so many times. The world is as it was before,
 /// whatever comes of it.
 pub(crate) fn would_start_after<'a>(
@@ -116,12 +132,23 @@ pub(crate) fn would_start_after<'a>(
     waves: u32,
     make: impl FnOnce(&mut World<'a>) -> bool,
 ) -> bool {
+    tried(world, index, |world| {
+        make(world) && starts_after(world, index, waves)
+    })
+}
+
+/// What comes of a trial, which is undone.
+fn tried<'a>(
+    world: &mut World<'a>,
+    index: usize,
+    trial: impl FnOnce(&mut World<'a>) -> bool,
+) -> bool {
     let (free, empty) = (world.free.clone(), world.empty.clone());
     let (nodes, tenants) = (world.problem.nodes.clone(), world.problem.tenants.clone());
     let (held, members) = (world.held.clone(), world.members.len());
     world.journal = Some(Vec::new());
     world.remember(index);
-    let would = make(world) && starts_after(world, index, waves);
+    let would = trial(world);
     for (index, live, dense) in world.journal.take().into_iter().flatten().rev() {
         if let Some((member, dense)) = live.member.zip(dense) {
             world.problem.jobs[member] = dense;

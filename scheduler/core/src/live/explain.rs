@@ -2,12 +2,12 @@
 //!
 //! A change is named only if a trial round with it really starts the job: what people are told is tried, not guessed.
 
-use super::change::would_start;
+use super::change::{could_start, would_start};
 use super::free::When;
 use super::pass::Rest;
 use super::place::fits_empty;
-use super::rehearse::{Stage, is_affordable};
-use super::remedy::Remedies;
+use super::rehearse::{Stage, are_few, is_affordable};
+use super::remedy::{Remedies, never_could_start, turn, with_turn};
 use super::standing::{Turn, gpus_of};
 use super::world::{LiveJob, World};
 use crate::problem;
@@ -49,16 +49,7 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
         } else {
             Vec::new()
         };
-        let job = world.jobs[index].job.id;
-        let affordable = is_affordable(world, position);
-        let smallest_change = candidates.into_iter().find(|change| {
-            (affordable || !change.makes_others_go())
-                && would_start(world, index, change)
-                && (!change.makes_others_go()
-                    || stage
-                        .get_or_insert_with(|| Stage::of(world))
-                        .starts(job, change))
-        });
+        let smallest_change = smallest(world, &mut stage, index, (position, &why), candidates);
         waiting[index] = Some(Waiting {
             why,
             smallest_change,
@@ -66,6 +57,64 @@ pub(crate) fn waiting(world: &mut World<'_>, rest: &Rest) -> Vec<Option<Waiting>
         });
     }
     waiting
+}
+
+/// The first of these that helps, and among them that its turn comes, where that is so.
+fn smallest(
+    world: &mut World<'_>,
+    stage: &mut Option<Stage>,
+    index: usize,
+    (position, why): (u32, &Wait),
+    mut candidates: Vec<Change>,
+) -> Option<Change> {
+    if position > world.policy.explained_jobs {
+        return None;
+    }
+    let job = world.jobs[index].job.id;
+    if never_could_start(world, &world.jobs[index], why) {
+        // A policy may want more of an empty cluster than room.
+        let is_rehearsed = are_few(world);
+        return candidates.into_iter().find(|change| {
+            could_start(world, index, change)
+                && (!is_rehearsed
+                    || stage
+                        .get_or_insert_with(|| Stage::of(world))
+                        .starts_alone(job, change))
+        });
+    }
+    if comes_to_its_turn(world, index, why) {
+        let stage = stage.get_or_insert_with(|| Stage::of(world));
+        if let Some(&turn_ms) = stage.turns().get(&job) {
+            let told = turn(&world.jobs[index], turn_ms);
+            candidates = with_turn(candidates, told, world.now_ms);
+        }
+    }
+    let affordable = is_affordable(world, position);
+    candidates.into_iter().find(|change| match change {
+        // Whole rounds have said so.
+        Change::Wait { ended, .. } if ended.is_empty() => true,
+        change => {
+            (affordable || !change.makes_others_go())
+                && would_start(world, index, change)
+                && (!change.makes_others_go()
+                    || stage
+                        .get_or_insert_with(|| Stage::of(world))
+                        .starts(job, change))
+        }
+    })
+}
+
+/// Whether only others' slices keep it from starting.
+fn comes_to_its_turn(world: &World<'_>, index: usize, why: &Wait) -> bool {
+    let job = world.jobs[index].job;
+    let waits = matches!(
+        why,
+        Wait::WaitingForGpus { .. }
+            | Wait::WaitingForQuota { .. }
+            | Wait::TopologyPlacementFailed { short: None, .. }
+    );
+    let takes_turns = world.policy.slicing.is_some() && job.suspends && !job.exclusive;
+    waits && takes_turns && are_few(world)
 }
 
 /// A paused job has no place in the order.

@@ -3,6 +3,7 @@
 
 use super::change::apply_change;
 use super::run;
+use super::turns::ahead;
 use super::world::World;
 use crate::apply::apply;
 use crate::plan::{Action, Decision, Plan};
@@ -11,6 +12,8 @@ use crate::snapshot::Snapshot;
 use muster_model::id::JobId;
 use muster_model::task::{Outcome, TaskState};
 use muster_model::wait::Change;
+use std::cell::OnceCell;
+use std::collections::BTreeMap;
 
 /// Each rehearsal is some rounds, so it is for clusters of at most so many jobs,
 const MOST_JOBS: usize = 512;
@@ -21,7 +24,12 @@ const ROUNDS: u32 = 3;
 
 /// Whether changes for which others go are looked for at all, for the job at this place of the queue.
 pub(crate) fn is_affordable(world: &World<'_>, position: u32) -> bool {
-    position <= IN_FRONT && world.jobs.len() <= MOST_JOBS
+    position <= IN_FRONT && are_few(world)
+}
+
+/// Whether the jobs are few enough for rehearsals.
+pub(crate) fn are_few(world: &World<'_>) -> bool {
+    world.jobs.len() <= MOST_JOBS
 }
 
 /// The cluster after the plan, for rehearsals.
@@ -29,6 +37,8 @@ pub(crate) struct Stage {
     /// `None` when the plan does not go with its own snapshot: nothing can be rehearsed then.
     after: Option<Snapshot>,
     policy: Policy,
+    /// See [`Stage::turns`].
+    turns: OnceCell<BTreeMap<JobId, i64>>,
 }
 
 impl Stage {
@@ -55,7 +65,17 @@ impl Stage {
                 explained_jobs: 0,
                 ..world.policy.clone()
             },
+            turns: OnceCell::new(),
         }
+    }
+
+    /// When each of those in the queue comes to its turn, Unix milliseconds, if everybody goes on; who is not among them does not come to it
+    /// within some slices.
+    pub(crate) fn turns(&self) -> &BTreeMap<JobId, i64> {
+        self.turns.get_or_init(|| match &self.after {
+            Some(after) => ahead::turns(after.clone(), &self.policy),
+            None => BTreeMap::new(),
+        })
     }
 
     /// Whether the job starts after the change, in the next round or once those have gone whom it stops.
@@ -65,6 +85,22 @@ impl Stage {
             return false;
         };
         (0..ROUNDS).any(|_| starts_in_a_round(&mut snapshot, job, &self.policy))
+    }
+
+    /// Whether the job starts after the change if nobody else is there.
+    pub(crate) fn starts_alone(&self, job: JobId, change: &Change) -> bool {
+        let only = self.after.as_ref().and_then(|after| {
+            let only = after.jobs.iter().find(|one| one.id == job)?;
+            let alone = Snapshot {
+                round: after.round,
+                now_ms: after.now_ms,
+                nodes: after.nodes.clone(),
+                tenants: after.tenants.clone(),
+                jobs: vec![only.clone()],
+            };
+            apply_change(&alone, job, change)
+        });
+        only.is_some_and(|mut alone| starts_in_a_round(&mut alone, job, &self.policy))
     }
 }
 
@@ -81,7 +117,7 @@ fn starts_in_a_round(snapshot: &mut Snapshot, job: JobId, policy: &Policy) -> bo
     jobs.iter_mut().for_each(|job| job.leaving.clear());
     for task in jobs.iter_mut().flat_map(|job| &mut job.tasks) {
         if task.state == TaskState::Stopping {
-            let outcome = Outcome::Stopped { killed: false };
+            let outcome = Outcome::stopped();
             task.state = TaskState::Released { outcome };
         }
     }

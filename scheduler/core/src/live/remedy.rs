@@ -4,6 +4,7 @@
 
 use super::free::When;
 use super::pass::Rest;
+use super::place;
 use super::standing::{Standing, Turn, gpus_of};
 use super::world::{LiveJob, World};
 use muster_model::wait::{Change, Wait};
@@ -18,6 +19,8 @@ const ENDS: usize = 16;
 const LONGEST_WAIT_S: f64 = 7.0 * 86_400.0;
 /// An expected end that moves by less than this share of the time until then is no news.
 const MOVED: f64 = 0.25;
+/// Nor is a turn that comes so much sooner or later: slices end where a round finds them over.
+const SAME_TURN_MS: i64 = 10_000;
 /// The highest priority that a job may have.
 const HIGHEST: i32 = 100;
 
@@ -32,7 +35,9 @@ impl Remedies<'_, '_> {
     /// In the order of [`Change::rank`].
     pub(crate) fn of(&self, index: usize, why: &Wait) -> Vec<Change> {
         let live = &self.world.jobs[index];
+        let is_never = never_could_start(self.world, live, why);
         let mut candidates = match *why {
+            _ if is_never => self.ever(live, why),
             Wait::WaitingForQuota {
                 needed_gpus,
                 used_gpus,
@@ -43,19 +48,6 @@ impl Remedies<'_, '_> {
                 candidates.push(Change::RaiseQuota { by_gpus: missing });
                 let left = quota_gpus.saturating_sub(used_gpus);
                 candidates.extend(lower_min_workers(live, left));
-                candidates
-            }
-            Wait::ExceedsMaxQuota {
-                needed_gpus,
-                quota_gpus,
-            } => {
-                let per_worker = quota_gpus / live.shape.workers.min.max(1);
-                let mut candidates: Vec<Change> =
-                    lower_min_workers(live, quota_gpus).into_iter().collect();
-                candidates.extend(lower_gpus_per_worker(live, per_worker));
-                candidates.push(Change::RaiseQuota {
-                    by_gpus: needed_gpus - quota_gpus,
-                });
                 candidates
             }
             Wait::WaitingForGpus { needed_gpus, .. }
@@ -69,13 +61,10 @@ impl Remedies<'_, '_> {
                 candidates.extend(self.for_room(live, needed_gpus));
                 candidates
             }
-            Wait::NoMatchingNodes {
-                needed_gpus_per_worker: needed_gpus,
-                ..
-            }
-            | Wait::ExceedsCluster { needed_gpus, .. } => self.for_room(live, needed_gpus),
-            // More nodes like those that are there are too small as well.
-            Wait::TopologyPlacementFailed { short: Some(_), .. }
+            Wait::ExceedsMaxQuota { .. }
+            | Wait::NoMatchingNodes { .. }
+            | Wait::ExceedsCluster { .. }
+            | Wait::TopologyPlacementFailed { short: Some(_), .. }
             | Wait::NotConsidered
             | Wait::Suspended
             | Wait::WaitingForPreemptedWorkloads { .. }
@@ -140,6 +129,10 @@ impl Remedies<'_, '_> {
         else {
             return None;
         };
+        // That its turn comes is foreseen anew.
+        if ended.is_empty() {
+            return None;
+        }
         let mut last_ms = self.world.now_ms;
         for id in ended {
             let other = self.running().find(|other| other.job.id == *id)?;
@@ -177,19 +170,63 @@ impl Remedies<'_, '_> {
             .collect()
     }
 
+    /// What would let a job start that never could: it is held against the cluster as if nobody were there, and not against what is free.
+    fn ever(&self, live: &LiveJob<'_>, why: &Wait) -> Vec<Change> {
+        // More nodes like those that are there are too small as well.
+        if matches!(why, Wait::TopologyPlacementFailed { short: Some(_), .. }) {
+            return Vec::new();
+        }
+        let sizes = self.world.empty.iter().map(|node| node.gpus(When::Now));
+        let (cluster, largest) = (sizes.clone().sum::<u32>(), sizes.max().unwrap_or(0));
+        let quota = self.world.quota(live).unwrap_or(u32::MAX);
+        let (least, per_worker) = (live.shape.min_gpus(), live.shape.worker.gpus);
+        let mut candidates = self.closed();
+        candidates.extend(self.fewer_workers(live, cluster.min(quota)));
+        let fits = largest.min(quota / live.shape.workers.min.max(1));
+        candidates.extend(lower_gpus_per_worker(live, fits));
+        if least > quota {
+            candidates.push(Change::RaiseQuota {
+                by_gpus: least - quota,
+            });
+        }
+        let missing = least.saturating_sub(cluster).max(1);
+        let added = BTreeSet::from([missing, per_worker.max(missing), least]).into_iter();
+        candidates.extend(added.map(|gpus| Change::AddGpus { gpus }));
+        candidates
+    }
+
+    /// The largest number of workers below its least with which it would fit if nobody else were there, on so many GPUs.
+    fn fewer_workers(&self, live: &LiveJob<'_>, gpus: u32) -> Option<Change> {
+        let shape = &live.shape;
+        let below = shape.workers.min.saturating_sub(1);
+        let most = below.min(gpus / shape.worker.gpus.max(1));
+        let sizes: Vec<u32> = (1..=most).filter(|&to| shape.takes(to)).collect();
+        let fits = |&to: &u32| {
+            let size = (to, shape.ps_shards.min);
+            place::find(&self.world.empty, shape, size, When::Now).is_some()
+        };
+        // Fewer fit wherever more do.
+        let fitting = sizes.partition_point(fits);
+        let to = *sizes[..fitting].last()?;
+        Some(Change::LowerMinWorkers { to })
+    }
+
+    /// Nodes that an administrator may open.
+    fn closed(&self) -> Vec<Change> {
+        let nodes = self.world.snapshot.nodes.iter();
+        let closed =
+            nodes.filter(|node| node.up && !node.is_open() && !node.cordoned && node.gpus > 0);
+        let closed = closed.take(TRIED).map(|node| Change::UncordonNode {
+            name: node.name.clone(),
+        });
+        closed.collect()
+    }
+
     fn for_room(&self, live: &LiveJob<'_>, needed_gpus: u32) -> Vec<Change> {
         let free = self.rest.free.iter();
         let gaps = free.map(|node| node.gpus_of_a_task(When::Now));
         let largest_gap = gaps.max().unwrap_or(0);
-        let drained = self.world.snapshot.nodes.iter();
-        let drained =
-            drained.filter(|node| node.up && !node.is_open() && !node.cordoned && node.gpus > 0);
-        let mut candidates: Vec<Change> = drained
-            .take(TRIED)
-            .map(|node| Change::UncordonNode {
-                name: node.name.clone(),
-            })
-            .collect();
+        let mut candidates = self.closed();
         candidates.extend(lower_min_workers(live, self.free_gpus));
         candidates.extend(lower_gpus_per_worker(live, largest_gap));
         let missing = needed_gpus.saturating_sub(self.free_gpus).max(1);
@@ -198,6 +235,55 @@ impl Remedies<'_, '_> {
         candidates.extend(added.map(|gpus| Change::AddGpus { gpus }));
         candidates
     }
+}
+
+/// Whether it could not start even if nobody else were there, which is what it is told of then.
+pub(crate) fn never_could_start(world: &World<'_>, live: &LiveJob<'_>, why: &Wait) -> bool {
+    let is_of_room = match why {
+        Wait::ExceedsMaxQuota { .. }
+        | Wait::NoMatchingNodes { .. }
+        | Wait::ExceedsCluster { .. }
+        | Wait::TopologyPlacementFailed { .. } => true,
+        Wait::NotConsidered
+        | Wait::Suspended
+        | Wait::WaitingForQuota { .. }
+        | Wait::WaitingForGpus { .. }
+        | Wait::WaitingForPreemptedWorkloads { .. }
+        | Wait::BackingOff { .. } => false,
+    };
+    is_of_room && !place::could_ever_run(world, live)
+}
+
+/// That its turn comes: as it was told before, while that is still about what is foreseen.
+pub(crate) fn turn(live: &LiveJob<'_>, turn_ms: i64) -> Change {
+    let waiting = live.job.waiting.as_ref();
+    let told = waiting.and_then(|waiting| match &waiting.smallest_change {
+        Some(Change::Wait {
+            until_unix_ms,
+            ended,
+        }) if ended.is_empty() => Some(*until_unix_ms),
+        _ => None,
+    });
+    let is_same = |told_ms: &i64| turn_ms.saturating_sub(*told_ms).abs() <= SAME_TURN_MS;
+    Change::Wait {
+        until_unix_ms: told.filter(is_same).unwrap_or(turn_ms),
+        ended: Vec::new(),
+    }
+}
+
+/// Its turn in its place among what else would help: before what is larger, and before a longer wait.
+pub(crate) fn with_turn(mut candidates: Vec<Change>, turn: Change, now_ms: i64) -> Vec<Change> {
+    let until = |change: &Change| match change {
+        Change::Wait { until_unix_ms, .. } => Some(*until_unix_ms),
+        _ => None,
+    };
+    let is_larger = |change: &Change| {
+        let is_later = until(change).is_some_and(|at_ms| Some(at_ms) > until(&turn));
+        is_later || change.rank(now_ms) > turn.rank(now_ms)
+    };
+    let at = candidates.iter().position(is_larger);
+    candidates.insert(at.unwrap_or(candidates.len()), turn);
+    candidates
 }
 
 fn lower_min_workers(live: &LiveJob<'_>, gpus: u32) -> Option<Change> {

@@ -73,7 +73,7 @@ pub(crate) fn once_gone(
         .iter_mut()
         .filter(|task| !task.state.is_released())
     {
-        let outcome = Outcome::Stopped { killed: false };
+        let outcome = Outcome::stopped();
         task.state = TaskState::Released { outcome };
     }
     let up = BTreeSet::new();
@@ -340,8 +340,11 @@ impl Facts<'_> {
                 why,
             })
         };
-        if let Some((task, _)) = gone(job).find(|(_, outcome)| outcome.is_node_fault()) {
-            return requeue(format!("{} was lost with its node", task.role));
+        if let Some((task, outcome)) = gone(job).find(|(_, outcome)| outcome.is_node_fault()) {
+            return requeue(match outcome {
+                Outcome::Stopped { .. } => format!("{} {outcome}", task.role),
+                _ => format!("{} was lost with its node", task.role),
+            });
         }
         if let Some(task) = job.held_tasks().find(|task| !self.up.contains(&task.node)) {
             return requeue(format!("the node of {} is lost", task.role));

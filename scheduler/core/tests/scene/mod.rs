@@ -84,7 +84,7 @@ impl Scene {
                     TaskState::Assigned => task.state = TaskState::Running,
                     TaskState::Suspending => task.state = TaskState::Suspended,
                     TaskState::Stopping | TaskState::Ending => {
-                        task.state = gone(Outcome::Stopped { killed: false })
+                        task.state = gone(Outcome::stopped())
                     }
                     TaskState::Running | TaskState::Suspended | TaskState::Released { .. } => {}
                 }

@@ -1,10 +1,11 @@
 //! A scenario's nodes, tenants and jobs as the snapshot that the first round sees.
 
 use super::ids::{node_id, tenant_id};
+use super::sharing::Companies;
 use super::{Engine, Live, freed};
 use crate::course::Holds;
 use crate::outcome::JobOutcome;
-use crate::scenario::{Scenario, SimJob};
+use crate::scenario::{GpuUse, Scenario, SimJob};
 use muster_core::snapshot::{Job, Node, Progress, Snapshot, Tenant};
 use muster_model::id::JobId;
 use muster_model::job::{Intent, JobState};
@@ -38,7 +39,10 @@ impl<'s> Engine<'s> {
                         drained: false,
                         seen_ms: None,
                         freed: Vec::new(),
-                        gpu_memory_bytes: 0,
+                        gpu_memory_bytes: scenario
+                            .sharing
+                            .as_ref()
+                            .map_or(0, |sharing| sharing.gpu_memory_bytes),
                         rack: node.rack.clone(),
                         excluded: false,
                         cordoned: false,
@@ -69,12 +73,27 @@ impl<'s> Engine<'s> {
             order,
             submitted: 0,
             holds: Holds::of(scenario.jobs.len()),
+            companies: Companies::new(),
+            uses: uses(scenario),
             decision_s: Vec::new(),
         };
         engine.snapshot.sort();
         engine.places = freed::places(&engine.snapshot.nodes);
         engine
     }
+}
+
+/// Of every job.
+fn uses(scenario: &Scenario) -> Vec<GpuUse> {
+    let Some(sharing) = &scenario.sharing else {
+        return Vec::new();
+    };
+    assert_eq!(
+        sharing.uses.len(),
+        scenario.jobs.len(),
+        "sharing.uses says of every job what it uses"
+    );
+    sharing.uses.clone()
 }
 
 pub(super) fn job(id: JobId, spec: &SimJob) -> Job {

@@ -2,7 +2,7 @@
 
 use super::ids::{job_id, job_number, node_id};
 use super::{Engine, Live, follow};
-use crate::scenario::What;
+use crate::scenario::{GpuUse, What};
 use muster_core::snapshot::{Job, Node, Task};
 use muster_model::job::{Intent, JobState};
 use muster_model::task::{Outcome as TaskOutcome, Role, TaskEvent};
@@ -28,6 +28,20 @@ impl Engine<'_> {
             What::Resume { job } => intent(self, job, Intent::Run),
             What::Cancel { job } => intent(self, job, Intent::Cancel),
             What::TaskFails { job } => self.fail(job),
+            What::Uses {
+                job,
+                busy_percent,
+                memory_bytes,
+            } => {
+                if let Some(uses) = self.uses.get_mut(job) {
+                    let busy = f64::from(busy_percent) / 100.0;
+                    *uses = GpuUse { busy, memory_bytes };
+                    let name = &self.scenario.jobs[job].name;
+                    self.tell(name, || {
+                        format!("keeps its GPU busy for {busy_percent} % of the time from now on")
+                    });
+                }
+            }
         }
     }
 
@@ -101,6 +115,7 @@ impl Engine<'_> {
             );
             roll_back(job, &mut self.live[job_number(job.id)], checkpoint_steps);
             self.give_back(&[held]);
+            self.hurt(job_id(number));
         }
     }
 }

@@ -5,10 +5,11 @@ mod freed;
 mod happen;
 mod ids;
 mod record;
+mod sharing;
 
 use crate::course::{Course, Holds};
 use crate::outcome::{Entry, JobOutcome, Outcome};
-use crate::scenario::{Incident, Scenario, SimJob};
+use crate::scenario::{GpuUse, Incident, Scenario, SimJob};
 pub(crate) use ids::node_number;
 use ids::{job_id, job_number};
 use muster_core::policy::Policy;
@@ -17,6 +18,7 @@ use muster_core::{ApplyError, Violation, apply, check, plan};
 use muster_model::id::NodeId;
 use muster_model::job::JobState;
 use muster_model::task::{Outcome as TaskOutcome, TaskEvent, TaskState};
+use sharing::Companies;
 use std::collections::BTreeMap;
 
 /// What sums of steps may be off by, so that a job does not end a millisecond late for it.
@@ -97,6 +99,10 @@ struct Engine<'s> {
     order: Vec<usize>,
     submitted: usize,
     holds: Holds,
+    /// As since the last round.
+    companies: Companies,
+    /// By the job's number; empty where nobody measures.
+    uses: Vec<GpuUse>,
     decision_s: Vec<f64>,
 }
 
@@ -177,7 +183,10 @@ impl<'s> Engine<'s> {
             true => across,
             false => 1.0,
         };
-        trains.then(|| self.spec(job).speed.steps_per_s(workers, ps_shards) * kept())
+        trains.then(|| {
+            let alone = self.spec(job).speed.steps_per_s(workers, ps_shards);
+            alone * kept() * self.kept_beside(job)
+        })
     }
 
     fn is_across_racks(&self, job: &Job) -> bool {
@@ -202,6 +211,9 @@ impl<'s> Engine<'s> {
             .iter()
             .map(|job| self.speed(job))
             .collect();
+        if let Some(sharing) = &self.scenario.sharing {
+            self.tell_use(sharing, &speeds, self.snapshot.now_ms + elapsed_ms);
+        }
         let elapsed_s = elapsed_ms as f64 / 1000.0;
         for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
             let Some(speed) = speed else { continue };
@@ -211,7 +223,10 @@ impl<'s> Engine<'s> {
             live.steps = (live.steps + speed * elapsed_s).min(spec.steps as f64);
             // A thousandth of a step is rounding of the clock.
             job.progress.step = (live.steps + 1e-3).floor() as u64;
-            measure(job, speed);
+            // How fast it is beside another is none of its speeds.
+            if !self.companies.contains_key(&job.id) {
+                measure(job, speed);
+            }
             if job.progress.step >= spec.steps {
                 job.finished = Some(Finished {
                     step: spec.steps,
@@ -239,6 +254,9 @@ impl<'s> Engine<'s> {
             gone.extend(before.into_iter().filter(|held| !after.contains(held)));
             // What it has shrunk by it gave up to somebody on purpose.
             job.leaving.clear();
+            if job.stands_still() {
+                self.holds.close(job_number(job.id), self.snapshot.now_ms);
+            }
         }
         self.give_back(&gone);
     }
@@ -258,6 +276,7 @@ impl<'s> Engine<'s> {
     }
 
     fn round(&mut self, policy: &Policy, watch: &mut dyn FnMut() -> f64) -> Result<(), SimError> {
+        self.inherit();
         let round = self.snapshot.round;
         let began_s = watch();
         let (plan, _) = plan(&self.snapshot, policy);
@@ -279,6 +298,10 @@ impl<'s> Engine<'s> {
             self.jobs[job_number(job.id)].state = job.state.clone();
         }
         self.snapshot.jobs.retain(|job| !ended(job));
+        self.companies = match self.scenario.sharing {
+            Some(_) => sharing::companies(&self.snapshot),
+            None => Companies::new(),
+        };
         Ok(())
     }
 }
@@ -290,7 +313,7 @@ pub(crate) fn come_due(tasks: &mut [Task]) {
             TaskState::Assigned => TaskEvent::Up,
             // A user's program that ended by itself would be done.
             TaskState::Stopping | TaskState::Ending => TaskEvent::Gone {
-                outcome: TaskOutcome::Stopped { killed: false },
+                outcome: TaskOutcome::stopped(),
             },
             TaskState::Suspending => TaskEvent::StoodStill,
             TaskState::Running | TaskState::Suspended | TaskState::Released { .. } => continue,

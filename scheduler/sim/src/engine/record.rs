@@ -59,7 +59,14 @@ impl Engine<'_> {
                     live.due_ms = Some(now_ms + self.scenario.suspend_ms);
                     self.tell(name, || format!("stands still: {why}"));
                 }
-                Action::Continue { why, .. } => self.tell(name, || format!("goes on: {why}")),
+                Action::Continue { why, beside } => {
+                    self.unsettle(index);
+                    self.hold_again(index, beside.is_some());
+                    self.tell(name, || match beside {
+                        Some(_) => why.clone(),
+                        None => format!("goes on: {why}"),
+                    });
+                }
                 Action::Judge { verdict } => self.tell(name, || verdict.to_string()),
                 Action::Suspect { .. } => {}
                 Action::Hold => self.tell(name, || "held".to_owned()),

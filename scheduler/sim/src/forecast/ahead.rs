@@ -298,6 +298,9 @@ impl Ahead {
             .min(until_ms);
         self.train(next_ms - now_ms);
         self.snapshot.now_ms = next_ms;
+        // Or a pair would be parted for want of news, half a minute from now.
+        let jobs = self.snapshot.jobs.iter_mut();
+        jobs.for_each(|job| job.goes_on_as_told(next_ms));
         self.tasks_follow();
         let mut came = false;
         while let Some(next) = self
@@ -320,7 +323,32 @@ impl Ahead {
             // Who has still to come does not hold up the others of a job that is resized in place.
             && (job.in_place || job.tasks.iter().all(Task::is_up));
         let (workers, ps_shards) = job.up_size();
-        trains.then(|| self.truths[&job.id].curve.steps_per_s(workers, ps_shards))
+        trains.then(|| {
+            let alone = self.truths[&job.id].curve.steps_per_s(workers, ps_shards);
+            alone * self.kept_beside(job)
+        })
+    }
+
+    /// What it was measured to keep of its speed beside the job with which it shares its GPU.
+    fn kept_beside(&self, job: &Job) -> f64 {
+        let (Some(known), [task]) = (&job.measured, job.tasks.as_slice()) else {
+            return 1.0;
+        };
+        let shares = |other: &&Job| match other.tasks.as_slice() {
+            [its] => {
+                its.state.holds_gpus()
+                    && (its.node, &its.gpus) == (task.node, &task.gpus)
+                    && its.lane != task.lane
+            }
+            _ => false,
+        };
+        // Who never met anybody shares with nobody, and most are such.
+        let mut jobs = self.snapshot.jobs.iter();
+        let other = (!known.together.is_empty()).then(|| jobs.find(shares));
+        let part = other
+            .flatten()
+            .and_then(|other| known.part_beside(other.id));
+        part.map_or(1.0, |part| part.clamp(0.01, 1.0))
     }
 
     fn ends_ms(&self, job: &Job) -> Option<i64> {

@@ -5,14 +5,16 @@
 //! unless it is declared elastic; then it may have up to twice as many, and is taken to follow Amdahl's law (see [`SERIAL_SHARE`]).
 //! The planner knows a job's steps, as its owner declares them, and learns its speed by running it.
 
+mod gpu_use;
+
 use crate::course::Course;
 use crate::engine::{SimError, run_course};
 use crate::peers::{Cluster, ContestError, Profiles, seconds_at_request};
 use crate::run::{JobRun, Run, RunNode, Span};
-use crate::scenario::{Scenario, SimJob, SimNode, SimTenant, TrueSpeed};
+use crate::scenario::{Scenario, Sharing, SimJob, SimNode, SimTenant, TrueSpeed};
 use crate::trace::{TraceJob, Work, Workload};
 use muster_core::policies::name::PolicyName;
-use muster_core::policy::Policy;
+use muster_core::policy::{Packing, Policy, Slicing};
 use muster_model::spec::{Consistency, Range};
 
 /// From a start until all tasks train: about a second, as seen of small models' processes in our stories on one machine. A large
@@ -28,6 +30,12 @@ pub const ROUND_MS: i64 = 300_000;
 
 /// The same for policies under which jobs take turns, the shortest of which is a minute (Gandiva's quantum).
 pub const TURN_MS: i64 = 60_000;
+
+/// The same where jobs take turns on a GPU, and may share it: a slice is a minute, and so is the trial of a pair.
+pub const SLICE_ROUND_MS: i64 = 10_000;
+
+/// How often jobs tell their steps, and nodes what jobs use of their GPUs.
+pub const SAMPLE_MS: i64 = 5_000;
 
 /// What a job does a second at the size asked for; the planner's own guess for a job of one worker that never ran.
 const STEPS_PER_S: f64 = 10.0;
@@ -45,6 +53,10 @@ pub struct Terms {
     pub policy: PolicyName,
     /// Jobs may grow; see [`SERIAL_SHARE`].
     pub is_elastic: bool,
+    /// Jobs take turns; `None`: each waits for the others' end.
+    pub slicing: Option<Slicing>,
+    /// Jobs of one GPU that take turns may share it. What they are taken to use of it is drawn from their names (`live/gpu_use.rs`).
+    pub packs: bool,
     /// When the run is given up, seconds after the workload's beginning.
     pub until_s: f64,
 }
@@ -52,6 +64,14 @@ pub struct Terms {
 impl Terms {
     /// Eleven years: traces go on for months, and some of their jobs for weeks.
     pub const UNTIL_S: f64 = 3.5e8;
+
+    fn round_ms(&self) -> i64 {
+        match self.policy.share().promises().takes_turns {
+            _ if self.slicing.is_some() => SLICE_ROUND_MS,
+            true => TURN_MS,
+            false => ROUND_MS,
+        }
+    }
 }
 
 /// The workload cannot be run so, or the planner broke a rule.
@@ -123,10 +143,17 @@ pub fn run(
         let length_s = length_s(profiles, cluster, job)?;
         // Not missing: it is the list of all of them.
         let tenant = tenants.binary_search(&&*job.tenant).unwrap_or(0);
-        jobs.push(sim_job(job, length_s, tenant, terms.is_elastic));
+        jobs.push(sim_job(job, length_s, tenant, terms));
     }
-    let takes_turns = terms.policy.share().promises().takes_turns;
-    let round_ms = if takes_turns { TURN_MS } else { ROUND_MS };
+    let sharing = terms.packs.then(|| Sharing {
+        gpu_memory_bytes: gpu_use::MEMORY_BYTES,
+        sample_ms: SAMPLE_MS,
+        uses: workload
+            .jobs
+            .iter()
+            .map(|job| gpu_use::drawn(&job.name))
+            .collect(),
+    });
     let scenario = Scenario {
         nodes: nodes
             .iter()
@@ -149,12 +176,15 @@ pub fn run(
         across_racks: 1.0,
         suspend_ms: 100,
         stop_ms: STOP_MS,
-        round_ms,
+        sharing,
+        round_ms: terms.round_ms(),
         until_ms: ms(terms.until_s),
     };
     let policy = Policy {
         // Nobody reads here why a job waits; each reason costs trial rounds, and changes no decision.
         explained_jobs: 0,
+        slicing: terms.slicing,
+        packing: terms.packs.then(Packing::default),
         ..Policy::named(terms.policy)
     };
     let course = run_course(&scenario, &policy, watch, tell)?;
@@ -204,8 +234,13 @@ fn length_s(
     }
 }
 
-fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, is_elastic: bool) -> SimJob {
-    let times = if is_elastic { MOST_TIMES } else { 1 };
+fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, terms: &Terms) -> SimJob {
+    let times = if terms.is_elastic { MOST_TIMES } else { 1 };
+    // Only jobs of one task share a GPU; and what is compared with them does without a shard too.
+    let ps_shards = match terms.slicing {
+        Some(_) if job.gpus == 1 && times == 1 => Range::NONE,
+        _ => Range { min: 1, max: 1 },
+    };
     let step_s = 1.0 / STEPS_PER_S;
     SimJob {
         name: job.name.clone(),
@@ -216,7 +251,7 @@ fn sim_job(job: &TraceJob, length_s: f64, tenant: usize, is_elastic: bool) -> Si
             min: job.gpus,
             max: job.gpus.saturating_mul(times),
         },
-        ps_shards: Range { min: 1, max: 1 },
+        ps_shards,
         gpus_per_worker: 1,
         retries: 0,
         in_place: false,

@@ -3,6 +3,7 @@ use crate::peers::{Cluster, NodeGroup};
 use crate::run::{Run, Span};
 use crate::trace::{Workload, read};
 use muster_core::policies::name::PolicyName;
+use muster_core::policy::Slicing;
 
 const HEADER: &str = "job_id,vc,submit_s,gpus,duration_s,status";
 
@@ -12,6 +13,17 @@ fn trace(rows: &[&str]) -> Workload {
 }
 
 fn under(policy: PolicyName, is_elastic: bool, workload: &Workload) -> Result<Run, LiveError> {
+    let terms = Terms {
+        policy,
+        is_elastic,
+        slicing: None,
+        packs: false,
+        until_s: Terms::UNTIL_S,
+    };
+    on_four_gpus(&terms, workload)
+}
+
+fn on_four_gpus(terms: &Terms, workload: &Workload) -> Result<Run, LiveError> {
     let cluster = Cluster {
         groups: vec![NodeGroup {
             kind: None,
@@ -19,12 +31,7 @@ fn under(policy: PolicyName, is_elastic: bool, workload: &Workload) -> Result<Ru
             gpus: 4,
         }],
     };
-    let terms = Terms {
-        policy,
-        is_elastic,
-        until_s: Terms::UNTIL_S,
-    };
-    run(None, workload, &cluster, &terms, &mut || 0.0, &mut |_| {})
+    run(None, workload, &cluster, terms, &mut || 0.0, &mut |_| {})
 }
 
 /// a holds all GPUs from 10 s on: 1 s to launch, 100 s of training, 1 s to stop. b and c wait for it until 112 s and run side by side.
@@ -93,4 +100,38 @@ fn what_has_no_length_is_left_out_of_samples_and_refused_in_runs() {
         refused.to_string(),
         "job d asks for 8 GPUs, the cluster has 4"
     );
+}
+
+/// Twenty jobs of one GPU on four, all there from the beginning.
+#[test]
+fn jobs_that_leave_gpus_idle_end_sooner_packed_than_in_turns() {
+    let rows: Vec<String> = (0..20).map(|n| format!("j{n},x,{n},1,1800,ok")).collect();
+    let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+    let workload = trace(&rows);
+    let mean_s = |packs: bool| {
+        let terms = Terms {
+            policy: PolicyName::Fifo,
+            is_elastic: false,
+            slicing: Some(Slicing {
+                quantum_ms: 60_000,
+                suspended_per_gpu: 7,
+            }),
+            packs,
+            until_s: Terms::UNTIL_S,
+        };
+        let run = on_four_gpus(&terms, &workload).expect("it runs");
+        // A GPU is one GPU, whoever is on it.
+        let held_s: f64 = run.jobs.iter().map(|job| job.gpu_s).sum();
+        assert!(
+            held_s <= 4.0 * run.end_s + 1e-6,
+            "{held_s} of {}",
+            run.end_s
+        );
+        let ends = run.jobs.iter().map(|job| job.finished_s.expect("it ended"));
+        ends.sum::<f64>() / 20.0
+    };
+    let (turns_s, packed_s) = (mean_s(false), mean_s(true));
+    // In turns five share a GPU for two and a half hours.
+    assert!((7_200.0..9_100.0).contains(&turns_s), "{turns_s}");
+    assert!(packed_s < 0.9 * turns_s, "{packed_s} beside {turns_s}");
 }

@@ -6,6 +6,7 @@
 //! those whose slice is over; the GPUs are given in the round in which they are free. A gang turns as a whole: all of it stands still,
 //! or none. There is no state besides when each job was turned last.
 
+pub(crate) mod ahead;
 mod before;
 mod turning;
 
@@ -39,6 +40,11 @@ struct Waiter {
     /// Who waits as long in the queue comes first: somebody was suspended for it.
     stands: bool,
     index: usize,
+}
+
+/// Whether others may be given its GPUs while it keeps its processes.
+fn takes_turns(job: &Job) -> bool {
+    job.suspends && !job.exclusive
 }
 
 /// Jobs that stand still, or are to, by node and GPU.
@@ -130,7 +136,7 @@ fn queued(world: &World<'_>, slicing: Slicing) -> Vec<Waiter> {
     let quantum_ms = i64::try_from(slicing.quantum_ms).unwrap_or(i64::MAX);
     let jobs = world.jobs.iter().enumerate();
     jobs.filter(|(_, live)| live.standing == Standing::Queued)
-        .filter(|(_, live)| live.job.suspends && !live.job.exclusive)
+        .filter(|(_, live)| takes_turns(live.job))
         .filter(|(_, live)| live.job.intent == Intent::Run)
         .map(|(index, live)| {
             // Who came into the queue in this very round waits from now on.

@@ -2,7 +2,7 @@
 
 use super::{
     CONSIDERED, Gpus, Waiter, each, home, needs, overlaps, queued, standing_by_gpu, standing_still,
-    vacate,
+    takes_turns, vacate,
 };
 use crate::live::free::{FreeNode, When};
 use crate::live::gang;
@@ -36,10 +36,7 @@ struct Turning<'w, 'a, 'r> {
     free: Vec<FreeNode>,
     /// Jobs that stand still, or are to, by node and GPU.
     idle: BTreeMap<(u32, u32), u32>,
-    /// Jobs of each tenant that take turns, which share its weight.
-    taking_turns: Vec<u32>,
-    /// The largest weight of any of them.
-    heaviest: f64,
+    weights: Weights,
     /// Who goes on with its slice because the first who could not be let in will have all of its places at once.
     awaited: Option<BTreeSet<usize>>,
 }
@@ -47,14 +44,9 @@ struct Turning<'w, 'a, 'r> {
 impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     fn new(world: &'w mut World<'a>, rest: &'r Rest, slicing: Slicing) -> Self {
         let idle = standing_by_gpu(world);
-        let mut taking_turns = vec![0; world.problem.tenants.len()];
-        let members = || world.jobs.iter().filter(|live| takes_part(live));
-        members().for_each(|live| taking_turns[live.tenant as usize] += 1);
-        let weights = members().map(|live| weight(world, live, &taking_turns));
         Self {
-            heaviest: weights.fold(f64::MIN_POSITIVE, f64::max),
+            weights: Weights::of(world),
             free: rest.free.clone(),
-            taking_turns,
             world,
             rest,
             slicing,
@@ -132,7 +124,9 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
             .filter(|(_, live)| !self.has_just_met(live))
             .map(|(index, live)| (live.job.turn_began_ms(), index))
             .filter(|&(since_ms, index)| {
-                let slice_ms = self.slice_ms(&world.jobs[index]);
+                let slice_ms = self
+                    .weights
+                    .slice_ms(world, &world.jobs[index], self.slicing);
                 world.now_ms.saturating_sub(since_ms) >= slice_ms
             })
             .collect();
@@ -143,14 +137,6 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
     fn has_just_met(&self, live: &LiveJob<'_>) -> bool {
         let guest = live.guest.map(|guest| &self.world.jobs[guest]);
         guest.is_some_and(|guest| !guest.actions.is_empty())
-    }
-
-    /// The heaviest has the whole quantum, others less by their weight: so a newcomer waits for one quantum at most.
-    fn slice_ms(&self, live: &LiveJob<'_>) -> i64 {
-        let share =
-            (weight(self.world, live, &self.taking_turns) / self.heaviest).clamp(SHORTEST, 1.0);
-        let quantum_ms = i64::try_from(self.slicing.quantum_ms).unwrap_or(i64::MAX);
-        (quantum_ms as f64 * share) as i64
     }
 
     /// Whoever holds GPUs of a job that stands still, if the slice of all of them is over.
@@ -168,11 +154,10 @@ impl<'w, 'a, 'r> Turning<'w, 'a, 'r> {
         if !blockers.iter().all(ready) {
             self.stands(&home);
             // Who takes no turns would be awaited for ever.
-            let turns = |&other: &usize| {
-                let live = &self.world.jobs[other];
-                live.job.suspends && !live.job.exclusive
-            };
-            if blockers.iter().all(turns) {
+            if blockers
+                .iter()
+                .all(|&other| takes_turns(self.world.jobs[other].job))
+            {
                 self.await_all(&home);
             }
             return Vec::new();
@@ -369,13 +354,65 @@ fn takes_part(live: &LiveJob<'_>) -> bool {
         live.standing,
         Standing::Running | Standing::Suspended | Standing::Queued
     );
-    is_there && live.job.suspends && !live.job.exclusive && live.job.intent == Intent::Run
+    is_there && takes_turns(live.job) && live.job.intent == Intent::Run
 }
 
-/// A job's share of time beside others in its place: its part of its tenant's, doubled for every 25 of priority. So a tenant has no more
-/// time by having more jobs.
-fn weight(world: &World<'_>, live: &LiveJob<'_>, taking_turns: &[u32]) -> f64 {
-    let tenant = live.tenant as usize;
-    let part = world.problem.tenants[tenant].weight / f64::from(taking_turns[tenant].max(1));
-    part * (f64::from(live.priority) / 25.0).exp2()
+/// What slices are measured by.
+struct Weights {
+    /// Jobs of each tenant that take turns, which share its weight.
+    taking_turns: Vec<u32>,
+    /// The largest weight of any of them.
+    heaviest: f64,
+}
+
+impl Weights {
+    fn of(world: &World<'_>) -> Self {
+        let mut weights = Self {
+            taking_turns: vec![0; world.problem.tenants.len()],
+            heaviest: f64::MIN_POSITIVE,
+        };
+        let members = || world.jobs.iter().filter(|live| takes_part(live));
+        for live in members() {
+            weights.taking_turns[live.tenant as usize] += 1;
+        }
+        let all = members().map(|live| weights.weight(world, live));
+        weights.heaviest = all.fold(f64::MIN_POSITIVE, f64::max);
+        weights
+    }
+
+    /// A job's share of time beside others in its place: its part of its tenant's, doubled for every 25 of priority. So a tenant has no more
+    /// time by having more jobs.
+    fn weight(&self, world: &World<'_>, live: &LiveJob<'_>) -> f64 {
+        let tenant = live.tenant as usize;
+        let part =
+            world.problem.tenants[tenant].weight / f64::from(self.taking_turns[tenant].max(1));
+        part * (f64::from(live.priority) / 25.0).exp2()
+    }
+
+    /// The heaviest has the whole quantum, others less by their weight: so a newcomer waits for one quantum at most.
+    fn slice_ms(&self, world: &World<'_>, live: &LiveJob<'_>, slicing: Slicing) -> i64 {
+        let share = (self.weight(world, live) / self.heaviest).clamp(SHORTEST, 1.0);
+        (ms(slicing.quantum_ms) as f64 * share) as i64
+    }
+}
+
+/// When the next slice from now on is over, or somebody in the queue has waited for a quantum, which turns its line into starts.
+pub(super) fn next_ms(world: &World<'_>) -> Option<i64> {
+    let slicing = world.policy.slicing?;
+    let weights = Weights::of(world);
+    let running = world.jobs.iter();
+    let running = running.filter(|live| live.standing == Standing::Running && takes_part(live));
+    let over = running.map(|live| {
+        let slice_ms = weights.slice_ms(world, live, slicing);
+        live.job.turn_began_ms().saturating_add(slice_ms)
+    });
+    let waited = queued(world, slicing).into_iter();
+    let waited = waited.map(|waiter| waiter.since_ms.saturating_add(ms(slicing.quantum_ms)));
+    over.chain(waited)
+        .filter(|&at_ms| at_ms > world.now_ms)
+        .min()
+}
+
+fn ms(ms: u64) -> i64 {
+    i64::try_from(ms).unwrap_or(i64::MAX)
 }

@@ -1,0 +1,150 @@
+//! What whoever waits for a turn is told: the moment at which it comes, by the rule of turns, and that it comes then.
+
+mod scene;
+
+use muster_core::policies::name::PolicyName;
+use muster_core::policy::{Policy, Slicing};
+use muster_core::snapshot::Job;
+use muster_model::id::JobId;
+use muster_model::job::JobState;
+use muster_model::spec::Range;
+use muster_model::wait::Change;
+use proptest::prelude::*;
+use scene::Scene;
+use std::collections::BTreeMap;
+
+const QUANTUM_MS: i64 = 60_000;
+const TICK_MS: i64 = 1_000;
+
+fn turning(nodes: u32, gpus: u32, share: PolicyName) -> Scene {
+    let mut scene = Scene::cluster(nodes, gpus);
+    scene.policy = Policy {
+        slicing: Some(Slicing {
+            quantum_ms: QUANTUM_MS as u64,
+            suspended_per_gpu: 3,
+        }),
+        ..Policy::named(share)
+    };
+    scene
+}
+
+/// Of a size that does not change, and without an end.
+fn submit<'s>(scene: &'s mut Scene, name: &str, workers: u32) -> &'s mut Job {
+    let job = scene.job(name).workers(workers, workers).0;
+    job.ps_shards = Range::NONE;
+    job.progress.max_steps = None;
+    job
+}
+
+/// When a job is told that its turn comes; `None` where it is told something else.
+fn told(job: &Job) -> Option<i64> {
+    match job.waiting.as_ref()?.smallest_change.as_ref()? {
+        Change::Wait {
+            until_unix_ms,
+            ended,
+        } if ended.is_empty() => Some(*until_unix_ms),
+        _ => None,
+    }
+}
+
+/// A round a second, to this instant; when each job first was placed.
+fn run(scene: &mut Scene, ms: i64, placed: &mut BTreeMap<JobId, i64>) {
+    for _ in 0..ms / TICK_MS {
+        scene.settle();
+        for job in scene.snapshot.jobs.iter().filter(|job| job.revision > 0) {
+            placed.entry(job.id).or_insert(scene.snapshot.now_ms);
+        }
+        scene.later(TICK_MS);
+    }
+    scene.settle();
+}
+
+#[test]
+fn who_waits_for_a_slice_to_end_is_told_when_it_ends() {
+    let mut scene = turning(1, 1, PolicyName::Fifo);
+    submit(&mut scene, "a", 1);
+    scene.settle();
+    let began_ms = scene.snapshot.now_ms;
+    submit(&mut scene, "b", 1);
+    submit(&mut scene, "c", 1);
+    scene.later(5_000);
+    scene.settle();
+    let at = |scene: &mut Scene, name: &str| told(scene.find(name)).map(|at| at - began_ms);
+    assert_eq!(at(&mut scene, "b"), Some(QUANTUM_MS));
+    assert_eq!(at(&mut scene, "c"), Some(2 * QUANTUM_MS), "after b's slice");
+    let waiting = scene.find("b").waiting.clone().expect("it waits");
+    let remedy = waiting.remedy().expect("its turn comes");
+    assert!(remedy.ends_with("its turn comes then"), "{remedy}");
+    // What is told stays: each round foresees the same.
+    let before = scene.find("b").waiting.clone();
+    run(&mut scene, 30_000, &mut BTreeMap::new());
+    assert_eq!(scene.find("b").waiting, before);
+    run(&mut scene, 27_000, &mut BTreeMap::new());
+    assert_eq!(scene.find("b").state, JobState::Running);
+}
+
+#[test]
+fn a_gang_is_told_the_end_of_the_last_slice_in_its_way() {
+    let mut scene = turning(1, 2, PolicyName::Fifo);
+    submit(&mut scene, "a", 1);
+    let mut placed = BTreeMap::new();
+    run(&mut scene, 20_000, &mut placed);
+    submit(&mut scene, "b", 1);
+    scene.settle();
+    let began_ms = scene.snapshot.now_ms;
+    submit(&mut scene, "gang", 2);
+    scene.settle();
+    let at_ms = told(scene.find("gang")).expect("its turn comes");
+    assert_eq!(at_ms - began_ms, QUANTUM_MS, "b's slice is the later one");
+    run(&mut scene, 2 * QUANTUM_MS, &mut placed);
+    let id = scene.find("gang").id;
+    assert!((placed[&id] - at_ms).abs() <= 2 * TICK_MS, "{placed:?}");
+}
+
+#[test]
+fn behind_who_takes_no_turns_nobody_is_told_of_a_turn() {
+    let mut scene = turning(1, 1, PolicyName::Fifo);
+    submit(&mut scene, "a", 1).exclusive = true;
+    scene.settle();
+    submit(&mut scene, "b", 1);
+    scene.settle();
+    assert_eq!(told(scene.find("b")), None);
+    let mut scene = turning(1, 1, PolicyName::Fifo);
+    submit(&mut scene, "a", 1);
+    scene.settle();
+    submit(&mut scene, "b", 1).exclusive = true;
+    scene.settle();
+    assert_eq!(told(scene.find("b")), None, "nobody stands still for it");
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 150, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Whoever is told of its turn, and nobody comes or ends in between, has it then.
+    #[test]
+    fn turns_come_when_they_were_told(
+        nodes in 1u32..3, gpus in 1u32..4, muster in any::<bool>(),
+        jobs in prop::collection::vec((1u32..4, 0i64..40), 2..8),
+    ) {
+        let share = if muster { PolicyName::Muster } else { PolicyName::Fifo };
+        let mut scene = turning(nodes, gpus, share);
+        let mut placed = BTreeMap::new();
+        for (number, (workers, pause_s)) in jobs.into_iter().enumerate() {
+            submit(&mut scene, &format!("j{number}"), workers.min(nodes * gpus));
+            run(&mut scene, pause_s * 1_000, &mut placed);
+        }
+        let expected: BTreeMap<JobId, i64> = {
+            let jobs = scene.snapshot.jobs.iter();
+            jobs.filter_map(|job| Some((job.id, told(job)?))).collect()
+        };
+        let last_ms = expected.values().max().copied().unwrap_or(scene.snapshot.now_ms);
+        let ms = last_ms - scene.snapshot.now_ms + QUANTUM_MS;
+        run(&mut scene, ms, &mut placed);
+        for (job, at_ms) in expected {
+            let real_ms = placed.get(&job).copied();
+            // Each slice ends in the first round after its end, and a small change is no news.
+            let is_true = real_ms.is_some_and(|real_ms| (real_ms - at_ms).abs() <= 15_000);
+            prop_assert!(is_true, "told {at_ms}, placed {real_ms:?}: {:#?}", scene.snapshot.jobs);
+        }
+    }
+}

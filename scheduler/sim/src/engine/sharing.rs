@@ -1,0 +1,179 @@
+//! Two jobs at work on one GPU: how fast each is beside the other, and what their node tells of it, as the store would keep it.
+//!
+//! Who is put beside whom the core decides from what is told here; the simulator only knows what is true.
+
+use super::ids::job_number;
+use super::{Engine, freed};
+use crate::scenario::Sharing;
+use muster_core::move_up;
+use muster_core::snapshot::{Job, Snapshot, Task};
+use muster_model::id::{JobId, NodeId};
+use muster_model::packing::{Company, Hurt, UsageReport};
+use std::collections::BTreeMap;
+
+/// Of every job that shares its GPU: with whom, and since when both hold it.
+pub(super) type Companies = BTreeMap<JobId, Company>;
+
+/// Looks for guests first, since there are none in most snapshots.
+pub(super) fn companies(snapshot: &Snapshot) -> Companies {
+    let on = |lane: u32| {
+        let jobs = snapshot.jobs.iter();
+        jobs.flat_map(move |job| {
+            let held = job.held_tasks().filter(|task| task.state.holds_gpus());
+            let held = held.filter(move |task| task.lane == lane);
+            held.flat_map(move |task| task.gpus.iter().map(move |&gpu| ((task.node, gpu), job)))
+        })
+    };
+    let guests: BTreeMap<(NodeId, u32), &Job> = on(1).collect();
+    let mut companies = Companies::new();
+    if guests.is_empty() {
+        return companies;
+    }
+    let came_ms = |job: &Job| job.turned_ms.max(job.placed_ms).unwrap_or(job.submitted_ms);
+    for (gpu, host) in on(0) {
+        let Some(guest) = guests.get(&gpu) else {
+            continue;
+        };
+        let since_ms = came_ms(host).max(came_ms(guest));
+        let beside = |job: &Job| Company {
+            job: job.id,
+            since_ms,
+        };
+        companies.insert(host.id, beside(guest));
+        companies.insert(guest.id, beside(host));
+    }
+    companies
+}
+
+/// What two jobs keep of their rates beside each other, of which each keeps the GPU busy for this share of its time alone.
+///
+/// Each job works on the GPU for that share of a step and elsewhere (data, host, network) for the rest; on the GPU the two share it as equals.
+/// That is a closed network of two customers, one queue with processor sharing and one delay, which mean value analysis (Reiser and
+/// Lavenberg, J. ACM 1980) solves exactly: whoever comes to the GPU finds the other there with the probability with which that one alone
+/// would be there. So a step takes `1 + busy * busy_of_other` times as long: two that only compute get a half each, as turns give, and
+/// two that hardly do lose next to nothing.
+pub(super) fn part(busy: f64, busy_of_other: f64) -> f64 {
+    1.0 / (1.0 + busy * busy_of_other)
+}
+
+impl Engine<'_> {
+    /// What a job keeps of its speed beside whoever shares its GPU.
+    pub(super) fn kept_beside(&self, job: &Job) -> f64 {
+        let Some(company) = self.companies.get(&job.id) else {
+            return 1.0;
+        };
+        let busy = |id| self.uses[job_number(id)].busy;
+        part(busy(job.id), busy(company.job))
+    }
+
+    /// Until `until_ms` each job of one worker tells its steps, and its node what it uses, at every multiple of `sample_ms`. `speeds` are
+    /// those of the jobs that train, in the snapshot's order.
+    pub(super) fn tell_use(&mut self, sharing: &Sharing, speeds: &[Option<f64>], until_ms: i64) {
+        let now_ms = self.snapshot.now_ms;
+        let every_ms = sharing.sample_ms.max(1);
+        let first_ms = (now_ms.div_euclid(every_ms) + 1) * every_ms;
+        let at_ms = || (first_ms..=until_ms).step_by(usize::try_from(every_ms).unwrap_or(1));
+        for (job, speed) in self.snapshot.jobs.iter_mut().zip(speeds) {
+            let stands = job.stands_still();
+            if job.size() != (1, 0) || !(stands || speed.is_some()) {
+                continue;
+            }
+            let company = self.companies.get(&job.id).copied();
+            let uses = self.uses[job_number(job.id)];
+            let known = std::mem::take(job.measured.get_or_insert_default());
+            let mut known = known.in_revision(job.revision);
+            for at_ms in at_ms() {
+                let report = UsageReport {
+                    // Who stands still has given it back, as the built-in engine does.
+                    memory_bytes: Some(if stands { 0 } else { uses.memory_bytes }),
+                    busy: uses.busy,
+                    over_ms: every_ms.unsigned_abs(),
+                    stands,
+                    ..UsageReport::default()
+                };
+                known.take_usage(&report, company, at_ms);
+                if let Some(speed) = speed {
+                    known.take_rate(*speed, company, at_ms);
+                }
+            }
+            job.measured = Some(Box::new(known));
+        }
+    }
+
+    /// A job goes on: what is measured next spans the time that it stood still.
+    pub(super) fn unsettle(&mut self, number: usize) {
+        let now_ms = self.snapshot.now_ms;
+        let mut jobs = self.snapshot.jobs.iter_mut();
+        let job = jobs.find(|job| job_number(job.id) == number);
+        if let Some(known) = job.and_then(|job| job.measured.as_mut()) {
+            known.unsettle(now_ms);
+        }
+    }
+
+    /// A job fails beside another: neither was its fault for certain.
+    pub(super) fn hurt(&mut self, id: JobId) {
+        let Some(company) = self.companies.get(&id) else {
+            return;
+        };
+        let beside = company.job;
+        let mut jobs = self.snapshot.jobs.iter_mut();
+        if let Some(job) = jobs.find(|job| job.id == id) {
+            let revision = job.revision;
+            let known = job.measured.get_or_insert_default();
+            known.hurt = Some(Hurt { revision, beside });
+        }
+    }
+
+    /// Guests whose hosts have left their GPUs hold them from now on, as in the store's transaction that releases them.
+    pub(super) fn inherit(&mut self) {
+        if self.scenario.sharing.is_none() {
+            return;
+        }
+        let is_guest = |job: &&Job| job.tasks.iter().any(|task| task.lane > 0);
+        let guests: Vec<JobId> = {
+            let jobs = self.snapshot.jobs.iter().filter(is_guest);
+            jobs.map(|job| job.id).collect()
+        };
+        if guests.is_empty() {
+            return;
+        }
+        move_up(&mut self.snapshot);
+        let now_ms = self.snapshot.now_ms;
+        for job in &self.snapshot.jobs {
+            let holds = |task: &Task| task.state.holds_gpus() && task.lane == 0;
+            if guests.contains(&job.id) && job.tasks.iter().any(holds) {
+                self.holds.open(job_number(job.id), now_ms, places(job));
+            }
+        }
+    }
+
+    /// Who holds the GPUs of a job that goes on: a guest's are its host's.
+    pub(super) fn hold_again(&mut self, number: usize, is_guest: bool) {
+        if is_guest {
+            return;
+        }
+        let now_ms = self.snapshot.now_ms;
+        let mut jobs = self.snapshot.jobs.iter();
+        if let Some(job) = jobs.find(|job| job_number(job.id) == number) {
+            self.holds.open(number, now_ms, places(job));
+        }
+    }
+}
+
+fn places(job: &Job) -> impl Iterator<Item = (NodeId, usize)> {
+    let held = freed::held(job);
+    held.into_iter().map(|(node, gpus)| (node, gpus.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::part;
+
+    #[test]
+    fn who_only_computes_gets_a_half_and_who_waits_for_its_data_nearly_all() {
+        assert_eq!(part(1.0, 1.0), 0.5);
+        assert_eq!(part(0.5, 0.0), 1.0);
+        // Each finds the other at the GPU in a quarter of the cases, and then shares it.
+        assert_eq!(part(0.5, 0.5), 0.8);
+    }
+}
