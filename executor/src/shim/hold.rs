@@ -163,7 +163,7 @@ impl Hold {
     pub fn keeps_for_ms(&self) -> Option<u64> {
         match self.stand {
             Stand::Leaves { .. } | Stand::Mended { .. } | Stand::Returns { .. } => self.patience_ms,
-            Stand::Goes | Stand::Stands { .. } | Stand::Lost => None,
+            Stand::Goes | Stand::Stands { .. } | Stand::Lost { .. } => None,
         }
     }
 

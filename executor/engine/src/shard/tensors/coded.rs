@@ -22,6 +22,7 @@ struct Work<'a> {
 }
 
 /// Of so many numbers.
+#[derive(Default)]
 struct State<'a> {
     len: usize,
     planes: [&'a mut [f32]; 2],
@@ -106,15 +107,6 @@ impl Work<'_> {
             let place = (salt, start);
             self.stretch
                 .catch_up(place, parameters, known, lacking, self.out);
-        }
-    }
-}
-
-impl Default for State<'_> {
-    fn default() -> Self {
-        Self {
-            len: 0,
-            planes: [&mut [], &mut []],
         }
     }
 }
