@@ -341,37 +341,6 @@ fn nobody_is_given_a_turn_that_somebody_more_urgent_takes_in_the_same_round() {
     }
 }
 
-/// It needs more than the whole cluster, or more than its tenant may hold: the others go on as if it were not there.
-#[test]
-fn a_job_of_high_priority_that_can_never_start_takes_nobody_its_turn() {
-    for (share, workers, quota) in PolicyName::ALL
-        .iter()
-        .flat_map(|&share| [(share, 5, None), (share, 3, Some(2))])
-    {
-        let mut course = Course::new(2, 2, share);
-        course.snapshot.tenants.push(muster_core::snapshot::Tenant {
-            id: tenant(1),
-            name: "t1".to_owned(),
-            gpu_quota: quota,
-            weight: 1.0,
-        });
-        course.submit("long", 4);
-        course.run(QUANTUM_MS);
-        let never = course.submit("never", workers);
-        (never.priority, never.tenant) = (50, tenant(1));
-        for number in 0..4 {
-            course.submit(&format!("short-{number}"), 1);
-        }
-        course.run(9 * QUANTUM_MS);
-        assert_eq!(course.worked("never"), 0);
-        let worked_ms = course.worked("long") - QUANTUM_MS;
-        assert!(
-            worked_ms >= 3 * QUANTUM_MS,
-            "{share:?} {quota:?}: {worked_ms} ms"
-        );
-    }
-}
-
 /// A program without checkpoints would begin anew.
 #[test]
 fn nobody_who_can_stand_still_is_stopped_for_a_shorter_job() {
