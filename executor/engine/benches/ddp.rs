@@ -158,13 +158,18 @@ fn job() -> JobSpec {
     .expect("a job document")
 }
 
-/// What a worker tells goes to the other one and to this bench.
-struct Teller(PathBuf);
+/// What a worker tells goes to this bench, and where the chief listens to the other one.
+struct Teller {
+    rank: u32,
+    folder: PathBuf,
+}
 
 impl Reporter for Teller {
     fn report(&self, report: &TaskReport) -> io::Result<()> {
         match report {
-            TaskReport::Listening { address } => put(&self.0, &peers(Some(address.clone()))),
+            TaskReport::Listening { address } if self.rank == 0 => {
+                put(&self.folder, &peers(Some(address.clone())))
+            }
             TaskReport::Progress { sample } => {
                 let (step, rate) = (sample.step, sample.examples_per_s);
                 writeln!(io::stdout(), "sample {step} {rate}")
@@ -202,7 +207,7 @@ fn member(rank: u32) {
         device: &muster_engine::cuda::Device::Cpu,
         checkpoint_root: &Place::Folder(folder.join("checkpoints")),
         dataset_root: &data,
-        reporter: &Teller(folder),
+        reporter: &Teller { rank, folder },
         stop: StopFlag::new(Duration::from_secs(1)),
         peers: Arc::new(move || serde_json::from_slice(&fs::read(&roster).ok()?).ok()),
         listen_host: "127.0.0.1",
