@@ -17,6 +17,8 @@ use std::collections::BTreeMap;
 
 /// Each rehearsal is some rounds, so it is for clusters of at most so many jobs,
 const MOST_JOBS: usize = 512;
+/// of at most so many where turns are foreseen, which takes dozens of rounds,
+const MOST_TURNING: usize = 64;
 /// and for so many who wait in front: those behind wait for these anyway.
 const IN_FRONT: u32 = 4;
 /// The round of the change, and those after others have gone.
@@ -70,11 +72,13 @@ impl Stage {
     }
 
     /// When each of those in the queue comes to its turn, Unix milliseconds, if everybody goes on; who is not among them does not come to it
-    /// within some slices.
+    /// within some slices, or is one of too many.
     pub(crate) fn turns(&self) -> &BTreeMap<JobId, i64> {
         self.turns.get_or_init(|| match &self.after {
-            Some(after) => ahead::turns(after.clone(), &self.policy),
-            None => BTreeMap::new(),
+            Some(after) if after.jobs.len() <= MOST_TURNING => {
+                ahead::turns(after.clone(), &self.policy)
+            }
+            _ => BTreeMap::new(),
         })
     }
 
