@@ -1,18 +1,17 @@
 //! Before the policy: who has waited long enough gets its GPUs, or keeps what of them is free.
 
 use super::{
-    CONSIDERED, Gpus, Waiter, count, go_on, home, needs, queued, quota_has_room, standing_by_gpu,
+    CONSIDERED, Gpus, count, go_on, home, needs, overlaps, queued, quota_has_room, standing_by_gpu,
     standing_still, vacate,
 };
-use crate::live::free::{FreeNode, When, first_bits};
+use crate::live::free::{FreeNode, When};
 use crate::live::gang;
 use crate::live::pass::requeue;
 use crate::live::place;
-use crate::live::standing::{Standing, gpus_of};
+use crate::live::standing::Standing;
 use crate::live::world::{LiveJob, World};
 use crate::policy::Slicing;
 use muster_model::job::{Intent, RequeueCause};
-use std::cmp::Reverse;
 
 /// Before the policy: gives GPUs back to those who stand still and come before everybody in the queue, and starts those in the queue for
 /// whom the policy has had no room for a quantum. What is free of what the first in the line needs is kept for it.
@@ -32,8 +31,7 @@ pub(crate) fn before(world: &mut World<'_>) {
         Some(_) => quantum_ms,
         None => i64::try_from(world.policy.min_run_ms).unwrap_or(i64::MAX),
     };
-    let urgent = urgent(world, &line);
-    let lasting = held_for_good(world, &line);
+    let urgent = urgent(world);
     let mut looked = 0;
     for waiter in line {
         let waited_ms = world.now_ms.saturating_sub(waiter.since_ms);
@@ -41,26 +39,25 @@ pub(crate) fn before(world: &mut World<'_>) {
         if !quota_has_room(world, waiter.index, needs(world, waiter.index)) {
             continue;
         }
+        // The policy would take it away again for them; what they leave it gets after them.
+        if waiter.stands
+            && urgent.is_some_and(|urgent| world.jobs[waiter.index].job.priority < urgent)
+        {
+            continue;
+        }
         if looked == CONSIDERED || !(waiter.stands || waited_ms >= quantum_ms) {
             break;
         }
-        // The policy would take it away again for them; what they leave it gets after them.
-        let gives_way = waiter.stands
-            && urgent.is_some_and(|urgent| world.jobs[waiter.index].job.priority < urgent);
-        looked += usize::from(!gives_way);
+        looked += 1;
         let served = match waiter.stands {
-            true if gives_way => false,
             true => go_on(world, waiter.index, "its turn has come"),
             false => begin(world, waiter.index, &crowded),
         };
         if served && waiter.stands {
             world.enlist(waiter.index);
-        } else if waiter.stands
-            && waited_ms >= patience_ms
-            && is_in(&lasting, &home(world, waiter.index))
-        {
+        } else if waiter.stands && waited_ms >= patience_ms && is_shut_out(world, waiter.index) {
             go_elsewhere(world, waiter.index);
-        } else if !served && !gives_way && world.reserved.is_none() {
+        } else if !served && world.reserved.is_none() {
             let wanted = match waiter.stands {
                 true => home(world, waiter.index),
                 false => gang_of(world, waiter.index, &crowded),
@@ -70,95 +67,24 @@ pub(crate) fn before(world: &mut World<'_>) {
     }
 }
 
-/// The highest priority in the queue of a job that would start once everybody of a lower one had made room: who cannot start even then is in
-/// nobody's way. Only those above somebody who stands still matter, and of them so many are looked at.
-fn urgent(world: &World<'_>, line: &[Waiter]) -> Option<i32> {
-    let standing = line.iter().filter(|waiter| waiter.stands);
-    let lowest = standing
-        .map(|waiter| world.jobs[waiter.index].job.priority)
-        .min()?;
-    let queued = world.jobs.iter().enumerate().filter(|(_, live)| {
-        let waits = live.standing == Standing::Queued && live.job.intent == Intent::Run;
-        waits && live.job.priority > lowest
-    });
-    let mut queued: Vec<usize> = queued.map(|(index, _)| index).collect();
-    queued.sort_by_key(|&index| Reverse(world.jobs[index].job.priority));
-    let mut room: Option<(i32, Vec<FreeNode>)> = None;
-    let could_start = |&index: &usize| {
-        let live = &world.jobs[index];
-        let priority = live.job.priority;
-        if !quota_would_have_room(world, live) {
-            return false;
-        }
-        let (_, free) = match room.take() {
-            Some(known) if known.0 == priority => room.insert(known),
-            _ => room.insert((priority, once_lower_are_gone(world, priority))),
-        };
-        let least = (live.shape.workers.min, live.shape.ps_shards.min);
-        place::find(free, &live.shape, least, When::Later).is_some()
-    };
-    let found = queued.into_iter().take(CONSIDERED).find(could_start);
-    found.map(|index| world.jobs[index].job.priority)
+/// The highest priority in the queue.
+fn urgent(world: &World<'_>) -> Option<i32> {
+    let queued = world
+        .jobs
+        .iter()
+        .filter(|live| live.standing == Standing::Queued && live.job.intent == Intent::Run);
+    queued.map(|live| live.job.priority).max()
 }
 
-/// Whoever the policy may displace for a job of this priority. Who stands still keeps its memory.
-fn makes_room(live: &LiveJob<'_>, priority: i32) -> bool {
-    live.standing.stays() && live.job.priority < priority
-}
-
-fn once_lower_are_gone(world: &World<'_>, priority: i32) -> Vec<FreeNode> {
-    let mut free = world.free.clone();
-    let jobs = world.jobs.iter();
-    for live in jobs.filter(|live| makes_room(live, priority)) {
-        for held in &live.holdings {
-            let all = first_bits(world.problem.nodes[held.node as usize].gpus);
-            free[held.node as usize].release_later(held, all);
-        }
-    }
-    free
-}
-
-fn quota_would_have_room(world: &World<'_>, live: &LiveJob<'_>) -> bool {
-    let Some(quota) = world.quota(live) else {
-        return true;
-    };
-    let jobs = world.jobs.iter();
-    let leaves =
-        |other: &&LiveJob<'_>| other.tenant == live.tenant && makes_room(other, live.job.priority);
-    let left: u32 = jobs
-        .filter(leaves)
-        .map(|other| gpus_of(&other.holdings) + other.shared)
-        .sum();
-    let held = world.held[live.tenant as usize].saturating_sub(left);
-    held.saturating_add(live.shape.min_gpus()) <= quota
-}
-
-/// What is held by those who take no turns: who stands still and needs it could only wait for their end.
-fn held_for_good(world: &World<'_>, line: &[Waiter]) -> Gpus {
-    if !line.iter().any(|waiter| waiter.stands) {
-        return Gpus::new();
-    }
+/// Whether somebody holds GPUs of a job that stands still, and takes no turns: it could only wait for that one's end.
+fn is_shut_out(world: &World<'_>, index: usize) -> bool {
+    let home = home(world, index);
     let takes_turns = |live: &LiveJob<'_>| {
         world.policy.slicing.is_some() && live.job.suspends && !live.job.exclusive
     };
-    let jobs = world.jobs.iter();
-    let mut lasting = Gpus::new();
-    for live in jobs.filter(|live| live.standing.stays() && !takes_turns(live)) {
-        for held in live
-            .holdings
-            .iter()
-            .chain(&live.leaving)
-            .chain(&live.joining)
-        {
-            *lasting.entry(held.node).or_default() |= held.gpus;
-        }
-    }
-    lasting
-}
-
-fn is_in(lasting: &Gpus, home: &Gpus) -> bool {
-    let mut home = home.iter();
-    home.any(|(node, gpus)| lasting.get(node).is_some_and(|held| held & gpus != 0))
+    world.jobs.iter().enumerate().any(|(other, live)| {
+        other != index && live.standing.stays() && !takes_turns(live) && overlaps(live, &home)
+    })
 }
 
 /// A job that stands still, and could not go on there, starts from its checkpoint where there is room; where there is none it waits for it in
