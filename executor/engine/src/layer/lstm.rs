@@ -4,7 +4,7 @@
 //! step by step, each step's products on the rows of a group of examples where they lie, its cell math in one pass over them.
 
 use super::math::{sigmoid, tanh};
-use super::matrix::{Matrix, Write, multiply, multiply_columns, transpose};
+use super::matrix::{Matrix, Strips, Write, multiply, multiply_columns, multiply_strips};
 use super::operands::{Backward, Forward, Kept, Kernel, Lane};
 use super::parallel::waves;
 use super::recurrent::{self, GROUP};
@@ -42,7 +42,8 @@ impl Kernel for Lstm {
 
     fn forward(&self, pass: Forward<'_>) {
         let (hidden, kept) = (self.hidden, 5 * self.hidden);
-        let [input_weight, recurrent_weight] = self.weights(pass.params);
+        let input_weight = self.input_weight(pass.params);
+        let recurrent = &pass.params[self.recurrent_weight.clone()];
         let bias = &pass.params[self.bias.clone()];
         let input = pass.inputs.get(0);
         let input = Matrix::new(input, input.len() / self.inputs, self.inputs);
@@ -58,14 +59,15 @@ impl Kernel for Lstm {
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
         let groups = groups.zip(pass.output.chunks_mut(GROUP * self.positions * hidden));
         let work = |(numbers, output): (&mut [f32], &mut [f32]), lane: &mut Lane| {
-            let [_, _, _, zeros] = lane.split(self.areas());
+            let [weight, _, _, zeros] = lane.split(self.areas());
+            let weight = Strips::of(recurrent, hidden, 4 * hidden, weight);
             zeros.fill(0.0);
             for t in 0..self.positions {
                 if let Some(before) = t.checked_sub(1) {
                     let h =
                         Matrix::columns(output, self.positions * hidden, before * hidden, hidden);
                     let at = [self.positions * kept, t * kept];
-                    multiply_columns(numbers, at, Write::Add, h, recurrent_weight, 1);
+                    multiply_strips(numbers, at, Write::Add, h, weight);
                 }
                 let examples = numbers.chunks_exact_mut(self.positions * kept);
                 let outputs = output.chunks_exact_mut(self.positions * hidden);
@@ -86,7 +88,7 @@ impl Kernel for Lstm {
 
     fn backward(&self, mut pass: Backward<'_>) {
         let (hidden, kept) = (self.hidden, 5 * self.hidden);
-        let [input_weight, _] = self.weights(pass.params);
+        let input_weight = self.input_weight(pass.params);
         let groups = pass.numbers.chunks_mut(GROUP * self.positions * kept);
         let groups = groups.zip(pass.d_output.chunks(GROUP * self.positions * hidden));
         let recurrent = &pass.params[self.recurrent_weight.clone()];
@@ -116,26 +118,22 @@ impl Kernel for Lstm {
 }
 
 impl Lstm {
-    /// Transposed recurrent weight, gradients of a group's hidden state and cell, a row of zeros.
+    /// Recurrent weight as it is multiplied by, gradients of a group's hidden state and cell, a row of zeros.
     fn areas(&self) -> [usize; 4] {
         let group = GROUP * self.hidden;
         [4 * self.hidden * self.hidden, group, group, self.hidden]
     }
 
-    fn weights<'a>(&self, params: &'a [f32]) -> [Matrix<'a>; 2] {
-        let columns = 4 * self.hidden;
-        [
-            Matrix::new(&params[self.input_weight.clone()], self.inputs, columns),
-            Matrix::new(&params[self.recurrent_weight.clone()], self.hidden, columns),
-        ]
+    fn input_weight<'a>(&self, params: &'a [f32]) -> Matrix<'a> {
+        let weight = &params[self.input_weight.clone()];
+        Matrix::new(weight, self.inputs, 4 * self.hidden)
     }
 
     /// Gates become the gradients with respect to what goes into them.
     fn unroll(&self, recurrent: &[f32], numbers: &mut [f32], d_output: &[f32], lane: &mut Lane) {
         let (hidden, kept) = (self.hidden, 5 * self.hidden);
         let [weight, d_h, d_c, zeros] = lane.split(self.areas());
-        transpose(recurrent, 4 * hidden, hidden, 4 * hidden, weight);
-        let weight = Matrix::new(weight, 4 * hidden, hidden);
+        let weight = Strips::transposed(recurrent, hidden, 4 * hidden, weight);
         let examples = numbers.len() / (self.positions * kept);
         let (d_h, d_c) = (&mut d_h[..examples * hidden], &mut d_c[..examples * hidden]);
         d_h.fill(0.0);
@@ -145,7 +143,7 @@ impl Lstm {
             if t + 1 < self.positions {
                 let stride = self.positions * kept;
                 let d_gates = Matrix::columns(numbers, stride, (t + 1) * kept, 4 * hidden);
-                multiply(d_h, Write::Overwrite, d_gates, weight, 1);
+                multiply_strips(d_h, [hidden, 0], Write::Overwrite, d_gates, weight);
             }
             let states = d_h.chunks_exact(hidden).zip(d_c.chunks_exact_mut(hidden));
             let examples = numbers.chunks_exact_mut(self.positions * kept);

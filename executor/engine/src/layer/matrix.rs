@@ -163,6 +163,78 @@ pub(crate) fn multiply_columns(
     }
 }
 
+/// Columns of a right-hand side that lie together in [`Strips`].
+const STRIP: usize = 192;
+
+/// A right-hand side that many products have, cut into strips of columns, each without gaps. In a wide matrix every row of the few columns
+/// that `gemm` works on lies in a page, and in the same lines of the first-level cache, as the others.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Strips<'a> {
+    data: &'a [f32],
+    rows: usize,
+    cols: usize,
+}
+
+impl<'a> Strips<'a> {
+    /// Of a row-major matrix without gaps, which `room` takes a copy of.
+    ///
+    /// # Panics
+    /// When either has another length.
+    pub(crate) fn of(data: &[f32], rows: usize, cols: usize, room: &'a mut [f32]) -> Self {
+        assert_eq!((data.len(), room.len()), (rows * cols, rows * cols));
+        let mut rest = &mut *room;
+        for first in (0..cols).step_by(STRIP) {
+            let width = STRIP.min(cols - first);
+            let (strip, after) = rest.split_at_mut(rows * width);
+            let lines = data.chunks_exact(cols).zip(strip.chunks_exact_mut(width));
+            for (from, to) in lines {
+                to.copy_from_slice(&from[first..first + width]);
+            }
+            rest = after;
+        }
+        let data = room;
+        Self { data, rows, cols }
+    }
+
+    /// Of the transpose of a row-major matrix without gaps: its rows become columns.
+    ///
+    /// # Panics
+    /// As [`Self::of`].
+    pub(crate) fn transposed(data: &[f32], rows: usize, cols: usize, room: &'a mut [f32]) -> Self {
+        assert_eq!((data.len(), room.len()), (rows * cols, rows * cols));
+        let mut rest = &mut *room;
+        for lines in data.chunks(STRIP * cols) {
+            let (strip, after) = rest.split_at_mut(lines.len());
+            transpose(lines, cols, lines.len() / cols, cols, strip);
+            rest = after;
+        }
+        let data = room;
+        let (rows, cols) = (cols, rows);
+        Self { data, rows, cols }
+    }
+}
+
+/// As [`multiply_columns`], on one thread.
+///
+/// # Panics
+/// As there.
+pub(crate) fn multiply_strips(
+    out: &mut [f32],
+    [stride, first]: [usize; 2],
+    write: Write,
+    lhs: Matrix<'_>,
+    rhs: Strips<'_>,
+) {
+    let mut rest = rhs.data;
+    for start in (0..rhs.cols).step_by(STRIP) {
+        let width = STRIP.min(rhs.cols - start);
+        let (strip, after) = rest.split_at(rhs.rows * width);
+        let strip = Matrix::new(strip, rhs.rows, width);
+        multiply_columns(out, [stride, first + start], write, lhs, strip, 1);
+        rest = after;
+    }
+}
+
 vectorised! {
     /// `out` is columns × rows; row `i` of `data` begins at `i · stride`. By blocks that fit into registers.
     pub(crate) fn transpose(data: &[f32], stride: usize, rows: usize, columns: usize, out: &mut [f32]) {
