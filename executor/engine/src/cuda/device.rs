@@ -203,7 +203,7 @@ impl Gpu {
             .context
             .load_module(code)
             .map_err(failed("load the kernels"))?;
-        let functions = kernels::names().into_iter().map(|name| {
+        let functions = kernels::names(self.kind()).into_iter().map(|name| {
             let function = module.load_function(name);
             function
                 .map(|function| (name, function))

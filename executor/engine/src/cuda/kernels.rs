@@ -13,20 +13,27 @@ const FILES: [&str; 8] = [
     include_str!("kernels/update.cu"),
 ];
 
+/// For tensor cores, whose values are bf16.
+const OF_BF16: &str = include_str!("kernels/attention.cu");
+
+fn files(kind: Kind) -> impl Iterator<Item = &'static str> {
+    let more = (kind == Kind::Bf16).then_some(OF_BF16);
+    FILES.into_iter().chain(more)
+}
+
 /// For values of this kind.
 pub(crate) fn source(kind: Kind) -> String {
     let define = match kind {
         Kind::F32 => "",
         Kind::Bf16 => "#define BF16\n",
     };
-    format!("{define}{}", FILES.join("\n"))
+    let files: Vec<&str> = files(kind).collect();
+    format!("{define}{}", files.join("\n"))
 }
 
-/// Of all kernels, in the order of the source.
-pub(crate) fn names() -> Vec<&'static str> {
-    let after = FILES
-        .iter()
-        .flat_map(|file| file.split("extern \"C\" __global__ void ").skip(1));
+/// Of all kernels for values of this kind, in the order of the source.
+pub(crate) fn names(kind: Kind) -> Vec<&'static str> {
+    let after = files(kind).flat_map(|file| file.split("extern \"C\" __global__ void ").skip(1));
     after
         .map(|text| {
             text.split('(')

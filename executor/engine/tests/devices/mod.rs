@@ -249,6 +249,20 @@ pub fn sequences() -> Vec<Case> {
             all.push(list(&what, tokens, &through, predict));
         }
     }
+    // Heads of 32 and 64 have kernels of their own, in tiles of 64 positions.
+    for (heads, length) in [(2, 5), (2, 130), (1, 64), (1, 70), (1, 193)] {
+        let what = format!("{heads} heads of 64 numbers in all, {length} positions");
+        let tokens = Input::Tokens {
+            length,
+            vocabulary: 11,
+        };
+        let through = [
+            Layer::Embedding { width: 64 },
+            Layer::Positions,
+            Layer::Attention { heads },
+        ];
+        all.push(list(&what, tokens, &through, predict));
+    }
     for tied in [false, true] {
         let gpt = Gpt {
             length: 6,

@@ -4,7 +4,7 @@
 // f32. All arithmetic is f32. Nothing here uses atomics: sums have one order, so the same input gives the same bits.
 //
 // The source is also compiled by the machine's own C++ compiler, where tests run it thread by thread (emulator.hpp): keep to what
-// both understand. Blocks have a whole number of warps, and grids one dimension.
+// both understand, or give that compiler its own words. Blocks have a whole number of warps, and grids one dimension.
 
 typedef long long i64;
 typedef unsigned long long u64;
@@ -14,15 +14,37 @@ struct val { unsigned short bits; };
 static __device__ __forceinline__ float get(val x) { return __uint_as_float((unsigned)x.bits << 16); }
 // To the nearest, ties to even; a NaN stays one.
 static __device__ __forceinline__ val as_val(float x) {
-    unsigned bits = __float_as_uint(x);
     val y;
-    if (x != x) {
-        y.bits = (unsigned short)((bits >> 16) | 0x40u);
-    } else {
-        y.bits = (unsigned short)((bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
-    }
+#ifdef __CUDACC__
+    asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(y.bits) : "f"(x));
+#else
+    unsigned bits = __float_as_uint(x);
+    y.bits = (unsigned short)(x != x ? (bits >> 16) | 0x40u : (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16);
+#endif
     return y;
 }
+
+// Two values in a word, the first in the lower half, as they lie in memory.
+static __device__ __forceinline__ unsigned as_pair(float first, float second) {
+#ifdef __CUDACC__
+    unsigned pair;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(pair) : "f"(second), "f"(first));
+    return pair;
+#else
+    return (unsigned)as_val(first).bits | (unsigned)as_val(second).bits << 16;
+#endif
+}
+static __device__ __forceinline__ float first_of(unsigned pair) { return __uint_as_float(pair << 16); }
+static __device__ __forceinline__ float second_of(unsigned pair) { return __uint_as_float(pair & 0xffff0000u); }
+
+#ifdef __CUDACC__
+// A warp's 16 × 8 `sum` += 16 × 16 `left` · 16 × 8 right on tensor cores, each thread with its part, as PTX lays out mma.m16n8k16.
+static __device__ __forceinline__ void multiply_tiles(float* sum, const unsigned* left, unsigned right0, unsigned right1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(sum[0]), "+f"(sum[1]), "+f"(sum[2]), "+f"(sum[3])
+        : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "r"(right0), "r"(right1));
+}
+#endif
 #else
 typedef float val;
 static __device__ __forceinline__ float get(val x) { return x; }

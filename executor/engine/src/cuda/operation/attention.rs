@@ -1,14 +1,23 @@
-//! Multi-head causal self-attention: scores of some examples at a time are written out as a matrix per head. The backward pass makes the
-//! shares again rather than keep the square of the context's length.
+//! Multi-head causal self-attention. In bf16, heads of 32 and 64 numbers have kernels that never write scores out. Otherwise those of some
+//! examples at a time are written out as a matrix per head. The backward pass makes the shares again rather than keep the square of the
+//! context's length.
 
 use super::DeviceKernel;
 use super::pass::{Pass, areas_len};
-use crate::cuda::product::{Operand, Product};
-use crate::cuda::queue::{Address, int};
+use crate::cuda::product::{Kind, Operand, Product};
+use crate::cuda::queue::{Address, Argument, int};
 use crate::layer::attention::Attention;
 
 /// Bytes of scores at a time, about.
 const SCORES: usize = 512 << 20;
+
+/// Queries, or keys, of a block of the kernels that write no scores out, and its threads.
+const TILE: usize = 64;
+const TILE_THREADS: usize = 128;
+
+/// Forward, gradients of queries, gradients of keys and values.
+const TILED_32: [&str; 3] = ["attend_32", "d_queries_32", "d_keys_32"];
+const TILED_64: [&str; 3] = ["attend_64", "d_queries_64", "d_keys_64"];
 
 /// Where a chunk of examples' parts lie, each heads after heads.
 struct Room {
@@ -20,11 +29,29 @@ struct Room {
 }
 
 impl DeviceKernel for Attention {
+    /// A logarithm per query where no scores are written out.
+    fn kept(&self, examples: usize, size: usize) -> usize {
+        match self.tiled(size) {
+            Some(_) => 4 * self.queries(examples),
+            None => 0,
+        }
+    }
+
     fn scratch(&self, examples: usize, size: usize) -> usize {
-        areas_len(&self.rooms(self.chunk(examples, size), size))
+        match self.tiled(size) {
+            Some(_) => 4 * self.queries(examples),
+            None => areas_len(&self.rooms(self.chunk(examples, size), size)),
+        }
     }
 
     fn forward(&self, pass: &mut Pass<'_>) {
+        if let Some([kernel, ..]) = self.tiled(pass.kind.size()) {
+            let mut arguments = vec![pass.inputs[0].into(), pass.output.into(), pass.kept.into()];
+            arguments.extend(self.shape());
+            let blocks = self.blocks(pass.examples);
+            pass.queue.launch(kernel, blocks, TILE_THREADS, &arguments);
+            return;
+        }
         for (first, count) in self.chunks(pass) {
             let room = self.share_out(pass, first, count);
             let part = count * self.output_len();
@@ -44,6 +71,9 @@ impl DeviceKernel for Attention {
         let Some(d_input) = pass.d_inputs[0] else {
             return;
         };
+        if let Some([_, d_queries, d_keys]) = self.tiled(pass.kind.size()) {
+            return self.backward_tiled(pass, d_input, [d_queries, d_keys]);
+        }
         for (first, count) in self.chunks(pass) {
             let room = self.share_out(pass, first, count);
             let part = pass.bytes(count * self.output_len());
@@ -82,6 +112,53 @@ impl DeviceKernel for Attention {
 }
 
 impl Attention {
+    /// The kernels that write no scores out, where there are some for such heads and values of `size` bytes.
+    fn tiled(&self, size: usize) -> Option<[&'static str; 3]> {
+        match (size == Kind::Bf16.size(), self.head) {
+            (true, 32) => Some(TILED_32),
+            (true, 64) => Some(TILED_64),
+            _ => None,
+        }
+    }
+
+    /// Of all heads.
+    fn queries(&self, examples: usize) -> usize {
+        examples * self.heads * self.positions
+    }
+
+    fn blocks(&self, examples: usize) -> usize {
+        self.positions.div_ceil(TILE) * examples * self.heads
+    }
+
+    /// Positions, heads, and the scores' factor for exponentials to base 2.
+    fn shape(&self) -> [Argument; 3] {
+        let factor = self.factor() * std::f32::consts::LOG2_E;
+        [int(self.positions), int(self.heads), factor.into()]
+    }
+
+    fn backward_tiled(
+        &self,
+        pass: &mut Pass<'_>,
+        d_input: Address,
+        [d_queries, d_keys]: [&'static str; 2],
+    ) {
+        let [x, d_output] = [pass.inputs[0], pass.d_output].map(Argument::from);
+        let [logs, alongs] = [pass.kept, pass.scratch].map(Argument::from);
+        let [positions, heads, scale] = self.shape();
+        let (d_x, factor) = (d_input.into(), self.factor().into());
+        let blocks = self.blocks(pass.examples);
+        let output = pass.output.into();
+        let arguments = [
+            x, output, d_output, logs, alongs, d_x, positions, heads, scale, factor,
+        ];
+        pass.queue
+            .launch(d_queries, blocks, TILE_THREADS, &arguments);
+        let arguments = [
+            x, d_output, logs, alongs, d_x, positions, heads, scale, factor,
+        ];
+        pass.queue.launch(d_keys, blocks, TILE_THREADS, &arguments);
+    }
+
     /// Numbers per example.
     fn output_len(&self) -> usize {
         self.positions * self.heads * self.head

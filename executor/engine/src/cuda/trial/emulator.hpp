@@ -28,6 +28,7 @@ struct fiber {
     bool is_started;
     state waits;
     uint32_t slot;
+    uint32_t tile[6];
     std::vector<char> stack;
 };
 
@@ -178,6 +179,24 @@ static inline unsigned __ballot_sync(unsigned, bool is_so) {
     for (unsigned lane = 0; lane < 32; lane++) all |= (fibers[own / 32 * 32 + lane].slot & 1u) << lane;
     yield(AT_WARP);
     return all;
+}
+
+// As PTX defines mma.m16n8k16 with bf16: each thread holds two columns of rows `group` and `group` + 8.
+static inline void multiply_tiles(float* sum, const unsigned* left, unsigned right0, unsigned right1) {
+    using namespace emulator;
+    unsigned own = current, warp = own / 32 * 32, group = own % 32 / 4, column = own % 4 * 2;
+    const unsigned all[6] = {left[0], left[1], left[2], left[3], right0, right1};
+    memcpy(fibers[own].tile, all, sizeof all);
+    yield(AT_WARP);
+    auto half = [](unsigned word, unsigned k) { return __uint_as_float(k % 2 ? word & 0xffff0000u : word << 16); };
+    for (unsigned i = 0; i < 4; i++)
+        for (unsigned k = 0; k < 16; k++) {
+            unsigned lane = k % 8 / 2;
+            unsigned of_left = fibers[warp + group * 4 + lane].tile[k / 8 * 2 + i / 2];
+            unsigned of_right = fibers[warp + (column + i % 2) * 4 + lane].tile[4 + k / 8];
+            sum[i] += half(of_left, k) * half(of_right, k);
+        }
+    yield(AT_WARP);
 }
 
 static inline int __ffs(int x) { return __builtin_ffs(x); }

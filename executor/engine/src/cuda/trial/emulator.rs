@@ -14,7 +14,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 static RUNNING: Mutex<()> = Mutex::new(());
 
 /// Those whose threads wait for one another.
-const COOPERATIVE: [&str; 14] = [
+const COOPERATIVE: [&str; 20] = [
     "sum_columns",
     "column_moments",
     "batch_norm_sums",
@@ -24,6 +24,12 @@ const COOPERATIVE: [&str; 14] = [
     "d_embed",
     "causal_softmax",
     "d_causal_softmax",
+    "attend_32",
+    "attend_64",
+    "d_queries_32",
+    "d_queries_64",
+    "d_keys_32",
+    "d_keys_64",
     "cross_entropy",
     "squared",
     "binary",
@@ -239,7 +245,7 @@ fn compile(kind: Kind) -> Kernels {
         folder.path().join("kernels.cpp"),
         folder.path().join("k.so"),
     );
-    let names = kernels::names();
+    let names = kernels::names(kind);
     let calls = names.iter().map(|name| {
         format!("    {{\"{name}\", [](void** from) {{ emulator::call({name}, from); }}}},\n")
     });
