@@ -1,4 +1,5 @@
-//! Training steps on a GPU in bf16, ours against PyTorch's eager and compiled ones: `cargo bench -p muster-engine --bench gpu [model ...]`.
+//! Training steps on a GPU in bf16, ours against PyTorch's eager and compiled ones, and what it takes to leave the GPU and to come back:
+//! `cargo bench -p muster-engine --bench gpu [model ...] [turns=3]`.
 //!
 //! The parts take turns on the same GPU. `MUSTER_TORCH_PYTHON` names a Python with PyTorch and CUDA; without one ours alone is measured, and
 //! that is said. Without a GPU the bench says so and ends: `cargo bench` runs everywhere. docs/gpu.md tells how.
@@ -6,14 +7,16 @@
 #![expect(clippy::disallowed_methods, reason = "a bench reads the clock")]
 
 use muster_engine::cuda::{Gpu, Precision, Resident};
-use muster_engine::model::{Batch, InputShape, Network, zoo};
+use muster_engine::model::{Batch, Input, InputShape, Network, zoo};
 use muster_engine::optimizer::{Optimizer, Rule};
 use std::path::Path;
 use std::process::Command;
 use std::time::Instant;
 
-/// Turns that each side takes.
+/// Turns that each side takes, unless it is told otherwise.
 const TURNS: usize = 3;
+/// Times that a training leaves the GPU.
+const SUSPENSIONS: usize = 20;
 /// Steps before measuring, and steps measured, in a turn.
 const STEPS: (usize, usize) = (10, 50);
 
@@ -22,7 +25,7 @@ struct Model {
     name: &'static str,
     network: Network,
     examples: usize,
-    /// Floating-point operations of a step: 6 per weight and row, and attention's.
+    /// Floating-point operations of a step: 6 per weight and row, and attention's, of which half is never looked at.
     operations: f64,
 }
 
@@ -61,13 +64,32 @@ fn models() -> Vec<Model> {
     ]
 }
 
+/// Evenly spread over what is possible, the same each time.
+fn draws(below: u64) -> impl Iterator<Item = u64> {
+    let mut state = 1_u64;
+    std::iter::repeat_with(move || {
+        state = state
+            .wrapping_mul(6_364_136_223_846_793_005)
+            .wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    })
+}
+
 fn median(mut times: Vec<f64>) -> f64 {
     times.sort_by(f64::total_cmp);
     times[times.len() / 2]
 }
 
-/// Milliseconds of each step.
-fn ours(gpu: &Gpu, model: &Model) -> Vec<f64> {
+/// What we measured of one training, in milliseconds each.
+#[derive(Default)]
+struct Ours {
+    steps: Vec<f64>,
+    suspensions: Vec<f64>,
+    /// Until the first step is made.
+    resumptions: Vec<f64>,
+}
+
+fn ours(gpu: &Gpu, model: &Model, measured: &mut Ours) {
     let network = &model.network;
     let rule = Rule::Sgd {
         lr: 1e-3,
@@ -79,25 +101,49 @@ fn ours(gpu: &Gpu, model: &Model) -> Vec<f64> {
     let mut resident = Resident::new(gpu, network, optimizer, model.examples, &params)
         .unwrap_or_else(|error| panic!("{}: {error}", model.name));
     let len = model.examples * network.input().len();
-    let inputs: Vec<f32> = (0..len).map(|i| (i * 7 % 251) as f32).collect();
-    let inputs: Vec<f32> = match model.name {
-        "resnet18" => inputs.iter().map(|x| x / 125.5 - 1.0).collect(),
-        _ => inputs,
+    let inputs: Vec<f32> = match network.input() {
+        Input::Tokens { vocabulary, .. } => {
+            let draws = draws(vocabulary as u64).take(len);
+            draws.map(|token| token as f32).collect()
+        }
+        _ => draws(1 << 16)
+            .take(len)
+            .map(|x| x as f32 / 32_768.0 - 1.0)
+            .collect(),
     };
     let targets = model.examples * network.targets();
-    let classes: Vec<u32> = (0..targets as u32).map(|i| i * 11 % 1000).collect();
+    let classes = (network.outputs() / network.targets()) as u64;
+    let classes: Vec<u32> = draws(classes)
+        .skip(len)
+        .take(targets)
+        .map(|class| class as u32)
+        .collect();
     let batch = Batch::classes(&inputs, &classes);
     let scale = 1.0 / targets as f32;
-    let mut times = Vec::new();
-    for step in 0..STEPS.0 + STEPS.1 {
+    let mut step = || {
         let began = Instant::now();
         let loss = resident.step(&batch, scale).expect("a step");
         assert!(loss.loss_sum.is_finite(), "{} diverged", model.name);
-        if step >= STEPS.0 {
-            times.push(began.elapsed().as_secs_f64() * 1e3);
+        began.elapsed().as_secs_f64() * 1e3
+    };
+    for _ in 0..STEPS.0 {
+        step();
+    }
+    measured.steps.extend((0..STEPS.1).map(|_| step()));
+    // The first takes pinned memory, which is kept.
+    for turn in 0..=SUSPENSIONS {
+        let began = Instant::now();
+        resident.suspend().expect("it leaves");
+        let left = began.elapsed().as_secs_f64() * 1e3;
+        let began = Instant::now();
+        resident.resume().expect("it comes back");
+        resident.step(&batch, scale).expect("a step");
+        if turn > 0 {
+            measured.suspensions.push(left);
+            let back = began.elapsed().as_secs_f64() * 1e3;
+            measured.resumptions.push(back);
         }
     }
-    times
 }
 
 /// Milliseconds of each step, as the script prints them, or in words why there are none.
@@ -131,18 +177,23 @@ fn main() {
     if python.is_none() {
         println!("MUSTER_TORCH_PYTHON names no Python with PyTorch: ours alone is measured");
     }
-    let asked: Vec<String> = std::env::args()
-        .skip(1)
-        .filter(|argument| !argument.starts_with('-'))
-        .collect();
+    let mut turns = TURNS;
+    let mut asked = Vec::new();
+    for argument in std::env::args().skip(1).filter(|a| !a.starts_with('-')) {
+        match argument.strip_prefix("turns=").map(str::parse) {
+            Some(Ok(number)) => turns = number,
+            Some(Err(error)) => panic!("{argument}: {error}"),
+            None => asked.push(argument),
+        }
+    }
     println!("{}, bf16, milliseconds per step, medians", gpu.name());
     for model in models() {
         if !asked.is_empty() && !asked.iter().any(|name| name == model.name) {
             continue;
         }
-        let (mut own, mut peers) = (Vec::new(), [Vec::new(), Vec::new()]);
-        for _ in 0..TURNS {
-            own.extend(ours(&gpu, &model));
+        let (mut own, mut peers) = (Ours::default(), [Vec::new(), Vec::new()]);
+        for _ in 0..turns {
+            ours(&gpu, &model, &mut own);
             let Some(python) = &python else { continue };
             for (how, times) in ["eager", "compiled"].into_iter().zip(&mut peers) {
                 match torch(python, &model, how) {
@@ -151,7 +202,8 @@ fn main() {
                 }
             }
         }
-        let own = median(own);
+        let [left, back] = [own.suspensions, own.resumptions].map(median);
+        let own = median(own.steps);
         let rate = model.operations / own / 1e9;
         print!("{:11} ours {own:8.2} ({rate:.0} TFLOP/s)", model.name);
         for (how, times) in ["eager", "compiled"].into_iter().zip(peers) {
@@ -160,6 +212,6 @@ fn main() {
                 print!("  {how} {theirs:8.2} ({:.2} × ours)", theirs / own);
             }
         }
-        println!();
+        println!("  leaves in {left:.1}, is back with a step in {back:.1}");
     }
 }

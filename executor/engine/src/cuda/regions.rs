@@ -62,10 +62,10 @@ pub(crate) const NORM_BLOCKS: usize = 128;
 const NORMS: usize = 8 * (2 * NORM_BLOCKS + 3);
 
 impl Regions {
-    /// `state` is an optimizer's numbers per parameter.
+    /// `lens` are the numbers per example of each value, the network's input first; `state` is an optimizer's numbers per parameter.
     pub(crate) fn plan(
         network: &Network,
-        slots: &Slots,
+        (slots, lens): (&Slots, &[usize]),
         arenas: &Arenas,
         (kind, max_batch): (Kind, usize),
         state: usize,
@@ -104,13 +104,13 @@ impl Regions {
             norms: place(NORMS),
             bytes: 0,
         };
-        let values = network.lens[1..].iter();
+        let values = lens[1..].iter();
         regions.values = values.map(|len| place(size * max_batch * len)).collect();
         regions.kept = operations()
             .map(|op| place(op.kept(max_batch, size)))
             .collect();
-        let lens = slots.sizes.iter();
-        regions.slots = lens.map(|len| place(size * max_batch * len)).collect();
+        let sizes = slots.sizes.iter();
+        regions.slots = sizes.map(|len| place(size * max_batch * len)).collect();
         regions.bytes = end;
         regions
     }

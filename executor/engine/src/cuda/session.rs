@@ -13,6 +13,9 @@ use crate::model::slots::{Slots, Step, Target};
 use crate::model::{Batch, Input, Role, Targets};
 use std::ops::Range;
 
+/// Values that every row of scores begins at a multiple of.
+const ALIGNMENT: usize = 8;
+
 /// Told the range and given all gradients.
 pub(crate) type Ready<'a> = &'a mut (dyn FnMut(Range<usize>, &[f32]) + Send);
 
@@ -24,6 +27,8 @@ pub(crate) struct Session {
     pub(super) arenas: Arenas,
     pub(super) regions: Regions,
     slots: Slots,
+    /// Numbers from one row of scores to the next, where that is more than there are classes.
+    scores_stride: Option<usize>,
     /// `None` while the memory is given back.
     pub(super) base: Option<Address>,
     pub(super) host: Host,
@@ -63,9 +68,14 @@ impl Session {
         state: usize,
     ) -> Result<Self, DeviceError> {
         assert!(max_batch > 0, "a session holds at least one example");
-        let slots = Slots::plan(&network.nodes, &network.lens);
+        let (scores_stride, mut lens) = (scores_stride(network), network.lens.clone());
+        if let (Some(stride), Some(len)) = (scores_stride, lens.last_mut()) {
+            *len = network.targets() * stride;
+        }
+        let slots = Slots::plan(&network.nodes, &lens);
         let arenas = Arenas::new(network.blocks(), kind);
-        let regions = Regions::plan(network, &slots, &arenas, (kind, max_batch), state);
+        let places = (&slots, lens.as_slice());
+        let regions = Regions::plan(network, places, &arenas, (kind, max_batch), state);
         let host = Host {
             parameters: queue.pin(regions.parameters.bytes)?,
             gradients: queue.pin(regions.leaving.bytes)?,
@@ -82,6 +92,7 @@ impl Session {
             arenas,
             regions,
             slots,
+            scores_stride,
             base: None,
             host,
         };
@@ -289,6 +300,11 @@ impl Session {
         }
     }
 
+    fn output_stride(&self, network: &Network, index: usize) -> Option<usize> {
+        let is_last = index + 1 == network.nodes.len();
+        self.scores_stride.filter(|_| is_last)
+    }
+
     fn forward(&mut self, network: &Network, examples: usize, is_training: bool) {
         for (index, node) in network.nodes.iter().enumerate() {
             let value = |&value: &usize| self.value(network, value);
@@ -302,6 +318,7 @@ impl Session {
                 inputs: &inputs,
                 input_lens: &lens,
                 output: self.at(self.regions.values[index]),
+                output_stride: self.output_stride(network, index),
                 d_output: 0,
                 d_inputs: &[],
                 write: Write::Overwrite,
@@ -341,6 +358,7 @@ impl Session {
             inputs: &inputs,
             input_lens: &lens,
             output: self.at(self.regions.values[index]),
+            output_stride: self.output_stride(network, index),
             d_output: slot(step.d_output),
             d_inputs: &d_inputs,
             write: network.write(index, kernel.parameters(), write),
@@ -377,6 +395,7 @@ impl Session {
                     output.into(),
                     targets.into(),
                     int(classes),
+                    int(self.scores_stride.unwrap_or(classes)),
                     d.into(),
                     losses.into(),
                     rights.into(),
@@ -447,6 +466,18 @@ impl Drop for Session {
         if let Some(base) = self.base.take() {
             self.queue.free(base);
         }
+    }
+}
+
+/// Products want rows that begin on 16 bytes, which those of 50,257 scores, say, do not: then scores lie further apart than there are classes.
+fn scores_stride(network: &Network) -> Option<usize> {
+    let last = network.nodes.last()?.op.on_device();
+    match network.loss {
+        Loss::CrossEntropy { classes } if last.row() == Some(classes) => {
+            let stride = classes.next_multiple_of(ALIGNMENT);
+            (stride > classes).then_some(stride)
+        }
+        _ => None,
     }
 }
 

@@ -1,8 +1,8 @@
 // Losses. Each block leaves its part of the sum and of what was right; `total` adds them in order.
 
 // A block per row of scores. `d` is null in evaluation.
-extern "C" __global__ void cross_entropy(const val* scores, const unsigned* labels, int classes, val* d, double* losses, double* rights) {
-    i64 first = (i64)blockIdx.x * classes;
+extern "C" __global__ void cross_entropy(const val* scores, const unsigned* labels, int classes, i64 stride, val* d, double* losses, double* rights) {
+    i64 first = (i64)blockIdx.x * stride;
     const val* row = scores + first;
     int label = (int)labels[blockIdx.x];
     float most = minus_infinity(), sum = 0.0f, beaten = 0.0f;

@@ -6,23 +6,45 @@ extern "C" __global__ void embed(const float* tokens, const float* table, val* y
     if (i < count) y[i] = as_val(table[(i64)tokens[i / width] * width + i % width]);
 }
 
-// A warp per row of the table looks at all tokens, so that a row's gradients are added in the order of the tokens.
-extern "C" __global__ void d_embed(const float* tokens, i64 count, const val* d_y, float* d_table, int vocabulary, int width, int add) {
-    i64 row = global_index() / 32;
-    int lane = threadIdx.x % 32;
-    if (row >= vocabulary) return;
-    float* sum = d_table + row * width;
+// A block per row of the table looks at all tokens, 1,024 at a time, and adds the gradients of its own in their order.
+extern "C" __global__ void d_embed(const float* tokens, i64 count, const val* d_y, float* d_table, int width, int add) {
+    __shared__ int found[1024], of_warp[8];
+    float row = (float)blockIdx.x;
+    float* sum = d_table + (i64)blockIdx.x * width;
+    int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     if (!add)
-        for (int i = lane; i < width; i += 32) sum[i] = 0.0f;
-    for (i64 first = 0; first < count; first += 32) {
-        bool is_here = first + lane < count && (i64)tokens[first + lane] == row;
-        unsigned here = __ballot_sync(0xffffffffu, is_here);
-        while (here) {
-            int place = __ffs((int)here) - 1;
-            here &= here - 1;
-            const val* d = d_y + (first + place) * width;
-            for (int i = lane; i < width; i += 32) sum[i] += get(d[i]);
+        for (int i = threadIdx.x; i < width; i += 256) sum[i] = 0.0f;
+    for (i64 first = 0; first < count; first += 1024) {
+        // A warp looks at 128 in a row, so that what it finds stays in order.
+        bool is_mine[4];
+        unsigned here[4];
+        int mine = 0;
+        for (int part = 0; part < 4; part++) {
+            i64 at = first + warp * 128 + part * 32 + lane;
+            is_mine[part] = at < count && tokens[at] == row;
+            here[part] = __ballot_sync(0xffffffffu, is_mine[part]);
+            mine += __popc(here[part]);
         }
+        if (lane == 0) of_warp[warp] = mine;
+        __syncthreads();
+        int all = 0, before = 0;
+        for (int other = 0; other < 8; other++) {
+            before += other < warp ? of_warp[other] : 0;
+            all += of_warp[other];
+        }
+        for (int part = 0; part < 4; part++) {
+            int place = before + __popc(here[part] & ((1u << lane) - 1));
+            if (is_mine[part]) found[place] = warp * 128 + part * 32 + lane;
+            before += __popc(here[part]);
+        }
+        __syncthreads();
+        if (all > 0)
+            for (int i = threadIdx.x; i < width; i += 256) {
+                float more = 0.0f;
+                for (int f = 0; f < all; f++) more += get(d_y[(first + found[f]) * width + i]);
+                sum[i] += more;
+            }
+        __syncthreads();
     }
 }
 

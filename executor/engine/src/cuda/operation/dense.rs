@@ -3,7 +3,7 @@
 use super::DeviceKernel;
 use super::pass::{Pass, chunks, partial_len};
 use crate::cuda::product::Product;
-use crate::cuda::queue::int;
+use crate::cuda::queue::{THREADS, int};
 use crate::layer::Dense;
 use crate::layer::embedding::Embedding;
 use crate::layer::matrix::Write;
@@ -13,6 +13,10 @@ impl DeviceKernel for Dense {
     /// Partial sums of the bias's gradient.
     fn scratch(&self, _examples: usize, _size: usize) -> usize {
         partial_len(self.bias.len())
+    }
+
+    fn row(&self) -> Option<usize> {
+        (!self.relu).then_some(self.outputs)
     }
 
     fn forward(&self, pass: &mut Pass<'_>) {
@@ -26,7 +30,7 @@ impl DeviceKernel for Dense {
             [rows, self.outputs, self.inputs],
             pass.values(pass.inputs[0], self.inputs),
             weight,
-            pass.values(pass.output, self.outputs),
+            pass.values(pass.output, self.stride(pass)),
         );
         let bias = match self.bias.is_empty() {
             true => 0,
@@ -47,9 +51,10 @@ impl DeviceKernel for Dense {
         if !self.bias.is_empty() {
             let (d, sum) = (pass.d_output, pass.gradient(self.bias.start));
             let (shape, write) = ([rows, self.outputs], pass.write);
-            pass.sum_columns(d, self.outputs, shape, pass.scratch, sum, write);
+            let stride = self.stride(pass);
+            pass.sum_columns(d, stride, shape, pass.scratch, sum, write);
         }
-        let d_output = pass.values(pass.d_output, self.outputs);
+        let d_output = pass.values(pass.d_output, self.stride(pass));
         let input = pass.values(pass.inputs[0], self.inputs);
         let d_weight = pass.gradient(self.weight.start);
         match self.tied {
@@ -78,6 +83,12 @@ impl DeviceKernel for Dense {
     }
 }
 
+impl Dense {
+    fn stride(&self, pass: &Pass<'_>) -> usize {
+        pass.output_stride.unwrap_or(self.outputs)
+    }
+}
+
 impl DeviceKernel for Embedding {
     fn forward(&self, pass: &mut Pass<'_>) {
         let count = pass.rows(1) * self.width;
@@ -97,11 +108,11 @@ impl DeviceKernel for Embedding {
             int(pass.rows(1)),
             pass.d_output.into(),
             pass.gradient(self.table.start).into(),
-            int(self.vocabulary),
             int(self.width),
             (pass.write == Write::Add).into(),
         ];
-        pass.warps("d_embed", self.vocabulary, &arguments);
+        pass.queue
+            .launch("d_embed", self.vocabulary, THREADS, &arguments);
     }
 }
 

@@ -25,6 +25,11 @@ pub(super) trait DeviceKernel {
         0
     }
 
+    /// Numbers of an output's row, where its rows may lie further apart than that ([`Pass::output_stride`]).
+    fn row(&self) -> Option<usize> {
+        None
+    }
+
     /// Writes the whole output, and what is kept.
     fn forward(&self, pass: &mut Pass<'_>);
 

@@ -23,6 +23,8 @@ pub(in crate::cuda) struct Pass<'a> {
     /// Numbers per example of each input.
     pub(in crate::cuda) input_lens: &'a [usize],
     pub(in crate::cuda) output: Address,
+    /// Numbers from one row of the output, and of its gradient, to the next, where that is more than a row has.
+    pub(in crate::cuda) output_stride: Option<usize>,
     /// May be changed in place; nobody reads it afterwards. 0 in a forward pass.
     pub(in crate::cuda) d_output: Address,
     /// By position; `None` where no gradient is wanted.

@@ -199,4 +199,4 @@ static inline void multiply_tiles(float* sum, const unsigned* left, unsigned rig
     yield(AT_WARP);
 }
 
-static inline int __ffs(int x) { return __builtin_ffs(x); }
+static inline int __popc(unsigned x) { return __builtin_popcount(x); }
