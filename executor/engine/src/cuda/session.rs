@@ -65,7 +65,14 @@ impl Session {
         assert!(max_batch > 0, "a session holds at least one example");
         let slots = Slots::plan(&network.nodes, &network.lens);
         let arenas = Arenas::new(network.blocks(), kind);
-        let regions = Regions::plan(network, &slots, &arenas, (kind, max_batch), state);
+        let regions = Regions::plan(
+            &mut *queue,
+            network,
+            &slots,
+            &arenas,
+            (kind, max_batch),
+            state,
+        );
         let host = Host {
             parameters: queue.pin(regions.parameters.bytes)?,
             gradients: queue.pin(regions.leaving.bytes)?,
