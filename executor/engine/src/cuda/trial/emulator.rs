@@ -214,7 +214,7 @@ impl Queue for Emulator {
         let mut y = operand(convolution.output, output, wanted == Wanted::Output);
         let (group_in, group_out) = (filters.group_in(), filters.group_out());
         let [kernel_rows, kernel_columns] = window.kernel;
-        for at_y in 0..output {
+        for (at_y, y) in y.iter_mut().enumerate() {
             let (out, position) = (at_y % filters.channels_out, at_y / filters.channels_out);
             let (column, row) = (position % columns, position / columns % rows);
             let example = position / columns / rows;
@@ -235,9 +235,9 @@ impl Queue for Emulator {
                 let at_x = ((example * height + row) * width + column) * filters.channels_in;
                 let (at_x, at_w) = (at_x + channel, out * filters.patch_len() + at);
                 match wanted {
-                    Wanted::Output => y[at_y] += x[at_x] * w[at_w],
-                    Wanted::Image => x[at_x] += y[at_y] * w[at_w],
-                    Wanted::Weight => w[at_w] += x[at_x] * y[at_y],
+                    Wanted::Output => *y += x[at_x] * w[at_w],
+                    Wanted::Image => x[at_x] += *y * w[at_w],
+                    Wanted::Weight => w[at_w] += x[at_x] * *y,
                 }
             }
         }
