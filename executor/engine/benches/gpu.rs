@@ -186,7 +186,8 @@ fn main() {
             None => asked.push(argument),
         }
     }
-    println!("{}, bf16, milliseconds per step, medians", gpu.name());
+    let (name, convolutions) = (gpu.name(), gpu.convolutions());
+    println!("{name}, bf16, {convolutions}; milliseconds per step, medians");
     for model in models() {
         if !asked.is_empty() && !asked.iter().any(|name| name == model.name) {
             continue;

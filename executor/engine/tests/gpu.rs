@@ -31,8 +31,9 @@ fn tolerances(precision: Precision) -> [f64; 2] {
     }
 }
 
-fn check(cases: &[Case], precision: Precision) {
-    let device = Device::Cuda(gpu(precision));
+fn check(cases: &[Case], gpu: Gpu, precision: Precision) {
+    let device = Device::Cuda(gpu);
+    println!("on {device}");
     let [tolerance, loss_tolerance] = tolerances(precision);
     for (what, network) in cases {
         let examples = Examples::new(network);
@@ -81,7 +82,7 @@ fn check(cases: &[Case], precision: Precision) {
 
 fn check_all(cases: Vec<Case>) {
     for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
-        check(&cases, precision);
+        check(&cases, gpu(precision), precision);
     }
 }
 
@@ -101,6 +102,16 @@ fn activations_are_the_cpus() {
 #[ignore = "needs a GPU"]
 fn convolutions_are_the_cpus() {
     check_all(devices::convolutions());
+}
+
+/// As where cuDNN is missing.
+#[test]
+#[ignore = "needs a GPU"]
+fn convolutions_as_products_are_the_cpus() {
+    let cases = devices::convolutions();
+    for precision in [Precision::F32, Precision::Tf32, Precision::Bf16] {
+        check(&cases, gpu(precision).without_cudnn(), precision);
+    }
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::blas::{Blas, WORKSPACE};
 use super::compiler;
+use super::dnn;
 use super::error::DeviceError;
 use super::kernels;
 use super::library::Library;
@@ -52,6 +53,8 @@ pub struct Gpu {
     name: String,
     capability: [usize; 2],
     precision: Precision,
+    /// cuDNN's version, or why convolutions are products on patches.
+    convolutions: Result<String, DeviceError>,
 }
 
 impl Device {
@@ -81,7 +84,13 @@ impl fmt::Display for Device {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Cpu => f.write_str("the CPU"),
-            Self::Cuda(gpu) => write!(f, "{} ({:?})", gpu.name, gpu.precision),
+            Self::Cuda(gpu) => write!(
+                f,
+                "{} ({:?}, {})",
+                gpu.name,
+                gpu.precision,
+                gpu.convolutions()
+            ),
         }
     }
 }
@@ -130,7 +139,7 @@ impl Precision {
 }
 
 impl Gpu {
-    /// All libraries are asked for first: `cudarc` panics where one is missing.
+    /// All libraries are asked for first: `cudarc` panics where one is missing. cuDNN may be.
     ///
     /// # Errors
     /// Says what is missing.
@@ -172,7 +181,27 @@ impl Gpu {
             name,
             capability: [major, minor],
             precision,
+            convolutions: convolutions(),
         })
+    }
+
+    /// The same GPU with convolutions as products on patches, as where cuDNN is missing.
+    #[must_use]
+    pub fn without_cudnn(self) -> Self {
+        let convolutions = Err(DeviceError::Declined);
+        Self {
+            convolutions,
+            ..self
+        }
+    }
+
+    /// How convolutions are carried out, in words.
+    #[must_use]
+    pub fn convolutions(&self) -> String {
+        match &self.convolutions {
+            Ok(version) => format!("convolutions by cuDNN {version}"),
+            Err(why) => format!("convolutions as products: {why}"),
+        }
     }
 
     /// As the driver tells it.
@@ -214,7 +243,18 @@ impl Gpu {
         let workspace = stream.take(WORKSPACE)?;
         let is_exact = self.precision == Precision::F32;
         stream.set_blas(Blas::new(workspace, is_exact)?);
+        if self.convolutions.is_ok() {
+            stream.use_dnn(is_exact)?;
+        }
         Ok(stream)
+    }
+}
+
+/// cuDNN's version, where it is found and not declined. The GPU's context must be the thread's.
+fn convolutions() -> Result<String, DeviceError> {
+    match std::env::var_os("MUSTER_WITHOUT_CUDNN").is_some_and(|value| !value.is_empty()) {
+        true => Err(DeviceError::Declined),
+        false => dnn::probe(),
     }
 }
 

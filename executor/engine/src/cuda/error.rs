@@ -12,6 +12,8 @@ pub enum DeviceError {
         library: &'static str,
         hint: &'static str,
     },
+    #[error("cuDNN is not to be used")]
+    Declined,
     #[error("there is no GPU {ordinal}: {count} can be seen by this process")]
     NoSuchGpu { ordinal: usize, count: usize },
     #[error("{gpu} has compute capability {major}.{minor}; 8.0 is the least")]

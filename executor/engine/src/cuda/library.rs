@@ -6,12 +6,13 @@
 use super::error::DeviceError;
 use std::path::{Path, PathBuf};
 
-/// The driver, the kernels' compiler, matrix products.
+/// The driver, the kernels' compiler, matrix products; convolutions, which a GPU can also do without.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Library {
     Driver,
     Compiler,
     Products,
+    Convolutions,
 }
 
 impl Library {
@@ -45,6 +46,7 @@ impl Library {
                 Self::Driver => cudarc::driver::sys::is_culib_present(),
                 Self::Compiler => cudarc::nvrtc::sys::is_culib_present(),
                 Self::Products => cudarc::cublaslt::sys::is_culib_present(),
+                Self::Convolutions => cudarc::cudnn::sys::is_culib_present(),
             }
         }
     }
@@ -54,6 +56,7 @@ impl Library {
             Self::Driver => "libcuda",
             Self::Compiler => "libnvrtc",
             Self::Products => "libcublasLt",
+            Self::Convolutions => "libcudnn",
         }
     }
 
@@ -66,6 +69,18 @@ impl Library {
             Self::Products => {
                 "it comes with CUDA or PyPI's nvidia-cublas; MUSTER_CUDA_LIBRARIES may name its folder"
             }
+            Self::Convolutions => {
+                "it comes with PyPI's nvidia-cudnn-cu13; MUSTER_CUDA_LIBRARIES may name its folder"
+            }
+        }
+    }
+
+    /// Newest first.
+    fn versions(self) -> &'static [&'static str] {
+        match self {
+            // It opens the rest of itself from its own folder.
+            Self::Convolutions => &["9"],
+            Self::Driver | Self::Compiler | Self::Products => &["13", "12"],
         }
     }
 
@@ -74,7 +89,7 @@ impl Library {
         if self == Self::Compiler {
             open_builtins(folder);
         }
-        for version in ["13", "12"] {
+        for version in self.versions() {
             let file = folder.join(format!("{}.so.{version}", self.name()));
             if !file.exists() {
                 continue;

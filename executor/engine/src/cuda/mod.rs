@@ -11,7 +11,9 @@
 mod arenas;
 mod blas;
 mod compiler;
+mod convolution;
 mod device;
+mod dnn;
 mod error;
 mod kernels;
 mod library;

@@ -1,10 +1,11 @@
-//! What the passes ask of a device: memory, copies, kernels and matrix products, carried out in the order in which they are asked for.
+//! What the passes ask of a device: memory, copies, kernels, matrix products and perhaps convolutions, carried out in the order in which they are asked for.
 //!
 //! There are two of them: a GPU's stream ([`super::stream`]), and in tests the emulator, which runs the same kernels on the CPU. So all that
 //! stands above this line, every address, shape and argument, is tried out without a GPU.
 //!
 //! Asking gives no errors: a device's come late and stay. The first one is kept and returned by [`Queue::finish`].
 
+use super::convolution::{Convolution, Filters, Wanted};
 use super::error::DeviceError;
 use super::product::Product;
 use crate::layer::window::Window;
@@ -61,6 +62,13 @@ pub(crate) trait Queue: Send {
 
     fn multiply(&mut self, product: &Product);
 
+    /// Whether [`Self::convolve`] does this. What a queue has answered once it answers always, whatever the number of examples, which is
+    /// the largest when it is asked first.
+    fn can_convolve(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool;
+
+    /// Only what [`Self::can_convolve`] has agreed to.
+    fn convolve(&mut self, convolution: &Convolution);
+
     /// Waits for everything.
     ///
     /// # Errors
@@ -72,8 +80,8 @@ pub(crate) trait Queue: Send {
         false
     }
 
-    /// From now on what is asked for is written down in place of being done. Until [`Self::recorded`], uploads, copies, kernels and products
-    /// may be asked for, all of shapes that the queue has met before.
+    /// From now on what is asked for is written down in place of being done. Until [`Self::recorded`], uploads, copies, kernels, products
+    /// and convolutions may be asked for, all of shapes that the queue has met before.
     fn record(&mut self) {}
 
     /// Ends it.
@@ -131,14 +139,30 @@ impl From<&Window> for Argument {
 
 /// Bias and ReLU after a product that has not seen to them itself.
 pub(crate) fn finish_product(queue: &mut dyn Queue, product: &Product) {
-    let count = product.rows * product.columns;
+    let (out, shape) = (product.out.at, [product.rows, product.columns]);
+    add_bias(
+        queue,
+        (out, product.out.stride),
+        shape,
+        (product.bias, product.relu),
+    );
+}
+
+/// To `rows` × `columns` values at an address with a stride; the bias is a value per column, or 0 without one.
+pub(crate) fn add_bias(
+    queue: &mut dyn Queue,
+    (at, stride): (Address, usize),
+    [rows, columns]: [usize; 2],
+    (bias, relu): (Address, bool),
+) {
+    let count = rows * columns;
     let arguments = [
-        product.out.at.into(),
-        product.bias.into(),
+        at.into(),
+        bias.into(),
         int(count),
-        int(product.columns),
-        int(product.out.stride),
-        product.relu.into(),
+        int(columns),
+        int(stride),
+        relu.into(),
     ];
     queue.launch("bias_relu", count.div_ceil(THREADS), THREADS, &arguments);
 }

@@ -3,7 +3,7 @@
 use super::arenas::Arenas;
 use super::operation::areas_len;
 use super::product::Kind;
-use super::queue::{Address, THREADS};
+use super::queue::{Address, Queue, THREADS};
 use crate::model::network::Network;
 use crate::model::slots::Slots;
 
@@ -62,8 +62,10 @@ pub(crate) const NORM_BLOCKS: usize = 128;
 const NORMS: usize = 8 * (2 * NORM_BLOCKS + 3);
 
 impl Regions {
-    /// `lens` are the numbers per example of each value, the network's input first; `state` is an optimizer's numbers per parameter.
+    /// `lens` are the numbers per example of each value, the network's input first; `state` is an optimizer's numbers per parameter;
+    /// the queue is the one that the passes will ask.
     pub(crate) fn plan(
+        queue: &mut dyn Queue,
         network: &Network,
         (slots, lens): (&Slots, &[usize]),
         arenas: &Arenas,
@@ -81,7 +83,8 @@ impl Regions {
         let targets = max_batch * network.targets();
         let losses = 8 * targets.max((max_batch * network.outputs()).div_ceil(THREADS));
         let operations = || network.nodes.iter().map(|node| node.op.on_device());
-        let scratch = operations().map(|op| op.scratch(max_batch, size)).max();
+        let scratch = operations().map(|op| op.scratch_on(queue, max_batch, kind));
+        let scratch = scratch.max();
         let is_cast = kind != Kind::F32;
         let mut regions = Self {
             parameters: place(4 * params),

@@ -75,7 +75,14 @@ impl Session {
         let slots = Slots::plan(&network.nodes, &lens);
         let arenas = Arenas::new(network.blocks(), kind);
         let places = (&slots, lens.as_slice());
-        let regions = Regions::plan(network, places, &arenas, (kind, max_batch), state);
+        let regions = Regions::plan(
+            &mut *queue,
+            network,
+            places,
+            &arenas,
+            (kind, max_batch),
+            state,
+        );
         let host = Host {
             parameters: queue.pin(regions.parameters.bytes)?,
             gradients: queue.pin(regions.leaving.bytes)?,

@@ -4,6 +4,8 @@
 //! need the GPU's context on the calling thread, so each asks for it; that is one comparison where it is there already.
 
 use super::blas::Blas;
+use super::convolution::{Convolution, Filters, Wanted};
+use super::dnn::Dnn;
 use super::error::DeviceError;
 use super::product::Product;
 use super::queue::{Address, Argument, Queue, finish_product};
@@ -21,6 +23,11 @@ pub(crate) struct Stream {
     /// Before the streams and the context, which it needs in order to go.
     graph: Option<CudaGraph>,
     blas: Option<Blas>,
+    /// Without one, convolutions are products.
+    dnn: Option<Dnn>,
+    /// Memory that convolutions use while they run, with its size; the last is the largest. Those before it were too small, but a step
+    /// that is written down may name them.
+    workspaces: Vec<(Address, usize)>,
     functions: HashMap<&'static str, CudaFunction>,
     /// Of each download its begin on the one stream and its end on the other; the first `downloads` pairs are in use.
     events: Vec<[CudaEvent; 2]>,
@@ -49,6 +56,8 @@ impl Stream {
         Ok(Self {
             graph: None,
             blas: None,
+            dnn: None,
+            workspaces: Vec::new(),
             functions,
             events: Vec::new(),
             downloads: 0,
@@ -63,6 +72,30 @@ impl Stream {
 
     pub(crate) fn set_blas(&mut self, blas: Blas) {
         self.blas = Some(blas);
+    }
+
+    /// From now on convolutions are cuDNN's.
+    ///
+    /// # Errors
+    /// When it does not start.
+    pub(crate) fn use_dnn(&mut self, is_exact: bool) -> Result<(), DeviceError> {
+        self.bind()?;
+        let stream = self.compute.cu_stream().cast();
+        // SAFETY: the stream is this queue's, which drops `dnn` first.
+        self.dnn = Some(unsafe { Dnn::new(stream, is_exact) }?);
+        Ok(())
+    }
+
+    /// Of at least so many bytes.
+    fn workspace(&mut self, bytes: usize) -> Result<Address, DeviceError> {
+        match self.workspaces.last() {
+            Some((at, size)) if *size >= bytes => Ok(*at),
+            _ => {
+                let at = self.take(bytes)?;
+                self.workspaces.push((at, bytes));
+                Ok(at)
+            }
+        }
     }
 
     /// Device memory that lives as long as the queue, unless it is freed.
@@ -225,6 +258,26 @@ impl Queue for Stream {
         }
     }
 
+    fn can_convolve(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool {
+        let mut can = false;
+        self.attempt("choose how to convolve", |queue| {
+            let dnn = queue.dnn.as_mut();
+            can = dnn.is_some_and(|dnn| dnn.can(filters, wanted, examples));
+            Ok::<(), DeviceError>(())
+        });
+        can
+    }
+
+    fn convolve(&mut self, convolution: &Convolution) {
+        self.attempt("convolve", |queue| {
+            let mut dnn = queue.dnn.take().expect("it has said that it can");
+            // SAFETY: callers name memory of this queue; the context was just made the thread's.
+            let done = unsafe { dnn.convolve(convolution, &mut |bytes| queue.workspace(bytes)) };
+            queue.dnn = Some(dnn);
+            done
+        });
+    }
+
     fn finish(&mut self) -> Result<(), DeviceError> {
         self.attempt("finish", |queue| {
             queue.compute.synchronize()?;
@@ -261,8 +314,12 @@ impl Queue for Stream {
         });
     }
 
+    /// Only a step that is written down may still name the memory that convolutions use, so it is given back too.
     fn forget(&mut self) {
         self.graph = None;
+        for (at, _) in std::mem::take(&mut self.workspaces) {
+            self.free(at);
+        }
     }
 }
 
@@ -273,6 +330,7 @@ impl Drop for Stream {
         let _ = self.copies.synchronize();
         self.graph = None;
         self.blas = None;
+        self.dnn = None;
         for at in self.taken.drain(..) {
             // SAFETY: taken by this queue and not given back; nothing runs any more.
             let _ = unsafe { result::free_sync(at) };

@@ -7,7 +7,7 @@ use super::simd::vectorised;
 use std::ops::Range;
 
 /// Windows on an image. Sides are height, then width.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Window {
     pub(crate) image: [usize; 2],
     pub(crate) kernel: [usize; 2],

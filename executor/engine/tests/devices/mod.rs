@@ -126,6 +126,10 @@ pub fn convolutions() -> Vec<Case> {
             [7, 8, 8],
             Conv::new(8, Windows::square(3).stride(2).padding(1)).without_bias(),
         ),
+        (
+            [13, 14, 3],
+            Conv::new(8, Windows::square(7).stride(2).padding(3)).without_bias(),
+        ),
         ([6, 7, 4], Conv::new(6, oblong).groups(2).relu()),
         ([6, 7, 16], Conv::new(16, oblong).groups(2).relu()),
         ([4, 5, 6], Conv::new(7, Windows::square(1)).relu()),

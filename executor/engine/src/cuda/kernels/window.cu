@@ -60,6 +60,36 @@ extern "C" __global__ void scatter(const val* patches, val* x, window w, int all
     x[((example * w.image[0] + row) * w.image[1] + column) * all + first + c] = as_val(sum);
 }
 
+// A weight of `rows` × `columns`, (taps × channels in) × channels out, with each output channel's numbers together. A block takes 32 × 32
+// numbers through shared memory, so that lines are read and written whole.
+extern "C" __global__ void weight_by_output(const val* weight, val* by_output, int rows, int columns) {
+    __shared__ val tile[32][33];
+    int across = (columns + 31) / 32;
+    int row = (int)(blockIdx.x / across) * 32, column = (int)(blockIdx.x % across) * 32;
+    int lane = threadIdx.x % 32;
+    for (int line = threadIdx.x / 32; line < 32; line += blockDim.x / 32)
+        if (row + line < rows && column + lane < columns) tile[line][lane] = weight[(i64)(row + line) * columns + column + lane];
+    __syncthreads();
+    for (int line = threadIdx.x / 32; line < 32; line += blockDim.x / 32)
+        if (column + line < columns && row + lane < rows) by_output[(i64)(column + line) * rows + row + lane] = tile[lane][line];
+}
+
+// The way back for the gradient, which is written or added.
+extern "C" __global__ void d_weight_by_output(const val* by_output, float* d_weight, int rows, int columns, int add) {
+    __shared__ float tile[32][33];
+    int across = (columns + 31) / 32;
+    int row = (int)(blockIdx.x / across) * 32, column = (int)(blockIdx.x % across) * 32;
+    int lane = threadIdx.x % 32;
+    for (int line = threadIdx.x / 32; line < 32; line += blockDim.x / 32)
+        if (column + line < columns && row + lane < rows) tile[lane][line] = get(by_output[(i64)(column + line) * rows + row + lane]);
+    __syncthreads();
+    for (int line = threadIdx.x / 32; line < 32; line += blockDim.x / 32)
+        if (row + line < rows && column + lane < columns) {
+            float* at = d_weight + (i64)(row + line) * columns + column + lane;
+            *at = add ? *at + tile[line][lane] : tile[line][lane];
+        }
+}
+
 // One channel per group. `weight` is taps × channels; without a bias `bias` is null.
 extern "C" __global__ void depthwise(const val* x, const val* weight, const float* bias, val* y, window w, int channels, i64 total, int relu) {
     i64 i = global_index();

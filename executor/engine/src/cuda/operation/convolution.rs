@@ -1,10 +1,11 @@
-//! Convolutions as matrix products on patches, so many examples at a time that the patches fit a bounded room; one channel per group has
-//! kernels of its own, as on the CPU.
+//! Convolutions: by the queue itself where it can, else as matrix products on patches, so many examples at a time that the patches fit a
+//! bounded room. One channel per group has kernels of its own, as on the CPU.
 
 use super::DeviceKernel;
 use super::pass::{Pass, areas_len, chunks, partial_len};
-use crate::cuda::product::{Operand, Product};
-use crate::cuda::queue::{Address, int};
+use crate::cuda::convolution::{Convolution, Filters, Wanted};
+use crate::cuda::product::{Kind, Operand, Product};
+use crate::cuda::queue::{Address, Queue, THREADS, add_bias, int};
 use crate::layer::ConvPool;
 use crate::layer::conv::Conv;
 use crate::layer::matrix::Write;
@@ -13,12 +14,9 @@ use crate::layer::window::Window;
 /// Bytes of patches at a time, about: large enough to fill a large GPU with one product.
 const PATCHES: usize = 256 << 20;
 
-/// A convolution without what comes after the product.
+/// A convolution without what comes after it.
 struct Shape {
-    window: Window,
-    channels_in: usize,
-    channels_out: usize,
-    groups: usize,
+    filters: Filters,
     weight: usize,
 }
 
@@ -31,34 +29,38 @@ struct Part {
 
 impl Shape {
     fn positions(&self) -> usize {
-        let [height, width] = self.window.output();
+        let [height, width] = self.filters.window.output();
         height * width
     }
 
     /// The input is its own patches.
     fn is_direct(&self) -> bool {
-        self.window.is_pointwise() && self.groups == 1
-    }
-
-    fn group_in(&self) -> usize {
-        self.channels_in / self.groups
-    }
-
-    fn group_out(&self) -> usize {
-        self.channels_out / self.groups
-    }
-
-    fn patch_len(&self) -> usize {
-        self.window.taps() * self.group_in()
+        self.filters.window.is_pointwise() && self.filters.groups == 1
     }
 
     fn input_len(&self) -> usize {
-        self.window.image[0] * self.window.image[1] * self.channels_in
+        let [height, width] = self.filters.window.image;
+        height * width * self.filters.channels_in
+    }
+
+    /// Whether the queue does it by itself.
+    fn is_queues(&self, queue: &mut dyn Queue, wanted: Wanted, examples: usize) -> bool {
+        !self.is_direct() && queue.can_convolve(&self.filters, wanted, examples)
+    }
+
+    /// Bytes of the room that passes need: for patches, or for the weight in the order that the queue wants.
+    fn room_len(&self, queue: &mut dyn Queue, examples: usize) -> usize {
+        let size = self.filters.kind.size();
+        let lens = Wanted::ALL.map(|wanted| match self.is_queues(queue, wanted, examples) {
+            true => self.filters.weight_len() * size,
+            false => self.patches_len(examples, size),
+        });
+        lens.into_iter().max().unwrap_or(0)
     }
 
     /// Examples whose patches are made at a time.
     fn chunk(&self, examples: usize, size: usize) -> usize {
-        let one = self.positions() * self.patch_len() * size;
+        let one = self.positions() * self.filters.patch_len() * size;
         match self.is_direct() {
             true => examples,
             false => (PATCHES / one).clamp(1, examples.max(1)),
@@ -68,7 +70,9 @@ impl Shape {
     fn patches_len(&self, examples: usize, size: usize) -> usize {
         match self.is_direct() {
             true => 0,
-            false => self.chunk(examples, size) * self.positions() * self.patch_len() * size,
+            false => {
+                self.chunk(examples, size) * self.positions() * self.filters.patch_len() * size
+            }
         }
     }
 
@@ -89,10 +93,10 @@ impl Shape {
         room: Address,
     ) -> Part {
         let positions = count * self.positions();
-        let column = group * self.group_out();
+        let column = group * self.filters.group_out();
         let x = pass.inputs[0] + pass.bytes(first * self.input_len());
         if self.is_direct() {
-            let patches = pass.values(x, self.channels_in);
+            let patches = pass.values(x, self.filters.channels_in);
             return Part {
                 positions,
                 patches,
@@ -100,24 +104,24 @@ impl Shape {
             };
         }
         let at_once = 16 / pass.kind.size();
-        let is_wide = self.group_in().is_multiple_of(at_once);
+        let is_wide = self.filters.group_in().is_multiple_of(at_once);
         let (kernel, unit) = match is_wide {
             true => ("gather_wide", at_once),
             false => ("gather", 1),
         };
-        let channels = self.group_in() / unit;
-        let total = positions * self.patch_len() / unit;
+        let channels = self.filters.group_in() / unit;
+        let total = positions * self.filters.patch_len() / unit;
         let arguments = [
             x.into(),
             room.into(),
-            (&self.window).into(),
-            int(self.channels_in / unit),
+            (&self.filters.window).into(),
+            int(self.filters.channels_in / unit),
             int(group * channels),
             int(channels),
             int(total),
         ];
         pass.each(kernel, total, &arguments);
-        let patches = pass.values(room, self.patch_len());
+        let patches = pass.values(room, self.filters.patch_len());
         Part {
             positions,
             patches,
@@ -128,7 +132,7 @@ impl Shape {
     /// The columns of the weight that make a group's output.
     fn weight(&self, pass: &Pass<'_>, column: usize) -> Operand {
         let at = pass.weight(self.weight) + pass.bytes(column);
-        pass.values(at, self.channels_out)
+        pass.values(at, self.filters.channels_out)
     }
 
     /// To `output`; `bias` is 0 without one.
@@ -139,12 +143,26 @@ impl Shape {
         output: Address,
         (bias, relu): (Address, bool),
     ) {
+        if self.is_queues(pass.queue, Wanted::Output, pass.examples) {
+            self.weight_by_output(pass, room);
+            let image = pass.inputs[0];
+            self.convolve(pass, Wanted::Output, [image, room, output]);
+            if bias != 0 || relu {
+                let channels = self.filters.channels_out;
+                let shape = [pass.examples * self.positions(), channels];
+                add_bias(pass.queue, (output, channels), shape, (bias, relu));
+            }
+            return;
+        }
         for chunk in self.chunks(pass) {
-            for group in 0..self.groups {
+            for group in 0..self.filters.groups {
                 let part = self.gather(pass, chunk, group, room);
-                let at = chunk.0 * self.positions() * self.channels_out + part.column;
-                let out = pass.values(output + pass.bytes(at), self.channels_out);
-                let shape = [part.positions, self.group_out(), self.patch_len()];
+                let out = self.output_of(pass, chunk.0, part.column, output);
+                let shape = [
+                    part.positions,
+                    self.filters.group_out(),
+                    self.filters.patch_len(),
+                ];
                 let weight = self.weight(pass, part.column);
                 let product = Product::new(shape, part.patches, weight, out);
                 let bias = match bias {
@@ -160,25 +178,96 @@ impl Shape {
         }
     }
 
-    /// From the gradient with respect to the product's output.
+    /// From the gradient with respect to the output.
     fn backward(&self, pass: &mut Pass<'_>, room: Address, d_output: Address) {
+        self.weight_gradient(pass, room, d_output);
+        if let Some(d_input) = pass.d_inputs[0] {
+            self.input_gradient(pass, room, d_output, d_input);
+        }
+    }
+
+    fn weight_gradient(&self, pass: &mut Pass<'_>, room: Address, d_output: Address) {
         let mut write = pass.write;
+        if self.is_queues(pass.queue, Wanted::Weight, pass.examples) {
+            let image = pass.inputs[0];
+            self.convolve(pass, Wanted::Weight, [image, room, d_output]);
+            let [rows, columns] = [self.filters.patch_len(), self.filters.channels_out];
+            let arguments = [
+                room.into(),
+                pass.gradient(self.weight).into(),
+                int(rows),
+                int(columns),
+                (write == Write::Add).into(),
+            ];
+            let blocks = rows.div_ceil(32) * columns.div_ceil(32);
+            let queue = &mut pass.queue;
+            return queue.launch("d_weight_by_output", blocks, THREADS, &arguments);
+        }
         for chunk in self.chunks(pass) {
-            for group in 0..self.groups {
+            for group in 0..self.filters.groups {
                 let part = self.gather(pass, chunk, group, room);
-                let at = chunk.0 * self.positions() * self.channels_out + part.column;
-                let d = pass.values(d_output + pass.bytes(at), self.channels_out);
+                let d = self.output_of(pass, chunk.0, part.column, d_output);
                 let d_weight = pass.gradient(self.weight) + 4 * part.column as u64;
-                let shape = [self.patch_len(), self.group_out(), part.positions];
-                let out = (d_weight, self.channels_out);
+                let shape = [
+                    self.filters.patch_len(),
+                    self.filters.group_out(),
+                    part.positions,
+                ];
+                let out = (d_weight, self.filters.channels_out);
                 pass.multiply_gradient(shape, part.patches.transposed(), d, out, write);
-                if let Some(d_input) = pass.d_inputs[0] {
-                    let d_input = d_input + pass.bytes(chunk.0 * self.input_len());
-                    self.pass_back(pass, chunk.1, group, (d, part.column), (room, d_input));
-                }
             }
             write = Write::Add;
         }
+    }
+
+    fn input_gradient(
+        &self,
+        pass: &mut Pass<'_>,
+        room: Address,
+        d_output: Address,
+        d_input: Address,
+    ) {
+        if self.is_queues(pass.queue, Wanted::Image, pass.examples) {
+            self.weight_by_output(pass, room);
+            return self.convolve(pass, Wanted::Image, [d_input, room, d_output]);
+        }
+        for chunk in self.chunks(pass) {
+            for group in 0..self.filters.groups {
+                let column = group * self.filters.group_out();
+                let d = self.output_of(pass, chunk.0, column, d_output);
+                let d_input = d_input + pass.bytes(chunk.0 * self.input_len());
+                self.pass_back(pass, chunk.1, group, (d, column), (room, d_input));
+            }
+        }
+    }
+
+    /// A group's columns of what is stored as the output is, from an example on.
+    fn output_of(&self, pass: &Pass<'_>, first: usize, column: usize, output: Address) -> Operand {
+        let channels = self.filters.channels_out;
+        let at = first * self.positions() * channels + column;
+        pass.values(output + pass.bytes(at), channels)
+    }
+
+    /// By the queue, of all examples.
+    fn convolve(&self, pass: &mut Pass<'_>, wanted: Wanted, [image, weight, output]: [Address; 3]) {
+        pass.queue.convolve(&Convolution {
+            filters: self.filters,
+            examples: pass.examples,
+            wanted,
+            image,
+            weight,
+            output,
+        });
+    }
+
+    /// The weight in the order that the queue wants, to `room`.
+    fn weight_by_output(&self, pass: &mut Pass<'_>, room: Address) {
+        let [rows, columns] = [self.filters.patch_len(), self.filters.channels_out];
+        let weight = pass.weight(self.weight);
+        let arguments = [weight.into(), room.into(), int(rows), int(columns)];
+        let blocks = rows.div_ceil(32) * columns.div_ceil(32);
+        pass.queue
+            .launch("weight_by_output", blocks, THREADS, &arguments);
     }
 
     /// The gradient with respect to a group's channels of `count` examples.
@@ -191,22 +280,26 @@ impl Shape {
         (room, d_input): (Address, Address),
     ) {
         let weight = self.weight(pass, column).transposed();
-        let shape = [count * self.positions(), self.patch_len(), self.group_out()];
+        let shape = [
+            count * self.positions(),
+            self.filters.patch_len(),
+            self.filters.group_out(),
+        ];
         let target = if self.is_direct() { d_input } else { room };
-        let out = pass.values(target, self.patch_len());
+        let out = pass.values(target, self.filters.patch_len());
         pass.queue.multiply(&Product::new(shape, d, weight, out));
         if self.is_direct() {
             return;
         }
-        let [height, width] = self.window.image;
-        let total = count * height * width * self.group_in();
+        let [height, width] = self.filters.window.image;
+        let total = count * height * width * self.filters.group_in();
         let arguments = [
             room.into(),
             d_input.into(),
-            (&self.window).into(),
-            int(self.channels_in),
-            int(group * self.group_in()),
-            int(self.group_in()),
+            (&self.filters.window).into(),
+            int(self.filters.channels_in),
+            int(group * self.filters.group_in()),
+            int(self.filters.group_in()),
             int(total),
         ];
         pass.each("scatter", total, &arguments);
@@ -214,29 +307,29 @@ impl Shape {
 }
 
 impl DeviceKernel for Conv {
-    /// Patches, and partial sums of the bias's gradient or of a depthwise weight's.
-    fn scratch(&self, examples: usize, size: usize) -> usize {
-        areas_len(&self.rooms(examples, size))
+    fn scratch_on(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> usize {
+        areas_len(&self.rooms(queue, examples, kind))
     }
 
     fn forward(&self, pass: &mut Pass<'_>) {
         if self.is_depthwise() {
             return self.forward_depthwise(pass);
         }
-        let [room, _] = Pass::areas(pass.scratch, self.rooms(pass.examples, pass.kind.size()));
+        let areas = self.rooms(pass.queue, pass.examples, pass.kind);
+        let [room, _] = Pass::areas(pass.scratch, areas);
         let bias = match self.bias.is_empty() {
             true => 0,
             false => pass.weight(self.bias.start),
         };
-        self.shape()
+        self.shape(pass.kind)
             .forward(pass, room, pass.output, (bias, self.relu));
     }
 
     fn backward(&self, pass: &mut Pass<'_>) {
         let [height, width] = self.window.output();
         let rows = pass.examples * height * width;
-        let [room, partial] =
-            Pass::areas(pass.scratch, self.rooms(pass.examples, pass.kind.size()));
+        let areas = self.rooms(pass.queue, pass.examples, pass.kind);
+        let [room, partial] = Pass::areas(pass.scratch, areas);
         if self.relu {
             pass.mask(rows * self.channels_out);
         }
@@ -247,27 +340,31 @@ impl DeviceKernel for Conv {
         }
         match self.is_depthwise() {
             true => self.backward_depthwise(pass, partial),
-            false => self.shape().backward(pass, room, pass.d_output),
+            false => self.shape(pass.kind).backward(pass, room, pass.d_output),
         }
     }
 }
 
 impl Conv {
-    fn shape(&self) -> Shape {
+    fn shape(&self, kind: Kind) -> Shape {
         Shape {
-            window: self.window,
-            channels_in: self.channels_in,
-            channels_out: self.channels_out,
-            groups: self.groups,
+            filters: Filters {
+                window: self.window,
+                channels_in: self.channels_in,
+                channels_out: self.channels_out,
+                groups: self.groups,
+                kind,
+            },
             weight: self.weight.start,
         }
     }
 
-    fn rooms(&self, examples: usize, size: usize) -> [usize; 2] {
+    /// What the convolution needs, and partial sums of the bias's gradient or of a depthwise weight's.
+    fn rooms(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> [usize; 2] {
         match self.is_depthwise() {
             true => [0, partial_len(self.weight.len().max(self.bias.len()))],
             false => [
-                self.shape().patches_len(examples, size),
+                self.shape(kind).room_len(queue, examples),
                 partial_len(self.bias.len()),
             ],
         }
@@ -331,14 +428,14 @@ impl DeviceKernel for ConvPool {
         examples * self.output_len()
     }
 
-    fn scratch(&self, examples: usize, size: usize) -> usize {
-        areas_len(&self.rooms(examples, size))
+    fn scratch_on(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> usize {
+        areas_len(&self.rooms(queue, examples, kind))
     }
 
     fn forward(&self, pass: &mut Pass<'_>) {
-        let areas = self.rooms(pass.examples, pass.kind.size());
+        let areas = self.rooms(pass.queue, pass.examples, pass.kind);
         let [room, raw, _] = Pass::areas(pass.scratch, areas);
-        self.shape().forward(pass, room, raw, (0, false));
+        self.shape(pass.kind).forward(pass, room, raw, (0, false));
         let total = pass.examples * self.output_len();
         let arguments = [
             raw.into(),
@@ -354,7 +451,7 @@ impl DeviceKernel for ConvPool {
     }
 
     fn backward(&self, pass: &mut Pass<'_>) {
-        let areas = self.rooms(pass.examples, pass.kind.size());
+        let areas = self.rooms(pass.queue, pass.examples, pass.kind);
         let [room, raw, partial] = Pass::areas(pass.scratch, areas);
         let rows = pass.examples * self.height * self.width;
         let total = rows * self.channels_out;
@@ -371,31 +468,35 @@ impl DeviceKernel for ConvPool {
         let (sum, write) = (pass.gradient(self.bias.start), pass.write);
         let shape = [rows, self.channels_out];
         pass.sum_columns(raw, self.channels_out, shape, partial, sum, write);
-        self.shape().backward(pass, room, raw);
+        self.shape(pass.kind).backward(pass, room, raw);
     }
 }
 
 impl ConvPool {
-    fn shape(&self) -> Shape {
+    fn shape(&self, kind: Kind) -> Shape {
+        let window = Window {
+            image: [self.height, self.width],
+            kernel: [3, 3],
+            stride: [1, 1],
+            padding: [1, 1],
+        };
         Shape {
-            window: Window {
-                image: [self.height, self.width],
-                kernel: [3, 3],
-                stride: [1, 1],
-                padding: [1, 1],
+            filters: Filters {
+                window,
+                channels_in: self.channels_in,
+                channels_out: self.channels_out,
+                groups: 1,
+                kind,
             },
-            channels_in: self.channels_in,
-            channels_out: self.channels_out,
-            groups: 1,
             weight: self.weight.start,
         }
     }
 
-    /// Patches, the raw output or its gradient, partial sums of the bias's.
-    fn rooms(&self, examples: usize, size: usize) -> [usize; 3] {
-        let raw = examples * self.height * self.width * self.channels_out * size;
+    /// What the convolution needs, its raw output or the gradient of that, partial sums of the bias's.
+    fn rooms(&self, queue: &mut dyn Queue, examples: usize, kind: Kind) -> [usize; 3] {
+        let raw = examples * self.height * self.width * self.channels_out * kind.size();
         [
-            self.shape().patches_len(examples, size),
+            self.shape(kind).room_len(queue, examples),
             raw,
             partial_len(self.channels_out),
         ]

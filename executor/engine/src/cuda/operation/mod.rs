@@ -11,6 +11,8 @@ mod recurrent;
 
 pub(super) use pass::{Pass, areas_len};
 
+use super::product::Kind;
+use super::queue::Queue;
 use crate::layer::Op;
 
 /// One operation on a device.
@@ -23,6 +25,11 @@ pub(super) trait DeviceKernel {
     /// Bytes that a pass needs while it runs.
     fn scratch(&self, _examples: usize, _size: usize) -> usize {
         0
+    }
+
+    /// The same on this queue, where it may do by itself what others need room for.
+    fn scratch_on(&self, _queue: &mut dyn Queue, examples: usize, kind: Kind) -> usize {
+        self.scratch(examples, kind.size())
     }
 
     /// Numbers of an output's row, where its rows may lie further apart than that ([`Pass::output_stride`]).

@@ -1,6 +1,7 @@
 //! A queue that carries everything out on the CPU at once: the kernels' own source, compiled by the machine's C++ compiler, and matrix
-//! products by BLAS's definition. Addresses are those of host memory.
+//! products and convolutions by their definition. Addresses are those of host memory.
 
+use crate::cuda::convolution::{Convolution, Filters, Wanted};
 use crate::cuda::error::DeviceError;
 use crate::cuda::kernels;
 use crate::cuda::product::{Kind, Product, Stored};
@@ -14,7 +15,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 static RUNNING: Mutex<()> = Mutex::new(());
 
 /// Those whose threads wait for one another.
-const COOPERATIVE: [&str; 20] = [
+const COOPERATIVE: &[&str] = &[
     "sum_columns",
     "column_moments",
     "batch_norm_sums",
@@ -35,6 +36,8 @@ const COOPERATIVE: [&str; 20] = [
     "binary",
     "total",
     "squares",
+    "weight_by_output",
+    "d_weight_by_output",
 ];
 
 type Launch = unsafe extern "C" fn(u32, u32, u32, *mut *mut c_void, bool, bool);
@@ -52,6 +55,8 @@ pub(crate) struct Emulator {
     blocks: Vec<Box<[u64]>>,
     /// Products leave what follows them to a kernel of its own, as a queue may have to.
     pub(crate) is_plain: bool,
+    /// What it convolves by itself, as a queue with cuDNN does; one may refuse some of it.
+    pub(crate) convolves: &'static [Wanted],
 }
 
 impl Emulator {
@@ -63,6 +68,7 @@ impl Emulator {
             launches: 0,
             blocks: Vec::new(),
             is_plain: false,
+            convolves: &[],
         }
     }
 
@@ -186,6 +192,68 @@ impl Queue for Emulator {
         }
         if is_plain {
             crate::cuda::queue::finish_product(self, product);
+        }
+    }
+
+    fn can_convolve(&mut self, _filters: &Filters, wanted: Wanted, _examples: usize) -> bool {
+        self.convolves.contains(&wanted)
+    }
+
+    fn convolve(&mut self, convolution: &Convolution) {
+        let (filters, wanted) = (&convolution.filters, convolution.wanted);
+        assert!(self.convolves.contains(&wanted), "it has said so");
+        let (window, kind) = (&filters.window, filters.kind);
+        let ([rows, columns], [height, width]) = (window.output(), window.image);
+        let image = convolution.examples * height * width * filters.channels_in;
+        let output = convolution.examples * rows * columns * filters.channels_out;
+        // What is wanted is overwritten, whatever is there.
+        let operand = |at: Address, len: usize, is_wanted: bool| -> Vec<f32> {
+            let number = |index: usize| load(kind, at + (index * kind.size()) as u64);
+            match is_wanted {
+                true => vec![0.0; len],
+                false => (0..len).map(number).collect(),
+            }
+        };
+        let mut x = operand(convolution.image, image, wanted == Wanted::Image);
+        let len = filters.weight_len();
+        let mut w = operand(convolution.weight, len, wanted == Wanted::Weight);
+        let mut y = operand(convolution.output, output, wanted == Wanted::Output);
+        let (group_in, group_out) = (filters.group_in(), filters.group_out());
+        let [kernel_rows, kernel_columns] = window.kernel;
+        for (at_y, y) in y.iter_mut().enumerate() {
+            let (out, position) = (at_y % filters.channels_out, at_y / filters.channels_out);
+            let (column, row) = (position % columns, position / columns % rows);
+            let example = position / columns / rows;
+            for at in 0..filters.patch_len() {
+                let (channel, tap) = (at % group_in, at / group_in);
+                let (tap_row, tap_column) = (tap / kernel_columns, tap % kernel_columns);
+                assert!(tap_row < kernel_rows);
+                // Of the image with its padding.
+                let row = row * window.stride[0] + tap_row;
+                let column = column * window.stride[1] + tap_column;
+                let place =
+                    (row.checked_sub(window.padding[0])).zip(column.checked_sub(window.padding[1]));
+                let Some((row, column)) = place else { continue };
+                if row >= height || column >= width {
+                    continue;
+                }
+                let channel = out / group_out * group_in + channel;
+                let at_x = ((example * height + row) * width + column) * filters.channels_in;
+                let (at_x, at_w) = (at_x + channel, out * filters.patch_len() + at);
+                match wanted {
+                    Wanted::Output => *y += x[at_x] * w[at_w],
+                    Wanted::Image => x[at_x] += *y * w[at_w],
+                    Wanted::Weight => w[at_w] += x[at_x] * *y,
+                }
+            }
+        }
+        let (at, numbers) = match wanted {
+            Wanted::Output => (convolution.output, y),
+            Wanted::Image => (convolution.image, x),
+            Wanted::Weight => (convolution.weight, w),
+        };
+        for (index, number) in numbers.into_iter().enumerate() {
+            store(kind, at + (index * kind.size()) as u64, number);
         }
     }
 

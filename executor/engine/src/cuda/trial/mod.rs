@@ -6,14 +6,29 @@ mod emulator;
 mod networks;
 mod training;
 
+use super::convolution::Wanted;
 use super::product::Kind;
 use super::session::Session;
 use crate as engine;
 use crate::model::{Batch, Network};
 use emulator::Emulator;
 
-fn session(network: &Network, kind: Kind, max_batch: usize) -> Session {
+/// How a case is tried: what values are, how many examples there are at a time, and what the queue convolves by itself.
+#[derive(Debug, Clone, Copy)]
+struct How {
+    kind: Kind,
+    max_batch: usize,
+    convolves: &'static [Wanted],
+}
+
+fn session(network: &Network, how: How) -> Session {
+    let How {
+        kind,
+        max_batch,
+        convolves,
+    } = how;
     let mut queue = Box::new(Emulator::new(kind));
+    queue.convolves = convolves;
     // Small parts try what cuBLASLt may leave to a kernel.
     queue.is_plain = max_batch < devices::EXAMPLES;
     Session::new(network, queue, kind, max_batch, 0).expect("the machine has room")
@@ -45,8 +60,11 @@ fn distance(expected: &[f32], actual: &[f32], whole: f64) -> f64 {
     apart / size.max(0.25 * whole).max(1e-6)
 }
 
-/// Holds loss and every block's gradient against the CPU's, with the batch in one part and in parts of `max_batch`.
-fn compare(what: &str, network: &Network, batch: &Batch<'_>, max_batch: usize, kind: Kind) {
+/// Holds loss and every block's gradient against the CPU's.
+fn compare(what: &str, network: &Network, batch: &Batch<'_>, how: How) {
+    let How {
+        kind, max_batch, ..
+    } = how;
     // In bf16, ReLU and pooling may choose otherwise where two numbers are close; a wrong index is off by about 1.
     let [tolerance, loss_tolerance] = match kind {
         Kind::F32 => [2e-5, 2e-5],
@@ -56,7 +74,7 @@ fn compare(what: &str, network: &Network, batch: &Batch<'_>, max_batch: usize, k
     let mut expected = vec![0.0; params.len()];
     let mut workspace = network.workspace(max_batch, 1);
     let loss = network.loss_and_grad(&mut workspace, &params, batch, &mut expected);
-    let mut session = session(network, kind, max_batch);
+    let mut session = session(network, how);
     let mut grads = vec![f32::NAN; params.len()];
     let mut told = vec![false; params.len()];
     let found = session.loss_and_grad(

@@ -1,17 +1,27 @@
 //! Every operation against the CPU's.
 
-use super::compare;
 use super::devices::{self, Case, EXAMPLES, Examples};
+use super::{How, compare};
+use crate::cuda::convolution::Wanted;
 use crate::cuda::product::Kind;
 
-/// Examples in one part and in parts of three.
 fn check(cases: Vec<Case>) {
+    check_on(&cases, &[]);
+}
+
+/// On a queue that convolves so much by itself; examples in one part and in parts of three.
+fn check_on(cases: &[Case], convolves: &'static [Wanted]) {
     for (what, network) in cases {
-        let examples = Examples::new(&network);
+        let examples = Examples::new(network);
         for kind in [Kind::F32, Kind::Bf16] {
             for max_batch in [EXAMPLES, 3] {
-                let what = format!("{what}, {kind:?}, {max_batch} at a time");
-                compare(&what, &network, &examples.batch(), max_batch, kind);
+                let how = How {
+                    kind,
+                    max_batch,
+                    convolves,
+                };
+                let what = format!("{what}, {how:?}");
+                compare(&what, network, &examples.batch(), how);
             }
         }
     }
@@ -28,8 +38,21 @@ fn activations_are_the_cpus() {
 }
 
 #[test]
-fn convolutions_are_the_cpus() {
+fn convolutions_as_products_are_the_cpus() {
     check(devices::convolutions());
+}
+
+#[test]
+fn convolutions_by_the_queue_are_the_cpus() {
+    check_on(&devices::convolutions(), &Wanted::ALL);
+}
+
+#[test]
+fn convolutions_that_the_queue_does_in_part_are_the_cpus() {
+    let cases = devices::convolutions();
+    for convolves in [&[Wanted::Output], &[Wanted::Image], &[Wanted::Weight]] {
+        check_on(&cases, convolves);
+    }
 }
 
 #[test]

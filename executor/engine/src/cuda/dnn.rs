@@ -1,0 +1,499 @@
+//! Convolutions by cuDNN. Which algorithm carries out a shape is worked out once and kept.
+//!
+//! Only its heuristics are asked, and only algorithms taken that it calls deterministic: one that is measured, or that adds up in any
+//! order, would not give the same bits on every run.
+
+use super::convolution::{Convolution, Filters, Wanted};
+use super::error::DeviceError;
+use super::library::Library;
+use super::product::Kind;
+use super::queue::Address;
+use cudarc::cudnn::result::{self, CudnnError};
+use cudarc::cudnn::sys;
+use std::collections::HashMap;
+use std::ffi::{c_int, c_void};
+use std::mem::MaybeUninit;
+
+/// Bytes that an algorithm may use beside a convolution's operands, at most.
+const WORKSPACE: usize = 512 << 20;
+/// Algorithms that are asked for: more than there are.
+const MOST: usize = 16;
+/// The first version whose libraries open one another, 9.0.0.
+const OLDEST: usize = 90_000;
+
+/// A handle with the plans of all convolutions met so far.
+pub(crate) struct Dnn {
+    handle: sys::cudnnHandle_t,
+    answers: HashMap<(Filters, Wanted), bool>,
+    plans: HashMap<(Filters, Wanted, usize), Plan>,
+    /// The most that the best algorithm of any plan wants.
+    workspace: usize,
+    /// f32 convolutions with all of their bits, where else the tensor cores' 10 (TF32) are enough.
+    is_exact: bool,
+}
+
+/// How a convolution is described to cuDNN, and algorithms for it, best first.
+struct Plan {
+    descriptors: Descriptors,
+    choices: Vec<Choice>,
+}
+
+#[derive(Clone, Copy)]
+struct Choice {
+    algorithm: Algorithm,
+    math: sys::cudnnMathType_t,
+    workspace: usize,
+}
+
+#[derive(Clone, Copy)]
+enum Algorithm {
+    Output(sys::cudnnConvolutionFwdAlgo_t),
+    Image(sys::cudnnConvolutionBwdDataAlgo_t),
+    Weight(sys::cudnnConvolutionBwdFilterAlgo_t),
+}
+
+/// What the heuristics say of an algorithm.
+struct Found {
+    algorithm: Algorithm,
+    status: sys::cudnnStatus_t,
+    determinism: sys::cudnnDeterminism_t,
+    math: sys::cudnnMathType_t,
+}
+
+/// Null where one could not be made.
+struct Descriptors {
+    image: sys::cudnnTensorDescriptor_t,
+    output: sys::cudnnTensorDescriptor_t,
+    weight: sys::cudnnFilterDescriptor_t,
+    convolution: sys::cudnnConvolutionDescriptor_t,
+}
+
+/// Its version, in words, where the library is there and starts on the GPU whose context is the thread's.
+///
+/// # Errors
+/// Says what is missing.
+pub(crate) fn probe() -> Result<String, DeviceError> {
+    Library::Convolutions.find()?;
+    let version = result::get_version();
+    if version < OLDEST {
+        return Err(failure("start")(format!(
+            "version {version} is older than 9"
+        )));
+    }
+    let handle = result::create_handle().map_err(failure("start"))?;
+    // SAFETY: just made, used by nobody.
+    unsafe { result::destroy_handle(handle) }.map_err(failure("start"))?;
+    let (major, minor, patch) = (version / 10_000, version / 100 % 100, version % 100);
+    Ok(format!("{major}.{minor}.{patch}"))
+}
+
+impl Dnn {
+    /// For work on a stream of the thread's context.
+    ///
+    /// # Errors
+    /// When the library is not there or does not start.
+    ///
+    /// # Safety
+    /// The stream must live for as long as this is used.
+    pub(crate) unsafe fn new(
+        stream: sys::cudaStream_t,
+        is_exact: bool,
+    ) -> Result<Self, DeviceError> {
+        Library::Convolutions.find()?;
+        let handle = result::create_handle().map_err(failure("start"))?;
+        let dnn = Self {
+            handle,
+            answers: HashMap::new(),
+            plans: HashMap::new(),
+            workspace: 0,
+            is_exact,
+        };
+        // SAFETY: as the caller says.
+        unsafe { result::set_stream(dnn.handle, stream) }.map_err(failure("start"))?;
+        Ok(dnn)
+    }
+
+    /// Whether cuDNN has an algorithm for so many examples; what it has answered once, it answers always.
+    pub(crate) fn can(&mut self, filters: &Filters, wanted: Wanted, examples: usize) -> bool {
+        if let Some(answer) = self.answers.get(&(*filters, wanted)) {
+            return *answer;
+        }
+        let answer = self.plan(filters, wanted, examples).is_ok();
+        self.answers.insert((*filters, wanted), answer);
+        answer
+    }
+
+    /// Asks for the convolution; `room` finds so many bytes of device memory, which stay until the work is done.
+    ///
+    /// # Errors
+    /// When there is no room, or no algorithm does it after all.
+    ///
+    /// # Safety
+    /// The operands' addresses must be device memory as large as their shapes say, and the stream's context the thread's.
+    pub(crate) unsafe fn convolve(
+        &mut self,
+        convolution: &Convolution,
+        room: &mut dyn FnMut(usize) -> Result<Address, DeviceError>,
+    ) -> Result<(), DeviceError> {
+        let (filters, wanted) = (&convolution.filters, convolution.wanted);
+        let key = (*filters, wanted, convolution.examples);
+        if !self.plans.contains_key(&key) {
+            self.plan(filters, wanted, convolution.examples)
+                .map_err(failure("choose an algorithm of"))?;
+        }
+        let plan = self.plans.get_mut(&key).expect("just made");
+        let mut last = sys::cudnnStatus_t::CUDNN_STATUS_NOT_SUPPORTED;
+        // One that is refused when it is used first is never tried again.
+        while let Some(choice) = plan.choices.first() {
+            let workspace = match choice.workspace {
+                0 => 0,
+                bytes => room(bytes.max(self.workspace))?,
+            };
+            // SAFETY: as the caller says; the workspace is as large as the algorithm wants it.
+            match unsafe {
+                plan.descriptors
+                    .ask(self.handle, choice, convolution, workspace)
+            } {
+                Ok(()) => return Ok(()),
+                Err(CudnnError(status)) => last = status,
+            }
+            plan.choices.remove(0);
+        }
+        Err(failure("convolve with")(format!(
+            "{last:?}, {convolution:?}; MUSTER_WITHOUT_CUDNN=1 does without it"
+        )))
+    }
+
+    /// # Errors
+    /// When cuDNN cannot do it.
+    fn plan(
+        &mut self,
+        filters: &Filters,
+        wanted: Wanted,
+        examples: usize,
+    ) -> Result<(), CudnnError> {
+        use sys::cudnnMathType_t::{
+            CUDNN_DEFAULT_MATH, CUDNN_FMA_MATH, CUDNN_TENSOR_OP_MATH,
+            CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
+        };
+        let math = match (filters.kind, self.is_exact) {
+            (Kind::Bf16, _) => CUDNN_TENSOR_OP_MATH,
+            (Kind::F32, true) => CUDNN_FMA_MATH,
+            // Which lets f32 be TF32.
+            (Kind::F32, false) => CUDNN_DEFAULT_MATH,
+        };
+        let descriptors = Descriptors::new(filters, examples, math)?;
+        let mut choices = Vec::new();
+        // SAFETY: descriptors are whole and live.
+        for found in unsafe { descriptors.find(self.handle, wanted) }? {
+            let is_good = found.status == sys::cudnnStatus_t::CUDNN_STATUS_SUCCESS
+                && found.determinism == sys::cudnnDeterminism_t::CUDNN_DETERMINISTIC
+                && match math {
+                    CUDNN_FMA_MATH => [CUDNN_FMA_MATH, CUDNN_DEFAULT_MATH].contains(&found.math),
+                    // Would turn numbers to f16.
+                    _ => found.math != CUDNN_TENSOR_OP_MATH_ALLOW_CONVERSION,
+                };
+            if !is_good {
+                continue;
+            }
+            // An algorithm is only what was found with the arithmetic that was found with it.
+            let math = match math {
+                CUDNN_FMA_MATH => CUDNN_FMA_MATH,
+                _ => found.math,
+            };
+            // SAFETY: as above.
+            let workspace = unsafe { descriptors.workspace(self.handle, found.algorithm, math) };
+            // An error says that the two do not go together.
+            if let Ok(workspace @ 0..=WORKSPACE) = workspace {
+                choices.push(Choice {
+                    algorithm: found.algorithm,
+                    math,
+                    workspace,
+                });
+            }
+        }
+        let status = sys::cudnnStatus_t::CUDNN_STATUS_NOT_SUPPORTED;
+        let best = choices.first().ok_or(CudnnError(status))?;
+        self.workspace = self.workspace.max(best.workspace);
+        let plan = Plan {
+            descriptors,
+            choices,
+        };
+        self.plans.insert((*filters, wanted, examples), plan);
+        Ok(())
+    }
+}
+
+impl Drop for Dnn {
+    fn drop(&mut self) {
+        self.plans.clear();
+        // SAFETY: made by this, used no more.
+        let _ = unsafe { result::destroy_handle(self.handle) };
+    }
+}
+
+impl Descriptors {
+    fn new(
+        filters: &Filters,
+        examples: usize,
+        math: sys::cudnnMathType_t,
+    ) -> Result<Self, CudnnError> {
+        use std::ptr::null_mut;
+        let too_large = CudnnError(sys::cudnnStatus_t::CUDNN_STATUS_NOT_SUPPORTED);
+        let int = |number: usize| c_int::try_from(number).map_err(|_| too_large);
+        let four =
+            |[a, b, c, d]: [usize; 4]| Ok::<_, CudnnError>([int(a)?, int(b)?, int(c)?, int(d)?]);
+        let kind = match filters.kind {
+            Kind::F32 => sys::cudnnDataType_t::CUDNN_DATA_FLOAT,
+            Kind::Bf16 => sys::cudnnDataType_t::CUDNN_DATA_BFLOAT16,
+        };
+        let format = sys::cudnnTensorFormat_t::CUDNN_TENSOR_NHWC;
+        let window = &filters.window;
+        let ([image_height, image_width], [height, width]) = (window.image, window.output());
+        // Named in the order N, C, H, W whatever the order in memory.
+        let image = four([examples, filters.channels_in, image_height, image_width])?;
+        let output = four([examples, filters.channels_out, height, width])?;
+        let [kernel_height, kernel_width] = window.kernel;
+        let weight = four([
+            filters.channels_out,
+            filters.group_in(),
+            kernel_height,
+            kernel_width,
+        ])?;
+        let [padding, stride] = [window.padding, window.stride];
+        let [top, left, down, right] = four([padding[0], padding[1], stride[0], stride[1]])?;
+        let groups = int(filters.groups)?;
+        let mut made = Self {
+            image: null_mut(),
+            output: null_mut(),
+            weight: null_mut(),
+            convolution: null_mut(),
+        };
+        // SAFETY: each descriptor is made before it is set, and is `made`'s, which destroys it.
+        unsafe {
+            made.image = result::create_tensor_descriptor()?;
+            result::set_tensor4d_descriptor(made.image, format, kind, image)?;
+            made.output = result::create_tensor_descriptor()?;
+            result::set_tensor4d_descriptor(made.output, format, kind, output)?;
+            made.weight = result::create_filter_descriptor()?;
+            result::set_filter4d_descriptor(made.weight, kind, format, weight)?;
+            made.convolution = result::create_convolution_descriptor()?;
+            let mode = sys::cudnnConvolutionMode_t::CUDNN_CROSS_CORRELATION;
+            let sums = sys::cudnnDataType_t::CUDNN_DATA_FLOAT;
+            result::set_convolution2d_descriptor(
+                made.convolution,
+                top,
+                left,
+                down,
+                right,
+                1,
+                1,
+                mode,
+                sums,
+            )?;
+            result::set_convolution_group_count(made.convolution, groups)?;
+            result::set_convolution_math_type(made.convolution, math)?;
+        }
+        Ok(made)
+    }
+
+    /// What the heuristics say, best first.
+    ///
+    /// # Safety
+    /// The handle must live.
+    unsafe fn find(
+        &self,
+        handle: sys::cudnnHandle_t,
+        wanted: Wanted,
+    ) -> Result<Vec<Found>, CudnnError> {
+        let (x, w, y, c) = (self.image, self.weight, self.output, self.convolution);
+        macro_rules! found {
+            ($ask:path, $algorithm:path, $($operand:expr),*) => {{
+                // SAFETY: descriptors live, and there is room for as many results as are asked for.
+                let found = list(|most, count, results| unsafe {
+                    $ask(handle, $($operand),*, most, count, results)
+                })?;
+                found.into_iter().map(|found| Found {
+                    algorithm: $algorithm(found.algo),
+                    status: found.status,
+                    determinism: found.determinism,
+                    math: found.mathType,
+                }).collect()
+            }};
+        }
+        Ok(match wanted {
+            Wanted::Output => {
+                found!(
+                    result::get_convolution_forward_algorithm,
+                    Algorithm::Output,
+                    x,
+                    w,
+                    c,
+                    y
+                )
+            }
+            Wanted::Image => {
+                found!(
+                    result::get_convolution_backward_data_algorithm,
+                    Algorithm::Image,
+                    w,
+                    y,
+                    c,
+                    x
+                )
+            }
+            Wanted::Weight => {
+                found!(
+                    result::get_convolution_backward_filter_algorithm,
+                    Algorithm::Weight,
+                    x,
+                    y,
+                    c,
+                    w
+                )
+            }
+        })
+    }
+
+    /// Bytes that an algorithm wants.
+    ///
+    /// # Safety
+    /// The handle must live.
+    unsafe fn workspace(
+        &self,
+        handle: sys::cudnnHandle_t,
+        algorithm: Algorithm,
+        math: sys::cudnnMathType_t,
+    ) -> Result<usize, CudnnError> {
+        let (x, w, y, c) = (self.image, self.weight, self.output, self.convolution);
+        // SAFETY: descriptors live.
+        unsafe {
+            result::set_convolution_math_type(c, math)?;
+            match algorithm {
+                Algorithm::Output(algorithm) => {
+                    result::get_convolution_forward_workspace_size(handle, x, w, c, y, algorithm)
+                }
+                Algorithm::Image(algorithm) => {
+                    result::get_convolution_backward_data_workspace_size(
+                        handle, w, y, c, x, algorithm,
+                    )
+                }
+                Algorithm::Weight(algorithm) => {
+                    result::get_convolution_backward_filter_workspace_size(
+                        handle, x, y, c, w, algorithm,
+                    )
+                }
+            }
+        }
+    }
+
+    /// # Safety
+    /// The handle must live, and the memory be as large as the shapes and the choice say.
+    unsafe fn ask(
+        &self,
+        handle: sys::cudnnHandle_t,
+        choice: &Choice,
+        convolution: &Convolution,
+        workspace: Address,
+    ) -> Result<(), CudnnError> {
+        let (one, zero) = (1.0_f32, 0.0_f32);
+        let (one, zero): (*const c_void, *const c_void) =
+            ((&raw const one).cast(), (&raw const zero).cast());
+        let [x, w, y] =
+            [convolution.image, convolution.weight, convolution.output].map(|at| at as *mut c_void);
+        let (space, bytes) = (workspace as *mut c_void, choice.workspace);
+        // SAFETY: descriptors live; scalars live until the call returns (they are read on the host at once); memory as the caller says.
+        unsafe {
+            result::set_convolution_math_type(self.convolution, choice.math)?;
+            match choice.algorithm {
+                Algorithm::Output(algorithm) => result::convolution_forward(
+                    handle,
+                    one,
+                    self.image,
+                    x,
+                    self.weight,
+                    w,
+                    self.convolution,
+                    algorithm,
+                    space,
+                    bytes,
+                    zero,
+                    self.output,
+                    y,
+                ),
+                Algorithm::Image(algorithm) => result::convolution_backward_data(
+                    handle,
+                    one,
+                    self.weight,
+                    w,
+                    self.output,
+                    y,
+                    self.convolution,
+                    algorithm,
+                    space,
+                    bytes,
+                    zero,
+                    self.image,
+                    x,
+                ),
+                Algorithm::Weight(algorithm) => result::convolution_backward_filter(
+                    handle,
+                    one,
+                    self.image,
+                    x,
+                    self.output,
+                    y,
+                    self.convolution,
+                    algorithm,
+                    space,
+                    bytes,
+                    zero,
+                    self.weight,
+                    w,
+                ),
+            }
+        }
+    }
+}
+
+impl Drop for Descriptors {
+    fn drop(&mut self) {
+        // SAFETY: those that are not null were made by `new`, and nobody uses them any more.
+        unsafe {
+            for tensor in [self.image, self.output] {
+                if !tensor.is_null() {
+                    let _ = result::destroy_tensor_descriptor(tensor);
+                }
+            }
+            if !self.weight.is_null() {
+                let _ = result::destroy_filter_descriptor(self.weight);
+            }
+            if !self.convolution.is_null() {
+                let _ = result::destroy_convolution_descriptor(self.convolution);
+            }
+        }
+    }
+}
+
+/// What `ask` writes: it is told how many at most, where to write how many there are, and where to write them.
+fn list<T: Copy>(
+    ask: impl FnOnce(c_int, *mut c_int, *mut T) -> Result<(), CudnnError>,
+) -> Result<Vec<T>, CudnnError> {
+    let mut results = [const { MaybeUninit::<T>::uninit() }; MOST];
+    let mut count = 0;
+    ask(MOST as c_int, &raw mut count, results.as_mut_ptr().cast())?;
+    let count = usize::try_from(count).unwrap_or(0);
+    let written = results.iter().take(count);
+    // SAFETY: the library has written so many.
+    Ok(written
+        .map(|found| unsafe { found.assume_init() })
+        .collect())
+}
+
+fn failure<E: std::fmt::Display>(action: &str) -> impl FnOnce(E) -> DeviceError + use<E> {
+    let action = format!("{action} cuDNN");
+    move |error| DeviceError::Failed {
+        action,
+        cause: error.to_string(),
+    }
+}
