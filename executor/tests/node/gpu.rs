@@ -9,7 +9,7 @@ use crate::driver::{ASKED, is_aide, notes, of_task, turn};
 use crate::scheduler::Wanted;
 use crate::site::Site;
 use muster_executor::process::ProcessId;
-use muster_model::assignment::TaskReport;
+use muster_model::assignment::{Observed, TaskReport};
 use muster_model::node::{Capacity, DriverSuspend};
 use muster_model::task::Outcome;
 use nvml_wrapper::Nvml;
@@ -179,7 +179,6 @@ impl Training {
     }
 
     fn is_gone(&self, site: &Site) -> bool {
-        use muster_model::assignment::Observed;
         let heard = site.scheduler.heard();
         matches!(heard.last(self.task.id()), Some(Observed::Gone { .. }))
     }
