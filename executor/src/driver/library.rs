@@ -1,13 +1,13 @@
 //! NVIDIA's driver library (`libcuda`), looked for at run time: its calls that take the memory of another process off the GPUs and bring it
 //! back, of CUDA 12.8 and newer.
 //!
-//! Only `Lock` is given arguments, whose layout has been the same in all versions; the others take none, so that no version's layout of
-//! theirs can be the wrong one.
+//! Only `Lock` is given arguments, whose layout has been the same in all versions (`cuda.h` of 12.8 to 13.4); the others take none, so that
+//! no version's layout of theirs can be the wrong one. `Restore` wants `cuInit` called before, or persistence mode.
 
 use super::DriverError;
 use libloading::{Library, Symbol};
 use std::ffi::{c_int, c_uint, c_void};
-use std::path::Path;
+use std::fs;
 use std::ptr;
 
 /// Where the loader finds it, in the place that the driver was installed to.
@@ -17,9 +17,9 @@ const LEAST: c_int = 12_080;
 
 /// Results of the driver that mean something here (`CUresult`).
 const SUCCESS: c_int = 0;
-const INVALID_VALUE: c_int = 1;
-const NOT_INITIALIZED: c_int = 3;
-const OPERATING_SYSTEM: c_int = 304;
+
+/// With it the names of the threads begin that the driver starts in each process that uses it.
+const THREADS: &str = "cuda";
 
 /// How a process stands with the driver (`CUprocessState`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,7 +40,7 @@ pub(super) trait Driver {
     /// `None` of a process that has nothing on a GPU.
     ///
     /// # Errors
-    /// If the process has the driver open, and yet the driver says nothing of it.
+    /// If the driver is at work in the process, and yet says nothing of it.
     fn state(&self, pid: i32) -> Result<Option<State>, DriverError>;
     /// # Errors
     /// If the driver refuses, or has not done it in that time.
@@ -133,9 +133,9 @@ impl Driver for Cuda {
         let mut thread = 0;
         // SAFETY: it writes one integer.
         let code = unsafe { (self.thread)(pid, &mut thread) };
-        if matches!(code, INVALID_VALUE | NOT_INITIALIZED | OPERATING_SYSTEM)
-            && !opens(pid, Path::new("/dev/nvidia-uvm"))
-        {
+        // Which error it is that says so depends on the driver. Whoever was forked from a process on a GPU has its files of the driver open
+        // too, but none of its threads.
+        if code != SUCCESS && !has_thread(pid, THREADS) {
             return Ok(None);
         }
         done("cuCheckpointProcessGetRestoreThreadId", Some(pid), code)?;
@@ -204,28 +204,37 @@ fn shown(version: c_int) -> String {
     format!("{}.{}", version / 1_000, version % 1_000 / 10)
 }
 
-/// Whether a process has this file open.
-fn opens(pid: i32, path: &Path) -> bool {
-    let Ok(open) = std::fs::read_dir(format!("/proc/{pid}/fd")) else {
+/// Whether the name of one of its threads begins so.
+fn has_thread(pid: i32, prefix: &str) -> bool {
+    let Ok(threads) = fs::read_dir(format!("/proc/{pid}/task")) else {
         return false;
     };
-    open.flatten()
-        .any(|entry| std::fs::read_link(entry.path()).is_ok_and(|target| target == path))
+    threads.flatten().any(|thread| {
+        fs::read_to_string(thread.path().join("comm")).is_ok_and(|name| name.starts_with(prefix))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::mpsc;
+    use std::thread;
 
     #[test]
-    fn an_open_file_is_seen_from_outside() {
-        let place = tempfile::tempdir().expect("a folder");
-        let path = place.path().join("device");
+    fn a_thread_is_seen_from_outside() {
         let own = i32::try_from(std::process::id()).expect("small");
-        let file = std::fs::File::create(&path).expect("made");
-        assert!(opens(own, &path));
-        drop(file);
-        assert!(!opens(own, &path));
+        assert!(!has_thread(own, THREADS));
+        let (end, ended) = mpsc::channel::<()>();
+        let started = thread::Builder::new()
+            .name("cuda-EvtHandlr".to_owned())
+            .spawn(move || ended.recv());
+        let started = started.expect("started");
+        while !has_thread(own, THREADS) {
+            thread::yield_now();
+        }
+        drop(end);
+        assert!(started.join().expect("no panic").is_err());
+        assert!(!has_thread(-1, THREADS));
     }
 
     #[test]

@@ -119,11 +119,11 @@ pub fn until_continued(site: &Site, task: &Wanted, turn: u64) {
 }
 
 /// The program's processes.
-fn of_task(site: &Site, task: &Wanted) -> Vec<process::Stat> {
+pub fn of_task(site: &Site, task: &Wanted) -> Vec<process::Stat> {
     process::descendants(site.record(task).shim.pid)
 }
 
-fn is_aide(pid: i32) -> bool {
+pub fn is_aide(pid: i32) -> bool {
     fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains("--order"))
 }
 

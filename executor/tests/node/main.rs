@@ -1,10 +1,11 @@
 //! The executor as it is used: the real daemon and its shims as processes, shell scripts as tasks, and a scheduler that speaks the
-//! real contract. No test looks at how long anything takes, and each ends by counting what is left behind.
+//! real contract. No test looks at how long anything takes (`gpu` prints it), and each ends by counting what is left behind.
 
 mod command;
 mod crash;
 mod driver;
 mod driver_room;
+mod gpu;
 mod lease;
 mod life;
 mod scheduler;

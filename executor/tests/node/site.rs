@@ -19,15 +19,26 @@ use uuid::Uuid;
 
 /// Until a test gives up; nothing is measured by it.
 const PATIENCE_ROUNDS: u32 = 1_500;
+/// The same where programs load PyTorch and the driver moves gigabytes.
+const GPU_PATIENCE_ROUNDS: u32 = 3_000;
 const ROUND: Duration = Duration::from_millis(20);
+
+/// What the daemon finds.
+#[derive(Clone, Copy, PartialEq)]
+enum Devices {
+    CpuSlots,
+    /// A GPU that the stand-in's libraries tell of.
+    StandIn,
+    /// Whatever the machine has.
+    Own,
+}
 
 pub struct Site {
     pub scheduler: Scheduler,
     folder: tempfile::TempDir,
     daemon: Option<Child>,
     flags: Vec<String>,
-    /// Offers a GPU of the stand-in's instead of CPU slots.
-    has_gpu: bool,
+    devices: Devices,
 }
 
 impl Site {
@@ -48,7 +59,7 @@ impl Site {
             folder,
             daemon: None,
             flags,
-            has_gpu: false,
+            devices: Devices::CpuSlots,
         }
     }
 
@@ -65,7 +76,7 @@ impl Site {
             .chain(["--pass-environment", passed])
             .collect();
         let mut site = Self::new(10_000, &flags);
-        site.has_gpu = true;
+        site.devices = Devices::StandIn;
         let (libraries, state) = (site.path().join("libraries"), site.stand_in());
         fs::create_dir(&libraries).expect("made");
         fs::create_dir(state).expect("made");
@@ -80,6 +91,16 @@ impl Site {
                 .status();
             assert!(compiled.expect("there is a C compiler").success());
         }
+        site.start();
+        site
+    }
+
+    /// With the GPUs of this machine and its own libraries for them.
+    pub fn on_gpus(flags: &[&str]) -> Self {
+        let passed = ["--pass-environment", "PATH,HOME,LD_LIBRARY_PATH"];
+        let flags: Vec<&str> = flags.iter().copied().chain(passed).collect();
+        let mut site = Self::new(10_000, &flags);
+        site.devices = Devices::Own;
         site.start();
         site
     }
@@ -110,13 +131,13 @@ impl Site {
             .open(path.join("daemon.log"))
             .expect("opened");
         let mut command = Command::new(env!("CARGO_BIN_EXE_muster-executor"));
-        if self.has_gpu {
-            command
+        match self.devices {
+            Devices::CpuSlots => command.args(["--cpu-slots", "4"]),
+            Devices::StandIn => command
                 .env("LD_LIBRARY_PATH", path.join("libraries"))
-                .env("STAND_IN", self.stand_in());
-        } else {
-            command.args(["--cpu-slots", "4"]);
-        }
+                .env("STAND_IN", self.stand_in()),
+            Devices::Own => &mut command,
+        };
         command
             .args([
                 "--scheduler-url",
@@ -213,7 +234,11 @@ impl Site {
     }
 
     pub fn until_it(&self, what: &str, is_so: impl Fn() -> bool) {
-        for _ in 0..PATIENCE_ROUNDS {
+        let rounds = match self.devices {
+            Devices::CpuSlots | Devices::StandIn => PATIENCE_ROUNDS,
+            Devices::Own => GPU_PATIENCE_ROUNDS,
+        };
+        for _ in 0..rounds {
             if is_so() {
                 return;
             }
