@@ -9,6 +9,9 @@ use crate::layer::matrix::Write;
 const CHUNKS: usize = 256;
 const MIN_ROWS: usize = 64;
 
+/// Numbers that one thread takes of many (`PACK` of the kernels).
+pub(super) const PACK: usize = 8;
+
 /// Operands of a pass over one operation.
 pub(in crate::cuda) struct Pass<'a> {
     pub(in crate::cuda) queue: &'a mut dyn Queue,
@@ -31,6 +34,11 @@ pub(in crate::cuda) struct Pass<'a> {
     pub(in crate::cuda) write_shared: Write,
     pub(in crate::cuda) kept: Address,
     pub(in crate::cuda) scratch: Address,
+}
+
+/// Blocks of kernels that move `count` numbers, [`PACK`] per thread.
+pub(in crate::cuda) fn pack_blocks(count: usize) -> usize {
+    count.div_ceil(PACK).div_ceil(THREADS)
 }
 
 /// Bytes of areas one after another, each on its own 256 bytes.
@@ -99,6 +107,12 @@ impl Pass<'_> {
             .launch(kernel, count.div_ceil(THREADS), THREADS, arguments);
     }
 
+    /// A thread for every [`PACK`] of `count` numbers.
+    pub(super) fn packs(&mut self, kernel: &'static str, count: usize, arguments: &[Argument]) {
+        self.queue
+            .launch(kernel, pack_blocks(count), THREADS, arguments);
+    }
+
     /// A warp for each of `rows`.
     pub(super) fn warps(&mut self, kernel: &'static str, rows: usize, arguments: &[Argument]) {
         self.each(kernel, rows * 32, arguments);
@@ -162,7 +176,7 @@ impl Pass<'_> {
     /// In place back through a ReLU.
     pub(super) fn mask(&mut self, count: usize) {
         let arguments = [self.d_output.into(), self.output.into(), int(count)];
-        self.each("mask", count, &arguments);
+        self.packs("mask", count, &arguments);
     }
 
     /// A product that overwrites or adds to a gradient of parameters.
