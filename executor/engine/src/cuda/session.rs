@@ -374,11 +374,17 @@ impl Session {
         let targets = self.at(self.regions.targets);
         let parts = match network.loss {
             Loss::CrossEntropy { classes } => {
-                let (rows, threads) = (count / classes, if classes > 64 { 256 } else { 32 });
+                let threads = match classes {
+                    ..=64 => 32,
+                    ..=4096 => 256,
+                    _ => 512,
+                };
+                let (rows, stride) = (count / classes, classes);
                 let arguments = [
                     output.into(),
                     targets.into(),
                     int(classes),
+                    int(stride),
                     d.into(),
                     losses.into(),
                     rights.into(),
