@@ -14,8 +14,10 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 static RUNNING: Mutex<()> = Mutex::new(());
 
 /// Those whose threads wait for one another.
-const COOPERATIVE: [&str; 14] = [
+const COOPERATIVE: [&str; 16] = [
     "sum_columns",
+    "finish_columns",
+    "finish_moments",
     "column_moments",
     "batch_norm_sums",
     "layer_norm_sums",
